@@ -1,0 +1,3 @@
+"""Heads: hidden states -> predictions, each beside its loss."""
+
+from keras_tfm.heads.language_model import LanguageModel, LanguageModelHead, TokenCrossEntropy, token_accuracy

@@ -1,0 +1,111 @@
+"""Predicting tokens: the vocabulary head, the model it makes of a backbone, its loss and accuracy."""
+
+import keras
+from keras import ops
+
+from keras_tfm.layers.base import Layer
+from keras_tfm.training.model import FunctionalModel
+
+
+class LanguageModelHead(Layer):
+    """Logits over the vocabulary at every position: (B, T, D) -> (B, T, V).
+
+    With `embedding` (a `TokenAndPositionEmbedding`) the projection is its transposed table (Press
+    and Wolf 2017), without it a table of its own.
+    """
+
+    def __init__(self, vocabulary_size, embedding=None, use_bias=False, **kwargs):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.embedding = embedding
+        self.use_bias = use_bias
+
+    def build(self, x_shape):
+        if self.embedding is None:
+            self.dense = keras.layers.Dense(self.vocabulary_size, use_bias=self.use_bias, name="dense",
+                                            dtype=self.dtype_policy)
+            self.dense.build(x_shape)
+        elif self.use_bias:
+            self.bias = self.add_weight((self.vocabulary_size,), "zeros", name="bias")
+        self.built = True
+
+    def call(self, x):
+        """(B, T, D) -> (B, T, V)."""
+        if self.embedding is None:
+            return self.dense(x)
+        logits = self.embedding.logits(x)
+        return logits + self.bias if self.use_bias else logits
+
+    def compute_output_shape(self, x_shape):
+        return (*x_shape[:-1], self.vocabulary_size)
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+class LanguageModel(FunctionalModel):
+    """A `backbone` that decodes, and a vocabulary head: token batches in, logits (B, T, V) out.
+
+    The backbone has `output_embedding` (to which `tied=True` ties the head), `start` and `step`;
+    its last hidden states are `decoder_sequence_output` or, decoder-only, `sequence_output`.
+    """
+
+    def __init__(self, backbone, tied=True, name="language_model", **kwargs):
+        embedding = backbone.output_embedding
+        head = LanguageModelHead(embedding.vocabulary_size, embedding if tied else None, name="head")
+        outputs = backbone.output
+        hidden = outputs.get("decoder_sequence_output", outputs.get("sequence_output"))
+        super().__init__(inputs=backbone.input, outputs=head(hidden), name=name, **kwargs)
+        self.backbone = backbone
+        self.head = head
+        self.tied = tied
+
+    def start(self, batch_size, max_length, context=None):
+        """The backbone's cache for decoding up to `max_length` tokens."""
+        return self.backbone.start(batch_size, max_length, context)
+
+    def step(self, token_ids, cache):
+        """Logits (B, T, V) of what follows each of the next T tokens (B, T), and the new cache."""
+        hidden, cache = self.backbone.step(token_ids, cache)
+        return self.head(hidden), cache
+
+    def get_config(self):
+        return {"backbone": keras.saving.serialize_keras_object(self.backbone), "tied": self.tied, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        """Rebuild the model from `get_config`'s dictionary."""
+        backbone = keras.saving.deserialize_keras_object(config["backbone"], custom_objects)
+        return cls(backbone, config["tied"], name=config["name"])
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+class TokenCrossEntropy(keras.losses.Loss):
+    """Cross-entropy of each token in nats, averaged over the tokens that `sample_weight` counts.
+
+    `label_smoothing` spreads that share of the target evenly over the vocabulary (Szegedy et al.
+    2016; Vaswani et al. 2017, section 5.4). Labels (B, T), logits (B, T, V).
+    """
+
+    def __init__(self, label_smoothing=0.0, name="loss", reduction="mean_with_sample_weight", **kwargs):
+        super().__init__(name=name, reduction=reduction, **kwargs)
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"`label_smoothing` must lie in [0, 1); it is {label_smoothing}.")
+        self.label_smoothing = label_smoothing
+
+    def call(self, labels, logits):
+        logits = ops.cast(logits, "float32")
+        # A sum with one-hot labels, not a look-up: XLA fuses it, and its gradient, into one pass.
+        label_logits = ops.sum(logits * ops.one_hot(labels, logits.shape[-1]), axis=-1)
+        target = label_logits
+        if self.label_smoothing:
+            target = (1 - self.label_smoothing) * label_logits + self.label_smoothing * ops.mean(logits, axis=-1)
+        return ops.logsumexp(logits, axis=-1) - target
+
+    def get_config(self):
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+def token_accuracy(labels, logits):
+    """1 where the label's logit is the highest, else 0: (B, T)."""
+    label_logits = ops.sum(logits * ops.one_hot(labels, logits.shape[-1], dtype=logits.dtype), axis=-1)
+    return ops.cast(label_logits >= ops.max(logits, axis=-1), "float32")

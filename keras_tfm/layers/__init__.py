@@ -1,0 +1,24 @@
+"""The bricks: layers that know only Keras, of which every model is composed."""
+
+from keras_tfm.layers.attention import (
+    MultiHeadAttention,
+    attention_weights,
+    bilinear_attention,
+    dot_product_attention,
+    parameter_free_attention,
+)
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import TransformerBlock, TransformerDecoder, TransformerEncoder
+from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
+from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.masks import causal_mask, combine_masks, masked_softmax
+from keras_tfm.layers.positions import (
+    AttentionPosition,
+    PositionEmbedding,
+    RelativePositionBias,
+    RelativePositionEmbedding,
+    RotaryEmbedding,
+    SinePositionEncoding,
+)
+from keras_tfm.layers.regularization import Dropout

@@ -1,0 +1,215 @@
+"""Attention: pure functions, and one thin layer that projects, attends and projects back.
+
+Vaswani et al. 2017, "Attention Is All You Need", section 3.2.
+"""
+
+import keras
+from keras import ops
+
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.cache import ContextCache, KeyValueCache
+from keras_tfm.layers.masks import causal_mask, combine_masks, key_mask_of, masked_softmax
+from keras_tfm.layers.regularization import Dropout
+
+
+def attention_weights(query, key, mask=None, bias=None, scale=None):
+    """softmax(scale * query keyᵀ + bias) over the keys that `mask` allows: (..., T, S).
+
+    `query` is (B, T, K) or (B, H, T, K), `key` (B, S, K) or (B, H, S, K); `mask` follows
+    `keras_tfm.layers.masks`; `bias` is added to the scores; `scale` defaults to 1/sqrt(K), which
+    keeps the scores' variance at 1. Rows sum to 1, in float32 at least; a row with nothing to
+    attend to is zero.
+    """
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = ops.matmul(query * scale, ops.swapaxes(key, -1, -2))  # (..., T, S)
+    if bias is not None:
+        scores = scores + ops.cast(bias, scores.dtype)
+    return masked_softmax(scores, combine_masks(mask, rank=len(query.shape)))
+
+
+def dot_product_attention(query, key, value, mask=None, bias=None, scale=None):
+    """Scaled dot-product attention (eq. 1): the values, averaged by `attention_weights`.
+
+    Shapes as in `attention_weights`, `value` (B, S, Kv) or (B, H, S, Kv). Returns (..., T, Kv) in
+    the values' dtype.
+    """
+    weights = attention_weights(query, key, mask, bias, scale)
+    return ops.matmul(ops.cast(weights, value.dtype), value)
+
+
+def parameter_free_attention(x, mask=None):
+    """Self-attention without weights: each x_i becomes a mean of all x_j by softmax(x_i . x_j)."""
+    return dot_product_attention(x, x, x, mask=mask, scale=1.0)
+
+
+def bilinear_attention(x, matrix, value=None, mask=None):
+    """Self-attention with scores x_iᵀ P x_j for a (D, D) `matrix` P; `value` defaults to `x`.
+
+    P = I is `parameter_free_attention`; P = W_Q W_Kᵀ of rank K is scaled dot-product attention's
+    unscaled, single-head form.
+    """
+    return dot_product_attention(ops.matmul(x, matrix), x, x if value is None else value, mask, scale=1.0)
+
+
+class MultiHeadAttention(Layer):
+    """Multi-head attention (section 3.2.2), the queries' width in and out.
+
+    `key_dim` is a head's width: by default the model's width over `num_heads` (truncated heads; the
+    number of weights does not depend on the number of heads), or any width (full-width heads);
+    `value_dim` defaults to it. `dropout` acts on the attention weights. `position` is an
+    `AttentionPosition`: rotary, relative or bucketed.
+
+    `layer(x)` is self-attention and projects queries, keys and values in one product;
+    `layer(x, context)` is cross-attention and projects the context's keys and values in one;
+    with a `key` of its own each has its own product. Which, is settled when the layer is built.
+    """
+
+    def __init__(self, num_heads, key_dim=None, value_dim=None, dropout=0.0, use_bias=True,
+                 position=None, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        if num_heads < 1:
+            raise ValueError(f"`num_heads` must be at least 1; it is {num_heads}.")
+        for name, width in (("key_dim", key_dim), ("value_dim", value_dim)):
+            if width is not None and width < 1:
+                raise ValueError(f"`{name}` must be at least 1, or None; it is {width}.")
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.position = position
+        self.kernel_initializer = kernel_initializer
+        self.weight_dropout = Dropout(dropout, name="dropout")
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        width = query_shape[-1]
+        if self.key_dim is None and width % self.num_heads:
+            raise ValueError(f"`num_heads` must divide the queries' width {width} where `key_dim` is "
+                             f"not given; it is {self.num_heads}.")
+        self.key_width = self.key_dim or width // self.num_heads
+        self.value_width = self.value_dim or self.key_width
+        key_units, value_units = self.num_heads * self.key_width, self.num_heads * self.value_width
+        self.is_self_attention = value_shape is None and key_shape is None
+        if self.is_self_attention:
+            self.query_key_value = self._dense("query_key_value", query_shape, 2 * key_units + value_units)
+        else:
+            self.query = self._dense("query", query_shape, key_units)
+            if key_shape is None:
+                self.key_value = self._dense("key_value", value_shape, key_units + value_units)
+            else:
+                self.key = self._dense("key", key_shape, key_units)
+                self.value = self._dense("value", value_shape or key_shape, value_units)
+        self.output_projection = self._dense("output", (*query_shape[:-1], value_units), width)
+        if self.position is not None:
+            self.position.build_for(self.num_heads, self.key_width, self.value_width)
+        self.built = True
+
+    def _dense(self, name, input_shape, units):
+        dense = keras.layers.Dense(units, use_bias=self.use_bias, name=name,
+                                   kernel_initializer=self.kernel_initializer, dtype=self.dtype_policy)
+        dense.build(input_shape)
+        return dense
+
+    def call(self, query, value=None, key=None, mask=None, bias=None, causal=False, training=None):
+        """Attend from `query` (B, T, D) to `value` (B, S, Dv), by `key` (B, S, Dk) if given.
+
+        `mask` follows `keras_tfm.layers.masks`; a mask that Keras carries on the keys is ANDed in;
+        `bias` is added to the scores; `causal` hides later keys. Returns (B, T, D).
+        """
+        keys = next(x for x in (key, value, query) if x is not None)
+        mask = combine_masks(mask, key_mask_of(keys))
+        if causal:
+            mask = combine_masks(mask, causal_mask(ops.shape(query)[1], ops.shape(keys)[1]))
+        return self._attend(*self._project(query, value, key), mask, bias, training=training)
+
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        return tuple(query_shape)
+
+    def compute_mask(self, query, previous_mask=None):
+        return key_mask_of(query)
+
+    def start(self, batch_size, max_length):
+        """An empty cache for self-attention over up to `max_length` positions."""
+        return KeyValueCache.empty(batch_size, self.num_heads, max_length, self.key_width,
+                                   self.value_width, self.compute_dtype)
+
+    def step(self, query, cache, mask=None):
+        """Causal self-attention of the next T positions (B, T, D); `mask` (B, T) hides padding.
+
+        Returns what `call(..., causal=True)` gives at these positions, and the cache with them.
+        """
+        length = ops.shape(query)[1]
+        positions = cache.index + ops.arange(length, dtype="int32")
+        query, key, value = self._project(query, positions=positions)
+        cache = cache.append(key, value, mask)
+        y = self._attend(query, cache.key, cache.value, cache.attention_mask(length), positions=positions)
+        return y, cache
+
+    def start_context(self, context, mask=None):
+        """The cache of a context (B, S, D) for cross-attention; `mask` (B, S) hides its padding."""
+        if mask is None:
+            mask = ops.ones(ops.shape(context)[:2], "bool")
+        key, value = self._project_context(context)
+        return ContextCache(key, value, mask)
+
+    def step_context(self, query, cache):
+        """Cross-attention from (B, T, D) to the context that `cache` holds."""
+        return self._attend(self._split(self.query(query), 1)[0], *cache)
+
+    def _project(self, query, value=None, key=None, positions=None):
+        if self.is_self_attention != (value is None and key is None):
+            built = "self-attention, `layer(x)`" if self.is_self_attention else "two inputs, `layer(x, context)`"
+            raise ValueError(f"{self.name!r} was built for {built}, and is called the other way.")
+        if not self.is_self_attention:
+            query = self._split(self.query(query), 1)[0]
+            if hasattr(self, "key_value"):
+                key, value = self._project_context(value)
+            else:
+                value = self._split(self.value(key if value is None else value), 1)[0]
+                key = self._split(self.key(key), 1)[0]
+        else:
+            query, key, value = self._split(self.query_key_value(query), 3)
+        if self.position is not None:
+            query, key = self.position.rotate(query, key, positions)
+        return query, key, value
+
+    def _project_context(self, context):
+        return self._split(self.key_value(context), 2)
+
+    def _split(self, x, parts):
+        """(B, T, parts x H x K) -> `parts` tensors (B, H, T, K).
+
+        One transposition serves all parts where they are equally wide; indexing the stacked
+        product instead would make the gradient write each part into a zero tensor of full size.
+        """
+        batch_size, length = ops.shape(x)[0], ops.shape(x)[1]
+        if parts == 1 or self.key_width == self.value_width:
+            x = ops.reshape(x, (batch_size, length, parts, self.num_heads, x.shape[-1] // parts // self.num_heads))
+            return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), parts, axis=0)
+        key_units = self.num_heads * self.key_width
+        pieces = ops.split(x, [key_units * part for part in range(1, parts)], axis=-1)
+        return [self._split(piece, 1)[0] for piece in pieces]
+
+    def _attend(self, query, key, value, mask=None, bias=None, positions=None, training=None):
+        """Heads in (B, H, T, K), (B, H, S, K), (B, H, S, Kv); the layer's output (B, T, D) out."""
+        position = self.position
+        batch_size, length = ops.shape(query)[0], ops.shape(query)[2]
+        if position is not None:
+            positions = ops.arange(length, dtype="int32") if positions is None else positions
+            key_positions = ops.arange(ops.shape(key)[2], dtype="int32")
+            bias = add_if_given(bias, position.scores(query, positions, key_positions))
+        weights = attention_weights(query, key, mask, bias)
+        weights = self.weight_dropout(ops.cast(weights, value.dtype), training=training)
+        heads = ops.matmul(weights, value)  # (B, H, T, Kv)
+        if position is not None:
+            heads = add_if_given(heads, position.values(weights, positions, key_positions))
+        heads = ops.transpose(heads, (0, 2, 1, 3))  # (B, T, H, Kv)
+        heads = ops.reshape(heads, (batch_size, length, self.num_heads * self.value_width))  # (B, T, H Kv)
+        return self.output_projection(heads)
+
+
+def add_if_given(x, y):
+    """x + y, where None adds nothing."""
+    if x is None or y is None:
+        return y if x is None else x
+    return x + y

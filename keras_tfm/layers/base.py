@@ -1,0 +1,50 @@
+"""The base of every layer here: a constructor's arguments are the layer's configuration."""
+
+import inspect
+
+import keras
+
+
+class Layer(keras.layers.Layer):
+    """A `keras.layers.Layer` whose configuration is its constructor's arguments.
+
+    One convention serves all: each argument is kept as the attribute of the same name. Arguments
+    may be layers themselves (a position, a norm), so what differs enters by composition and still
+    survives `get_config`, cloning and a `.keras` file. Subclasses are registered for loading.
+    """
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        keras.saving.register_keras_serializable(package=cls.__module__.partition(".")[0])(cls)
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def get_config(self):
+        config = super().get_config()
+        for name, parameter in inspect.signature(type(self).__init__).parameters.items():
+            if name == "self" or parameter.kind is parameter.VAR_KEYWORD:
+                continue
+            value = getattr(self, name)
+            is_plain = value is None or isinstance(value, str | int | float | list | tuple)
+            config[name] = value if is_plain else keras.saving.serialize_keras_object(value)
+        return config
+
+    @classmethod
+    def from_config(cls, config):
+        """Rebuild a layer, and the layers among its arguments, from `get_config`'s dictionary."""
+        return cls(
+            **{
+                name: keras.saving.deserialize_keras_object(value)
+                if isinstance(value, dict) and "class_name" in value
+                else value
+                for name, value in config.items()
+            }
+        )
+
+
+def clone(layer, name=None):
+    """A new layer of the same configuration, with weights of its own, called `name` if given."""
+    config = layer.get_config()
+    return type(layer).from_config({**config, "name": name or layer.name})

@@ -1,0 +1,193 @@
+"""Transformer blocks and stacks of them (Vaswani et al. 2017, section 3.1)."""
+
+import keras
+
+from keras_tfm.layers.attention import MultiHeadAttention
+from keras_tfm.layers.base import Layer, clone
+from keras_tfm.layers.cache import BlockCache
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.masks import combine_masks, key_mask_of
+from keras_tfm.layers.regularization import Dropout
+
+
+class TransformerBlock(Layer):
+    """Self-attention, cross-attention if asked, and a feed-forward layer, each with its residual.
+
+    `normalize_first=False` normalises each sum, as in the paper; True normalises each sub-layer's
+    input (Xiong et al. 2020) and leaves the block's output as it is. `dropout` acts on the
+    attention weights and on what each sub-layer adds. `hidden_dim` is the feed-forward width.
+
+    `attention`, `feedforward` and `normalization` are layers to use in place of the defaults;
+    the last is a pattern, each place gets a layer of its configuration. `cross_attention` is True,
+    or the layer to use.
+    """
+
+    def __init__(self, num_heads, hidden_dim, key_dim=None, dropout=0.1, activation="relu",
+                 normalize_first=False, epsilon=1e-6, causal=False, cross_attention=False,
+                 attention=None, feedforward=None, normalization=None, **kwargs):
+        super().__init__(**kwargs)
+        if not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must lie in [0, 1); it is {dropout}.")
+        self.num_heads = num_heads
+        self.hidden_dim = hidden_dim
+        self.key_dim = key_dim
+        self.dropout = dropout
+        self.activation = activation
+        self.normalize_first = normalize_first
+        self.epsilon = epsilon
+        self.causal = causal
+        self.attention = attention or MultiHeadAttention(num_heads, key_dim, dropout=dropout, name="attention")
+        self.feedforward = feedforward or FeedForward(hidden_dim, activation, name="feedforward")
+        self.normalization = normalization or keras.layers.LayerNormalization(epsilon=epsilon)
+        self.cross_attention = cross_attention
+        if cross_attention is True:
+            cross_attention = MultiHeadAttention(num_heads, key_dim, dropout=dropout, name="context_attention")
+        self.context_attention = cross_attention or None
+        self.attention_norm = clone(self.normalization, "attention_norm")
+        self.context_norm = clone(self.normalization, "context_norm") if cross_attention else None
+        self.feedforward_norm = clone(self.normalization, "feedforward_norm")
+        self.residual_dropout = Dropout(dropout, name="dropout")
+
+    def build(self, x_shape, context_shape=None, mask_shape=None, context_mask_shape=None):
+        self.attention.build(x_shape)
+        self.attention_norm.build(x_shape)
+        if self.context_attention is not None:
+            if context_shape is None:
+                raise ValueError(f"{self.name!r} has cross-attention: call it with a `context` (B, S, D).")
+            self.context_attention.build(x_shape, context_shape)
+            self.context_norm.build(x_shape)
+        self.feedforward.build(x_shape)
+        self.feedforward_norm.build(x_shape)
+        self.built = True
+
+    def call(self, x, context=None, mask=None, context_mask=None, training=None):
+        """(B, T, D) -> (B, T, D), attending to `context` (B, S, D) where there is cross-attention.
+
+        `mask` is that of self-attention, `context_mask` that of the context; both follow
+        `keras_tfm.layers.masks`, and are ANDed with what Keras carries on the tensors.
+        """
+        mask = combine_masks(mask, key_mask_of(x))
+        x = self._add(self.attention_norm, x, lambda y: self.attention(
+            y, mask=mask, causal=self.causal, training=training), training)
+        if self.context_attention is not None:
+            context_mask = combine_masks(context_mask, key_mask_of(context), name="context_mask")
+            x = self._add(self.context_norm, x, lambda y: self.context_attention(
+                y, context, mask=context_mask, training=training), training)
+        return self._add(self.feedforward_norm, x, self.feedforward, training)
+
+    def start(self, batch_size, max_length, context=None, context_mask=None):
+        """The cache for decoding up to `max_length` positions against `context` (B, S, D)."""
+        attention = self.attention.start(batch_size, max_length)
+        if self.context_attention is None:
+            return BlockCache(attention)
+        return BlockCache(attention, self.context_attention.start_context(context, context_mask))
+
+    def step(self, x, cache, mask=None):
+        """The next T positions (B, T, D) of a causal block; `mask` (B, T) hides padding among them."""
+        attention = None
+
+        def attend(y):
+            nonlocal attention
+            y, attention = self.attention.step(y, cache.attention, mask)
+            return y
+
+        x = self._add(self.attention_norm, x, attend)
+        if self.context_attention is not None:
+            x = self._add(self.context_norm, x, lambda y: self.context_attention.step_context(y, cache.context))
+        return self._add(self.feedforward_norm, x, self.feedforward), BlockCache(attention, cache.context)
+
+    def _add(self, norm, x, sublayer, training=False):
+        if self.normalize_first:
+            return x + self.residual_dropout(sublayer(norm(x)), training=training)
+        return norm(x + self.residual_dropout(sublayer(x), training=training))
+
+    def compute_output_shape(self, x_shape, context_shape=None, mask_shape=None, context_mask_shape=None):
+        return tuple(x_shape)
+
+    def compute_mask(self, x, previous_mask=None):
+        return key_mask_of(x)
+
+
+class TransformerStack(Layer):
+    """`num_layers` blocks in a row and, where they normalise first, a last normalisation.
+
+    The arguments are `TransformerBlock`'s; `attention`, `feedforward` and `normalization` are
+    patterns here, each block gets its own. Abstract: see `TransformerEncoder`, `TransformerDecoder`.
+    """
+
+    causal = False
+
+    def __init__(self, num_layers, num_heads, hidden_dim, key_dim=None, dropout=0.1, activation="relu",
+                 normalize_first=False, epsilon=1e-6, cross_attention=False, attention=None,
+                 feedforward=None, normalization=None, **kwargs):
+        super().__init__(**kwargs)
+        if num_layers < 1:
+            raise ValueError(f"`num_layers` must be at least 1; it is {num_layers}.")
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.hidden_dim = hidden_dim
+        self.key_dim = key_dim
+        self.dropout = dropout
+        self.activation = activation
+        self.normalize_first = normalize_first
+        self.epsilon = epsilon
+        self.cross_attention = cross_attention
+        self.attention = attention
+        self.feedforward = feedforward
+        self.normalization = normalization or keras.layers.LayerNormalization(epsilon=epsilon)
+        self.blocks = [self._block(f"block_{i}") for i in range(num_layers)]
+        self.norm = clone(self.normalization, "norm") if normalize_first else None
+
+    def _block(self, name):
+        own = {part: layer if layer is None or isinstance(layer, bool) else clone(layer, part) for part, layer in (
+            ("attention", self.attention), ("feedforward", self.feedforward),
+            ("cross_attention", self.cross_attention), ("normalization", self.normalization))}
+        return TransformerBlock(self.num_heads, self.hidden_dim, self.key_dim, self.dropout, self.activation,
+                                self.normalize_first, self.epsilon, self.causal, **own, name=name)
+
+    def build(self, x_shape, context_shape=None, mask_shape=None, context_mask_shape=None):
+        for block in self.blocks:
+            block.build(x_shape, context_shape)
+        if self.norm is not None:
+            self.norm.build(x_shape)
+        self.built = True
+
+    def call(self, x, context=None, mask=None, context_mask=None, training=None):
+        """(B, T, D) -> (B, T, D); every block attends to the same `context` (B, S, D)."""
+        mask = combine_masks(mask, key_mask_of(x))
+        if context is not None:
+            context_mask = combine_masks(context_mask, key_mask_of(context), name="context_mask")
+        for block in self.blocks:
+            x = block(x, context, mask=mask, context_mask=context_mask, training=training)
+        return x if self.norm is None else self.norm(x)
+
+    def compute_output_shape(self, x_shape, context_shape=None, mask_shape=None, context_mask_shape=None):
+        return tuple(x_shape)
+
+    def compute_mask(self, x, previous_mask=None):
+        return key_mask_of(x)
+
+
+class TransformerEncoder(TransformerStack):
+    """A stack of blocks in which every position sees every other."""
+
+
+class TransformerDecoder(TransformerStack):
+    """A stack of causal blocks, with `cross_attention=True` attending to an encoder's output.
+
+    `start` and `step` decode incrementally; a step gives what `call` gives at its positions.
+    """
+
+    causal = True
+
+    def start(self, batch_size, max_length, context=None, context_mask=None):
+        """A cache per block, for up to `max_length` positions against `context` (B, S, D)."""
+        return [block.start(batch_size, max_length, context, context_mask) for block in self.blocks]
+
+    def step(self, x, cache, mask=None):
+        """The next T positions (B, T, D); `mask` (B, T) hides padding among them."""
+        blocks = []
+        for block, block_cache in zip(self.blocks, cache, strict=True):
+            x, block_cache = block.step(x, block_cache, mask)
+            blocks.append(block_cache)
+        return (x if self.norm is None else self.norm(x)), blocks

@@ -1,0 +1,37 @@
+"""The position-wise feed-forward layer (Vaswani et al. 2017, section 3.3, eq. 2)."""
+
+import keras
+
+from keras_tfm.layers.base import Layer
+
+
+class FeedForward(Layer):
+    """Two dense layers, the same at every position: D -> `hidden_dim` -> D.
+
+    `activation` (any that Keras knows) follows the first; the second is linear.
+    """
+
+    def __init__(self, hidden_dim, activation="relu", use_bias=True, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        if hidden_dim < 1:
+            raise ValueError(f"`hidden_dim` must be at least 1; it is {hidden_dim}.")
+        self.hidden_dim = hidden_dim
+        self.activation = activation
+        self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+
+    def build(self, x_shape):
+        options = {"use_bias": self.use_bias, "kernel_initializer": self.kernel_initializer,
+                   "dtype": self.dtype_policy}
+        self.hidden = keras.layers.Dense(self.hidden_dim, self.activation, name="hidden", **options)
+        self.hidden.build(x_shape)
+        self.output_projection = keras.layers.Dense(x_shape[-1], name="output", **options)
+        self.output_projection.build((*x_shape[:-1], self.hidden_dim))
+        self.built = True
+
+    def call(self, x):
+        """(B, T, D) -> (B, T, D)."""
+        return self.output_projection(self.hidden(x))
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)

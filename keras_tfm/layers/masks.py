@@ -1,0 +1,71 @@
+"""Masks: boolean, True = attend; the rank alone says what a mask is.
+
+    (B, S)             hides padding keys          1 1 1 0
+    (B or 1, T, S)     a row of keys a query       1 0 0 0
+    (B or 1, H|1, T, S)  the same for each head    1 1 0 0
+                                                   1 1 1 0   <- causal, last key padded
+"""
+
+import keras
+from keras import ops
+
+# Half of the lowest float32: far below any score, and its sum with one does not overflow.
+LOWEST = -1.7e38
+
+
+def causal_mask(query_length, key_length, offset=0):
+    """Query t, at position `offset + t`, sees the keys at positions up to its own: (1, T, S)."""
+    query_positions = offset + ops.arange(query_length, dtype="int32")
+    key_positions = ops.arange(key_length, dtype="int32")
+    return (key_positions[None, :] <= query_positions[:, None])[None]  # (1, T, S)
+
+
+def key_mask_of(tensor):
+    """The (B, S) mask that Keras carries on `tensor` (`mask_zero`), or None."""
+    return getattr(tensor, "_keras_mask", None)
+
+
+def expand_mask(mask, rank=4, name="mask"):
+    """Bring a mask of rank 2, 3 or 4 to `rank` (3 or 4) dimensions that broadcast over scores.
+
+    Raises ValueError, naming the argument, for another rank or a floating-point mask (an additive
+    one is a `bias`).
+    """
+    mask = ops.convert_to_tensor(mask)
+    dtype = keras.backend.standardize_dtype(mask.dtype)
+    if dtype != "bool" and not dtype.startswith(("int", "uint")):
+        raise ValueError(f"`{name}` must be boolean, True = attend, or 0/1 integers; it is {dtype}. "
+                         "An additive mask is passed as `bias`.")
+    mask = ops.cast(mask, "bool")
+    if len(mask.shape) == 2:
+        return mask[:, None, None, :] if rank == 4 else mask[:, None, :]
+    if len(mask.shape) == 3 and rank == 4:
+        return mask[:, None]
+    if len(mask.shape) == rank:
+        return mask
+    raise ValueError(f"`{name}` must have the shape (B, S), (B or 1, T, S)"
+                     f"{' or (B or 1, H or 1, T, S)' if rank == 4 else ''}; it is {tuple(mask.shape)}.")
+
+
+def combine_masks(*masks, rank=4, name="mask"):
+    """AND the masks that are given, or None where none is."""
+    combined = None
+    for mask in masks:
+        if mask is not None:
+            mask = expand_mask(mask, rank, name)
+            combined = mask if combined is None else ops.logical_and(combined, mask)
+    return combined
+
+
+def masked_softmax(scores, mask=None):
+    """Softmax over the last axis in float32 at least: masked keys weigh exactly 0, rows sum to 1.
+
+    A row with nothing to attend to is all zeros, never NaN. `mask` broadcasts over `scores`.
+    """
+    if keras.backend.standardize_dtype(scores.dtype) != "float64":
+        scores = ops.cast(scores, "float32")
+    if mask is None:
+        return ops.softmax(scores)
+    hidden = ops.cast(ops.where(mask, 0.0, LOWEST), scores.dtype)
+    weights = ops.softmax(scores + hidden)
+    return weights * ops.cast(ops.any(mask, axis=-1, keepdims=True), weights.dtype)

@@ -1,0 +1,213 @@
+"""Where a token stands: encodings added to the input, and positions that act inside attention."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_tfm.layers.base import Layer
+
+
+def outside_is_nan(indices, size, dtype):
+    """0 where 0 <= index < `size`, NaN elsewhere, with a last axis of 1 to be added to a look-up.
+
+    A look-up cannot raise under XLA or on a GPU, where it clamps or gives zeros; NaN is loud.
+    """
+    inside = ops.logical_and(indices >= 0, indices < size)
+    return ops.cast(ops.where(inside, 0.0, math.nan), dtype)[..., None]
+
+
+class SinePositionEncoding(Layer):
+    """x + PE with PE[t, 2k] = sin(t / base^(2k/D)), PE[t, 2k+1] = cos of the same, for any length.
+
+    Vaswani et al. 2017, section 3.5, k = 0 .. D/2 - 1; D must be even.
+    """
+
+    def __init__(self, base=10_000.0, **kwargs):
+        super().__init__(**kwargs)
+        self.base = base
+
+    def build(self, x_shape, positions_shape=None):
+        if x_shape[-1] % 2:
+            raise ValueError(f"The width must be even, a sine and a cosine per frequency; it is {x_shape[-1]}.")
+        self.built = True
+
+    def call(self, x, positions=None):
+        """Add to `x` (B, T, D) the encoding of `positions` (T,) or (B, T), by default 0 .. T-1."""
+        dim = x.shape[-1]
+        if positions is None:
+            positions = ops.arange(ops.shape(x)[1], dtype="int32")
+        frequencies = self.base ** (-np.arange(0, dim, 2) / dim)
+        angles = ops.cast(positions, "float32")[..., None] * frequencies.astype("float32")  # (..., T, D/2)
+        encoding = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+        encoding = ops.reshape(encoding, (*ops.shape(positions), dim))  # (..., T, D)
+        return x + ops.cast(encoding, x.dtype)
+
+    def compute_output_shape(self, x_shape, positions_shape=None):
+        return tuple(x_shape)
+
+
+class PositionEmbedding(Layer):
+    """x + a learned vector for each of `max_length` positions (Gehring et al. 2017; BERT, GPT, ViT)."""
+
+    def __init__(self, max_length, initializer="uniform", **kwargs):
+        super().__init__(**kwargs)
+        if max_length < 1:
+            raise ValueError(f"`max_length` must be at least 1; it is {max_length}.")
+        self.max_length = max_length
+        self.initializer = initializer
+
+    def build(self, x_shape, positions_shape=None):
+        self.embedding = keras.layers.Embedding(self.max_length, x_shape[-1], name="embedding",
+                                                embeddings_initializer=self.initializer, dtype=self.dtype_policy)
+        self.embedding.build()
+        self.built = True
+
+    def call(self, x, positions=None):
+        """Add to `x` (B, T, D) the vectors of `positions` (T,) or (B, T), by default 0 .. T-1.
+
+        Raises ValueError where T is known and exceeds `max_length`.
+        """
+        if positions is None:
+            if x.shape[1] is not None and x.shape[1] > self.max_length:
+                raise ValueError(f"The sequence has {x.shape[1]} positions; `max_length` is {self.max_length}.")
+            positions = ops.arange(ops.shape(x)[1], dtype="int32")
+        return x + self.embedding(positions) + outside_is_nan(positions, self.max_length, x.dtype)
+
+    def compute_output_shape(self, x_shape, positions_shape=None):
+        return tuple(x_shape)
+
+
+class AttentionPosition(Layer):
+    """What a position does inside attention; each subclass defines what it needs of the three hooks.
+
+    Heads are (B, H, T, K); `positions` are the queries' (T,), `key_positions` the keys' (S,).
+    """
+
+    def build_for(self, num_heads, key_dim, value_dim):
+        """Create the weights for heads of these widths, once."""
+        if not self.built:
+            self.build((num_heads, key_dim, value_dim))
+
+    def build(self, heads):
+        self.built = True
+
+    def rotate(self, query, key, positions=None):
+        """New queries and keys; `positions` (T,) are those of both, by default 0 .. T-1."""
+        return query, key
+
+    def scores(self, query, positions, key_positions):
+        """What is added to the scaled scores, broadcasting over (B, H, T, S), or None."""
+        return None
+
+    def values(self, weights, positions, key_positions):
+        """What is added to the averaged values (B, H, T, Kv), or None; `weights` are (B, H, T, S)."""
+        return None
+
+
+class RotaryEmbedding(AttentionPosition):
+    """Rotates pair k of queries and keys by position x base^(-2k/K): scores see distances only.
+
+    Su et al. 2021, "RoFormer", section 3.4; component k is paired with k + K/2 (the layout of
+    GPT-NeoX's and Llama's checkpoints, a permutation of the paper's).
+    """
+
+    def __init__(self, base=10_000.0, **kwargs):
+        super().__init__(**kwargs)
+        self.base = base
+
+    def build(self, heads):
+        if heads[1] % 2:
+            raise ValueError(f"A head's width must be even to rotate pairs; it is {heads[1]}.")
+        self.built = True
+
+    def rotate(self, query, key, positions=None):
+        dim = query.shape[-1]
+        if positions is None:
+            positions = ops.arange(ops.shape(query)[2], dtype="int32")
+        frequencies = self.base ** (-np.arange(0, dim, 2) / dim)
+        angles = ops.cast(positions, "float32")[:, None] * frequencies.astype("float32")  # (T, K/2)
+        cosine, sine = ops.cast(ops.cos(angles), query.dtype), ops.cast(ops.sin(angles), query.dtype)
+        return tuple(self._rotate(x, cosine, sine) for x in (query, key))
+
+    def _rotate(self, x, cosine, sine):
+        first, second = ops.split(x, 2, axis=-1)
+        return ops.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
+
+
+class RelativePositionEmbedding(AttentionPosition):
+    """A learned vector per clipped distance j - i, added to the keys and, if asked, to the values.
+
+    Shaw et al. 2018, "Self-Attention with Relative Position Representations", eqs. 3-5.
+    """
+
+    def __init__(self, max_distance=16, with_values=True, **kwargs):
+        super().__init__(**kwargs)
+        if max_distance < 1:
+            raise ValueError(f"`max_distance` must be at least 1; it is {max_distance}.")
+        self.max_distance = max_distance
+        self.with_values = with_values
+
+    def build(self, heads):
+        _, key_dim, value_dim = heads
+        self.key_table = self.add_weight((2 * self.max_distance + 1, key_dim), "glorot_uniform", name="key_table")
+        if self.with_values:
+            self.value_table = self.add_weight((2 * self.max_distance + 1, value_dim), "glorot_uniform",
+                                               name="value_table")
+        self.built = True
+
+    def scores(self, query, positions, key_positions):
+        vectors = ops.take(self.key_table, self._rows(positions, key_positions), axis=0)  # (T, S, K)
+        return ops.einsum("bhtk,tsk->bhts", query * query.shape[-1] ** -0.5, ops.cast(vectors, query.dtype))
+
+    def values(self, weights, positions, key_positions):
+        if not self.with_values:
+            return None
+        vectors = ops.take(self.value_table, self._rows(positions, key_positions), axis=0)  # (T, S, Kv)
+        return ops.einsum("bhts,tsk->bhtk", weights, ops.cast(vectors, weights.dtype))
+
+    def _rows(self, positions, key_positions):
+        distance = key_positions[None, :] - positions[:, None]
+        return ops.clip(distance, -self.max_distance, self.max_distance) + self.max_distance
+
+
+class RelativePositionBias(AttentionPosition):
+    """A learned bias per head and bucket of distance: exact when near, logarithmic when far.
+
+    Raffel et al. 2020, "T5", section 2.1. `bidirectional` halves the buckets between both
+    directions; otherwise later keys share the bucket of distance 0.
+    """
+
+    def __init__(self, num_buckets=32, max_distance=128, bidirectional=True, **kwargs):
+        super().__init__(**kwargs)
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+        self.bidirectional = bidirectional
+        num_exact = num_buckets // (4 if bidirectional else 2)
+        if num_exact < 1 or max_distance <= num_exact:
+            raise ValueError("`num_buckets` must leave a bucket near by, and `max_distance` exceed those; "
+                             f"they are {num_buckets} and {max_distance}.")
+
+    def build(self, heads):
+        self.table = self.add_weight((self.num_buckets, heads[0]), "glorot_uniform", name="table")
+        self.built = True
+
+    def scores(self, query, positions, key_positions):
+        buckets = self.buckets(key_positions[None, :] - positions[:, None])
+        return ops.transpose(ops.take(self.table, buckets, axis=0), (2, 0, 1))[None]  # (1, H, T, S)
+
+    def buckets(self, distance):
+        """The bucket of each distance key - query."""
+        num_buckets, offset = self.num_buckets, 0
+        if self.bidirectional:
+            num_buckets //= 2
+            offset = ops.where(distance > 0, num_buckets, 0)
+            distance = ops.absolute(distance)
+        else:
+            distance = ops.maximum(-distance, 0)
+        num_exact = num_buckets // 2
+        far = ops.log(ops.cast(ops.maximum(distance, 1), "float32") / num_exact)
+        far = far / math.log(self.max_distance / num_exact) * (num_buckets - num_exact)
+        far = ops.minimum(num_exact + ops.cast(far, "int32"), num_buckets - 1)
+        return offset + ops.where(distance < num_exact, distance, far)

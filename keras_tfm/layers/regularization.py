@@ -1,0 +1,5 @@
+"""Regularisers."""
+
+import keras
+
+Dropout = keras.layers.Dropout

@@ -1,0 +1,3 @@
+"""Models: tokens or pixels -> hidden states; a family is a file: config, sizes table, model."""
+
+from keras_tfm.models.text.transformer import Transformer, TransformerConfig

@@ -1,0 +1,106 @@
+"""`keras_tfm.Model`, the `keras.Model` that every model here derives from."""
+
+import dataclasses
+
+import keras
+from keras import ops
+from keras.src.models.functional import Functional
+from keras.src.models.model import functional_init_arguments
+
+
+class Model(keras.Model):
+    """A `keras.Model`, functional (`Model(inputs, outputs)`) or subclassed, in any order.
+
+    Keras rewrites the bases of a class at its first functional use, which would spoil `Model` for
+    those who subclass it later; here a functional model is of a class of its own instead.
+    """
+
+    def __new__(cls, *args, **kwargs):
+        if cls is Model and functional_init_arguments(args, kwargs):
+            cls = FunctionalModel
+        return super().__new__(cls)
+
+    def __init__(self, *args, **kwargs):
+        if functional_init_arguments(args, kwargs) and not isinstance(self, Functional):
+            _derive_from_functional(type(self))
+        super().__init__(*args, **kwargs)
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+class FunctionalModel(Model, Functional):
+    """A `Model` made of `inputs` and `outputs`.
+
+    A batch is a dict by input name, or the bare array of a single input; what it leaves out is
+    filled: a `...padding_mask` with ones, `...segment_ids` with zeros. Unknown names raise.
+    """
+
+    def __call__(self, inputs, *args, **kwargs):
+        return super().__call__(self._complete(inputs), *args, **kwargs)
+
+    def _complete(self, inputs):
+        expected = self._inputs_struct
+        if not isinstance(expected, dict) or not isinstance(inputs, dict):
+            return inputs
+        unknown = sorted(set(inputs) - set(expected))
+        if unknown:
+            raise ValueError(f"{self.name!r} takes {', '.join(expected)}; it was given {', '.join(unknown)}.")
+        inputs = dict(inputs)
+        for name in expected.keys() - inputs.keys():
+            for suffix, fill in (("padding_mask", ops.ones_like), ("segment_ids", ops.zeros_like)):
+                if name.endswith(suffix):
+                    token_ids = _required(inputs, name.removesuffix(suffix) + "token_ids", self.name)
+                    inputs[name] = ops.cast(fill(token_ids), expected[name].dtype)
+                    break
+            else:
+                _required(inputs, name, self.name)
+        return inputs
+
+
+def _required(inputs, name, model):
+    if name not in inputs:
+        raise ValueError(f"{model!r} needs {name!r}; it was given {', '.join(inputs) or 'nothing'}.")
+    return inputs[name]
+
+
+def _derive_from_functional(cls):
+    """Replace `Model` by `FunctionalModel` among the ancestors of a user's class."""
+    for ancestor in cls.__mro__:
+        if Model in ancestor.__bases__ and ancestor is not FunctionalModel:
+            ancestor.__bases__ = tuple(FunctionalModel if base is Model else base for base in ancestor.__bases__)
+
+
+class ConfiguredModel(FunctionalModel):
+    """A family's functional model: a frozen dataclass `config`, and a table of published sizes.
+
+    A family sets `config_class` and `sizes`, {name: config}, and builds its inputs and outputs in
+    `__init__(config)`.
+    """
+
+    config_class: type
+    sizes: dict = {}
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        keras.saving.register_keras_serializable(package=cls.__module__.partition(".")[0])(cls)
+
+    def __init__(self, config, inputs, outputs, **kwargs):
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self.config = config
+
+    @classmethod
+    def from_size(cls, size, **changes):
+        """The model of a published size, with fields of its configuration changed.
+
+        Raises ValueError, naming the known sizes, for another name.
+        """
+        if size not in cls.sizes:
+            raise ValueError(f"{cls.__name__} has no size {size!r}; it has {', '.join(cls.sizes)}.")
+        return cls(dataclasses.replace(cls.sizes[size], **changes))
+
+    def get_config(self):
+        return {"config": dataclasses.asdict(self.config), "name": self.name}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        """Rebuild the model from `get_config`'s dictionary."""
+        return cls(cls.config_class(**config["config"]), name=config["name"])
