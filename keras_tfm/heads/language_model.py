@@ -92,13 +92,7 @@ class TokenCrossEntropy(keras.losses.Loss):
         self.label_smoothing = label_smoothing
 
     def call(self, labels, logits):
-        logits = ops.cast(logits, "float32")
-        # A sum with one-hot labels, not a look-up: XLA fuses it, and its gradient, into one pass.
-        label_logits = ops.sum(logits * ops.one_hot(labels, logits.shape[-1]), axis=-1)
-        target = label_logits
-        if self.label_smoothing:
-            target = (1 - self.label_smoothing) * label_logits + self.label_smoothing * ops.mean(logits, axis=-1)
-        return ops.logsumexp(logits, axis=-1) - target
+        return token_cross_entropy(labels, logits, self.label_smoothing)
 
     def get_config(self):
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
@@ -109,3 +103,14 @@ def token_accuracy(labels, logits):
     """1 where the label's logit is the highest, else 0: (B, T)."""
     label_logits = ops.sum(logits * ops.one_hot(labels, logits.shape[-1], dtype=logits.dtype), axis=-1)
     return ops.cast(label_logits >= ops.max(logits, axis=-1), "float32")
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+def token_cross_entropy(labels, logits, label_smoothing=0.0):
+    """-log of the probability of each label (B, T) under the logits (B, T, V), in nats: (B, T)."""
+    logits = ops.cast(logits, "float32")
+    # A sum with one-hot labels, not a look-up: XLA fuses it, and its gradient, into one pass.
+    target = ops.sum(logits * ops.one_hot(labels, logits.shape[-1]), axis=-1)
+    if label_smoothing:
+        target = (1 - label_smoothing) * target + label_smoothing * ops.mean(logits, axis=-1)
+    return ops.logsumexp(logits, axis=-1) - target

@@ -50,10 +50,16 @@ class FunctionalModel(Model, Functional):
                 if name.endswith(suffix):
                     token_ids = _required(inputs, name.removesuffix(suffix) + "token_ids", self.name)
                     inputs[name] = ops.cast(fill(token_ids), expected[name].dtype)
+                    inputs = {key: x if is_symbolic(x) else ops.convert_to_tensor(x) for key, x in inputs.items()}
                     break
             else:
                 _required(inputs, name, self.name)
         return inputs
+
+
+def is_symbolic(x):
+    """Whether `x` stands for a tensor in a functional model that is being made."""
+    return isinstance(x, keras.KerasTensor)
 
 
 def _required(inputs, name, model):

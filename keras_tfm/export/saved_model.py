@@ -1,0 +1,17 @@
+"""SavedModels that hold a task whole and need neither Keras nor this package to answer."""
+
+import keras
+
+
+def write_saved_model(model, endpoints, resources, folder):
+    """Write `endpoints` {signature: (function, input signature)} around `model` to `folder`.
+
+    `resources` are the trackable objects, tokenizers for example, that the functions use.
+    """
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    # Tables that are not tracked would leave an "untracked resource" behind.
+    archive._tf_trackable.resources = list(resources)
+    for name, (function, signature) in endpoints.items():
+        archive.add_endpoint(name, function, input_signature=signature)
+    archive.write_out(str(folder), verbose=False)

@@ -1,0 +1,84 @@
+"""Classifying whole inputs: the head, the model it makes of a backbone, its loss."""
+
+import keras
+
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.training.model import FunctionalModel
+
+
+class ClassificationHead(Layer):
+    """Logits of `num_classes` classes from a pooled vector: (B, D) -> (B, num_classes).
+
+    One linear layer, the kind for fine-tuning; `hidden_dim` puts a tanh layer of that width before it, as in
+    pre-training (Dosovitskiy et al. 2021, section 3.1). `dropout` acts on the last layer's input.
+    """
+
+    def __init__(self, num_classes, hidden_dim=None, dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        for name, size in (("num_classes", num_classes), ("hidden_dim", hidden_dim)):
+            if size is not None and size < 1:
+                raise ValueError(f"`{name}` must be at least 1; it is {size}.")
+        self.num_classes = num_classes
+        self.hidden_dim = hidden_dim
+        self.dropout = dropout
+        self.input_dropout = Dropout(dropout, name="dropout")
+
+    def build(self, x_shape):
+        if len(x_shape) != 2:
+            raise ValueError(f"`x` must have the shape (B, D); it is {tuple(x_shape)}.")
+        self.hidden = None
+        if self.hidden_dim is not None:
+            self.hidden = keras.layers.Dense(self.hidden_dim, "tanh", name="hidden", dtype=self.dtype_policy)
+            self.hidden.build(x_shape)
+        self.output_projection = keras.layers.Dense(self.num_classes, name="output", dtype=self.dtype_policy)
+        self.output_projection.build((x_shape[0], self.hidden_dim or x_shape[1]))
+        self.built = True
+
+    def call(self, x, training=None):
+        """(B, D) -> (B, num_classes)."""
+        if self.hidden is not None:
+            x = self.hidden(x)
+        return self.output_projection(self.input_dropout(x, training=training))
+
+    def compute_output_shape(self, x_shape):
+        return (x_shape[0], self.num_classes)
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+class Classifier(FunctionalModel):
+    """A `backbone` with a `pooled_output` (B, D), and a head: its batches in, logits (B, num_classes) out.
+
+    `head` is the head's name, the same unless a backbone gets another head: the backbone's weights are shared,
+    so a pre-trained one is fine-tuned by giving it a new classifier.
+    """
+
+    def __init__(self, backbone, num_classes, hidden_dim=None, dropout=0.0, name="classifier", **kwargs):
+        head = ClassificationHead(num_classes, hidden_dim, dropout, name="head")
+        super().__init__(
+            inputs=backbone.input, outputs=head(backbone.output["pooled_output"]), name=name, **kwargs
+        )
+        self.backbone = backbone
+        self.head = head
+
+    def get_config(self):
+        return {
+            "backbone": keras.saving.serialize_keras_object(self.backbone),
+            "num_classes": self.head.num_classes,
+            "hidden_dim": self.head.hidden_dim,
+            "dropout": self.head.dropout,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        """Rebuild the model from `get_config`'s dictionary."""
+        backbone = keras.saving.deserialize_keras_object(config["backbone"], custom_objects)
+        return cls(**{**config, "backbone": backbone})
+
+
+def classification_loss():
+    """Cross-entropy of integer labels (B,) with logits (B, num_classes), in nats, averaged over the batch."""
+    return keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction="mean_with_sample_weight", name="loss"
+    )

@@ -1,0 +1,109 @@
+"""A task: what a user trains, asks, keeps and exports."""
+
+import abc
+import dataclasses
+import json
+import pathlib
+
+import keras_tfm.models
+from keras_tfm.training.folder import new_folder
+from keras_tfm.training.weights import load_weights, save_weights
+from keras_tfm.version import __version__
+
+
+class TaskError(ValueError):
+    """A task's folder that cannot be used: names the file, what was expected and what came."""
+
+
+class Task(abc.ABC):
+    """A plain object that holds `.model`, `.tokenizer` where there is one, and `.config`.
+
+    `task(batch)` takes token dicts or image arrays and gives logits. A folder keeps a task:
+    config.json with its "task", model.safetensors, and what `save_parts` adds.
+    """
+
+    name: str  # in config.json and on the command line
+    config_class: type
+
+    def __call__(self, batch, training=False):
+        return self.model(batch, training=training)
+
+    @abc.abstractmethod
+    def save_parts(self, folder):
+        """Write what belongs to the task beside its model, tokenizer files for example."""
+
+    @abc.abstractmethod
+    def describe_model(self):
+        """The model as JSON values, from which `load_parts` makes it again."""
+
+    @classmethod
+    @abc.abstractmethod
+    def load_parts(cls, folder, config, model):
+        """A task with fresh weights from its folder, its config, and `describe_model`'s values."""
+
+    @abc.abstractmethod
+    def export_endpoints(self):
+        """{signature: (function, input signature)} of the SavedModel, `serving_default` among them."""
+
+    def save(self, folder, overwrite=False):
+        """Write the task to a new `folder`, whole or not at all; FileExistsError where it exists."""
+        with new_folder(folder, overwrite) as work:
+            config = {"task": self.name, "keras_tfm": __version__, "config": dataclasses.asdict(self.config),
+                      "model": self.describe_model()}
+            (work / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            save_weights(self.model, work / "model.safetensors")
+            self.save_parts(work)
+
+    @classmethod
+    def load(cls, folder):
+        """The task that `save` wrote; TaskError or WeightsError say what is wrong with the folder."""
+        content = read_config(folder)
+        if content["task"] != cls.name:
+            raise TaskError(f"{folder}: its task is {content['task']!r}, expected {cls.name!r}")
+        try:
+            task = cls.load_parts(pathlib.Path(folder), cls.config_class(**content["config"]), content["model"])
+        except (KeyError, TypeError) as error:
+            raise TaskError(f"{folder}/config.json: not a configuration of {cls.name!r} ({error})") from None
+        load_weights(task.model, pathlib.Path(folder) / "model.safetensors")
+        return task
+
+    def export(self, folder, overwrite=False):
+        """Write one SavedModel to a new `folder`: its files directly in it."""
+        from keras_tfm.export.saved_model import write_saved_model
+
+        with new_folder(folder, overwrite) as work:
+            write_saved_model(self.model, self.export_endpoints(), self.export_resources(), work)
+
+    def export_resources(self):
+        """Trackable objects that the endpoints use beside the model, tokenizers for example."""
+        return []
+
+
+def read_config(folder):
+    """The content of a task folder's config.json; TaskError where there is none, or not a task's."""
+    path = pathlib.Path(folder) / "config.json"
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise TaskError(f"{folder}: no task folder, it has no config.json") from None
+    except (ValueError, OSError) as error:
+        raise TaskError(f"{path}: not a JSON file ({error})") from None
+    if not isinstance(content, dict) or not {"task", "config", "model"} <= content.keys():
+        raise TaskError(f'{path}: expected the fields "task", "config" and "model"')
+    return content
+
+
+def describe_backbone(model):
+    """A configured model as JSON values: its class's name and its configuration."""
+    return {"class": type(model).__name__, "config": dataclasses.asdict(model.config)}
+
+
+def make_backbone(description):
+    """The model, with fresh weights, of `describe_backbone`'s values; TaskError for unknown classes."""
+    known = {name: value for name, value in vars(keras_tfm.models).items()
+             if isinstance(value, type) and hasattr(value, "config_class")}
+    name = description["class"]
+    if name not in known:
+        raise TaskError(f"config.json: unknown model class {name!r}; known are {', '.join(known)}")
+    model_class = known[name]
+    return model_class(model_class.config_class(**description["config"]))

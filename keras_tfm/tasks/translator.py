@@ -1,0 +1,205 @@
+"""Translation, or any task that maps a line of text to a line of text."""
+
+import dataclasses
+import pathlib
+
+import keras
+import numpy as np
+import sacrebleu
+import tensorflow as tf
+import tqdm
+
+import keras_tfm.models
+from keras_tfm.data.sources import Pairs
+from keras_tfm.data.text import PairBatches, encode_sources
+from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
+from keras_tfm.generation.loop import greedy_decode
+from keras_tfm.heads.language_model import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
+from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
+from keras_tfm.training.fit import fit_best
+from keras_tfm.training.schedules import WarmupSchedule
+from keras_tfm.training.weights import save_weights
+
+FAMILIES = {"transformer": keras_tfm.models.Transformer, "recurrent": keras_tfm.models.RecurrentSeq2Seq}
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslatorConfig:
+    """`max_length` bounds the tokens of a source and of a target, the end token included."""
+
+    max_length: int = 128
+
+
+class Translator(Task):
+    """Strings to strings by an encoder-decoder model, greedily decoded.
+
+    `model` is a `LanguageModel` over a backbone of the `start`/`step` protocol; `target_tokenizer`
+    defaults to `tokenizer`, shared by both sides.
+    """
+
+    name = "translate"
+    config_class = TranslatorConfig
+
+    def __init__(self, model, tokenizer, target_tokenizer=None, config=None):
+        self.model = model
+        self.tokenizer = tokenizer
+        self.target_tokenizer = target_tokenizer or tokenizer
+        self.config = config or TranslatorConfig()
+        self._decode = tf.function(self.translate, reduce_retracing=True)
+        self._decode_ids = tf.function(self.decode, reduce_retracing=True)
+
+    @classmethod
+    def from_pairs(cls, pairs, family="transformer", size="small", vocabulary_size=8_000,
+                   tokenizer="sentencepiece", separate_tokenizers=False, max_length=128, **changes):
+        """A translator with fresh weights and tokenizers trained on `pairs` (sources, targets).
+
+        `changes` replace fields of the size's configuration, for example `dropout=0.3`. Raises
+        ValueError for an unknown family or size.
+        """
+        if family not in FAMILIES:
+            raise ValueError(f"There is no model family {family!r}; there are {', '.join(FAMILIES)}.")
+        sources, targets = pairs
+        sides = [sources, targets] if separate_tokenizers else [[*sources, *targets]]
+        tokenizers = [train_tokenizer(lines, tokenizer, vocabulary_size) for lines in sides]
+        changes["vocabulary_size"] = tokenizers[0].vocabulary_size
+        if separate_tokenizers:
+            changes["target_vocabulary_size"] = tokenizers[1].vocabulary_size
+        model = LanguageModel(FAMILIES[family].from_size(size, **changes))
+        return cls(model, *tokenizers, config=TranslatorConfig(max_length))
+
+    def fit(self, pairs, validation=None, *, epochs=30, minutes=None, batch_tokens=4096, learning_rate=1e-3,
+            label_smoothing=0.1, patience=5, seed=0, run=None, resume=False):
+        """Train on `pairs` (sources, targets) and keep the best epoch: {measure: [value an epoch]}.
+
+        `validation` pairs judge the epochs; by default a random 2 %, at most 1,000, are held out.
+        A batch holds up to `batch_tokens` tokens, fewer where the data is small, and the learning
+        rate warms up over a tenth of the steps, at most 4,000. With `run` the best task so far
+        stands in that folder, new or to `resume`; training stops after `patience` epochs without
+        progress, or `minutes`.
+        """
+        keras.utils.set_random_seed(seed)
+        pairs, validation = hold_out(pairs, seed) if validation is None else (Pairs(*pairs), Pairs(*validation))
+        batches = self._batches(pairs, batch_tokens, seed)
+        judge = self._batches(validation, batch_tokens)
+        steps = batches.num_batches * epochs
+        # Averages over about an epoch of steps, fewer for short runs, judge and outlast the last weights.
+        momentum = 1 - 1 / min(max(batches.num_batches, 10), 1_000)
+        optimizer = keras.optimizers.Adam(WarmupSchedule(learning_rate, max(1, min(4_000, steps // 10))), 0.9, 0.98,
+                                          1e-9, clipnorm=1.0, use_ema=True, ema_momentum=momentum)
+        self.model.compile(optimizer, TokenCrossEntropy(label_smoothing), jit_compile=True,
+                           weighted_metrics=[token_cross_entropy, token_accuracy])
+        save = folder = None
+        if run is not None:
+            if not resume:
+                self.save(run)
+            save, folder = lambda: save_weights(self.model, pathlib.Path(run) / "model.safetensors"), pathlib.Path(run) / "checkpoints"
+        settings = {"batch_tokens": batch_tokens, "learning_rate": learning_rate, "label_smoothing": label_smoothing,
+                    "seed": seed, "epochs": epochs, "pairs": len(pairs.sources)}
+        return fit_best(self.model, batches.dataset, judge.dataset(), monitor="val_token_cross_entropy", epochs=epochs,
+                        minutes=minutes, patience=patience, save=save, folder=folder, resume=resume, settings=settings)
+
+    def _batches(self, pairs, batch_tokens, seed=None):
+        return PairBatches(*pairs, self.tokenizer, self.target_tokenizer, max_length=self.config.max_length,
+                           batch_tokens=batch_tokens, seed=seed)
+
+    def generate(self, prompts, max_new_tokens=None, batch_size=64):
+        """The translations of the strings `prompts`, in their order, of at most `max_new_tokens` tokens.
+
+        A source of more than `config.max_length` tokens is cut there; `count_truncated` tells how many.
+        """
+        prompts = list(prompts)
+        limit = self._limit(max_new_tokens)
+        order = np.argsort([len(prompt) for prompt in prompts], kind="stable")[::-1]  # like lengths together
+        answers = [""] * len(prompts)
+        with tqdm.tqdm(total=len(prompts), unit="line", disable=len(prompts) <= batch_size) as bar:
+            for first in range(0, len(prompts), batch_size):
+                rows = order[first : first + batch_size]
+                texts = self._decode(tf.constant([prompts[row] for row in rows]), limit)
+                for row, text in zip(rows, texts.numpy(), strict=True):
+                    answers[row] = text.decode("utf-8", "replace")
+                bar.update(len(rows))
+        return answers
+
+    predict = generate
+
+    def count_truncated(self, prompts):
+        """How many of the strings `prompts` have more tokens than a source may, and are cut."""
+        lengths = self.tokenizer.tokenize(tf.constant(list(prompts), tf.string)).row_lengths()
+        return int(tf.reduce_sum(tf.cast(lengths >= self.config.max_length, tf.int32)))
+
+    def generate_ids(self, token_ids, padding_mask=None, max_new_tokens=None):
+        """Start token and continuation (B, 1 + max_new_tokens) of `token_ids` (B, S), padded.
+
+        Raises ValueError for ids outside the vocabulary.
+        """
+        token_ids = np.asarray(token_ids)
+        size = self.tokenizer.vocabulary_size
+        if token_ids.size and not (0 <= token_ids.min() and token_ids.max() < size):
+            raise ValueError(f"`token_ids` must lie in [0, {size}); they span {token_ids.min()} to {token_ids.max()}.")
+        if padding_mask is None:
+            padding_mask = np.ones_like(token_ids, bool)
+        context = {"token_ids": tf.constant(token_ids, tf.int32), "padding_mask": tf.constant(padding_mask, tf.bool)}
+        return self._decode_ids(context, self._limit(max_new_tokens)).numpy()
+
+    def evaluate(self, pairs):
+        """sacreBLEU (cased, 13a), chrF and the share of exact matches on `pairs` (sources, targets)."""
+        sources, targets = pairs
+        answers = self.generate(sources)
+        bleu = sacrebleu.metrics.BLEU()
+        return {
+            "bleu": round(bleu.corpus_score(answers, [targets]).score, 2),
+            "chrf": round(sacrebleu.metrics.CHRF().corpus_score(answers, [targets]).score, 2),
+            "exact_match": round(100 * np.mean([a == t for a, t in zip(answers, targets, strict=True)]), 2),
+            "pairs": len(sources),
+            "bleu_signature": str(bleu.get_signature()),
+        }
+
+    def translate(self, texts, max_new_tokens):
+        """Strings (B,) to strings (B,), wholly in the graph."""
+        context = encode_sources(texts, self.tokenizer, self.config.max_length)
+        return self.target_tokenizer.detokenize(self.decode(context, max_new_tokens))
+
+    def decode(self, context, max_new_tokens):
+        """Source tokens {"token_ids", "padding_mask"} (B, S) to target ids (B, 1 + max_new_tokens)."""
+        tokenizer = self.target_tokenizer
+        return greedy_decode(self.model, context, tf.shape(context["token_ids"])[0], max_new_tokens,
+                             tokenizer.start_id, tokenizer.end_id, tokenizer.pad_id)
+
+    def _limit(self, max_new_tokens):
+        limit = self.config.max_length
+        if max_new_tokens is not None and not 1 <= max_new_tokens <= limit:
+            raise ValueError(f"`max_new_tokens` must lie in [1, {limit}]; it is {max_new_tokens}.")
+        return tf.constant(max_new_tokens or limit)
+
+    def export_endpoints(self):
+        limit = self.config.max_length
+        return {"serving_default": (lambda text: {"text": self.translate(text, limit)},
+                                    [tf.TensorSpec([None], tf.string, "text")])}
+
+    def export_resources(self):
+        return [self.tokenizer, self.target_tokenizer]
+
+    def describe_model(self):
+        return describe_backbone(self.model.backbone)
+
+    def save_parts(self, folder):
+        self.tokenizer.save(folder)
+        if self.target_tokenizer is not self.tokenizer:
+            self.target_tokenizer.save(folder, "target_tokenizer")
+
+    @classmethod
+    def load_parts(cls, folder, config, model):
+        tokenizer = load_tokenizer(folder)
+        separate = bool(list(folder.glob("target_tokenizer.*")))
+        target_tokenizer = load_tokenizer(folder, "target_tokenizer") if separate else None
+        return cls(LanguageModel(make_backbone(model)), tokenizer, target_tokenizer, config)
+
+
+def hold_out(pairs, seed, share=0.02, most=1_000):
+    """Split `pairs` at random into those to train on and a few, at least one, to judge by."""
+    if len(pairs[0]) < 2:
+        raise ValueError(f"At least 2 pairs are needed to train on one and judge by another; there are {len(pairs[0])}.")
+    chosen = np.random.default_rng(seed).permutation(len(pairs[0]))
+    num_held = min(most, max(1, round(share * len(chosen))))
+    return tuple(Pairs(*([side[i] for i in rows] for side in pairs))
+                 for rows in (np.sort(chosen[num_held:]), np.sort(chosen[:num_held])))

@@ -1,0 +1,106 @@
+"""Callbacks that training shares: progress, a time limit, and the best averaged weights."""
+
+import sys
+import time
+
+import keras
+import tqdm
+
+
+class Progress(keras.callbacks.Callback):
+    """One bar an epoch on standard error, closed by a line of the epoch's measures."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.bar = tqdm.tqdm(total=self.params["steps"], desc=f"epoch {epoch + 1}/{self.params['epochs']}",
+                             file=sys.stderr, leave=False, mininterval=0.5, dynamic_ncols=True, unit="batch")
+        self.began = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.bar.update()
+        # Reading the measures waits for the device: once in a while is enough.
+        if batch % 20 == 0 and logs:
+            self.bar.set_postfix_str(f"loss {float(logs['loss']):.3f}", refresh=False)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.bar.close()
+        measures = "  ".join(f"{name} {float(value):.4f}" for name, value in (logs or {}).items()
+                             if name != "learning_rate")
+        seconds = time.perf_counter() - self.began
+        tqdm.tqdm.write(f"epoch {epoch + 1}/{self.params['epochs']}  {seconds:.0f} s  {measures}", file=sys.stderr)
+
+
+class TimeLimit(keras.callbacks.Callback):
+    """Stops training, in the middle of an epoch if need be, once `minutes` have passed."""
+
+    def __init__(self, minutes):
+        super().__init__()
+        self.seconds = minutes * 60
+
+    def on_train_begin(self, logs=None):
+        self.began = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        if time.perf_counter() - self.began > self.seconds:
+            self.model.stop_training = True
+
+
+class BestWeights(keras.callbacks.Callback):
+    """Keeps the weights of the best epoch, stops when none gets better, leaves the model with them.
+
+    Epochs are judged, lowest best, by `monitor`, on the averages of the weights where the optimizer
+    keeps them (`use_ema=True`). After `patience` epochs without a better one training stops.
+    `on_best()` is called while the model holds a new best. `score` and `waited` are its state.
+    """
+
+    def __init__(self, monitor, patience=None, on_best=None):
+        super().__init__()
+        self.monitor = monitor
+        self.patience = patience
+        self.on_best = on_best
+        self.score, self.waited = float("inf"), 0
+        self.best = self.trained = None
+
+    def on_test_begin(self, logs=None):
+        averages = self._averages()
+        if averages is not None:
+            self.trained = self._values()
+            self._assign(averages)
+
+    def on_test_end(self, logs=None):
+        if self.trained is not None:
+            self._assign(self.trained)
+            self.trained = None
+
+    def on_epoch_end(self, epoch, logs=None):
+        score = float(logs[self.monitor])
+        if score < self.score:
+            self.score, self.waited = score, 0
+            self._keep()
+        else:
+            self.waited += 1
+            if self.patience is not None and self.waited >= self.patience:
+                self.model.stop_training = True
+
+    def on_train_end(self, logs=None):
+        if self.best is not None:
+            self._assign(self.best)
+
+    def _keep(self):
+        trained = self._values()
+        averages = self._averages()
+        self.best = trained if averages is None else [keras.ops.convert_to_numpy(value) for value in averages]
+        if self.on_best is not None:
+            self._assign(self.best)
+            self.on_best()
+            self._assign(trained)
+
+    def _averages(self):
+        optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
+        return optimizer._model_variables_moving_average if optimizer.use_ema else None
+
+    def _values(self):
+        return [keras.ops.convert_to_numpy(variable) for variable in self.model.trainable_variables]
+
+    def _assign(self, values):
+        for variable, value in zip(self.model.trainable_variables, values, strict=True):
+            variable.assign(value)

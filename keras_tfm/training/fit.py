@@ -1,0 +1,28 @@
+"""Fitting a compiled model as every task does: best weights, time limit, resuming, progress."""
+
+from keras_tfm.training.callbacks import BestWeights, Progress, TimeLimit
+from keras_tfm.training.checkpoint import Checkpoint
+
+
+def fit_best(model, train, validation, *, monitor, epochs, minutes=None, patience=None, save=None,
+             folder=None, resume=False, settings=None):
+    """Fit `model` and leave it with the weights of its best epoch: {measure: [its value an epoch]}.
+
+    `train` is called with the epoch from which to go on and gives a dataset that is an epoch long
+    each time; epochs are judged, lowest best, by `monitor` on the dataset `validation`. `save()` is
+    called at each new best. With `folder`, training's state is kept there after every epoch, and
+    `resume` goes on from it, refusing other `settings`.
+    """
+    best = BestWeights(monitor, patience, save)
+    callbacks = [best, Progress()]
+    finished = 0
+    if folder is not None:
+        checkpoint = Checkpoint(folder, best, settings or {})
+        callbacks.append(checkpoint)
+        if resume:
+            finished = checkpoint.restore(model)
+    if minutes is not None:
+        callbacks.append(TimeLimit(minutes))
+    history = model.fit(train(finished), validation_data=validation, epochs=epochs, initial_epoch=finished,
+                        callbacks=callbacks, verbose=0)
+    return history.history

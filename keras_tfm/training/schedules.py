@@ -1,0 +1,48 @@
+"""Learning rates that warm up."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warm-up to `peak` over `warmup_steps`, then decay by the inverse square root.
+
+    Vaswani et al. 2017, eq. 3, where `peak` is (dim x warmup_steps)^-0.5.
+    """
+
+    def __init__(self, peak, warmup_steps):
+        if warmup_steps < 1:
+            raise ValueError(f"`warmup_steps` must be at least 1; it is {warmup_steps}.")
+        self.peak = peak
+        self.warmup_steps = warmup_steps
+
+    def __call__(self, step):
+        """The learning rate of step 0, 1, …"""
+        step = ops.cast(step, "float32") + 1.0
+        return self.peak * ops.minimum(step / self.warmup_steps, self.decay(step))
+
+    def decay(self, step):
+        """The share of the peak at `step`, counted from 1, after the warm-up."""
+        return ops.sqrt(self.warmup_steps / step)
+
+    def get_config(self):
+        return {"peak": self.peak, "warmup_steps": self.warmup_steps}
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+class WarmupCosineSchedule(WarmupSchedule):
+    """Linear warm-up to `peak` over `warmup_steps`, then a half cosine to 0 at `total_steps`."""
+
+    def __init__(self, peak, warmup_steps, total_steps):
+        super().__init__(peak, warmup_steps)
+        if total_steps <= warmup_steps:
+            raise ValueError(f"`total_steps` must exceed the {warmup_steps} warm-up steps; it is {total_steps}.")
+        self.total_steps = total_steps
+
+    def decay(self, step):
+        done = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
+        return 0.5 * (1.0 + ops.cos(3.141592653589793 * ops.clip(done, 0.0, 1.0)))
+
+    def get_config(self):
+        return {**super().get_config(), "total_steps": self.total_steps}
