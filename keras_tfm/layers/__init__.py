@@ -21,4 +21,11 @@ from keras_tfm.layers.positions import (
     RotaryEmbedding,
     SinePositionEncoding,
 )
+from keras_tfm.layers.recurrent import (
+    AdditiveAttention,
+    LSTMAttentionDecoder,
+    RecurrentEncoder,
+    TokenEmbedding,
+    additive_attention_weights,
+)
 from keras_tfm.layers.regularization import Dropout

@@ -1,3 +1,4 @@
 """Models: tokens or pixels -> hidden states; a family is a file: config, sizes table, model."""
 
+from keras_tfm.models.text.recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 from keras_tfm.models.text.transformer import Transformer, TransformerConfig

@@ -1,0 +1,101 @@
+"""The recurrent encoder-decoder with attention of Bahdanau, Cho and Bengio 2015, "RNNsearch".
+
+Deviates from the paper where `keras_tfm.layers.recurrent` says so; besides, all states of the
+decoder's first step come from the encoder's backward state by one tanh layer, an LSTM's memory as
+well, and the embedding may be shared by both languages and the output.
+"""
+
+import dataclasses
+import functools
+
+import keras
+
+from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder, TokenEmbedding
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.training.model import ConfiguredModel
+
+CELLS = {"lstm": keras.layers.LSTMCell, "gru": functools.partial(keras.layers.GRUCell, reset_after=False)}
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentSeq2SeqConfig:
+    """`vocabulary_size` is the source's; the target's is the same and shares its embedding table
+    unless `target_vocabulary_size` is given. `dim` is the width of embeddings and output,
+    `hidden_dim` that of a state, for each direction. `cell` is "lstm", or "gru" as in the paper.
+    `dropout` acts on the embeddings and the output, not within the recurrence (Zaremba et al. 2014).
+    """
+
+    vocabulary_size: int
+    target_vocabulary_size: int | None = None
+    num_layers: int = 1
+    dim: int = 256
+    hidden_dim: int = 512
+    cell: str = "lstm"
+    dropout: float = 0.1
+
+
+class RecurrentSeq2Seq(ConfiguredModel):
+    """Bidirectional encoder and attending decoder: token ids in, hidden states out.
+
+    Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and
+    `decoder_padding_mask` (B, T). Outputs: `encoder_sequence_output` (B, S, 2 `hidden_dim`) and
+    `decoder_sequence_output` (B, T, D).
+    """
+
+    config_class = RecurrentSeq2SeqConfig
+
+    def __init__(self, config, name="recurrent_seq2seq", **kwargs):
+        if config.cell not in CELLS:
+            raise ValueError(f"`cell` must be one of {', '.join(CELLS)}; it is {config.cell!r}.")
+        inputs = {
+            "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
+            "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
+            "decoder_token_ids": keras.Input((None,), dtype="int32", name="decoder_token_ids"),
+            "decoder_padding_mask": keras.Input((None,), dtype="bool", name="decoder_padding_mask"),
+        }
+        embedding = self._embedding(config, config.vocabulary_size, "embedding")
+        decoder_embedding = embedding
+        if config.target_vocabulary_size is not None:
+            decoder_embedding = self._embedding(config, config.target_vocabulary_size, "decoder_embedding")
+        cell = CELLS[config.cell](config.hidden_dim, name="cell")
+        encoder = RecurrentEncoder(config.hidden_dim, config.num_layers, cell, name="encoder")
+        decoder = LSTMAttentionDecoder(config.hidden_dim, config.num_layers, cell, name="decoder")
+        initial_state = keras.layers.Dense(decoder.state_dim, "tanh", name="initial_state")
+        dropout = Dropout(config.dropout, name="dropout")
+
+        encoded, summary = encoder(dropout(embedding(inputs["token_ids"])), mask=inputs["padding_mask"])
+        decoded = decoder(dropout(decoder_embedding(inputs["decoder_token_ids"])), encoded,
+                          context_mask=inputs["padding_mask"], mask=inputs["decoder_padding_mask"],
+                          initial_state=initial_state(summary))
+        outputs = {"encoder_sequence_output": encoded, "decoder_sequence_output": dropout(decoded)}
+        super().__init__(config, inputs, outputs, name=name, **kwargs)
+        self.embedding, self.output_embedding = embedding, decoder_embedding
+        self.encoder, self.decoder, self.initial_state = encoder, decoder, initial_state
+
+    @staticmethod
+    def _embedding(config, vocabulary_size, name):
+        initializer = keras.initializers.RandomNormal(stddev=config.dim**-0.5)
+        return TokenEmbedding(vocabulary_size, config.dim, initializer, name=name)
+
+    def encode(self, token_ids, padding_mask=None):
+        """The encoder's output (B, S, 2 `hidden_dim`) and summary (B, `hidden_dim`)."""
+        return self.encoder(self.embedding(token_ids), mask=padding_mask)
+
+    def start(self, batch_size, max_length, context):
+        """Encode `context` ({"token_ids", "padding_mask"}); a cache to decode from it."""
+        padding_mask = context.get("padding_mask")
+        encoded, summary = self.encode(context["token_ids"], padding_mask)
+        return self.decoder.start(batch_size, max_length, encoded, padding_mask, self.initial_state(summary))
+
+    def step(self, token_ids, cache):
+        """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
+        return self.decoder.step(self.output_embedding(token_ids), cache)
+
+
+# bahdanau: RNNsearch of Bahdanau et al. 2015, section 4.1 and appendix A.2.3, no dropout as there.
+# tiny and small are this package's own, for some 10^4 and 10^5 pairs.
+RecurrentSeq2Seq.sizes = {
+    "tiny": RecurrentSeq2SeqConfig(8_000, dim=128, hidden_dim=192),
+    "small": RecurrentSeq2SeqConfig(8_000, dim=256, hidden_dim=512, dropout=0.2),
+    "bahdanau": RecurrentSeq2SeqConfig(30_000, 30_000, dim=620, hidden_dim=1_000, cell="gru", dropout=0.0),
+}
