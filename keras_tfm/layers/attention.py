@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.cache import ContextCache, KeyValueCache
-from keras_tfm.layers.masks import causal_mask, combine_masks, key_mask_of, masked_softmax
+from keras_tfm.layers.masks import LOWEST, causal_mask, combine_masks, in_float32, key_mask_of, masked_softmax
 from keras_tfm.layers.regularization import Dropout
 
 
@@ -23,7 +23,9 @@ def attention_weights(query, key, mask=None, bias=None, scale=None):
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = ops.matmul(query * scale, ops.swapaxes(key, -1, -2))  # (..., T, S)
     if bias is not None:
-        scores = scores + ops.cast(bias, scores.dtype)
+        # In float32, and held above its lowest: -1e9 is -inf in half precision, and a row of those NaN.
+        scores = in_float32(scores)
+        scores = ops.maximum(scores + ops.cast(bias, scores.dtype), LOWEST)
     return masked_softmax(scores, combine_masks(mask, rank=len(query.shape)))
 
 

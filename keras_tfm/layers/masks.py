@@ -57,15 +57,19 @@ def combine_masks(*masks, rank=4, name="mask"):
     return combined
 
 
+def in_float32(x):
+    """`x` in float32 at least."""
+    return x if keras.backend.standardize_dtype(x.dtype) == "float64" else ops.cast(x, "float32")
+
+
 def masked_softmax(scores, mask=None):
     """Softmax over the last axis in float32 at least: masked keys weigh exactly 0, rows sum to 1.
 
     A row with nothing to attend to is all zeros, never NaN. `mask` broadcasts over `scores`.
     """
-    if keras.backend.standardize_dtype(scores.dtype) != "float64":
-        scores = ops.cast(scores, "float32")
-    if mask is None:
-        return ops.softmax(scores)
-    hidden = ops.cast(ops.where(mask, 0.0, LOWEST), scores.dtype)
-    weights = ops.softmax(scores + hidden)
-    return weights * ops.cast(ops.any(mask, axis=-1, keepdims=True), weights.dtype)
+    scores = in_float32(scores)
+    if mask is not None:
+        scores = scores + ops.cast(ops.where(mask, 0.0, LOWEST), scores.dtype)
+    # One key weighs exp(0): Keras warns of a softmax over an axis of size 1.
+    weights = ops.exp(scores - scores) if scores.shape[-1] == 1 else ops.softmax(scores)
+    return weights if mask is None else weights * ops.cast(mask, weights.dtype)
