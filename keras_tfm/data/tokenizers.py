@@ -1,0 +1,283 @@
+"""Sub-word tokenizers that run inside a TensorFlow graph, and so inside a SavedModel.
+
+Both are trained on the user's own text, share one interface and are saved as one file beside the model:
+`SentencePieceTokenizer` (Kudo and Richardson, 2018; unigram model of Kudo, 2018) gives a text back exactly;
+`WordPieceTokenizer` (Schuster and Nakajima, 2012, with BERT's word splitting) does not keep white space.
+"""
+
+import collections
+import hashlib
+import io
+import pathlib
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import sentencepiece
+import tensorflow as tf
+import tensorflow_text as tf_text
+from sentencepiece import sentencepiece_model_pb2
+from tensorflow_text.python.ops import sentencepiece_tokenizer
+
+from keras_tfm.data.sources import DataError
+
+MAX_TRAINING_LINES = (
+    500_000  # more text changes a vocabulary of thousands little, and training takes its memory
+)
+
+
+class Tokenizer(tf.Module):
+    """What both tokenizers are: `tokenize` and `detokenize`, traceable in a `tf.function`, over the ids
+    0 = padding, 1 = start, 2 = end, 3 = unknown and then the pieces, `vocabulary_size` in all.
+    """
+
+    pad_id, start_id, end_id, unknown_id = range(4)
+    vocabulary_size: int
+
+    def tokenize(self, strings) -> tf.RaggedTensor:
+        """Splits UTF-8 strings (B,) into ids (B, None), int32, without start and end."""
+        raise NotImplementedError
+
+    def detokenize(self, token_ids) -> tf.Tensor:
+        """Joins ids, ragged (B, None) or dense (B, T), into strings (B,). Padding, starts and everything from
+        the first `end_id` on are left out; an id outside the vocabulary reads as `unknown_id`.
+        """
+        if isinstance(token_ids, tf.RaggedTensor):
+            token_ids = token_ids.to_tensor(self.pad_id)
+        token_ids = tf.cast(token_ids, tf.int32)  # (B, T)
+        before_end = tf.cumsum(tf.cast(token_ids == self.end_id, tf.int32), axis=1) == 0
+        is_text = before_end & (token_ids != self.pad_id) & (token_ids != self.start_id)
+        is_known = (token_ids >= 0) & (token_ids < self.vocabulary_size)
+        token_ids = tf.where(is_known, token_ids, self.unknown_id)
+        return self._join(tf.ragged.boolean_mask(token_ids, is_text))
+
+    def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
+        raise NotImplementedError
+
+    def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
+        """Writes the tokenizer's one file into `folder`, for `load_tokenizer`, and returns its path."""
+        raise NotImplementedError
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """Lossless sub-words: `detokenize(tokenize(text)) == text` for any valid UTF-8 without the character NUL
+    (which comes back as "▁"; malformed bytes come back as U+FFFD). White space is kept as it is, no character
+    is normalised, and one that the vocabulary lacks is spelled in bytes. `model` is a serialised
+    SentencePiece model as `train` makes it; ValueError when it is not one.
+    """
+
+    NUM_BYTES = 256  # pieces <0x00>..<0xFF>
+
+    def __init__(self, model: bytes):
+        super().__init__(name="sentence_piece_tokenizer")
+        try:
+            proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+            processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except (
+            Exception
+        ) as error:  # protobuf's DecodeError has no public home, RuntimeError is SentencePiece's
+            raise ValueError("expected a SentencePiece model, the file is damaged") from error
+        special = (processor.pad_id(), processor.bos_id(), processor.eos_id(), processor.unk_id())
+        if special != (0, 1, 2, 3) or not proto.HasField("normalizer_spec"):
+            raise ValueError(
+                f"expected padding, start, end, unknown = 0, 1, 2, 3 in the model, got {special}"
+            )
+        self.vocabulary_size = processor.vocab_size()
+        self._model = model
+        self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
+        self._pieces._model_resource = _SharedModel(model)
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "SentencePieceTokenizer":
+        """Trains a unigram model on `lines`. `vocabulary_size` is an upper bound, at least 300: little text
+        gives fewer pieces. The same lines give the same model. Raises ValueError when there is no text.
+        """
+        _require_size(vocabulary_size, least=300)
+        # Half the pieces at most are single characters: Chinese would otherwise leave no room for words.
+        lines = _common_characters(_sample(lines), limit=(vocabulary_size - 4 - cls.NUM_BYTES) // 2)
+        return cls(_train_unigram(lines, vocabulary_size, byte_fallback=True))
+
+    def tokenize(self, strings) -> tf.RaggedTensor:
+        strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), "▁", "\0")
+        # A space before the text lets the first word share its pieces with the same word further on.
+        return self._pieces.tokenize(tf.where(strings == "", strings, " " + strings))
+
+    def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
+        strings = self._pieces.detokenize(token_ids)
+        strings = tf.strings.regex_replace(strings, "^ ", "", replace_global=False)
+        return tf.strings.regex_replace(strings, r"\x00", "▁")
+
+    def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
+        path = pathlib.Path(folder, f"{name}.model")
+        path.write_bytes(self._model)
+        return path
+
+
+class WordPieceTokenizer(Tokenizer):
+    """BERT's sub-words: text is split at white space and around punctuation, then each word into the longest
+    pieces known. Lossy: `detokenize` puts one space between words and punctuation alike, control characters
+    are gone, and a word with an unknown character is "[UNK]". `vocabulary` lists the pieces, `SPECIAL` first.
+    """
+
+    SPECIAL = ("[PAD]", "[START]", "[END]", "[UNK]")
+
+    def __init__(self, vocabulary: Sequence[str]):
+        super().__init__(name="word_piece_tokenizer")
+        vocabulary = list(vocabulary)
+        if tuple(vocabulary[:4]) != self.SPECIAL or len({"", *vocabulary}) != 1 + len(vocabulary):
+            special = ", ".join(self.SPECIAL)
+            raise ValueError(f"expected pieces, each once, after {special}, got {vocabulary[:5]}")
+        self.vocabulary_size = len(vocabulary)
+        self._vocabulary = tuple(vocabulary)
+        self._pieces = tf_text.FastWordpieceTokenizer(
+            vocabulary,
+            token_out_type=tf.int32,
+            unknown_token="[UNK]",
+            no_pretokenization=True,
+            support_detokenization=True,
+        )
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "WordPieceTokenizer":
+        """Learns the pieces of the words in `lines`. `vocabulary_size` is an upper bound, at least 300:
+        little text gives fewer. The same lines give the same pieces. Raises ValueError when there is no text.
+        """
+        _require_size(vocabulary_size, least=300)
+        lines = _common_characters(_sample(lines), limit=vocabulary_size // 4)
+        texts = []
+        for start in range(0, len(lines), 8192):
+            words = _split_words(lines[start : start + 8192])
+            texts += [text.decode() for text in tf.strings.reduce_join(words, 1, separator=" ").numpy()]
+        if not any(texts):
+            raise ValueError("lines: expected words to train a tokenizer on, got none")
+        model = _train_unigram(texts, vocabulary_size, byte_fallback=False)
+        pieces = [piece.piece for piece in sentencepiece_model_pb2.ModelProto.FromString(model).pieces[4:]]
+        # From SentencePiece's spelling to WordPiece's, the likeliest first: "▁word" to "word", "s" to "##s".
+        words = [piece[1:] if piece.startswith("▁") else f"##{piece}" for piece in pieces]
+        characters = sorted({character for piece in pieces for character in piece} - {"▁"})
+        spelled = [form for character in characters for form in (character, f"##{character}")]
+        vocabulary = dict.fromkeys([*cls.SPECIAL, *spelled, *filter(None, words)])  # each once, in order
+        return cls(list(vocabulary)[:vocabulary_size])
+
+    def tokenize(self, strings) -> tf.RaggedTensor:
+        return self._pieces.tokenize(_split_words(strings)).merge_dims(1, 2)
+
+    def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
+        return self._pieces.detokenize(token_ids)
+
+    def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
+        path = pathlib.Path(folder, f"{name}.vocab.txt")
+        path.write_bytes("".join(f"{piece}\n" for piece in self._vocabulary).encode())
+        return path
+
+
+def train_tokenizer(
+    lines: Iterable[str], kind: str = "sentencepiece", vocabulary_size: int = 8000
+) -> SentencePieceTokenizer | WordPieceTokenizer:
+    """Trains a tokenizer of `kind`, "sentencepiece" or "wordpiece", on `lines`; see the classes' `train`."""
+    kinds = {"sentencepiece": SentencePieceTokenizer, "wordpiece": WordPieceTokenizer}
+    if kind not in kinds:
+        raise ValueError(f"kind: expected {' or '.join(kinds)}, got {kind!r}")
+    return kinds[kind].train(lines, vocabulary_size)
+
+
+def load_tokenizer(folder, name: str = "tokenizer") -> SentencePieceTokenizer | WordPieceTokenizer:
+    """Loads what `save` wrote, telling the kind by the file that is there. Raises DataError when there is
+    none or when it is damaged.
+    """
+    model, vocabulary = pathlib.Path(folder, f"{name}.model"), pathlib.Path(folder, f"{name}.vocab.txt")
+    path = model if model.is_file() else vocabulary
+    if not path.is_file():
+        raise DataError(folder, None, f"expected a tokenizer, {name}.model or {name}.vocab.txt, got neither")
+    content = path.read_bytes()
+    try:
+        if path == model:
+            return SentencePieceTokenizer(content)
+        if not content.endswith(b"\n"):
+            raise ValueError("expected a newline at the end, the file is cut short")
+        return WordPieceTokenizer(content.decode()[:-1].split("\n"))
+    except ValueError as error:
+        raise DataError(path, None, str(error)) from error
+
+
+def _split_words(strings) -> tf.RaggedTensor:
+    """Splits strings (B,) into words (B, None): at white space, and around each mark and Han sign."""
+    strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), r"[\p{Cc}\p{Cf}\p{Z}]", " ")
+    mark = r"[!-/:-@\[-`{-~\p{P}\p{Han}]"
+    return tf_text.regex_split(strings, f" +|{mark}", keep_delim_regex_pattern=mark)
+
+
+def _require_size(vocabulary_size: int, least: int):
+    if vocabulary_size < least:
+        raise ValueError(f"vocabulary_size: expected at least {least}, got {vocabulary_size}")
+
+
+class _SharedModel(tf.saved_model.experimental.TrackableResource):
+    """A SentencePiece model that lives as long as the process. tensorflow_text's own belongs to an eager
+    kernel, and goes with it whenever TensorFlow clears its kernels, as `tf.random.set_seed` does.
+    """
+
+    def __init__(self, model: bytes):
+        super().__init__()
+        self._model = model
+
+    def _create_resource(self):
+        return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(
+            model=self._model, shared_name=f"sentencepiece_{hashlib.sha256(self._model).hexdigest()}"
+        )
+
+
+def _train_unigram(lines: list[str], vocabulary_size: int, byte_fallback: bool) -> bytes:
+    """Trains a SentencePiece unigram model of at most `vocabulary_size` pieces and returns it, serialised."""
+    model = io.BytesIO()
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
+        # SentencePiece logs a line at every load of a model without a normalisation rule; this one, from its
+        # own space sign to a space, never applies, for tokenize() hides that sign.
+        rules.write(f"{ord('▁'):x}\t{ord(' '):x}\n")
+        rules.flush()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_chunks(lines),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=vocabulary_size,
+            hard_vocab_limit=False,
+            character_coverage=1.0,
+            byte_fallback=byte_fallback,
+            normalization_rule_tsv=rules.name,
+            remove_extra_whitespaces=False,
+            add_dummy_prefix=False,
+            pad_id=Tokenizer.pad_id,
+            bos_id=Tokenizer.start_id,
+            eos_id=Tokenizer.end_id,
+            unk_id=Tokenizer.unknown_id,
+            num_threads=4,  # fixed: the sums over threads, and so the model, depend on it
+            minloglevel=2,
+        )
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")  # the temporary file's path
+    return proto.SerializeToString(deterministic=True)
+
+
+def _sample(lines: Iterable[str]) -> list[str]:
+    lines = [line for line in lines if line]
+    if not lines:
+        raise ValueError("lines: expected text to train a tokenizer on, got none")
+    if len(lines) > MAX_TRAINING_LINES:
+        chosen = np.random.default_rng(0).choice(len(lines), MAX_TRAINING_LINES, replace=False)
+        lines = [lines[position] for position in np.sort(chosen)]
+    return lines
+
+
+def _common_characters(lines: list[str], limit: int) -> list[str]:
+    """Blanks all but the `limit` most frequent characters, and the two SentencePiece keeps for itself."""
+    counts: collections.Counter[str] = collections.Counter()
+    for line in lines:
+        counts.update(line)
+    rare = {character for character, _ in counts.most_common()[limit:]} | {"▁", "\0"}
+    blank = str.maketrans(dict.fromkeys(rare, " "))
+    return [line.translate(blank) for line in lines]
+
+
+def _chunks(lines: list[str], size: int = 1000) -> Iterator[str]:
+    """Cuts lines into training sentences, for SentencePiece skips those of more than 4192 bytes."""
+    return (" " + line[start : start + size] for line in lines for start in range(0, len(line), size))
