@@ -1,13 +1,24 @@
-"""keras_tfm: Transformers for Keras 3 and TensorFlow, from word vectors to served SavedModels."""
+"""keras_tfm: Transformers for Keras 3 and TensorFlow, from word vectors to served SavedModels.
 
-import keras
+Packages load at their first use, so that `import keras_tfm` and the command's `--help` are quick.
+"""
 
-if keras.backend.backend() != "tensorflow":
-    raise ImportError(
-        f"keras_tfm runs on Keras's TensorFlow backend; Keras is set to {keras.backend.backend()!r}. "
-        "Set the environment variable KERAS_BACKEND=tensorflow before importing keras."
-    )
+import importlib
 
-from keras_tfm import generation, heads, layers, models
-from keras_tfm.training.model import Model
 from keras_tfm.version import __version__
+
+_PACKAGES = ("data", "export", "generation", "heads", "layers", "models", "tasks", "training")
+
+__all__ = ["Model", "__version__", *_PACKAGES]
+
+
+def __getattr__(name):
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name == "Model":
+        return importlib.import_module(f"{__name__}.training.model").Model
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted(__all__)

@@ -4,6 +4,12 @@ import inspect
 
 import keras
 
+if keras.backend.backend() != "tensorflow":
+    raise ImportError(
+        f"keras_tfm runs on Keras's TensorFlow backend; Keras is set to {keras.backend.backend()!r}. "
+        "Set the environment variable KERAS_BACKEND=tensorflow before importing keras."
+    )
+
 
 class Layer(keras.layers.Layer):
     """A `keras.layers.Layer` whose configuration is its constructor's arguments.

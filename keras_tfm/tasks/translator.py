@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import warnings
 
 import keras
 import numpy as np
@@ -68,7 +69,7 @@ class Translator(Task):
         return cls(model, *tokenizers, config=TranslatorConfig(max_length))
 
     def fit(self, pairs, validation=None, *, epochs=30, minutes=None, batch_tokens=4096, learning_rate=1e-3,
-            label_smoothing=0.1, patience=5, seed=0, run=None, resume=False):
+            label_smoothing=0.1, patience=5, seed=0, run=None, resume=False, overwrite=False):
         """Train on `pairs` (sources, targets) and keep the best epoch: {measure: [value an epoch]}.
 
         `validation` pairs judge the epochs; by default a random 2 %, at most 1,000, are held out.
@@ -79,11 +80,13 @@ class Translator(Task):
         """
         keras.utils.set_random_seed(seed)
         pairs, validation = hold_out(pairs, seed) if validation is None else (Pairs(*pairs), Pairs(*validation))
-        batches = self._batches(pairs, batch_tokens, seed)
-        judge = self._batches(validation, batch_tokens)
-        steps = batches.num_batches * epochs
+        batches, judge = (self._batches(side, batch_tokens) for side in (pairs, validation))
+        if batches.num_dropped:
+            warnings.warn(f"{batches.num_dropped:,} of {len(pairs.sources):,} pairs exceed {self.config.max_length} "
+                          "tokens and are left out.", stacklevel=2)
+        steps = len(batches) * epochs
         # Averages over about an epoch of steps, fewer for short runs, judge and outlast the last weights.
-        momentum = 1 - 1 / min(max(batches.num_batches, 10), 1_000)
+        momentum = 1 - 1 / min(max(len(batches), 10), 1_000)
         optimizer = keras.optimizers.Adam(WarmupSchedule(learning_rate, max(1, min(4_000, steps // 10))), 0.9, 0.98,
                                           1e-9, clipnorm=1.0, use_ema=True, ema_momentum=momentum)
         self.model.compile(optimizer, TokenCrossEntropy(label_smoothing), jit_compile=True,
@@ -91,16 +94,17 @@ class Translator(Task):
         save = folder = None
         if run is not None:
             if not resume:
-                self.save(run)
+                self.save(run, overwrite)
             save, folder = lambda: save_weights(self.model, pathlib.Path(run) / "model.safetensors"), pathlib.Path(run) / "checkpoints"
         settings = {"batch_tokens": batch_tokens, "learning_rate": learning_rate, "label_smoothing": label_smoothing,
                     "seed": seed, "epochs": epochs, "pairs": len(pairs.sources)}
-        return fit_best(self.model, batches.dataset, judge.dataset(), monitor="val_token_cross_entropy", epochs=epochs,
-                        minutes=minutes, patience=patience, save=save, folder=folder, resume=resume, settings=settings)
+        return fit_best(self.model, lambda epoch: batches.dataset(seed, epoch, epochs - epoch), judge.dataset(),
+                        monitor="val_token_cross_entropy", steps_per_epoch=len(batches), epochs=epochs, minutes=minutes,
+                        patience=patience, save=save, folder=folder, resume=resume, settings=settings)
 
-    def _batches(self, pairs, batch_tokens, seed=None):
+    def _batches(self, pairs, batch_tokens):
         return PairBatches(*pairs, self.tokenizer, self.target_tokenizer, max_length=self.config.max_length,
-                           batch_tokens=batch_tokens, seed=seed)
+                           batch_tokens=batch_tokens, min_batches=20)
 
     def generate(self, prompts, max_new_tokens=None, batch_size=64):
         """The translations of the strings `prompts`, in their order, of at most `max_new_tokens` tokens.
@@ -156,7 +160,7 @@ class Translator(Task):
 
     def translate(self, texts, max_new_tokens):
         """Strings (B,) to strings (B,), wholly in the graph."""
-        context = encode_sources(texts, self.tokenizer, self.config.max_length)
+        context, _ = encode_sources(texts, self.tokenizer, self.config.max_length)
         return self.target_tokenizer.detokenize(self.decode(context, max_new_tokens))
 
     def decode(self, context, max_new_tokens):

@@ -44,10 +44,10 @@ def new_file(path):
         work.unlink(missing_ok=True)
 
 
-def refuse_existing(path, overwrite=False):
-    """Raise FileExistsError where `path` exists and is not to be overwritten."""
-    if pathlib.Path(path).exists() and not overwrite:
-        raise FileExistsError(f"{path} exists already: choose another name, or overwrite it.")
+def refuse_existing(path, allowed=False, remedy="overwrite it"):
+    """Raise FileExistsError, naming the `remedy`, where `path` exists and that is not `allowed`."""
+    if pathlib.Path(path).exists() and not allowed:
+        raise FileExistsError(f"{path} exists already: choose another name, or {remedy}.")
 
 
 def _umask():

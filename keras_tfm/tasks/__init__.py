@@ -1,0 +1,18 @@
+"""Tasks: tokenizer + model + head + decoding; what a user trains, asks, keeps and exports.
+
+    task              name              fit                          predict              evaluate
+    Translator        translate         (sources, targets): str      [str] -> [str]       (sources, targets)
+"""
+
+from keras_tfm.tasks.task import Task, TaskError, read_config
+from keras_tfm.tasks.translator import Translator, TranslatorConfig
+
+TASKS = {task.name: task for task in (Translator,)}
+
+
+def load(folder):
+    """The task, of whatever kind, that `save` wrote to `folder`."""
+    name = read_config(folder)["task"]
+    if name not in TASKS:
+        raise TaskError(f"{folder}: unknown task {name!r}; known are {', '.join(TASKS)}")
+    return TASKS[name].load(folder)
