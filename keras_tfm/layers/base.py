@@ -35,6 +35,8 @@ class Layer(keras.layers.Layer):
             value = getattr(self, name)
             is_plain = value is None or isinstance(value, str | int | float | list | tuple)
             config[name] = value if is_plain else keras.saving.serialize_keras_object(value)
+            if not is_plain:
+                config[name].pop("build_config", None)  # an argument is built where it is used
         return config
 
     @classmethod

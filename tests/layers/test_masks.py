@@ -3,13 +3,13 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
 
 from keras_tfm import layers
 
-RNG = np.random.default_rng(0)
 B, H, T, S, D = 2, 2, 3, 4, 6
 PADDING = np.array([[1, 1, 1, 0], [1, 0, 1, 0]], bool)  # (B, S)
 
@@ -26,7 +26,7 @@ def attended(mask):
     return ops.convert_to_numpy(layers.attention_weights(query, key, mask)) > 0
 
 
-# Ranks and dtypes --------------------------------------------------------------------------------------------
+# Ranks and dtypes ---------------------------------------------------------------------------------
 
 
 def test_rank_2_hides_padding_keys():
@@ -35,13 +35,13 @@ def test_rank_2_hides_padding_keys():
 
 @pytest.mark.parametrize("shape", [(B, T, S), (1, T, S)])
 def test_rank_3_is_a_row_of_keys_for_each_query(shape):
-    mask = RNG.random(shape) < 0.5
+    mask = np.random.random(shape) < 0.5
     np.testing.assert_array_equal(attended(mask), np.broadcast_to(mask[:, None], (B, H, T, S)))
 
 
 @pytest.mark.parametrize("shape", [(B, H, T, S), (1, H, T, S), (B, 1, T, S), (1, 1, T, S)])
 def test_rank_4_is_taken_as_it_is(shape):
-    mask = RNG.random(shape) < 0.5
+    mask = np.random.random(shape) < 0.5
     np.testing.assert_array_equal(attended(mask), np.broadcast_to(mask, (B, H, T, S)))
 
 
@@ -93,11 +93,11 @@ def test_layers_refuse_float_masks_by_name(layer, arguments, name):
         layer(np.ones((B, T, D), "float32"), **tensors, **{name: np.ones((B, length), "float32")})
 
 
-# Combination -------------------------------------------------------------------------------------------------
+# Combination --------------------------------------------------------------------------------------
 
 
 def test_masks_are_anded_whatever_their_rank():
-    three, four = RNG.random((1, T, S)) < 0.7, RNG.random((B, H, T, S)) < 0.7
+    three, four = np.random.random((1, T, S)) < 0.7, np.random.random((B, H, T, S)) < 0.7
     combined = layers.combine_masks(PADDING, None, three, four)
     np.testing.assert_array_equal(combined, PADDING[:, None, None] & three[:, None] & four)
     assert layers.combine_masks(None, None) is None
@@ -126,17 +126,21 @@ def test_masked_softmax_of_any_shape(sizes, rank, ones, seed):
         shape = (shape[0], 1 if ones[1] else shape[1], *shape[2:])
     mask = rng.random(shape) < 0.6
     scores = rng.normal(0, 20, sizes)
-    weights = ops.convert_to_numpy(layers.masked_softmax(ops.convert_to_tensor(scores), layers.combine_masks(mask)))
+    weights = ops.convert_to_numpy(
+        layers.masked_softmax(ops.convert_to_tensor(scores), layers.combine_masks(mask))
+    )
     full = {2: lambda m: m[:, None, None], 3: lambda m: m[:, None], 4: lambda m: m}[rank](mask)
     full = np.broadcast_to(full, sizes)
     exponents = np.where(full, np.exp(scores - scores.max(-1, keepdims=True)), 0)
     sums = exponents.sum(-1, keepdims=True)
     assert weights.dtype == "float64"
     assert (weights[~full] == 0).all()
-    np.testing.assert_allclose(weights, np.divide(exponents, sums, where=sums > 0, out=np.zeros(sizes)), rtol=1e-12)
+    np.testing.assert_allclose(
+        weights, np.divide(exponents, sums, where=sums > 0, out=np.zeros(sizes)), rtol=1e-12
+    )
 
 
-# Rows with nothing to attend to ------------------------------------------------------------------------------
+# Rows with nothing to attend to -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
@@ -150,12 +154,13 @@ def test_an_empty_row_is_zero_in_every_precision(dtype):
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("position", [None, layers.RotaryEmbedding, layers.RelativePositionEmbedding,
-                                      layers.RelativePositionBias])
+@pytest.mark.parametrize(
+    "position", [None, layers.RotaryEmbedding, layers.RelativePositionEmbedding, layers.RelativePositionBias]
+)
 def test_an_empty_row_of_a_layer_is_its_output_bias(policy, position):
     keras.config.set_dtype_policy(policy)
     attention = layers.MultiHeadAttention(2, key_dim=4, position=position and position())
-    x = RNG.normal(size=(B, S, D)).astype("float32")
+    x = np.random.normal(size=(B, S, D)).astype("float32")
     attention.build(x.shape)
     attention.output_projection.bias.assign(np.arange(D))
     y = ops.cast(attention(x, mask=PADDING * np.array([[True], [False]])), "float32")
@@ -165,13 +170,13 @@ def test_an_empty_row_of_a_layer_is_its_output_bias(policy, position):
 
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_an_empty_row_has_zero_gradients(jit_compile):
-    import tensorflow as tf
-
     @tf.function(jit_compile=jit_compile)
     def gradients(query, key, value):
         with tf.GradientTape() as tape:
             tape.watch([query, key, value])
-            y = tf.reduce_sum(layers.dot_product_attention(query, key, value, PADDING * [[True], [False]]) ** 2)
+            y = tf.reduce_sum(
+                layers.dot_product_attention(query, key, value, PADDING * [[True], [False]]) ** 2
+            )
         return tape.gradient(y, [query, key, value])
 
     for gradient in gradients(*map(tf.constant, heads())):
@@ -184,12 +189,12 @@ def test_one_key_is_no_reason_to_warn():
     np.testing.assert_array_equal(weights, np.broadcast_to([[[1]], [[0]]], (B, T, 1)))
 
 
-# Biases ------------------------------------------------------------------------------------------------------
+# Biases -------------------------------------------------------------------------------------------
 
 
 def test_a_bias_is_added_to_the_scaled_scores():
     query, key, _ = heads()
-    bias = RNG.normal(size=(1, H, T, S))
+    bias = np.random.normal(size=(1, H, T, S))
     scores = np.einsum("bhtk,bhsk->bhts", query, key) / np.sqrt(D) + bias
     expected = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     np.testing.assert_allclose(layers.attention_weights(query, key, bias=bias), expected, rtol=1e-5)
@@ -216,10 +221,12 @@ def test_mask_and_bias_hide_alike():
     query, key, value = heads()
     bias = np.where(PADDING, 0, -np.inf)[:, None, None].astype("float32")
     expected = layers.dot_product_attention(query, key, value, PADDING)
-    np.testing.assert_allclose(layers.dot_product_attention(query, key, value, bias=bias), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        layers.dot_product_attention(query, key, value, bias=bias), expected, rtol=1e-6
+    )
 
 
-# Masks that Keras carries ------------------------------------------------------------------------------------
+# Masks that Keras carries -------------------------------------------------------------------------
 
 
 TOKENS = np.array([[3, 1, 2, 0], [5, 0, 0, 0]])
@@ -254,8 +261,12 @@ def test_an_explicit_mask_is_anded_with_the_carried_one(call, carrying):
     attention = layers.MultiHeadAttention(2)
     mask = np.tril(np.ones((1, S, S), bool))
     expected = attention(plain(carrying(TOKENS)), mask=mask & (TOKENS != 0)[:, None])
-    np.testing.assert_allclose(call(lambda ids: attention(carrying(ids), mask=mask), TOKENS), expected, atol=1e-6)
-    np.testing.assert_allclose(call(lambda ids: attention(carrying(ids), causal=True), TOKENS), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        call(lambda ids: attention(carrying(ids), mask=mask), TOKENS), expected, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        call(lambda ids: attention(carrying(ids), causal=True), TOKENS), expected, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("call", [eager, functional])
@@ -271,8 +282,12 @@ def test_attention_with_a_key_of_its_own_obeys_the_keys_mask(call, carrying):
     attention = layers.MultiHeadAttention(2)
     context, key = plain(carrying(TOKENS)), TOKENS[::-1].copy()
     expected = attention(plain(carrying(OTHER)), context, plain(carrying(key)), mask=key != 0)
-    actual = call(lambda ids, value, key: attention(carrying(ids), plain(carrying(value)), carrying(key)),
-                  OTHER, TOKENS, key)
+    actual = call(
+        lambda ids, value, key: attention(carrying(ids), plain(carrying(value)), carrying(key)),
+        OTHER,
+        TOKENS,
+        key,
+    )
     np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
@@ -283,7 +298,9 @@ def test_attention_with_a_key_of_its_own_obeys_the_keys_mask(call, carrying):
 ])  # fmt: skip
 def test_decoders_obey_both_carried_masks(call, make, carrying):
     decoder = make()
-    expected = decoder(plain(carrying(OTHER)), plain(carrying(TOKENS)), mask=OTHER != 0, context_mask=TOKENS != 0)
+    expected = decoder(
+        plain(carrying(OTHER)), plain(carrying(TOKENS)), mask=OTHER != 0, context_mask=TOKENS != 0
+    )
     actual = call(lambda ids, context: decoder(carrying(ids), carrying(context)), OTHER, TOKENS)
     np.testing.assert_allclose(actual, expected, atol=1e-6)
 
@@ -297,7 +314,11 @@ def test_every_block_of_an_encoder_obeys_a_carried_mask(call, carrying):
 
 def test_a_carried_mask_goes_on_with_the_queries(carrying):
     x = carrying(keras.Input((None,)))
-    for layer in (layers.MultiHeadAttention(2), layers.TransformerBlock(2, 8), layers.TransformerEncoder(1, 2, 8)):
+    for layer in (
+        layers.MultiHeadAttention(2),
+        layers.TransformerBlock(2, 8),
+        layers.TransformerEncoder(1, 2, 8),
+    ):
         assert keras.src.backend.get_keras_mask(layer(x)) is not None
 
 
@@ -306,18 +327,18 @@ def plain(x):
     return ops.copy(x) if hasattr(ops, "copy") else x + 0
 
 
-# Causality and padding together ------------------------------------------------------------------------------
+# Causality and padding together -------------------------------------------------------------------
 
 
 def test_causal_and_padding():
-    x = RNG.normal(size=(B, S, D)).astype("float32")
+    x = np.random.normal(size=(B, S, D)).astype("float32")
     attention = layers.MultiHeadAttention(2)
     expected = attention(x, mask=np.tril(np.ones((S, S), bool)) & PADDING[:, None])
     np.testing.assert_allclose(attention(x, mask=PADDING, causal=True), expected, atol=1e-6)
 
 
 def test_causal_cross_attention_counts_from_the_first_key():
-    query, context = RNG.normal(size=(B, T, D)), RNG.normal(size=(B, S, D))
+    query, context = np.random.normal(size=(B, T, D)), np.random.normal(size=(B, S, D))
     attention = layers.MultiHeadAttention(2)
     expected = attention(query, context, mask=np.tri(T, S, dtype=bool)[None])
     np.testing.assert_allclose(attention(query, context, causal=True), expected, atol=1e-6)

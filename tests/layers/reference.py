@@ -1,0 +1,220 @@
+"""What each layer computes, once more: NumPy in float64, head by head and term by term from the papers.
+
+Functions take a built layer, for its weights alone, and the arguments of its call.
+"""
+
+import math
+
+import numpy as np
+from scipy.special import erf
+
+from keras_tfm import layers
+
+ACTIVATIONS = {
+    "linear": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: x * (1 + erf(x / math.sqrt(2))) / 2,
+}
+
+
+def exact(x):
+    return np.asarray(x, "float64")
+
+
+def dense(layer, x):
+    y = exact(x) @ exact(layer.kernel)
+    return y if layer.bias is None else y + exact(layer.bias)
+
+
+def norm(layer, x):
+    x = exact(x)
+    centred = x - x.mean(-1, keepdims=True)
+    x = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + layer.epsilon)
+    return x * exact(layer.gamma) + exact(layer.beta)
+
+
+def softmax(scores, allowed):
+    """Over the allowed keys; 0 elsewhere, and in rows that allow none."""
+    exponents = np.exp(scores - scores.max(-1, keepdims=True)) * allowed
+    sums = exponents.sum(-1, keepdims=True)
+    return exponents / np.where(sums > 0, sums, 1)
+
+
+def allowed_keys(shape, mask=None, causal=False):
+    """(B, H, T, S) booleans of a mask of rank 2, 3 or 4."""
+    allowed = np.ones(shape, bool)
+    if mask is not None:
+        mask = np.asarray(mask, bool)
+        allowed &= {2: lambda: mask[:, None, None], 3: lambda: mask[:, None], 4: lambda: mask}[mask.ndim]()
+    return allowed & np.tri(*shape[-2:], dtype=bool) if causal else allowed
+
+
+def split_heads(x, num_heads):
+    """(B, T, H K) -> (B, H, T, K)."""
+    return np.stack(np.split(x, num_heads, axis=-1), axis=1)
+
+
+def attention(layer, query, value=None, key=None, mask=None, bias=None, causal=False):
+    """`MultiHeadAttention` with any position."""
+    key_units, value_units = layer.num_heads * layer.key_width, layer.num_heads * layer.value_width
+    if layer.is_self_attention:
+        query, key, value = np.split(dense(layer.query_key_value, query), [key_units, 2 * key_units], axis=-1)
+    elif key is None:
+        query = dense(layer.query, query)
+        key, value = np.split(dense(layer.key_value, value), [key_units], axis=-1)
+    else:
+        query, key, value = dense(layer.query, query), dense(layer.key, key), dense(layer.value, value)
+    query, key, value = (split_heads(x, layer.num_heads) for x in (query, key, value))
+    position = layer.position
+    if isinstance(position, layers.RotaryEmbedding):
+        query, key = rotated(query, position.base), rotated(key, position.base)
+    scores = np.einsum("bhtk,bhsk->bhts", query, key) / math.sqrt(layer.key_width)
+    if bias is not None:
+        scores = scores + bias
+    if isinstance(position, layers.RelativePositionBias):
+        scores = scores + bucket_bias(position, *scores.shape[-2:])
+    if isinstance(position, layers.RelativePositionEmbedding):
+        key_vectors = shaw_vectors(position, position.key_table, *scores.shape[-2:])
+        scores = scores + np.einsum("bhtk,tsk->bhts", query, key_vectors) / math.sqrt(layer.key_width)
+    weights = softmax(scores, allowed_keys(scores.shape, mask, causal))
+    heads = weights @ value
+    if isinstance(position, layers.RelativePositionEmbedding) and position.with_values:
+        heads = heads + np.einsum(
+            "bhts,tsk->bhtk", weights, shaw_vectors(position, position.value_table, *scores.shape[-2:])
+        )
+    return dense(layer.output_projection, np.concatenate(list(np.moveaxis(heads, 1, 0)), axis=-1))
+
+
+def rotated(x, base):
+    """Components k and k + K/2 as the complex number that position t turns by t base^(-2k/K)."""
+    length, width = x.shape[-2:]
+    numbers = x[..., : width // 2] + 1j * x[..., width // 2 :]
+    angles = np.arange(length)[:, None] * base ** (-2 * np.arange(width // 2) / width)
+    numbers = numbers * np.exp(1j * angles)
+    return np.concatenate([numbers.real, numbers.imag], axis=-1)
+
+
+def shaw_vectors(position, table, queries, keys):
+    """a_ts = table[clip(s - t)]: (T, S, K)."""
+    limit, table = position.max_distance, exact(table)
+    return np.array(
+        [[table[max(-limit, min(limit, s - t)) + limit] for s in range(keys)] for t in range(queries)]
+    )
+
+
+def bucket_bias(position, queries, keys):
+    """The bias of each head, by T5's buckets: (H, T, S)."""
+    table = exact(position.table)
+    return np.array(
+        [[table[bucket(position, s - t)] for s in range(keys)] for t in range(queries)]
+    ).transpose(2, 0, 1)
+
+
+def bucket(position, distance):
+    count, first = position.num_buckets, 0
+    if position.bidirectional:
+        count //= 2
+        first = count if distance > 0 else 0
+        distance = abs(distance)
+    else:
+        distance = max(-distance, 0)
+    near = count // 2
+    if distance < near:
+        return first + distance
+    far = near + math.floor(
+        math.log(distance / near) / math.log(position.max_distance / near) * (count - near)
+    )
+    return first + min(far, count - 1)
+
+
+def feedforward(layer, x):
+    return dense(layer.output_projection, ACTIVATIONS[layer.activation](dense(layer.hidden, x)))
+
+
+def block(layer, x, context=None, mask=None, context_mask=None):
+    """`TransformerBlock`, post-norm or pre-norm."""
+
+    def add(normalization, x, sublayer):
+        if layer.normalize_first:
+            return x + sublayer(norm(normalization, x))
+        return norm(normalization, x + sublayer(x))
+
+    x = exact(x)
+    x = add(layer.attention_norm, x, lambda y: attention(layer.attention, y, mask=mask, causal=layer.causal))
+    if layer.context_attention is not None:
+        x = add(
+            layer.context_norm, x, lambda y: attention(layer.context_attention, y, context, mask=context_mask)
+        )
+    return add(layer.feedforward_norm, x, lambda y: feedforward(layer.feedforward, y))
+
+
+def stack(layer, x, context=None, mask=None, context_mask=None):
+    """`TransformerEncoder` or `TransformerDecoder`."""
+    for one in layer.blocks:
+        x = block(one, x, context, mask, context_mask)
+    return x if layer.norm is None else norm(layer.norm, x)
+
+
+def sines(length, dim, base=10_000.0):
+    """PE[t, 2k] = sin(t / base^(2k/D)), PE[t, 2k+1] = cos of the same: (T, D)."""
+    table = np.zeros((length, dim))
+    for t in range(length):
+        for k in range(dim // 2):
+            angle = t / base ** (2 * k / dim)
+            table[t, 2 * k], table[t, 2 * k + 1] = math.sin(angle), math.cos(angle)
+    return table
+
+
+def sine_positions(layer, x):
+    return exact(x) + sines(*x.shape[1:], layer.base)
+
+
+def learned_positions(layer, x):
+    return exact(x) + exact(layer.embedding.embeddings)[: x.shape[1]]
+
+
+def embedding(layer, token_ids, segment_ids=None):
+    """`TokenAndPositionEmbedding`."""
+    x = exact(layer.token.embeddings)[token_ids] * (math.sqrt(layer.dim) if layer.scale else 1)
+    if layer.segment is not None:
+        x = (
+            x
+            + exact(layer.segment.embeddings)[
+                np.zeros_like(token_ids) if segment_ids is None else segment_ids
+            ]
+        )
+    is_sine = isinstance(layer.position, layers.SinePositionEncoding)
+    return (sine_positions if is_sine else learned_positions)(layer.position, x)
+
+
+def transformer(model, token_ids, padding_mask, decoder_token_ids, decoder_padding_mask):
+    encoded = stack(model.encoder, embedding(model.embedding, token_ids), mask=padding_mask)
+    decoded = stack(
+        model.decoder,
+        embedding(model.output_embedding, decoder_token_ids),
+        encoded,
+        mask=decoder_padding_mask,
+        context_mask=padding_mask,
+    )
+    return {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded}
+
+
+def head(layer, x):
+    """`LanguageModelHead`."""
+    if layer.embedding is None:
+        return dense(layer.dense, x)
+    logits = exact(x) @ exact(layer.embedding.token.embeddings).T
+    return logits + exact(layer.bias) if layer.use_bias else logits
+
+
+def language_model(model, **inputs):
+    return head(model.head, transformer(model.backbone, **inputs)["decoder_sequence_output"])
+
+
+def assert_as_exact(ours, theirs, expected, floor=2e-7):
+    """The error of `ours` is at most four times that of another implementation in the same precision."""
+
+    def error(x):
+        return np.abs(exact(x) - expected).max()
+
+    assert error(ours) <= 4 * error(theirs) + floor * np.abs(expected).max()
