@@ -1,6 +1,24 @@
-"""Raw text to tf.data batches."""
+"""Raw data to `tf.data` batches: sources (files) -> tokenizers -> batches.
+
+A batch is a dict of tensors, alike for every model, which fills in what is left out (masks of ones, segments
+of zeros). B batch, S source or only sequence, T target; True in a mask = a token, False = padding.
+
+    key                    shape     dtype
+    token_ids              (B, S)    int32     pieces; 0 pads on the right
+    padding_mask           (B, S)    bool      token_ids that are no padding
+    segment_ids            (B, S)    int32     0 for the first text, 1 for the second
+    decoder_token_ids      (B, T)    int32     start + pieces: what the decoder has seen before each label
+    decoder_padding_mask   (B, T)    bool      decoder_token_ids that are no padding
+    images                 (B, height, width, channels)
+    mask_positions         (B, M)    int32     where a masked language model predicts
+    mask_weights           (B, M)    float32   0.0 for positions that only fill up the row
+
+For training it comes as `(inputs, labels, weights)`: labels (B, T) int32, the decoder's ids one to the left
+and ending in the end token; weights (B, T) float32, 1.0 for a label and 0.0 for padding.
+"""
 
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
+from keras_tfm.data.text import PairBatches, encode_sources
 from keras_tfm.data.tokenizers import (
     SentencePieceTokenizer,
     Tokenizer,
@@ -11,10 +29,12 @@ from keras_tfm.data.tokenizers import (
 
 __all__ = [
     "DataError",
+    "PairBatches",
     "Pairs",
     "SentencePieceTokenizer",
     "Tokenizer",
     "WordPieceTokenizer",
+    "encode_sources",
     "load_tokenizer",
     "read_lines",
     "read_pairs",

@@ -1,0 +1,227 @@
+"""Pairs of texts to batches of ids with little padding, and raw strings to a model's inputs.
+
+Texts are tokenized once. Pairs of like lengths share a batch, with as many rows as a budget of tokens holds
+(fairseq's `batch_by_size`); here the batches also have few distinct shapes, each of which XLA compiles anew,
+and those few are chosen so that the least padding is computed.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from keras_tfm.data.tokenizers import Tokenizer
+
+ROW_MULTIPLE = 8  # batches of more rows have a multiple of it, as matrix units like
+MAX_CANDIDATES = 512  # widths to choose shapes from; finer steps save nothing more
+
+
+class PairBatches:
+    """Training batches of (source, target) pairs: `(inputs, labels, weights)` with
+
+        inputs["token_ids"], ["padding_mask"]                   (B, S)  pieces + end
+        inputs["decoder_token_ids"], ["decoder_padding_mask"]   (B, T)  start + pieces
+        labels                                                  (B, T)  pieces + end
+        weights                                                 (B, T)  1.0 where there is a label, else 0.0
+
+    Pairs with a side over `max_length` (end included) are dropped: `num_pairs` stay, `num_dropped` do not.
+    B * (S + T) is at most `batch_tokens`, and smaller where a small set would make fewer than `min_batches`
+    batches. There are at most `num_shapes` distinct `shapes` (B, S, T), fewer for a small set, and one more
+    for the pairs left over. An epoch holds every pair once, in `num_batches` batches, with the same shapes as
+    every epoch; with a `seed` it is drawn anew in each which pairs meet and in which order the batches come.
+    `padding_share` is the part of all B * (S + T) that is padding. Raises ValueError when no pair is left or
+    the longest exceeds the budget.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        *,
+        max_length: int = 128,
+        batch_tokens: int = 4096,
+        num_shapes: int = 16,
+        min_batches: int = 10,
+        seed: int | None = None,
+    ):
+        if len(sources) != len(targets):
+            raise ValueError(f"targets: expected {len(sources)}, one for each source, got {len(targets)}")
+        self._source = _Sequences.of(sources, source_tokenizer, "sources")
+        self._target = _Sequences.of(targets, target_tokenizer, "targets", with_start=True)
+        self._seed = seed
+        widths = np.stack(
+            [self._source.lengths, self._target.lengths - 1]
+        )  # (2, N), S and T of a batch of one
+        longer = widths.max(axis=0)
+        order = np.lexsort((widths[1], widths[0], longer))  # neighbours are alike on both sides
+        self._pairs = order[longer[order] <= max_length]
+        widths = widths[:, self._pairs]
+        self.num_pairs = len(self._pairs)
+        self.num_dropped = len(sources) - self.num_pairs
+        if self.num_pairs == 0:
+            raise ValueError(
+                f"max_length: none of {len(sources)} pairs has at most {max_length} tokens a side"
+            )
+        self.num_tokens = int(widths.sum())
+        longest = int(widths.sum(axis=0).max())
+        if batch_tokens < longest:
+            raise ValueError(
+                f"batch_tokens: expected at least {longest}, the longest pair, got {batch_tokens}"
+            )
+        budget = batch_tokens
+        if min_batches > 1:
+            budget = min(budget, max(longest, (self.num_tokens - 1) // (min_batches - 1)))
+        num_shapes = min(num_shapes, 1 + self.num_tokens // budget // 4)  # each for several batches
+        self._batches = sorted(_cut(widths, _choose_steps(widths, num_shapes), budget))
+        self.num_batches = len(self._batches)
+        self.shapes = sorted({(stop - start, *shape) for start, stop, *shape in self._batches})
+        num_computed = sum((stop - start) * sum(shape) for start, stop, *shape in self._batches)
+        self.padding_share = 1 - self.num_tokens / num_computed
+        # (N,) equal for pairs in batches of one shape, among which an epoch shuffles them
+        is_new = [False] + [a[2:] != b[2:] for a, b in zip(self._batches, self._batches[1:], strict=False)]
+        self._groups = np.repeat(np.cumsum(is_new), [stop - start for start, stop, *_ in self._batches])
+
+    def dataset(self, first_epoch: int = 0) -> tf.data.Dataset:
+        """A dataset of one epoch, `first_epoch` when it is first iterated over, and the next one after each
+        full iteration. An epoch depends on its number and the seed alone, so that a resumed run sees what an
+        unbroken one would have: `fit(batches.dataset(epoch), initial_epoch=epoch, epochs=...)`.
+        """
+        epoch = first_epoch
+
+        def generate():
+            nonlocal epoch
+            for number, batch in enumerate(self._epoch(epoch), start=1):
+                if number == self.num_batches:  # not on entry: Keras looks at a first batch and starts again
+                    epoch += 1
+                yield batch
+
+        ids, mask = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None, None], tf.bool)
+        inputs = {
+            "token_ids": ids,
+            "padding_mask": mask,
+            "decoder_token_ids": ids,
+            "decoder_padding_mask": mask,
+        }
+        signature = (inputs, ids, tf.TensorSpec([None, None], tf.float32))
+        dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.num_batches))
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+        return dataset.with_options(options).prefetch(4)
+
+    def _epoch(self, epoch: int) -> Iterator[tuple]:
+        pairs, batches = self._pairs, self._batches
+        if self._seed is not None:
+            random = np.random.default_rng([self._seed, epoch])
+            shuffled = random.permutation(self.num_pairs)
+            pairs = pairs[shuffled[np.argsort(self._groups[shuffled], kind="stable")]]
+            batches = [batches[index] for index in random.permutation(self.num_batches)]
+        for start, stop, source_width, target_width in batches:
+            yield self._batch(pairs[start:stop], source_width, target_width)
+
+    def _batch(self, pairs: np.ndarray, source_width: int, target_width: int) -> tuple:
+        token_ids, padding_mask = self._source.padded(pairs, source_width)  # (B, S)
+        target_ids, target_mask = self._target.padded(pairs, target_width + 1)  # (B, T + 1)
+        mask = target_mask[:, 1:]  # (B, T)
+        inputs = {
+            "token_ids": token_ids,
+            "padding_mask": padding_mask,
+            "decoder_token_ids": target_ids[:, :-1] * mask,  # the end is a label, never an input
+            "decoder_padding_mask": mask,
+        }
+        return inputs, target_ids[:, 1:], mask.astype(np.float32)
+
+
+def encode_sources(strings, tokenizer: Tokenizer, max_length: int) -> dict[str, tf.Tensor]:
+    """Strings (B,) to `{"token_ids", "padding_mask"}`, each (B, S), as an encoder was trained on them: pieces
+    and the end. A text of `max_length` pieces or more loses its last ones; an empty one is the end alone.
+    Runs in a graph.
+    """
+    token_ids = _append(tokenizer.tokenize(strings)[:, : max_length - 1], tokenizer.end_id)
+    lengths = token_ids.row_lengths()
+    token_ids = token_ids.to_tensor(tokenizer.pad_id)  # (B, S)
+    return {"token_ids": token_ids, "padding_mask": tf.sequence_mask(lengths, tf.shape(token_ids)[1])}
+
+
+def _append(token_ids: tf.RaggedTensor, token_id: int) -> tf.RaggedTensor:
+    return tf.concat([token_ids, tf.fill([token_ids.nrows(), 1], token_id)], axis=1)
+
+
+class _Sequences:
+    """N sequences of ids end to end in one array."""
+
+    def __init__(self, flat: np.ndarray, lengths: np.ndarray):
+        self.flat, self.lengths = flat, lengths
+        self.starts = np.cumsum(lengths) - lengths
+
+    @classmethod
+    def of(cls, strings, tokenizer: Tokenizer, what: str, with_start: bool = False) -> "_Sequences":
+        """Tokenizes in chunks, with a progress bar where it takes a while, and adds end (and start)."""
+        flat, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+        chunks = range(0, len(strings), 16_384)
+        for start in tqdm(chunks, f"tokenizing {what}", unit="chunk", leave=False, disable=len(chunks) < 8):
+            token_ids = _append(tokenizer.tokenize(strings[start : start + 16_384]), tokenizer.end_id)
+            if with_start:
+                token_ids = tf.concat(
+                    [tf.fill([token_ids.nrows(), 1], tokenizer.start_id), token_ids], axis=1
+                )
+            flat.append(token_ids.flat_values.numpy())
+            lengths.append(token_ids.row_lengths().numpy())
+        return cls(np.concatenate(flat), np.concatenate(lengths))
+
+    def padded(self, rows: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """The given rows as ids (B, width), int32 with 0 for padding, and their mask, bool."""
+        columns = np.arange(width)
+        mask = columns < self.lengths[rows, None]  # (B, width)
+        token_ids = np.zeros(mask.shape, np.int32)
+        token_ids[mask] = self.flat[(self.starts[rows, None] + columns)[mask]]
+        return token_ids, mask
+
+
+def _choose_steps(widths: np.ndarray, num_shapes: int) -> list[int]:
+    """Where to part pairs of `widths` (2, N), in their order, into at most `num_shapes` runs, so that there
+    is least padding when each run is padded to its largest widths: where the runs start, the last one first.
+    The best parting of all pairs is the best one of fewer pairs and a run (Bellman's dynamic programming).
+    """
+    is_new = np.any(widths[:, 1:] != widths[:, :-1], axis=0)
+    starts = np.concatenate([[0], 1 + np.flatnonzero(is_new)])
+    starts = starts[:: -(-len(starts) // MAX_CANDIDATES)]  # C candidates
+    stops = np.append(starts[1:], widths.shape[1])
+    largest = np.maximum.reduceat(widths, starts, axis=1)  # (2, C)
+    cost = np.full((len(starts), len(starts)), np.inf)  # [i, j] tokens computed in one run from i to j
+    for i in range(len(starts)):
+        cost[i, i:] = np.maximum.accumulate(largest[:, i:], axis=1).sum(axis=0) * (stops[i:] - starts[i])
+    least = np.full(len(starts), np.inf)  # [j] tokens computed up to j in the runs so far
+    last_runs = []
+    for _ in range(num_shapes):
+        total = np.append(0, least[:-1])[:, None] + cost
+        last_runs.append(total.argmin(axis=0))
+        least = total.min(axis=0)
+    steps, j = [], len(starts) - 1
+    while j >= 0:
+        i = last_runs.pop()[j]
+        steps.append(int(starts[i]))
+        j = i - 1
+    return steps
+
+
+def _cut(widths: np.ndarray, steps: list[int], budget: int) -> Iterator[tuple[int, int, int, int]]:
+    """Cuts the runs that begin at `steps` into batches (start, stop, S, T), the longest pairs first. A run
+    takes what its last batch lacks from the run below it, so that all its batches have the same shape.
+    """
+    stop = widths.shape[1]
+    for start in steps:
+        while start < stop:
+            source_width, target_width = widths[:, start:stop].max(axis=1).tolist()
+            rows = max(1, budget // (source_width + target_width))
+            rows -= rows % ROW_MULTIPLE if rows > ROW_MULTIPLE else 0
+            lower = max(0, stop + (start - stop) // rows * rows)
+            if lower == start:
+                break
+            start = lower  # with the pairs from below the widths may have grown: once more
+        for last in range(stop, start, -rows):
+            yield max(start, last - rows), last, source_width, target_width
+        stop = min(start, stop)
