@@ -1,0 +1,84 @@
+# Every command runs in .venv; `make setup` makes it, and is instant while the files it depends on are unchanged.
+#   PYTHON=python3.12   the interpreter that .venv is made from (3.11 to 3.13)
+#   ARGS="-k masks"     more arguments for pytest, in test, test-slow, test-wheel and parity
+#   CONFIGS=20          random models per family in parity
+#   TORCH_INDEX=URL     another package index for torch, such as https://download.pytorch.org/whl/cpu (no CUDA)
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CONFIGS ?= 20
+ARGS ?=
+TORCH_INDEX ?=
+
+STAMP := $(VENV)/.setup-stamp
+PARITY_STAMP := $(VENV)/.parity-stamp
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test test-slow lint parity wheel test-wheel constraints clean
+
+help: ## list these targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+setup: $(STAMP) ## make .venv and install the package with its test and development tools
+
+# An interrupted set-up leaves no stamp, and an unusable .venv is made anew.
+$(STAMP): setup.py pyproject.toml constraints.txt keras_tfm/version.py
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	  $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || { \
+	    echo "error: keras-tfm needs Python 3.11, 3.12 or 3.13; $(PYTHON) is $$($(PYTHON) --version 2>&1 || true)" \
+	         "(choose another: make setup PYTHON=python3.12)" >&2; exit 2; }; \
+	  $(PYTHON) -m venv --clear $(VENV); }
+	$(PIP) install -e ".[test,dev]" -c constraints.txt
+	@touch $@
+
+demo: setup ## train, test and export the embedded example: written-out dates to ISO 8601
+	$(BIN)/keras-tfm demo
+
+test: setup ## all tests but the slow ones and parity
+	$(PYTEST) -m "not slow and not parity" --ignore=tests/parity $(ARGS)
+
+test-slow: setup ## the slow tests only
+	$(PYTEST) -m "slow and not parity" --ignore=tests/parity $(ARGS)
+
+lint: setup ## ruff (rules and format) and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(PARITY_STAMP): $(STAMP)
+	$(PIP) install -c constraints.txt torch==2.13.0 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+	$(PIP) install -c constraints.txt -e ".[parity]"
+	@touch $@
+
+parity: setup $(PARITY_STAMP) ## compare with torch and transformers on CONFIGS random models per family
+	KERAS_TFM_PARITY_CONFIGS=$(CONFIGS) $(PYTEST) tests/parity $(ARGS)
+
+wheel: setup ## build the source archive and the wheel into dist/
+	$(BIN)/python -m build --outdir dist
+
+# A fresh environment takes the other packages from .venv by path (a path added so reads no .pth files, so that
+# .venv's editable install stays unseen) and keras_tfm from the wheel; tests/ is copied away from the sources.
+test-wheel: setup ## install the built wheel alone and run the tests without the source tree
+	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	$(BIN)/python -m build --outdir "$$tmp/dist" >"$$tmp/build.log" 2>&1 || { cat "$$tmp/build.log" >&2; exit 1; }; \
+	$(BIN)/python -m venv --without-pip "$$tmp/venv"; \
+	site='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+	echo "$$($(BIN)/python -c "$$site")" >"$$($$tmp/venv/bin/python -c "$$site")/other-packages.pth"; \
+	$(PIP) --python "$$tmp/venv/bin/python" install --quiet --no-deps --no-index "$$tmp"/dist/*.whl; \
+	cp -R tests pyproject.toml "$$tmp"; cd "$$tmp"; \
+	venv/bin/python -c 'import importlib.util as u; p = u.find_spec("keras_tfm").origin; assert "/venv/" in p, p; print("testing", p)'; \
+	venv/bin/python -m pytest -m "not slow and not parity" --ignore=tests/parity -p no:cacheprovider $(ARGS)
+
+# One resolution for all supported versions of Python and both platforms; read from PyPI alone.
+constraints: setup ## write constraints.txt anew: the newest versions that setup.py's ranges allow
+	$(BIN)/uv pip compile setup.py --all-extras --universal --python-version 3.11 --fork-strategy fewest \
+	  --upgrade --no-annotate --quiet --custom-compile-command "make constraints" --output-file constraints.txt
+
+clean: ## delete .venv, builds, caches and what was exported to saved_models/
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find saved_models -mindepth 1 ! -name README.md -delete

@@ -1,0 +1,92 @@
+"""Metadata and version ranges. Exact versions for development and CI stand in constraints.txt."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).resolve().parent
+
+
+def version():
+    """Read `__version__` as text: importing the package would import TensorFlow."""
+    text = (HERE / "keras_tfm" / "version.py").read_text(encoding="utf-8")
+    return re.search(r'^__version__ = "([^"]+)"$', text, re.MULTILINE).group(1)
+
+
+def long_description():
+    readme = HERE / "README.md"
+    return readme.read_text(encoding="utf-8") if readme.exists() else ""
+
+
+REQUIREMENTS = [
+    # The trainer overrides private methods of keras.Model: Keras is held to the minor version read here.
+    # tensorflow-text, which keras-nlp brings, is bound to TensorFlow's minor version.
+    "tensorflow>=2.21,<2.22",
+    "keras>=3.15,<3.16",
+    "keras-nlp>=0.32,<0.33",  # brings keras-hub and tensorflow-text: tokenizers, not models
+    "tensorflow-datasets>=4.9.9,<5",
+    "safetensors>=0.5",
+    "sentencepiece>=0.2",  # trains the sub-word tokenizer
+    "sacrebleu>=2.4,<3",
+    "babel>=2.14",  # the locale data of the embedded demo
+    "numpy>=2.0,<3",
+    "click>=8.1,<9",
+    "tqdm>=4.66",
+]
+
+TEST = [
+    "pytest>=8.3",
+    "pytest-xdist>=3.6",
+    "hypothesis>=6.100",
+    "scikit-learn>=1.5",  # handwritten digits, used by tests and examples
+    "pillow>=10.4",  # writes the image files that tests read back
+]
+
+DEV = [*TEST, "ruff>=0.6", "mypy>=1.11", "build>=1.2", "pre-commit>=3.8", "uv>=0.5"]
+
+EXPORT = [
+    "onnx>=1.17",
+    "onnxruntime>=1.20",
+    "tf2onnx>=1.16",
+    "ai-edge-litert>=2.0",
+    "backports.strenum<1.3",  # ai-edge-litert asks for it, and 1.3 refuses Python 3.11 and later
+    "openvino>=2025.0",
+]
+
+PLOT = ["matplotlib>=3.9"]
+
+PARITY = ["torch==2.13.0", "transformers>=5,<6"]
+
+setup(
+    name="keras-tfm",
+    version=version(),
+    description="Transformers for Keras 3 and TensorFlow, from raw text or images to one SavedModel",
+    long_description=long_description(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    keywords="transformer attention keras tensorflow translation bert gpt t5 vit savedmodel",
+    platforms=["Linux", "macOS"],
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Operating System :: MacOS",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+    python_requires=">=3.11,<3.14",
+    packages=find_packages(include=["keras_tfm", "keras_tfm.*"]),
+    package_data={"keras_tfm": ["py.typed"]},
+    include_package_data=False,
+    zip_safe=False,
+    install_requires=REQUIREMENTS,
+    extras_require={"test": TEST, "dev": DEV, "export": EXPORT, "plot": PLOT, "parity": PARITY},
+    entry_points={"console_scripts": ["keras-tfm = keras_tfm.cli:main"]},
+)
