@@ -3,6 +3,7 @@
 import inspect
 
 import keras
+from keras import ops
 
 if keras.backend.backend() != "tensorflow":
     raise ImportError(
@@ -50,6 +51,37 @@ class Layer(keras.layers.Layer):
                 for name, value in config.items()
             }
         )
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """Keras's, under a `keras.RematScope`, mended where TensorFlow would refuse or spoil it.
+
+        TensorFlow recomputes functions of floating-point tensors alone, given by position; and what
+        is recomputed must draw the same dropout and leave the generators where they were.
+        """
+        arguments = inspect.signature(layer_call).bind(*args, **kwargs).arguments
+        names = [name for name, x in arguments.items()
+                 if ops.is_tensor(x) and keras.backend.is_float_dtype(x.dtype)]
+        seeds = [generator.state for layer in self._flatten_layers() for generator in layer._seed_generators]
+        before = [ops.copy(seed) for seed in seeds]
+        recomputes = False
+
+        def call(*tensors):
+            nonlocal recomputes
+            after = [ops.copy(seed) for seed in seeds]
+            _assign(seeds, before)
+            y = layer_call(**{**arguments, **dict(zip(names, tensors, strict=True))})
+            if recomputes:
+                _assign(seeds, after)
+            recomputes = True
+            return y
+
+        call = super().rematerialized_call(call, *args, **kwargs)
+        return lambda *args, **kwargs: call(*(arguments[name] for name in names))
+
+
+def _assign(variables, values):
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
 
 
 def clone(layer, name=None):

@@ -1,0 +1,57 @@
+"""What every layer inherits: configuration from the constructor, rematerialisation that is exact."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm import layers
+from keras_tfm.layers.base import clone
+
+
+class Counting(layers.Layer):
+    """x times a weight, after dropout; counts its calls."""
+
+    def __init__(self, rate, **kwargs):
+        super().__init__(**kwargs)
+        self.rate = rate
+        self.dropout = layers.Dropout(rate)
+        self.calls = 0
+
+    def build(self, x_shape):
+        self.weight = self.add_weight(x_shape[-1:], "ones")
+
+    def call(self, x, offset=None, training=False):
+        self.calls += 1
+        x = self.dropout(self.dropout(x, training=training), training=training) * self.weight
+        return x if offset is None else x + offset
+
+
+def test_layers_among_the_arguments_are_configuration_not_state():
+    position = layers.RelativePositionEmbedding(2)
+    attention = layers.MultiHeadAttention(2, position=position)
+    attention(np.ones((1, 3, 4), "float32"))
+    copy = clone(attention, "copy")
+    assert copy.name == "copy" and copy.position is not position
+    assert copy.position.max_distance == 2 and not copy.position.built
+
+
+def test_what_is_recomputed_draws_the_same_dropout():
+    results = []
+    for scope in (keras.RematScope("full"), keras.RematScope("activations")):
+        keras.utils.set_random_seed(5)
+        with scope:
+            layer = Counting(0.5)
+        x = tf.ones((4, 6))
+        layer(x)
+        layer.calls = 0
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = layer(x, offset=tf.ones((4, 6)), training=True)
+            results.append([y, tape.gradient(y, x), layer.dropout.seed_generator.state.numpy()])
+        calls = 4 if scope.mode == "full" else 2
+        assert layer.calls == calls
+    for first, second in zip(results[:2], results[2:], strict=True):
+        for a, b in zip(first, second, strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert (results[0][0].numpy() != results[1][0].numpy()).any()
