@@ -78,7 +78,6 @@ constraints: setup ## write constraints.txt anew: the newest versions that setup
 	$(BIN)/uv pip compile setup.py --all-extras --universal --python-version 3.11 --fork-strategy fewest \
 	  --upgrade --no-annotate --quiet --custom-compile-command "make constraints" --output-file constraints.txt
 
-clean: ## delete .venv, builds, caches and what was exported to saved_models/
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	find saved_models -mindepth 1 ! -name README.md -delete
+clean: ## delete builds and caches (.venv and saved_models/ stay)
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
