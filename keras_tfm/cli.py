@@ -205,7 +205,7 @@ def say(text):
 
 def quiet_tensorflow():
     """Import TensorFlow without what its libraries log while they start."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     stderr = os.dup(2)
     try:
         with open(os.devnull, "w") as nowhere:

@@ -14,6 +14,7 @@ from tqdm import tqdm
 from keras_tfm.data.tokenizers import Tokenizer
 
 ROW_MULTIPLE = 8  # batches of more rows have a multiple of it, as matrix units like
+COMPILATION = 100  # batches that take about as long as XLA takes to compile a training step for a shape
 MAX_CANDIDATES = 512  # widths to choose shapes from; finer steps save nothing more
 
 
@@ -27,11 +28,12 @@ class PairBatches:
 
     Pairs with a side over `max_length` (end included) are dropped: `num_pairs` stay, `num_dropped` do not.
     B * (S + T) is at most `batch_tokens`, and smaller where a small set would make fewer than `min_batches`
-    batches. There are at most `num_shapes` distinct `shapes` (B, S, T), fewer for a small set, and one more
-    for the pairs left over. An epoch holds every pair once, in `num_batches` batches, with the same shapes as
-    every epoch; with a `seed` it is drawn anew in each which pairs meet and in which order the batches come.
-    `padding_share` is the part of all B * (S + T) that is padding. Raises ValueError when no pair is left or
-    the longest exceeds the budget.
+    batches. There are at most `num_shapes` distinct `shapes` (B, S, T), fewer where `num_epochs` would not
+    repay compiling them; one batch may end in rows of padding alone, to have a shape that is there already.
+    An epoch holds every pair once, in `num_batches` batches, with the same shapes as every epoch; with a
+    `seed` it is drawn anew in each which pairs meet and in which order the batches come. `padding_share` is the
+    part of all B * (S + T) that is padding. Raises ValueError when no pair is left or the longest exceeds the
+    budget.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class PairBatches:
         max_length: int = 128,
         batch_tokens: int = 4096,
         num_shapes: int = 16,
+        num_epochs: int = 100,
         min_batches: int = 10,
         seed: int | None = None,
     ):
@@ -52,9 +55,7 @@ class PairBatches:
         self._source = _Sequences.of(sources, source_tokenizer, "sources")
         self._target = _Sequences.of(targets, target_tokenizer, "targets", with_start=True)
         self._seed = seed
-        widths = np.stack(
-            [self._source.lengths, self._target.lengths - 1]
-        )  # (2, N), S and T of a batch of one
+        widths = np.stack([self._source.lengths, self._target.lengths - 1])  # (2, N), S and T of each pair
         longer = widths.max(axis=0)
         order = np.lexsort((widths[1], widths[0], longer))  # neighbours are alike on both sides
         self._pairs = order[longer[order] <= max_length]
@@ -63,26 +64,27 @@ class PairBatches:
         self.num_dropped = len(sources) - self.num_pairs
         if self.num_pairs == 0:
             raise ValueError(
-                f"max_length: none of {len(sources)} pairs has at most {max_length} tokens a side"
+                f"max_length: of {len(sources)} pairs none has at most {max_length} tokens a side"
             )
         self.num_tokens = int(widths.sum())
         longest = int(widths.sum(axis=0).max())
         if batch_tokens < longest:
             raise ValueError(
-                f"batch_tokens: expected at least {longest}, the longest pair, got {batch_tokens}"
+                f"batch_tokens: expected {longest} or more, the longest pair, got {batch_tokens}"
             )
         budget = batch_tokens
         if min_batches > 1:
             budget = min(budget, max(longest, (self.num_tokens - 1) // (min_batches - 1)))
-        num_shapes = min(num_shapes, 1 + self.num_tokens // budget // 4)  # each for several batches
-        self._batches = sorted(_cut(widths, _choose_steps(widths, num_shapes), budget))
+        steps = _choose_steps(widths, num_shapes, shape_cost=COMPILATION * budget / num_epochs)
+        self._batches = sorted(_cut(widths, steps, budget))
         self.num_batches = len(self._batches)
-        self.shapes = sorted({(stop - start, *shape) for start, stop, *shape in self._batches})
-        num_computed = sum((stop - start) * sum(shape) for start, stop, *shape in self._batches)
+        self.shapes = sorted({shape for *_, shape in self._batches})
+        num_computed = sum(rows * (source + target) for *_, (rows, source, target) in self._batches)
         self.padding_share = 1 - self.num_tokens / num_computed
         # (N,) equal for pairs in batches of one shape, among which an epoch shuffles them
-        is_new = [False] + [a[2:] != b[2:] for a, b in zip(self._batches, self._batches[1:], strict=False)]
-        self._groups = np.repeat(np.cumsum(is_new), [stop - start for start, stop, *_ in self._batches])
+        shapes, sizes = zip(*((shape, stop - start) for start, stop, shape in self._batches), strict=True)
+        is_new = [shape != last for shape, last in zip(shapes, (None, *shapes), strict=False)]
+        self._groups = np.repeat(np.cumsum(is_new), sizes)
 
     def dataset(self, first_epoch: int = 0) -> tf.data.Dataset:
         """A dataset of one epoch, `first_epoch` when it is first iterated over, and the next one after each
@@ -119,12 +121,12 @@ class PairBatches:
             shuffled = random.permutation(self.num_pairs)
             pairs = pairs[shuffled[np.argsort(self._groups[shuffled], kind="stable")]]
             batches = [batches[index] for index in random.permutation(self.num_batches)]
-        for start, stop, source_width, target_width in batches:
-            yield self._batch(pairs[start:stop], source_width, target_width)
+        for start, stop, shape in batches:
+            yield self._batch(pairs[start:stop], *shape)
 
-    def _batch(self, pairs: np.ndarray, source_width: int, target_width: int) -> tuple:
-        token_ids, padding_mask = self._source.padded(pairs, source_width)  # (B, S)
-        target_ids, target_mask = self._target.padded(pairs, target_width + 1)  # (B, T + 1)
+    def _batch(self, pairs: np.ndarray, num_rows: int, source_width: int, target_width: int) -> tuple:
+        token_ids, padding_mask = self._source.padded(pairs, num_rows, source_width)  # (B, S)
+        target_ids, target_mask = self._target.padded(pairs, num_rows, target_width + 1)  # (B, T + 1)
         mask = target_mask[:, 1:]  # (B, T)
         inputs = {
             "token_ids": token_ids,
@@ -172,19 +174,22 @@ class _Sequences:
             lengths.append(token_ids.row_lengths().numpy())
         return cls(np.concatenate(flat), np.concatenate(lengths))
 
-    def padded(self, rows: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """The given rows as ids (B, width), int32 with 0 for padding, and their mask, bool."""
+    def padded(self, chosen: np.ndarray, num_rows: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """The chosen sequences as the first rows of ids (num_rows, width), int32 with 0 for padding, and the
+        mask of those, bool.
+        """
         columns = np.arange(width)
-        mask = columns < self.lengths[rows, None]  # (B, width)
-        token_ids = np.zeros(mask.shape, np.int32)
-        token_ids[mask] = self.flat[(self.starts[rows, None] + columns)[mask]]
+        token_ids, mask = np.zeros((num_rows, width), np.int32), np.zeros((num_rows, width), bool)
+        mask[: len(chosen)] = columns < self.lengths[chosen, None]
+        token_ids[mask] = self.flat[(self.starts[chosen, None] + columns)[mask[: len(chosen)]]]
         return token_ids, mask
 
 
-def _choose_steps(widths: np.ndarray, num_shapes: int) -> list[int]:
-    """Where to part pairs of `widths` (2, N), in their order, into at most `num_shapes` runs, so that there
-    is least padding when each run is padded to its largest widths: where the runs start, the last one first.
-    The best parting of all pairs is the best one of fewer pairs and a run (Bellman's dynamic programming).
+def _choose_steps(widths: np.ndarray, num_shapes: int, shape_cost: float = 0.0) -> list[int]:
+    """Where to part pairs of `widths` (2, N), in their order, into at most `num_shapes` runs, each padded to
+    its largest widths, so that the tokens computed, and `shape_cost` more for each run, are fewest. Returns
+    where the runs start, the last one first. The best parting of all pairs is the best one of fewer pairs and
+    one run more (Bellman's dynamic programming).
     """
     is_new = np.any(widths[:, 1:] != widths[:, :-1], axis=0)
     starts = np.concatenate([[0], 1 + np.flatnonzero(is_new)])
@@ -195,33 +200,44 @@ def _choose_steps(widths: np.ndarray, num_shapes: int) -> list[int]:
     for i in range(len(starts)):
         cost[i, i:] = np.maximum.accumulate(largest[:, i:], axis=1).sum(axis=0) * (stops[i:] - starts[i])
     least = np.full(len(starts), np.inf)  # [j] tokens computed up to j in the runs so far
-    last_runs = []
-    for _ in range(num_shapes):
+    last_runs, costs = [], []  # [k][j] where the last of k + 1 runs up to j starts; [k] their whole cost
+    for num_runs in range(1, num_shapes + 1):
         total = np.append(0, least[:-1])[:, None] + cost
         last_runs.append(total.argmin(axis=0))
         least = total.min(axis=0)
+        costs.append(least[-1] + num_runs * shape_cost)
     steps, j = [], len(starts) - 1
-    while j >= 0:
-        i = last_runs.pop()[j]
+    for last_run in reversed(last_runs[: int(np.argmin(costs)) + 1]):
+        i = last_run[j]
         steps.append(int(starts[i]))
         j = i - 1
+        if j < 0:
+            break
     return steps
 
 
-def _cut(widths: np.ndarray, steps: list[int], budget: int) -> Iterator[tuple[int, int, int, int]]:
-    """Cuts the runs that begin at `steps` into batches (start, stop, S, T), the longest pairs first. A run
-    takes what its last batch lacks from the run below it, so that all its batches have the same shape.
+def _cut(widths: np.ndarray, steps: list[int], budget: int) -> Iterator[tuple[int, int, tuple]]:
+    """Cuts the runs that begin at `steps` into batches (start, stop, (B, S, T)), the longest pairs first. A
+    run takes what its last batch lacks from the run below it, so that all its batches have one shape; the
+    lowest run spreads its pairs over its batches, and its last one may have fewer than B.
     """
     stop = widths.shape[1]
     for start in steps:
         while start < stop:
             source_width, target_width = widths[:, start:stop].max(axis=1).tolist()
-            rows = max(1, budget // (source_width + target_width))
-            rows -= rows % ROW_MULTIPLE if rows > ROW_MULTIPLE else 0
-            lower = max(0, stop + (start - stop) // rows * rows)
+            rows = _round(max(1, budget // (source_width + target_width)), down=True)
+            num_batches = -(-(stop - start) // rows)
+            lower = max(0, stop - num_batches * rows)
             if lower == start:
-                break
+                rows = min(rows, _round(-(-(stop - start) // num_batches)))
+                for last in range(stop, start, -rows):
+                    yield max(start, last - rows), last, (rows, source_width, target_width)
+                stop = start
             start = lower  # with the pairs from below the widths may have grown: once more
-        for last in range(stop, start, -rows):
-            yield max(start, last - rows), last, source_width, target_width
-        stop = min(start, stop)
+
+
+def _round(rows: int, down: bool = False) -> int:
+    """Rounds numbers over ROW_MULTIPLE to a multiple of it."""
+    if rows <= ROW_MULTIPLE:
+        return rows
+    return rows - rows % ROW_MULTIPLE if down else rows + -rows % ROW_MULTIPLE

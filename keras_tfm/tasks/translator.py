@@ -74,20 +74,21 @@ class Translator(Task):
 
         `validation` pairs judge the epochs; by default a random 2 %, at most 1,000, are held out.
         A batch holds up to `batch_tokens` tokens, fewer where the data is small, and the learning
-        rate warms up over a tenth of the steps, at most 4,000. With `run` the best task so far
+        rate warms up over three epochs, at most 4,000 steps. With `run` the best task so far
         stands in that folder, new or to `resume`; training stops after `patience` epochs without
         progress, or `minutes`.
         """
         keras.utils.set_random_seed(seed)
         pairs, validation = hold_out(pairs, seed) if validation is None else (Pairs(*pairs), Pairs(*validation))
-        batches, judge = (self._batches(side, batch_tokens) for side in (pairs, validation))
+        batches = self._batches(pairs, batch_tokens, seed=seed, num_epochs=epochs)
+        judge = self._batches(validation, batch_tokens, num_shapes=4, min_batches=1)
         if batches.num_dropped:
             warnings.warn(f"{batches.num_dropped:,} of {len(pairs.sources):,} pairs exceed {self.config.max_length} "
                           "tokens and are left out.", stacklevel=2)
-        steps = len(batches) * epochs
+        warmup_steps = min(4_000, 3 * batches.num_batches)
         # Averages over about an epoch of steps, fewer for short runs, judge and outlast the last weights.
-        momentum = 1 - 1 / min(max(len(batches), 10), 1_000)
-        optimizer = keras.optimizers.Adam(WarmupSchedule(learning_rate, max(1, min(4_000, steps // 10))), 0.9, 0.98,
+        momentum = 1 - 1 / min(max(batches.num_batches, 10), 1_000)
+        optimizer = keras.optimizers.Adam(WarmupSchedule(learning_rate, warmup_steps), 0.9, 0.98,
                                           1e-9, clipnorm=1.0, use_ema=True, ema_momentum=momentum)
         self.model.compile(optimizer, TokenCrossEntropy(label_smoothing), jit_compile=True,
                            weighted_metrics=[token_cross_entropy, token_accuracy])
@@ -97,14 +98,13 @@ class Translator(Task):
                 self.save(run, overwrite)
             save, folder = lambda: save_weights(self.model, pathlib.Path(run) / "model.safetensors"), pathlib.Path(run) / "checkpoints"
         settings = {"batch_tokens": batch_tokens, "learning_rate": learning_rate, "label_smoothing": label_smoothing,
-                    "seed": seed, "epochs": epochs, "pairs": len(pairs.sources)}
-        return fit_best(self.model, lambda epoch: batches.dataset(seed, epoch, epochs - epoch), judge.dataset(),
-                        monitor="val_token_cross_entropy", steps_per_epoch=len(batches), epochs=epochs, minutes=minutes,
-                        patience=patience, save=save, folder=folder, resume=resume, settings=settings)
+                    "seed": seed, "pairs": len(pairs.sources)}
+        return fit_best(self.model, batches.dataset, judge.dataset(), monitor="val_token_cross_entropy", epochs=epochs,
+                        minutes=minutes, patience=patience, save=save, folder=folder, resume=resume, settings=settings)
 
-    def _batches(self, pairs, batch_tokens):
+    def _batches(self, pairs, batch_tokens, **options):
         return PairBatches(*pairs, self.tokenizer, self.target_tokenizer, max_length=self.config.max_length,
-                           batch_tokens=batch_tokens, min_batches=20)
+                           batch_tokens=batch_tokens, **options)
 
     def generate(self, prompts, max_new_tokens=None, batch_size=64):
         """The translations of the strings `prompts`, in their order, of at most `max_new_tokens` tokens.
@@ -160,7 +160,7 @@ class Translator(Task):
 
     def translate(self, texts, max_new_tokens):
         """Strings (B,) to strings (B,), wholly in the graph."""
-        context, _ = encode_sources(texts, self.tokenizer, self.config.max_length)
+        context = encode_sources(texts, self.tokenizer, self.config.max_length)
         return self.target_tokenizer.detokenize(self.decode(context, max_new_tokens))
 
     def decode(self, context, max_new_tokens):

@@ -4,11 +4,11 @@ from keras_tfm.training.callbacks import BestWeights, Progress, TimeLimit
 from keras_tfm.training.checkpoint import Checkpoint
 
 
-def fit_best(model, train, validation, *, monitor, steps_per_epoch, epochs, minutes=None, patience=None, save=None,
+def fit_best(model, train, validation, *, monitor, epochs, minutes=None, patience=None, save=None,
              folder=None, resume=False, settings=None):
     """Fit `model` and leave it with the weights of its best epoch: {measure: [its value an epoch]}.
 
-    `train(epoch)` gives the batches from that epoch on, `steps_per_epoch` each; epochs are judged, lowest best, by `monitor` on the dataset `validation`. `save()` is
+    `train(epoch)` gives a dataset of one epoch, that one first, the next at each iteration; epochs are judged, lowest best, by `monitor` on the dataset `validation`. `save()` is
     called at each new best. With `folder`, training's state is kept there after every epoch, and
     `resume` goes on from it, refusing other `settings`.
     """
@@ -22,6 +22,6 @@ def fit_best(model, train, validation, *, monitor, steps_per_epoch, epochs, minu
             finished = checkpoint.restore(model)
     if minutes is not None:
         callbacks.append(TimeLimit(minutes))
-    history = model.fit(train(finished), validation_data=validation, steps_per_epoch=steps_per_epoch, epochs=epochs, initial_epoch=finished,
-                        callbacks=callbacks, verbose=0)
+    history = model.fit(train(finished), validation_data=validation, epochs=epochs, initial_epoch=finished,
+                        callbacks=callbacks, shuffle=False, verbose=0)
     return history.history

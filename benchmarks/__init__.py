@@ -1,0 +1,1 @@
+"""Peers side by side: each in its own process, in turn, several rounds; only ratios count."""
