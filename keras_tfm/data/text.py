@@ -31,9 +31,9 @@ class PairBatches:
     batches. There are at most `num_shapes` distinct `shapes` (B, S, T), fewer where `num_epochs` would not
     repay compiling them; one batch may end in rows of padding alone, to have a shape that is there already.
     An epoch holds every pair once, in `num_batches` batches, with the same shapes as every epoch; with a
-    `seed` it is drawn anew in each which pairs meet and in which order the batches come. `padding_share` is the
-    part of all B * (S + T) that is padding. Raises ValueError when no pair is left or the longest exceeds the
-    budget.
+    `seed` it is drawn anew in each which pairs meet and in which order the batches come. `padding_share` is
+    the part of all B * (S + T) that is padding. Raises ValueError when no pair is left or the longest exceeds
+    the budget.
     """
 
     def __init__(
@@ -229,7 +229,8 @@ def _cut(widths: np.ndarray, steps: list[int], budget: int) -> Iterator[tuple[in
             num_batches = -(-(stop - start) // rows)
             lower = max(0, stop - num_batches * rows)
             if lower == start:
-                rows = min(rows, _round(-(-(stop - start) // num_batches)))
+                even = -(-(stop - start) // num_batches)
+                rows = even if num_batches == 1 else min(rows, _round(even))
                 for last in range(stop, start, -rows):
                     yield max(start, last - rows), last, (rows, source_width, target_width)
                 stop = start
