@@ -9,7 +9,7 @@ of zeros). B batch, S source or only sequence, T target; True in a mask = a toke
     segment_ids            (B, S)    int32     0 for the first text, 1 for the second
     decoder_token_ids      (B, T)    int32     start + pieces: what the decoder has seen before each label
     decoder_padding_mask   (B, T)    bool      decoder_token_ids that are no padding
-    images                 (B, height, width, channels)  float32, scaled as the model was trained
+    images                 (B, height, width, channels)  float32
     mask_positions         (B, M)    int32     where a masked language model predicts
     mask_weights           (B, M)    float32   0.0 for positions that only fill up the row
 
@@ -17,8 +17,8 @@ For training it comes as `(inputs, labels, weights)`: labels (B, T) int32, the d
 and ending in the end token; weights (B, T) float32, 1.0 for a label and 0.0 for padding.
 """
 
-from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
 from keras_tfm.data.dates import date_pairs, date_splits
+from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
 from keras_tfm.data.text import PairBatches, encode_sources
 from keras_tfm.data.tokenizers import (
@@ -38,6 +38,8 @@ __all__ = [
     "SentencePieceTokenizer",
     "Tokenizer",
     "WordPieceTokenizer",
+    "date_pairs",
+    "date_splits",
     "decode_image",
     "encode_sources",
     "load_tokenizer",
