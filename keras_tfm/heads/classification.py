@@ -49,8 +49,8 @@ class ClassificationHead(Layer):
 class Classifier(FunctionalModel):
     """A `backbone` with a `pooled_output` (B, D), and a head: its batches in, logits (B, num_classes) out.
 
-    `head` is the head's name, the same unless a backbone gets another head: the backbone's weights are shared,
-    so a pre-trained one is fine-tuned by giving it a new classifier.
+    The backbone's weights are shared with it, not copied: to fine-tune a pre-trained one, give it a new
+    classifier. `hidden_dim` and `dropout` are the head's.
     """
 
     def __init__(self, backbone, num_classes, hidden_dim=None, dropout=0.0, name="classifier", **kwargs):

@@ -2,3 +2,4 @@
 
 from keras_tfm.models.text.recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 from keras_tfm.models.text.transformer import Transformer, TransformerConfig
+from keras_tfm.models.vision.vit import ViT, ViTConfig

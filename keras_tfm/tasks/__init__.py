@@ -2,12 +2,14 @@
 
     task              name              fit                          predict              evaluate
     Translator        translate         (sources, targets): str      [str] -> [str]       (sources, targets)
+    ImageClassifier   classify-images   images, labels: arrays       images -> names      images, labels
 """
 
+from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
 from keras_tfm.tasks.task import Task, TaskError, read_config
 from keras_tfm.tasks.translator import Translator, TranslatorConfig
 
-TASKS = {task.name: task for task in (Translator,)}
+TASKS = {task.name: task for task in (Translator, ImageClassifier)}
 
 
 def load(folder):
