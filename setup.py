@@ -31,7 +31,6 @@ REQUIREMENTS = [
     "sacrebleu>=2.4,<3",
     "babel>=2.14",  # the locale data of the embedded demo
     "numpy>=2.0,<3",
-    "click>=8.1,<9",
     "tqdm>=4.66",
 ]
 

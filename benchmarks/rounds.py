@@ -14,8 +14,12 @@ class Worker:
 
     def __init__(self, module, name, *arguments):
         self.name = name
-        self.process = subprocess.Popen([sys.executable, "-m", module, "--worker", name, *map(str, arguments)],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", module, "--worker", name, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def ask(self, command):
         """Send a line, return the words of the answer."""
@@ -73,6 +77,10 @@ def report(workers, rates, sgemm, flops_per_token=None):
         ratio = [a / b for a, b in zip(first, own, strict=True)]
         share = ""
         if flops_per_token:
-            share = f"{statistics.median(r * flops_per_token / g for r, g in zip(own, sgemm, strict=True)):.0%}"
-        print(f"{worker.name:22}{statistics.median(own):10,.0f}{statistics.median(ratio):8.2f}{min(ratio):7.2f}"
-              f"{max(ratio):7.2f}{share:>10}{float(worker.ask('memory')[0]):10,.0f}")
+            share = (
+                f"{statistics.median(r * flops_per_token / g for r, g in zip(own, sgemm, strict=True)):.0%}"
+            )
+        print(
+            f"{worker.name:22}{statistics.median(own):10,.0f}{statistics.median(ratio):8.2f}{min(ratio):7.2f}"
+            f"{max(ratio):7.2f}{share:>10}{float(worker.ask('memory')[0]):10,.0f}"
+        )

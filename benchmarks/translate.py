@@ -36,8 +36,12 @@ def random_batch():
     rng = np.random.default_rng(0)
     token_ids, decoder_ids, labels = rng.integers(4, VOCABULARY, (3, BATCH, LENGTH), np.int32)
     masks = np.arange(LENGTH) < rng.integers(LENGTH - LENGTH // 8, LENGTH + 1, (2, BATCH, 1))
-    inputs = {"token_ids": token_ids * masks[0], "padding_mask": masks[0],
-              "decoder_token_ids": decoder_ids * masks[1], "decoder_padding_mask": masks[1]}
+    inputs = {
+        "token_ids": token_ids * masks[0],
+        "padding_mask": masks[0],
+        "decoder_token_ids": decoder_ids * masks[1],
+        "decoder_padding_mask": masks[1],
+    }
     return inputs, labels * masks[1], masks[1].astype("float32")
 
 
@@ -97,8 +101,15 @@ def run_keras_hub(files, jit_compile):
         length, batches = fixed_length_batches(pairs, tokenizer)
     embedding = keras_hub.layers.ReversibleEmbedding(vocabulary_size, DIM)
     position = keras_hub.layers.SinePositionEncoding()
-    inputs = {name: keras.Input((None,), dtype=dtype, name=name) for name, dtype in (
-        ("token_ids", "int32"), ("padding_mask", "bool"), ("decoder_token_ids", "int32"), ("decoder_padding_mask", "bool"))}
+    inputs = {
+        name: keras.Input((None,), dtype=dtype, name=name)
+        for name, dtype in (
+            ("token_ids", "int32"),
+            ("padding_mask", "bool"),
+            ("decoder_token_ids", "int32"),
+            ("decoder_padding_mask", "bool"),
+        )
+    }
 
     def embed(token_ids):
         x = embedding(token_ids) * DIM**0.5
@@ -107,11 +118,16 @@ def run_keras_hub(files, jit_compile):
     encoded, x = embed(inputs["token_ids"]), embed(inputs["decoder_token_ids"])
     for _ in range(NUM_LAYERS):
         encoded = keras_hub.layers.TransformerEncoder(HIDDEN, NUM_HEADS, DROPOUT, normalize_first=True)(
-            encoded, padding_mask=inputs["padding_mask"])
+            encoded, padding_mask=inputs["padding_mask"]
+        )
     encoded = keras.layers.LayerNormalization()(encoded)
     for _ in range(NUM_LAYERS):
         x = keras_hub.layers.TransformerDecoder(HIDDEN, NUM_HEADS, DROPOUT, normalize_first=True)(
-            x, encoded, decoder_padding_mask=inputs["decoder_padding_mask"], encoder_padding_mask=inputs["padding_mask"])
+            x,
+            encoded,
+            decoder_padding_mask=inputs["decoder_padding_mask"],
+            encoder_padding_mask=inputs["padding_mask"],
+        )
     logits = embedding(keras.layers.LayerNormalization()(x), reverse=True)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     return keras_steps(keras.Model(inputs, logits), loss, batches, jit_compile)
@@ -131,8 +147,12 @@ def fixed_length_batches(pairs, tokenizer):
     def prepare(sources, targets):
         token_ids, targets = encoder_packer(hub(sources)), decoder_packer(hub(targets))
         mask = targets[:, 1:] != 0
-        inputs = {"token_ids": token_ids, "padding_mask": token_ids != 0, "decoder_token_ids": targets[:, :-1],
-                  "decoder_padding_mask": targets[:, :-1] != 0}
+        inputs = {
+            "token_ids": token_ids,
+            "padding_mask": token_ids != 0,
+            "decoder_token_ids": targets[:, :-1],
+            "decoder_padding_mask": targets[:, :-1] != 0,
+        }
         return inputs, targets[:, 1:], tf.cast(mask, tf.float32)
 
     dataset = tf.data.Dataset.from_tensor_slices(tuple(pairs)).shuffle(len(pairs.sources), seed=0)
@@ -150,7 +170,9 @@ def run_torch(files):
     batch = [torch.from_numpy(x) for x in (*inputs.values(), labels)]
     embedding = nn.Embedding(VOCABULARY, DIM)
     nn.init.normal_(embedding.weight, std=DIM**-0.5)
-    model = nn.Transformer(DIM, NUM_HEADS, NUM_LAYERS, NUM_LAYERS, HIDDEN, DROPOUT, batch_first=True, norm_first=True)
+    model = nn.Transformer(
+        DIM, NUM_HEADS, NUM_LAYERS, NUM_LAYERS, HIDDEN, DROPOUT, batch_first=True, norm_first=True
+    )
     angles = torch.arange(LENGTH)[:, None] / 10_000 ** (torch.arange(0, DIM, 2) / DIM)
     position = torch.stack([angles.sin(), angles.cos()], -1).reshape(LENGTH, DIM)
     dropout = nn.Dropout(DROPOUT)
@@ -164,8 +186,15 @@ def run_torch(files):
 
     def step():
         token_ids, mask, decoder_ids, decoder_mask, labels = batch
-        x = model(embed(token_ids), embed(decoder_ids), tgt_mask=causal, src_key_padding_mask=~mask,
-                  tgt_key_padding_mask=~decoder_mask, memory_key_padding_mask=~mask, tgt_is_causal=True)
+        x = model(
+            embed(token_ids),
+            embed(decoder_ids),
+            tgt_mask=causal,
+            src_key_padding_mask=~mask,
+            tgt_key_padding_mask=~decoder_mask,
+            memory_key_padding_mask=~mask,
+            tgt_is_causal=True,
+        )
         logits = x @ embedding.weight.T
         nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten().long(), ignore_index=0).backward()
         optimizer.step()
@@ -177,14 +206,20 @@ def run_torch(files):
 
 def run_worker(name, files):
     """Serve the training steps of one peer."""
-    runs = {"keras_tfm": run_keras_tfm, "keras_hub jit": lambda files: run_keras_hub(files, True),
-            "keras_hub no jit": lambda files: run_keras_hub(files, False), "torch": run_torch}
+    runs = {
+        "keras_tfm": run_keras_tfm,
+        "keras_hub jit": lambda files: run_keras_hub(files, True),
+        "keras_hub no jit": lambda files: run_keras_hub(files, False),
+        "torch": run_torch,
+    }
     serve(runs[name](files))
 
 
 def main():
     parser = argparse.ArgumentParser("benchmarks.translate", description=__doc__.partition("\n")[0])
-    parser.add_argument("--train", nargs="+", default=[], metavar="FILE", help="pairs, as keras-tfm train takes them")
+    parser.add_argument(
+        "--train", nargs="+", default=[], metavar="FILE", help="pairs, as keras-tfm train takes them"
+    )
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=3, help="training steps a round")
     parser.add_argument("--peers", nargs="+", default=PEERS, choices=PEERS)
@@ -200,7 +235,9 @@ def main():
 
 def compare(title, peers, files, options, warmup, steps):
     """Race the peers and print the table."""
-    workers = [Worker("benchmarks.translate", name, *(["--train", *files] if files else [])) for name in peers]
+    workers = [
+        Worker("benchmarks.translate", name, *(["--train", *files] if files else [])) for name in peers
+    ]
     print(f"\n{title}, {options.rounds} rounds of {steps} steps, ratio = {peers[0]} / row", flush=True)
     rates, sgemm = race(workers, options.rounds, steps, warmup)
     report(workers, rates, sgemm, None if files else flops_per_token())

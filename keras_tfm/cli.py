@@ -10,8 +10,9 @@ import sys
 
 from keras_tfm.version import __version__
 
-PAIRS = (".tsv, .csv or .jsonl (plain, .gz, .xz), two parallel text files, "
-         "or tfds:NAME[/CONFIG][:VERSION]#SPLIT")
+PAIRS = (
+    ".tsv, .csv or .jsonl (plain, .gz, .xz), two parallel text files, or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -27,11 +28,19 @@ def parser():
     root.add_argument("--version", action="version", version=f"keras-tfm {__version__}")
     verbs = root.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
 
-    demo = _verb(verbs, "demo", run_demo, "learn to read dates in 30+ languages, end to end, in a few minutes")
-    demo.add_argument("--out", default="saved_models/dates-transformer", metavar="DIR",
-                      help="where the SavedModel goes, replacing an earlier one (default: %(default)s)")
+    demo = _verb(
+        verbs, "demo", run_demo, "learn to read dates in 30+ languages, end to end, in a few minutes"
+    )
+    demo.add_argument(
+        "--out",
+        default="saved_models/dates-transformer",
+        metavar="DIR",
+        help="where the SavedModel goes, replacing an earlier one (default: %(default)s)",
+    )
 
-    train = verbs.add_parser("train", help="train a task on your data", description="Train a task on your data.")
+    train = verbs.add_parser(
+        "train", help="train a task on your data", description="Train a task on your data."
+    )
     tasks = train.add_subparsers(title="tasks", dest="task", required=True, metavar="TASK")
     _add_train_translate(tasks)
 
@@ -42,9 +51,13 @@ def parser():
 
     predict = _verb(verbs, "predict", run_predict, "answer a line for each line read")
     predict.add_argument("task_folder", metavar="RUN", help="the folder that train wrote")
-    predict.add_argument("--input", default="-", metavar="FILE", help="a text file, or - for standard input (default)")
+    predict.add_argument(
+        "--input", default="-", metavar="FILE", help="a text file, or - for standard input (default)"
+    )
 
-    export = _verb(verbs, "export", run_export, "write a trained task as one SavedModel: text in, answers out")
+    export = _verb(
+        verbs, "export", run_export, "write a trained task as one SavedModel: text in, answers out"
+    )
     export.add_argument("task_folder", metavar="RUN", help="the folder that train wrote")
     export.add_argument("--out", required=True, metavar="DIR", help="a new folder for the SavedModel")
     export.add_argument("--overwrite", action="store_true", help="replace DIR if it exists")
@@ -58,39 +71,90 @@ def _verb(verbs, name, run, help):
 
 
 def _add_train_translate(tasks):
-    translate = _verb(tasks, "translate", run_train_translate, "train a model that maps a line of text to a line of text")
+    translate = _verb(
+        tasks, "translate", run_train_translate, "train a model that maps a line of text to a line of text"
+    )
     data = translate.add_argument_group("data")
     data.add_argument("--train", nargs="+", required=True, metavar="FILE", help=PAIRS)
-    data.add_argument("--valid", nargs="+", metavar="FILE",
-                      help="pairs that judge the epochs (default: hold out 2 %% of --train, at most 1,000)")
+    data.add_argument(
+        "--valid",
+        nargs="+",
+        metavar="FILE",
+        help="pairs that judge the epochs (default: hold out 2 %% of --train, at most 1,000)",
+    )
     data.add_argument("--columns", metavar="A,B", help="names or numbers from 0 of the two columns")
-    data.add_argument("--out", required=True, metavar="RUN", help="the folder to write: the best model so far, always whole")
+    data.add_argument(
+        "--out", required=True, metavar="RUN", help="the folder to write: the best model so far, always whole"
+    )
     existing = data.add_mutually_exclusive_group()
     existing.add_argument("--resume", action="store_true", help="go on after the last finished epoch of RUN")
     existing.add_argument("--overwrite", action="store_true", help="replace RUN if it exists")
     model = translate.add_argument_group("model")
-    model.add_argument("--from", dest="start", metavar="RUN", help="go on from the weights and tokenizer of a task folder")
+    model.add_argument(
+        "--from", dest="start", metavar="RUN", help="go on from the weights and tokenizer of a task folder"
+    )
     model.add_argument("--family", default="transformer", help="transformer (default) or recurrent")
     model.add_argument("--size", default="small", help="a size of the family (default: %(default)s)")
-    model.add_argument("--config", metavar="FILE", help='JSON with fields of the size to change, {"dropout": 0.3}')
-    model.add_argument("--vocabulary", type=_positive, default=8_000, metavar="N",
-                       help="sub-words at most, fewer for small files (default: %(default)s)")
-    model.add_argument("--tokenizer", default="sentencepiece", help="sentencepiece (default, lossless) or wordpiece")
-    model.add_argument("--separate-tokenizers", action="store_true", help="one tokenizer a side instead of a joint one")
-    model.add_argument("--max-length", type=_positive, default=128, metavar="N",
-                       help="tokens of a source or target; longer pairs are left out, and counted (default: %(default)s)")
+    model.add_argument(
+        "--config", metavar="FILE", help='JSON with fields of the size to change, {"dropout": 0.3}'
+    )
+    model.add_argument(
+        "--vocabulary",
+        type=_positive,
+        default=8_000,
+        metavar="N",
+        help="sub-words at most, fewer for small files (default: %(default)s)",
+    )
+    model.add_argument(
+        "--tokenizer", default="sentencepiece", help="sentencepiece (default, lossless) or wordpiece"
+    )
+    model.add_argument(
+        "--separate-tokenizers", action="store_true", help="one tokenizer a side instead of a joint one"
+    )
+    model.add_argument(
+        "--max-length",
+        type=_positive,
+        default=128,
+        metavar="N",
+        help="tokens of a source or target; longer pairs are left out, and counted (default: %(default)s)",
+    )
     training = translate.add_argument_group("training")
-    training.add_argument("--epochs", type=_positive, default=30, metavar="N", help="at most (default: %(default)s)")
-    training.add_argument("--minutes", type=float, metavar="M", help="stop after so long, with the best epoch")
-    training.add_argument("--patience", type=_positive, default=5, metavar="N",
-                          help="stop after so many epochs without a better one (default: %(default)s)")
-    training.add_argument("--batch-tokens", type=_positive, default=4096, metavar="N",
-                          help="tokens of a batch at most, fewer for small files (default: %(default)s)")
-    training.add_argument("--learning-rate", type=float, default=1e-3, metavar="R",
-                          help="at the end of the warm-up (default: %(default)s)")
-    training.add_argument("--label-smoothing", type=float, default=0.1, metavar="S", help="default: %(default)s")
-    training.add_argument("--precision", default="float32", choices=["float32", "mixed_bfloat16", "mixed_float16"],
-                          help="default: %(default)s")
+    training.add_argument(
+        "--epochs", type=_positive, default=30, metavar="N", help="at most (default: %(default)s)"
+    )
+    training.add_argument(
+        "--minutes", type=float, metavar="M", help="stop after so long, with the best epoch"
+    )
+    training.add_argument(
+        "--patience",
+        type=_positive,
+        default=5,
+        metavar="N",
+        help="stop after so many epochs without a better one (default: %(default)s)",
+    )
+    training.add_argument(
+        "--batch-tokens",
+        type=_positive,
+        default=4096,
+        metavar="N",
+        help="tokens of a batch at most, fewer for small files (default: %(default)s)",
+    )
+    training.add_argument(
+        "--learning-rate",
+        type=float,
+        default=1e-3,
+        metavar="R",
+        help="at the end of the warm-up (default: %(default)s)",
+    )
+    training.add_argument(
+        "--label-smoothing", type=float, default=0.1, metavar="S", help="default: %(default)s"
+    )
+    training.add_argument(
+        "--precision",
+        default="float32",
+        choices=["float32", "mixed_bfloat16", "mixed_float16"],
+        help="default: %(default)s",
+    )
     training.add_argument("--seed", type=int, default=0, metavar="N", help="default: %(default)s")
 
 
@@ -116,13 +180,31 @@ def run_train_translate(options):
         translator = Translator.load(options.out if options.resume else options.start)
     else:
         changes = read_changes(options.config) if options.config else {}
-        translator = Translator.from_pairs(pairs, options.family, options.size, options.vocabulary, options.tokenizer,
-                                           options.separate_tokenizers, options.max_length, **changes)
+        translator = Translator.from_pairs(
+            pairs,
+            options.family,
+            options.size,
+            options.vocabulary,
+            options.tokenizer,
+            options.separate_tokenizers,
+            options.max_length,
+            **changes,
+        )
     say(f"{translator.model.count_params():,} weights, {translator.tokenizer.vocabulary_size:,} sub-words")
-    history = translator.fit(pairs, validation, epochs=options.epochs, minutes=options.minutes,
-                             batch_tokens=options.batch_tokens, learning_rate=options.learning_rate,
-                             label_smoothing=options.label_smoothing, patience=options.patience, seed=options.seed,
-                             run=options.out, resume=options.resume, overwrite=options.overwrite)
+    history = translator.fit(
+        pairs,
+        validation,
+        epochs=options.epochs,
+        minutes=options.minutes,
+        batch_tokens=options.batch_tokens,
+        learning_rate=options.learning_rate,
+        label_smoothing=options.label_smoothing,
+        patience=options.patience,
+        seed=options.seed,
+        run=options.out,
+        resume=options.resume,
+        overwrite=options.overwrite,
+    )
     best = min(history.get("val_token_cross_entropy", [float("nan")]))
     say(f"best validation cross-entropy {best:.4f} nats a token; the model stands in {options.out}")
 

@@ -7,10 +7,10 @@ import time
 from keras_tfm.data.dates import date_splits
 from keras_tfm.tasks.translator import Translator
 
-# Answers each line of standard input from a SavedModel, in a process that has neither package.
+# Answers each line of standard input from a SavedModel, in a process that cannot import this package.
 SERVE = """
 import sys
-sys.modules["keras_tfm"] = sys.modules["keras"] = None
+sys.modules["keras_tfm"] = None
 import tensorflow as tf, tensorflow_text
 serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
 lines = sys.stdin.buffer.read().decode().split("\\n")
@@ -22,7 +22,10 @@ def run(folder):
     """Train, measure, export to `folder` and ask the SavedModel: whether it answers as the model does."""
     began = time.perf_counter()
     train, test = date_splits()
-    print(f"{len(train.sources):,} dates to learn from, {len(test.sources):,} other dates held out", file=sys.stderr)
+    print(
+        f"{len(train.sources):,} dates to learn from, {len(test.sources):,} other dates held out",
+        file=sys.stderr,
+    )
     translator = Translator.from_pairs(train, size="tiny", vocabulary_size=1_000, max_length=64)
     translator.fit(train, epochs=12, batch_tokens=4096, learning_rate=2e-3, label_smoothing=0.0)
 
@@ -34,10 +37,17 @@ def run(folder):
 
     translator.export(folder, overwrite=True)
     asked = test.sources[:200]
-    served = subprocess.run([sys.executable, "-c", SERVE, str(folder)], input="\n".join(asked), check=True,
-                            capture_output=True, encoding="utf-8").stdout.splitlines()
+    served = subprocess.run(
+        [sys.executable, "-c", SERVE, str(folder)],
+        input="\n".join(asked),
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    ).stdout.splitlines()
     equal = served == answers[: len(asked)]
-    print(f"{folder} answers {len(asked)} dates in a process without keras_tfm: "
-          f"{'as the model does' if equal else 'DIFFERENTLY from the model'}")
+    print(
+        f"{folder} answers {len(asked)} dates in a process without keras_tfm: "
+        f"{'as the model does' if equal else 'DIFFERENTLY from the model'}"
+    )
     print(f"{time.perf_counter() - began:.0f} s in all", file=sys.stderr)
     return equal

@@ -22,8 +22,9 @@ class LanguageModelHead(Layer):
 
     def build(self, x_shape):
         if self.embedding is None:
-            self.dense = keras.layers.Dense(self.vocabulary_size, use_bias=self.use_bias, name="dense",
-                                            dtype=self.dtype_policy)
+            self.dense = keras.layers.Dense(
+                self.vocabulary_size, use_bias=self.use_bias, name="dense", dtype=self.dtype_policy
+            )
             self.dense.build(x_shape)
         elif self.use_bias:
             self.bias = self.add_weight((self.vocabulary_size,), "zeros", name="bias")
@@ -68,7 +69,11 @@ class LanguageModel(FunctionalModel):
         return self.head(hidden), cache
 
     def get_config(self):
-        return {"backbone": keras.saving.serialize_keras_object(self.backbone), "tied": self.tied, "name": self.name}
+        return {
+            "backbone": keras.saving.serialize_keras_object(self.backbone),
+            "tied": self.tied,
+            "name": self.name,
+        }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

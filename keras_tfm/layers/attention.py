@@ -66,8 +66,17 @@ class MultiHeadAttention(Layer):
     with a `key` of its own each has its own product. Which, is settled when the layer is built.
     """
 
-    def __init__(self, num_heads, key_dim=None, value_dim=None, dropout=0.0, use_bias=True,
-                 position=None, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self,
+        num_heads,
+        key_dim=None,
+        value_dim=None,
+        dropout=0.0,
+        use_bias=True,
+        position=None,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         if num_heads < 1:
             raise ValueError(f"`num_heads` must be at least 1; it is {num_heads}.")
@@ -86,8 +95,10 @@ class MultiHeadAttention(Layer):
     def build(self, query_shape, value_shape=None, key_shape=None):
         width = query_shape[-1]
         if self.key_dim is None and width % self.num_heads:
-            raise ValueError(f"`num_heads` must divide the queries' width {width} where `key_dim` is "
-                             f"not given; it is {self.num_heads}.")
+            raise ValueError(
+                f"`num_heads` must divide the queries' width {width} where `key_dim` is "
+                f"not given; it is {self.num_heads}."
+            )
         self.key_width = self.key_dim or width // self.num_heads
         self.value_width = self.value_dim or self.key_width
         key_units, value_units = self.num_heads * self.key_width, self.num_heads * self.value_width
@@ -107,8 +118,13 @@ class MultiHeadAttention(Layer):
         self.built = True
 
     def _dense(self, name, input_shape, units):
-        dense = keras.layers.Dense(units, use_bias=self.use_bias, name=name,
-                                   kernel_initializer=self.kernel_initializer, dtype=self.dtype_policy)
+        dense = keras.layers.Dense(
+            units,
+            use_bias=self.use_bias,
+            name=name,
+            kernel_initializer=self.kernel_initializer,
+            dtype=self.dtype_policy,
+        )
         dense.build(input_shape)
         return dense
 
@@ -122,7 +138,8 @@ class MultiHeadAttention(Layer):
         mask = combine_masks(mask, key_mask_of(keys))
         if causal:
             mask = combine_masks(mask, causal_mask(ops.shape(query)[1], ops.shape(keys)[1]))
-        return self._attend(*self._project(query, value, key), mask, bias, training=training)
+        query, key, value = self._project(query, value, key)
+        return self._attend(query, key, value, mask, bias, training=training)
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return tuple(query_shape)
@@ -132,8 +149,9 @@ class MultiHeadAttention(Layer):
 
     def start(self, batch_size, max_length):
         """An empty cache for self-attention over up to `max_length` positions."""
-        return KeyValueCache.empty(batch_size, self.num_heads, max_length, self.key_width,
-                                   self.value_width, self.compute_dtype)
+        return KeyValueCache.empty(
+            batch_size, self.num_heads, max_length, self.key_width, self.value_width, self.compute_dtype
+        )
 
     def step(self, query, cache, mask=None):
         """Causal self-attention of the next T positions (B, T, D); `mask` (B, T) hides padding.
@@ -160,7 +178,9 @@ class MultiHeadAttention(Layer):
 
     def _project(self, query, value=None, key=None, positions=None):
         if self.is_self_attention != (value is None and key is None):
-            built = "self-attention, `layer(x)`" if self.is_self_attention else "two inputs, `layer(x, context)`"
+            built = (
+                "self-attention, `layer(x)`" if self.is_self_attention else "two inputs, `layer(x, context)`"
+            )
             raise ValueError(f"{self.name!r} was built for {built}, and is called the other way.")
         if not self.is_self_attention:
             query = self._split(self.query(query), 1)[0]
@@ -186,7 +206,9 @@ class MultiHeadAttention(Layer):
         """
         batch_size, length = ops.shape(x)[0], ops.shape(x)[1]
         if parts == 1 or self.key_width == self.value_width:
-            x = ops.reshape(x, (batch_size, length, parts, self.num_heads, x.shape[-1] // parts // self.num_heads))
+            x = ops.reshape(
+                x, (batch_size, length, parts, self.num_heads, x.shape[-1] // parts // self.num_heads)
+            )
             return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), parts, axis=0)
         key_units = self.num_heads * self.key_width
         pieces = ops.split(x, [key_units * part for part in range(1, parts)], axis=-1)

@@ -59,8 +59,11 @@ class Layer(keras.layers.Layer):
         is recomputed must draw the same dropout and leave the generators where they were.
         """
         arguments = inspect.signature(layer_call).bind(*args, **kwargs).arguments
-        names = [name for name, x in arguments.items()
-                 if ops.is_tensor(x) and keras.backend.is_float_dtype(x.dtype)]
+        names = [
+            name
+            for name, x in arguments.items()
+            if ops.is_tensor(x) and keras.backend.is_float_dtype(x.dtype)
+        ]
         seeds = [generator.state for layer in self._flatten_layers() for generator in layer._seed_generators]
         before = [ops.copy(seed) for seed in seeds]
         recomputes = False

@@ -22,9 +22,22 @@ class TransformerBlock(Layer):
     or the layer to use.
     """
 
-    def __init__(self, num_heads, hidden_dim, key_dim=None, dropout=0.1, activation="relu",
-                 normalize_first=False, epsilon=1e-6, causal=False, cross_attention=False,
-                 attention=None, feedforward=None, normalization=None, **kwargs):
+    def __init__(
+        self,
+        num_heads,
+        hidden_dim,
+        key_dim=None,
+        dropout=0.1,
+        activation="relu",
+        normalize_first=False,
+        epsilon=1e-6,
+        causal=False,
+        cross_attention=False,
+        attention=None,
+        feedforward=None,
+        normalization=None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must lie in [0, 1); it is {dropout}.")
@@ -36,12 +49,16 @@ class TransformerBlock(Layer):
         self.normalize_first = normalize_first
         self.epsilon = epsilon
         self.causal = causal
-        self.attention = attention or MultiHeadAttention(num_heads, key_dim, dropout=dropout, name="attention")
+        self.attention = attention or MultiHeadAttention(
+            num_heads, key_dim, dropout=dropout, name="attention"
+        )
         self.feedforward = feedforward or FeedForward(hidden_dim, activation, name="feedforward")
         self.normalization = normalization or keras.layers.LayerNormalization(epsilon=epsilon)
         self.cross_attention = cross_attention
         if cross_attention is True:
-            cross_attention = MultiHeadAttention(num_heads, key_dim, dropout=dropout, name="context_attention")
+            cross_attention = MultiHeadAttention(
+                num_heads, key_dim, dropout=dropout, name="context_attention"
+            )
         self.context_attention = cross_attention or None
         self.attention_norm = clone(self.normalization, "attention_norm")
         self.context_norm = clone(self.normalization, "context_norm") if cross_attention else None
@@ -51,7 +68,7 @@ class TransformerBlock(Layer):
     def build(self, x_shape, context_shape=None, mask_shape=None, context_mask_shape=None):
         self.attention.build(x_shape)
         self.attention_norm.build(x_shape)
-        if self.context_attention is not None:
+        if self.context_attention is not None and self.context_norm is not None:
             if context_shape is None:
                 raise ValueError(f"{self.name!r} has cross-attention: call it with a `context` (B, S, D).")
             self.context_attention.build(x_shape, context_shape)
@@ -67,13 +84,18 @@ class TransformerBlock(Layer):
         `keras_tfm.layers.masks`, and are ANDed with what Keras carries on the tensors.
         """
         mask = combine_masks(mask, key_mask_of(x))
-        x = self._add(self.attention_norm, x, lambda y: self.attention(
-            y, mask=mask, causal=self.causal, training=training), training)
+        y = self.attention(
+            self._before(self.attention_norm, x), mask=mask, causal=self.causal, training=training
+        )
+        x = self._after(self.attention_norm, x, y, training)
         if self.context_attention is not None:
-            context_mask = combine_masks(context_mask, key_mask_of(context), name="context_mask")
-            x = self._add(self.context_norm, x, lambda y: self.context_attention(
-                y, context, mask=context_mask, training=training), training)
-        return self._add(self.feedforward_norm, x, self.feedforward, training)
+            mask = combine_masks(context_mask, key_mask_of(context), name="context_mask")
+            y = self.context_attention(
+                self._before(self.context_norm, x), context, mask=mask, training=training
+            )
+            x = self._after(self.context_norm, x, y, training)
+        y = self.feedforward(self._before(self.feedforward_norm, x))
+        return self._after(self.feedforward_norm, x, y, training)
 
     def start(self, batch_size, max_length, context=None, context_mask=None):
         """The cache for decoding up to `max_length` positions against `context` (B, S, D)."""
@@ -84,22 +106,20 @@ class TransformerBlock(Layer):
 
     def step(self, x, cache, mask=None):
         """The next T positions (B, T, D) of a causal block; `mask` (B, T) hides padding among them."""
-        attention = None
-
-        def attend(y):
-            nonlocal attention
-            y, attention = self.attention.step(y, cache.attention, mask)
-            return y
-
-        x = self._add(self.attention_norm, x, attend)
+        y, attention = self.attention.step(self._before(self.attention_norm, x), cache.attention, mask)
+        x = self._after(self.attention_norm, x, y)
         if self.context_attention is not None:
-            x = self._add(self.context_norm, x, lambda y: self.context_attention.step_context(y, cache.context))
-        return self._add(self.feedforward_norm, x, self.feedforward), BlockCache(attention, cache.context)
+            y = self.context_attention.step_context(self._before(self.context_norm, x), cache.context)
+            x = self._after(self.context_norm, x, y)
+        y = self.feedforward(self._before(self.feedforward_norm, x))
+        return self._after(self.feedforward_norm, x, y), BlockCache(attention, cache.context)
 
-    def _add(self, norm, x, sublayer, training=False):
-        if self.normalize_first:
-            return x + self.residual_dropout(sublayer(norm(x)), training=training)
-        return norm(x + self.residual_dropout(sublayer(x), training=training))
+    def _before(self, norm, x):
+        return norm(x) if self.normalize_first else x
+
+    def _after(self, norm, x, y, training=False):
+        x = x + self.residual_dropout(y, training=training)
+        return x if self.normalize_first else norm(x)
 
     def compute_output_shape(self, x_shape, context_shape=None, mask_shape=None, context_mask_shape=None):
         return tuple(x_shape)
@@ -117,9 +137,22 @@ class TransformerStack(Layer):
 
     causal = False
 
-    def __init__(self, num_layers, num_heads, hidden_dim, key_dim=None, dropout=0.1, activation="relu",
-                 normalize_first=False, epsilon=1e-6, cross_attention=False, attention=None,
-                 feedforward=None, normalization=None, **kwargs):
+    def __init__(
+        self,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        key_dim=None,
+        dropout=0.1,
+        activation="relu",
+        normalize_first=False,
+        epsilon=1e-6,
+        cross_attention=False,
+        attention=None,
+        feedforward=None,
+        normalization=None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         if num_layers < 1:
             raise ValueError(f"`num_layers` must be at least 1; it is {num_layers}.")
@@ -139,11 +172,27 @@ class TransformerStack(Layer):
         self.norm = clone(self.normalization, "norm") if normalize_first else None
 
     def _block(self, name):
-        own = {part: layer if layer is None or isinstance(layer, bool) else clone(layer, part) for part, layer in (
-            ("attention", self.attention), ("feedforward", self.feedforward),
-            ("cross_attention", self.cross_attention), ("normalization", self.normalization))}
-        return TransformerBlock(self.num_heads, self.hidden_dim, self.key_dim, self.dropout, self.activation,
-                                self.normalize_first, self.epsilon, self.causal, **own, name=name)
+        own = {
+            part: layer if layer is None or isinstance(layer, bool) else clone(layer, part)
+            for part, layer in (
+                ("attention", self.attention),
+                ("feedforward", self.feedforward),
+                ("cross_attention", self.cross_attention),
+                ("normalization", self.normalization),
+            )
+        }
+        return TransformerBlock(
+            self.num_heads,
+            self.hidden_dim,
+            self.key_dim,
+            self.dropout,
+            self.activation,
+            self.normalize_first,
+            self.epsilon,
+            self.causal,
+            **own,
+            name=name,
+        )
 
     def build(self, x_shape, context_shape=None, mask_shape=None, context_mask_shape=None):
         for block in self.blocks:

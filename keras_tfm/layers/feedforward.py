@@ -11,7 +11,9 @@ class FeedForward(Layer):
     `activation` (any that Keras knows) follows the first; the second is linear.
     """
 
-    def __init__(self, hidden_dim, activation="relu", use_bias=True, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self, hidden_dim, activation="relu", use_bias=True, kernel_initializer="glorot_uniform", **kwargs
+    ):
         super().__init__(**kwargs)
         if hidden_dim < 1:
             raise ValueError(f"`hidden_dim` must be at least 1; it is {hidden_dim}.")
@@ -21,8 +23,11 @@ class FeedForward(Layer):
         self.kernel_initializer = kernel_initializer
 
     def build(self, x_shape):
-        options = {"use_bias": self.use_bias, "kernel_initializer": self.kernel_initializer,
-                   "dtype": self.dtype_policy}
+        options = {
+            "use_bias": self.use_bias,
+            "kernel_initializer": self.kernel_initializer,
+            "dtype": self.dtype_policy,
+        }
         self.hidden = keras.layers.Dense(self.hidden_dim, self.activation, name="hidden", **options)
         self.hidden.build(x_shape)
         self.output_projection = keras.layers.Dense(x_shape[-1], name="output", **options)

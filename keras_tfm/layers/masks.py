@@ -1,9 +1,9 @@
 """Masks: boolean, True = attend; the rank alone says what a mask is.
 
-    (B, S)             hides padding keys          1 1 1 0
-    (B or 1, T, S)     a row of keys a query       1 0 0 0
-    (B or 1, H|1, T, S)  the same for each head    1 1 0 0
-                                                   1 1 1 0   <- causal, last key padded
+(B, S)             hides padding keys          1 1 1 0
+(B or 1, T, S)     a row of keys a query       1 0 0 0
+(B or 1, H|1, T, S)  the same for each head    1 1 0 0
+                                               1 1 1 0   <- causal, last key padded
 """
 
 import keras
@@ -34,8 +34,10 @@ def expand_mask(mask, rank=4, name="mask"):
     mask = ops.convert_to_tensor(mask)
     dtype = keras.backend.standardize_dtype(mask.dtype)
     if dtype != "bool" and not dtype.startswith(("int", "uint")):
-        raise ValueError(f"`{name}` must be boolean, True = attend, or 0/1 integers; it is {dtype}. "
-                         "An additive mask is passed as `bias`.")
+        raise ValueError(
+            f"`{name}` must be boolean, True = attend, or 0/1 integers; it is {dtype}. "
+            "An additive mask is passed as `bias`."
+        )
     mask = ops.cast(mask, "bool")
     if len(mask.shape) == 2:
         return mask[:, None, None, :] if rank == 4 else mask[:, None, :]
@@ -43,8 +45,10 @@ def expand_mask(mask, rank=4, name="mask"):
         return mask[:, None]
     if len(mask.shape) == rank:
         return mask
-    raise ValueError(f"`{name}` must have the shape (B, S), (B or 1, T, S)"
-                     f"{' or (B or 1, H or 1, T, S)' if rank == 4 else ''}; it is {tuple(mask.shape)}.")
+    raise ValueError(
+        f"`{name}` must have the shape (B, S), (B or 1, T, S)"
+        f"{' or (B or 1, H or 1, T, S)' if rank == 4 else ''}; it is {tuple(mask.shape)}."
+    )
 
 
 def combine_masks(*masks, rank=4, name="mask"):

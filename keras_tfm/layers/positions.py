@@ -30,7 +30,9 @@ class SinePositionEncoding(Layer):
 
     def build(self, x_shape, positions_shape=None):
         if x_shape[-1] % 2:
-            raise ValueError(f"The width must be even, a sine and a cosine per frequency; it is {x_shape[-1]}.")
+            raise ValueError(
+                f"The width must be even, a sine and a cosine per frequency; it is {x_shape[-1]}."
+            )
         self.built = True
 
     def call(self, x, positions=None):
@@ -59,8 +61,13 @@ class PositionEmbedding(Layer):
         self.initializer = initializer
 
     def build(self, x_shape, positions_shape=None):
-        self.embedding = keras.layers.Embedding(self.max_length, x_shape[-1], name="embedding",
-                                                embeddings_initializer=self.initializer, dtype=self.dtype_policy)
+        self.embedding = keras.layers.Embedding(
+            self.max_length,
+            x_shape[-1],
+            name="embedding",
+            embeddings_initializer=self.initializer,
+            dtype=self.dtype_policy,
+        )
         self.embedding.build()
         self.built = True
 
@@ -71,7 +78,9 @@ class PositionEmbedding(Layer):
         """
         if positions is None:
             if x.shape[1] is not None and x.shape[1] > self.max_length:
-                raise ValueError(f"The sequence has {x.shape[1]} positions; `max_length` is {self.max_length}.")
+                raise ValueError(
+                    f"The sequence has {x.shape[1]} positions; `max_length` is {self.max_length}."
+                )
             positions = ops.arange(ops.shape(x)[1], dtype="int32")
         return x + self.embedding(positions) + outside_is_nan(positions, self.max_length, x.dtype)
 
@@ -151,10 +160,13 @@ class RelativePositionEmbedding(AttentionPosition):
 
     def build(self, heads):
         _, key_dim, value_dim = heads
-        self.key_table = self.add_weight((2 * self.max_distance + 1, key_dim), "glorot_uniform", name="key_table")
+        self.key_table = self.add_weight(
+            (2 * self.max_distance + 1, key_dim), "glorot_uniform", name="key_table"
+        )
         if self.with_values:
-            self.value_table = self.add_weight((2 * self.max_distance + 1, value_dim), "glorot_uniform",
-                                               name="value_table")
+            self.value_table = self.add_weight(
+                (2 * self.max_distance + 1, value_dim), "glorot_uniform", name="value_table"
+            )
         self.built = True
 
     def scores(self, query, positions, key_positions):
@@ -186,8 +198,10 @@ class RelativePositionBias(AttentionPosition):
         self.bidirectional = bidirectional
         num_exact = num_buckets // (4 if bidirectional else 2)
         if num_exact < 1 or max_distance <= num_exact:
-            raise ValueError("`num_buckets` must leave a bucket near by, and `max_distance` exceed those; "
-                             f"they are {num_buckets} and {max_distance}.")
+            raise ValueError(
+                "`num_buckets` must leave a bucket near by, and `max_distance` exceed those; "
+                f"they are {num_buckets} and {max_distance}."
+            )
 
     def build(self, heads):
         self.table = self.add_weight((self.num_buckets, heads[0]), "glorot_uniform", name="table")

@@ -20,7 +20,7 @@ class Dropout(Layer):
             raise ValueError(f"`rate` must lie in [0, 1); it is {rate}.")
         self.rate = rate
         self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed) if rate else None
+        self.seed_generator = keras.random.SeedGenerator(seed)
         self.built = True
 
     def call(self, x, training=False):

@@ -1,8 +1,8 @@
 """Tasks: tokenizer + model + head + decoding; what a user trains, asks, keeps and exports.
 
-    task              name              fit                          predict              evaluate
-    Translator        translate         (sources, targets): str      [str] -> [str]       (sources, targets)
-    ImageClassifier   classify-images   images, labels: arrays       images -> names      images, labels
+task              name              fit                          predict              evaluate
+Translator        translate         (sources, targets): str      [str] -> [str]       (sources, targets)
+ImageClassifier   classify-images   images, labels: arrays       images -> names      images, labels
 """
 
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import json
 import pathlib
+from typing import Any
 
 import keras_tfm.models
 from keras_tfm.training.folder import new_folder
@@ -24,6 +25,8 @@ class Task(abc.ABC):
 
     name: str  # in config.json and on the command line
     config_class: type
+    model: Any
+    config: Any
 
     def __call__(self, batch, training=False):
         return self.model(batch, training=training)
@@ -48,9 +51,15 @@ class Task(abc.ABC):
     def save(self, folder, overwrite=False):
         """Write the task to a new `folder`, whole or not at all; FileExistsError where it exists."""
         with new_folder(folder, overwrite) as work:
-            config = {"task": self.name, "keras_tfm": __version__, "config": dataclasses.asdict(self.config),
-                      "model": self.describe_model()}
-            (work / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            config = {
+                "task": self.name,
+                "keras_tfm": __version__,
+                "config": dataclasses.asdict(self.config),
+                "model": self.describe_model(),
+            }
+            (work / "config.json").write_text(
+                json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8"
+            )
             save_weights(self.model, work / "model.safetensors")
             self.save_parts(work)
 
@@ -61,7 +70,9 @@ class Task(abc.ABC):
         if content["task"] != cls.name:
             raise TaskError(f"{folder}: its task is {content['task']!r}, expected {cls.name!r}")
         try:
-            task = cls.load_parts(pathlib.Path(folder), cls.config_class(**content["config"]), content["model"])
+            task = cls.load_parts(
+                pathlib.Path(folder), cls.config_class(**content["config"]), content["model"]
+            )
         except (KeyError, TypeError) as error:
             raise TaskError(f"{folder}/config.json: not a configuration of {cls.name!r} ({error})") from None
         load_weights(task.model, pathlib.Path(folder) / "model.safetensors")
@@ -100,8 +111,11 @@ def describe_backbone(model):
 
 def make_backbone(description):
     """The model, with fresh weights, of `describe_backbone`'s values; TaskError for unknown classes."""
-    known = {name: value for name, value in vars(keras_tfm.models).items()
-             if isinstance(value, type) and hasattr(value, "config_class")}
+    known = {
+        name: value
+        for name, value in vars(keras_tfm.models).items()
+        if isinstance(value, type) and hasattr(value, "config_class")
+    }
     name = description["class"]
     if name not in known:
         raise TaskError(f"config.json: unknown model class {name!r}; known are {', '.join(known)}")

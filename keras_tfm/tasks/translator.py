@@ -15,7 +15,12 @@ from keras_tfm.data.sources import Pairs
 from keras_tfm.data.text import PairBatches, encode_sources
 from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
 from keras_tfm.generation.loop import greedy_decode
-from keras_tfm.heads.language_model import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
+from keras_tfm.heads.language_model import (
+    LanguageModel,
+    TokenCrossEntropy,
+    token_accuracy,
+    token_cross_entropy,
+)
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
 from keras_tfm.training.fit import fit_best
 from keras_tfm.training.schedules import WarmupSchedule
@@ -50,8 +55,17 @@ class Translator(Task):
         self._decode_ids = tf.function(self.decode, reduce_retracing=True)
 
     @classmethod
-    def from_pairs(cls, pairs, family="transformer", size="small", vocabulary_size=8_000,
-                   tokenizer="sentencepiece", separate_tokenizers=False, max_length=128, **changes):
+    def from_pairs(
+        cls,
+        pairs,
+        family="transformer",
+        size="small",
+        vocabulary_size=8_000,
+        tokenizer="sentencepiece",
+        separate_tokenizers=False,
+        max_length=128,
+        **changes,
+    ):
         """A translator with fresh weights and tokenizers trained on `pairs` (sources, targets).
 
         `changes` replace fields of the size's configuration, for example `dropout=0.3`. Raises
@@ -66,10 +80,24 @@ class Translator(Task):
         if separate_tokenizers:
             changes["target_vocabulary_size"] = tokenizers[1].vocabulary_size
         model = LanguageModel(FAMILIES[family].from_size(size, **changes))
-        return cls(model, *tokenizers, config=TranslatorConfig(max_length))
+        return cls(model, tokenizers[0], tokenizers[-1], TranslatorConfig(max_length))
 
-    def fit(self, pairs, validation=None, *, epochs=30, minutes=None, batch_tokens=4096, learning_rate=1e-3,
-            label_smoothing=0.1, patience=5, seed=0, run=None, resume=False, overwrite=False):
+    def fit(
+        self,
+        pairs,
+        validation=None,
+        *,
+        epochs=30,
+        minutes=None,
+        batch_tokens=4096,
+        learning_rate=1e-3,
+        label_smoothing=0.1,
+        patience=5,
+        seed=0,
+        run=None,
+        resume=False,
+        overwrite=False,
+    ):
         """Train on `pairs` (sources, targets) and keep the best epoch: {measure: [value an epoch]}.
 
         `validation` pairs judge the epochs; by default a random 2 %, at most 1,000, are held out.
@@ -79,32 +107,74 @@ class Translator(Task):
         progress, or `minutes`.
         """
         keras.utils.set_random_seed(seed)
-        pairs, validation = hold_out(pairs, seed) if validation is None else (Pairs(*pairs), Pairs(*validation))
+        pairs, validation = (
+            hold_out(pairs, seed) if validation is None else (Pairs(*pairs), Pairs(*validation))
+        )
         batches = self._batches(pairs, batch_tokens, seed=seed, num_epochs=epochs)
         judge = self._batches(validation, batch_tokens, num_shapes=4, min_batches=1)
         if batches.num_dropped:
-            warnings.warn(f"{batches.num_dropped:,} of {len(pairs.sources):,} pairs exceed {self.config.max_length} "
-                          "tokens and are left out.", stacklevel=2)
+            warnings.warn(
+                f"{batches.num_dropped:,} of {len(pairs.sources):,} pairs exceed {self.config.max_length} "
+                "tokens and are left out.",
+                stacklevel=2,
+            )
         warmup_steps = min(4_000, 3 * batches.num_batches)
         # Averages over about an epoch of steps, fewer for short runs, judge and outlast the last weights.
         momentum = 1 - 1 / min(max(batches.num_batches, 10), 1_000)
-        optimizer = keras.optimizers.Adam(WarmupSchedule(learning_rate, warmup_steps), 0.9, 0.98,
-                                          1e-9, clipnorm=1.0, use_ema=True, ema_momentum=momentum)
-        self.model.compile(optimizer, TokenCrossEntropy(label_smoothing), jit_compile=True,
-                           weighted_metrics=[token_cross_entropy, token_accuracy])
+        optimizer = keras.optimizers.Adam(
+            WarmupSchedule(learning_rate, warmup_steps),
+            0.9,
+            0.98,
+            1e-9,
+            clipnorm=1.0,
+            use_ema=True,
+            ema_momentum=momentum,
+        )
+        self.model.compile(
+            optimizer,
+            TokenCrossEntropy(label_smoothing),
+            jit_compile=True,
+            weighted_metrics=[token_cross_entropy, token_accuracy],
+        )
         save = folder = None
         if run is not None:
             if not resume:
                 self.save(run, overwrite)
-            save, folder = lambda: save_weights(self.model, pathlib.Path(run) / "model.safetensors"), pathlib.Path(run) / "checkpoints"
-        settings = {"batch_tokens": batch_tokens, "learning_rate": learning_rate, "label_smoothing": label_smoothing,
-                    "seed": seed, "pairs": len(pairs.sources)}
-        return fit_best(self.model, batches.dataset, judge.dataset(), monitor="val_token_cross_entropy", epochs=epochs,
-                        minutes=minutes, patience=patience, save=save, folder=folder, resume=resume, settings=settings)
+            save, folder = (
+                lambda: save_weights(self.model, pathlib.Path(run) / "model.safetensors"),
+                pathlib.Path(run) / "checkpoints",
+            )
+        settings = {
+            "batch_tokens": batch_tokens,
+            "learning_rate": learning_rate,
+            "label_smoothing": label_smoothing,
+            "seed": seed,
+            "pairs": len(pairs.sources),
+        }
+        return fit_best(
+            self.model,
+            batches.dataset,
+            judge.dataset(),
+            monitor="val_token_cross_entropy",
+            epochs=epochs,
+            minutes=minutes,
+            patience=patience,
+            save=save,
+            folder=folder,
+            resume=resume,
+            settings=settings,
+        )
 
     def _batches(self, pairs, batch_tokens, **options):
-        return PairBatches(*pairs, self.tokenizer, self.target_tokenizer, max_length=self.config.max_length,
-                           batch_tokens=batch_tokens, **options)
+        return PairBatches(
+            pairs.sources,
+            pairs.targets,
+            self.tokenizer,
+            self.target_tokenizer,
+            max_length=self.config.max_length,
+            batch_tokens=batch_tokens,
+            **options,
+        )
 
     def generate(self, prompts, max_new_tokens=None, batch_size=64):
         """The translations of the strings `prompts`, in their order, of at most `max_new_tokens` tokens.
@@ -139,10 +209,15 @@ class Translator(Task):
         token_ids = np.asarray(token_ids)
         size = self.tokenizer.vocabulary_size
         if token_ids.size and not (0 <= token_ids.min() and token_ids.max() < size):
-            raise ValueError(f"`token_ids` must lie in [0, {size}); they span {token_ids.min()} to {token_ids.max()}.")
+            raise ValueError(
+                f"`token_ids` must lie in [0, {size}); they span {token_ids.min()} to {token_ids.max()}."
+            )
         if padding_mask is None:
             padding_mask = np.ones_like(token_ids, bool)
-        context = {"token_ids": tf.constant(token_ids, tf.int32), "padding_mask": tf.constant(padding_mask, tf.bool)}
+        context = {
+            "token_ids": tf.constant(token_ids, tf.int32),
+            "padding_mask": tf.constant(padding_mask, tf.bool),
+        }
         return self._decode_ids(context, self._limit(max_new_tokens)).numpy()
 
     def evaluate(self, pairs):
@@ -166,8 +241,15 @@ class Translator(Task):
     def decode(self, context, max_new_tokens):
         """Source tokens {"token_ids", "padding_mask"} (B, S) to target ids (B, 1 + max_new_tokens)."""
         tokenizer = self.target_tokenizer
-        return greedy_decode(self.model, context, tf.shape(context["token_ids"])[0], max_new_tokens,
-                             tokenizer.start_id, tokenizer.end_id, tokenizer.pad_id)
+        return greedy_decode(
+            self.model,
+            context,
+            tf.shape(context["token_ids"])[0],
+            max_new_tokens,
+            tokenizer.start_id,
+            tokenizer.end_id,
+            tokenizer.pad_id,
+        )
 
     def _limit(self, max_new_tokens):
         limit = self.config.max_length
@@ -177,8 +259,12 @@ class Translator(Task):
 
     def export_endpoints(self):
         limit = self.config.max_length
-        return {"serving_default": (lambda text: {"text": self.translate(text, limit)},
-                                    [tf.TensorSpec([None], tf.string, "text")])}
+        return {
+            "serving_default": (
+                lambda text: {"text": self.translate(text, limit)},
+                [tf.TensorSpec([None], tf.string, "text")],
+            )
+        }
 
     def export_resources(self):
         return [self.tokenizer, self.target_tokenizer]
@@ -202,8 +288,12 @@ class Translator(Task):
 def hold_out(pairs, seed, share=0.02, most=1_000):
     """Split `pairs` at random into those to train on and a few, at least one, to judge by."""
     if len(pairs[0]) < 2:
-        raise ValueError(f"At least 2 pairs are needed to train on one and judge by another; there are {len(pairs[0])}.")
+        raise ValueError(
+            f"At least 2 pairs are needed to train on one and judge by another; there are {len(pairs[0])}."
+        )
     chosen = np.random.default_rng(seed).permutation(len(pairs[0]))
     num_held = min(most, max(1, round(share * len(chosen))))
-    return tuple(Pairs(*([side[i] for i in rows] for side in pairs))
-                 for rows in (np.sort(chosen[num_held:]), np.sort(chosen[:num_held])))
+    return tuple(
+        Pairs(*([side[i] for i in rows] for side in pairs))
+        for rows in (np.sort(chosen[num_held:]), np.sort(chosen[:num_held]))
+    )

@@ -11,8 +11,15 @@ class Progress(keras.callbacks.Callback):
     """One bar an epoch on standard error, closed by a line of the epoch's measures."""
 
     def on_epoch_begin(self, epoch, logs=None):
-        self.bar = tqdm.tqdm(total=self.params["steps"], desc=f"epoch {epoch + 1}/{self.params['epochs']}",
-                             file=sys.stderr, leave=False, mininterval=0.5, dynamic_ncols=True, unit="batch")
+        self.bar = tqdm.tqdm(
+            total=self.params["steps"],
+            desc=f"epoch {epoch + 1}/{self.params['epochs']}",
+            file=sys.stderr,
+            leave=False,
+            mininterval=0.5,
+            dynamic_ncols=True,
+            unit="batch",
+        )
         self.began = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
@@ -23,10 +30,13 @@ class Progress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self.bar.close()
-        measures = "  ".join(f"{name} {float(value):.4f}" for name, value in (logs or {}).items()
-                             if name != "learning_rate")
+        measures = "  ".join(
+            f"{name} {float(value):.4f}" for name, value in (logs or {}).items() if name != "learning_rate"
+        )
         seconds = time.perf_counter() - self.began
-        tqdm.tqdm.write(f"epoch {epoch + 1}/{self.params['epochs']}  {seconds:.0f} s  {measures}", file=sys.stderr)
+        tqdm.tqdm.write(
+            f"epoch {epoch + 1}/{self.params['epochs']}  {seconds:.0f} s  {measures}", file=sys.stderr
+        )
 
 
 class TimeLimit(keras.callbacks.Callback):

@@ -23,7 +23,12 @@ class Checkpoint(keras.callbacks.Callback):
         self.settings = settings
 
     def on_epoch_end(self, epoch, logs=None):
-        state = {"epochs": epoch + 1, "score": self.best.score, "waited": self.best.waited, "settings": self.settings}
+        state = {
+            "epochs": epoch + 1,
+            "score": self.best.score,
+            "waited": self.best.waited,
+            "settings": self.settings,
+        }
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_tensors(self._variables(), self.path, {"state": json.dumps(state)})
 
@@ -37,14 +42,23 @@ class Checkpoint(keras.callbacks.Callback):
         model.optimizer.build(model.trainable_variables)
         tensors, metadata = read_tensors(self.path)
         state = json.loads(metadata["state"])
-        changed = sorted(key for key in self.settings.keys() | state["settings"].keys()
-                         if self.settings.get(key) != state["settings"].get(key))
+        changed = sorted(
+            key
+            for key in self.settings.keys() | state["settings"].keys()
+            if self.settings.get(key) != state["settings"].get(key)
+        )
         if changed:
-            raise ValueError("Resuming needs the settings that training began with; these differ: " + ", ".join(
-                f"{key} (now {self.settings.get(key)}, then {state['settings'].get(key)})" for key in changed))
+            raise ValueError(
+                "Resuming needs the settings that training began with; these differ: "
+                + ", ".join(
+                    f"{key} (now {self.settings.get(key)}, then {state['settings'].get(key)})"
+                    for key in changed
+                )
+            )
         variables = self._variables()
         if {name: tuple(variable.shape) for name, variable in variables.items()} != {
-                name: tensor.shape for name, tensor in tensors.items()}:
+            name: tensor.shape for name, tensor in tensors.items()
+        }:
             raise WeightsError(f"{self.path}: it is of another model or optimizer")
         for name, variable in variables.items():
             variable.assign(tensors[name])
@@ -55,6 +69,8 @@ class Checkpoint(keras.callbacks.Callback):
         # Seed generators share a path: the place in the list tells them apart.
         metrics = {id(variable) for variable in self.model.metrics_variables}
         model = [variable for variable in self.model.variables if id(variable) not in metrics]
-        return {f"{kind}/{i}/{variable.path}": variable
-                for kind, variables in (("model", model), ("optimizer", self.model.optimizer.variables))
-                for i, variable in enumerate(variables)}
+        return {
+            f"{kind}/{i}/{variable.path}": variable
+            for kind, variables in (("model", model), ("optimizer", self.model.optimizer.variables))
+            for i, variable in enumerate(variables)
+        }

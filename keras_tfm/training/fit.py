@@ -4,13 +4,26 @@ from keras_tfm.training.callbacks import BestWeights, Progress, TimeLimit
 from keras_tfm.training.checkpoint import Checkpoint
 
 
-def fit_best(model, train, validation, *, monitor, epochs, minutes=None, patience=None, save=None,
-             folder=None, resume=False, settings=None):
+def fit_best(
+    model,
+    train,
+    validation,
+    *,
+    monitor,
+    epochs,
+    minutes=None,
+    patience=None,
+    save=None,
+    folder=None,
+    resume=False,
+    settings=None,
+):
     """Fit `model` and leave it with the weights of its best epoch: {measure: [its value an epoch]}.
 
-    `train(epoch)` gives a dataset of one epoch, that one first, the next at each iteration; epochs are judged, lowest best, by `monitor` on the dataset `validation`. `save()` is
-    called at each new best. With `folder`, training's state is kept there after every epoch, and
-    `resume` goes on from it, refusing other `settings`.
+    `train(epoch)` gives a dataset of one epoch, that one first, the next at each iteration. Epochs
+    are judged, lowest best, by `monitor` on the dataset `validation`, and `save()` is called at each
+    new best. With `folder`, training's state is kept there after every epoch, and `resume` goes on
+    from it, refusing other `settings`.
     """
     best = BestWeights(monitor, patience, save)
     callbacks = [best, Progress()]
@@ -22,6 +35,13 @@ def fit_best(model, train, validation, *, monitor, epochs, minutes=None, patienc
             finished = checkpoint.restore(model)
     if minutes is not None:
         callbacks.append(TimeLimit(minutes))
-    history = model.fit(train(finished), validation_data=validation, epochs=epochs, initial_epoch=finished,
-                        callbacks=callbacks, shuffle=False, verbose=0)
+    history = model.fit(
+        train(finished),
+        validation_data=validation,
+        epochs=epochs,
+        initial_epoch=finished,
+        callbacks=callbacks,
+        shuffle=False,
+        verbose=0,
+    )
     return history.history

@@ -1,6 +1,7 @@
 """`keras_tfm.Model`, the `keras.Model` that every model here derives from."""
 
 import dataclasses
+from collections.abc import Callable
 
 import keras
 from keras import ops
@@ -44,17 +45,19 @@ class FunctionalModel(Model, Functional):
         unknown = sorted(set(inputs) - set(expected))
         if unknown:
             raise ValueError(f"{self.name!r} takes {', '.join(expected)}; it was given {', '.join(unknown)}.")
-        inputs = dict(inputs)
-        for name in expected.keys() - inputs.keys():
-            for suffix, fill in (("padding_mask", ops.ones_like), ("segment_ids", ops.zeros_like)):
-                if name.endswith(suffix):
-                    token_ids = _required(inputs, name.removesuffix(suffix) + "token_ids", self.name)
-                    inputs[name] = ops.cast(fill(token_ids), expected[name].dtype)
-                    inputs = {key: x if is_symbolic(x) else ops.convert_to_tensor(x) for key, x in inputs.items()}
-                    break
-            else:
-                _required(inputs, name, self.name)
-        return inputs
+        missing = expected.keys() - inputs.keys()
+        if not missing:
+            return inputs
+        inputs = {name: x if is_symbolic(x) else ops.convert_to_tensor(x) for name, x in inputs.items()}
+        return inputs | {name: self._fill(name, inputs) for name in missing}
+
+    def _fill(self, name, inputs):
+        """What stands for the input `name` that was left out of `inputs`."""
+        for suffix, fill in (("padding_mask", ops.ones_like), ("segment_ids", ops.zeros_like)):
+            token_ids = inputs.get(name.removesuffix(suffix) + "token_ids")
+            if name.endswith(suffix) and token_ids is not None:
+                return ops.cast(fill(token_ids), self._inputs_struct[name].dtype)
+        raise ValueError(f"{self.name!r} needs {name!r}; it was given {', '.join(inputs) or 'nothing'}.")
 
 
 def is_symbolic(x):
@@ -62,17 +65,13 @@ def is_symbolic(x):
     return isinstance(x, keras.KerasTensor)
 
 
-def _required(inputs, name, model):
-    if name not in inputs:
-        raise ValueError(f"{model!r} needs {name!r}; it was given {', '.join(inputs) or 'nothing'}.")
-    return inputs[name]
-
-
 def _derive_from_functional(cls):
     """Replace `Model` by `FunctionalModel` among the ancestors of a user's class."""
     for ancestor in cls.__mro__:
         if Model in ancestor.__bases__ and ancestor is not FunctionalModel:
-            ancestor.__bases__ = tuple(FunctionalModel if base is Model else base for base in ancestor.__bases__)
+            ancestor.__bases__ = tuple(
+                FunctionalModel if base is Model else base for base in ancestor.__bases__
+            )
 
 
 class ConfiguredModel(FunctionalModel):
@@ -97,11 +96,16 @@ class ConfiguredModel(FunctionalModel):
     def from_size(cls, size, **changes):
         """The model of a published size, with fields of its configuration changed.
 
-        Raises ValueError, naming the known sizes, for another name.
+        Raises ValueError, naming the known ones, for another size or field.
         """
         if size not in cls.sizes:
             raise ValueError(f"{cls.__name__} has no size {size!r}; it has {', '.join(cls.sizes)}.")
-        return cls(dataclasses.replace(cls.sizes[size], **changes))
+        fields = [field.name for field in dataclasses.fields(cls.config_class)]
+        if not changes.keys() <= set(fields):
+            unknown = ", ".join(sorted(changes.keys() - set(fields)))
+            raise ValueError(f"{cls.__name__}'s configuration has no {unknown}; it has {', '.join(fields)}.")
+        make: Callable = cls  # a family's constructor takes its configuration alone
+        return make(dataclasses.replace(cls.sizes[size], **changes))
 
     def get_config(self):
         return {"config": dataclasses.asdict(self.config), "name": self.name}
@@ -109,4 +113,5 @@ class ConfiguredModel(FunctionalModel):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         """Rebuild the model from `get_config`'s dictionary."""
-        return cls(cls.config_class(**config["config"]), name=config["name"])
+        make: Callable = cls
+        return make(cls.config_class(**config["config"]), name=config["name"])

@@ -37,7 +37,9 @@ class WarmupCosineSchedule(WarmupSchedule):
     def __init__(self, peak, warmup_steps, total_steps):
         super().__init__(peak, warmup_steps)
         if total_steps <= warmup_steps:
-            raise ValueError(f"`total_steps` must exceed the {warmup_steps} warm-up steps; it is {total_steps}.")
+            raise ValueError(
+                f"`total_steps` must exceed the {warmup_steps} warm-up steps; it is {total_steps}."
+            )
         self.total_steps = total_steps
 
     def decay(self, step):

@@ -23,12 +23,17 @@ def load_weights(model, path):
     """Set every weight of `model` from `path`; on any WeightsError none is changed."""
     weights = {weight.path: weight for weight in _distinct(model)}
     tensors, _ = read_tensors(path)
-    for kind, names in (("lacks", weights.keys() - tensors.keys()), ("has unknown", tensors.keys() - weights.keys())):
+    for kind, names in (
+        ("lacks", weights.keys() - tensors.keys()),
+        ("has unknown", tensors.keys() - weights.keys()),
+    ):
         if names:
             raise WeightsError(f"{path}: {kind} {', '.join(sorted(names)[:5])}{' …' * (len(names) > 5)}")
     for name, weight in weights.items():
         if tensors[name].shape != tuple(weight.shape):
-            raise WeightsError(f"{path}: {name} has the shape {tensors[name].shape}, expected {tuple(weight.shape)}")
+            raise WeightsError(
+                f"{path}: {name} has the shape {tensors[name].shape}, expected {tuple(weight.shape)}"
+            )
         if not np.isfinite(tensors[name]).all():
             raise WeightsError(f"{path}: {name} holds values that are not finite")
     for name, weight in weights.items():
@@ -37,7 +42,9 @@ def load_weights(model, path):
 
 def write_tensors(tensors, path, metadata=None):
     """Write {name: array or variable} and {key: text} to a safetensors file, whole or not at all."""
-    arrays = {name: np.ascontiguousarray(keras.ops.convert_to_numpy(tensor)) for name, tensor in tensors.items()}
+    arrays = {
+        name: np.ascontiguousarray(keras.ops.convert_to_numpy(tensor)) for name, tensor in tensors.items()
+    }
     with new_file(path) as work:
         safetensors.numpy.save_file(arrays, work, metadata)
 
@@ -58,5 +65,7 @@ def _distinct(model):
     paths = collections.Counter(weight.path for weight in weights)
     twice = [path for path, count in paths.items() if count > 1]
     if twice:
-        raise ValueError(f"Weights need distinct paths, give the layers names: {', '.join(twice[:5])} occur twice.")
+        raise ValueError(
+            f"Weights need distinct paths, give the layers names: {', '.join(twice[:5])} occur twice."
+        )
     return weights

@@ -67,15 +67,30 @@ class Transformer(ConfiguredModel):
         decoder_embedding = embedding
         if target_vocabulary_size is not None:
             decoder_embedding = self._embedding(config, target_vocabulary_size, "decoder_embedding")
-        block = {field: getattr(config, field) for field in (
-            "num_layers", "num_heads", "hidden_dim", "key_dim", "dropout", "activation", "normalize_first", "epsilon")}
+        block = {
+            field: getattr(config, field)
+            for field in (
+                "num_layers",
+                "num_heads",
+                "hidden_dim",
+                "key_dim",
+                "dropout",
+                "activation",
+                "normalize_first",
+                "epsilon",
+            )
+        }
         encoder = TransformerEncoder(**block, name="encoder")
         decoder = TransformerDecoder(**block, cross_attention=True, name="decoder")
         dropout = Dropout(config.dropout, name="embedding_dropout")
 
         encoded = encoder(dropout(embedding(inputs["token_ids"])), mask=inputs["padding_mask"])
-        decoded = decoder(dropout(decoder_embedding(inputs["decoder_token_ids"])), encoded,
-                          mask=inputs["decoder_padding_mask"], context_mask=inputs["padding_mask"])
+        decoded = decoder(
+            dropout(decoder_embedding(inputs["decoder_token_ids"])),
+            encoded,
+            mask=inputs["decoder_padding_mask"],
+            context_mask=inputs["padding_mask"],
+        )
         outputs = {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded}
         super().__init__(config, inputs, outputs, name=name, **kwargs)
         self.embedding, self.output_embedding = embedding, decoder_embedding
@@ -84,9 +99,15 @@ class Transformer(ConfiguredModel):
     @staticmethod
     def _embedding(config, vocabulary_size, name):
         initializer = keras.initializers.RandomNormal(stddev=config.dim**-0.5)
-        return TokenAndPositionEmbedding(vocabulary_size, config.max_length, config.dim, scale=True,
-                                         position=SinePositionEncoding(name="position"), initializer=initializer,
-                                         name=name)
+        return TokenAndPositionEmbedding(
+            vocabulary_size,
+            config.max_length,
+            config.dim,
+            scale=True,
+            position=SinePositionEncoding(name="position"),
+            initializer=initializer,
+            name=name,
+        )
 
     def encode(self, token_ids, padding_mask=None):
         """The encoder's output (B, S, D)."""
@@ -96,8 +117,9 @@ class Transformer(ConfiguredModel):
         """Encode `context` ({"token_ids", "padding_mask"}); a cache to decode `max_length` tokens."""
         padding_mask = context.get("padding_mask")
         encoded = self.encode(context["token_ids"], padding_mask)
-        return TransformerCache(ops.zeros((), "int32"),
-                                self.decoder.start(batch_size, max_length, encoded, padding_mask))
+        return TransformerCache(
+            ops.zeros((), "int32"), self.decoder.start(batch_size, max_length, encoded, padding_mask)
+        )
 
     def step(self, token_ids, cache):
         """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
@@ -112,7 +134,9 @@ class Transformer(ConfiguredModel):
 # tiny and small are this package's own, for some 10^4 and 10^5 sentence pairs.
 Transformer.sizes = {
     "tiny": TransformerConfig(8_000, num_layers=2, dim=128, num_heads=4, hidden_dim=512),
-    "small": TransformerConfig(8_000, num_layers=3, dim=256, num_heads=4, hidden_dim=1024, normalize_first=True),
+    "small": TransformerConfig(
+        8_000, num_layers=3, dim=256, num_heads=4, hidden_dim=1024, normalize_first=True
+    ),
     "base": TransformerConfig(37_000),
     "big": TransformerConfig(37_000, dim=1024, num_heads=16, hidden_dim=4096, dropout=0.3),
 }

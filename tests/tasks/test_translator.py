@@ -1,0 +1,166 @@
+"""The translator whole: it learns pairs by heart, resumes, is kept, and answers from its SavedModel alone."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from keras_tfm import tasks
+from keras_tfm.data.dates import date_pairs
+from keras_tfm.tasks import TaskError, Translator, TranslatorConfig
+from keras_tfm.training import WeightsError
+from tests.fresh_process import run_fresh
+
+PAIRS = (
+    # The first two stand in S2's and S0's figures (inventory E13, C05).
+    ["The green witch arrived", "What time is it?", "Good morning", "two  spaces", "", "Ελλάδα"],
+    ["llegó la bruja verde", "Τι ώρα είναι;", "Guten Morgen", "zwei  Leerzeichen", "nothing", "Greece"],
+)
+SMALL = {"num_layers": 1, "dim": 32, "num_heads": 2, "hidden_dim": 64}
+
+
+@pytest.fixture(scope="module", params=["transformer", "recurrent"])
+def translator(request):
+    """A translator that has learnt PAIRS by heart."""
+    changes = {**SMALL, "dropout": 0.0, "normalize_first": True} if request.param == "transformer" else {}
+    translator = Translator.from_pairs(PAIRS, request.param, "tiny", max_length=32, **changes)
+    translator.fit(PAIRS, PAIRS, epochs=150, learning_rate=1e-2, label_smoothing=0.0, patience=150)
+    return translator
+
+
+def test_pairs_are_learnt_by_heart(translator):
+    assert translator.predict(PAIRS[0]) == PAIRS[1]
+    measures = translator.evaluate(PAIRS)
+    assert measures["exact_match"] == 100 and measures["bleu"] == pytest.approx(100)
+    assert "tok:13a" in measures["bleu_signature"] and "case:mixed" in measures["bleu_signature"]
+
+
+def test_answers_do_not_depend_on_the_batch(translator):
+    assert [translator.generate([source])[0] for source in PAIRS[0]] == translator.generate(PAIRS[0])
+    assert translator.generate([]) == []
+
+
+def test_generated_ids_are_start_tokens_end_padding(translator):
+    tokenizer = translator.tokenizer
+    source = tokenizer.tokenize(PAIRS[0][:1]).to_tensor().numpy()
+    ids = translator.generate_ids(np.append(source, [[tokenizer.end_id]], axis=1))
+    assert ids[0, 0] == tokenizer.start_id and ids.shape == (1, 33)
+    end = ids[0].tolist().index(tokenizer.end_id)
+    assert not ids[0, end + 1 :].any() and translator.generate(PAIRS[0][:1]) == [PAIRS[1][0]]
+    with pytest.raises(ValueError, match="`token_ids` must lie in"):
+        translator.generate_ids([[tokenizer.vocabulary_size]])
+    for limit in (0, 33):
+        with pytest.raises(ValueError, match=r"`max_new_tokens` must lie in \[1, 32\]"):
+            translator.generate(["a"], max_new_tokens=limit)
+    assert translator.generate_ids(source, max_new_tokens=1).shape == (1, 2)
+
+
+def test_a_long_source_is_cut_and_counted(translator):
+    long = "green " * 50
+    assert translator.count_truncated([long, "green"]) == 1
+    assert len(translator.generate([long])) == 1
+
+
+def test_a_folder_keeps_the_task(translator, tmp_path):
+    translator.save(tmp_path / "task")
+    kept = tasks.load(tmp_path / "task")
+    for a, b in zip(translator.model.weights, kept.model.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert kept.generate(PAIRS[0]) == PAIRS[1] and kept.config == translator.config
+    with pytest.raises(FileExistsError, match="exists already"):
+        translator.save(tmp_path / "task")
+    translator.save(tmp_path / "task", overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["task"]
+
+
+SERVE = """
+import os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf, tensorflow_text
+signature = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+assert list(signature.structured_input_signature[1]) == ["text"], signature
+texts = [bytes.fromhex(argument).decode() for argument in sys.argv[2:]]
+print(*(text.hex() for text in signature(text=tf.constant(texts))["text"].numpy()))
+assert signature(text=tf.constant([], tf.string))["text"].shape == (0,)
+"""
+
+
+def test_the_saved_model_answers_alone(translator, tmp_path):
+    translator.export(tmp_path / "served")
+    assert (tmp_path / "served" / "saved_model.pb").is_file()
+    asked = [text.encode().hex() or "20" for text in PAIRS[0]]
+    run = run_fresh(SERVE, tmp_path / "served", *asked, blocked=("keras_tfm", "keras_hub"))
+    assert run.returncode == 0, run.stderr
+    expected = translator.generate([bytes.fromhex(text).decode() for text in asked])
+    assert [bytes.fromhex(text).decode() for text in run.stdout.split()] == expected
+
+
+def small(pairs):
+    return Translator.from_pairs(pairs, size="tiny", vocabulary_size=200, max_length=40, **SMALL)
+
+
+def test_a_resumed_run_ends_as_an_unbroken_one(tmp_path):
+    pairs, judge = date_pairs(64, seed=1), date_pairs(16, seed=2)
+    options = {"batch_tokens": 600, "patience": 9}
+    small(pairs).fit(pairs, judge, epochs=4, run=tmp_path / "whole", **options)
+    small(pairs).fit(pairs, judge, epochs=2, run=tmp_path / "broken", **options)
+    resumed = Translator.load(tmp_path / "broken")
+    with pytest.raises(ValueError, match=r"these differ: learning_rate \(now 0.5, then 0.001\)"):
+        resumed.fit(
+            pairs, judge, epochs=4, run=tmp_path / "broken", resume=True, learning_rate=0.5, **options
+        )
+    resumed.fit(pairs, judge, epochs=4, run=tmp_path / "broken", resume=True, **options)
+    for name in ("model.safetensors", "checkpoints/last.safetensors"):
+        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_separate_tokenizers_and_wordpiece(tmp_path):
+    pairs = date_pairs(64, seed=1)
+    changes = {**SMALL, "num_layers": 1}
+    translator = Translator.from_pairs(
+        pairs, size="tiny", tokenizer="wordpiece", separate_tokenizers=True, max_length=40, **changes
+    )
+    assert translator.tokenizer.vocabulary_size != translator.target_tokenizer.vocabulary_size
+    translator.save(tmp_path / "task")
+    assert Translator.load(tmp_path / "task").generate(["1 May 2000"]) == translator.generate(["1 May 2000"])
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ValueError, match="no model family 'rnn'; there are transformer, recurrent"):
+        Translator.from_pairs(PAIRS, family="rnn")
+    with pytest.raises(ValueError, match="no size 'huge'; it has tiny, small, base, big"):
+        Translator.from_pairs(PAIRS, size="huge")
+    with pytest.raises(ValueError, match="At least 2 pairs"):
+        small(PAIRS).fit((["a"], ["b"]))
+
+
+def test_a_folder_cut_short_is_refused(tmp_path):
+    translator = small(PAIRS)
+    translator.save(tmp_path / "task")
+    weights = tmp_path / "task" / "model.safetensors"
+    whole = weights.read_bytes()
+    for cut in (0, 7, 100, len(whole) - 1):
+        weights.write_bytes(whole[:cut])
+        with pytest.raises(WeightsError, match="not a whole safetensors file"):
+            Translator.load(tmp_path / "task")
+    weights.unlink()
+    with pytest.raises(WeightsError, match="no such file"):
+        Translator.load(tmp_path / "task")
+    config = tmp_path / "task" / "config.json"
+    text = config.read_text()
+    for broken, message in (
+        (text[:40], "not a JSON file"),
+        ("[]", "expected the fields"),
+        (text.replace('"translate"', '"fly"'), "its task is 'fly'"),
+        (text.replace('"Transformer"', '"Keras"'), "unknown model class 'Keras'"),
+        (text.replace('"max_length"', '"max"', 1), "not a configuration"),
+    ):
+        config.write_text(broken)
+        with pytest.raises(TaskError, match=message):
+            Translator.load(tmp_path / "task")
+    with pytest.raises(TaskError, match="no task folder"):
+        tasks.load(tmp_path / "nowhere")
+
+
+def test_the_config_is_plain():
+    assert dataclasses.asdict(TranslatorConfig()) == {"max_length": 128}

@@ -1,0 +1,121 @@
+"""The command line as it is typed: what goes where, exit codes, and mistakes in one line."""
+
+import json
+
+import pytest
+
+from keras_tfm.cli import main
+from keras_tfm.data.dates import date_pairs
+
+
+def run(*arguments):
+    """The exit code of `keras-tfm ARGUMENTS`."""
+    try:
+        main([str(argument) for argument in arguments])
+    except SystemExit as stop:
+        return stop.code
+    return 0
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Two parallel files of 48 dates."""
+    folder = tmp_path_factory.mktemp("data")
+    for name, lines in zip(("source.txt", "target.txt"), date_pairs(48, seed=3), strict=True):
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    (folder / "changes.json").write_text('{"dim": 32, "hidden_dim": 64, "num_layers": 1}')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    """The RUN folder that `train` wrote."""
+    out = tmp_path_factory.mktemp("runs") / "dates"
+    assert run(*train(data, out), "--epochs", 1) == 0
+    return out
+
+
+def train(data, out):
+    files = data / "source.txt", data / "target.txt"
+    size = "--size", "tiny", "--config", data / "changes.json", "--vocabulary", 300, "--max-length", 48
+    return "train", "translate", "--train", *files, "--out", out, *size
+
+
+def test_train_evaluate_predict_export(data, trained, tmp_path, capsys):
+    assert {path.name for path in trained.iterdir()} >= {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.model",
+    }
+    assert run("evaluate", trained, "--data", data / "source.txt", data / "target.txt") == 0
+    measures = json.loads(capsys.readouterr().out)
+    assert measures["pairs"] == 48 and 0 <= measures["bleu"] <= 100
+
+    (tmp_path / "asked").write_text("1 May 2000\n\n" + "long " * 200 + "\n", "utf-8")
+    assert run("predict", trained, "--input", tmp_path / "asked") == 0
+    output = capsys.readouterr()
+    assert output.out.count("\n") == 3 and "1 of 3 lines exceed 48 tokens" in output.err
+
+    assert run("export", trained, "--out", tmp_path / "served") == 0
+    assert (tmp_path / "served" / "saved_model.pb").is_file() and not capsys.readouterr().out
+
+
+def test_resume_goes_on(data, trained, capsys):
+    assert run(*train(data, trained), "--resume", "--epochs", 2) == 0
+    assert "epoch 2/2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "fly", "--train", "a"), "invalid choice: 'fly'"),
+        (("predict",), "the following arguments are required: RUN"),
+        (("predict", "nowhere"), "nowhere: no task folder"),
+        (("evaluate", "{trained}", "--data", "{data}/missing.tsv"), "missing.tsv"),
+        (
+            ("evaluate", "{trained}", "--data", "{data}/source.txt", "--columns", "a"),
+            "--columns: expected two",
+        ),
+        (("export", "{trained}", "--out", "{data}"), "exists already"),
+        (("predict", "{trained}", "--input", "{data}/missing"), "missing"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(arguments, message, data, trained, capsys):
+    assert run(*(argument.format(data=data, trained=trained) for argument in arguments)) == 2
+    output = capsys.readouterr()
+    assert message in output.err and output.err.count("\n") == 1 and not output.out
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "empty"),
+        (b"only one column\n", "line 1"),
+        (b"a\tb\nc\td\n\xff\xfe\te\n", "line 3"),
+        (b"a\tb\n\td\n", "line 2"),
+    ],
+)
+def test_bad_data_leaves_no_run(content, message, tmp_path, capsys):
+    (tmp_path / "bad.tsv").write_bytes(content)
+    assert run("train", "translate", "--train", tmp_path / "bad.tsv", "--out", tmp_path / "run") == 2
+    error = capsys.readouterr().err
+    assert "bad.tsv" in error and message in error and error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.tsv"]
+
+
+def test_what_exists_is_kept(data, trained, tmp_path, capsys):
+    before = (trained / "model.safetensors").read_bytes()
+    assert run(*train(data, trained)) == 2
+    assert "pass --resume or --overwrite" in capsys.readouterr().err
+    assert run(*train(data, trained), "--overwrite", "--size", "huge") == 2
+    assert "no size 'huge'" in capsys.readouterr().err
+    (tmp_path / "unknown.json").write_text('{"wings": 2}')
+    assert run(*train(data, trained), "--overwrite", "--config", tmp_path / "unknown.json") == 2
+    assert "wings" in capsys.readouterr().err
+    assert (trained / "model.safetensors").read_bytes() == before
+
+
+def test_help_is_quick_and_helps(capsys):
+    for arguments in ((), ("train", "translate"), ("predict",), ("demo",)):
+        assert run(*arguments, "--help") == 0
+    assert "RUN" in capsys.readouterr().out
