@@ -13,6 +13,7 @@ scales too, is drawn at random.
 
 import atexit
 import contextlib
+import copy
 import dataclasses
 import functools
 import inspect
@@ -193,11 +194,11 @@ def needs(capability, reason):
 def config_round_trip(case):
     model, layer = case.model, case.layer
     config = json.loads(json.dumps(layer.get_config()))
-    twin = type(layer).from_config(config)
-    copy = case.around(twin)
+    twin = type(layer).from_config(copy.deepcopy(config))
+    other = case.around(twin)
     assert json.loads(json.dumps(twin.get_config())) == config
-    copy.set_weights(model.get_weights())
-    assert_equal(run(copy, case.draw()), run(model, case.draw()))
+    other.set_weights(model.get_weights())
+    assert_equal(run(other, case.draw()), run(model, case.draw()))
 
 
 def eager_graph_and_xla_agree(case):
@@ -409,7 +410,7 @@ def frozen_weights_stay(case):
 
 
 def rematerialised_gradients_are_equal(case):
-    """Traced and in training, every layer of this package: what is recomputed draws the same dropout."""
+    """Traced and in training: what is recomputed draws the same dropout."""
     needs(case.model.trainable_weights, "nothing to train")
     gradients = []
     for scope in (keras.RematScope("full"), contextlib.nullcontext()):
@@ -417,7 +418,7 @@ def rematerialised_gradients_are_equal(case):
             mode = keras_tfm.layers.Layer()._remat_mode
         keras.utils.set_random_seed(7)
         model = case.around(case.factory())
-        for part in model._flatten_layers():
+        for part in model.layers:
             if isinstance(part, keras_tfm.layers.Layer):
                 part._remat_mode = mode
         model.set_weights(case.model.get_weights())

@@ -34,7 +34,7 @@ class TokenAndPositionEmbedding(Layer):
 
     def _embedding(self, size, name):
         return keras.layers.ReversibleEmbedding(size, self.dim, embeddings_initializer=self.initializer, name=name,
-                                                dtype=self.dtype_policy)
+                                                dtype=self.dtype_policy, reverse_dtype=self.compute_dtype)
 
     def build(self, token_ids_shape, segment_ids_shape=None, positions_shape=None):
         self.token.build()
