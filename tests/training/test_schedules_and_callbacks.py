@@ -1,0 +1,81 @@
+"""Warm-up by its formula; the best averaged weights; the time limit."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_tfm.training import BestWeights, TimeLimit, WarmupCosineSchedule, WarmupSchedule
+
+
+def test_warmup_is_equation_3():
+    dim, warmup = 512, 4_000
+    schedule = WarmupSchedule((dim * warmup) ** -0.5, warmup)
+    for step in (1, 10, 3_999, 4_000, 4_001, 100_000):
+        expected = dim**-0.5 * min(step**-0.5, step * warmup**-1.5)
+        assert float(schedule(step - 1)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_cosine_rises_to_its_peak_and_falls_to_zero():
+    schedule = WarmupCosineSchedule(2.0, 10, 110)
+    rates = np.array([float(schedule(step)) for step in range(120)])
+    assert rates.argmax() == 9 and rates[9] == pytest.approx(2.0)
+    assert rates[59] == pytest.approx(1.0, abs=1e-5) and np.all(rates[109:] < 1e-5)
+    assert np.all(np.diff(rates[:10]) > 0) and np.all(np.diff(rates[9:]) <= 1e-6)
+
+
+@pytest.mark.parametrize("schedule", [WarmupSchedule(1.0, 3), WarmupCosineSchedule(1.0, 3, 9)])
+def test_schedules_survive_their_configuration(schedule):
+    again = type(schedule).from_config(schedule.get_config())
+    assert [float(again(i)) for i in range(12)] == [float(schedule(i)) for i in range(12)]
+
+
+def test_impossible_schedules_are_refused():
+    with pytest.raises(ValueError, match="`warmup_steps` must be at least 1; it is 0"):
+        WarmupSchedule(1.0, 0)
+    with pytest.raises(ValueError, match="`total_steps` must exceed the 5 warm-up steps; it is 5"):
+        WarmupCosineSchedule(1.0, 5, 5)
+
+
+def compiled(use_ema=True):
+    """A model of one weight that every step lowers by 1."""
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False, name="dense")])
+    model.set_weights([np.zeros((1, 1))])
+    model.compile(keras.optimizers.SGD(1.0, use_ema=use_ema, ema_momentum=0.5), lambda y, p: p)
+    return model
+
+
+def fit(model, *callbacks, epochs=4, scores=(3.0, 1.0, 2.0, 2.0)):
+    """Fit with one step an epoch; the score of an epoch is given."""
+
+    class Score(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            logs["score"] = scores[epoch]
+
+    one = np.ones((1, 1))
+    return model.fit(
+        one, one, validation_data=(one, one), epochs=epochs, verbose=0, callbacks=[Score(), *callbacks]
+    )
+
+
+def test_the_best_averages_stay():
+    saved = []
+    model = compiled()
+    best = BestWeights("score", on_best=lambda: saved.append(float(model.get_weights()[0][0, 0])))
+    history = fit(model, best).history
+    # Weights -1, -2, -3, -4; averages, which begin at the first weight: -1, -1.5, -2.25, …
+    assert saved == [-1.0, -1.5]
+    assert history["val_loss"] == [-1.0, -1.5, -2.25, -3.125]  # validation sees the averages
+    assert model.get_weights()[0] == -1.5 and best.score == 1.0
+
+
+def test_patience_stops():
+    model = compiled(use_ema=False)
+    assert len(fit(model, BestWeights("score", patience=1)).epoch) == 3
+    assert model.get_weights()[0] == -2.0
+
+
+def test_the_time_limit_stops_within_an_epoch():
+    model = compiled(use_ema=False)
+    one = np.ones((50, 1))
+    history = model.fit(one, one, batch_size=1, epochs=3, verbose=0, callbacks=[TimeLimit(0)])
+    assert len(history.epoch) == 1 and model.get_weights()[0] == -1.0
