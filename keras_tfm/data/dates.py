@@ -24,9 +24,6 @@ LOCALES = (
 LENGTHS = ("full", "long", "medium")
 FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 
-# Babel writes every number in ASCII digits; these languages have their own, given here by their zero.
-NATIVE_ZEROS = {"arabext": "۰", "beng": "০"}
-
 
 def date_pairs(num_pairs: int, seed: int = 0, exclude: Collection[str] = ()) -> Pairs:
     """Draws `num_pairs` dates from 1900 to 2099, each written in a language and length drawn with it, and
@@ -55,7 +52,7 @@ def date_styles() -> tuple[tuple[str, str], ...]:
     styles: dict[tuple[str, str], tuple[str, str]] = {}
     for locale in LOCALES:
         for length in LENGTHS:
-            pattern = re.sub("'[^']*'", "", Locale.parse(locale).date_formats[length].pattern)
+            pattern = re.sub("'[^']*'", "", _locale(locale).date_formats[length].pattern)
             fields = "".join(dict.fromkeys(re.findall("[yMd]", pattern)))
             if "MMM" in pattern or fields == "yMd":
                 styles.setdefault((locale, pattern), (locale, length))
@@ -63,10 +60,8 @@ def date_styles() -> tuple[tuple[str, str], ...]:
 
 
 def write_date(date: datetime.date, locale: str, length: str) -> str:
-    """Writes `date` as a style's locale and length ("full", "long" or "medium") have it, in native digits."""
-    text = format_date(date, length, _locale(locale))
-    zero = NATIVE_ZEROS.get(_locale(locale).default_numbering_system)
-    return text.translate({ord("0") + digit: ord(zero) + digit for digit in range(10)}) if zero else text
+    """Writes `date` as a locale has it in a length, "full", "long" or "medium"; digits are always 0 to 9."""
+    return format_date(date, length, _locale(locale))
 
 
 _locale = functools.cache(Locale.parse)

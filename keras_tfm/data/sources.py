@@ -7,6 +7,7 @@ Every reader streams: a file is opened once and only its strings are kept. Whate
 import csv
 import functools
 import gzip
+import io
 import itertools
 import json
 import lzma
@@ -16,7 +17,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from babel import Locale
 
@@ -96,9 +97,13 @@ def _parse_columns(columns):
     return columns
 
 
-def _open(path: str) -> BinaryIO:
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(os.path.splitext(path)[1].lower(), open)
-    return opener(path, "rb")
+def _open(path: str) -> io.BufferedIOBase:
+    match os.path.splitext(path)[1].lower():
+        case ".gz":
+            return gzip.open(path)
+        case ".xz":
+            return lzma.open(path)
+    return open(path, "rb")
 
 
 def _numbered_lines(path: str) -> Iterator[tuple[int, str]]:

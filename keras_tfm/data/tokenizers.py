@@ -175,10 +175,12 @@ def train_tokenizer(
     lines: Iterable[str], kind: str = "sentencepiece", vocabulary_size: int = 8000
 ) -> SentencePieceTokenizer | WordPieceTokenizer:
     """Trains a tokenizer of `kind`, "sentencepiece" or "wordpiece", on `lines`; see the classes' `train`."""
-    kinds = {"sentencepiece": SentencePieceTokenizer, "wordpiece": WordPieceTokenizer}
-    if kind not in kinds:
-        raise ValueError(f"kind: expected {' or '.join(kinds)}, got {kind!r}")
-    return kinds[kind].train(lines, vocabulary_size)
+    match kind:
+        case "sentencepiece":
+            return SentencePieceTokenizer.train(lines, vocabulary_size)
+        case "wordpiece":
+            return WordPieceTokenizer.train(lines, vocabulary_size)
+    raise ValueError(f"kind: expected sentencepiece or wordpiece, got {kind!r}")
 
 
 def load_tokenizer(folder, name: str = "tokenizer") -> SentencePieceTokenizer | WordPieceTokenizer:

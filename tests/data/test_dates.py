@@ -2,7 +2,6 @@
 
 import datetime
 import re
-import unicodedata
 
 import pytest
 from babel import Locale
@@ -18,8 +17,8 @@ from keras_tfm.data.dates import LOCALES, date_pairs, date_splits, date_styles, 
         ("5. März 1987", ("de", "long")),
         ("1987年3月5日木曜日", ("ja", "full")),
         ("1987/03/05", ("ja", "medium")),
-        ("৫ মার্চ, ১৯৮৭", ("bn", "long")),
-        ("۵ مارس ۱۹۸۷", ("fa", "long")),
+        ("5 মার্চ, 1987", ("bn", "long")),
+        ("5 مارس 1987", ("fa", "long")),
         ("5 มีนาคม ค.ศ. 1987", ("th", "long")),
     ],
 )
@@ -41,8 +40,8 @@ def test_pairs_are_reproducible():
     for source, target in zip(*pairs, strict=True):
         date = datetime.date.fromisoformat(target)
         assert 1900 <= date.year <= 2099 and source.strip() == source
-        digits = "".join(str(unicodedata.digit(character, "")) for character in source)
-        assert str(date.year) in digits and str(date.day) in digits
+        numbers = [int(digits) for digits in re.findall("[0-9]+", source)]
+        assert date.year in numbers and date.day in numbers
 
 
 def test_no_string_stands_for_two_dates():
