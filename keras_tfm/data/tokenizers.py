@@ -222,6 +222,8 @@ class _SharedModel(tf.saved_model.experimental.TrackableResource):
     def __init__(self, model: bytes):
         super().__init__()
         self._model = model
+        with tf.init_scope():  # now: made within a function's first trace, it would belong to that trace
+            self.resource_handle  # noqa: B018
 
     def _create_resource(self):
         return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(

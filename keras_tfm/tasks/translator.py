@@ -1,8 +1,8 @@
 """Translation, or any task that maps a line of text to a line of text."""
 
 import dataclasses
+import logging
 import pathlib
-import warnings
 
 import keras
 import numpy as np
@@ -26,6 +26,7 @@ from keras_tfm.training.fit import fit_best
 from keras_tfm.training.schedules import WarmupSchedule
 from keras_tfm.training.weights import save_weights
 
+LOG = logging.getLogger(__name__)  # unless configured otherwise, warnings go to standard error
 FAMILIES = {"transformer": keras_tfm.models.Transformer, "recurrent": keras_tfm.models.RecurrentSeq2Seq}
 
 
@@ -102,7 +103,7 @@ class Translator(Task):
 
         `validation` pairs judge the epochs; by default a random 2 %, at most 1,000, are held out.
         A batch holds up to `batch_tokens` tokens, fewer where the data is small, and the learning
-        rate warms up over three epochs, at most 4,000 steps. With `run` the best task so far
+        rate warms up over two epochs, at most 4,000 steps. With `run` the best task so far
         stands in that folder, new or to `resume`; training stops after `patience` epochs without
         progress, or `minutes`.
         """
@@ -113,12 +114,13 @@ class Translator(Task):
         batches = self._batches(pairs, batch_tokens, seed=seed, num_epochs=epochs)
         judge = self._batches(validation, batch_tokens, num_shapes=4, min_batches=1)
         if batches.num_dropped:
-            warnings.warn(
-                f"{batches.num_dropped:,} of {len(pairs.sources):,} pairs exceed {self.config.max_length} "
-                "tokens and are left out.",
-                stacklevel=2,
+            LOG.warning(
+                "%d of %d pairs exceed %d tokens and are left out.",
+                batches.num_dropped,
+                len(pairs.sources),
+                self.config.max_length,
             )
-        warmup_steps = min(4_000, 3 * batches.num_batches)
+        warmup_steps = min(4_000, 2 * batches.num_batches)
         # Averages over about an epoch of steps, fewer for short runs, judge and outlast the last weights.
         momentum = 1 - 1 / min(max(batches.num_batches, 10), 1_000)
         optimizer = keras.optimizers.Adam(

@@ -66,11 +66,8 @@ class Checkpoint(keras.callbacks.Callback):
         return state["epochs"]
 
     def _variables(self):
-        # Seed generators share a path: the place in the list tells them apart.
+        # Numbered, since the names of optimizers and seed generators differ from process to process.
         metrics = {id(variable) for variable in self.model.metrics_variables}
         model = [variable for variable in self.model.variables if id(variable) not in metrics]
-        return {
-            f"{kind}/{i}/{variable.path}": variable
-            for kind, variables in (("model", model), ("optimizer", self.model.optimizer.variables))
-            for i, variable in enumerate(variables)
-        }
+        kinds = (("model", model), ("optimizer", self.model.optimizer.variables))
+        return {f"{kind}/{i}": x for kind, variables in kinds for i, x in enumerate(variables)}

@@ -8,7 +8,7 @@ import pytest
 from keras_tfm import tasks
 from keras_tfm.data.dates import date_pairs
 from keras_tfm.tasks import TaskError, Translator, TranslatorConfig
-from keras_tfm.training import WeightsError
+from keras_tfm.training import Checkpoint, WeightsError
 from tests.fresh_process import run_fresh
 
 PAIRS = (
@@ -99,17 +99,26 @@ def small(pairs):
     return Translator.from_pairs(pairs, size="tiny", vocabulary_size=200, max_length=40, **SMALL)
 
 
-def test_a_resumed_run_ends_as_an_unbroken_one(tmp_path):
+def test_a_resumed_run_ends_as_an_unbroken_one(tmp_path, monkeypatch):
     pairs, judge = date_pairs(64, seed=1), date_pairs(16, seed=2)
-    options = {"batch_tokens": 600, "patience": 9}
-    small(pairs).fit(pairs, judge, epochs=4, run=tmp_path / "whole", **options)
-    small(pairs).fit(pairs, judge, epochs=2, run=tmp_path / "broken", **options)
+    options = {"epochs": 4, "batch_tokens": 600, "patience": 9}
+    small(pairs).fit(pairs, judge, run=tmp_path / "whole", **options)
+    save = Checkpoint.on_epoch_end
+
+    def interrupt(self, epoch, logs=None):
+        save(self, epoch, logs)
+        if epoch == 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Checkpoint, "on_epoch_end", interrupt)
+        small(pairs).fit(pairs, judge, run=tmp_path / "broken", **options)
     resumed = Translator.load(tmp_path / "broken")
     with pytest.raises(ValueError, match=r"these differ: learning_rate \(now 0.5, then 0.001\)"):
         resumed.fit(
-            pairs, judge, epochs=4, run=tmp_path / "broken", resume=True, learning_rate=0.5, **options
+            pairs, judge, run=tmp_path / "broken", resume=True, learning_rate=0.5, **options
         )
-    resumed.fit(pairs, judge, epochs=4, run=tmp_path / "broken", resume=True, **options)
+    resumed.fit(pairs, judge, run=tmp_path / "broken", resume=True, **options)
     for name in ("model.safetensors", "checkpoints/last.safetensors"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
