@@ -45,9 +45,9 @@ def test_pairs_are_reproducible():
 
 
 def test_no_string_stands_for_two_dates():
-    """Every day of three years: that of a string is in its digits, whatever the year."""
+    """Every day of two years: that of a string is in its digits, whatever the year."""
     seen: dict[str, datetime.date] = {}
-    for year in (1912, 1999, 2011):
+    for year in (1912, 2011):
         for day in range(datetime.date(year, 1, 1).toordinal(), datetime.date(year + 1, 1, 1).toordinal()):
             date = datetime.date.fromordinal(day)
             for style in date_styles():
