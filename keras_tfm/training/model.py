@@ -40,7 +40,11 @@ class FunctionalModel(Model, Functional):
 
     def _complete(self, inputs):
         expected = self._inputs_struct
-        if not isinstance(expected, dict) or not isinstance(inputs, dict):
+        if not isinstance(expected, dict):
+            return inputs
+        if len(expected) == 1 and not isinstance(inputs, dict | list | tuple):
+            return dict.fromkeys(expected, inputs)
+        if not isinstance(inputs, dict):
             return inputs
         unknown = sorted(set(inputs) - set(expected))
         if unknown:

@@ -1,0 +1,205 @@
+"""`keras_tfm.Model`: functional or subclassed in any order, and what it makes of its inputs."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+from keras.src.models.functional import Functional
+
+import keras_tfm
+from keras_tfm import layers
+from keras_tfm.training.model import ConfiguredModel
+
+
+def functional(**options):
+    x = keras.Input((3,), name="x")
+    return keras_tfm.Model(x, keras.layers.Dense(2)(x), **options)
+
+
+def subclassed():
+    class Own(keras_tfm.Model):
+        def __init__(self):
+            super().__init__(name="own")
+            self.dense = keras.layers.Dense(2)
+
+        def call(self, x):
+            return self.dense(x)
+
+    return Own()
+
+
+def functional_subclass():
+    class Own(keras_tfm.Model):
+        def __init__(self, units):
+            x = keras.Input((3,), name="x")
+            super().__init__(x, keras.layers.Dense(units)(x), name="own")
+            self.units = units
+
+    return Own(2)
+
+
+def functional_grandchild():
+    class Parent(keras_tfm.Model):
+        def __init__(self, inputs, outputs):
+            super().__init__(inputs=inputs, outputs=outputs)
+
+    class Child(Parent):
+        def __init__(self):
+            x = keras.Input((3,), name="x")
+            super().__init__(x, keras.layers.Dense(2)(x))
+
+    return Child()
+
+
+KINDS = [functional, subclassed, functional_subclass, functional_grandchild]
+
+
+# Kinds of models, in any order -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("second", KINDS)
+@pytest.mark.parametrize("first", KINDS)
+def test_every_kind_trains_after_every_other(first, second):
+    x = np.random.normal(size=(4, 3)).astype("float32")
+    for make in (first, second):
+        model = make()
+        assert isinstance(model, keras_tfm.Model)
+        assert isinstance(model, Functional) == (make is not subclassed)
+        before = model(x).numpy()
+        model.compile("sgd", "mse", run_eagerly=True)
+        model.train_on_batch(x, np.zeros((4, 2), "float32"))
+        assert np.abs(model(x) - before).max() > 0
+    assert not issubclass(keras_tfm.Model, Functional)
+
+
+def test_a_functional_model_is_one():
+    model = functional(name="mine")
+    assert model.name == "mine"
+    assert (model.input.shape, model.output.shape) == ((None, 3), (None, 2))
+    lines = []
+    model.summary(print_fn=lines.append)
+    assert "dense" in "\n".join(lines)
+
+
+def test_a_subclass_made_of_inputs_and_outputs_keeps_its_attributes():
+    model = functional_subclass()
+    assert model.units == 2 and model.output.shape == (None, 2)
+
+
+# Inputs ----------------------------------------------------------------------------------------------
+
+
+def echo(*names):
+    """A model that gives back its inputs."""
+    inputs = {
+        name: keras.Input((None,), dtype="bool" if "mask" in name else "int32", name=name) for name in names
+    }
+    return keras_tfm.Model(inputs, {name: ops.cast(x, "int32") for name, x in inputs.items()}, name="echo")
+
+
+def test_masks_and_segments_that_are_left_out_are_filled():
+    model = echo("token_ids", "padding_mask", "segment_ids", "decoder_token_ids", "decoder_padding_mask")
+    given = {"token_ids": np.array([[3, 4, 5]]), "decoder_token_ids": np.array([[6, 7]])}
+    for batch in (given, {name: tf.constant(x) for name, x in given.items()}):
+        y = model(batch)
+        np.testing.assert_array_equal(y["padding_mask"], [[1, 1, 1]])
+        np.testing.assert_array_equal(y["segment_ids"], [[0, 0, 0]])
+        np.testing.assert_array_equal(y["decoder_padding_mask"], [[1, 1]])
+        np.testing.assert_array_equal(y["decoder_token_ids"], [[6, 7]])
+
+
+def test_what_is_given_is_not_filled_and_the_batch_is_left_alone():
+    batch = {"token_ids": np.array([[3, 4]]), "padding_mask": np.array([[1, 0]])}
+    y = echo("token_ids", "padding_mask", "segment_ids")(batch)
+    np.testing.assert_array_equal(y["padding_mask"], [[1, 0]])
+    assert list(batch) == ["token_ids", "padding_mask"]
+
+
+def test_inputs_are_filled_where_the_model_is_called_symbolically():
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    outer = keras_tfm.Model(
+        token_ids, echo("token_ids", "padding_mask")({"token_ids": token_ids})["padding_mask"]
+    )
+    np.testing.assert_array_equal(outer(np.array([[3, 4]])), [[1, 1]])
+
+
+def test_inputs_are_filled_in_fit_and_predict():
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
+    x = keras.layers.Embedding(9, 2)(token_ids) * ops.cast(padding_mask, "float32")[..., None]
+    model = keras_tfm.Model({"token_ids": token_ids, "padding_mask": padding_mask}, x)
+    batch, labels = {"token_ids": np.array([[3, 4], [5, 6]])}, np.zeros((2, 2, 2), "float32")
+    model.compile("sgd", "mse")
+    data = tf.data.Dataset.from_tensor_slices((batch, labels)).batch(2)
+    assert model.fit(data, shuffle=False, verbose=0).history["loss"][0] > 0
+    np.testing.assert_allclose(model.predict(batch, verbose=0), model(batch), rtol=1e-6)
+
+
+def test_unknown_and_missing_names_raise():
+    model = echo("token_ids", "padding_mask")
+    token_ids = np.array([[1, 2]])
+    with pytest.raises(ValueError, match=r"'echo' takes .*; it was given labels, mask"):
+        model({"token_ids": token_ids, "mask": token_ids, "labels": token_ids})
+    with pytest.raises(ValueError, match="'echo' needs 'token_ids'; it was given padding_mask"):
+        model({"padding_mask": token_ids})
+    with pytest.raises(ValueError, match="'echo' needs 'token_ids'; it was given nothing"):
+        model({})
+
+
+def test_a_single_input_may_be_the_bare_array():
+    model, token_ids = echo("token_ids"), np.array([[1, 2]])
+    np.testing.assert_array_equal(model(token_ids)["token_ids"], model({"token_ids": token_ids})["token_ids"])
+
+
+# Files and configurations ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [functional, lambda: echo("token_ids", "padding_mask")])
+def test_a_file_gives_the_same_class_back(make, tmp_path):
+    model = make()
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(loaded) is type(model) and isinstance(loaded, keras_tfm.Model)
+    x = np.ones((2, 3), "float32") if make is functional else {"token_ids": np.array([[1, 2]])}
+    for y, z in zip(keras.tree.flatten(model(x)), keras.tree.flatten(loaded(x)), strict=True):
+        np.testing.assert_array_equal(y, z)
+
+
+@dataclasses.dataclass(frozen=True)
+class FamilyConfig:
+    dim: int
+    depth: int = 2
+
+
+class Family(ConfiguredModel):
+    config_class = FamilyConfig
+    sizes = {"s": FamilyConfig(4), "m": FamilyConfig(6)}
+
+    def __init__(self, config, name="family", **kwargs):
+        x = keras.Input((None, config.dim), name="x")
+        super().__init__(config, x, layers.TransformerEncoder(config.depth, 2, 8)(x), name=name, **kwargs)
+
+
+def test_a_size_is_a_configuration_with_changes():
+    model = Family.from_size("m", depth=1)
+    assert model.config == FamilyConfig(6, 1)
+    assert model.output.shape == (None, None, 6)
+
+
+def test_unknown_sizes_and_fields_are_refused():
+    with pytest.raises(ValueError, match="Family has no size 'l'; it has s, m"):
+        Family.from_size("l")
+    with pytest.raises(ValueError, match="Family's configuration has no width; it has dim, depth"):
+        Family.from_size("s", width=3)
+
+
+def test_a_family_survives_its_configuration_and_file(tmp_path):
+    model = Family(FamilyConfig(4, 1), name="mine")
+    model.save(tmp_path / "model.keras")
+    for copy in (Family.from_config(model.get_config()), keras.saving.load_model(tmp_path / "model.keras")):
+        assert (type(copy), copy.config, copy.name) == (Family, model.config, "mine")
+    x = np.random.normal(size=(2, 3, 4)).astype("float32")
+    np.testing.assert_array_equal(copy(x), model(x))
