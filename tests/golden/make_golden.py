@@ -1,13 +1,18 @@
 """Makes the stored references: python -m tests.golden.make_golden (needs the [parity] extra).
 
 Tiny torch.nn.Transformer stacks with random weights, post- and pre-norm, relu and gelu, odd sizes:
-weights, inputs and outputs, so that `make test` compares with torch without torch.
+weights, inputs and outputs, so that `make test` compares with torch without torch. And positions:
+T5's buckets and Llama's rotation by transformers, the sinusoids of KerasHub.
 """
 
 import json
 import pathlib
 
+import keras_hub
 import numpy as np
+import torch
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+from transformers.models.t5.modeling_t5 import T5Attention
 
 from tests.parity.torch_reference import run_stacks
 
@@ -17,9 +22,33 @@ CONFIGS = {
     "torch_post_norm": {**SIZE, "activation": "relu", "normalize_first": False},
     "torch_pre_norm": {**SIZE, "activation": "gelu", "normalize_first": True},
 }
+BUCKETS = {  # (num_buckets, max_distance, bidirectional)
+    "t5": (32, 128, True),
+    "t5_decoder": (32, 128, False),
+    "odd": (9, 20, True),
+    "odd_decoder": (7, 50, False),
+}
+
+
+def positions():
+    """What other libraries make of positions, by name."""
+    distances = np.arange(-300, 301, dtype="int32")
+    query, key = np.random.default_rng(0).normal(size=(2, 2, 3, 23, 10)).astype("float32")
+    angles = torch.arange(23)[:, None] / 500.0 ** (torch.arange(0, 10, 2) / 10)
+    angles = torch.cat([angles, angles], dim=-1)[None]
+    turned = apply_rotary_pos_emb(torch.from_numpy(query), torch.from_numpy(key), angles.cos(), angles.sin())
+    sines = keras_hub.layers.SinePositionEncoding()(np.zeros((1, 37, 14), "float32"))[0]
+    arrays = {"distances": distances, "query": query, "key": key, "sines": np.asarray(sines)}
+    arrays |= {"turned_query": turned[0].numpy(), "turned_key": turned[1].numpy()}
+    for name, (num_buckets, max_distance, bidirectional) in BUCKETS.items():
+        bucket = T5Attention._relative_position_bucket
+        buckets = bucket(torch.from_numpy(distances), bidirectional, num_buckets, max_distance)
+        arrays |= {f"{name}_arguments": [num_buckets, max_distance, bidirectional], name: buckets.numpy()}
+    return arrays
 
 
 def main():
+    np.savez_compressed(FOLDER / "positions.npz", **positions())
     for seed, (name, config) in enumerate(CONFIGS.items()):
         state, inputs, (encoded, decoded) = run_stacks(config, np.random.default_rng(seed))
         arrays = {f"state/{key}": array for key, array in state.items()}

@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from keras_tfm import layers
 from tests.golden.torch_stacks import check_stacks
 
 FILES = sorted(pathlib.Path(__file__).parent.glob("torch_*.npz"))
@@ -24,3 +25,27 @@ def test_torch_stacks(path):
         for part in ("state/", "inputs/")
     )
     check_stacks(json.loads(str(arrays["config"])), state, inputs, (arrays["encoded"], arrays["decoded"]))
+
+
+@pytest.fixture(scope="module")
+def positions():
+    with np.load(pathlib.Path(__file__).with_name("positions.npz"), allow_pickle=False) as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize("name", ["t5", "t5_decoder", "odd", "odd_decoder"])
+def test_t5_buckets(positions, name):
+    num_buckets, max_distance, bidirectional = positions[f"{name}_arguments"].tolist()
+    layer = layers.RelativePositionBias(num_buckets, max_distance, bool(bidirectional))
+    np.testing.assert_array_equal(layer.buckets(positions["distances"]), positions[name])
+
+
+def test_llama_rotation(positions):
+    turned = layers.RotaryEmbedding(500.0).rotate(positions["query"], positions["key"])
+    for ours, theirs in zip(turned, (positions["turned_query"], positions["turned_key"]), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_keras_hub_sines(positions):
+    x = np.zeros((1, *positions["sines"].shape), "float32")
+    np.testing.assert_allclose(layers.SinePositionEncoding()(x)[0], positions["sines"], atol=1e-5)
