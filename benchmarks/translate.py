@@ -93,12 +93,12 @@ def run_keras_hub(files, jit_compile):
     import keras
     import keras_hub
 
-    vocabulary_size, length = VOCABULARY, LENGTH
+    vocabulary_size = VOCABULARY
     batches = itertools.repeat(random_batch())
     if files:
         pairs, tokenizer = read(files)
         vocabulary_size = tokenizer.vocabulary_size
-        length, batches = fixed_length_batches(pairs, tokenizer)
+        batches = fixed_length_batches(pairs, tokenizer)
     embedding = keras_hub.layers.ReversibleEmbedding(vocabulary_size, DIM)
     position = keras_hub.layers.SinePositionEncoding()
     inputs = {
@@ -157,7 +157,7 @@ def fixed_length_batches(pairs, tokenizer):
 
     dataset = tf.data.Dataset.from_tensor_slices(tuple(pairs)).shuffle(len(pairs.sources), seed=0)
     dataset = dataset.batch(BATCH).map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(4)
-    return length, itertools.chain.from_iterable(iter(dataset) for _ in itertools.count())
+    return itertools.chain.from_iterable(iter(dataset) for _ in itertools.count())
 
 
 def run_torch(files):

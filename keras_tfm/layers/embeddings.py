@@ -16,8 +16,17 @@ class TokenAndPositionEmbedding(Layer):
     An id outside the vocabulary raises, or gives NaN where a graph cannot raise (XLA, GPU).
     """
 
-    def __init__(self, vocabulary_size, max_length, dim, num_segments=0, scale=False, position=None,
-                 initializer="uniform", **kwargs):
+    def __init__(
+        self,
+        vocabulary_size,
+        max_length,
+        dim,
+        num_segments=0,
+        scale=False,
+        position=None,
+        initializer="uniform",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         for name, size in (("vocabulary_size", vocabulary_size), ("max_length", max_length), ("dim", dim)):
             if size < 1:
@@ -33,8 +42,14 @@ class TokenAndPositionEmbedding(Layer):
         self.segment = self._embedding(num_segments, "segment") if num_segments else None
 
     def _embedding(self, size, name):
-        return keras.layers.ReversibleEmbedding(size, self.dim, embeddings_initializer=self.initializer, name=name,
-                                                dtype=self.dtype_policy, reverse_dtype=self.compute_dtype)
+        return keras.layers.ReversibleEmbedding(
+            size,
+            self.dim,
+            embeddings_initializer=self.initializer,
+            name=name,
+            dtype=self.dtype_policy,
+            reverse_dtype=self.compute_dtype,
+        )
 
     def build(self, token_ids_shape, segment_ids_shape=None, positions_shape=None):
         self.token.build()
@@ -48,7 +63,9 @@ class TokenAndPositionEmbedding(Layer):
         if "int" not in keras.backend.standardize_dtype(token_ids.dtype):
             raise ValueError(f"`token_ids` must be integers; they are {token_ids.dtype}.")
         x = self.token(token_ids)
-        x = (x * self.dim**0.5 if self.scale else x) + outside_is_nan(token_ids, self.vocabulary_size, x.dtype)
+        x = (x * self.dim**0.5 if self.scale else x) + outside_is_nan(
+            token_ids, self.vocabulary_size, x.dtype
+        )
         if self.segment is not None:
             segment_ids = ops.zeros_like(token_ids) if segment_ids is None else segment_ids
             x = x + self.segment(segment_ids) + outside_is_nan(segment_ids, self.num_segments, x.dtype)

@@ -80,7 +80,8 @@ class ImageClassifier(Task):
 
     def prepare(self, images):
         """Raw images (B, H, W, C) as the model takes them, in a graph or out of one."""
-        return scale_images(images, *self.image_shape[:2], self.config.mean, self.config.std)
+        height, width, _ = self.image_shape
+        return scale_images(images, height, width, self.config.mean, self.config.std)
 
     def fit(
         self,
@@ -107,13 +108,13 @@ class ImageClassifier(Task):
         `resume`; training stops after `patience` epochs without progress, or `minutes`.
         """
         keras.utils.set_random_seed(seed)
-        train = self._examples(images, labels)
+        images, labels = self._examples(images, labels)
         if isinstance(validation, float):
-            train, validation = hold_out(*train, validation, seed)
+            (images, labels), judges = hold_out(images, labels, validation, seed)
         else:
-            validation = self._examples(*validation)
-        batches = ImageBatches(*train, self.prepare, batch_size, seed, max_shift)
-        judge = ImageBatches(*validation, self.prepare, batch_size)
+            judges = self._examples(*validation)
+        batches = ImageBatches(images, labels, self.prepare, batch_size, seed, max_shift)
+        judge = ImageBatches(judges[0], judges[1], self.prepare, batch_size)
         steps = batches.num_batches * epochs
         schedule = WarmupCosineSchedule(learning_rate, max(1, steps // 10), steps + 1)
         # Averages over about an epoch of steps, fewer for short runs, judge and outlast the last weights.
@@ -141,7 +142,7 @@ class ImageClassifier(Task):
             "weight_decay": weight_decay,
             "max_shift": max_shift,
             "seed": seed,
-            "images": len(train[0]),
+            "images": len(images),
         }
         return fit_best(
             self.model,

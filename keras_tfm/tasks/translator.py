@@ -210,7 +210,7 @@ class Translator(Task):
         """
         token_ids = np.asarray(token_ids)
         size = self.tokenizer.vocabulary_size
-        if token_ids.size and not (0 <= token_ids.min() and token_ids.max() < size):
+        if token_ids.size and (token_ids.min() < 0 or token_ids.max() >= size):
             raise ValueError(
                 f"`token_ids` must lie in [0, {size}); they span {token_ids.min()} to {token_ids.max()}."
             )

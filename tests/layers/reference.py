@@ -56,7 +56,7 @@ def split_heads(x, num_heads):
 
 def attention(layer, query, value=None, key=None, mask=None, bias=None, causal=False):
     """`MultiHeadAttention` with any position."""
-    key_units, value_units = layer.num_heads * layer.key_width, layer.num_heads * layer.value_width
+    key_units = layer.num_heads * layer.key_width
     if layer.is_self_attention:
         query, key, value = np.split(dense(layer.query_key_value, query), [key_units, 2 * key_units], axis=-1)
     elif key is None:

@@ -115,9 +115,7 @@ def test_a_resumed_run_ends_as_an_unbroken_one(tmp_path, monkeypatch):
         small(pairs).fit(pairs, judge, run=tmp_path / "broken", **options)
     resumed = Translator.load(tmp_path / "broken")
     with pytest.raises(ValueError, match=r"these differ: learning_rate \(now 0.5, then 0.001\)"):
-        resumed.fit(
-            pairs, judge, run=tmp_path / "broken", resume=True, learning_rate=0.5, **options
-        )
+        resumed.fit(pairs, judge, run=tmp_path / "broken", resume=True, learning_rate=0.5, **options)
     resumed.fit(pairs, judge, run=tmp_path / "broken", resume=True, **options)
     for name in ("model.safetensors", "checkpoints/last.safetensors"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name

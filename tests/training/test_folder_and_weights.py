@@ -91,5 +91,5 @@ def test_paths_must_differ(tmp_path):
     ambiguous = keras.Model(inputs, twice)
     for weight in ambiguous.weights:
         weight._path = "one"
-    with pytest.raises(ValueError, match="distinct paths.*one"):
+    with pytest.raises(ValueError, match=r"distinct paths.*one"):
         save_weights(ambiguous, tmp_path / "weights")
