@@ -1,8 +1,8 @@
 r"""English to German on Multi30k's captions, from the raw files to a served SavedModel.
 
     keras-tfm train translate --train train.en.gz train.de.gz --valid val.en.gz val.de.gz \
-        --out runs/multi30k --size tiny --config examples/multi30k.json --batch-tokens 8192 --learning-rate 3e-3 \
-        --epochs 80 --patience 10 --minutes 45
+        --out runs/multi30k --size tiny --config examples/multi30k.json --batch-tokens 8192 \
+        --learning-rate 3e-3 --epochs 80 --patience 10 --minutes 45
     keras-tfm evaluate runs/multi30k --data test_2016_flickr.en.gz test_2016_flickr.de.gz
 
 gives 36.8 BLEU (sacreBLEU, cased, 13a; greedy) on the 1,000 captions of test_2016_flickr, after 27 epochs
