@@ -49,7 +49,8 @@ class FunctionalModel(Model, Functional):
         unknown = sorted(set(inputs) - set(expected))
         if unknown:
             raise ValueError(f"{self.name!r} takes {', '.join(expected)}; it was given {', '.join(unknown)}.")
-        missing = expected.keys() - inputs.keys()
+        # Token ids first: an error names them, not the mask that cannot be made without.
+        missing = sorted(expected.keys() - inputs.keys(), key=lambda name: ("token_ids" not in name, name))
         if not missing:
             return inputs
         inputs = {name: x if is_symbolic(x) else ops.convert_to_tensor(x) for name, x in inputs.items()}

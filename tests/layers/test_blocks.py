@@ -38,7 +38,6 @@ test_contract = contract.check(
          **SELF, **BLOCK),
     Case("causal", lambda: Block(2, 9, causal=True), **decodes(False), **BLOCK),
     Case("cross", lambda: Block(2, 9, causal=True, cross_attention=True), **decodes(True), **BLOCK),
-    Case("rotary", lambda: Block(2, 9, causal=True, attention=rotary_attention()), **decodes(False), **BLOCK),
     Case("encoder", lambda: Encoder(2, 2, 9, normalize_first=True), **SELF, **STACK),
     Case("decoder", lambda: Decoder(2, 2, 9, cross_attention=True), **decodes(True), **STACK),
 )  # fmt: skip
