@@ -172,7 +172,7 @@ def run_train_translate(options):
     from keras_tfm.training.folder import refuse_existing
 
     refuse_existing(options.out, options.resume or options.overwrite, "pass --resume or --overwrite")
-    _set_precision(options.precision)
+    _prepare_keras(options)
     pairs = read_pairs(options.train, _columns(options))
     validation = read_pairs(options.valid, _columns(options)) if options.valid else None
     say(f"{len(pairs.sources):,} pairs to train on")
@@ -274,10 +274,11 @@ def _columns(options):
     return columns
 
 
-def _set_precision(precision):
+def _prepare_keras(options):
     import keras
 
-    keras.config.set_dtype_policy(precision)
+    keras.config.set_dtype_policy(options.precision)
+    keras.utils.set_random_seed(options.seed)
 
 
 def say(text):

@@ -398,8 +398,8 @@ def frozen_weights_stay(case):
     model = case.new()
     leaves = [layer for layer in model._flatten_layers() if layer._trainable_variables]
     needs(len(leaves) > 1, "one layer only: frozen whole, nothing would train")
-    leaves[0].trainable = False
-    frozen = {weight.path for weight in leaves[0].weights}
+    leaves[-1].trainable = False  # the first may be the layer itself, and freeze all
+    frozen = {weight.path for weight in leaves[-1].weights}
     before = {weight.path: weight.numpy() for weight in model.weights}
     inputs = case.draw()
     step_towards(tree.map_structure(ops.ones_like, model(inputs)), model, inputs)()

@@ -160,7 +160,9 @@ class ImageBatches:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.num_batches))
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-        return dataset.map(self._batch, tf.data.AUTOTUNE).with_options(options).prefetch(tf.data.AUTOTUNE)
+        # So few ahead that a look at the first batch never ends, and so never advances, the epoch.
+        ahead = min(4, (self.num_batches - 1) // 2)
+        return dataset.map(self._batch).with_options(options).prefetch(ahead)
 
     def _order(self, epoch):
         order = np.arange(len(self.images))

@@ -112,7 +112,8 @@ class PairBatches:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.num_batches))
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-        return dataset.with_options(options).prefetch(4)
+        # So few ahead that a look at the first batch never ends, and so never advances, the epoch.
+        return dataset.with_options(options).prefetch(min(4, (self.num_batches - 1) // 2))
 
     def _epoch(self, epoch: int) -> Iterator[tuple]:
         pairs, batches = self._pairs, self._batches
@@ -144,8 +145,11 @@ def encode_sources(strings, tokenizer: Tokenizer, max_length: int) -> dict[str, 
     """
     token_ids = _append(tokenizer.tokenize(strings)[:, : max_length - 1], tokenizer.end_id)
     lengths = token_ids.row_lengths()
-    token_ids = token_ids.to_tensor(tokenizer.pad_id)  # (B, S)
-    return {"token_ids": token_ids, "padding_mask": tf.sequence_mask(lengths, tf.shape(token_ids)[1])}
+    width = tf.maximum(
+        1, tf.reduce_max(tf.cast(lengths, tf.int32))
+    )  # of no text too: recurrence needs a step
+    token_ids = token_ids.to_tensor(tokenizer.pad_id, shape=tf.stack([tf.shape(lengths)[0], width]))  # (B, S)
+    return {"token_ids": token_ids, "padding_mask": tf.sequence_mask(lengths, width)}
 
 
 def _append(token_ids: tf.RaggedTensor, token_id: int) -> tf.RaggedTensor:

@@ -18,9 +18,9 @@ def greedy_decode(model, context, batch_size, max_length, start_id, end_id, pad_
     `max_length` tokens is cut there. `max_length` is a number or a scalar tensor.
     """
     cache = model.start(batch_size, max_length, context)
-    token_ids = tf.fill([1 + max_length, batch_size], pad_id)  # time first: a step writes one row
     first = tf.fill([batch_size], start_id)
-    token_ids = tf.tensor_scatter_nd_update(token_ids, [[0]], first[None])
+    # Time first: a step writes one row. (An empty batch has none: it ends before the first step.)
+    token_ids = tf.concat([first[None], tf.fill([max_length, batch_size], pad_id)], axis=0)
 
     def unfinished(index, last, finished, token_ids, cache):
         return (index < max_length) & ~tf.reduce_all(finished)

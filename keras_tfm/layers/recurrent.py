@@ -32,7 +32,7 @@ def additive_attention_weights(query, key, scale, mask=None):
     attend to is zero.
     """
     hidden = ops.tanh(query[:, :, None] + key[:, None])  # (B, T, S, U)
-    scores = ops.matmul(hidden, scale[:, None])[..., 0]  # (B, T, S)
+    scores = ops.einsum("btsu,u->bts", hidden, scale)
     return masked_softmax(scores, combine_masks(mask, rank=3))
 
 
@@ -52,7 +52,10 @@ class AdditiveAttention(Layer):
         self.use_bias = use_bias
 
     def build(self, query_shape, value_shape, mask_shape=None):
-        self.query = keras.layers.Dense(self.units, use_bias=False, name="query", dtype=self.dtype_policy)
+        # Not a Dense layer: on three axes its gradient inside a loop does not compile with XLA.
+        self.query = keras.layers.EinsumDense(
+            "btd,du->btu", (None, self.units), name="query", dtype=self.dtype_policy
+        )
         self.query.build(query_shape)
         self.key = keras.layers.Dense(self.units, use_bias=self.use_bias, name="key", dtype=self.dtype_policy)
         self.key.build(value_shape)
@@ -103,8 +106,13 @@ class RecurrentEncoder(Layer):
 
     def _layer(self, name):
         # Not keras.layers.LSTM: its cuDNN kernel rules out XLA and fails on a row of padding alone.
-        rnn = keras.layers.RNN(clone(self.cell, "cell"), return_sequences=True, return_state=True, name="rnn",
-                               dtype=self.dtype_policy)
+        rnn = keras.layers.RNN(
+            clone(self.cell, "cell"),
+            return_sequences=True,
+            return_state=True,
+            name="rnn",
+            dtype=self.dtype_policy,
+        )
         return keras.layers.Bidirectional(rnn, name=name, dtype=self.dtype_policy)
 
     def build(self, x_shape, mask_shape=None):
@@ -119,6 +127,8 @@ class RecurrentEncoder(Layer):
         The summary (B, units) is the last layer's backward state at the first position, which has
         read the whole sequence. `mask` (B, S) is False at padding.
         """
+        if x.shape[0] == 0:  # keras.layers.LSTMCell fails on a batch that is known to be empty
+            return tuple(ops.zeros(shape, self.compute_dtype) for shape in self.compute_output_shape(x.shape))
         mask = padding_mask_of(x, mask)
         for layer in self.layers:
             x, *states = layer(x, mask=mask)
@@ -142,10 +152,10 @@ class LSTMAttentionDecoder(Layer):
     state. Of `num_layers` layers the first reads [E y(t-1); c(t)], each other the one below it, and
     the last one's s(t-1) is the query.
 
-    `cell` is a pattern, each layer gets its own: by default `keras.layers.LSTMCell(units)`;
-    `GRUCell(units, reset_after=False)` is the paper's (its update gate is one minus Keras's).
-    `attention` is by default `AdditiveAttention(units)`; `MultiHeadAttention(1)` scores by dot
-    product instead.
+    `cell` and `attention` are patterns, layers to make its own from. By default the cells are
+    `keras.layers.LSTMCell(units)`; `GRUCell(units, reset_after=False)` is the paper's, whose update
+    gate is one minus Keras's. The attention is `AdditiveAttention(units)`; `MultiHeadAttention(1)`
+    scores by dot product instead.
     """
 
     def __init__(self, units, num_layers=1, cell=None, attention=None, **kwargs):
@@ -153,7 +163,8 @@ class LSTMAttentionDecoder(Layer):
         self.units = units
         self.num_layers = num_layers
         self.cell = _cell(units, num_layers, cell, self.dtype_policy)
-        self.attention = attention or AdditiveAttention(units, name="attention", dtype=self.dtype_policy)
+        self.attention = attention or AdditiveAttention(units, dtype=self.dtype_policy)
+        self.context_attention = clone(self.attention, "attention")
         self.cells = [clone(self.cell, f"cell_{i}") for i in range(num_layers)]
         sizes = self.cell.state_size  # [units, units] of an LSTM, units of a GRU
         self.num_states = 1 if isinstance(sizes, int) else len(sizes)
@@ -161,20 +172,21 @@ class LSTMAttentionDecoder(Layer):
 
     def build(self, x_shape, context_shape, **other_shapes):
         query_shape = (x_shape[0], 1, self.units)
-        self.attention.build(query_shape, context_shape)
-        context_dim = self.attention.compute_output_shape(query_shape, context_shape)[-1]
+        self.context_attention.build(query_shape, context_shape)
+        context_dim = self.context_attention.compute_output_shape(query_shape, context_shape)[-1]
         for i, cell in enumerate(self.cells):
             cell.build((x_shape[0], self.units if i else x_shape[-1] + context_dim))
-        self.output_projection = keras.layers.Dense(x_shape[-1], "tanh", name="output",
-                                                    dtype=self.dtype_policy)
+        self.output_projection = keras.layers.Dense(
+            x_shape[-1], "tanh", name="output", dtype=self.dtype_policy
+        )
         self.output_projection.build((*x_shape[:-1], self.units + x_shape[-1] + context_dim))
         self.built = True
 
-    def call(self, x, context, context_mask=None, mask=None, initial_state=None):
+    def call(self, x, context, mask=None, context_mask=None, initial_state=None):
         """Decode the embedded previous tokens `x` (B, T, D) against `context` (B, S, Dc).
 
-        `context_mask` (B, S) hides padding of the context; at padding of `x`, where `mask` (B, T)
-        is False, the state waits. `initial_state` (B, `state_dim`) holds the layers' states side by
+        At padding of `x`, where `mask` (B, T) is False, the state waits; `context_mask` (B, S) hides
+        padding of the context. `initial_state` (B, `state_dim`) holds the layers' states side by
         side, h before c in an LSTM; by default zeros. Masks that Keras carries are ANDed in.
         """
         context_mask = padding_mask_of(context, context_mask, "context_mask")
@@ -187,27 +199,31 @@ class LSTMAttentionDecoder(Layer):
             initial_state = ops.zeros((batch_size, self.state_dim), self.compute_dtype)
         initial_state = ops.cast(initial_state, self.compute_dtype)
         state = tuple(ops.split(initial_state, self.num_layers * self.num_states, axis=-1))
-        return RecurrentCache(state, self.attention.start_context(context, context_mask))
+        return RecurrentCache(state, self.context_attention.start_context(context, context_mask))
 
     def step(self, x, cache, mask=None):
         """The next T positions (B, T, D); `mask` (B, T) hides padding among them."""
-
-        def advance(token, state):
-            query = state[-self.num_states]  # the last layer's s(t-1)
-            context = self.attention.step_context(query[:, None], cache.context)[:, 0]  # c(t), (B, Dc)
-            y, states = ops.concatenate([token, context], axis=-1), []
-            for i, cell in enumerate(self.cells):
-                y, cell_state = cell(y, list(state[i * self.num_states:][:self.num_states]))
-                states.extend(cell_state)
-            return (y, context), tuple(states)
-
+        if x.shape[0] == 0:  # keras.layers.LSTMCell fails on a batch that is known to be empty
+            return x, cache
         if x.shape[1] == 1 and mask is None:
-            (y, context), state = advance(x[:, 0], cache.state)
+            (y, context), state = self._advance(x[:, 0], cache.state, cache.context)
             y, context = y[:, None], context[:, None]
         else:
-            _, (y, context), state = rnn(advance, x, cache.state, mask=mask)
+            _, (y, context), state = rnn(
+                lambda token, state: self._advance(token, state, cache.context), x, cache.state, mask=mask
+            )
         y = self.output_projection(ops.concatenate([y, x, context], axis=-1))
         return y, RecurrentCache(tuple(state), cache.context)
+
+    def _advance(self, token, state, context):
+        """s(t) and c(t), and all layers' states, after one embedded token (B, D)."""
+        query = state[-self.num_states]  # the last layer's s(t-1)
+        context = self.context_attention.step_context(query[:, None], context)[:, 0]  # (B, Dc)
+        y, states = ops.concatenate([token, context], axis=-1), []
+        for i, cell in enumerate(self.cells):
+            y, cell_state = cell(y, list(state[i * self.num_states :][: self.num_states]))
+            states.extend(cell_state)
+        return (y, context), tuple(states)
 
     def compute_output_shape(self, x_shape, context_shape, **other_shapes):
         return tuple(x_shape)
@@ -219,20 +235,22 @@ class LSTMAttentionDecoder(Layer):
 class TokenEmbedding(Layer):
     """Token embeddings alone, for models that know order otherwise: (B, T) ids -> (B, T, D).
 
-    `logits` is the tied output projection (Press and Wolf 2017). An id outside the vocabulary
-    raises, or gives NaN where a graph cannot raise (XLA, GPU).
+    `scale` multiplies the vectors by sqrt(D). `logits` is the tied output projection (Press and Wolf
+    2017). An id outside the vocabulary raises, or gives NaN where a graph cannot raise (XLA, GPU).
     """
 
-    def __init__(self, vocabulary_size, dim, initializer="uniform", **kwargs):
+    def __init__(self, vocabulary_size, dim, scale=False, initializer="uniform", **kwargs):
         super().__init__(**kwargs)
         for name, size in (("vocabulary_size", vocabulary_size), ("dim", dim)):
             if size < 1:
                 raise ValueError(f"`{name}` must be at least 1; it is {size}.")
         self.vocabulary_size = vocabulary_size
         self.dim = dim
+        self.scale = scale
         self.initializer = initializer
         self.token = keras.layers.ReversibleEmbedding(
-            vocabulary_size, dim, embeddings_initializer=initializer, name="token", dtype=self.dtype_policy)
+            vocabulary_size, dim, embeddings_initializer=initializer, name="token", dtype=self.dtype_policy
+        )
 
     def build(self, token_ids_shape):
         self.token.build()
@@ -243,7 +261,9 @@ class TokenEmbedding(Layer):
         if "int" not in keras.backend.standardize_dtype(token_ids.dtype):
             raise ValueError(f"`token_ids` must be integers; they are {token_ids.dtype}.")
         x = self.token(token_ids)
-        return x + outside_is_nan(token_ids, self.vocabulary_size, x.dtype)
+        return (x * self.dim**0.5 if self.scale else x) + outside_is_nan(
+            token_ids, self.vocabulary_size, x.dtype
+        )
 
     def logits(self, x):
         """Scores of every token by the transposed table: (..., D) -> (..., V)."""
@@ -269,6 +289,6 @@ def _cell(units, num_layers, cell, dtype):
     cell = cell or keras.layers.LSTMCell(units, name="cell", dtype=dtype)
     if cell.units != units:
         raise ValueError(f"`cell` must have `units` = {units}; it has {cell.units}.")
-    if cell.dropout or cell.recurrent_dropout:
+    if getattr(cell, "dropout", 0) or getattr(cell, "recurrent_dropout", 0):
         raise ValueError("`cell` must have no dropout of its own: a loop would draw it once and keep it.")
     return cell

@@ -43,7 +43,7 @@ def load_weights(model, path):
 def write_tensors(tensors, path, metadata=None):
     """Write {name: array or variable} and {key: text} to a safetensors file, whole or not at all."""
     arrays = {
-        name: np.ascontiguousarray(keras.ops.convert_to_numpy(tensor)) for name, tensor in tensors.items()
+        name: np.asarray(keras.ops.convert_to_numpy(tensor), order="C") for name, tensor in tensors.items()
     }
     with new_file(path) as work:
         safetensors.numpy.save_file(arrays, work, metadata)

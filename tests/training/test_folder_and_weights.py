@@ -93,3 +93,17 @@ def test_paths_must_differ(tmp_path):
         weight._path = "one"
     with pytest.raises(ValueError, match=r"distinct paths.*one"):
         save_weights(ambiguous, tmp_path / "weights")
+
+
+def test_tensors_keep_their_shapes(tmp_path):
+    tensors = {
+        "scalar": np.float32(3),
+        "empty": np.zeros((0, 2)),
+        "transposed": KERNEL.T,
+        "integer": np.arange(3),
+    }
+    write_tensors(tensors, tmp_path / "file", {"key": "text"})
+    read, metadata = read_tensors(tmp_path / "file")
+    assert metadata == {"key": "text"}
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(read[name], tensor, strict=True)

@@ -64,9 +64,13 @@ class RecurrentSeq2Seq(ConfiguredModel):
         dropout = Dropout(config.dropout, name="dropout")
 
         encoded, summary = encoder(dropout(embedding(inputs["token_ids"])), mask=inputs["padding_mask"])
-        decoded = decoder(dropout(decoder_embedding(inputs["decoder_token_ids"])), encoded,
-                          context_mask=inputs["padding_mask"], mask=inputs["decoder_padding_mask"],
-                          initial_state=initial_state(summary))
+        decoded = decoder(
+            dropout(decoder_embedding(inputs["decoder_token_ids"])),
+            encoded,
+            mask=inputs["decoder_padding_mask"],
+            context_mask=inputs["padding_mask"],
+            initial_state=initial_state(summary),
+        )
         outputs = {"encoder_sequence_output": encoded, "decoder_sequence_output": dropout(decoded)}
         super().__init__(config, inputs, outputs, name=name, **kwargs)
         self.embedding, self.output_embedding = embedding, decoder_embedding
@@ -74,8 +78,9 @@ class RecurrentSeq2Seq(ConfiguredModel):
 
     @staticmethod
     def _embedding(config, vocabulary_size, name):
+        # Unscaled, the recurrence's inputs start so small that learning takes several times the steps.
         initializer = keras.initializers.RandomNormal(stddev=config.dim**-0.5)
-        return TokenEmbedding(vocabulary_size, config.dim, initializer, name=name)
+        return TokenEmbedding(vocabulary_size, config.dim, scale=True, initializer=initializer, name=name)
 
     def encode(self, token_ids, padding_mask=None):
         """The encoder's output (B, S, 2 `hidden_dim`) and summary (B, `hidden_dim`)."""
@@ -95,7 +100,7 @@ class RecurrentSeq2Seq(ConfiguredModel):
 # bahdanau: RNNsearch of Bahdanau et al. 2015, section 4.1 and appendix A.2.3, no dropout as there.
 # tiny and small are this package's own, for some 10^4 and 10^5 pairs.
 RecurrentSeq2Seq.sizes = {
-    "tiny": RecurrentSeq2SeqConfig(8_000, dim=128, hidden_dim=192),
+    "tiny": RecurrentSeq2SeqConfig(8_000, dim=128, hidden_dim=128),
     "small": RecurrentSeq2SeqConfig(8_000, dim=256, hidden_dim=512, dropout=0.2),
     "bahdanau": RecurrentSeq2SeqConfig(30_000, 30_000, dim=620, hidden_dim=1_000, cell="gru", dropout=0.0),
 }

@@ -1,0 +1,107 @@
+"""The recurrent encoder-decoder: contract, decoding, and what the seed of attention was made for."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_tfm.generation import greedy_decode
+from keras_tfm.heads import LanguageModel, TokenCrossEntropy
+from keras_tfm.models import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
+from tests import contract
+from tests.contract import Case, ids, mask, randomise
+
+CONFIG = RecurrentSeq2SeqConfig(11, dim=6, hidden_dim=4)
+INPUTS = {
+    "token_ids": ids("S", 11),
+    "padding_mask": mask("S"),
+    "decoder_token_ids": ids("T", 11),
+    "decoder_padding_mask": mask("T"),
+}
+
+test_contract = contract.check(
+    Case(
+        "RecurrentSeq2Seq",
+        lambda: RecurrentSeq2Seq(dataclasses.replace(CONFIG, cell="gru")),
+        INPUTS,
+        causal="T",
+        cache=lambda model, x, length: model.start(3, length, x),
+    ),
+)
+
+
+def test_sizes_and_vocabularies():
+    model = RecurrentSeq2Seq.from_size("tiny", vocabulary_size=50)
+    assert model.embedding is model.output_embedding
+    assert model.output["encoder_sequence_output"].shape == (None, None, 2 * model.config.hidden_dim)
+    assert model.output["decoder_sequence_output"].shape == (None, None, model.config.dim)
+    model = RecurrentSeq2Seq(dataclasses.replace(CONFIG, target_vocabulary_size=7))
+    assert (model.embedding.vocabulary_size, model.output_embedding.vocabulary_size) == (11, 7)
+    paper = RecurrentSeq2Seq.sizes["bahdanau"]
+    assert (paper.dim, paper.hidden_dim, paper.cell, paper.num_layers) == (620, 1_000, "gru", 1)
+    with pytest.raises(ValueError, match="lstm, gru; it is 'rnn'"):
+        RecurrentSeq2Seq(dataclasses.replace(CONFIG, cell="rnn"))
+
+
+def test_the_first_state_comes_from_the_encoder():
+    model = RecurrentSeq2Seq(CONFIG)
+    randomise(model, seed=1)
+    token_ids = np.random.randint(0, 11, (3, 5))
+    encoded, summary = model.encode(token_ids)
+    np.testing.assert_array_equal(
+        summary, encoded[:, 0, CONFIG.hidden_dim :]
+    )  # the backward direction has read all
+    hidden, memory = model.start(3, 4, {"token_ids": token_ids}).state
+    expected = np.tanh(summary @ model.initial_state.kernel.numpy() + model.initial_state.bias.numpy())
+    np.testing.assert_allclose(np.concatenate([hidden, memory], axis=-1), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("jit_compile", "num_layers"), [(False, 2), (True, 1)])
+def test_free_running_equals_a_pass_over_what_was_generated(jit_compile, num_layers):
+    model = LanguageModel(RecurrentSeq2Seq(dataclasses.replace(CONFIG, num_layers=num_layers)))
+    randomise(model, seed=1)
+    token_ids = tf.random.uniform((3, 6), 0, 11, tf.int32)
+    context = {"token_ids": token_ids, "padding_mask": tf.sequence_mask([6, 2, 4])}
+    decode = tf.function(
+        lambda x: greedy_decode(model, x, 3, 8, start_id=1, end_id=-1), jit_compile=jit_compile
+    )
+    generated = decode(context)
+    logits = model({**context, "decoder_token_ids": generated[:, :-1]})
+    np.testing.assert_array_equal(np.argmax(logits, axis=-1), generated[:, 1:])
+
+
+def test_two_tasks_of_unequal_lengths_are_memorised():
+    pairs = [
+        ("translate: What time is it ?", "Τι ώρα είναι ;"),
+        ("answer: What time is it ?", "It is quarter to five ."),
+    ]
+    words = [
+        "<pad>",
+        "<start>",
+        "<end>",
+        *sorted({word for pair in pairs for text in pair for word in text.split()}),
+    ]
+    sources, targets = (
+        [[words.index(word) for word in text.split()] for text in side] for side in zip(*pairs, strict=True)
+    )
+    targets = [[1, *target, 2] for target in targets]
+
+    def padded(rows):
+        return keras.utils.pad_sequences(rows, padding="post")
+
+    batch = {"token_ids": padded(sources), "decoder_token_ids": padded([row[:-1] for row in targets])}
+    labels = padded([row[1:] for row in targets])
+    batch["decoder_padding_mask"] = labels > 0
+    model = LanguageModel(
+        RecurrentSeq2Seq(RecurrentSeq2SeqConfig(len(words), dim=16, hidden_dim=24, dropout=0.0))
+    )
+    model.compile(keras.optimizers.Adam(0.02), TokenCrossEntropy())
+    for _ in range(40):
+        model.train_on_batch(batch, labels, sample_weight=(labels > 0).astype("float32"))
+    answers = greedy_decode(
+        model, {"token_ids": tf.constant(batch["token_ids"])}, 2, 9, start_id=1, end_id=2
+    ).numpy()
+    texts = [" ".join(words[i] for i in row if i > 2) for row in answers]
+    assert texts == [target for _, target in pairs]

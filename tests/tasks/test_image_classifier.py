@@ -1,0 +1,224 @@
+"""The image classifier: from raw images to class names, kept, exported and asked."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_tfm import tasks
+from keras_tfm.models import ViT
+from keras_tfm.tasks import ImageClassifier, ImageClassifierConfig, TaskError
+from keras_tfm.training.callbacks import Progress
+from tests.fresh_process import run_fresh
+
+NAMES = ["top", "bottom", "left"]
+SMALL = {
+    "image_size": 8,
+    "patch_size": 4,
+    "num_channels": 1,
+    "num_layers": 1,
+    "dim": 16,
+    "num_heads": 2,
+    "hidden_dim": 16,
+}
+
+
+def examples(size, seed=0):
+    """Images (N, 8, 8) with one bright half, and which half it is."""
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 100, (size, 8, 8), "uint8")
+    labels = rng.integers(0, 3, size)
+    halves = np.array([np.s_[:4, :], np.s_[4:, :], np.s_[:, :4]], dtype="object")
+    for image, label in zip(images, labels, strict=True):
+        image[tuple(halves[label])] += 120
+    return images, labels
+
+
+@pytest.fixture(scope="module")
+def task():
+    keras.utils.set_random_seed(0)
+    task = ImageClassifier.from_size("tiny", NAMES, **SMALL)
+    task.history = task.fit(*examples(320), epochs=12, batch_size=32, learning_rate=1e-2, max_shift=1)
+    return task
+
+
+@pytest.fixture(scope="module")
+def exported(task, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exports") / "halves"
+    task.export(folder)
+    return folder
+
+
+def test_it_learns_and_keeps_the_best_epoch(task):
+    images, labels = examples(100, seed=1)
+    measures = task.evaluate(images, labels)
+    assert measures["accuracy"] == 1 and measures["loss"] < 0.1 and measures["images"] == 100
+    assert task.history.keys() == {"accuracy", "loss", "val_accuracy", "val_loss"}
+    kept = task.evaluate(*examples(320))["loss"]
+    assert kept < task.history["loss"][0]
+
+
+def test_answers_agree_with_each_other(task):
+    images, labels = examples(70, seed=2)
+    logits = keras.ops.convert_to_numpy(task(images))
+    probabilities = task.probabilities(images, batch_size=32)
+    np.testing.assert_allclose(
+        probabilities, np.exp(logits) / np.exp(logits).sum(-1, keepdims=True), atol=1e-6
+    )
+    np.testing.assert_array_equal(task.predict(images), np.array(NAMES)[logits.argmax(-1)])
+    np.testing.assert_allclose(
+        task.evaluate(images, labels)["loss"], -np.log(probabilities[np.arange(70), labels]).mean(), rtol=1e-5
+    )
+    assert task.evaluate(images, np.array(NAMES)[labels]) == task.evaluate(images, labels)
+    assert task.predict(images[:0]).shape == (0,)
+
+
+def test_images_come_in_many_forms(task):
+    images, _ = examples(5, seed=3)
+    expected = task.probabilities(images)
+    for form in (images[..., None], images / 255, (images / 255).astype("float32")[..., None]):
+        np.testing.assert_allclose(task.probabilities(form), expected, atol=1e-6)
+    np.testing.assert_array_equal(task({"images": images}), task(images))
+    larger = images.repeat(3, axis=1).repeat(3, axis=2)  # averaged again by the antialiased filter
+    np.testing.assert_array_equal(task.predict(larger), task.predict(images))
+
+
+def test_save_and_load(task, tmp_path):
+    task.save(tmp_path / "task")
+    assert sorted(path.name for path in (tmp_path / "task").iterdir()) == ["config.json", "model.safetensors"]
+    other = tasks.load(tmp_path / "task")
+    assert type(other) is ImageClassifier and other.config == task.config
+    images, _ = examples(20, seed=4)
+    np.testing.assert_array_equal(other.probabilities(images), task.probabilities(images))
+    with pytest.raises(FileExistsError):
+        task.save(tmp_path / "task")
+    config = json.loads((tmp_path / "task/config.json").read_text("utf-8"))
+    config["config"]["nonsense"] = 1
+    (tmp_path / "task/config.json").write_text(json.dumps(config), "utf-8")
+    with pytest.raises(TaskError, match="not a configuration of 'classify-images'"):
+        tasks.load(tmp_path / "task")
+
+
+SERVED = """
+import numpy as np
+import tensorflow as tf
+folder, arrays = sys.argv[1:]
+images = np.load(arrays)
+model = tf.saved_model.load(folder)
+files = tf.stack([tf.io.encode_png(image) for image in images])
+of_bytes = model.signatures["serving_default"](image_bytes=files)
+of_arrays = model.signatures["images"](images=tf.constant(images / 255, tf.float32))
+np.savez(arrays + "z", labels=of_bytes["label"].numpy().astype("U"), of_bytes=of_bytes["probabilities"],
+         of_arrays=of_arrays["probabilities"])
+"""
+
+
+def test_the_export_answers_alike_where_keras_and_this_package_are_missing(task, exported, tmp_path):
+    images, _ = examples(30, seed=5)
+    np.save(tmp_path / "images.npy", images[..., None])
+    result = run_fresh(SERVED, exported, tmp_path / "images.npy", blocked=("keras_tfm", "keras"))
+    assert result.returncode == 0, result.stderr
+    with np.load(tmp_path / "images.npyz.npz") as served:
+        np.testing.assert_allclose(served["of_bytes"], task.probabilities(images), atol=1e-6)
+        np.testing.assert_allclose(served["of_arrays"], task.probabilities(images), atol=1e-6)
+        assert served["labels"].tolist() == task.predict(images).tolist()
+
+
+def test_the_exports_signatures(exported):
+    assert {"saved_model.pb", "variables"} <= {path.name for path in exported.iterdir()}
+    signatures = tf.saved_model.load(exported).signatures
+    assert set(signatures) == {"serving_default", "images"}
+    expected = {
+        "serving_default": ("image_bytes", [None], tf.string),
+        "images": ("images", [None, 8, 8, 1], tf.float32),
+    }
+    for name, (argument, shape, dtype) in expected.items():
+        specs = signatures[name].structured_input_signature[1]
+        assert [(spec.shape.as_list(), spec.dtype) for spec in [specs[argument]]] == [(shape, dtype)]
+        outputs = signatures[name].structured_outputs
+        assert {key: spec.dtype for key, spec in outputs.items()} == {
+            "label": tf.string,
+            "probabilities": tf.float32,
+        }
+
+
+@pytest.mark.slow
+def test_a_resumed_run_is_the_unbroken_one(tmp_path, monkeypatch):
+    def classifier(run, resume=False):
+        keras.utils.clear_session()  # a checkpoint names seed generators, which Keras numbers in a process
+        keras.utils.set_random_seed(1)
+        task = ImageClassifier.from_size("tiny", NAMES, **SMALL, dropout=0.1)
+        options = {"epochs": 3, "batch_size": 32, "max_shift": 1, "run": tmp_path / run, "resume": resume}
+        task.fit(*examples(96), examples(32, seed=6), **options)
+        return task
+
+    begin = Progress.on_epoch_begin
+
+    def interrupted(progress, epoch, logs=None):
+        if epoch == 2:
+            raise KeyboardInterrupt
+        begin(progress, epoch, logs)
+
+    whole = classifier("whole")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Progress, "on_epoch_begin", interrupted)
+        classifier("broken")
+    resumed = classifier("broken", resume=True)
+    images, _ = examples(20, seed=7)
+    for task in (resumed, tasks.load(tmp_path / "broken"), tasks.load(tmp_path / "whole")):
+        np.testing.assert_array_equal(task.probabilities(images), whole.probabilities(images))
+
+
+def test_integer_classes_keep_their_type():
+    task = ImageClassifier(ViT.from_size("tiny", **SMALL), np.array([7, 3]))
+    images, _ = examples(4)
+    assert task.config.class_names == (7, 3)
+    assert set(task.predict(images).tolist()) <= {7, 3}
+    assert task.evaluate(images, [7, 3, 3, 7])["images"] == 4
+    with pytest.raises(ValueError, match=r"`labels` must be among \[7, 3\]; 0 is not"):
+        task.evaluate(images, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("class_names", "options", "message"),
+    [
+        (["one"], {}, "`class_names` must be different"),
+        (["one", "one"], {}, "`class_names` must be different"),
+        ([1.0, 2.0], {}, "`class_names` must be different"),
+        (NAMES, {"std": (0.0,)}, "`std` must be positive"),
+        (NAMES, {"mean": (0.1, 0.2, 0.3)}, "`mean` must have 1 or 1 values"),
+    ],
+)
+def test_impossible_configurations_are_refused(class_names, options, message):
+    with pytest.raises(ValueError, match=message):
+        ImageClassifier(ViT.from_size("tiny", **SMALL), class_names, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((np.zeros((2, 8, 8, 3), "uint8"), [0, 1]), {}, r"`images` must have the shape \(B, H, W\)"),
+        ((np.zeros((0, 8, 8), "uint8"), []), {}, "`images` must not be empty"),
+        (
+            (np.zeros((2, 8, 8), "uint8"), [0]),
+            {},
+            r"`labels` must be one for each of 2 images; the shape is \(1,\)",
+        ),
+        ((np.zeros((2, 8, 8), "uint8"), [0, 3]), {}, "3 is not"),
+        ((np.zeros((2, 8, 8), "uint8"), ["top", "right"]), {}, "'right' is not"),
+        ((np.zeros((2, 8, 8), "uint8"), [0, 1]), {"validation": 1.5}, "`validation` must be a share"),
+        ((np.zeros((1, 8, 8), "uint8"), [0]), {}, "of two images at least"),
+    ],
+)
+def test_training_refuses_what_it_cannot_use(arguments, options, message):
+    task = ImageClassifier.from_size("tiny", NAMES, **SMALL)
+    with pytest.raises(ValueError, match=message):
+        task.fit(*arguments, **options)
+
+
+def test_configurations_survive_json():
+    config = ImageClassifierConfig(NAMES, mean=0.5, std=[0.1, 0.2, 0.3])
+    assert config.class_names == tuple(NAMES) and config.mean == (0.5,)
+    assert ImageClassifierConfig(**json.loads(json.dumps(vars(config)))) == config
