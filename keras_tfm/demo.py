@@ -27,7 +27,7 @@ def run(folder):
         file=sys.stderr,
     )
     translator = Translator.from_pairs(train, size="tiny", vocabulary_size=1_000, max_length=64)
-    translator.fit(train, epochs=10, batch_tokens=4096, learning_rate=2e-3, label_smoothing=0.0)
+    translator.fit(train, epochs=6, batch_tokens=4096, learning_rate=2e-3, label_smoothing=0.0)
 
     answers = translator.generate(test.sources)
     right = [answer == target for answer, target in zip(answers, test.targets, strict=True)]
