@@ -145,9 +145,8 @@ def encode_sources(strings, tokenizer: Tokenizer, max_length: int) -> dict[str, 
     """
     token_ids = _append(tokenizer.tokenize(strings)[:, : max_length - 1], tokenizer.end_id)
     lengths = token_ids.row_lengths()
-    width = tf.maximum(
-        1, tf.reduce_max(tf.cast(lengths, tf.int32))
-    )  # of no text too: recurrence needs a step
+    # At least one wide, without a single text too: recurrence needs a step.
+    width = tf.maximum(1, tf.reduce_max(tf.cast(lengths, tf.int32)))
     token_ids = token_ids.to_tensor(tokenizer.pad_id, shape=tf.stack([tf.shape(lengths)[0], width]))  # (B, S)
     return {"token_ids": token_ids, "padding_mask": tf.sequence_mask(lengths, width)}
 

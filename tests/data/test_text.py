@@ -287,5 +287,5 @@ def test_encode_sources_equals_training_and_runs_in_a_graph(words):
     served = encode(tf.constant(order))
     assert np.array_equal(served["token_ids"], inputs["token_ids"])
     assert np.array_equal(served["padding_mask"], inputs["padding_mask"])
-    assert encode(tf.constant([], tf.string))["token_ids"].shape[0] == 0
+    assert encode(tf.constant([], tf.string))["token_ids"].shape == (0, 1)
     assert encode(tf.constant([""]))["token_ids"].numpy().tolist() == [[END]]
