@@ -113,9 +113,24 @@ def token_accuracy(labels, logits):
 @keras.saving.register_keras_serializable("keras_tfm")
 def token_cross_entropy(labels, logits, label_smoothing=0.0):
     """-log of the probability of each label (B, T) under the logits (B, T, V), in nats: (B, T)."""
-    logits = ops.cast(logits, "float32")
-    # A sum with one-hot labels, not a look-up: XLA fuses it, and its gradient, into one pass.
-    target = ops.sum(logits * ops.one_hot(labels, logits.shape[-1]), axis=-1)
-    if label_smoothing:
-        target = (1 - label_smoothing) * target + label_smoothing * ops.mean(logits, axis=-1)
-    return ops.logsumexp(logits, axis=-1) - target
+    logits, size = ops.cast(logits, "float32"), logits.shape[-1]
+    labels = ops.cast(labels, "int32")
+
+    @ops.custom_gradient
+    def cross_entropy(logits):
+        highest = ops.max(logits, axis=-1, keepdims=True)
+        exponentials = ops.exp(logits - highest)  # all that is kept of the logits' size
+        total = ops.sum(exponentials, axis=-1, keepdims=True)
+        target = ops.take_along_axis(logits, labels[..., None], axis=-1)
+        if label_smoothing:
+            mean = ops.mean(logits, axis=-1, keepdims=True)
+            target = (1 - label_smoothing) * target + label_smoothing * mean
+
+        def gradient(upstream):
+            upstream = upstream[..., None]
+            expected = (1 - label_smoothing) * ops.one_hot(labels, size) + label_smoothing / size
+            return exponentials * (upstream / total) - expected * upstream
+
+        return ops.squeeze(highest + ops.log(total) - target, axis=-1), gradient
+
+    return cross_entropy(logits)

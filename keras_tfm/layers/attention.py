@@ -21,7 +21,8 @@ def attention_weights(query, key, mask=None, bias=None, scale=None):
     attend to is zero.
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = ops.matmul(query * scale, ops.swapaxes(key, -1, -2))  # (..., T, S)
+    scores = ops.einsum("...tk,...sk->...ts", query, key)
+    scores = scores * scale
     if bias is not None:
         # In float32, and held above its lowest: -1e9 is -inf in half precision, and a row of those NaN.
         scores = in_float32(scores)
@@ -51,6 +52,47 @@ def bilinear_attention(x, matrix, value=None, mask=None):
     unscaled, single-head form.
     """
     return dot_product_attention(ops.matmul(x, matrix), x, x if value is None else value, mask, scale=1.0)
+
+
+class HeadProjection(keras.layers.Dense):
+    """One product to `num_heads` heads of each of `widths`: (B, T, D) in, a (B, H, T, K) a width out.
+
+    The bias is added to each part on its own: its gradient is then a plain sum, where behind the
+    concatenation of the parts' gradients XLA's CPU compiler would make slow work of it.
+    """
+
+    def __init__(self, num_heads, widths, **kwargs):
+        super().__init__(num_heads * sum(widths), **kwargs)
+        self.num_heads = num_heads
+        self.widths = tuple(widths)
+
+    def call(self, x):
+        heads = self._split(ops.matmul(x, self.kernel))
+        if self.bias is None:
+            return heads
+        parts = zip(heads, self._cut(self.bias), self.widths, strict=True)
+        return [x + ops.reshape(bias, (self.num_heads, 1, width)) for x, bias, width in parts]
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        super().quantize(mode, type_check=False, config=config)  # Keras would refuse a subclass
+
+    def quantized_call(self, *args, **kwargs):
+        return self._split(super().quantized_call(*args, **kwargs))
+
+    def compute_output_shape(self, input_shape):
+        batch_size, length, _ = input_shape
+        return [(batch_size, self.num_heads, length, width) for width in self.widths]
+
+    def _split(self, x):
+        batch_size, length = ops.shape(x)[0], ops.shape(x)[1]
+        parts = zip(self._cut(x), self.widths, strict=True)
+        heads = [ops.reshape(x, (batch_size, length, self.num_heads, width)) for x, width in parts]
+        return [ops.transpose(x, (0, 2, 1, 3)) for x in heads]  # (B, H, T, K) each
+
+    def _cut(self, x):
+        """The last axis, cut into the parts."""
+        borders = [self.num_heads * sum(self.widths[:part]) for part in range(1, len(self.widths))]
+        return ops.split(x, borders, axis=-1) if borders else [x]
 
 
 class MultiHeadAttention(Layer):
@@ -101,32 +143,31 @@ class MultiHeadAttention(Layer):
             )
         self.key_width = self.key_dim or width // self.num_heads
         self.value_width = self.value_dim or self.key_width
-        key_units, value_units = self.num_heads * self.key_width, self.num_heads * self.value_width
         self.is_self_attention = value_shape is None and key_shape is None
+        options = {"kernel_initializer": self.kernel_initializer, "dtype": self.dtype_policy}
+
+        def heads(name, input_shape, *widths):
+            projection = HeadProjection(
+                self.num_heads, widths, use_bias=self.use_bias, name=name, **options
+            )
+            projection.build(input_shape)
+            return projection
+
         if self.is_self_attention:
-            self.query_key_value = self._dense("query_key_value", query_shape, 2 * key_units + value_units)
+            widths = (self.key_width, self.key_width, self.value_width)
+            self.query_key_value = heads("query_key_value", query_shape, *widths)
         else:
-            self.query = self._dense("query", query_shape, key_units)
+            self.query = heads("query", query_shape, self.key_width)
             if key_shape is None:
-                self.key_value = self._dense("key_value", value_shape, key_units + value_units)
+                self.key_value = heads("key_value", value_shape, self.key_width, self.value_width)
             else:
-                self.key = self._dense("key", key_shape, key_units)
-                self.value = self._dense("value", value_shape or key_shape, value_units)
-        self.output_projection = self._dense("output", (*query_shape[:-1], value_units), width)
+                self.key = heads("key", key_shape, self.key_width)
+                self.value = heads("value", value_shape or key_shape, self.value_width)
+        self.output_projection = keras.layers.Dense(width, use_bias=self.use_bias, name="output", **options)
+        self.output_projection.build((*query_shape[:-1], self.num_heads * self.value_width))
         if self.position is not None:
             self.position.build_for(self.num_heads, self.key_width, self.value_width)
         self.built = True
-
-    def _dense(self, name, input_shape, units):
-        dense = keras.layers.Dense(
-            units,
-            use_bias=self.use_bias,
-            name=name,
-            kernel_initializer=self.kernel_initializer,
-            dtype=self.dtype_policy,
-        )
-        dense.build(input_shape)
-        return dense
 
     def call(self, query, value=None, key=None, mask=None, bias=None, causal=False, training=None):
         """Attend from `query` (B, T, D) to `value` (B, S, Dv), by `key` (B, S, Dk) if given.
@@ -169,12 +210,12 @@ class MultiHeadAttention(Layer):
         """The cache of a context (B, S, D) for cross-attention; `mask` (B, S) hides its padding."""
         if mask is None:
             mask = ops.ones(ops.shape(context)[:2], "bool")
-        key, value = self._project_context(context)
+        key, value = self.key_value(context)
         return ContextCache(key, value, mask)
 
     def step_context(self, query, cache):
         """Cross-attention from (B, T, D) to the context that `cache` holds."""
-        return self._attend(self._split(self.query(query), 1)[0], *cache)
+        return self._attend(*self.query(query), *cache)
 
     def _project(self, query, value=None, key=None, positions=None):
         if self.is_self_attention != (value is None and key is None):
@@ -183,36 +224,17 @@ class MultiHeadAttention(Layer):
             )
             raise ValueError(f"{self.name!r} was built for {built}, and is called the other way.")
         if not self.is_self_attention:
-            query = self._split(self.query(query), 1)[0]
+            (query,) = self.query(query)
             if hasattr(self, "key_value"):
-                key, value = self._project_context(value)
+                key, value = self.key_value(value)
             else:
-                value = self._split(self.value(key if value is None else value), 1)[0]
-                key = self._split(self.key(key), 1)[0]
+                (value,) = self.value(key if value is None else value)
+                (key,) = self.key(key)
         else:
-            query, key, value = self._split(self.query_key_value(query), 3)
+            query, key, value = self.query_key_value(query)
         if self.position is not None:
             query, key = self.position.rotate(query, key, positions)
         return query, key, value
-
-    def _project_context(self, context):
-        return self._split(self.key_value(context), 2)
-
-    def _split(self, x, parts):
-        """(B, T, parts x H x K) -> `parts` tensors (B, H, T, K).
-
-        One transposition serves all parts where they are equally wide; indexing the stacked
-        product instead would make the gradient write each part into a zero tensor of full size.
-        """
-        batch_size, length = ops.shape(x)[0], ops.shape(x)[1]
-        if parts == 1 or self.key_width == self.value_width:
-            x = ops.reshape(
-                x, (batch_size, length, parts, self.num_heads, x.shape[-1] // parts // self.num_heads)
-            )
-            return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), parts, axis=0)
-        key_units = self.num_heads * self.key_width
-        pieces = ops.split(x, [key_units * part for part in range(1, parts)], axis=-1)
-        return [self._split(piece, 1)[0] for piece in pieces]
 
     def _attend(self, query, key, value, mask=None, bias=None, positions=None, training=None):
         """Heads in (B, H, T, K), (B, H, S, K), (B, H, S, Kv); the layer's output (B, T, D) out."""

@@ -7,6 +7,7 @@ from keras_tfm.layers.base import Layer, clone
 from keras_tfm.layers.cache import BlockCache
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import combine_masks, key_mask_of
+from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
 
 
@@ -53,7 +54,7 @@ class TransformerBlock(Layer):
             num_heads, key_dim, dropout=dropout, name="attention"
         )
         self.feedforward = feedforward or FeedForward(hidden_dim, activation, name="feedforward")
-        self.normalization = normalization or keras.layers.LayerNormalization(epsilon=epsilon)
+        self.normalization = normalization or LayerNormalization(epsilon=epsilon)
         self.cross_attention = cross_attention
         if cross_attention is True:
             cross_attention = MultiHeadAttention(
@@ -167,7 +168,7 @@ class TransformerStack(Layer):
         self.cross_attention = cross_attention
         self.attention = attention
         self.feedforward = feedforward
-        self.normalization = normalization or keras.layers.LayerNormalization(epsilon=epsilon)
+        self.normalization = normalization or LayerNormalization(epsilon=epsilon)
         self.blocks = [self._block(f"block_{i}") for i in range(num_layers)]
         self.norm = clone(self.normalization, "norm") if normalize_first else None
 

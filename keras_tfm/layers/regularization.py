@@ -28,7 +28,8 @@ class Dropout(Layer):
         if not training or not self.rate:
             return x
         keep = uniform_bits(ops.shape(x), self.seed_generator.next()) >= round(self.rate * 2**24)
-        return ops.where(keep, x * (1 / (1 - self.rate)), ops.zeros((), x.dtype))
+        # Scaled last: the gradient then ends with the choice, which XLA's CPU compiler sums fast for a bias.
+        return ops.where(keep, x, ops.zeros((), x.dtype)) * (1 / (1 - self.rate))
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)

@@ -122,6 +122,24 @@ def test_half_precision_logits_lose_as_much():
     )
 
 
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_gradient_is_the_formulas(label_smoothing):
+    """Softmax less the expected distribution, as TensorFlow's own cross-entropy has it."""
+    logits = tf.constant(np.random.normal(0, 9, (2, 5, 70)), "float32")
+    labels, upstream = np.random.randint(0, 70, (2, 5)), tf.random.normal((2, 5))
+    gradients = []
+    expected = (1 - label_smoothing) * tf.one_hot(labels, 70) + label_smoothing / 70
+    for function in (
+        lambda: TokenCrossEntropy(label_smoothing, reduction="none")(labels, logits),
+        lambda: tf.nn.softmax_cross_entropy_with_logits(expected, logits),
+    ):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            loss = function()
+        gradients.append(tape.gradient(loss, logits, upstream))
+    np.testing.assert_allclose(*gradients, atol=1e-6)
+
+
 def test_accuracy():
     logits = np.array([[[1, 3, 2], [5, 1, 1], [0, 0, 4.0]]])
     np.testing.assert_array_equal(token_accuracy(np.array([[1, 2, 2]]), logits), [[1, 0, 1]])

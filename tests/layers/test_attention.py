@@ -375,14 +375,25 @@ def test_multiplications_are_those_of_the_formula():
         .get_concrete_function(tf.TensorSpec((1, length, width)))
         .graph
     )
-    counts = {"MatMul": 0, "BatchMatMulV2": 0}
+    counts = {"MatMul": 0, "Einsum": 0, "BatchMatMulV2": 0}
     for operation in graph.get_operations():
         if operation.type in counts:
-            transposed = operation.get_attr("adj_x" if operation.type == "BatchMatMulV2" else "transpose_a")
-            inner = operation.inputs[0].shape[-2 if transposed else -1]
-            counts[operation.type] += inner * operation.outputs[0].shape.num_elements()
-    assert counts == {"MatMul": 4 * length * width**2, "BatchMatMulV2": 2 * length**2 * width}
-    assert counts["BatchMatMulV2"] == 23_040_000
+            counts[operation.type] += operation.inputs[0].shape[-1] * operation.outputs[0].shape.num_elements()
+    assert counts["MatMul"] == 4 * length * width**2 == 2_457_600
+    assert counts["Einsum"] + counts["BatchMatMulV2"] == 2 * length**2 * width == 23_040_000
+
+
+def test_projections_quantize_and_take_low_rank_updates():
+    x = np.random.normal(size=(2, 5, 32)).astype("float32")
+    layer = built(Attention(2), (None, None, 32))
+    y = layer(x)
+    layer.query_key_value.enable_lora(2)
+    np.testing.assert_allclose(layer(x), y, atol=1e-6)
+    layer = built(Attention(2), (None, None, 32))
+    y = layer(x)
+    layer.query_key_value.quantize("int8")
+    assert "int8" in [weight.dtype for weight in layer.query_key_value.weights]
+    np.testing.assert_allclose(layer(x), y, atol=0.03 * np.abs(y).max())
 
 
 # Errors -------------------------------------------------------------------------------------------
