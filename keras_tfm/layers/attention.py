@@ -147,9 +147,7 @@ class MultiHeadAttention(Layer):
         options = {"kernel_initializer": self.kernel_initializer, "dtype": self.dtype_policy}
 
         def heads(name, input_shape, *widths):
-            projection = HeadProjection(
-                self.num_heads, widths, use_bias=self.use_bias, name=name, **options
-            )
+            projection = HeadProjection(self.num_heads, widths, use_bias=self.use_bias, name=name, **options)
             projection.build(input_shape)
             return projection
 

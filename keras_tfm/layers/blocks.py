@@ -1,7 +1,5 @@
 """Transformer blocks and stacks of them (Vaswani et al. 2017, section 3.1)."""
 
-import keras
-
 from keras_tfm.layers.attention import MultiHeadAttention
 from keras_tfm.layers.base import Layer, clone
 from keras_tfm.layers.cache import BlockCache

@@ -378,7 +378,8 @@ def test_multiplications_are_those_of_the_formula():
     counts = {"MatMul": 0, "Einsum": 0, "BatchMatMulV2": 0}
     for operation in graph.get_operations():
         if operation.type in counts:
-            counts[operation.type] += operation.inputs[0].shape[-1] * operation.outputs[0].shape.num_elements()
+            inner, outer = operation.inputs[0].shape[-1], operation.outputs[0].shape.num_elements()
+            counts[operation.type] += inner * outer
     assert counts["MatMul"] == 4 * length * width**2 == 2_457_600
     assert counts["Einsum"] + counts["BatchMatMulV2"] == 2 * length**2 * width == 23_040_000
 
