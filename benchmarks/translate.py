@@ -140,7 +140,9 @@ def fixed_length_batches(pairs, tokenizer):
 
     with tempfile.TemporaryDirectory() as folder:
         hub = keras_hub.tokenizers.SentencePieceTokenizer(str(tokenizer.save(folder)))
-    length = max(int(tf.reduce_max(hub(tf.constant(side)).row_lengths())) for side in pairs) + 1
+    lines = tf.data.Dataset.from_tensor_slices([*pairs.sources, *pairs.targets]).batch(1000)
+    lengths = lines.map(lambda lines: tf.reduce_max(hub(lines).row_lengths()))
+    length = int(lengths.reduce(tf.constant(0, tf.int64), tf.maximum)) + 1
     encoder_packer = keras_hub.layers.StartEndPacker(length, end_value=tokenizer.end_id, pad_value=0)
     decoder_packer = keras_hub.layers.StartEndPacker(length + 1, tokenizer.start_id, tokenizer.end_id, 0)
 

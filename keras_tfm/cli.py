@@ -155,6 +155,12 @@ def _add_train_translate(tasks):
         choices=["float32", "mixed_bfloat16", "mixed_float16"],
         help="default: %(default)s",
     )
+    training.add_argument(
+        "--strategy",
+        default="none",
+        metavar="NAME",
+        help="devices to train on: none (the first, default), mirrored (all GPUs), mirrored:N, tpu[:ADDRESS]",
+    )
     training.add_argument("--seed", type=int, default=0, metavar="N", help="default: %(default)s")
 
 
@@ -169,27 +175,32 @@ def run_train_translate(options):
     """train translate: a RUN folder from files of pairs."""
     from keras_tfm.data.sources import read_pairs
     from keras_tfm.tasks import Translator
+    from keras_tfm.training import strategy
     from keras_tfm.training.folder import refuse_existing
 
+    if options.strategy == "multi-worker":
+        raise ValueError("--strategy multi-worker: several workers cannot write one RUN yet; use mirrored.")
     refuse_existing(options.out, options.resume or options.overwrite, "pass --resume or --overwrite")
+    devices = strategy(options.strategy)  # before anything else makes TensorFlow choose its devices
     _prepare_keras(options)
     pairs = read_pairs(options.train, _columns(options))
     validation = read_pairs(options.valid, _columns(options)) if options.valid else None
     say(f"{len(pairs.sources):,} pairs to train on")
-    if options.resume or options.start:
-        translator = Translator.load(options.out if options.resume else options.start)
-    else:
-        changes = read_changes(options.config) if options.config else {}
-        translator = Translator.from_pairs(
-            pairs,
-            options.family,
-            options.size,
-            options.vocabulary,
-            options.tokenizer,
-            options.separate_tokenizers,
-            options.max_length,
-            **changes,
-        )
+    with devices.scope():
+        if options.resume or options.start:
+            translator = Translator.load(options.out if options.resume else options.start)
+        else:
+            changes = read_changes(options.config) if options.config else {}
+            translator = Translator.from_pairs(
+                pairs,
+                options.family,
+                options.size,
+                options.vocabulary,
+                options.tokenizer,
+                options.separate_tokenizers,
+                options.max_length,
+                **changes,
+            )
     say(f"{translator.model.count_params():,} weights, {translator.tokenizer.vocabulary_size:,} sub-words")
     history = translator.fit(
         pairs,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.data.epochs import EpochCount, ahead_of
 from keras_tfm.data.sources import DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -140,18 +141,16 @@ class ImageBatches:
         full, rest = divmod(len(images), self.batch_size)
         self.num_batches = full if seed is not None else full + bool(rest)
 
-    def dataset(self, first_epoch=0):
-        """A tf.data.Dataset of one epoch, `first_epoch` when first iterated over, the next after each full
-        iteration: `fit(batches.dataset(epoch), initial_epoch=epoch, epochs=...)` goes on as if unbroken.
-        """
-        epoch = first_epoch
+    def dataset(self, epoch=0):
+        """A tf.data.Dataset of one epoch, numbered by `epoch` as in `PairBatches.dataset`."""
+        count = EpochCount(epoch)
 
         def generate():
-            nonlocal epoch
-            number, order = epoch, self._order(epoch)
+            number = count()
+            order = self._order(number)
             for step in range(self.num_batches):
                 if step == self.num_batches - 1:
-                    epoch += 1  # not on entry: Keras looks at a first batch and starts again
+                    count.finish(number)
                 yield (number, step), order[step * self.batch_size : (step + 1) * self.batch_size]
 
         rows = tf.TensorSpec((None if self.seed is None else self.batch_size,), tf.int64)
@@ -160,9 +159,7 @@ class ImageBatches:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.num_batches))
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-        # So few ahead that a look at the first batch never ends, and so never advances, the epoch.
-        ahead = min(4, (self.num_batches - 1) // 2)
-        return dataset.map(self._batch).with_options(options).prefetch(ahead)
+        return dataset.map(self._batch).with_options(options).prefetch(ahead_of(self.num_batches))
 
     def _order(self, epoch):
         order = np.arange(len(self.images))

@@ -5,12 +5,13 @@ Texts are tokenized once. Pairs of like lengths share a batch, with as many rows
 and those few are chosen so that the least padding is computed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from keras_tfm.data.epochs import EpochCount, ahead_of
 from keras_tfm.data.tokenizers import Tokenizer
 
 ROW_MULTIPLE = 8  # batches of more rows have a multiple of it, as matrix units like
@@ -86,18 +87,18 @@ class PairBatches:
         is_new = [shape != last for shape, last in zip(shapes, (None, *shapes), strict=False)]
         self._groups = np.repeat(np.cumsum(is_new), sizes)
 
-    def dataset(self, first_epoch: int = 0) -> tf.data.Dataset:
-        """A dataset of one epoch, `first_epoch` when it is first iterated over, and the next one after each
-        full iteration. An epoch depends on its number and the seed alone, so that a resumed run sees what an
-        unbroken one would have: `fit(batches.dataset(epoch), initial_epoch=epoch, epochs=...)`.
+    def dataset(self, epoch: int | Callable[[], int] = 0) -> tf.data.Dataset:
+        """A dataset of one epoch: number `epoch`, and the next one after each full iteration; or of
+        the number that the function `epoch` gives at each. An epoch depends on its number and the seed alone,
+        so that a resumed run sees what an unbroken one would have.
         """
-        epoch = first_epoch
+        count = EpochCount(epoch)
 
         def generate():
-            nonlocal epoch
-            for number, batch in enumerate(self._epoch(epoch), start=1):
-                if number == self.num_batches:  # not on entry: Keras looks at a first batch and starts again
-                    epoch += 1
+            number = count()
+            for index, batch in enumerate(self._epoch(number), start=1):
+                if index == self.num_batches:  # not on entry: Keras looks at a first batch and starts again
+                    count.finish(number)
                 yield batch
 
         ids, mask = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None, None], tf.bool)
@@ -112,8 +113,7 @@ class PairBatches:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.num_batches))
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-        # So few ahead that a look at the first batch never ends, and so never advances, the epoch.
-        return dataset.with_options(options).prefetch(min(4, (self.num_batches - 1) // 2))
+        return dataset.with_options(options).prefetch(ahead_of(self.num_batches))
 
     def _epoch(self, epoch: int) -> Iterator[tuple]:
         pairs, batches = self._pairs, self._batches

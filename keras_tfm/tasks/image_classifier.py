@@ -119,16 +119,17 @@ class ImageClassifier(Task):
         schedule = WarmupCosineSchedule(learning_rate, max(1, steps // 10), steps + 1)
         # Averages over about an epoch of steps, fewer for short runs, judge and outlast the last weights.
         momentum = 1 - 1 / min(max(batches.num_batches, 10), 1_000)
-        optimizer = keras.optimizers.AdamW(
-            schedule, weight_decay, global_clipnorm=1.0, use_ema=True, ema_momentum=momentum
-        )
-        optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
-        self.model.compile(
-            optimizer,
-            classification_loss(),
-            jit_compile=True,
-            weighted_metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
-        )
+        with self.model.distribute_strategy.scope():
+            optimizer = keras.optimizers.AdamW(
+                schedule, weight_decay, global_clipnorm=1.0, use_ema=True, ema_momentum=momentum
+            )
+            optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
+            self.model.compile(
+                optimizer,
+                classification_loss(),
+                jit_compile=True,
+                weighted_metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+            )
         save = folder = None
         if run is not None:
             run = pathlib.Path(run)

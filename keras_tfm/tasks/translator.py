@@ -123,21 +123,22 @@ class Translator(Task):
         warmup_steps = min(4_000, 3 * batches.num_batches)
         # Averages over about an epoch of steps, fewer for short runs, judge and outlast the last weights.
         momentum = 1 - 1 / min(max(batches.num_batches, 10), 1_000)
-        optimizer = keras.optimizers.Adam(
-            WarmupSchedule(learning_rate, warmup_steps),
-            0.9,
-            0.98,
-            1e-9,
-            clipnorm=1.0,
-            use_ema=True,
-            ema_momentum=momentum,
-        )
-        self.model.compile(
-            optimizer,
-            TokenCrossEntropy(label_smoothing),
-            jit_compile=True,
-            weighted_metrics=[token_cross_entropy, token_accuracy],
-        )
+        with self.model.distribute_strategy.scope():
+            optimizer = keras.optimizers.Adam(
+                WarmupSchedule(learning_rate, warmup_steps),
+                0.9,
+                0.98,
+                1e-9,
+                clipnorm=1.0,
+                use_ema=True,
+                ema_momentum=momentum,
+            )
+            self.model.compile(
+                optimizer,
+                TokenCrossEntropy(label_smoothing),
+                jit_compile=True,
+                weighted_metrics=[token_cross_entropy, token_accuracy],
+            )
         save = folder = None
         if run is not None:
             if not resume:

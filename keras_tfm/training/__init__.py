@@ -1,7 +1,8 @@
-"""Training: the model class, schedules, callbacks, weights files."""
+"""Training: the model class, strategies, schedules, callbacks, weights files."""
 
 from keras_tfm.training.callbacks import BestWeights, Progress, TimeLimit
 from keras_tfm.training.checkpoint import Checkpoint
 from keras_tfm.training.model import Model
 from keras_tfm.training.schedules import WarmupCosineSchedule, WarmupSchedule
+from keras_tfm.training.strategy import strategy
 from keras_tfm.training.weights import WeightsError, load_weights, save_weights

@@ -1,7 +1,18 @@
 """Fitting a compiled model as every task does: best weights, time limit, resuming, progress."""
 
+import keras
+
 from keras_tfm.training.callbacks import BestWeights, Progress, TimeLimit
 from keras_tfm.training.checkpoint import Checkpoint
+
+
+class EpochNumber(keras.callbacks.Callback):
+    """Tells, by `number`, the epoch that trains."""
+
+    number = 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.number = epoch
 
 
 def fit_best(
@@ -20,13 +31,14 @@ def fit_best(
 ):
     """Fit `model` and leave it with the weights of its best epoch: {measure: [its value an epoch]}.
 
-    `train(epoch)` gives a dataset of one epoch, that one first, the next at each iteration. Epochs
-    are judged, lowest best, by `monitor` on the dataset `validation`, and `save()` is called at each
+    `train(epoch)` gives a dataset of one epoch, the one that the function `epoch` tells. Epochs are
+    judged, lowest best, by `monitor` on the dataset `validation`, and `save()` is called at each
     new best. With `folder`, training's state is kept there after every epoch, and `resume` goes on
     from it, refusing other `settings`.
     """
     best = BestWeights(monitor, patience, save)
-    callbacks = [best, Progress()]
+    count = EpochNumber()
+    callbacks = [count, best, Progress()]
     finished = 0
     if folder is not None:
         checkpoint = Checkpoint(folder, best, settings or {})
@@ -35,8 +47,9 @@ def fit_best(
             finished = checkpoint.restore(model)
     if minutes is not None:
         callbacks.append(TimeLimit(minutes))
+    count.number = finished
     history = model.fit(
-        train(finished),
+        train(lambda: count.number),
         validation_data=validation,
         epochs=epochs,
         initial_epoch=finished,

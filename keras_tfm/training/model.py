@@ -8,8 +8,10 @@ from keras import ops
 from keras.src.models.functional import Functional
 from keras.src.models.model import functional_init_arguments
 
+from keras_tfm.training.exact import ExactTrainer
 
-class Model(keras.Model):
+
+class Model(ExactTrainer, keras.Model):
     """A `keras.Model`, functional (`Model(inputs, outputs)`) or subclassed, in any order.
 
     Keras rewrites the bases of a class at its first functional use, which would spoil `Model` for

@@ -169,7 +169,7 @@ def test_with_a_seed_epochs_differ_and_a_resumed_run_sees_the_same():
     assert [len(batch) for epoch in epochs for batch in epoch] == [4] * 30
     assert len({label for batch in epochs[0] for label in batch}) == 40
     assert epochs[0] != epochs[1] != epochs[2]
-    assert labels_of(batches_of(42, seed=3).dataset(first_epoch=2)) == epochs[2]
+    assert labels_of(batches_of(42, seed=3).dataset(2)) == epochs[2]
     assert labels_of(batches_of(42, seed=4).dataset()) != epochs[0]
     assert labels_of(batches_of(2, seed=0).dataset())[0] in ([0, 1], [1, 0])
 

@@ -155,6 +155,18 @@ def test_epochs_differ_and_resume_exactly(words):
     assert any({frozenset(row) for row in batch[1].tolist()} not in neighbours for batch in second)
 
 
+def test_a_function_tells_the_epoch(words):
+    """For those who look at an epoch of one batch and start again, as Keras does."""
+    batches = PairBatches(*random_pairs(20, 5), words, words, min_batches=1, seed=7)
+    assert batches.num_batches == 1
+    epoch = 3
+    dataset = batches.dataset(lambda: epoch)
+    third = batches_of(batches.dataset(3))
+    assert same(batches_of(dataset), third) and same(batches_of(dataset), third)
+    epoch = 4
+    assert not same(batches_of(dataset), third)
+
+
 def test_without_a_seed_epochs_are_alike(words):
     batches = PairBatches(*random_pairs(100, 12), words, words, batch_tokens=400)
     dataset = batches.dataset()

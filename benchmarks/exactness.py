@@ -1,0 +1,39 @@
+"""How far training on several devices and processes is from training on one.
+
+    python -m benchmarks.exactness [CASE ...]
+
+Prints, for every case of tests/training/exactness.py, the largest difference of any weight after two
+epochs under each layout, and of whatever `fit`, `evaluate` and `predict` report, relative to 1 or more.
+"""
+
+import pathlib
+import sys
+import tempfile
+
+from tests.training.exactness import BOUNDS, CASES, differences, run_layout
+
+LAYOUTS = ("mirrored:2", "mirrored:4", "processes:2")
+
+
+def main(*names):
+    names = names or tuple(CASES)
+    with tempfile.TemporaryDirectory() as folder:
+        results = {
+            layout: run_layout(layout, pathlib.Path(folder) / f"{i}.npz", names)
+            for i, layout in enumerate(("none", *LAYOUTS))
+        }
+    print(f"{'weights, then reports, against one device':42}" + "".join(f"{x:>20}" for x in LAYOUTS))
+    worst = 0.0
+    for name in names:
+        cells = ""
+        for layout in LAYOUTS:
+            largest = differences(results[layout][name], results["none"][name])
+            weights = largest.pop("weight")
+            cells += f"{weights:>10.1e}{max(largest.values()):>10.1e}"
+            worst = max(worst, weights / BOUNDS[CASES[name].policy])
+        print(f"{name:42}{cells}")
+    return worst > 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,264 @@
+"""Training that gives on several replicas the numbers of one: what `keras_tfm.Model` adds to Keras.
+
+On one replica all is Keras's own. On several, every loss is one sum over all replicas divided by one
+denominator, gradients are summed once and clipped after that, and draws differ between replicas.
+"""
+
+import functools
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend import get_keras_mask, set_keras_mask
+from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, unscale_loss_for_distribution
+from keras.src.trainers.compile_utils import CompileLoss
+
+Base: Any = object  # a mixin: `keras.Model` follows it
+
+
+class ExactTrainer(Base):
+    """The part of `keras_tfm.Model` that trains, evaluates and predicts under `tf.distribute`."""
+
+    _compile_loss: Any
+
+    def compile(self, *args, **kwargs):
+        """`keras.Model.compile`, with losses and optimizer that see all replicas of the strategy."""
+        super().compile(*args, **kwargs)
+        if not self._is_replicated:
+            return
+        loss = self._compile_loss
+        if loss is not None:
+            self._compile_loss = GlobalCompileLoss(
+                loss._user_loss, loss._user_loss_weights, output_names=loss.output_names
+            )
+        if self.optimizer is not None:
+            expect_summed_gradients(getattr(self.optimizer, "inner_optimizer", self.optimizer))
+
+    @property
+    def _is_replicated(self):
+        return self.distribute_strategy.num_replicas_in_sync > 1
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """Keras's; on several replicas its value is an equal part of the loss over all of them."""
+        # Before anything waits for the other replicas: Keras keeps the losses of the last call, of any.
+        added = self.losses
+        if not self._is_replicated or not added:
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        losses = [] if self._compile_loss is None else [self._compile_loss(y, y_pred, sample_weight)]
+        batch_size = tf.cast(batch_size_of(x), "float32")
+        # What layers add is a mean over the local batch: it counts by the local batch's size.
+        losses += [over_all_replicas(tf.reduce_sum(loss) * batch_size, batch_size) for loss in added]
+        return tf.add_n(losses)
+
+    def train_step(self, data):
+        """One step on a (local) batch; the measures so far."""
+        if not self._is_replicated:
+            return super().train_step(data)
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        variables = self.trainable_weights
+        with tf.GradientTape() as tape:
+            y_pred = self._forward(x)
+            loss = self._compute_loss(x, y, y_pred, sample_weight, training=True)
+            scaled_loss = self.optimizer.scale_loss(loss)
+        self._loss_tracker.update_state(unscale_loss_for_distribution(loss), sample_weight=batch_size_of(x))
+        self.optimizer.apply_gradients(
+            zip(sum_over_replicas(tape.gradient(scaled_loss, variables)), variables, strict=True)
+        )
+        return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+    def _forward(self, x):
+        """The model in training, compiled by XLA where that was asked for: only this part has no
+        communication between replicas in it.
+        """
+
+        def call(x):
+            y_pred = self(x, training=True) if self._call_has_training_arg else self(x)
+            return y_pred, keras.tree.map_structure(get_keras_mask, y_pred)
+
+        if self.jit_compile and not self.losses:  # losses that layers add would not leave the function
+            call = tf.function(call, jit_compile=True, autograph=False)
+        y_pred, masks = call(x)
+        for y, mask in zip(keras.tree.flatten(y_pred), keras.tree.flatten(masks), strict=True):
+            if mask is not None:
+                set_keras_mask(y, mask)
+        return y_pred
+
+    def _make_function(self, step):
+        if not self._is_replicated:
+            return super()._make_function(step)
+        self._make_draws_distinct()
+        strategy = self.distribute_strategy
+
+        @tf.autograph.experimental.do_not_convert
+        def one_step(data):
+            outputs = strategy.run(step, args=(data,))
+            means = keras.tree.map_structure(
+                lambda x: tf.reduce_mean(tf.stack(strategy.experimental_local_results(x)), axis=0), outputs
+            )
+            # A metric's result within a replica is of that replica alone: read them again, over all.
+            return means | {k: v for k, v in self.get_metrics_result().items() if k in means}
+
+        def steps(iterator):
+            logs = one_step(next(iterator))
+            for _ in tf.range(self.steps_per_execution - 1):
+                batch = iterator.get_next_as_optional()
+                if not batch.has_value():
+                    break
+                logs = one_step(batch.get_value())
+            return logs
+
+        if self.run_eagerly:
+            return lambda iterator: one_step(next(iterator))
+        from_iterator = tf.function(steps, reduce_retracing=True)
+        from_batch = tf.function(one_step, reduce_retracing=True)
+
+        def function(iterator):
+            if isinstance(iterator, tf.distribute.DistributedIterator):
+                return from_iterator(iterator)
+            return from_batch(next(iterator))  # `train_on_batch`: every replica sees the whole batch
+
+        return function
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        """Keras's would average the batches of the replicas, which need not be of one size."""
+        if not self._is_replicated:
+            return super()._maybe_symbolic_build(iterator, data_batch)
+        if iterator is not None:
+            _, _, batches = next(iter(iterator))
+            results = self.distribute_strategy.experimental_local_results
+            data_batch = keras.tree.map_structure(lambda x: results(x)[0], next(batches))
+        with self.distribute_strategy.scope():
+            self._symbolic_build(data_batch=data_batch)
+
+    def _make_draws_distinct(self):
+        """Let dropout and all that draws do so differently on each replica."""
+        for layer in self._flatten_layers():
+            for generator in getattr(layer, "_seed_generators", ()):
+                if not isinstance(generator.next, functools.partial):
+                    generator.next = functools.partial(_next_on_replica, generator.next)
+
+
+class GlobalCompileLoss(CompileLoss):
+    """Keras's structure of losses, each of them over all replicas."""
+
+    _flat_losses: list
+
+    def build(self, y_true, y_pred):
+        super().build(y_true, y_pred)
+        self._flat_losses = [
+            flat._replace(loss=functools.partial(global_loss, flat.loss)) for flat in self._flat_losses
+        ]
+
+
+def global_loss(loss, y_true, y_pred, sample_weight=None):
+    """`loss(y_true, y_pred, sample_weight)` as if all replicas' batches were one: an equal part of it.
+
+    Follows `keras.losses.Loss.__call__`, which is the local one. A loss that is a scalar already is
+    taken as a mean over the local batch.
+    """
+    batch_size = tf.cast(batch_size_of(y_pred), "float32")
+    if not isinstance(loss, keras.losses.Loss) or type(loss).__call__ is not keras.losses.Loss.__call__:
+        values = loss(y_true, y_pred, sample_weight)
+        return over_all_replicas(tf.reduce_sum(values) * batch_size, batch_size)
+    mask = get_keras_mask(y_pred)
+    y_true, y_pred = (
+        keras.tree.map_structure(lambda x: keras.ops.convert_to_tensor(x, dtype=loss.dtype), y)
+        for y in (y_true, y_pred)
+    )
+    values = loss.call(y_true, y_pred)
+    if values.shape.rank == 0:
+        return over_all_replicas(values * batch_size, batch_size)
+    # "sum": Keras then takes the mask as plain weights, without making up for what it hides.
+    weights = apply_mask(sample_weight, mask, values.dtype, reduction="sum")
+    if weights is not None:
+        values, weights = squeeze_or_expand_to_same_rank(
+            values, keras.ops.convert_to_tensor(weights, dtype=values.dtype)
+        )
+    total = tf.reduce_sum(values if weights is None else values * weights)
+    if loss.reduction in (None, "none", "sum"):
+        return over_all_replicas(total, None)
+    if loss.reduction == "mean_with_sample_weight" and weights is not None:
+        return over_all_replicas(total, tf.reduce_sum(weights))
+    count = tf.size(values) if mask is None else tf.math.count_nonzero(mask)
+    return over_all_replicas(total, tf.cast(count, total.dtype))
+
+
+def over_all_replicas(total, count):
+    """An equal part of sum(total) / sum(count) over the replicas, or of sum(total) for None.
+
+    The value is the same on each replica, so that what tracks it is right; the gradient is that of
+    the local part, so that the gradients add up.
+    """
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return total if count is None else tf.math.divide_no_nan(total, count)
+    if count is not None:
+        total = tf.math.divide_no_nan(total, context.all_reduce("SUM", count))
+    part = context.all_reduce("SUM", tf.stop_gradient(total)) / context.num_replicas_in_sync
+    return part + total - tf.stop_gradient(total)
+
+
+def sum_over_replicas(gradients):
+    """The gradients, summed over the replicas; None where there is none."""
+    given = [gradient for gradient in gradients if gradient is not None]
+    summed = iter(tf.distribute.get_replica_context().all_reduce("SUM", given))
+    return [None if gradient is None else next(summed) for gradient in gradients]
+
+
+def batch_size_of(x):
+    """The number of examples in a batch, the first axis of its first array."""
+    return tf.shape(next(leaf for leaf in keras.tree.flatten(x) if leaf is not None))[0]
+
+
+def expect_summed_gradients(optimizer):
+    """Have `optimizer` take gradients that are summed over the replicas: it does not sum them again.
+
+    It accumulates them, where asked to, outside of the replicas: a condition within one could not
+    update the variables of all.
+    """
+    optimizer._all_reduce_sum_gradients = list
+    if optimizer.gradient_accumulation_steps:
+        if optimizer.use_ema and optimizer.ema_overwrite_frequency:
+            raise ValueError(
+                "On several replicas `gradient_accumulation_steps` excludes `ema_overwrite_frequency`."
+            )
+        optimizer._backend_apply_gradients = functools.partial(_accumulate, optimizer)
+
+
+def _accumulate(optimizer, gradients, variables):
+    """Keras's `_backend_apply_gradients` where gradients accumulate."""
+    steps = optimizer.gradient_accumulation_steps
+    sums = [optimizer._accumulated_gradients[optimizer._get_variable_index(v)] for v in variables]
+
+    def apply_mean(gradients):
+        means = [(gradient + total) / steps for gradient, total in zip(gradients, sums, strict=True)]
+        means = optimizer._clip_gradients(means)
+        optimizer._apply_weight_decay(variables)
+        optimizer._backend_update_step(means, variables, optimizer.learning_rate)
+
+    def add(gradients):
+        optimizer._backend_increment_gradient_accumulators(gradients, sums)
+
+    def in_turn(strategy, gradients):
+        on_each = functools.partial(strategy.extended.call_for_each_replica, args=(gradients,))
+
+        def update():
+            on_each(apply_mean)
+            for total in sums:
+                total.assign(tf.zeros_like(total))
+
+        tf.cond((optimizer._iterations + 1) % steps == 0, update, lambda: on_each(add))
+
+    tf.distribute.get_replica_context().merge_call(in_turn, args=(gradients,))
+    if optimizer.use_ema:
+        optimizer._update_model_variables_moving_average(optimizer._trainable_variables)
+
+
+def _next_on_replica(draw, *args, **kwargs):
+    seed = draw(*args, **kwargs)
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return seed
+    # Far apart, so that no other generator's seeds are met.
+    offset = tf.cast(context.replica_id_in_sync_group, seed.dtype) * tf.cast(0x3C6EF372, seed.dtype)
+    return seed + tf.stack([offset, tf.zeros_like(offset)])

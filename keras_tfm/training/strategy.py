@@ -1,0 +1,86 @@
+"""`tf.distribute` strategies by name."""
+
+import json
+import os
+
+import tensorflow as tf
+
+NAMES = "none, mirrored, mirrored:N, multi-worker, tpu, tpu:ADDRESS"
+
+
+def strategy(name="none"):
+    """The strategy called `name`: none, mirrored, mirrored:N, multi-worker, tpu or tpu:ADDRESS.
+
+    `mirrored` takes every GPU; `mirrored:N` N of them or, where there is none, N parts of the CPU,
+    which must be asked for before TensorFlow has run anything. `multi-worker` reads the cluster from
+    the environment's TF_CONFIG. Models are made and compiled within `strategy.scope()`; their batch
+    size stays the global one. Raises ValueError for other names, devices that are not there, and a
+    malformed TF_CONFIG. On TPUs it follows TensorFlow's documentation, and has not been tried.
+    """
+    kind, _, argument = name.partition(":")
+    if kind == "none" and not argument:
+        return tf.distribute.get_strategy()
+    if kind == "mirrored":
+        return tf.distribute.MirroredStrategy(_devices(argument) if argument else None)
+    if kind == "multi-worker" and not argument:
+        check_cluster(os.environ.get("TF_CONFIG"))
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if kind == "tpu":
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(argument or "")
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    raise ValueError(f"There is no strategy {name!r}; there are {NAMES}.")
+
+
+def _devices(argument):
+    if not argument.isdecimal() or int(argument) < 1:
+        raise ValueError(f"mirrored:N needs a number of devices, 1 or more; it is {argument!r}.")
+    count = int(argument)
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        if count > len(gpus):
+            raise ValueError(f"mirrored:{count} needs {count} GPUs; this machine has {len(gpus)}.")
+        return [f"GPU:{i}" for i in range(count)]
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    if len(tf.config.get_logical_device_configuration(cpu) or [None]) < count:
+        try:
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+        except RuntimeError:
+            raise ValueError(
+                f"mirrored:{count} must be made before TensorFlow has run: it parts the CPU into {count}."
+            ) from None
+    return [f"CPU:{i}" for i in range(count)]
+
+
+def check_cluster(text):
+    """Raise ValueError, naming the key, unless `text` is a TF_CONFIG of workers that includes this one."""
+    if not text:
+        raise ValueError("multi-worker needs the environment variable TF_CONFIG; it is not set.")
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"TF_CONFIG is not JSON: {error}") from None
+
+    def expect(valid, key, what, value):
+        if not valid:
+            raise ValueError(f"TF_CONFIG: {key} must be {what}; it is {value!r}.")
+
+    expect(isinstance(config, dict), "the whole", "an object", config)
+    cluster = config.get("cluster")
+    expect(isinstance(cluster, dict) and cluster, "cluster", 'an object {"worker": [addresses]}', cluster)
+    for kind, addresses in cluster.items():
+        valid = isinstance(addresses, list) and all(
+            isinstance(address, str) and address.rpartition(":")[2].isdecimal() for address in addresses
+        )
+        expect(valid and addresses, f"cluster.{kind}", 'a list of addresses "host:port"', addresses)
+    task = config.get("task")
+    expect(isinstance(task, dict), "task", 'an object {"type": "worker", "index": 0}', task)
+    kind, index = task.get("type"), task.get("index")
+    expect(kind in cluster, "task.type", f"one of {', '.join(cluster)}", kind)
+    expect(
+        isinstance(index, int) and 0 <= index < len(cluster[kind]),
+        "task.index",
+        f"from 0 to {len(cluster[kind]) - 1}",
+        index,
+    )

@@ -1,0 +1,312 @@
+"""Cases of training that must give the same numbers in every layout, and a process that runs them.
+
+    python -m tests.training.exactness STRATEGY FILE.npz [CASE ...]
+
+writes what each case ends with under STRATEGY (TF_CONFIG says who a worker is): the weights after two
+epochs, the history, what `evaluate` and `predict` give.
+"""
+
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+V, T, SIZE = 30, 6, 40  # vocabulary, length, examples
+BOUNDS = {"float32": 1e-6, "mixed_bfloat16": 5e-2, "mixed_float16": 1e-2}
+
+
+def data(seed=0):
+    """Token ids with padding (SIZE, T), the next ones as labels, and weights 0.0 to 2.0 with zeros."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(1, V, (SIZE, T)).astype("int32")
+    ids[np.arange(T) >= rng.integers(2, T + 1, (SIZE, 1))] = 0
+    weights = rng.integers(0, 3, (SIZE, T)).astype("float32")
+    return ids, np.roll(ids, -1, axis=1), weights
+
+
+def tagger(mask_zero=False, dropout=0.0, **options):
+    """A small model of labels for tokens, without weights whose gradient is zero by theory."""
+    import keras
+
+    import keras_tfm
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = keras.layers.Embedding(V, 8, mask_zero=mask_zero)(inputs)
+    x = keras.layers.Dense(16, activation="tanh", **options)(x)
+    x = keras.layers.Dropout(dropout)(x)
+    return keras_tfm.Model(inputs, keras.layers.Dense(V, dtype="float32")(x))
+
+
+def two_headed():
+    import keras
+
+    import keras_tfm
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = keras.layers.Embedding(V, 8)(inputs)
+    outputs = {
+        "tokens": keras.layers.Dense(V, name="tokens")(x),
+        "size": keras.layers.Dense(1, name="size")(keras.layers.GlobalAveragePooling1D()(x)),
+    }
+    return keras_tfm.Model(inputs, outputs)
+
+
+def adding_loss():
+    import keras
+
+    import keras_tfm
+
+    class Activity(keras.layers.Layer):
+        def call(self, x):
+            self.add_loss(keras.ops.mean(keras.ops.square(x)))
+            return x
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = Activity()(keras.layers.Embedding(V, 8)(inputs))
+    return keras_tfm.Model(inputs, keras.layers.Dense(V)(x))
+
+
+def subclassed():
+    import keras
+
+    import keras_tfm
+
+    class Tagger(keras_tfm.Model):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.dense = keras.layers.Embedding(V, 8), keras.layers.Dense(V)
+
+        def call(self, x):
+            return self.dense(self.embedding(x))
+
+    return Tagger()
+
+
+def translation():
+    from keras_tfm.heads import LanguageModel
+    from keras_tfm.models import Transformer
+
+    # Softmax does not see what is added to all keys, so the bias of these has no gradient: plain SGD.
+    return LanguageModel(Transformer.from_size("tiny", vocabulary_size=V, dim=16, hidden_dim=32, dropout=0.0))
+
+
+def sgd(**options):
+    import keras
+
+    return keras.optimizers.SGD(0.1, **options)
+
+
+def adam(**options):
+    import keras
+
+    return keras.optimizers.AdamW(0.01, **options)
+
+
+def scaled_sgd():
+    import keras
+
+    return keras.optimizers.LossScaleOptimizer(sgd(), initial_scale=1024.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One way to train; the data is batched by `batch_size`, `weighted` adds weights to each token."""
+
+    model: Callable = tagger
+    optimizer: Callable = sgd
+    batch_size: int = 8
+    weighted: bool = False
+    reduction: str = "sum_over_batch_size"
+    compile: dict = dataclasses.field(default_factory=dict)
+    fit: dict = dataclasses.field(default_factory=dict)
+    policy: str = "float32"
+
+
+CASES = {
+    "sgd": Case(),
+    "adam": Case(optimizer=adam),
+    "weight decay": Case(optimizer=lambda: adam(weight_decay=0.1)),
+    "average of weights": Case(optimizer=lambda: sgd(use_ema=True, ema_momentum=0.9)),
+    "momentum": Case(optimizer=lambda: sgd(momentum=0.9)),
+    "sum": Case(reduction="sum", optimizer=lambda: sgd(clipnorm=0.1)),
+    "sample weights": Case(weighted=True),
+    "mean by sample weights": Case(weighted=True, reduction="mean_with_sample_weight"),
+    "keras mask": Case(lambda: tagger(mask_zero=True)),
+    "keras mask and weights": Case(
+        lambda: tagger(mask_zero=True), weighted=True, reduction="mean_with_sample_weight"
+    ),
+    "partial last batch": Case(batch_size=12),
+    "indivisible batch": Case(batch_size=13, weighted=True),
+    "last batch of one": Case(batch_size=13, weighted=True, reduction="mean_with_sample_weight"),
+    "clip by global norm": Case(optimizer=lambda: sgd(global_clipnorm=0.1)),
+    "clip by norm": Case(optimizer=lambda: sgd(clipnorm=0.05)),
+    "accumulation": Case(optimizer=lambda: adam(gradient_accumulation_steps=2)),
+    "accumulation and average": Case(
+        optimizer=lambda: sgd(gradient_accumulation_steps=3, use_ema=True, global_clipnorm=0.1)
+    ),
+    "steps per execution": Case(batch_size=12, compile={"steps_per_execution": 3}),
+    "jit": Case(weighted=True, compile={"jit_compile": True}),
+    "regularizer": Case(lambda: tagger(kernel_regularizer="l2")),
+    "add_loss": Case(adding_loss, batch_size=13),
+    "two outputs": Case(two_headed, batch_size=13, compile={"loss_weights": {"tokens": 1.0, "size": 0.3}}),
+    "subclassed": Case(subclassed, batch_size=12),
+    "class weights": Case(fit={"class_weight": {i: 1.0 + i / V for i in range(V)}}),
+    "translation": Case(translation, weighted=True, batch_size=13, reduction="mean_with_sample_weight"),
+    "bfloat16": Case(policy="mixed_bfloat16", batch_size=13),
+    "float16, scaled loss": Case(optimizer=scaled_sgd, policy="mixed_float16", weighted=True),
+}  # fmt: skip
+QUICK = ("mean by sample weights", "keras mask", "indivisible batch", "clip by global norm", "accumulation",
+         "steps per execution", "jit", "add_loss", "two outputs", "translation")  # fmt: skip
+
+
+def run(case, scope):
+    """{name: array} of what the case ends with."""
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(7)
+    keras.config.set_dtype_policy(case.policy)
+    ids, labels, weights = data()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=case.reduction)
+    metrics = ["sparse_categorical_accuracy"]
+    inputs, targets = ids, labels
+    if case.model is two_headed:
+        loss, metrics = {"tokens": loss, "size": "mse"}, {"tokens": metrics, "size": ["mae"]}
+        targets = {"tokens": labels, "size": labels.mean(axis=1, keepdims=True).astype("float32")}
+    if case.model is translation:
+        inputs = {"token_ids": ids, "padding_mask": ids != 0}
+        inputs |= {"decoder_token_ids": labels, "decoder_padding_mask": labels >= 0}
+    if case.fit.get("class_weight"):
+        inputs, targets = ids, labels[:, 0]
+    with scope():
+        model = case.model()
+        if case.fit.get("class_weight"):
+            model = type(model)(model.input, keras.layers.GlobalAveragePooling1D()(model.output))
+        model.compile(case.optimizer(), loss, weighted_metrics=metrics, **case.compile)
+    columns = (inputs, targets, weights) if case.weighted else (inputs, targets)
+    dataset = tf.data.Dataset.from_tensor_slices(columns).batch(case.batch_size)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    dataset = dataset.with_options(options)
+    history = model.fit(dataset, epochs=2, verbose=0, validation_data=dataset, **case.fit).history
+    results = {f"weight/{i}": weight for i, weight in enumerate(model.get_weights())}
+    results |= {f"history/{name}": np.array(values) for name, values in history.items()}
+    results |= {
+        f"evaluate/{name}": np.array(value)
+        for name, value in model.evaluate(dataset, verbose=0, return_dict=True).items()
+    }
+    predictions = keras.tree.flatten(model.predict(dataset, verbose=0))
+    results |= {f"predict/{i}": np.asarray(y, "float32") for i, y in enumerate(predictions)}
+    keras.config.set_dtype_policy("float32")
+    return results
+
+
+def run_dropout(scope):
+    """Weights after an epoch with dropout, and what two replicas draw: (2, 1,000) of zeros and twos."""
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(7)
+    ids, labels, _ = data()
+    with scope():
+        model = tagger(dropout=0.5)
+        model.compile(adam(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(tf.data.Dataset.from_tensor_slices((ids, labels)).batch(8), epochs=1, verbose=0)
+    (dropout,) = (layer for layer in model.layers if isinstance(layer, keras.layers.Dropout))
+    masks = tf.function(
+        lambda: model.distribute_strategy.run(lambda: dropout(tf.ones([1_000]), training=True))
+    )()
+    results = {f"weight/{i}": weight for i, weight in enumerate(model.get_weights())}
+    return results | {"masks": np.stack(model.distribute_strategy.experimental_local_results(masks))}
+
+
+def differences(ours, expected):
+    """{kind: the largest difference}, relative to 1 or more; shapes and names must agree."""
+    assert ours.keys() == expected.keys(), ours.keys() ^ expected.keys()
+    largest = {}
+    for name, value in ours.items():
+        assert value.shape == expected[name].shape, (name, value.shape, expected[name].shape)
+        scale = max(1.0, float(np.abs(expected[name]).max(initial=0)))
+        difference = float(np.abs(value - expected[name]).max(initial=0)) / scale
+        kind = name.partition("/")[0]
+        largest[kind] = max(largest.get(kind, 0.0), difference)
+    return largest
+
+
+def run_layout(layout, file, names, timeout=1800):
+    """Run cases in a fresh process, or `processes:N` of them: {case: {name: array}}."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    kind, _, count = layout.partition(":")
+    if kind != "processes":
+        _wait([_start(layout, file, names, environment)], timeout)
+    else:
+        with _free_ports(int(count)) as ports:
+            cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+        processes = []
+        for index in range(int(count)):
+            config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+            target = file if index == 0 else f"{file}.{index}.npz"
+            processes.append(_start("multi-worker", target, names, {**environment, "TF_CONFIG": config}))
+        _wait(processes, timeout)
+    with np.load(file, allow_pickle=False) as arrays:
+        results = {name: {} for name in names}
+        for key in arrays:
+            case, _, name = key.partition("|")
+            results[case][name] = arrays[key]
+    return results
+
+
+class _free_ports:
+    """Ports of this machine that nobody listens on, held until the block ends."""
+
+    def __init__(self, count):
+        self.sockets = [socket.socket() for _ in range(count)]
+
+    def __enter__(self):
+        for item in self.sockets:
+            item.bind(("127.0.0.1", 0))
+        return [item.getsockname()[1] for item in self.sockets]
+
+    def __exit__(self, *_):
+        for item in self.sockets:
+            item.close()
+
+
+def _start(strategy, file, names, environment):
+    command = [sys.executable, "-m", "tests.training.exactness", strategy, str(file), *names]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def _wait(processes, timeout):
+    for process in processes:
+        try:
+            _, errors = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            for other in processes:
+                other.kill()
+            raise
+        if process.returncode:
+            for other in processes:
+                other.kill()
+            raise AssertionError(errors[-4000:])
+
+
+def main(layout, file, *names):
+    from keras_tfm.training import strategy
+
+    chosen = strategy(layout)
+    arrays = {}
+    for name in names or CASES:
+        results = run_dropout(chosen.scope) if name == "dropout" else run(CASES[name], chosen.scope)
+        for key, value in results.items():
+            arrays[f"{name}|{key}"] = value
+    np.savez(file, **arrays)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
