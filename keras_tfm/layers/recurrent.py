@@ -249,7 +249,12 @@ class TokenEmbedding(Layer):
         self.scale = scale
         self.initializer = initializer
         self.token = keras.layers.ReversibleEmbedding(
-            vocabulary_size, dim, embeddings_initializer=initializer, name="token", dtype=self.dtype_policy
+            vocabulary_size,
+            dim,
+            embeddings_initializer=initializer,
+            name="token",
+            dtype=self.dtype_policy,
+            reverse_dtype=self.compute_dtype,
         )
 
     def build(self, token_ids_shape):
