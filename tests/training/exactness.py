@@ -3,7 +3,7 @@
     python -m tests.training.exactness STRATEGY FILE.npz [CASE ...]
 
 writes what each case ends with under STRATEGY (TF_CONFIG says who a worker is): the weights after two
-epochs, the history, what `evaluate` and `predict` give.
+epochs, the history, what `evaluate` and `predict` give. A case "pairs FILE FILE2" trains a translation model.
 """
 
 import dataclasses
@@ -225,6 +225,31 @@ def run_dropout(scope):
     return results | {"masks": np.stack(model.distribute_strategy.experimental_local_results(masks))}
 
 
+def run_pairs(scope, files):
+    """Weights, and the losses of each epoch, of a translation model trained on `files` of pairs."""
+    import keras
+
+    from keras_tfm.data import PairBatches, read_pairs, train_tokenizer
+    from keras_tfm.heads import LanguageModel, TokenCrossEntropy
+    from keras_tfm.models import Transformer
+
+    keras.utils.set_random_seed(7)
+    pairs = read_pairs(files)
+    tokenizer = train_tokenizer([*pairs.sources, *pairs.targets], vocabulary_size=2_000)
+    batches = PairBatches(*pairs, tokenizer, tokenizer, batch_tokens=2_048, num_shapes=4, seed=0)
+    with scope():
+        size = tokenizer.vocabulary_size
+        # GELU: where a rounding decides on which side of a ReLU's bend a value falls, differences grow.
+        backbone = Transformer.from_size("tiny", vocabulary_size=size, dropout=0.0, activation="gelu")
+        model = LanguageModel(backbone)
+        model.compile(keras.optimizers.SGD(0.1, global_clipnorm=1.0), TokenCrossEntropy(0.1))
+    history = model.fit(
+        batches.dataset(), epochs=2, verbose=0, shuffle=False, validation_data=batches.dataset()
+    )
+    results = {f"weight/{i}": weight for i, weight in enumerate(model.get_weights())}
+    return results | {f"history/{name}": np.array(values) for name, values in history.history.items()}
+
+
 def differences(ours, expected):
     """{kind: the largest difference}, relative to 1 or more; shapes and names must agree."""
     assert ours.keys() == expected.keys(), ours.keys() ^ expected.keys()
@@ -302,7 +327,12 @@ def main(layout, file, *names):
     chosen = strategy(layout)
     arrays = {}
     for name in names or CASES:
-        results = run_dropout(chosen.scope) if name == "dropout" else run(CASES[name], chosen.scope)
+        if name == "dropout":
+            results = run_dropout(chosen.scope)
+        elif name.startswith("pairs "):
+            results = run_pairs(chosen.scope, name.split()[1:])
+        else:
+            results = run(CASES[name], chosen.scope)
         for key, value in results.items():
             arrays[f"{name}|{key}"] = value
     np.savez(file, **arrays)
