@@ -22,7 +22,7 @@ class ExactTrainer(Base):
     _compile_loss: Any
 
     def compile(self, *args, **kwargs):
-        """`keras.Model.compile`, with losses and optimizer that see all replicas of the strategy."""
+        """`keras.Model.compile`, with losses that see all replicas of the strategy."""
         super().compile(*args, **kwargs)
         if not self._is_replicated:
             return
@@ -31,8 +31,6 @@ class ExactTrainer(Base):
             self._compile_loss = GlobalCompileLoss(
                 loss._user_loss, loss._user_loss_weights, output_names=loss.output_names
             )
-        if self.optimizer is not None:
-            expect_summed_gradients(getattr(self.optimizer, "inner_optimizer", self.optimizer))
 
     @property
     def _is_replicated(self):
@@ -61,6 +59,8 @@ class ExactTrainer(Base):
             loss = self._compute_loss(x, y, y_pred, sample_weight, training=True)
             scaled_loss = self.optimizer.scale_loss(loss)
         self._loss_tracker.update_state(unscale_loss_for_distribution(loss), sample_weight=batch_size_of(x))
+        # Here and not in `compile`: a `train_step` of the user's own leaves the summing to the optimizer.
+        expect_summed_gradients(getattr(self.optimizer, "inner_optimizer", self.optimizer))
         self.optimizer.apply_gradients(
             zip(sum_over_replicas(tape.gradient(scaled_loss, variables)), variables, strict=True)
         )

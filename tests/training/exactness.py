@@ -87,6 +87,27 @@ def subclassed():
     return Tagger()
 
 
+def own_train_step():
+    """Keras's way to train of one's own: the optimizer sums what the replicas' losses give."""
+    import keras
+    import tensorflow as tf
+
+    import keras_tfm
+
+    class Own(keras_tfm.Model):
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                y_pred = self(x, training=True)
+                loss = self.compute_loss(x, y, y_pred)
+            variables = self.trainable_weights
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            return self.compute_metrics(x, y, y_pred)
+
+    inputs = keras.Input((T,), dtype="int32")
+    return Own(inputs, keras.layers.Dense(V)(keras.layers.Embedding(V, 8)(inputs)))
+
+
 def translation():
     from keras_tfm.heads import LanguageModel
     from keras_tfm.models import Transformer
@@ -155,13 +176,16 @@ CASES = {
     "add_loss": Case(adding_loss, batch_size=13),
     "two outputs": Case(two_headed, batch_size=13, compile={"loss_weights": {"tokens": 1.0, "size": 0.3}}),
     "subclassed": Case(subclassed, batch_size=12),
+    "own train_step": Case(own_train_step),
     "class weights": Case(fit={"class_weight": {i: 1.0 + i / V for i in range(V)}}),
     "translation": Case(translation, weighted=True, batch_size=13, reduction="mean_with_sample_weight"),
     "bfloat16": Case(policy="mixed_bfloat16", batch_size=13),
     "float16, scaled loss": Case(optimizer=scaled_sgd, policy="mixed_float16", weighted=True),
 }  # fmt: skip
-QUICK = ("mean by sample weights", "keras mask", "indivisible batch", "clip by global norm", "accumulation",
-         "steps per execution", "jit", "add_loss", "two outputs", "translation")  # fmt: skip
+QUICK = (
+    "mean by sample weights", "keras mask", "indivisible batch", "clip by global norm", "accumulation",
+    "steps per execution", "jit", "add_loss", "own train_step", "two outputs", "translation",
+)  # fmt: skip
 
 
 def run(case, scope):
