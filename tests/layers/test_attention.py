@@ -397,6 +397,12 @@ def test_projections_quantize_and_take_low_rank_updates():
     np.testing.assert_allclose(layer(x), y, atol=0.03 * np.abs(y).max())
 
 
+def test_large_scores_do_not_overflow_float16():
+    """A product of 64 x 40 x 40 = 102,400 exceeds float16, an eighth of it does not."""
+    x = np.full((1, 3, 64), 40.0, "float16")
+    np.testing.assert_allclose(layers.attention_weights(x, x), np.full((1, 3, 3), 1 / 3), rtol=1e-3)
+
+
 # Errors -------------------------------------------------------------------------------------------
 
 
