@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from benchmarks.rounds import Worker, race, report, serve
+from benchmarks.rounds import compare, serve
 
 PEERS = ("keras_tfm.Model", "keras.Model")
 BATCH, WIDTH = 512, 1024
@@ -44,11 +44,7 @@ def main():
     options = parser.parse_args()
     if options.worker:
         return run_worker(options.worker)
-    workers = [Worker("benchmarks.overhead", name) for name in PEERS]
-    print(f"{options.rounds} rounds of {options.steps} steps, examples for tokens, ratio = first / row")
-    report(workers, *race(workers, options.rounds, options.steps, warmup=5))
-    for worker in workers:
-        worker.close()
+    compare("examples for tokens", "benchmarks.overhead", PEERS, options.rounds, options.steps, warmup=5)
 
 
 if __name__ == "__main__":

@@ -85,3 +85,13 @@ def report(workers, rates, sgemm, flops_per_token=None):
             f"{worker.name:22}{statistics.median(own):10,.0f}{statistics.median(ratio):8.2f}{min(ratio):7.2f}"
             f"{max(ratio):7.2f}{share:>10}{float(worker.ask('memory')[0]):10,.0f}"
         )
+
+
+def compare(title, module, peers, rounds, steps, warmup, arguments=(), flops_per_token=None):
+    """Race `peers`, a worker process of `module` each with `arguments`, and print the table."""
+    workers = [Worker(module, name, *arguments) for name in peers]
+    print(f"\n{title}, {rounds} rounds of {steps} steps, ratio = {peers[0]} / row", flush=True)
+    rates, sgemm = race(workers, rounds, steps, warmup)
+    report(workers, rates, sgemm, flops_per_token)
+    for worker in workers:
+        worker.close()

@@ -17,10 +17,11 @@ import tempfile
 
 import numpy as np
 
-from benchmarks.rounds import Worker, race, report, serve
+from benchmarks.rounds import compare, serve
 
 NUM_LAYERS, DIM, NUM_HEADS, HIDDEN, VOCABULARY, DROPOUT = 3, 256, 4, 1024, 8_000, 0.1
 BATCH, LENGTH = 64, 32
+MODULE = "benchmarks.translate"
 PEERS = ("keras_tfm", "keras_hub jit", "keras_hub no jit", "torch")
 
 
@@ -229,22 +230,14 @@ def main():
     options = parser.parse_args()
     if options.worker:
         return run_worker(options.worker, options.train)
-    compare("the same batches", options.peers, [], options, warmup=3, steps=options.steps)
+    rounds, steps = options.rounds, options.steps
+    compare(
+        "the same batches", MODULE, options.peers, rounds, steps, warmup=3, flops_per_token=flops_per_token()
+    )
     if options.train:
         peers = [name for name in options.peers if name != "torch"]
-        compare("end to end on real text", peers, options.train, options, warmup=60, steps=10 * options.steps)
-
-
-def compare(title, peers, files, options, warmup, steps):
-    """Race the peers and print the table."""
-    workers = [
-        Worker("benchmarks.translate", name, *(["--train", *files] if files else [])) for name in peers
-    ]
-    print(f"\n{title}, {options.rounds} rounds of {steps} steps, ratio = {peers[0]} / row", flush=True)
-    rates, sgemm = race(workers, options.rounds, steps, warmup)
-    report(workers, rates, sgemm, None if files else flops_per_token())
-    for worker in workers:
-        worker.close()
+        files = ["--train", *options.train]
+        compare("end to end on real text", MODULE, peers, rounds, 10 * steps, warmup=60, arguments=files)
 
 
 if __name__ == "__main__":
