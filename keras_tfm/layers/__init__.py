@@ -10,7 +10,7 @@ from keras_tfm.layers.attention import (
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import TransformerBlock, TransformerDecoder, TransformerEncoder
 from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
-from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
+from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import causal_mask, combine_masks, masked_softmax
 from keras_tfm.layers.normalization import LayerNormalization
@@ -27,7 +27,6 @@ from keras_tfm.layers.recurrent import (
     AdditiveAttention,
     LSTMAttentionDecoder,
     RecurrentEncoder,
-    TokenEmbedding,
     additive_attention_weights,
 )
 from keras_tfm.layers.regularization import Dropout

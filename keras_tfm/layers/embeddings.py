@@ -7,7 +7,56 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
 
 
-class TokenAndPositionEmbedding(Layer):
+class TokenEmbedding(Layer):
+    """Token embeddings alone, for models that know order otherwise: (B, T) ids -> (B, T, D).
+
+    `scale` multiplies the vectors by sqrt(D). `logits` is the tied output projection (Press and Wolf
+    2017). An id outside the vocabulary raises, or gives NaN where a graph cannot raise (XLA, GPU).
+    """
+
+    def __init__(self, vocabulary_size, dim, scale=False, initializer="uniform", **kwargs):
+        super().__init__(**kwargs)
+        for name, size in (("vocabulary_size", vocabulary_size), ("dim", dim)):
+            if size < 1:
+                raise ValueError(f"`{name}` must be at least 1; it is {size}.")
+        self.vocabulary_size = vocabulary_size
+        self.dim = dim
+        self.scale = scale
+        self.initializer = initializer
+        self.token = self._table(vocabulary_size, "token")
+
+    def _table(self, size, name):
+        return keras.layers.ReversibleEmbedding(
+            size,
+            self.dim,
+            embeddings_initializer=self.initializer,
+            name=name,
+            dtype=self.dtype_policy,
+            reverse_dtype=self.compute_dtype,
+        )
+
+    def build(self, token_ids_shape):
+        self.token.build()
+        self.built = True
+
+    def call(self, token_ids):
+        """(B, T) -> (B, T, D)."""
+        if "int" not in keras.backend.standardize_dtype(token_ids.dtype):
+            raise ValueError(f"`token_ids` must be integers; they are {token_ids.dtype}.")
+        x = self.token(token_ids)
+        return (x * self.dim**0.5 if self.scale else x) + outside_is_nan(
+            token_ids, self.vocabulary_size, x.dtype
+        )
+
+    def logits(self, x):
+        """Scores of every token by the transposed table: (..., D) -> (..., V)."""
+        return self.token(x, reverse=True)
+
+    def compute_output_shape(self, token_ids_shape):
+        return (*token_ids_shape, self.dim)
+
+
+class TokenAndPositionEmbedding(TokenEmbedding):
     """Token + position (+ segment) embeddings: (B, T) ids -> (B, T, D).
 
     `position` is a layer that adds itself to its input; by default a learned
@@ -27,32 +76,16 @@ class TokenAndPositionEmbedding(Layer):
         initializer="uniform",
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        for name, size in (("vocabulary_size", vocabulary_size), ("max_length", max_length), ("dim", dim)):
-            if size < 1:
-                raise ValueError(f"`{name}` must be at least 1; it is {size}.")
-        self.vocabulary_size = vocabulary_size
+        super().__init__(vocabulary_size, dim, scale, initializer, **kwargs)
+        if max_length < 1:
+            raise ValueError(f"`max_length` must be at least 1; it is {max_length}.")
         self.max_length = max_length
-        self.dim = dim
         self.num_segments = num_segments
-        self.scale = scale
         self.position = position or PositionEmbedding(max_length, initializer, name="position")
-        self.initializer = initializer
-        self.token = self._embedding(vocabulary_size, "token")
-        self.segment = self._embedding(num_segments, "segment") if num_segments else None
-
-    def _embedding(self, size, name):
-        return keras.layers.ReversibleEmbedding(
-            size,
-            self.dim,
-            embeddings_initializer=self.initializer,
-            name=name,
-            dtype=self.dtype_policy,
-            reverse_dtype=self.compute_dtype,
-        )
+        self.segment = self._table(num_segments, "segment") if num_segments else None
 
     def build(self, token_ids_shape, segment_ids_shape=None, positions_shape=None):
-        self.token.build()
+        super().build(token_ids_shape)
         if self.segment is not None:
             self.segment.build()
         self.position.build((*token_ids_shape, self.dim))
@@ -60,20 +93,11 @@ class TokenAndPositionEmbedding(Layer):
 
     def call(self, token_ids, segment_ids=None, positions=None):
         """Embed `token_ids` (B, T); `segment_ids` (B, T) default to 0, `positions` to 0 .. T-1."""
-        if "int" not in keras.backend.standardize_dtype(token_ids.dtype):
-            raise ValueError(f"`token_ids` must be integers; they are {token_ids.dtype}.")
-        x = self.token(token_ids)
-        x = (x * self.dim**0.5 if self.scale else x) + outside_is_nan(
-            token_ids, self.vocabulary_size, x.dtype
-        )
+        x = super().call(token_ids)
         if self.segment is not None:
             segment_ids = ops.zeros_like(token_ids) if segment_ids is None else segment_ids
             x = x + self.segment(segment_ids) + outside_is_nan(segment_ids, self.num_segments, x.dtype)
         return self.position(x, positions=positions)
-
-    def logits(self, x):
-        """Scores of every token by the transposed table: (..., D) -> (..., V)."""
-        return self.token(x, reverse=True)
 
     def compute_output_shape(self, token_ids_shape, segment_ids_shape=None, positions_shape=None):
         return (*token_ids_shape, self.dim)

@@ -21,7 +21,6 @@ from keras.src.backend import rnn  # keras.layers.RNN's loop; its cells can hold
 from keras_tfm.layers.base import Layer, clone
 from keras_tfm.layers.cache import ContextCache
 from keras_tfm.layers.masks import combine_masks, key_mask_of, masked_softmax
-from keras_tfm.layers.positions import outside_is_nan
 
 
 def additive_attention_weights(query, key, scale, mask=None):
@@ -230,52 +229,6 @@ class LSTMAttentionDecoder(Layer):
 
     def compute_mask(self, x, previous_mask=None):
         return key_mask_of(x)
-
-
-class TokenEmbedding(Layer):
-    """Token embeddings alone, for models that know order otherwise: (B, T) ids -> (B, T, D).
-
-    `scale` multiplies the vectors by sqrt(D). `logits` is the tied output projection (Press and Wolf
-    2017). An id outside the vocabulary raises, or gives NaN where a graph cannot raise (XLA, GPU).
-    """
-
-    def __init__(self, vocabulary_size, dim, scale=False, initializer="uniform", **kwargs):
-        super().__init__(**kwargs)
-        for name, size in (("vocabulary_size", vocabulary_size), ("dim", dim)):
-            if size < 1:
-                raise ValueError(f"`{name}` must be at least 1; it is {size}.")
-        self.vocabulary_size = vocabulary_size
-        self.dim = dim
-        self.scale = scale
-        self.initializer = initializer
-        self.token = keras.layers.ReversibleEmbedding(
-            vocabulary_size,
-            dim,
-            embeddings_initializer=initializer,
-            name="token",
-            dtype=self.dtype_policy,
-            reverse_dtype=self.compute_dtype,
-        )
-
-    def build(self, token_ids_shape):
-        self.token.build()
-        self.built = True
-
-    def call(self, token_ids):
-        """(B, T) -> (B, T, D)."""
-        if "int" not in keras.backend.standardize_dtype(token_ids.dtype):
-            raise ValueError(f"`token_ids` must be integers; they are {token_ids.dtype}.")
-        x = self.token(token_ids)
-        return (x * self.dim**0.5 if self.scale else x) + outside_is_nan(
-            token_ids, self.vocabulary_size, x.dtype
-        )
-
-    def logits(self, x):
-        """Scores of every token by the transposed table: (..., D) -> (..., V)."""
-        return self.token(x, reverse=True)
-
-    def compute_output_shape(self, token_ids_shape):
-        return (*token_ids_shape, self.dim)
 
 
 def padding_mask_of(x, mask, name="mask"):

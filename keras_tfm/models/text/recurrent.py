@@ -10,7 +10,8 @@ import functools
 
 import keras
 
-from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder, TokenEmbedding
+from keras_tfm.layers.embeddings import TokenEmbedding
+from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.training.model import ConfiguredModel
 
