@@ -84,8 +84,7 @@ def run_keras_tfm(files):
         pairs, tokenizer = read(files)
         vocabulary_size = tokenizer.vocabulary_size
         prepared = PairBatches(*pairs, tokenizer, tokenizer, batch_tokens=BATCH * 2 * LENGTH, seed=0)
-        dataset = prepared.dataset()
-        batches = itertools.chain.from_iterable(iter(dataset) for _ in itertools.count())
+        batches = iter(prepared.epochs())
     model = LanguageModel(Transformer.from_size("small", vocabulary_size=vocabulary_size, dropout=DROPOUT))
     return keras_steps(model, TokenCrossEntropy(), batches, jit_compile=True)
 

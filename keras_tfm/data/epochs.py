@@ -1,23 +1,45 @@
-"""Datasets that are a new epoch at each iteration."""
+"""Examples held out, and epochs of batches as one dataset.
 
-from collections.abc import Callable
+Epochs are made wholly in the graph, so that an iterator over them can be saved and restored.
+"""
 
-
-class EpochCount:
-    """The number of the epoch to come: counted from `epoch`, or asked of it where it is a function."""
-
-    def __init__(self, epoch: int | Callable[[], int]):
-        self.epoch = epoch
-
-    def __call__(self) -> int:
-        return self.epoch() if callable(self.epoch) else self.epoch
-
-    def finish(self, epoch: int):
-        """Epoch number `epoch` has been drawn to its end."""
-        if not callable(self.epoch):
-            self.epoch = epoch + 1
+import numpy as np
+import tensorflow as tf
 
 
-def ahead_of(num_batches: int) -> int:
-    """How many batches to prefetch: so few that a look at the first one does not finish the epoch."""
-    return min(4, (num_batches - 1) // 2)
+def one_after_another(epoch, num_batches) -> tf.data.Dataset:
+    """The datasets `epoch(0)`, `epoch(1)`, … of `num_batches` batches each, without end: for
+    `fit(dataset, steps_per_epoch=num_batches)`.
+    """
+    return finished(tf.data.Dataset.counter().flat_map(epoch), tf.data.INFINITE_CARDINALITY)
+
+
+def finished(dataset, num_batches) -> tf.data.Dataset:
+    """`dataset` of `num_batches` batches, made ahead of the training; several workers share each batch."""
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(num_batches))
+    return dataset.with_options(options).prefetch(4)
+
+
+def shuffled(count, seed, epoch, groups=None) -> tf.Tensor:
+    """The numbers from 0 to `count` - 1 in an order that `seed` and `epoch` (int64) fix; with `groups`
+    (count,), not negative, those of the lower groups first.
+    """
+    keys = tf.random.stateless_uniform([count], tf.stack([seed, epoch]), 0, 2**32, tf.int64, alg="philox")
+    return tf.argsort(keys if groups is None else keys + tf.cast(groups, tf.int64) * 2**32)
+
+
+def hold_out(num_examples, seed, share, most=None) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train on, and a random `share` of them, at least one and at most `most`, to judge by.
+
+    Both are sorted. Raises ValueError where nothing would be left for one of the two.
+    """
+    if not 0 < share < 1 or num_examples < 2:
+        raise ValueError(
+            "At least 2 examples are needed to train on some and judge by a share in (0, 1); "
+            f"there are {num_examples}, and the share is {share}."
+        )
+    rows = np.random.default_rng(seed).permutation(num_examples)
+    num_held = min(num_examples - 1, most or num_examples, max(1, round(share * num_examples)))
+    return np.sort(rows[num_held:]), np.sort(rows[:num_held])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.epochs import EpochCount, ahead_of
+from keras_tfm.data.epochs import finished, one_after_another, shuffled
 from keras_tfm.data.sources import DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -142,28 +142,20 @@ class ImageBatches:
         self.num_batches = full if seed is not None else full + bool(rest)
 
     def dataset(self, epoch=0):
-        """A tf.data.Dataset of one epoch, numbered by `epoch` as in `PairBatches.dataset`."""
-        count = EpochCount(epoch)
+        """The batches of one epoch, which its number and the seed alone decide."""
+        return finished(self._epoch(tf.constant(epoch, tf.int64)), self.num_batches)
 
-        def generate():
-            number = count()
-            order = self._order(number)
-            for step in range(self.num_batches):
-                if step == self.num_batches - 1:
-                    count.finish(number)
-                yield (number, step), order[step * self.batch_size : (step + 1) * self.batch_size]
+    def epochs(self):
+        """The batches of epoch 0, 1, … without end, for `fit(..., steps_per_epoch=num_batches)`."""
+        return one_after_another(self._epoch, self.num_batches)
 
-        rows = tf.TensorSpec((None if self.seed is None else self.batch_size,), tf.int64)
-        signature = (tf.TensorSpec((2,), tf.int32), rows)
-        dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.num_batches))
-        options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-        return dataset.map(self._batch).with_options(options).prefetch(ahead_of(self.num_batches))
-
-    def _order(self, epoch):
-        order = np.arange(len(self.images))
-        return order if self.seed is None else np.random.default_rng((self.seed, epoch)).permutation(order)
+    def _epoch(self, number):
+        count = len(self.images)
+        order = tf.range(count, dtype=tf.int64)
+        if self.seed is not None:
+            order = tf.cast(shuffled(count, self.seed, number), tf.int64)
+        rows = tf.data.Dataset.from_tensor_slices(order).batch(self.batch_size, self.seed is not None)
+        return rows.enumerate().map(lambda step, rows: self._batch(tf.stack([number, step]), rows))
 
     def _batch(self, step, rows):
         images = tf.gather(self.images, rows)

@@ -7,6 +7,7 @@ Every reader streams: a file is opened once and only its strings are kept. Whate
 import csv
 import functools
 import gzip
+import hashlib
 import io
 import itertools
 import json
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
+import numpy as np
 from babel import Locale
 
 # Column names that mark a first row as a header; languages ("en", "pt-BR", "German") do so too.
@@ -267,3 +269,16 @@ def _tfds_rows(path: str, columns) -> Iterator[tuple[str, str]]:
     for number, example in enumerate(tfds.as_numpy(dataset), start=1):
         source, target = (_text(example[name].decode(), path, number, name, "example") for name in names)
         yield source, target
+
+
+def fingerprint(*columns) -> str:
+    """A hash of lists of strings, or of arrays, by which a later run knows that its data are the same."""
+    digest = hashlib.sha256()
+    for column in columns:
+        if isinstance(column, np.ndarray):
+            digest.update(f"{column.dtype} {column.shape}".encode() + np.ascontiguousarray(column).data)
+        else:
+            for text in (str(len(column)), *column):
+                data = text.encode("utf-8", "surrogatepass")
+                digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()[:16]

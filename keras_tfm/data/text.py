@@ -5,13 +5,13 @@ Texts are tokenized once. Pairs of like lengths share a batch, with as many rows
 and those few are chosen so that the least padding is computed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from keras_tfm.data.epochs import EpochCount, ahead_of
+from keras_tfm.data.epochs import finished, one_after_another, shuffled
 from keras_tfm.data.tokenizers import Tokenizer
 
 ROW_MULTIPLE = 8  # batches of more rows have a multiple of it, as matrix units like
@@ -59,9 +59,9 @@ class PairBatches:
         widths = np.stack([self._source.lengths, self._target.lengths - 1])  # (2, N), S and T of each pair
         longer = widths.max(axis=0)
         order = np.lexsort((widths[1], widths[0], longer))  # neighbours are alike on both sides
-        self._pairs = order[longer[order] <= max_length]
-        widths = widths[:, self._pairs]
-        self.num_pairs = len(self._pairs)
+        pairs = order[longer[order] <= max_length]
+        widths = widths[:, pairs]
+        self.num_pairs = len(pairs)
         self.num_dropped = len(sources) - self.num_pairs
         if self.num_pairs == 0:
             raise ValueError(
@@ -77,65 +77,47 @@ class PairBatches:
         if min_batches > 1:
             budget = min(budget, max(longest, (self.num_tokens - 1) // (min_batches - 1)))
         steps = _choose_steps(widths, num_shapes, shape_cost=COMPILATION * budget / num_epochs)
-        self._batches = sorted(_cut(widths, steps, budget))
-        self.num_batches = len(self._batches)
-        self.shapes = sorted({shape for *_, shape in self._batches})
-        num_computed = sum(rows * (source + target) for *_, (rows, source, target) in self._batches)
+        batches = sorted(_cut(widths, steps, budget))
+        self.num_batches = len(batches)
+        self.shapes = sorted({shape for *_, shape in batches})
+        num_computed = sum(rows * (source + target) for *_, (rows, source, target) in batches)
         self.padding_share = 1 - self.num_tokens / num_computed
         # (N,) equal for pairs in batches of one shape, among which an epoch shuffles them
-        shapes, sizes = zip(*((shape, stop - start) for start, stop, shape in self._batches), strict=True)
+        shapes, sizes = zip(*((shape, stop - start) for start, stop, shape in batches), strict=True)
         is_new = [shape != last for shape, last in zip(shapes, (None, *shapes), strict=False)]
-        self._groups = np.repeat(np.cumsum(is_new), sizes)
+        self._groups = tf.constant(np.repeat(np.cumsum(is_new), sizes))
+        self._batches = tf.constant([(start, stop, *shape) for start, stop, shape in batches])
+        self._pairs = tf.constant(pairs)
 
-    def dataset(self, epoch: int | Callable[[], int] = 0) -> tf.data.Dataset:
-        """A dataset of one epoch: number `epoch`, and the next one after each full iteration; or of
-        the number that the function `epoch` gives at each. An epoch depends on its number and the seed alone,
-        so that a resumed run sees what an unbroken one would have.
-        """
-        count = EpochCount(epoch)
+    def dataset(self, epoch: int = 0) -> tf.data.Dataset:
+        """The batches of one epoch, which its number and the seed alone decide."""
+        return finished(self._epoch(tf.constant(epoch, tf.int64)), self.num_batches)
 
-        def generate():
-            number = count()
-            for index, batch in enumerate(self._epoch(number), start=1):
-                if index == self.num_batches:  # not on entry: Keras looks at a first batch and starts again
-                    count.finish(number)
-                yield batch
+    def epochs(self) -> tf.data.Dataset:
+        """The batches of epoch 0, 1, … without end, for `fit(..., steps_per_epoch=num_batches)`."""
+        return one_after_another(self._epoch, self.num_batches)
 
-        ids, mask = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None, None], tf.bool)
-        inputs = {
-            "token_ids": ids,
-            "padding_mask": mask,
-            "decoder_token_ids": ids,
-            "decoder_padding_mask": mask,
-        }
-        signature = (inputs, ids, tf.TensorSpec([None, None], tf.float32))
-        dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.num_batches))
-        options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-        return dataset.with_options(options).prefetch(ahead_of(self.num_batches))
-
-    def _epoch(self, epoch: int) -> Iterator[tuple]:
+    def _epoch(self, number: tf.Tensor) -> tf.data.Dataset:
         pairs, batches = self._pairs, self._batches
         if self._seed is not None:
-            random = np.random.default_rng([self._seed, epoch])
-            shuffled = random.permutation(self.num_pairs)
-            pairs = pairs[shuffled[np.argsort(self._groups[shuffled], kind="stable")]]
-            batches = [batches[index] for index in random.permutation(self.num_batches)]
-        for start, stop, shape in batches:
-            yield self._batch(pairs[start:stop], *shape)
+            pairs = tf.gather(pairs, shuffled(self.num_pairs, self._seed, number, self._groups))
+            # ~: another draw than that of the pairs
+            batches = tf.gather(batches, shuffled(self.num_batches, self._seed, ~number))
+        return tf.data.Dataset.from_tensor_slices(batches).map(lambda batch: self._batch(pairs, batch))
 
-    def _batch(self, pairs: np.ndarray, num_rows: int, source_width: int, target_width: int) -> tuple:
-        token_ids, padding_mask = self._source.padded(pairs, num_rows, source_width)  # (B, S)
-        target_ids, target_mask = self._target.padded(pairs, num_rows, target_width + 1)  # (B, T + 1)
+    def _batch(self, pairs: tf.Tensor, batch: tf.Tensor) -> tuple:
+        start, stop, num_rows, source_width, target_width = tf.unstack(batch)
+        chosen = pairs[start:stop]
+        token_ids, padding_mask = self._source.padded(chosen, num_rows, source_width)  # (B, S)
+        target_ids, target_mask = self._target.padded(chosen, num_rows, target_width + 1)  # (B, T + 1)
         mask = target_mask[:, 1:]  # (B, T)
         inputs = {
             "token_ids": token_ids,
             "padding_mask": padding_mask,
-            "decoder_token_ids": target_ids[:, :-1] * mask,  # the end is a label, never an input
+            "decoder_token_ids": target_ids[:, :-1] * tf.cast(mask, tf.int32),  # the end is a label alone
             "decoder_padding_mask": mask,
         }
-        return inputs, target_ids[:, 1:], mask.astype(np.float32)
+        return inputs, target_ids[:, 1:], tf.cast(mask, tf.float32)
 
 
 def encode_sources(strings, tokenizer: Tokenizer, max_length: int) -> dict[str, tf.Tensor]:
@@ -159,8 +141,9 @@ class _Sequences:
     """N sequences of ids end to end in one array."""
 
     def __init__(self, flat: np.ndarray, lengths: np.ndarray):
-        self.flat, self.lengths = flat, lengths
-        self.starts = np.cumsum(lengths) - lengths
+        self.lengths = lengths
+        with tf.device("cpu"):  # they may be larger than an accelerator's memory
+            self.sequences = tf.RaggedTensor.from_row_lengths(flat, lengths)
 
     @classmethod
     def of(cls, strings, tokenizer: Tokenizer, what: str, with_start: bool = False) -> "_Sequences":
@@ -177,15 +160,14 @@ class _Sequences:
             lengths.append(token_ids.row_lengths().numpy())
         return cls(np.concatenate(flat), np.concatenate(lengths))
 
-    def padded(self, chosen: np.ndarray, num_rows: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    def padded(self, chosen: tf.Tensor, num_rows: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The chosen sequences as the first rows of ids (num_rows, width), int32 with 0 for padding, and the
         mask of those, bool.
         """
-        columns = np.arange(width)
-        token_ids, mask = np.zeros((num_rows, width), np.int32), np.zeros((num_rows, width), bool)
-        mask[: len(chosen)] = columns < self.lengths[chosen, None]
-        token_ids[mask] = self.flat[(self.starts[chosen, None] + columns)[mask[: len(chosen)]]]
-        return token_ids, mask
+        shape = tf.stack([num_rows, width])
+        rows = tf.gather(self.sequences, chosen)
+        token_ids = rows.to_tensor(0, shape=shape)  # (num_rows, width)
+        return token_ids, tf.ones_like(rows, tf.bool).to_tensor(False, shape=shape)
 
 
 def _choose_steps(widths: np.ndarray, num_shapes: int, shape_cost: float = 0.0) -> list[int]:

@@ -1,7 +1,6 @@
 """Classifying images: a vision backbone, a head, and what turns raw images into its input."""
 
 import dataclasses
-import pathlib
 
 import keras
 import numpy as np
@@ -9,12 +8,13 @@ import tensorflow as tf
 import tqdm
 
 import keras_tfm.models
+from keras_tfm.data.epochs import hold_out
 from keras_tfm.data.images import ImageBatches, check_images, decode_images, scale_images
+from keras_tfm.data.sources import fingerprint
 from keras_tfm.heads.classification import Classifier, classification_loss
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
-from keras_tfm.training.fit import fit_best
+from keras_tfm.training.fit import averaging, fit_best
 from keras_tfm.training.schedules import WarmupCosineSchedule
-from keras_tfm.training.weights import save_weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,30 +98,33 @@ class ImageClassifier(Task):
         patience=None,
         seed=0,
         run=None,
+        save_minutes=10,
         resume=False,
+        overwrite=False,
     ):
         """Train on `images` and `labels` and keep the best epoch: {measure: [value an epoch]}.
 
         `validation`, (images, labels) or the share to hold out at random, judges the epochs by its loss. The
         learning rate warms up over a tenth of the steps and falls by a half cosine; images are shifted at
         random by up to `max_shift` pixels. With `run` the best task so far stands in that folder, new or to
-        `resume`; training stops after `patience` epochs without progress, or `minutes`.
+        `resume`, with checkpoints after every epoch and every `save_minutes`; training stops after `patience`
+        epochs without progress, or `minutes`.
         """
         keras.utils.set_random_seed(seed)
         images, labels = self._examples(images, labels)
         if isinstance(validation, float):
-            (images, labels), judges = hold_out(images, labels, validation, seed)
+            rows, held = hold_out(len(images), seed, validation)
+            judges = images[held], labels[held]
+            images, labels = images[rows], labels[rows]
         else:
             judges = self._examples(*validation)
         batches = ImageBatches(images, labels, self.prepare, batch_size, seed, max_shift)
         judge = ImageBatches(judges[0], judges[1], self.prepare, batch_size)
         steps = batches.num_batches * epochs
         schedule = WarmupCosineSchedule(learning_rate, max(1, steps // 10), steps + 1)
-        # Averages over about an epoch of steps, fewer for short runs, judge and outlast the last weights.
-        momentum = 1 - 1 / min(max(batches.num_batches, 10), 1_000)
         with self.model.distribute_strategy.scope():
             optimizer = keras.optimizers.AdamW(
-                schedule, weight_decay, global_clipnorm=1.0, use_ema=True, ema_momentum=momentum
+                schedule, weight_decay, global_clipnorm=1.0, **averaging(batches.num_batches)
             )
             optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
             self.model.compile(
@@ -130,12 +133,6 @@ class ImageClassifier(Task):
                 jit_compile=True,
                 weighted_metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
             )
-        save = folder = None
-        if run is not None:
-            run = pathlib.Path(run)
-            if not resume:
-                self.save(run)
-            save, folder = lambda: save_weights(self.model, run / "model.safetensors"), run / "checkpoints"
         settings = {
             "epochs": epochs,
             "batch_size": batch_size,
@@ -143,19 +140,21 @@ class ImageClassifier(Task):
             "weight_decay": weight_decay,
             "max_shift": max_shift,
             "seed": seed,
-            "images": len(images),
+            "data": fingerprint(images, labels),
         }
         return fit_best(
             self.model,
-            batches.dataset,
+            batches,
             judge.dataset(),
             monitor="val_loss",
             epochs=epochs,
             minutes=minutes,
             patience=patience,
-            save=save,
-            folder=folder,
+            run=run,
+            save=self.save,
+            save_minutes=save_minutes,
             resume=resume,
+            overwrite=overwrite,
             settings=settings,
         )
 
@@ -233,14 +232,3 @@ class ImageClassifier(Task):
     @classmethod
     def load_parts(cls, folder, config, model):
         return cls(make_backbone(model), **dataclasses.asdict(config))
-
-
-def hold_out(images, labels, share, seed):
-    """Split at random into ((images, labels) to train on, those to judge by), at least one of each."""
-    if not 0 < share < 1 or len(images) < 2:
-        raise ValueError(
-            f"`validation` must be a share in (0, 1) of two images at least; it is {share} of {len(images)}."
-        )
-    order = np.random.default_rng(seed).permutation(len(images))
-    num_held = min(len(images) - 1, max(1, round(share * len(images))))
-    return tuple((images[rows], labels[rows]) for rows in (order[num_held:], order[:num_held]))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import pathlib
 
 import keras
 import numpy as np
@@ -11,7 +10,8 @@ import tensorflow as tf
 import tqdm
 
 import keras_tfm.models
-from keras_tfm.data.sources import Pairs
+from keras_tfm.data.epochs import hold_out
+from keras_tfm.data.sources import Pairs, fingerprint
 from keras_tfm.data.text import PairBatches, encode_sources
 from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
 from keras_tfm.generation.loop import greedy_decode
@@ -22,9 +22,8 @@ from keras_tfm.heads.language_model import (
     token_cross_entropy,
 )
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
-from keras_tfm.training.fit import fit_best
+from keras_tfm.training.fit import averaging, fit_best
 from keras_tfm.training.schedules import WarmupSchedule
-from keras_tfm.training.weights import save_weights
 
 LOG = logging.getLogger(__name__)  # unless configured otherwise, warnings go to standard error
 FAMILIES = {"transformer": keras_tfm.models.Transformer, "recurrent": keras_tfm.models.RecurrentSeq2Seq}
@@ -96,6 +95,7 @@ class Translator(Task):
         patience=5,
         seed=0,
         run=None,
+        save_minutes=10,
         resume=False,
         overwrite=False,
     ):
@@ -104,13 +104,13 @@ class Translator(Task):
         `validation` pairs judge the epochs; by default a random 2 %, at most 1,000, are held out.
         A batch holds up to `batch_tokens` tokens, fewer where the data is small, and the learning
         rate warms up over three epochs, at most 4,000 steps. With `run` the best task so far
-        stands in that folder, new or to `resume`; training stops after `patience` epochs without
-        progress, or `minutes`.
+        stands in that folder, new or to `resume`, with checkpoints after every epoch and every
+        `save_minutes`; training stops after `patience` epochs without progress, or `minutes`.
         """
         keras.utils.set_random_seed(seed)
-        pairs, validation = (
-            hold_out(pairs, seed) if validation is None else (Pairs(*pairs), Pairs(*validation))
-        )
+        if validation is None:
+            pairs, validation = hold_out_pairs(pairs, seed)
+        pairs, validation = Pairs(*pairs), Pairs(*validation)
         batches = self._batches(pairs, batch_tokens, seed=seed, num_epochs=epochs)
         judge = self._batches(validation, batch_tokens, num_shapes=4, min_batches=1)
         if batches.num_dropped:
@@ -120,18 +120,10 @@ class Translator(Task):
                 len(pairs.sources),
                 self.config.max_length,
             )
-        warmup_steps = min(4_000, 3 * batches.num_batches)
-        # Averages over about an epoch of steps, fewer for short runs, judge and outlast the last weights.
-        momentum = 1 - 1 / min(max(batches.num_batches, 10), 1_000)
         with self.model.distribute_strategy.scope():
+            schedule = WarmupSchedule(learning_rate, min(4_000, 3 * batches.num_batches))
             optimizer = keras.optimizers.Adam(
-                WarmupSchedule(learning_rate, warmup_steps),
-                0.9,
-                0.98,
-                1e-9,
-                clipnorm=1.0,
-                use_ema=True,
-                ema_momentum=momentum,
+                schedule, 0.9, 0.98, 1e-9, clipnorm=1.0, **averaging(batches.num_batches)
             )
             self.model.compile(
                 optimizer,
@@ -139,32 +131,26 @@ class Translator(Task):
                 jit_compile=True,
                 weighted_metrics=[token_cross_entropy, token_accuracy],
             )
-        save = folder = None
-        if run is not None:
-            if not resume:
-                self.save(run, overwrite)
-            save, folder = (
-                lambda: save_weights(self.model, pathlib.Path(run) / "model.safetensors"),
-                pathlib.Path(run) / "checkpoints",
-            )
         settings = {
             "batch_tokens": batch_tokens,
             "learning_rate": learning_rate,
             "label_smoothing": label_smoothing,
             "seed": seed,
-            "pairs": len(pairs.sources),
+            "data": fingerprint(*pairs),
         }
         return fit_best(
             self.model,
-            batches.dataset,
+            batches,
             judge.dataset(),
             monitor="val_token_cross_entropy",
             epochs=epochs,
             minutes=minutes,
             patience=patience,
-            save=save,
-            folder=folder,
+            run=run,
+            save=self.save,
+            save_minutes=save_minutes,
             resume=resume,
+            overwrite=overwrite,
             settings=settings,
         )
 
@@ -288,15 +274,7 @@ class Translator(Task):
         return cls(LanguageModel(make_backbone(model)), tokenizer, target_tokenizer, config)
 
 
-def hold_out(pairs, seed, share=0.02, most=1_000):
-    """Split `pairs` at random into those to train on and a few, at least one, to judge by."""
-    if len(pairs[0]) < 2:
-        raise ValueError(
-            f"At least 2 pairs are needed to train on one and judge by another; there are {len(pairs[0])}."
-        )
-    chosen = np.random.default_rng(seed).permutation(len(pairs[0]))
-    num_held = min(most, max(1, round(share * len(chosen))))
-    return tuple(
-        Pairs(*([side[i] for i in rows] for side in pairs))
-        for rows in (np.sort(chosen[num_held:]), np.sort(chosen[:num_held]))
-    )
+def hold_out_pairs(pairs, seed):
+    """Split `pairs` at random into those to train on and 2 %, at most 1,000, to judge by."""
+    parts = hold_out(len(pairs[0]), seed, share=0.02, most=1_000)
+    return tuple(Pairs(*([side[i] for i in rows] for side in pairs)) for rows in parts)

@@ -6,6 +6,8 @@ import time
 import keras
 import tqdm
 
+from keras_tfm.training.strategy import ASK_EVERY, num_workers, sum_over_workers
+
 
 class Progress(keras.callbacks.Callback):
     """One bar an epoch on standard error, closed by a line of the epoch's measures."""
@@ -23,7 +25,7 @@ class Progress(keras.callbacks.Callback):
         self.began = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
-        self.bar.update()
+        self.bar.update(batch + 1 - self.bar.n)
         # Reading the measures waits for the device: once in a while is enough.
         if batch % 20 == 0 and logs:
             self.bar.set_postfix_str(f"loss {float(logs['loss']):.3f}", refresh=False)
@@ -40,18 +42,26 @@ class Progress(keras.callbacks.Callback):
 
 
 class TimeLimit(keras.callbacks.Callback):
-    """Stops training, in the middle of an epoch if need be, once `minutes` have passed."""
+    """Stops training, in the middle of an epoch if need be, once `minutes` have passed.
+
+    Several workers ask each other every few steps, and stop at the same one.
+    """
 
     def __init__(self, minutes):
         super().__init__()
         self.seconds = minutes * 60
+        self.steps = 0
 
     def on_train_begin(self, logs=None):
         self.began = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
-        if time.perf_counter() - self.began > self.seconds:
-            self.model.stop_training = True
+        self.steps += 1
+        strategy = self.model.distribute_strategy
+        if num_workers(strategy) == 1 or self.steps % ASK_EVERY == 0:
+            is_over = time.perf_counter() - self.began > self.seconds
+            if sum_over_workers(strategy, float(is_over)):
+                self.model.stop_training = True
 
 
 class BestWeights(keras.callbacks.Callback):
@@ -59,14 +69,16 @@ class BestWeights(keras.callbacks.Callback):
 
     Epochs are judged, lowest best, by `monitor`, on the averages of the weights where the optimizer
     keeps them (`use_ema=True`). After `patience` epochs without a better one training stops.
-    `on_best()` is called while the model holds a new best. `score` and `waited` are its state.
+    `on_best()` is called while the model holds a new best, `load_best()` where the best epoch was of an
+    earlier process. `score` and `waited` are its state.
     """
 
-    def __init__(self, monitor, patience=None, on_best=None):
+    def __init__(self, monitor, patience=None, on_best=None, load_best=None):
         super().__init__()
         self.monitor = monitor
         self.patience = patience
         self.on_best = on_best
+        self.load_best = load_best
         self.score, self.waited = float("inf"), 0
         self.best = self.trained = None
 
@@ -94,6 +106,8 @@ class BestWeights(keras.callbacks.Callback):
     def on_train_end(self, logs=None):
         if self.best is not None:
             self._assign(self.best)
+        elif self.load_best is not None and self.score < float("inf"):
+            self.load_best()
 
     def _keep(self):
         trained = self._values()

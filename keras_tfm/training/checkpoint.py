@@ -1,73 +1,297 @@
-"""Resuming: all that training needs to go on after a finished epoch, in one file."""
+"""Checkpoints of a running `fit`, from which another process goes on as if nothing had happened."""
 
+import concurrent.futures
+import inspect
 import json
-import pathlib
+import logging
+import math
+import signal
+import threading
+import time
+from typing import Any
 
 import keras
+import numpy as np
 
+from keras_tfm.training.position import Position
+from keras_tfm.training.store import CheckpointFolder
+from keras_tfm.training.strategy import ASK_EVERY, num_workers, sum_over_workers, worker_index
 from keras_tfm.training.weights import WeightsError, read_tensors, write_tensors
+
+LOG = logging.getLogger(__name__)
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Writes `folder`/last.safetensors after each epoch, and `restore`s from it.
+    """Writes checkpoints to `folder` after each epoch, and every so many steps or minutes.
 
-    It holds the weights, the optimizer with its averages, every seed generator, the epoch, and the
-    state of `best` (a `BestWeights`), whose best weights are kept by its `on_best`. `settings`
-    (JSON values) are what must not change between the runs.
+    One holds the weights, the optimizer, the loss scale, every seed generator, the place in the
+    data (each worker its own), the measures so far, the history, and the state of the callbacks
+    `tracked`: their plain attributes that are no constructor arguments. `keep` newest ones stay, and
+    that of the epoch which is best by `monitor`, lowest best. With `resume` the newest whole one is
+    gone on from; without, a folder that has some is refused. `settings` (JSON values) are what must
+    not change between the runs.
+
+    SIGTERM ends the process with exit code 143 after a checkpoint at the next step; a loss or weights
+    that are not finite raise FloatingPointError and are not kept. Writing runs beside the training.
+    With several workers the folder must be on a disk that all of them see: the chief writes, each
+    worker adds its place in the data. Comes last among the callbacks of a `keras_tfm.Model`.
     """
 
-    def __init__(self, folder, best, settings):
+    def __init__(
+        self,
+        folder,
+        every_steps=None,
+        every_minutes=None,
+        keep=3,
+        monitor=None,
+        tracked=(),
+        settings=None,
+        resume=False,
+    ):
         super().__init__()
-        self.path = pathlib.Path(folder) / "last.safetensors"
-        self.best = best
-        self.settings = settings
+        for name, value in (("every_steps", every_steps), ("every_minutes", every_minutes), ("keep", keep)):
+            if value is not None and value <= 0:
+                raise ValueError(f"`{name}` must be positive; it is {value}.")
+        if set("*?[") & set(str(folder)):
+            raise ValueError(f"`folder` must not have *, ? or [ in its name, for TensorFlow; it is {folder}.")
+        self.folder = CheckpointFolder(folder, keep)
+        self.every_steps = every_steps
+        self.every_minutes = every_minutes
+        self.monitor = monitor
+        self.tracked = {f"{i}.{type(callback).__name__}": callback for i, callback in enumerate(tracked)}
+        self.settings = settings or {}
+        self.resume = resume
+        self.history = {}
+        self.step = 0
+        self._epoch = self._batch = 0  # the place of the next step
+        self._best: dict[str, Any] = {"step": None, "score": math.inf}
+        self._saved = None  # step, epoch and batch of the newest one
+        self._knows_place = True
+        self._resumed = None
+        self._losses = []
+        self._terminated = False
+        self._handler = None
+        self._writer: Any = None
+        self._writing: Any = None
+
+    def on_train_begin(self, logs=None):
+        epochs = getattr(self.model, "_epochs_of_fit", None)
+        if epochs is None:
+            raise TypeError(f"Checkpoint needs a keras_tfm.Model; this is a {type(self.model).__name__}.")
+        self._strategy = self.model.distribute_strategy
+        self._workers, self.worker = num_workers(self._strategy), worker_index(self._strategy)
+        self._position = Position(epochs, self._strategy)
+        self._position.build(self.model)
+        if self._is_chief:
+            self.folder.lock()
+            self.folder.clear()
+        newest = self.folder.newest() if self._is_chief else None
+        newest = int(sum_over_workers(self._strategy, 0 if newest is None else newest + 1)) - 1  # the chief's
+        if newest >= 0 and not self.resume:
+            raise FileExistsError(f"{self.folder.path} has checkpoints: pass resume=True, or another folder.")
+        self._writer = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGTERM, self._on_sigterm)
+        self._saved_at = time.monotonic()
+        if newest >= 0:
+            self._restore(newest)
+        else:
+            self._position.begin()
+            self._save()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self._resumed is None:
+            self._epoch, self._batch = epoch, 0
+            return
+        state, measures = self._resumed
+        self._resumed = None
+        if self._batch:
+            for name, variable in self._variables("measure").items():
+                variable.assign(measures[name])
+        for name, callback in self.tracked.items():
+            for attribute, value in state["tracked"][name].items():
+                setattr(callback, attribute, value)
+        self.history = state["history"]
+        self.model.history.history = {name: list(values) for name, values in self.history.items()}
+
+    def on_train_batch_end(self, batch, logs=None):
+        before, self.step = self.step, self.step + batch + 1 - self._batch
+        self._batch = batch + 1
+
+        def passed(multiple):
+            return self.step // multiple > before // multiple
+
+        if logs and "loss" in logs:
+            self._losses.append((self.step, logs["loss"]))
+        if self._writing is not None and self._writing.done():
+            self._finish_writing()
+        asks = self._workers == 1 or passed(ASK_EVERY)
+        if asks and self._of_any_worker(self._terminated):
+            self._save(wait=True)
+            LOG.warning("Stopped by SIGTERM after step %d, which is kept in %s.", self.step, self.folder.path)
+            raise SystemExit(143)
+        elapsed = time.monotonic() - self._saved_at
+        by_time = asks and self.every_minutes and self._of_any_worker(elapsed > 60 * self.every_minutes)
+        if by_time or (self.every_steps and passed(self.every_steps)):
+            self._save()
+        elif len(self._losses) >= ASK_EVERY:
+            self._check_losses()
 
     def on_epoch_end(self, epoch, logs=None):
+        steps = self.params.get("steps")
+        if steps is None or self._batch >= steps:  # a time limit may have cut it
+            self._epoch, self._batch = epoch + 1, 0
+            for name, value in (logs or {}).items():
+                self.history.setdefault(name, []).append(float(value))
+        if self.monitor is not None and float(logs[self.monitor]) < self._best["score"]:
+            self._best = {"step": self.step, "score": float(logs[self.monitor])}
+        self._save()
+
+    def on_train_end(self, logs=None):
+        self._finish_writing()
+
+    def on_fit_end(self):
+        """Also where training ended in an error: let go of the folder and of SIGTERM."""
+        if self._writer is not None:
+            self._writer.shutdown()
+        if self._handler is not None:
+            signal.signal(signal.SIGTERM, self._handler)
+            self._handler = None
+        self.folder.unlock()
+        self.model._initial_epoch = None
+
+    @property
+    def _is_chief(self):
+        return self.worker == 0
+
+    def _on_sigterm(self, *_):
+        self._terminated = True
+
+    def _of_any_worker(self, flag):
+        return sum_over_workers(self._strategy, float(bool(flag))) > 0
+
+    def _check_losses(self):
+        losses, self._losses = self._losses, []
+        for step, loss in losses:
+            if not math.isfinite(float(loss)):
+                self._finish_writing()
+                of_epoch = f"{step - self.step + self._batch} of epoch {self._epoch + 1}"
+                raise FloatingPointError(
+                    f"The loss is {float(loss)} at step {step}, {of_epoch}; {self._newest()}."
+                )
+
+    def _save(self, wait=False):
+        self._check_losses()
+        place = self.step, self._epoch, self._batch
+        if place == self._saved:
+            return self._finish_writing() if wait else None
+        self._finish_writing()
+        measures = _arrays(self._variables("measure"))  # summed over the workers: all must read them
+        work = self.folder.partial(self.step)
+        knows_place = self._position.save(work / f"worker-{self.worker}")
+        if self._knows_place and not knows_place:
+            LOG.warning("The dataset cannot tell its place: a resumed training would begin its epoch anew.")
+        self._knows_place = knows_place
+        sum_over_workers(self._strategy, 0)  # the chief waits for all
+        self._saved, self._saved_at = place, time.monotonic()
+        if not self._is_chief:
+            return None
         state = {
-            "epochs": epoch + 1,
-            "score": self.best.score,
-            "waited": self.best.waited,
+            "step": self.step,
+            "epoch": self._epoch,
+            "batch": self._batch,
+            "workers": self._workers,
+            "knows_place": knows_place,
+            "history": self.history,
+            "best": self._best,
+            "tracked": {name: _state_of(callback) for name, callback in self.tracked.items()},
             "settings": self.settings,
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_tensors(self._variables(), self.path, {"state": json.dumps(state)})
+        tensors = measures | _arrays(self._variables("model", "optimizer"))
+        self._writing = self._writer.submit(self._write, self.step, work, state, tensors)
+        return self._finish_writing() if wait else None
 
-    def restore(self, model):
-        """Set a compiled `model`, and `best`, from the file: the number of finished epochs.
+    def _write(self, step, work, state, tensors):
+        for name, value in tensors.items():
+            if name.startswith("model") and value.dtype.kind == "f" and not np.isfinite(value).all():
+                raise FloatingPointError(f"The weights are not finite after step {step}; {self._newest()}.")
+        write_tensors(tensors, work / "state.safetensors")
+        (work / "state.json").write_text(json.dumps(state), "utf-8")
+        self.folder.publish(step, state["best"]["step"])
 
-        Raises WeightsError where the file is missing or of another model, and ValueError, naming
-        them, where `settings` differ.
-        """
-        self.set_model(model)
-        model.optimizer.build(model.trainable_variables)
-        tensors, metadata = read_tensors(self.path)
-        state = json.loads(metadata["state"])
-        changed = sorted(
-            key
-            for key in self.settings.keys() | state["settings"].keys()
-            if self.settings.get(key) != state["settings"].get(key)
-        )
-        if changed:
-            raise ValueError(
-                "Resuming needs the settings that training began with; these differ: "
-                + ", ".join(
-                    f"{key} (now {self.settings.get(key)}, then {state['settings'].get(key)})"
-                    for key in changed
-                )
-            )
-        variables = self._variables()
-        if {name: tuple(variable.shape) for name, variable in variables.items()} != {
-            name: tensor.shape for name, tensor in tensors.items()
-        }:
-            raise WeightsError(f"{self.path}: it is of another model or optimizer")
-        for name, variable in variables.items():
+    def _finish_writing(self):
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            try:
+                writing.result()
+            except OSError as error:
+                raise OSError(
+                    f"{self.folder.path}: a checkpoint could not be written ({error}); {self._newest()}."
+                ) from error
+
+    def _newest(self):
+        steps = self.folder.steps()
+        return f"the newest checkpoint is that of step {steps[-1]}" if steps else "there is no checkpoint yet"
+
+    def _restore(self, step):
+        folder = self.folder.folder(step)
+        state = json.loads((folder / "state.json").read_text("utf-8"))
+        refuse_changes(self.settings, state["settings"])
+        if self.tracked.keys() != state["tracked"].keys():
+            raise ValueError(f"`tracked` was {', '.join(state['tracked'])}; it is {', '.join(self.tracked)}.")
+        tensors, _ = read_tensors(folder / "state.safetensors")
+        expected = {
+            name: tuple(variable.shape)
+            for name, variable in self._variables("model", "optimizer", "measure").items()
+        }
+        found = {name: tensor.shape for name, tensor in tensors.items()}
+        if found != expected:
+            differ = sorted(name for name, _ in found.items() ^ expected.items())
+            raise WeightsError(f"{folder}: of another model or optimizer, {', '.join(differ[:5])} differ")
+        for name, variable in self._variables("model", "optimizer").items():
             variable.assign(tensors[name])
-        self.best.score, self.best.waited = state["score"], state["waited"]
-        return state["epochs"]
+        self.step, self._epoch, self._batch = self._saved = state["step"], state["epoch"], state["batch"]
+        self._best = state["best"]
+        worker = folder / f"worker-{self.worker}" if state["knows_place"] else None
+        if state["workers"] != self._workers:
+            worker, why = None, f"step {step} was of {state['workers']} workers, there are {self._workers}"
+        else:
+            why = "the dataset cannot tell its place"
+        if self._batch and worker is None:
+            LOG.warning("Epoch %d begins anew: %s.", self._epoch + 1, why)
+            self._batch = 0
+        self._position.begin(self._epoch, self._batch, worker)
+        self._resumed = state, tensors
+        self.model._initial_epoch = self._epoch
 
-    def _variables(self):
-        # Numbered, since the names of optimizers and seed generators differ from process to process.
-        metrics = {id(variable) for variable in self.model.metrics_variables}
-        model = [variable for variable in self.model.variables if id(variable) not in metrics]
-        kinds = (("model", model), ("optimizer", self.model.optimizer.variables))
-        return {f"{kind}/{i}": x for kind, variables in kinds for i, x in enumerate(variables)}
+    def _variables(self, *kinds):
+        """{name: variable}, numbered: names of optimizers and seed generators differ between processes."""
+        measures = self.model.metrics_variables
+        ids = {id(variable) for variable in measures}
+        variables = {
+            "model": [variable for variable in self.model.variables if id(variable) not in ids],
+            "optimizer": self.model.optimizer.variables,
+            "measure": measures,
+        }
+        return {f"{kind}/{i}": variable for kind in kinds for i, variable in enumerate(variables[kind])}
+
+
+def refuse_changes(now, then):
+    """Raise ValueError, naming them, where settings differ from those that training began with."""
+    changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
+    if changed:
+        raise ValueError(
+            "Resuming needs the settings that training began with; these differ: "
+            + ", ".join(f"{key} (now {now.get(key)}, then {then.get(key)})" for key in changed)
+        )
+
+
+def _state_of(callback):
+    arguments = inspect.signature(type(callback).__init__).parameters
+    plain = bool | int | float | str | None
+    return {k: v for k, v in vars(callback).items() if isinstance(v, plain) and k not in arguments}
+
+
+def _arrays(variables):
+    """Copies of the variables' values, which later steps leave as they are."""
+    return {name: np.array(keras.ops.convert_to_numpy(variable)) for name, variable in variables.items()}

@@ -5,6 +5,7 @@ denominator, gradients are summed once and clipped after that, and draws differ 
 """
 
 import functools
+import itertools
 from typing import Any
 
 import keras
@@ -20,6 +21,7 @@ class ExactTrainer(Base):
     """The part of `keras_tfm.Model` that trains, evaluates and predicts under `tf.distribute`."""
 
     _compile_loss: Any
+    _epochs_of_fit: Any = False  # while fitting: Keras's iterator over the epochs, for `Checkpoint`
 
     def compile(self, *args, **kwargs):
         """`keras.Model.compile`, with losses that see all replicas of the strategy."""
@@ -31,6 +33,20 @@ class ExactTrainer(Base):
             self._compile_loss = GlobalCompileLoss(
                 loss._user_loss, loss._user_loss_weights, output_names=loss.output_names
             )
+
+    def fit(self, x=None, y=None, batch_size=None, epochs=1, verbose="auto", callbacks=None, **kwargs):
+        """`keras.Model.fit`; `on_fit_end()` of callbacks that have it is called however it ends."""
+        self._epochs_of_fit = None
+        try:
+            return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
+        finally:
+            self._epochs_of_fit = False
+            for callback in getattr(callbacks, "callbacks", callbacks) or ():
+                getattr(callback, "on_fit_end", lambda: None)()
+
+    def _get_metrics_result_or_logs(self, logs):
+        """Keras's; the measures too where an epoch that was resumed had no step left."""
+        return super()._get_metrics_result_or_logs(logs) if logs else self.get_metrics_result()
 
     @property
     def _is_replicated(self):
@@ -115,12 +131,18 @@ class ExactTrainer(Base):
         def function(iterator):
             if isinstance(iterator, tf.distribute.DistributedIterator):
                 return from_iterator(iterator)
-            return from_batch(next(iterator))  # `train_on_batch`: every replica sees the whole batch
+            # `WorkerIterator`, or `train_on_batch`, in which every replica sees the whole batch
+            logs = from_batch(next(iterator))
+            for batch in itertools.islice(iterator, self.steps_per_execution - 1):
+                logs = from_batch(batch)
+            return logs
 
         return function
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Keras's would average the batches of the replicas, which need not be of one size."""
+        if self._epochs_of_fit is None:
+            self._epochs_of_fit = iterator  # the first that `fit` makes is that of the training
         if not self._is_replicated:
             return super()._maybe_symbolic_build(iterator, data_batch)
         if iterator is not None:

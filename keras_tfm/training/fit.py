@@ -1,60 +1,81 @@
-"""Fitting a compiled model as every task does: best weights, time limit, resuming, progress."""
+"""Fitting a compiled model as every task does: best weights, time limit, checkpoints, progress."""
 
-import keras
+import pathlib
 
 from keras_tfm.training.callbacks import BestWeights, Progress, TimeLimit
 from keras_tfm.training.checkpoint import Checkpoint
-
-
-class EpochNumber(keras.callbacks.Callback):
-    """Tells, by `number`, the epoch that trains."""
-
-    number = 0
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.number = epoch
+from keras_tfm.training.store import CheckpointFolder
+from keras_tfm.training.strategy import sum_over_workers, worker_index
+from keras_tfm.training.weights import load_weights, save_weights
 
 
 def fit_best(
     model,
-    train,
+    batches,
     validation,
     *,
     monitor,
     epochs,
     minutes=None,
     patience=None,
+    run=None,
     save=None,
-    folder=None,
+    save_minutes=10,
     resume=False,
+    overwrite=False,
     settings=None,
 ):
     """Fit `model` and leave it with the weights of its best epoch: {measure: [its value an epoch]}.
 
-    `train(epoch)` gives a dataset of one epoch, the one that the function `epoch` tells. Epochs are
-    judged, lowest best, by `monitor` on the dataset `validation`, and `save()` is called at each
-    new best. With `folder`, training's state is kept there after every epoch, and `resume` goes on
-    from it, refusing other `settings`.
+    `batches` has `epochs()`, an endless dataset, and `num_batches`. Epochs are judged, lowest best,
+    by `monitor` on the dataset `validation`. With `run`, a folder that `save(run, overwrite)` makes,
+    the best weights so far stand in it, and checkpoints after every epoch and `save_minutes`, from
+    which `resume` goes on, refusing other `settings`. Of several workers the chief alone writes.
     """
-    best = BestWeights(monitor, patience, save)
-    count = EpochNumber()
-    callbacks = [count, best, Progress()]
-    finished = 0
-    if folder is not None:
-        checkpoint = Checkpoint(folder, best, settings or {})
-        callbacks.append(checkpoint)
-        if resume:
-            finished = checkpoint.restore(model)
+    is_chief = worker_index(model.distribute_strategy) == 0
+    best = BestWeights(monitor, patience)
+    callbacks = [best, *([Progress()] if is_chief else [])]
     if minutes is not None:
         callbacks.append(TimeLimit(minutes))
-    count.number = finished
+    if run is not None:
+        weights = pathlib.Path(run) / "model.safetensors"
+        best.load_best = lambda: load_weights(model, weights)
+        if is_chief:
+            best.on_best = lambda: save_weights(model, weights)
+            if not resume:
+                refuse_running(run)
+                save(run, overwrite)
+        sum_over_workers(model.distribute_strategy, 0)  # until the folder is there
+        checkpoints = Checkpoint(
+            pathlib.Path(run) / "checkpoints",
+            every_minutes=save_minutes,
+            tracked=[best],
+            settings=settings,
+            resume=resume,
+        )
+        callbacks.append(checkpoints)
     history = model.fit(
-        train(lambda: count.number),
+        batches.epochs(),
+        steps_per_epoch=batches.num_batches,
         validation_data=validation,
         epochs=epochs,
-        initial_epoch=finished,
         callbacks=callbacks,
         shuffle=False,
         verbose=0,
     )
     return history.history
+
+
+def refuse_running(run):
+    """Raise BlockingIOError where another process trains in the folder `run`."""
+    if pathlib.Path(run).is_dir():
+        folder = CheckpointFolder(pathlib.Path(run) / "checkpoints")
+        folder.lock()
+        folder.unlock()
+
+
+def averaging(num_batches):
+    """Options of a Keras optimizer for averages of the weights over about an epoch of `num_batches` steps,
+    fewer for short runs: they judge, and outlast, the last weights.
+    """
+    return {"use_ema": True, "ema_momentum": 1 - 1 / min(max(num_batches, 10), 1_000)}

@@ -5,6 +5,7 @@ import os
 
 import tensorflow as tf
 
+ASK_EVERY = 10  # steps between questions that several workers answer together
 NAMES = "none, mirrored, mirrored:N, multi-worker, tpu, tpu:ADDRESS"
 
 
@@ -31,6 +32,36 @@ def strategy(name="none"):
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     raise ValueError(f"There is no strategy {name!r}; there are {NAMES}.")
+
+
+def num_workers(strategy):
+    """How many processes train together under `strategy`."""
+    resolver = strategy.cluster_resolver
+    cluster = resolver.cluster_spec().as_dict() if _is_multi_worker(strategy) else {}
+    return sum(len(cluster.get(kind, ())) for kind in ("chief", "worker")) or 1
+
+
+def worker_index(strategy):
+    """The number of this process among those that train together, the chief's being 0."""
+    if not _is_multi_worker(strategy):
+        return 0
+    resolver = strategy.cluster_resolver
+    has_chief = "chief" in resolver.cluster_spec().as_dict()
+    return resolver.task_id + (has_chief and resolver.task_type != "chief")
+
+
+def sum_over_workers(strategy, value):
+    """The sum of what all workers give, a number each; all must ask, so it also waits for them."""
+    if num_workers(strategy) == 1:
+        return float(value)
+    share = tf.constant(value / len(strategy.extended.worker_devices), tf.float64)
+    return float(
+        strategy.reduce("SUM", strategy.experimental_distribute_values_from_function(lambda _: share), None)
+    )
+
+
+def _is_multi_worker(strategy):
+    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
 def _devices(argument):

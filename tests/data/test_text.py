@@ -110,7 +110,7 @@ def test_an_epoch_is_every_pair_once_within_the_budget(
         sources, targets, words, words,
         batch_tokens=batch_tokens, num_shapes=num_shapes, min_batches=min_batches, seed=seed,
     )  # fmt: skip
-    epoch = list(batches._epoch(3))
+    epoch = batches_of(batches.dataset(3))
     for batch in epoch:
         check_batch(*batch)
     assert sorted(pairs_of(epoch, words)) == sorted(zip(sources, targets, strict=True))
@@ -139,11 +139,15 @@ def same(first: list, second: list) -> bool:
     return all(map(np.array_equal, tf.nest.flatten(first), tf.nest.flatten(second)))
 
 
-def test_epochs_differ_and_resume_exactly(words):
+def in_epochs(batches: PairBatches, count: int) -> list:
+    """The first `count` epochs of the endless dataset."""
+    iterator = batches.epochs().as_numpy_iterator()
+    return [[next(iterator) for _ in range(batches.num_batches)] for _ in range(count)]
+
+
+def test_epochs_differ_and_are_the_seed_s(words):
     batches = PairBatches(*random_pairs(300, 12), words, words, batch_tokens=400, seed=7)
-    dataset = batches.dataset()
-    next(iter(dataset))  # a look at the first batch is no epoch
-    first, second, third = (batches_of(dataset) for _ in range(3))
+    first, second, third = in_epochs(batches, 3)
     assert not same(first, second) and not same(second, third)
     assert same(batches_of(batches.dataset(2)), third)
     again = PairBatches(*random_pairs(300, 12), words, words, batch_tokens=400, seed=7)
@@ -155,37 +159,46 @@ def test_epochs_differ_and_resume_exactly(words):
     assert any({frozenset(row) for row in batch[1].tolist()} not in neighbours for batch in second)
 
 
-def test_a_function_tells_the_epoch(words):
-    """For those who look at an epoch of one batch and start again, as Keras does."""
-    batches = PairBatches(*random_pairs(20, 5), words, words, min_batches=1, seed=7)
-    assert batches.num_batches == 1
-    epoch = 3
-    dataset = batches.dataset(lambda: epoch)
-    third = batches_of(batches.dataset(3))
-    assert same(batches_of(dataset), third) and same(batches_of(dataset), third)
-    epoch = 4
-    assert not same(batches_of(dataset), third)
+def test_an_iterator_goes_on_where_it_was_saved(words, tmp_path):
+    batches = PairBatches(*random_pairs(300, 12), words, words, batch_tokens=400, seed=7)
+    iterator = iter(batches.epochs())
+    for _ in range(batches.num_batches + 3):
+        next(iterator)
+    saved = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "iterator"))
+    rest = [next(iterator) for _ in range(batches.num_batches)]
+    again = PairBatches(*random_pairs(300, 12), words, words, batch_tokens=400, seed=7)
+    iterator = iter(again.epochs())
+    tf.train.Checkpoint(iterator=iterator).read(saved)
+    assert same([next(iterator) for _ in rest], rest)
 
 
 def test_without_a_seed_epochs_are_alike(words):
     batches = PairBatches(*random_pairs(100, 12), words, words, batch_tokens=400)
-    dataset = batches.dataset()
-    assert same(batches_of(dataset), batches_of(dataset))
+    first, second = in_epochs(batches, 2)
+    assert same(first, second) and same(first, batches_of(batches.dataset()))
 
 
 def test_keras_fit_takes_the_epochs_in_turn(words):
     batches = PairBatches(*random_pairs(120, 10), words, words, batch_tokens=200, seed=3)
     seen = []
-    original, batches._epoch = batches._epoch, lambda epoch: (seen.append(epoch), original(epoch))[1]
-    token_ids = keras.Input([None], dtype="int32", name="decoder_token_ids")
-    model = keras.Model({"decoder_token_ids": token_ids}, keras.layers.Embedding(20, 20)(token_ids))
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    dataset = batches.dataset().map(
-        lambda inputs, *rest: ({"decoder_token_ids": inputs["decoder_token_ids"]}, *rest)
-    )
-    history = model.fit(dataset, epochs=3, shuffle=False, verbose=0)
-    assert len(history.history["loss"]) == 3 and int(model.optimizer.iterations) == 3 * batches.num_batches
-    assert seen in ([0, 1, 2], [0, 0, 1, 2])  # Keras may build the model on a first look
+
+    class Sees(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.embedding = keras.layers.Embedding(20, 20)
+
+        def call(self, inputs):
+            return self.embedding(inputs["decoder_token_ids"])
+
+        def train_step(self, data):
+            seen.append(data[1].numpy())
+            return super().train_step(data)
+
+    model = Sees()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, run_eagerly=True)
+    model.fit(batches.epochs(), steps_per_epoch=batches.num_batches, epochs=3, shuffle=False, verbose=0)
+    assert same(seen, [batch[1] for epoch in in_epochs(batches, 3) for batch in epoch])
 
 
 def test_pairs_over_the_maximum_are_dropped_and_counted(words):

@@ -208,8 +208,8 @@ def test_impossible_configurations_are_refused(class_names, options, message):
         ),
         ((np.zeros((2, 8, 8), "uint8"), [0, 3]), {}, "3 is not"),
         ((np.zeros((2, 8, 8), "uint8"), ["top", "right"]), {}, "'right' is not"),
-        ((np.zeros((2, 8, 8), "uint8"), [0, 1]), {"validation": 1.5}, "`validation` must be a share"),
-        ((np.zeros((1, 8, 8), "uint8"), [0]), {}, "of two images at least"),
+        ((np.zeros((2, 8, 8), "uint8"), [0, 1]), {"validation": 1.5}, "the share is 1.5"),
+        ((np.zeros((1, 8, 8), "uint8"), [0]), {}, "At least 2 examples"),
     ],
 )
 def test_training_refuses_what_it_cannot_use(arguments, options, message):

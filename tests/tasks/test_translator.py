@@ -10,6 +10,7 @@ from keras_tfm import tasks
 from keras_tfm.data.dates import date_pairs
 from keras_tfm.tasks import TaskError, Translator, TranslatorConfig
 from keras_tfm.training import Checkpoint, WeightsError
+from keras_tfm.training.store import CheckpointFolder
 from tests.fresh_process import run_fresh
 
 PAIRS = (
@@ -105,22 +106,37 @@ def test_a_resumed_run_ends_as_an_unbroken_one(tmp_path, monkeypatch):
     pairs, judge = date_pairs(64, seed=1), date_pairs(16, seed=2)
     options = {"epochs": 4, "batch_tokens": 600, "patience": 9}
     small(pairs).fit(pairs, judge, run=tmp_path / "whole", **options)
-    save = Checkpoint.on_epoch_end
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt(patch, after=15)
+        small(pairs).fit(pairs, judge, run=tmp_path / "broken", save_minutes=1e-9, **options)
+    resumed = Translator.load(tmp_path / "broken")
+    for changed, message in (
+        ({"learning_rate": 0.5}, r"these differ: learning_rate \(now 0.5, then 0.001\)"),
+        ({"pairs": (pairs[0], [*pairs[1][:-1], "other"])}, "these differ: data"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            resumed.fit(
+                **{"pairs": pairs, "validation": judge, "run": tmp_path / "broken", "resume": True}
+                | options
+                | changed
+            )
+    resumed.fit(pairs, judge, run=tmp_path / "broken", resume=True, **options)
+    steps = CheckpointFolder(tmp_path / "whole" / "checkpoints").steps()
+    assert steps == CheckpointFolder(tmp_path / "broken" / "checkpoints").steps()[-len(steps) :]
+    for name in ("model.safetensors", f"checkpoints/step-{steps[-1]:08d}/state.safetensors"):
+        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
-    def interrupt(self, epoch, logs=None):
-        save(self, epoch, logs)
-        if epoch == 1:
+
+def interrupt(patch, after):
+    """Let training end with KeyboardInterrupt after so many steps."""
+    go_on = Checkpoint.on_train_batch_end
+
+    def stop(self, batch, logs=None):
+        go_on(self, batch, logs)
+        if self.step == after:
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Checkpoint, "on_epoch_end", interrupt)
-        small(pairs).fit(pairs, judge, run=tmp_path / "broken", **options)
-    resumed = Translator.load(tmp_path / "broken")
-    with pytest.raises(ValueError, match=r"these differ: learning_rate \(now 0.5, then 0.001\)"):
-        resumed.fit(pairs, judge, run=tmp_path / "broken", resume=True, learning_rate=0.5, **options)
-    resumed.fit(pairs, judge, run=tmp_path / "broken", resume=True, **options)
-    for name in ("model.safetensors", "checkpoints/last.safetensors"):
-        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    patch.setattr(Checkpoint, "on_train_batch_end", stop)
 
 
 def test_separate_tokenizers_and_wordpiece(tmp_path):
@@ -139,7 +155,7 @@ def test_unknown_names_are_refused():
         Translator.from_pairs(PAIRS, family="rnn")
     with pytest.raises(ValueError, match="no size 'huge'; it has tiny, small, base, big"):
         Translator.from_pairs(PAIRS, size="huge")
-    with pytest.raises(ValueError, match="At least 2 pairs"):
+    with pytest.raises(ValueError, match="At least 2 examples"):
         small(PAIRS).fit((["a"], ["b"]))
 
 

@@ -7,14 +7,12 @@ epochs, the history, what `evaluate` and `predict` give. A case "pairs FILE FILE
 """
 
 import dataclasses
-import json
-import os
-import socket
-import subprocess
 import sys
 from collections.abc import Callable
 
 import numpy as np
+
+from tests.training import cluster
 
 V, T, SIZE = 30, 6, 40  # vocabulary, length, examples
 BOUNDS = {"float32": 1e-6, "mixed_bfloat16": 5e-2, "mixed_float16": 1e-2}
@@ -268,7 +266,12 @@ def run_pairs(scope, files):
         model = LanguageModel(backbone)
         model.compile(keras.optimizers.SGD(0.1, global_clipnorm=1.0), TokenCrossEntropy(0.1))
     history = model.fit(
-        batches.dataset(), epochs=2, verbose=0, shuffle=False, validation_data=batches.dataset()
+        batches.epochs(),
+        steps_per_epoch=batches.num_batches,
+        epochs=2,
+        verbose=0,
+        shuffle=False,
+        validation_data=batches.dataset(),
     )
     results = {f"weight/{i}": weight for i, weight in enumerate(model.get_weights())}
     return results | {f"history/{name}": np.array(values) for name, values in history.history.items()}
@@ -289,19 +292,13 @@ def differences(ours, expected):
 
 def run_layout(layout, file, names, timeout=1800):
     """Run cases in a fresh process, or `processes:N` of them: {case: {name: array}}."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     kind, _, count = layout.partition(":")
-    if kind != "processes":
-        _wait([_start(layout, file, names, environment)], timeout)
-    else:
-        with _free_ports(int(count)) as ports:
-            cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
-        processes = []
-        for index in range(int(count)):
-            config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
-            target = file if index == 0 else f"{file}.{index}.npz"
-            processes.append(_start("multi-worker", target, names, {**environment, "TF_CONFIG": config}))
-        _wait(processes, timeout)
+    workers = int(count) if kind == "processes" else 1
+    strategy = "multi-worker" if kind == "processes" else layout
+    for code, errors in cluster.wait(
+        cluster.start("tests.training.exactness", strategy, file, *names, workers=workers), timeout
+    ):
+        assert code == 0, errors[-4000:]
     with np.load(file, allow_pickle=False) as arrays:
         results = {name: {} for name in names}
         for key in arrays:
@@ -310,43 +307,8 @@ def run_layout(layout, file, names, timeout=1800):
     return results
 
 
-class _free_ports:
-    """Ports of this machine that nobody listens on, held until the block ends."""
-
-    def __init__(self, count):
-        self.sockets = [socket.socket() for _ in range(count)]
-
-    def __enter__(self):
-        for item in self.sockets:
-            item.bind(("127.0.0.1", 0))
-        return [item.getsockname()[1] for item in self.sockets]
-
-    def __exit__(self, *_):
-        for item in self.sockets:
-            item.close()
-
-
-def _start(strategy, file, names, environment):
-    command = [sys.executable, "-m", "tests.training.exactness", strategy, str(file), *names]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-
-
-def _wait(processes, timeout):
-    for process in processes:
-        try:
-            _, errors = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            for other in processes:
-                other.kill()
-            raise
-        if process.returncode:
-            for other in processes:
-                other.kill()
-            raise AssertionError(errors[-4000:])
-
-
 def main(layout, file, *names):
-    from keras_tfm.training import strategy
+    from keras_tfm.training.strategy import strategy, worker_index
 
     chosen = strategy(layout)
     arrays = {}
@@ -359,7 +321,8 @@ def main(layout, file, *names):
             results = run(CASES[name], chosen.scope)
         for key, value in results.items():
             arrays[f"{name}|{key}"] = value
-    np.savez(file, **arrays)
+    if worker_index(chosen) == 0:  # all have the same
+        np.savez(file, **arrays)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,142 @@
+"""Where training stands in its data, kept and gone on from: by the iterator's own state, on each worker."""
+
+import collections
+import itertools
+import pathlib
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_tfm.training.strategy import sum_over_workers
+
+
+class Position:
+    """The place of a running `fit` in its data: the steps of `epochs`, Keras's own iterator over them.
+
+    Every epoch draws from one `iterator` that tensorflow can save and restore. On several replicas
+    this reads each worker's share of the dataset itself, since no distributed iterator can be saved.
+    """
+
+    def __init__(self, epochs, strategy):
+        self._epochs = epochs
+        self._first = 0
+        self._iterator: Any = None
+        if strategy.num_replicas_in_sync > 1:
+            epochs._distributed_dataset = WorkerDataset(strategy, epochs._distributed_dataset)
+        epochs._enumerate_iterator = self._steps
+
+    def build(self, model):
+        """Make all variables of model, optimizer and measures, which Keras may leave for later."""
+        dataset = self._epochs.data_adapter.get_tf_dataset()
+        model._symbolic_build(
+            data_batch=keras.tree.map_structure(
+                lambda spec: keras.KerasTensor(spec.shape.as_list(), spec.dtype.name), dataset.element_spec
+            )
+        )
+
+    def save(self, prefix):
+        """Write the iterator's state to files that begin with `prefix`; False where it cannot be saved.
+
+        A Python generator's cannot, nor one of random numbers without a seed.
+        """
+        if self._iterator is None and not self._epochs.steps_per_epoch:
+            return True  # before an epoch: `begin` needs nothing
+        try:
+            tf.train.Checkpoint(iterator=self._saveable()).write(str(prefix))
+        except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError):
+            for file in pathlib.Path(prefix).parent.glob(f"{pathlib.Path(prefix).name}*"):
+                file.unlink()
+            return False
+        return True
+
+    def begin(self, epoch=0, step=0, prefix=None):
+        """Go on after `step` steps of `epoch`, from what `save` wrote; without it from the epoch's start."""
+        epochs = self._epochs
+        restores = prefix is not None and (step or epochs.steps_per_epoch)
+        if not epochs.steps_per_epoch:
+            # Each epoch has an iterator. A shuffled dataset draws anew for every one that is made of it,
+            # restoring makes one more, and its state at an epoch's end does not tell how many there were:
+            # whichever way an epoch begins, its iterator is number `epoch` + 2.
+            for _ in range(epoch if restores else epoch + 1):
+                iter(epochs._get_iterator())
+            seen = step
+        else:
+            seen = epoch * epochs.steps_per_epoch + step
+            if prefix is None:
+                collections.deque(itertools.islice(self._opened(), seen), maxlen=0)
+        if restores:
+            tf.train.Checkpoint(iterator=self._saveable()).read(str(prefix)).assert_consumed()
+        self._first = step
+        epochs._steps_seen = seen % epochs._num_batches if epochs._num_batches else seen
+
+    def _opened(self):
+        if self._iterator is None:
+            self._iterator = iter(self._epochs._get_iterator())
+        return self._iterator
+
+    def _saveable(self):
+        iterator = self._opened()
+        return iterator.local if isinstance(iterator, WorkerIterator) else iterator
+
+    def _steps(self):
+        """Keras's `EpochIterator._enumerate_iterator`, which this stands for, from any step on."""
+        epochs = self._epochs
+        size, known = epochs.steps_per_execution, epochs._num_batches
+        first, self._first = self._first, 0
+        if not epochs.steps_per_epoch and not first:
+            self._iterator, epochs._steps_seen = None, 0
+        epochs.data_adapter.on_epoch_begin()
+        limit = epochs.steps_per_epoch or known
+        for step in range(first, limit, size) if limit else itertools.count(first, size):
+            if known and epochs._steps_seen >= known:
+                if epochs.steps_per_epoch:
+                    epochs._interrupted_warning()
+                break
+            iterator = self._opened()
+            epochs._steps_seen += size
+            yield step, step + size - 1, iterator
+        if epochs.steps_per_epoch and known and epochs._steps_seen >= known:
+            self._iterator, epochs._steps_seen = None, 0
+        epochs.data_adapter.on_epoch_end()
+
+
+class WorkerDataset:
+    """This worker's share of a distributed dataset: batches for its replicas, equal to the original's."""
+
+    def __init__(self, strategy, distributed):
+        (self._local,) = distributed._cloned_datasets
+        self._strategy = strategy
+
+    def __iter__(self):
+        return WorkerIterator(self._strategy, self._local)
+
+
+class WorkerIterator:
+    """Takes as many batches from `local`, a plain iterator, as this worker has replicas.
+
+    A replica for which none is left gets an empty batch, while any worker has one.
+    """
+
+    def __init__(self, strategy, dataset):
+        self._strategy = strategy
+        self._num_local = len(strategy.extended.worker_devices)
+        self._is_endless = dataset.cardinality() == tf.data.INFINITE_CARDINALITY
+        self.local = iter(dataset)
+        self.element_spec = dataset.element_spec
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batches = list(itertools.islice(self.local, self._num_local))
+        if not self._is_endless and not sum_over_workers(self._strategy, len(batches)):
+            raise StopIteration
+        batches += [self._empty() for _ in range(self._num_local - len(batches))]
+        replicas = iter(batches)
+        return self._strategy.experimental_distribute_values_from_function(lambda _: next(replicas))
+
+    def _empty(self):
+        return keras.tree.map_structure(
+            lambda spec: tf.zeros([0, *(size or 0 for size in spec.shape[1:])], spec.dtype), self.element_spec
+        )

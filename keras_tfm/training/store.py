@@ -1,0 +1,126 @@
+"""Checkpoints on a disk: folders `step-00001234`, each whole or not there.
+
+A folder is filled under another name, listed with the hashes of its files in manifest.json, forced
+to the disk and renamed. Reading trusts only what its manifest vouches for.
+"""
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import pathlib
+import shutil
+
+LOG = logging.getLogger(__name__)
+MANIFEST = "manifest.json"
+
+
+class CheckpointFolder:
+    """The checkpoints of one training in the folder `path`: the newest `keep` of them, and the best."""
+
+    def __init__(self, path, keep=3):
+        self.path = pathlib.Path(path)
+        self.keep = keep
+        self._lock = None
+
+    def lock(self):
+        """Claim the folder for this process until `unlock`; BlockingIOError where another has it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = open(self.path / ".lock", "w")  # noqa: SIM115
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise BlockingIOError(f"{self.path}: another process is training there.") from None
+        self._lock = lock
+
+    def unlock(self):
+        """Let other processes train here."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def steps(self):
+        """The steps of which there is a checkpoint, lowest first; whether they are whole is not read."""
+        names = [path.name.removeprefix("step-") for path in self.path.glob("step-*")]
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def folder(self, step):
+        """Where the checkpoint of `step` stands."""
+        return self.path / f"step-{step:08d}"
+
+    def partial(self, step):
+        """The folder to fill for `step`, which `publish` then names; several processes may fill it."""
+        work = self.path / f".step-{step:08d}"
+        work.mkdir(parents=True, exist_ok=True)
+        return work
+
+    def publish(self, step, best=None):
+        """Make the filled folder the checkpoint of `step`; remove what is older than the newest ones,
+        and not of the step `best`.
+        """
+        work, folder = self.partial(step), self.folder(step)
+        files = {path.name: [path.stat().st_size, _digest(path)] for path in sorted(work.iterdir())}
+        (work / MANIFEST).write_text(json.dumps(files, indent=1), "utf-8")
+        for path in (*work.iterdir(), work):
+            _force_to_disk(path)
+        if folder.exists():
+            self._remove(folder)
+        work.rename(folder)
+        _force_to_disk(self.path)
+        for old in self.steps()[: -self.keep]:
+            if old != best:
+                self._remove(self.folder(old))
+
+    def newest(self):
+        """The step of the newest whole checkpoint, or None; what is not whole is named and kept aside."""
+        for step in reversed(self.steps()):
+            fault = _fault(self.folder(step))
+            if fault is None:
+                return step
+            aside = self.folder(step).with_name(f"invalid-step-{step:08d}")
+            self._remove(aside)
+            self.folder(step).rename(aside)
+            LOG.warning(
+                "The checkpoint of step %d is not whole and is kept aside: %s: %s", step, aside, fault
+            )
+        return None
+
+    def clear(self):
+        """Remove what interrupted processes left half done."""
+        for path in self.path.glob(".step-*"):
+            shutil.rmtree(path)
+
+    def _remove(self, folder):
+        """Under a name that no reader takes for a checkpoint, since removing takes a while."""
+        if folder.exists():
+            shutil.rmtree(folder.rename(folder.with_name(f".{folder.name}.old")))
+
+
+def _fault(folder):
+    """What is wrong with a checkpoint, or None."""
+    try:
+        files = json.loads((folder / MANIFEST).read_text("utf-8"))
+        found = {path.name for path in folder.iterdir()} - {MANIFEST}
+        if files.keys() != found:
+            return f"{', '.join(sorted(files.keys() ^ found))}: missing, or not in {MANIFEST}"
+        for name, (size, digest) in files.items():
+            if (folder / name).stat().st_size != size or _digest(folder / name) != digest:
+                return f"{name} is not what was written"
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        return f"{MANIFEST}: {error}"
+    return None
+
+
+def _digest(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _force_to_disk(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
