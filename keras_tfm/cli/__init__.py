@@ -37,16 +37,27 @@ def parser():
 
 
 def main(arguments=None):
-    """Run the command; the exit code is 0, 2 for a mistake of the caller's, 130 when interrupted."""
+    """Run the command: exit code 0, 2 for a mistake of the caller's, 130 when interrupted, 1 for what else
+    stops a training, 143 for SIGTERM.
+    """
     options = parser().parse_args(arguments)
-    quiet_tensorflow()
+    tensorflow = quiet_tensorflow()
     try:
         options.run(options)
     except (ValueError, OSError) as error:
-        if os.environ.get("KERAS_TFM_TRACEBACK"):
-            raise
-        say(f"keras-tfm: error: {' '.join(str(error).split())}")
-        raise SystemExit(2) from None
+        _end(error, 2)
+    except FloatingPointError as error:
+        _end(error, 1)
+    except tensorflow.errors.UnavailableError as error:
+        _end(f"another worker is gone; start all of them again with --resume ({error.message[:200]})", 1)
     except KeyboardInterrupt:
         say("keras-tfm: interrupted")
         raise SystemExit(130) from None
+
+
+def _end(error, code):
+    """One line and the exit code; to be called while an exception is handled."""
+    if os.environ.get("KERAS_TFM_TRACEBACK"):
+        raise
+    say(f"keras-tfm: error: {' '.join(str(error).split())}")
+    raise SystemExit(code) from None

@@ -10,13 +10,14 @@ def say(text):
 
 
 def quiet_tensorflow():
-    """Import TensorFlow without what its libraries log while they start."""
+    """TensorFlow, imported without what its libraries log while they start."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     stderr = os.dup(2)
     try:
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), 2)
-        import tensorflow  # noqa: F401
+        import tensorflow
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
+    return tensorflow

@@ -44,7 +44,7 @@ def add_run(group):
         "--out", required=True, metavar="RUN", help="the folder to write: the best model so far, always whole"
     )
     existing = group.add_mutually_exclusive_group()
-    existing.add_argument("--resume", action="store_true", help="go on after the last finished epoch of RUN")
+    existing.add_argument("--resume", action="store_true", help="go on from the newest checkpoint of RUN")
     existing.add_argument("--overwrite", action="store_true", help="replace RUN if it exists")
 
 
@@ -85,9 +85,22 @@ def add_training(group, epochs, patience, batch_tokens, learning_rate):
         "--strategy",
         default="none",
         metavar="NAME",
-        help="devices to train on: none (the first, default), mirrored (all GPUs), mirrored:N, tpu[:ADDRESS]",
+        help="devices to train on: none (the first, default), mirrored (all GPUs), mirrored:N, multi-worker "
+        "(TF_CONFIG says which), tpu[:ADDRESS]",
+    )
+    group.add_argument(
+        "--save-minutes",
+        type=float,
+        default=10,
+        metavar="M",
+        help="keep a checkpoint so often, and after every epoch (default: %(default)s)",
     )
     group.add_argument("--seed", type=int, default=0, metavar="N", help="default: %(default)s")
+    group.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="the same numbers from every run on GPUs too; slower there",
+    )
 
 
 def read_changes(path):
@@ -102,9 +115,43 @@ def read_changes(path):
     return changes
 
 
-def prepare_keras(options):
-    """Set --precision and --seed."""
+def prepare(options):
+    """The devices of --strategy, with --precision, --seed and --deterministic set; RUN may be written."""
     import keras
+    import tensorflow as tf
 
+    from keras_tfm.training import strategy
+    from keras_tfm.training.folder import refuse_existing
+    from keras_tfm.training.strategy import worker_index
+
+    devices = strategy(options.strategy)  # before anything else makes TensorFlow choose its devices
+    if worker_index(devices) == 0:
+        refuse_existing(options.out, options.resume or options.overwrite, "pass --resume or --overwrite")
+    if options.deterministic:
+        tf.config.experimental.enable_op_determinism()
     keras.config.set_dtype_policy(options.precision)
     keras.utils.set_random_seed(options.seed)
+    return devices
+
+
+def task_on(devices, options, load, make):
+    """The task to train on `devices`: `load(folder)` of --resume or --from, or what `make()` makes.
+
+    Of several workers the chief makes it, and all read what it has written.
+    """
+    import keras
+
+    from keras_tfm.training.strategy import num_workers, sum_over_workers, worker_index
+
+    start = options.out if options.resume else options.start
+    if start is None and num_workers(devices) > 1:
+        if worker_index(devices) == 0:
+            make().save(options.out, options.overwrite)
+        sum_over_workers(devices, 0)  # all wait for the chief
+        keras.utils.set_random_seed(options.seed)
+        start = options.out
+        options.overwrite = True
+    with devices.scope():
+        task = make() if start is None else load(start)
+    sum_over_workers(devices, 0)  # the chief waits until all have read it
+    return task

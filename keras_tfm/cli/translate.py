@@ -1,5 +1,7 @@
 """`keras-tfm train translate`."""
 
+import dataclasses
+
 from keras_tfm.cli.console import say
 from keras_tfm.cli.options import (
     PAIRS,
@@ -9,8 +11,9 @@ from keras_tfm.cli.options import (
     add_verb,
     columns_of,
     positive,
-    prepare_keras,
+    prepare,
     read_changes,
+    task_on,
 )
 
 
@@ -31,30 +34,26 @@ def add(tasks):
     model.add_argument(
         "--from", dest="start", metavar="RUN", help="go on from the weights and tokenizer of a task folder"
     )
-    model.add_argument("--family", default="transformer", help="transformer (default) or recurrent")
-    model.add_argument("--size", default="small", help="a size of the family (default: %(default)s)")
+    model.add_argument("--family", help="transformer (default) or recurrent")
+    model.add_argument("--size", help="a size of the family (default: small)")
     model.add_argument(
         "--config", metavar="FILE", help='JSON with fields of the size to change, {"dropout": 0.3}'
     )
     model.add_argument(
         "--vocabulary",
         type=positive,
-        default=8_000,
         metavar="N",
-        help="sub-words at most, fewer for small files (default: %(default)s)",
+        help="sub-words at most, fewer for small files (default: 8000)",
     )
-    model.add_argument(
-        "--tokenizer", default="sentencepiece", help="sentencepiece (default, lossless) or wordpiece"
-    )
+    model.add_argument("--tokenizer", help="sentencepiece (default, lossless) or wordpiece")
     model.add_argument(
         "--separate-tokenizers", action="store_true", help="one tokenizer a side instead of a joint one"
     )
     model.add_argument(
         "--max-length",
         type=positive,
-        default=128,
         metavar="N",
-        help="tokens of a source or target; longer pairs are left out, and counted (default: %(default)s)",
+        help="tokens of a source or target; longer pairs are left out, and counted (default: 128)",
     )
     training = translate.add_argument_group("training")
     add_training(training, epochs=30, patience=5, batch_tokens=4096, learning_rate=1e-3)
@@ -67,32 +66,27 @@ def run(options):
     """train translate: a RUN folder from files of pairs."""
     from keras_tfm.data.sources import read_pairs
     from keras_tfm.tasks import Translator
-    from keras_tfm.training import strategy
-    from keras_tfm.training.folder import refuse_existing
 
-    if options.strategy == "multi-worker":
-        raise ValueError("--strategy multi-worker: several workers cannot write one RUN yet; use mirrored.")
-    refuse_existing(options.out, options.resume or options.overwrite, "pass --resume or --overwrite")
-    devices = strategy(options.strategy)  # before anything else makes TensorFlow choose its devices
-    prepare_keras(options)
+    devices = prepare(options)
     pairs = read_pairs(options.train, columns_of(options))
     validation = read_pairs(options.valid, columns_of(options)) if options.valid else None
     say(f"{len(pairs.sources):,} pairs to train on")
-    with devices.scope():
-        if options.resume or options.start:
-            translator = Translator.load(options.out if options.resume else options.start)
-        else:
-            changes = read_changes(options.config) if options.config else {}
-            translator = Translator.from_pairs(
-                pairs,
-                options.family,
-                options.size,
-                options.vocabulary,
-                options.tokenizer,
-                options.separate_tokenizers,
-                options.max_length,
-                **changes,
-            )
+
+    def make():
+        return Translator.from_pairs(
+            pairs,
+            options.family or "transformer",
+            options.size or "small",
+            options.vocabulary or 8_000,
+            options.tokenizer or "sentencepiece",
+            options.separate_tokenizers,
+            options.max_length or 128,
+            **(read_changes(options.config) if options.config else {}),
+        )
+
+    translator = task_on(devices, options, Translator.load, make)
+    if options.resume:
+        refuse_another_model(options, translator)
     say(f"{translator.model.count_params():,} weights, {translator.tokenizer.vocabulary_size:,} sub-words")
     history = translator.fit(
         pairs,
@@ -105,8 +99,28 @@ def run(options):
         patience=options.patience,
         seed=options.seed,
         run=options.out,
+        save_minutes=options.save_minutes,
         resume=options.resume,
         overwrite=options.overwrite,
     )
     best = min(history.get("val_token_cross_entropy", [float("nan")]))
     say(f"best validation cross-entropy {best:.4f} nats a token; the model stands in {options.out}")
+
+
+def refuse_another_model(options, translator):
+    """Raise ValueError, naming the fields, where the options ask for another model than `translator`'s."""
+    from keras_tfm.tasks.translator import FAMILIES
+    from keras_tfm.training.checkpoint import refuse_changes
+
+    backbone = translator.model.backbone
+    (family,) = (name for name, kind in FAMILIES.items() if type(backbone) is kind)
+    then = dataclasses.asdict(backbone.config) | {
+        "family": family,
+        "max_length": translator.config.max_length,
+    }
+    now = {name: getattr(options, name) for name in ("family", "max_length") if getattr(options, name)}
+    if options.size:
+        size = FAMILIES.get(options.family, type(backbone)).config_of_size(options.size)
+        now |= {name: value for name, value in dataclasses.asdict(size).items() if "vocabulary" not in name}
+    now |= read_changes(options.config) if options.config else {}
+    refuse_changes(now, {name: then.get(name) for name in now})

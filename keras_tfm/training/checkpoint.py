@@ -96,6 +96,8 @@ class Checkpoint(keras.callbacks.Callback):
         if newest >= 0:
             self._restore(newest)
         else:
+            if self.resume and self._is_chief:
+                LOG.warning("%s has no checkpoint: training begins anew.", self.folder.path)
             self._position.begin()
             self._save()
 

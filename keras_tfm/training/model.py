@@ -105,14 +105,19 @@ class ConfiguredModel(FunctionalModel):
 
         Raises ValueError, naming the known ones, for another size or field.
         """
+        make: Callable = cls  # a family's constructor takes its configuration alone
+        return make(cls.config_of_size(size, **changes))
+
+    @classmethod
+    def config_of_size(cls, size, **changes):
+        """The configuration of `from_size`'s model."""
         if size not in cls.sizes:
             raise ValueError(f"{cls.__name__} has no size {size!r}; it has {', '.join(cls.sizes)}.")
         fields = [field.name for field in dataclasses.fields(cls.config_class)]
         if not changes.keys() <= set(fields):
             unknown = ", ".join(sorted(changes.keys() - set(fields)))
             raise ValueError(f"{cls.__name__}'s configuration has no {unknown}; it has {', '.join(fields)}.")
-        make: Callable = cls  # a family's constructor takes its configuration alone
-        return make(dataclasses.replace(cls.sizes[size], **changes))
+        return dataclasses.replace(cls.sizes[size], **changes)
 
     def get_config(self):
         return {"config": dataclasses.asdict(self.config), "name": self.name}
