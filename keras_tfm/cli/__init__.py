@@ -6,7 +6,7 @@ A mistake of the caller's is one line and exit code 2; KERAS_TFM_TRACEBACK=1 sho
 import argparse
 import os
 
-from keras_tfm.cli import translate, verbs
+from keras_tfm.cli import launch, translate, verbs
 from keras_tfm.cli.console import quiet_tensorflow, say
 from keras_tfm.version import __version__
 
@@ -33,13 +33,15 @@ def parser():
     for task in TASKS:
         task.add(tasks)
     verbs.add_asking(group)
+    launch.add(group)
     return root
 
 
 def main(arguments=None):
     """Run the command; the exit code is 0, 2 for a mistake of the caller's, 130 when interrupted."""
     options = parser().parse_args(arguments)
-    quiet_tensorflow()
+    if options.run is not launch.run:  # it starts others, that need TensorFlow
+        quiet_tensorflow()
     try:
         options.run(options)
     except (ValueError, OSError) as error:
