@@ -32,6 +32,12 @@ class ExactTrainer(Base):
                 loss._user_loss, loss._user_loss_weights, output_names=loss.output_names
             )
 
+    def compile_from_config(self, config):
+        """Keras's, which leaves out models with a `compile` of their own."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built and self.optimizer is not None:
+            self.optimizer.build(self.trainable_variables)
+
     @property
     def _is_replicated(self):
         return self.distribute_strategy.num_replicas_in_sync > 1
