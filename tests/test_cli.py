@@ -65,6 +65,9 @@ def test_resume_goes_on(data, trained, capsys):
     assert "epoch 2/2" in capsys.readouterr().err
 
 
+ALONE = ("train", "translate", "--train", "a", "--out", "b")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -78,6 +81,14 @@ def test_resume_goes_on(data, trained, capsys):
         ),
         (("export", "{trained}", "--out", "{data}"), "exists already"),
         (("predict", "{trained}", "--input", "{data}/missing"), "missing"),
+        (("launch", "--workers", "0", "--", "train"), "a whole number of at least 1, got 0"),
+        (("launch", "--workers", "2"), "expected -- train …; got no command"),
+        (("launch", "--workers", "2", "--", "fly"), "expected -- train …; got fly"),
+        (("launch", "--workers", "2", "--", "train", "fly"), "invalid choice: 'fly'"),
+        (
+            ("launch", "--workers", "2", "--", *ALONE, "--strategy", "mirrored"),
+            "train with --strategy multi-worker; it was given mirrored",
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(arguments, message, data, trained, capsys):

@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "tasks": {"models", "heads", "generation", "data", "training"},  # training: what `fit` is made of
     "convert": {"models", "heads", "tasks"},
     "demo": {"tasks", "data"},  # what `keras-tfm demo` runs
+    "launch": set(),  # what `keras-tfm launch` runs, without TensorFlow
 }
 MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
 

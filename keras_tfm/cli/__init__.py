@@ -6,7 +6,7 @@ A mistake of the caller's is one line and exit code 2; KERAS_TFM_TRACEBACK=1 sho
 import argparse
 import os
 
-from keras_tfm.cli import translate, verbs
+from keras_tfm.cli import launch, translate, verbs
 from keras_tfm.cli.console import quiet_tensorflow, say
 from keras_tfm.version import __version__
 
@@ -33,6 +33,7 @@ def parser():
     for task in TASKS:
         task.add(tasks)
     verbs.add_asking(group)
+    launch.add(group)
     return root
 
 
@@ -41,14 +42,15 @@ def main(arguments=None):
     stops a training, 143 for SIGTERM.
     """
     options = parser().parse_args(arguments)
-    tensorflow = quiet_tensorflow()
+    # `launch` needs no TensorFlow itself.
+    worker_lost = () if options.run is launch.run else quiet_tensorflow().errors.UnavailableError
     try:
         options.run(options)
     except (ValueError, OSError) as error:
         _end(error, 2)
     except FloatingPointError as error:
         _end(error, 1)
-    except tensorflow.errors.UnavailableError as error:
+    except worker_lost as error:
         _end(f"another worker is gone; start all of them again with --resume ({error.message[:200]})", 1)
     except KeyboardInterrupt:
         say("keras-tfm: interrupted")

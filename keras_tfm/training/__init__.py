@@ -3,6 +3,12 @@
 from keras_tfm.training.callbacks import BestWeights, Progress, TimeLimit
 from keras_tfm.training.checkpoint import Checkpoint
 from keras_tfm.training.model import Model
-from keras_tfm.training.schedules import WarmupCosineSchedule, WarmupSchedule
+from keras_tfm.training.optimizers import SGD, Adam, AdamW, freeze, layer_rates
+from keras_tfm.training.schedules import (
+    WarmupConstantSchedule,
+    WarmupCosineSchedule,
+    WarmupLinearSchedule,
+    WarmupSchedule,
+)
 from keras_tfm.training.strategy import strategy
 from keras_tfm.training.weights import WeightsError, load_weights, save_weights

@@ -34,6 +34,12 @@ class ExactTrainer(Base):
                 loss._user_loss, loss._user_loss_weights, output_names=loss.output_names
             )
 
+    def compile_from_config(self, config):
+        """Keras's, which leaves out models with a `compile` of their own."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built and self.optimizer is not None:
+            self.optimizer.build(self.trainable_variables)
+
     def fit(self, x=None, y=None, batch_size=None, epochs=1, verbose="auto", callbacks=None, **kwargs):
         """`keras.Model.fit`; `on_fit_end()` of callbacks that have it is called however it ends."""
         self._epochs_of_fit = None

@@ -1,4 +1,6 @@
-"""Learning rates that warm up."""
+"""Learning rates that warm up linearly, then stay or fall."""
+
+import math
 
 import keras
 from keras import ops
@@ -31,8 +33,19 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 @keras.saving.register_keras_serializable("keras_tfm")
-class WarmupCosineSchedule(WarmupSchedule):
-    """Linear warm-up to `peak` over `warmup_steps`, then a half cosine to 0 at `total_steps`."""
+class WarmupConstantSchedule(WarmupSchedule):
+    """Linear warm-up to `peak` over `warmup_steps`, which then stays."""
+
+    def decay(self, step):
+        return ops.ones_like(step)
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+class WarmupLinearSchedule(WarmupSchedule):
+    """Linear warm-up to `peak` over `warmup_steps`, then a line to 0 at `total_steps`.
+
+    Devlin et al. 2019, section A.2.
+    """
 
     def __init__(self, peak, warmup_steps, total_steps):
         super().__init__(peak, warmup_steps)
@@ -43,8 +56,22 @@ class WarmupCosineSchedule(WarmupSchedule):
         self.total_steps = total_steps
 
     def decay(self, step):
-        done = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
-        return 0.5 * (1.0 + ops.cos(3.141592653589793 * ops.clip(done, 0.0, 1.0)))
+        return 1.0 - self.done(step)
+
+    def done(self, step):
+        """The share of the decay that lies behind `step`, 0 to 1."""
+        return ops.clip((step - self.warmup_steps) / (self.total_steps - self.warmup_steps), 0.0, 1.0)
 
     def get_config(self):
         return {**super().get_config(), "total_steps": self.total_steps}
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+class WarmupCosineSchedule(WarmupLinearSchedule):
+    """Linear warm-up to `peak` over `warmup_steps`, then a half cosine to 0 at `total_steps`.
+
+    Loshchilov and Hutter 2017, eq. 5, without restarts.
+    """
+
+    def decay(self, step):
+        return 0.5 * (1.0 + ops.cos(math.pi * self.done(step)))

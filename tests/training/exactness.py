@@ -34,10 +34,10 @@ def tagger(mask_zero=False, dropout=0.0, **options):
     import keras_tfm
 
     inputs = keras.Input((T,), dtype="int32")
-    x = keras.layers.Embedding(V, 8, mask_zero=mask_zero)(inputs)
-    x = keras.layers.Dense(16, activation="tanh", **options)(x)
+    x = keras.layers.Embedding(V, 8, mask_zero=mask_zero, name="embedding")(inputs)
+    x = keras.layers.Dense(16, activation="tanh", name="hidden", **options)(x)
     x = keras.layers.Dropout(dropout)(x)
-    return keras_tfm.Model(inputs, keras.layers.Dense(V, dtype="float32")(x))
+    return keras_tfm.Model(inputs, keras.layers.Dense(V, dtype="float32", name="output")(x))
 
 
 def two_headed():
@@ -126,10 +126,16 @@ def adam(**options):
     return keras.optimizers.AdamW(0.01, **options)
 
 
-def scaled_sgd():
+def by_path(**options):
+    from keras_tfm.training import AdamW
+
+    return AdamW(0.01, 0.1, rates={"embedding/embeddings": 0.25, "hidden/kernel": 0.5}, **options)
+
+
+def scaled(optimizer):
     import keras
 
-    return keras.optimizers.LossScaleOptimizer(sgd(), initial_scale=1024.0)
+    return keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=1024.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,11 +184,15 @@ CASES = {
     "class weights": Case(fit={"class_weight": {i: 1.0 + i / V for i in range(V)}}),
     "translation": Case(translation, weighted=True, batch_size=13, reduction="mean_with_sample_weight"),
     "bfloat16": Case(policy="mixed_bfloat16", batch_size=13),
-    "float16, scaled loss": Case(optimizer=scaled_sgd, policy="mixed_float16", weighted=True),
+    "float16, scaled loss": Case(optimizer=lambda: scaled(sgd()), policy="mixed_float16", weighted=True),
+    "rates by path": Case(optimizer=lambda: by_path(global_clipnorm=0.1), batch_size=13),
+    "rates, accumulation": Case(optimizer=lambda: by_path(gradient_accumulation_steps=2, clipnorm=0.1)),
+    "rates, scaled loss": Case(optimizer=lambda: scaled(by_path(use_ema=True)), weighted=True),
+    "rates, jit": Case(optimizer=by_path, batch_size=12, compile={"jit_compile": True}),
 }  # fmt: skip
 QUICK = (
     "mean by sample weights", "keras mask", "indivisible batch", "clip by global norm", "accumulation",
-    "steps per execution", "jit", "add_loss", "own train_step", "two outputs", "translation",
+    "steps per execution", "jit", "add_loss", "own train_step", "two outputs", "translation", "rates by path",
 )  # fmt: skip
 
 
@@ -218,6 +228,9 @@ def run(case, scope):
     history = model.fit(dataset, epochs=2, verbose=0, validation_data=dataset, **case.fit).history
     results = {f"weight/{i}": weight for i, weight in enumerate(model.get_weights())}
     results |= {f"history/{name}": np.array(values) for name, values in history.items()}
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    if hasattr(optimizer, "take_gradient_norm"):
+        results["history/gradient_norm"] = np.array(optimizer.take_gradient_norm())
     results |= {
         f"evaluate/{name}": np.array(value)
         for name, value in model.evaluate(dataset, verbose=0, return_dict=True).items()

@@ -4,7 +4,14 @@ import keras
 import numpy as np
 import pytest
 
-from keras_tfm.training import BestWeights, TimeLimit, WarmupCosineSchedule, WarmupSchedule
+from keras_tfm.training import (
+    BestWeights,
+    TimeLimit,
+    WarmupConstantSchedule,
+    WarmupCosineSchedule,
+    WarmupLinearSchedule,
+    WarmupSchedule,
+)
 
 
 def test_warmup_is_equation_3():
@@ -23,7 +30,21 @@ def test_cosine_rises_to_its_peak_and_falls_to_zero():
     assert np.all(np.diff(rates[:10]) > 0) and np.all(np.diff(rates[9:]) <= 1e-6)
 
 
-@pytest.mark.parametrize("schedule", [WarmupSchedule(1.0, 3), WarmupCosineSchedule(1.0, 3, 9)])
+def test_linear_and_constant_by_hand():
+    linear, constant = WarmupLinearSchedule(2.0, 2, 6), WarmupConstantSchedule(2.0, 4)
+    assert [float(linear(i)) for i in range(8)] == [1.0, 2.0, 1.5, 1.0, 0.5, 0.0, 0.0, 0.0]
+    assert [float(constant(i)) for i in range(6)] == [0.5, 1.0, 1.5, 2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        WarmupSchedule(1.0, 3),
+        WarmupConstantSchedule(1.0, 3),
+        WarmupLinearSchedule(1.0, 3, 9),
+        WarmupCosineSchedule(1.0, 3, 9),
+    ],
+)
 def test_schedules_survive_their_configuration(schedule):
     again = type(schedule).from_config(schedule.get_config())
     assert [float(again(i)) for i in range(12)] == [float(schedule(i)) for i in range(12)]
@@ -32,8 +53,9 @@ def test_schedules_survive_their_configuration(schedule):
 def test_impossible_schedules_are_refused():
     with pytest.raises(ValueError, match="`warmup_steps` must be at least 1; it is 0"):
         WarmupSchedule(1.0, 0)
-    with pytest.raises(ValueError, match="`total_steps` must exceed the 5 warm-up steps; it is 5"):
-        WarmupCosineSchedule(1.0, 5, 5)
+    for schedule in (WarmupLinearSchedule, WarmupCosineSchedule):
+        with pytest.raises(ValueError, match="`total_steps` must exceed the 5 warm-up steps; it is 5"):
+            schedule(1.0, 5, 5)
 
 
 def compiled(use_ema=True):

@@ -1,0 +1,173 @@
+"""Optimizers as Transformers are trained: rates and weight decay by a variable's path, gradients measured.
+
+rates = layer_rates(model, 0.75)  # fine-tuning: the lower a block, the slower
+optimizer = AdamW(WarmupCosineSchedule(1e-4, 500, 10_000), weight_decay=0.05, rates=rates)
+"""
+
+import re
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+# Biases, gains and offsets of norms, positions and the class token, whatever holds them.
+NOT_DECAYED = r"(bias|gamma|beta|scale)$|position|class_token"
+
+BLOCK = re.compile(r"(?P<stack>([^/]+/)*?)(block|layer|cell)_(?P<index>\d+)/")
+EMBEDDING = re.compile("embedding|patch_encoder")
+
+Base: Any = object  # mixins: a Keras optimizer follows them
+
+
+class ByPath(Base):
+    """Rates and weight decay that differ by a variable's path, for any Keras optimizer named after it.
+
+    `rates` {path: factor} multiply the learning rate, that of the decay too; variables that it leaves out
+    have 1. Variables whose path contains the regular expression `not_decayed` do not decay. A path that
+    belongs to no variable is a ValueError at `build`.
+    """
+
+    def __init__(self, *args, rates=None, not_decayed=NOT_DECAYED, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.rates = rates or {}
+        self.not_decayed = not_decayed
+
+    def build(self, variables):
+        """Keras's, and each variable's factors."""
+        if self.built:
+            return
+        paths = [variable.path for variable in variables]
+        unknown = sorted(self.rates.keys() - set(paths))
+        if unknown:
+            raise ValueError(
+                f"`rates` names {', '.join(unknown[:3])}{' …' * (len(unknown) > 3)}, which this optimizer "
+                "does not train: make the rates after freezing, of the model that is trained."
+            )
+        self._rates = [float(self.rates.get(path, 1.0)) for path in paths]
+        self._decays = [bool(self.weight_decay) and not re.search(self.not_decayed, path) for path in paths]
+        super().build(variables)
+
+    def update_step(self, gradient, variable, learning_rate):
+        """Keras's, after the decay, both at the variable's own rate."""
+        index = self._get_variable_index(variable)
+        learning_rate = ops.cast(learning_rate, variable.dtype) * self._rates[index]
+        if self._decays[index]:
+            self.assign_sub(variable, variable * self.weight_decay * learning_rate)
+        super().update_step(gradient, variable, learning_rate)
+
+    def _apply_weight_decay(self, variables):
+        """Nothing: `update_step` does it."""
+
+    def get_config(self):
+        return {**super().get_config(), "rates": dict(self.rates), "not_decayed": self.not_decayed}
+
+
+class MeasuredGradients(Base):
+    """Keeps the global norm of the gradients, for any Keras optimizer named after it.
+
+    It is that of what an update is made of: summed over replicas, averaged over accumulated steps, unscaled,
+    not yet clipped. Under a `train_step` of the user's own it is that of one replica's part.
+    """
+
+    def build(self, variables):
+        """Keras's, and the sum and count of norms."""
+        if self.built:
+            return
+        super().build(variables)
+        # Every replica computes the same, so none needs to hear of it.
+        self._norms = [self.add_variable((), name=f"gradient_norm_{name}") for name in ("sum", "count")]
+
+    def _clip_gradients(self, gradients):
+        for total, value in zip(self._norms, (global_norm(gradients), 1.0), strict=True):
+            total.assign_add(value)
+        return super()._clip_gradients(gradients)
+
+    def take_gradient_norm(self):
+        """The mean over the updates since this was last asked, NaN where there were none."""
+        total, count = (float(ops.convert_to_numpy(value)) for value in self._norms)
+        for value in self._norms:
+            value.assign(0.0)
+        return total / count if count else float("nan")
+
+
+def global_norm(gradients):
+    """The Euclidean norm of all `gradients` together, in float32."""
+    return tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(tf.cast(_dense(g), "float32")) for g in gradients]))
+
+
+def _dense(gradient):
+    if isinstance(gradient, tf.IndexedSlices):  # a row that was looked up twice is there twice
+        return tf.math.unsorted_segment_sum(gradient.values, gradient.indices, gradient.dense_shape[0])
+    return gradient
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+class Adam(ByPath, MeasuredGradients, keras.optimizers.Adam):
+    """Keras's Adam (Kingma and Ba 2015) with `rates` and decay by path and a measured gradient."""
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+class AdamW(ByPath, MeasuredGradients, keras.optimizers.AdamW):
+    """Keras's AdamW (Loshchilov and Hutter 2019) with `rates` and decay by path and a measured gradient."""
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+class SGD(ByPath, MeasuredGradients, keras.optimizers.SGD):
+    """Keras's SGD with `rates` and decay by path and a measured gradient."""
+
+
+def layer_rates(model, decay):
+    """{path: factor} of a model's trainable variables by depth, for the `rates` of an optimizer.
+
+    What follows the blocks, heads and last norms, has 1, the last block `decay`, the one below `decay`^2, …,
+    the embeddings one power more than the lowest block: layer-wise rate decay of Clark et al. 2020 (ELECTRA,
+    section 3.1), counted as Bao et al. 2022 (BEiT) do. Several stacks, an encoder's and a decoder's, are
+    counted side by side from their last blocks. Raises ValueError for a model without named blocks.
+    """
+    if not 0 < decay <= 1:
+        raise ValueError(f"`decay` must lie in (0, 1]; it is {decay}.")
+    blocks = _blocks(model)
+    sizes = _stack_sizes(blocks)
+    lowest = max(sizes.values()) + 1
+    rates = {}
+    for variable in model.trainable_variables:
+        height = lowest if EMBEDDING.search(variable.path) else 0
+        if variable.path in blocks:
+            stack, index = blocks[variable.path]
+            height = sizes[stack] - index
+        rates[variable.path] = decay**height
+    return rates
+
+
+def freeze(model, num_blocks):
+    """Leave the embeddings and the lowest `num_blocks` blocks of each stack out of training.
+
+    Compile the model after it. `model.trainable = False`, then `True`, takes it back: Keras skips setting
+    what is set. Raises ValueError for more blocks than there are.
+    """
+    blocks = _blocks(model)
+    most = max(_stack_sizes(blocks).values())
+    if not 0 <= num_blocks <= most:
+        raise ValueError(f"`num_blocks` must lie in [0, {most}]; it is {num_blocks}.")
+    for variable in model.trainable_variables:
+        _, index = blocks.get(variable.path, ("", -1 if EMBEDDING.search(variable.path) else most))
+        if index < num_blocks:
+            variable.trainable = False
+
+
+def _blocks(model):
+    """{path: (stack, index)} of the variables that are in blocks."""
+    matches = {v.path: BLOCK.match(v.path) for v in model.variables}
+    blocks = {path: (match["stack"], int(match["index"])) for path, match in matches.items() if match}
+    if not blocks:
+        raise ValueError(
+            f"{model.name!r} has no blocks: no path of its variables holds a block_0 or layer_0."
+        )
+    return blocks
+
+
+def _stack_sizes(blocks):
+    return {
+        stack: max(i for other, i in blocks.values() if other == stack) + 1 for stack, _ in blocks.values()
+    }
