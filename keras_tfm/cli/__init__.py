@@ -50,8 +50,8 @@ def main(arguments=None):
         _end(error, 2)
     except FloatingPointError as error:
         _end(error, 1)
-    except worker_lost as error:
-        _end(f"another worker is gone; start all of them again with --resume ({error.message[:200]})", 1)
+    except worker_lost:
+        _end("another worker is gone; start all of them again with --resume", 1)
     except KeyboardInterrupt:
         say("keras-tfm: interrupted")
         raise SystemExit(130) from None

@@ -3,6 +3,8 @@
 import argparse
 import json
 
+from keras_tfm.cli.console import say
+
 PAIRS = (
     ".tsv, .csv or .jsonl (plain, .gz, .xz), two parallel text files, or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 )
@@ -119,7 +121,9 @@ def read_changes(path):
 
 
 def prepare(options):
-    """The devices of --strategy, with --precision, --seed and --deterministic set; RUN may be written."""
+    """The devices of --strategy, and `say` for one of its workers; --precision, --seed and --deterministic
+    are set, and RUN may be written.
+    """
     import keras
     import tensorflow as tf
 
@@ -128,13 +132,14 @@ def prepare(options):
     from keras_tfm.training.strategy import worker_index
 
     devices = strategy(options.strategy)  # before anything else makes TensorFlow choose its devices
-    if worker_index(devices) == 0:
+    is_chief = worker_index(devices) == 0
+    if is_chief:
         refuse_existing(options.out, options.resume or options.overwrite, "pass --resume or --overwrite")
     if options.deterministic:
         tf.config.experimental.enable_op_determinism()
     keras.config.set_dtype_policy(options.precision)
     keras.utils.set_random_seed(options.seed)
-    return devices
+    return devices, say if is_chief else (lambda text: None)
 
 
 def task_on(devices, options, load, make):

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from keras_tfm.cli.console import say
 from keras_tfm.cli.options import (
     PAIRS,
     add_columns,
@@ -67,10 +66,10 @@ def run(options):
     from keras_tfm.data.sources import read_pairs
     from keras_tfm.tasks import Translator
 
-    devices = prepare(options)
+    devices, tell = prepare(options)
     pairs = read_pairs(options.train, columns_of(options))
     validation = read_pairs(options.valid, columns_of(options)) if options.valid else None
-    say(f"{len(pairs.sources):,} pairs to train on")
+    tell(f"{len(pairs.sources):,} pairs to train on")
 
     def make():
         return Translator.from_pairs(
@@ -87,7 +86,7 @@ def run(options):
     translator = task_on(devices, options, Translator.load, make)
     if options.resume:
         refuse_another_model(options, translator)
-    say(f"{translator.model.count_params():,} weights, {translator.tokenizer.vocabulary_size:,} sub-words")
+    tell(f"{translator.model.count_params():,} weights, {translator.tokenizer.vocabulary_size:,} sub-words")
     history = translator.fit(
         pairs,
         validation,
@@ -105,7 +104,7 @@ def run(options):
         tensorboard=options.tensorboard,
     )
     best = min(history.get("val_token_cross_entropy", [float("nan")]))
-    say(f"best validation cross-entropy {best:.4f} nats a token; the model stands in {options.out}")
+    tell(f"best validation cross-entropy {best:.4f} nats a token; the model stands in {options.out}")
 
 
 def refuse_another_model(options, translator):
@@ -115,13 +114,12 @@ def refuse_another_model(options, translator):
 
     backbone = translator.model.backbone
     (family,) = (name for name, kind in FAMILIES.items() if type(backbone) is kind)
-    then = dataclasses.asdict(backbone.config) | {
-        "family": family,
-        "max_length": translator.config.max_length,
-    }
-    now = {name: getattr(options, name) for name in ("family", "max_length") if getattr(options, name)}
+    then = dataclasses.asdict(backbone.config)
+    then |= {"--family": family, "--max-length": translator.config.max_length}
+    now = {"--family": options.family, "--max-length": options.max_length}
+    now = {name: value for name, value in now.items() if value is not None}
     if options.size:
-        size = FAMILIES.get(options.family, type(backbone)).config_of_size(options.size)
+        size = (FAMILIES.get(options.family) or backbone).config_of_size(options.size)
         now |= {name: value for name, value in dataclasses.asdict(size).items() if "vocabulary" not in name}
     now |= read_changes(options.config) if options.config else {}
     refuse_changes(now, {name: then.get(name) for name in now})

@@ -1,6 +1,7 @@
 """Checkpoints of a running `fit`, from which another process goes on as if nothing had happened."""
 
 import concurrent.futures
+import contextlib
 import inspect
 import json
 import logging
@@ -105,16 +106,9 @@ class Checkpoint(keras.callbacks.Callback):
         if self._resumed is None:
             self._epoch, self._batch = epoch, 0
             return
-        state, measures = self._resumed
+        for name, variable in self._variables("measure").items():
+            variable.assign(self._resumed[name])
         self._resumed = None
-        if self._batch:
-            for name, variable in self._variables("measure").items():
-                variable.assign(measures[name])
-        for name, callback in self.tracked.items():
-            for attribute, value in state["tracked"][name].items():
-                setattr(callback, attribute, value)
-        self.history = state["history"]
-        self.model.history.history = {name: list(values) for name, values in self.history.items()}
 
     def on_train_batch_end(self, batch, logs=None):
         before, self.step = self.step, self.step + batch + 1 - self._batch
@@ -189,8 +183,9 @@ class Checkpoint(keras.callbacks.Callback):
             return self._finish_writing() if wait else None
         self._finish_writing()
         measures = _arrays(self._variables("measure"))  # summed over the workers: all must read them
-        work = self.folder.partial(self.step)
-        knows_place = self._position.save(work / f"worker-{self.worker}")
+        with self._errors_said():
+            work = self.folder.partial(self.step)
+            knows_place = self._position.save(work / f"worker-{self.worker}")
         if self._knows_place and not knows_place:
             LOG.warning("The dataset cannot tell its place: a resumed training would begin its epoch anew.")
         self._knows_place = knows_place
@@ -224,12 +219,17 @@ class Checkpoint(keras.callbacks.Callback):
     def _finish_writing(self):
         writing, self._writing = self._writing, None
         if writing is not None:
-            try:
+            with self._errors_said():
                 writing.result()
-            except OSError as error:
-                raise OSError(
-                    f"{self.folder.path}: a checkpoint could not be written ({error}); {self._newest()}."
-                ) from error
+
+    @contextlib.contextmanager
+    def _errors_said(self):
+        try:
+            yield
+        except OSError as error:
+            raise OSError(
+                f"{self.folder.path}: a checkpoint could not be written ({error}); {self._newest()}."
+            ) from error
 
     def _newest(self):
         steps = self.folder.steps()
@@ -263,7 +263,12 @@ class Checkpoint(keras.callbacks.Callback):
             LOG.warning("Epoch %d begins anew: %s.", self._epoch + 1, why)
             self._batch = 0
         self._position.begin(self._epoch, self._batch, worker)
-        self._resumed = state, tensors
+        for name, callback in self.tracked.items():
+            for attribute, value in state["tracked"][name].items():
+                setattr(callback, attribute, value)
+        self.history = state["history"]
+        self.model.history.history = {name: list(values) for name, values in self.history.items()}
+        self._resumed = tensors if self._batch else None
         self.model._initial_epoch = self._epoch
 
     def _variables(self, *kinds):

@@ -48,6 +48,8 @@ class Position:
             for file in pathlib.Path(prefix).parent.glob(f"{pathlib.Path(prefix).name}*"):
                 file.unlink()
             return False
+        except tf.errors.OpError as error:
+            raise OSError(error.message) from None
         return True
 
     def begin(self, epoch=0, step=0, prefix=None):

@@ -33,8 +33,15 @@ def wait(processes, timeout=1800):
             ends.append((process.returncode, errors))
     finally:
         for process in processes:
-            process.kill()
+            kill(process)
     return ends
+
+
+def kill(process):
+    """Kill a process that may have ended, and take what is left of it."""
+    process.kill()
+    process.wait()
+    process.stderr.close()
 
 
 class _free_ports:

@@ -289,9 +289,9 @@ def whole_of_two(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("worker", [0, 1])
-def test_workers_resume_exactly_after_one_was_killed(worker, whole_of_two, tmp_path):
-    ends = run_processes(tmp_path, workers=2, stop_at=11, worker=worker)
+@pytest.mark.parametrize(("worker", "step"), [(0, 11), (1, 2), (1, 12), (0, 17)])
+def test_workers_resume_exactly_after_one_was_killed(worker, step, whole_of_two, tmp_path):
+    ends = run_processes(tmp_path, workers=2, stop_at=step, worker=worker)
     assert ends[worker][0] == -9 and ends[1 - worker][0] == 1
     assert "UnavailableError" in ends[1 - worker][1]
     for code, errors in run_processes(tmp_path, workers=2, resume=True):
@@ -305,6 +305,19 @@ def test_sigterm_to_one_worker_stops_all_at_one_step(whole_of_two, tmp_path):
     ends = run_processes(tmp_path, workers=2, stop_at=5, worker=1, signal=int(signal.SIGTERM))
     assert [code for code, _ in ends] == [143, 143]
     assert CheckpointFolder(tmp_path / "checkpoints").newest() == 10
+    for code, errors in run_processes(tmp_path, workers=2, resume=True):
+        assert code == 0, errors[-2000:]
+    assert_same(results(tmp_path), results(whole_of_two))
+
+
+@pytest.mark.slow
+def test_a_stopped_worker_ends_the_others(whole_of_two, tmp_path):
+    """It does not answer: the others wait for a heartbeat, then say so."""
+    options = json.dumps({"stop_at": 11, "worker": 1, "signal": int(signal.SIGSTOP)})
+    chief, stopped = cluster.start("tests.training.resuming", tmp_path, "multi-worker", options, workers=2)
+    ((code, errors),) = cluster.wait([chief], timeout=120)
+    cluster.kill(stopped)
+    assert code != 0 and "UnavailableError" in errors
     for code, errors in run_processes(tmp_path, workers=2, resume=True):
         assert code == 0, errors[-2000:]
     assert_same(results(tmp_path), results(whole_of_two))
