@@ -93,7 +93,15 @@ class MeasuredGradients(Base):
 
 def global_norm(gradients):
     """The Euclidean norm of all `gradients` together, in float32."""
-    return tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(tf.cast(_dense(g), "float32")) for g in gradients]))
+    return tf.sqrt(tf.add_n([_sum_of_squares(tf.cast(_dense(g), "float32")) for g in gradients]))
+
+
+def _sum_of_squares(x):
+    if x.shape.rank < 2:
+        return tf.reduce_sum(tf.square(x))
+    # Columns, then a product: XLA's CPU compiler vectorises these, and not one sum of all.
+    columns = tf.reduce_sum(tf.square(x), axis=list(range(x.shape.rank - 1)))
+    return tf.linalg.matvec(tf.ones_like(columns)[None], columns)[0]
 
 
 def _dense(gradient):
