@@ -39,6 +39,7 @@ TEST = [
     "pytest-xdist>=3.6",
     "hypothesis>=6.100",
     "scikit-learn>=1.5",  # handwritten digits, used by tests and examples
+    "pyyaml>=6.0",  # reads the manifests of docs/
     "pillow>=10.4",  # writes the image files that tests read back
 ]
 

@@ -31,7 +31,7 @@ def data(tmp_path_factory):
 def trained(data, tmp_path_factory):
     """The RUN folder that `train` wrote."""
     out = tmp_path_factory.mktemp("runs") / "dates"
-    assert run(*train(data, out), "--epochs", 1) == 0
+    assert run(*train(data, out), "--epochs", 1, "--tensorboard") == 0
     return out
 
 
@@ -46,6 +46,8 @@ def test_train_evaluate_predict_export(data, trained, tmp_path, capsys):
         "config.json",
         "model.safetensors",
         "tokenizer.model",
+        "metrics.csv",
+        "logs",
     }
     assert run("evaluate", trained, "--data", data / "source.txt", data / "target.txt") == 0
     measures = json.loads(capsys.readouterr().out)
@@ -63,6 +65,8 @@ def test_train_evaluate_predict_export(data, trained, tmp_path, capsys):
 def test_resume_goes_on(data, trained, capsys):
     assert run(*train(data, trained), "--resume", "--epochs", 2) == 0
     assert "epoch 2/2" in capsys.readouterr().err
+    header, *rows = (trained / "metrics.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["1", "2"] and "gradient_norm" in header.split(",")
 
 
 def test_resume_refuses_another_model_or_other_data(data, trained, tmp_path, capsys):

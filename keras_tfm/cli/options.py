@@ -97,6 +97,9 @@ def add_training(group, epochs, patience, batch_tokens, learning_rate):
         metavar="M",
         help="keep a checkpoint so often, and after every epoch (default: %(default)s)",
     )
+    group.add_argument(
+        "--tensorboard", action="store_true", help="keep in RUN/logs, for TensorBoard, what metrics.csv holds"
+    )
     group.add_argument("--seed", type=int, default=0, metavar="N", help="default: %(default)s")
     group.add_argument(
         "--deterministic",

@@ -101,6 +101,7 @@ def run(options):
         save_minutes=options.save_minutes,
         resume=options.resume,
         overwrite=options.overwrite,
+        tensorboard=options.tensorboard,
     )
     best = min(history.get("val_token_cross_entropy", [float("nan")]))
     tell(f"best validation cross-entropy {best:.4f} nats a token; the model stands in {options.out}")

@@ -14,6 +14,7 @@ from keras_tfm.data.sources import fingerprint
 from keras_tfm.heads.classification import Classifier, classification_loss
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
 from keras_tfm.training.fit import averaging, fit_best
+from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.schedules import WarmupCosineSchedule
 
 
@@ -101,14 +102,15 @@ class ImageClassifier(Task):
         save_minutes=10,
         resume=False,
         overwrite=False,
+        tensorboard=False,
     ):
         """Train on `images` and `labels` and keep the best epoch: {measure: [value an epoch]}.
 
         `validation`, (images, labels) or the share to hold out at random, judges the epochs by its loss. The
         learning rate warms up over a tenth of the steps and falls by a half cosine; images are shifted at
         random by up to `max_shift` pixels. With `run` the best task so far stands in that folder, new or to
-        `resume`, with checkpoints after every epoch and every `save_minutes`; training stops after `patience`
-        epochs without progress, or `minutes`.
+        `resume`, with checkpoints after every epoch and every `save_minutes`, metrics.csv and, with
+        `tensorboard`, logs/; training stops after `patience` epochs without progress, or `minutes`.
         """
         keras.utils.set_random_seed(seed)
         images, labels = self._examples(images, labels)
@@ -123,10 +125,7 @@ class ImageClassifier(Task):
         steps = batches.num_batches * epochs
         schedule = WarmupCosineSchedule(learning_rate, max(1, steps // 10), steps + 1)
         with self.model.distribute_strategy.scope():
-            optimizer = keras.optimizers.AdamW(
-                schedule, weight_decay, global_clipnorm=1.0, **averaging(batches.num_batches)
-            )
-            optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
+            optimizer = AdamW(schedule, weight_decay, global_clipnorm=1.0, **averaging(batches.num_batches))
             self.model.compile(
                 optimizer,
                 classification_loss(),
@@ -155,6 +154,7 @@ class ImageClassifier(Task):
             save_minutes=save_minutes,
             resume=resume,
             overwrite=overwrite,
+            tensorboard=tensorboard,
             settings=settings,
         )
 

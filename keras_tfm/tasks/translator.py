@@ -23,6 +23,7 @@ from keras_tfm.heads.language_model import (
 )
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
 from keras_tfm.training.fit import averaging, fit_best
+from keras_tfm.training.optimizers import Adam
 from keras_tfm.training.schedules import WarmupSchedule
 
 LOG = logging.getLogger(__name__)  # unless configured otherwise, warnings go to standard error
@@ -98,6 +99,7 @@ class Translator(Task):
         save_minutes=10,
         resume=False,
         overwrite=False,
+        tensorboard=False,
     ):
         """Train on `pairs` (sources, targets) and keep the best epoch: {measure: [value an epoch]}.
 
@@ -105,7 +107,8 @@ class Translator(Task):
         A batch holds up to `batch_tokens` tokens, fewer where the data is small, and the learning
         rate warms up over three epochs, at most 4,000 steps. With `run` the best task so far
         stands in that folder, new or to `resume`, with checkpoints after every epoch and every
-        `save_minutes`; training stops after `patience` epochs without progress, or `minutes`.
+        `save_minutes`, metrics.csv and, with `tensorboard`, logs/; training stops after `patience` epochs
+        without progress, or `minutes`.
         """
         keras.utils.set_random_seed(seed)
         if validation is None:
@@ -122,9 +125,7 @@ class Translator(Task):
             )
         with self.model.distribute_strategy.scope():
             schedule = WarmupSchedule(learning_rate, min(4_000, 3 * batches.num_batches))
-            optimizer = keras.optimizers.Adam(
-                schedule, 0.9, 0.98, 1e-9, clipnorm=1.0, **averaging(batches.num_batches)
-            )
+            optimizer = Adam(schedule, 0.9, 0.98, 1e-9, clipnorm=1.0, **averaging(batches.num_batches))
             self.model.compile(
                 optimizer,
                 TokenCrossEntropy(label_smoothing),
@@ -151,6 +152,7 @@ class Translator(Task):
             save_minutes=save_minutes,
             resume=resume,
             overwrite=overwrite,
+            tensorboard=tensorboard,
             settings=settings,
         )
 

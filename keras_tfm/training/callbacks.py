@@ -33,7 +33,9 @@ class Progress(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         self.bar.close()
         measures = "  ".join(
-            f"{name} {float(value):.4f}" for name, value in (logs or {}).items() if name != "learning_rate"
+            f"{name} {value:,.0f}" if value >= 1_000 else f"{name} {value:.4f}"
+            for name, value in (logs or {}).items()
+            if name != "learning_rate"
         )
         seconds = time.perf_counter() - self.began
         tqdm.tqdm.write(

@@ -4,6 +4,7 @@ import pathlib
 
 from keras_tfm.training.callbacks import BestWeights, Progress, TimeLimit
 from keras_tfm.training.checkpoint import Checkpoint
+from keras_tfm.training.logs import GradientNorm, MetricsFile, TensorBoard, Throughput
 from keras_tfm.training.store import CheckpointFolder
 from keras_tfm.training.strategy import sum_over_workers, worker_index
 from keras_tfm.training.weights import load_weights, save_weights
@@ -23,6 +24,7 @@ def fit_best(
     save_minutes=10,
     resume=False,
     overwrite=False,
+    tensorboard=False,
     settings=None,
 ):
     """Fit `model` and leave it with the weights of its best epoch: {measure: [its value an epoch]}.
@@ -30,11 +32,12 @@ def fit_best(
     `batches` has `epochs()`, an endless dataset, and `num_batches`. Epochs are judged, lowest best,
     by `monitor` on the dataset `validation`. With `run`, a folder that `save(run, overwrite)` makes,
     the best weights so far stand in it, and checkpoints after every epoch and `save_minutes`, from
-    which `resume` goes on, refusing other `settings`. Of several workers the chief alone writes.
+    which `resume` goes on, refusing other `settings`; metrics.csv has a row an epoch, and `tensorboard` the
+    same in logs/. The optimizer is one of this package. Of several workers the chief alone writes.
     """
     is_chief = worker_index(model.distribute_strategy) == 0
     best = BestWeights(monitor, patience)
-    callbacks = [best, *([Progress()] if is_chief else [])]
+    callbacks = [Throughput(), GradientNorm(), best, *([Progress()] if is_chief else [])]
     if minutes is not None:
         callbacks.append(TimeLimit(minutes))
     if run is not None:
@@ -45,6 +48,9 @@ def fit_best(
             if not resume:
                 refuse_running(run)
                 save(run, overwrite)
+            callbacks.append(MetricsFile(pathlib.Path(run) / "metrics.csv"))
+            if tensorboard:
+                callbacks.append(TensorBoard(pathlib.Path(run) / "logs"))
         sum_over_workers(model.distribute_strategy, 0)  # until the folder is there
         checkpoints = Checkpoint(
             pathlib.Path(run) / "checkpoints",

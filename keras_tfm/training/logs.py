@@ -1,0 +1,227 @@
+"""Measures of how training goes, put into the logs of an epoch, and the files that logs are kept in.
+
+Callbacks that measure stand before those that show or write, which read what is in the logs then. Of several
+workers all measure, and the chief alone writes.
+"""
+
+import csv
+import pathlib
+import statistics
+import time
+
+import keras
+import tensorflow as tf
+
+from keras_tfm.training.exact import batch_size_of
+from keras_tfm.training.folder import new_file
+
+WINDOW = 20  # steps
+
+
+class Throughput(keras.callbacks.Callback):
+    """Logs `examples_per_second` and, where batches hold token ids, `tokens_per_second`, over all replicas.
+
+    Padding and rows of nothing else do not count. An epoch's number is the median over windows of `window`
+    steps, which waits for the device once a window: neither validation nor a save is in it, and compilation
+    is not where it falls on few windows. An epoch's first step, in which input and graph begin, is left out;
+    one that has no other has NaN.
+    """
+
+    def __init__(self, window=WINDOW):
+        super().__init__()
+        if window < 1:
+            raise ValueError(f"`window` must be at least 1; it is {window}.")
+        self.window = window
+
+    def set_model(self, model):
+        super().set_model(model)
+        # Here, before Keras makes the function that trains; and once, however often the model is fit.
+        if not isinstance(model.train_step, CountedStep):
+            model.train_step, model.train_function = CountedStep(model), None
+        self.work = model.train_step.work
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.rates, self.is_first = [], True
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.is_first:
+            self.is_first = False
+            self._begin()
+            return
+        self.steps += 1
+        if self.steps == self.window:
+            self._end()
+
+    def on_test_begin(self, logs=None):
+        self._end_short_epoch()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._end_short_epoch()
+        names = ("examples_per_second", "tokens_per_second")
+        rates = list(zip(*self.rates, strict=True)) or [(float("nan"),)]
+        for name, values in zip(names, rates, strict=False):
+            if name == "examples_per_second" or any(values):
+                logs[name] = statistics.median(values)
+
+    def _end_short_epoch(self):
+        if not self.rates and not self.is_first and self.steps:
+            self._end()
+
+    def _begin(self):
+        done = self.work.numpy()  # it waits until the device has done what it was given
+        self.steps, self.done, self.began = 0, done, time.perf_counter()
+
+    def _end(self):
+        done, began = self.done, self.began
+        self._begin()
+        self.rates.append((self.done - done) / (self.began - began))
+
+
+class CountedStep:
+    """A model's `train_step` that counts, in `work`, the examples and tokens of all replicas."""
+
+    def __init__(self, model):
+        self.step = model.train_step
+        with model.distribute_strategy.scope():
+            self.work = tf.Variable(
+                [0, 0],
+                dtype=tf.int64,
+                trainable=False,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.SUM,
+            )
+
+    def __call__(self, data):
+        self.work.assign_add(work_in(keras.utils.unpack_x_y_sample_weight(data)[0]))
+        return self.step(data)
+
+
+def work_in(x):
+    """(examples, tokens) of a batch's inputs without padding, int64; tokens are those of all `…token_ids`."""
+    rows, tokens = None, tf.constant(0, tf.int64)
+    for name, token_ids in x.items() if isinstance(x, dict) else ():
+        if name.endswith("token_ids"):
+            mask = x.get(name.removesuffix("token_ids") + "padding_mask")
+            mask = tf.ones_like(token_ids, tf.bool) if mask is None else tf.cast(mask, tf.bool)
+            tokens += tf.math.count_nonzero(mask)
+            filled = tf.reduce_any(mask, axis=-1)
+            rows = filled if rows is None else rows | filled
+    examples = tf.cast(batch_size_of(x), tf.int64) if rows is None else tf.math.count_nonzero(rows)
+    return tf.stack([examples, tokens])
+
+
+class GradientNorm(keras.callbacks.Callback):
+    """Logs `gradient_norm`, the mean over an epoch's updates, as `MeasuredGradients` optimizers keep it."""
+
+    def set_model(self, model):
+        super().set_model(model)
+        if not hasattr(inner_optimizer(model), "take_gradient_norm"):
+            raise ValueError(
+                f"GradientNorm needs an optimizer of keras_tfm.training, such as AdamW; it is "
+                f"{type(inner_optimizer(model)).__name__}."
+            )
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs["gradient_norm"] = inner_optimizer(self.model).take_gradient_norm()
+
+
+class MetricsFile(keras.callbacks.Callback):
+    """Keeps the logs in the CSV file `path`: a row an epoch under one header, always whole.
+
+    Columns: epoch, step, the learning rate, the seconds an epoch took, then the measures. A resumed run keeps
+    the rows of the epochs before its first; measures it has in addition become columns. Raises ValueError for
+    a file that is none of its own.
+    """
+
+    def __init__(self, path):
+        super().__init__()
+        self.path = pathlib.Path(path)
+
+    def on_train_begin(self, logs=None):
+        self.rows = read_rows(self.path)
+        self.is_first = True
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self.is_first:
+            self.rows = [row for row in self.rows if int(row["epoch"]) <= epoch]
+            self.is_first = False
+        self.began = time.perf_counter()
+
+    def on_epoch_end(self, epoch, logs=None):
+        measures = measures_of(self.model, logs)
+        row = {
+            "epoch": str(epoch + 1),
+            "step": str(measures.pop("step")),
+            "learning_rate": f"{measures.pop('learning_rate'):.7g}",
+            "seconds": f"{time.perf_counter() - self.began:.1f}",
+        }
+        self.rows.append(row | {name: f"{value:.7g}" for name, value in measures.items()})
+        names = list(dict.fromkeys(name for row in self.rows for name in row))
+        with new_file(self.path) as work, open(work, "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.rows)
+
+
+def read_rows(path):
+    """The whole rows of a `MetricsFile`, [{column: text}]; none where there is no file."""
+    try:
+        text = pathlib.Path(path).read_text("utf-8")
+    except FileNotFoundError:
+        return []
+    whole = text[: text.rfind("\n") + 1]
+    rows = list(csv.DictReader(whole.splitlines()))
+    if any(not (row.get("epoch") or "").isdecimal() or None in row or None in row.values() for row in rows):
+        raise ValueError(f"{path}: not a table of measures by epoch; move it away.")
+    return rows
+
+
+class TensorBoard(keras.callbacks.Callback):
+    """Writes the logs of each epoch, by step, as TensorBoard reads them: `folder`/train and /validation.
+
+    TensorBoard itself need not be installed where training runs, as Keras's callback would have it.
+    """
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = pathlib.Path(folder)
+
+    def on_train_begin(self, logs=None):
+        self.writers = {
+            name: tf.summary.create_file_writer(str(self.folder / name)) for name in ("train", "validation")
+        }
+
+    def on_epoch_end(self, epoch, logs=None):
+        measures = measures_of(self.model, logs)
+        step = measures.pop("step")
+        for name, value in measures.items():
+            writer = self.writers["validation" if name.startswith("val_") else "train"]
+            with writer.as_default():
+                tf.summary.write(name.removeprefix("val_"), tf.constant(value), step, metadata=SCALAR)
+        for writer in self.writers.values():
+            writer.flush()
+
+    def on_train_end(self, logs=None):
+        for writer in self.writers.values():
+            writer.close()
+
+
+SCALAR = tf.compat.v1.SummaryMetadata(
+    plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"),
+    data_class=1,  # DATA_CLASS_SCALAR of tensorflow/core/framework/summary.proto
+)
+
+
+def measures_of(model, logs):
+    """An epoch's logs as numbers, with the `step` reached, an integer, and its `learning_rate`."""
+    optimizer = inner_optimizer(model)
+    return {
+        **{name: float(value) for name, value in logs.items()},
+        "step": int(optimizer.iterations),
+        "learning_rate": float(keras.ops.convert_to_numpy(optimizer.learning_rate)),
+    }
+
+
+def inner_optimizer(model):
+    """The optimizer that updates a model's weights, without what scales its loss."""
+    return getattr(model.optimizer, "inner_optimizer", model.optimizer)
