@@ -69,6 +69,19 @@ def test_resume_goes_on(data, trained, capsys):
     assert [row.split(",")[0] for row in rows] == ["1", "2"] and "gradient_norm" in header.split(",")
 
 
+def test_resume_refuses_another_model_or_other_data(data, trained, tmp_path, capsys):
+    assert run(*train(data, trained), "--resume", "--size", "base", "--max-length", 64) == 2
+    error = capsys.readouterr().err
+    assert "these differ: --max-length (now 64, then 48), dim" not in error  # --config says dim, as then
+    assert "these differ: --max-length (now 64, then 48)" in error and "num_heads (now 8, then 4)" in error
+    assert run(*train(data, trained), "--resume", "--family", "recurrent", "--size", "tiny") == 2
+    assert "--family (now recurrent, then transformer)" in capsys.readouterr().err
+    (tmp_path / "target.txt").write_text("".join(f"{i}\n" for i in range(48)))
+    files = "--train", data / "source.txt", tmp_path / "target.txt"
+    assert run("train", "translate", *files, "--out", trained, "--resume") == 2
+    assert "these differ: data (now " in capsys.readouterr().err
+
+
 ALONE = ("train", "translate", "--train", "a", "--out", "b")
 
 

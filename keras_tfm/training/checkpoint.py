@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_tfm.training.position import Position
 from keras_tfm.training.store import CheckpointFolder
@@ -300,5 +301,5 @@ def _state_of(callback):
 
 
 def _arrays(variables):
-    """Copies of the variables' values, which later steps leave as they are."""
-    return {name: np.array(keras.ops.convert_to_numpy(variable)) for name, variable in variables.items()}
+    """Copies of the variables' values, one each: training waits for them."""
+    return {name: tf.convert_to_tensor(variable.value).numpy() for name, variable in variables.items()}

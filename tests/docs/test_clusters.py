@@ -69,7 +69,8 @@ def test_slurm(code, tmp_path):
     assert json.loads(calls[0][0])["cluster"]["worker"] == ["node1:2222", "node2:2222"]
     assert ended == code and (tmp_path / "requeued").exists() == (code == 143)
     assert not any("--resume" in arguments for _, arguments in calls)
-    (tmp_path / "runs" / "mine" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "runs" / "mine" / "config.json").touch()
     assert all("--resume" in arguments for _, arguments in told(script, tmp_path, **slurm)[0][2:])
 
 
