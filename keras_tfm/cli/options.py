@@ -128,6 +128,7 @@ def prepare(options):
     import tensorflow as tf
 
     from keras_tfm.training import strategy
+    from keras_tfm.training.fit import refuse_running
     from keras_tfm.training.folder import refuse_existing
     from keras_tfm.training.strategy import worker_index
 
@@ -135,6 +136,7 @@ def prepare(options):
     is_chief = worker_index(devices) == 0
     if is_chief:
         refuse_existing(options.out, options.resume or options.overwrite, "pass --resume or --overwrite")
+        refuse_running(options.out)
     if options.deterministic:
         tf.config.experimental.enable_op_determinism()
     keras.config.set_dtype_policy(options.precision)

@@ -217,7 +217,7 @@ def measures_of(model, logs):
     optimizer = inner_optimizer(model)
     return {
         **{name: float(value) for name, value in logs.items()},
-        "step": int(optimizer.iterations),
+        "step": int(keras.ops.convert_to_numpy(optimizer.iterations)),
         "learning_rate": float(keras.ops.convert_to_numpy(optimizer.learning_rate)),
     }
 
