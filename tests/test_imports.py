@@ -24,18 +24,19 @@ MAY_IMPORT = {
     "generation": {"layers"},
     "visualize": {"layers"},
     "tasks": {"models", "heads", "generation", "data", "training"},  # training: what `fit` is made of
-    "convert": {"models", "heads", "tasks"},
+    "convert": {"models", "heads", "tasks", "training"},  # training: folders that appear whole
     "demo": {"tasks", "data"},  # what `keras-tfm demo` runs
     "launch": set(),  # what `keras-tfm launch` runs, without TensorFlow
 }
 MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
 
 # Leaves that everybody may import: the model class, the reading and writing of its weights, the version.
-FOR_EVERYBODY = {"training.model", "training.weights", "version"}
+FOR_EVERYBODY = {"training.model", "training.safetensors", "training.weights", "version"}
 
 # Imports that stand inside a function of this name, and nowhere else.
 INSIDE_FUNCTIONS = {
     ("models", "convert"): {"from_huggingface", "save_huggingface"},
+    ("training", "convert"): {"from_huggingface", "save_huggingface"},  # in the base of all models
     ("tasks", "convert"): {"from_huggingface", "save_huggingface"},
     ("tasks", "export"): {"export"},
 }

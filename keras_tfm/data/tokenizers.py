@@ -183,14 +183,20 @@ def train_tokenizer(
     raise ValueError(f"kind: expected sentencepiece or wordpiece, got {kind!r}")
 
 
-def load_tokenizer(folder, name: str = "tokenizer") -> SentencePieceTokenizer | WordPieceTokenizer:
+def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
     """Loads what `save` wrote, telling the kind by the file that is there. Raises DataError when there is
-    none or when it is damaged.
+    none, and it or CheckpointError when it is damaged.
     """
+    if pathlib.Path(folder, f"{name}.json").is_file():
+        from keras_tfm.data.bert_tokenizer import BERTTokenizer  # which derives from Tokenizer
+
+        return BERTTokenizer.load(pathlib.Path(folder, f"{name}.json"))
     model, vocabulary = pathlib.Path(folder, f"{name}.model"), pathlib.Path(folder, f"{name}.vocab.txt")
     path = model if model.is_file() else vocabulary
     if not path.is_file():
-        raise DataError(folder, None, f"expected a tokenizer, {name}.model or {name}.vocab.txt, got neither")
+        raise DataError(
+            folder, None, f"expected a tokenizer, {name}.model, {name}.vocab.txt or {name}.json, got none"
+        )
     content = path.read_bytes()
     try:
         if path == model:

@@ -5,6 +5,7 @@ from keras_tfm.training.checkpoint import Checkpoint
 from keras_tfm.training.logs import GradientNorm, MetricsFile, TensorBoard, Throughput
 from keras_tfm.training.model import Model
 from keras_tfm.training.optimizers import SGD, Adam, AdamW, freeze, layer_rates
+from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.schedules import (
     WarmupConstantSchedule,
     WarmupCosineSchedule,
@@ -12,4 +13,4 @@ from keras_tfm.training.schedules import (
     WarmupSchedule,
 )
 from keras_tfm.training.strategy import strategy
-from keras_tfm.training.weights import WeightsError, load_weights, save_weights
+from keras_tfm.training.weights import load_weights, save_weights

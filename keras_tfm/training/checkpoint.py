@@ -16,9 +16,10 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.training.position import Position
+from keras_tfm.training.safetensors import CheckpointError, read_tensors
 from keras_tfm.training.store import CheckpointFolder
 from keras_tfm.training.strategy import ASK_EVERY, num_workers, sum_over_workers, worker_index
-from keras_tfm.training.weights import WeightsError, read_tensors, write_tensors
+from keras_tfm.training.weights import assign_all, write_tensors
 
 LOG = logging.getLogger(__name__)
 
@@ -242,17 +243,12 @@ class Checkpoint(keras.callbacks.Callback):
         refuse_changes(self.settings, state["settings"])
         if self.tracked.keys() != state["tracked"].keys():
             raise ValueError(f"`tracked` was {', '.join(state['tracked'])}; it is {', '.join(self.tracked)}.")
-        tensors, _ = read_tensors(folder / "state.safetensors")
-        expected = {
-            name: tuple(variable.shape)
-            for name, variable in self._variables("model", "optimizer", "measure").items()
-        }
-        found = {name: tensor.shape for name, tensor in tensors.items()}
-        if found != expected:
-            differ = sorted(name for name, _ in found.items() ^ expected.items())
-            raise WeightsError(f"{folder}: of another model or optimizer, {', '.join(differ[:5])} differ")
-        for name, variable in self._variables("model", "optimizer").items():
-            variable.assign(tensors[name])
+        path = folder / "state.safetensors"
+        tensors, _ = read_tensors(path)
+        for name in sorted(tensors.keys() ^ self._variables("model", "optimizer", "measure").keys()):
+            raise CheckpointError(path, name, "the same model and optimizer", "others")
+        variables = self._variables("model", "optimizer")
+        assign_all(path, [(variable, name, tensors[name]) for name, variable in variables.items()])
         self.step, self._epoch, self._batch = self._saved = state["step"], state["epoch"], state["batch"]
         self._best = state["best"]
         worker = folder / f"worker-{self.worker}" if state["knows_place"] else None

@@ -144,7 +144,7 @@ def test_seeding_tensorflow_leaves_it_whole(tokenizer):
 def test_no_tokenizer(tmp_path):
     with pytest.raises(DataError) as caught:
         load_tokenizer(tmp_path)
-    expected = "expected a tokenizer, tokenizer.model or tokenizer.vocab.txt, got neither"
+    expected = "expected a tokenizer, tokenizer.model, tokenizer.vocab.txt or tokenizer.json, got none"
     assert str(caught.value) == f"{tmp_path}: {expected}"
 
 

@@ -2,7 +2,8 @@
 
 Tiny torch.nn.Transformer stacks with random weights, post- and pre-norm, relu and gelu, odd sizes:
 weights, inputs and outputs, so that `make test` compares with torch without torch. And positions:
-T5's buckets and Llama's rotation by transformers, the sinusoids of KerasHub.
+T5's buckets and Llama's rotation by transformers, the sinusoids of KerasHub. And a BERT of transformers under
+its pre-training heads, as the contents of its folder.
 """
 
 import json
@@ -14,6 +15,7 @@ import torch
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 from transformers.models.t5.modeling_t5 import T5Attention
 
+from tests.parity.bert_reference import answer, draw_inputs, draw_model
 from tests.parity.torch_reference import run_stacks
 
 FOLDER = pathlib.Path(__file__).parent
@@ -47,7 +49,32 @@ def positions():
     return arrays
 
 
+BERT = {
+    "vocab_size": 31,
+    "hidden_size": 21,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 26,
+    "max_position_embeddings": 13,
+}
+
+
+def bert():
+    """A pre-training BERT's configuration, weights, inputs, hidden states and logits."""
+    rng = np.random.default_rng(0)
+    model = draw_model(rng, "BertForPreTraining", BERT)
+    inputs = draw_inputs(rng, model.config.to_dict())
+    with torch.no_grad():
+        outputs = answer(model, inputs, output_hidden_states=True)
+    arrays = {"config": json.dumps(model.config.to_dict() | {"architectures": ["BertForPreTraining"]})}
+    arrays |= {f"state/{key}": x.detach().numpy() for key, x in model.named_parameters()}
+    arrays |= {f"inputs/{key}": array for key, array in inputs.items()}
+    arrays |= {"hidden": outputs.hidden_states[-1].numpy()}
+    return arrays | {"mlm": outputs.prediction_logits.numpy(), "nsp": outputs.seq_relationship_logits.numpy()}
+
+
 def main():
+    np.savez_compressed(FOLDER / "bert.npz", **bert())
     np.savez_compressed(FOLDER / "positions.npz", **positions())
     for seed, (name, config) in enumerate(CONFIGS.items()):
         state, inputs, (encoded, decoded) = run_stacks(config, np.random.default_rng(seed))

@@ -6,7 +6,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from keras_tfm import layers
+from keras_tfm import convert, layers
+from keras_tfm.training.weights import write_tensors
 from tests.golden.torch_stacks import check_stacks
 
 FILES = sorted(pathlib.Path(__file__).parent.glob("torch_*.npz"))
@@ -25,6 +26,25 @@ def test_torch_stacks(path):
         for part in ("state/", "inputs/")
     )
     check_stacks(json.loads(str(arrays["config"])), state, inputs, (arrays["encoded"], arrays["decoded"]))
+
+
+def test_bert(tmp_path):
+    """Its folder as transformers would have written it; the logits at the positions that are no padding."""
+    with np.load(pathlib.Path(__file__).with_name("bert.npz"), allow_pickle=False) as file:
+        arrays = dict(file)
+    parts = {
+        part: {name.removeprefix(part): array for name, array in arrays.items() if name.startswith(part)}
+        for part in ("state/", "inputs/")
+    }
+    (tmp_path / "config.json").write_text(str(arrays["config"]))
+    write_tensors(parts["state/"], tmp_path / "model.safetensors")
+    model, inputs = convert.from_huggingface(tmp_path), parts["inputs/"]
+    mask, outputs = inputs["padding_mask"], model(inputs)
+    assert not mask.all()
+    hidden = model.backbone(inputs)["sequence_output"]
+    np.testing.assert_allclose(hidden.numpy()[mask], arrays["hidden"][mask], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(outputs["mlm"].numpy()[mask], arrays["mlm"][mask], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(outputs["nsp"], arrays["nsp"], rtol=1e-5, atol=1e-5)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,231 @@
+"""BERT's tokenizer in the graph: its normalisation as one table of characters, then WordPiece.
+
+Devlin et al. 2019, with the rules of the `tokenizers` library: text is cleaned, lower-cased and stripped of
+accents, split at white space, around marks and Han signs, and each word into the longest pieces known. All
+but the last is a map from one character to a few: the table has a row for each. It is made of Python's
+Unicode data; that library's is older, and differs on some 500 of 282,000 characters, marks assigned since.
+"""
+
+import functools
+import json
+import pathlib
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from keras_tfm.data.sources import DataError
+from keras_tfm.data.tokenizers import Tokenizer
+from keras_tfm.training.safetensors import read_json
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+MAX_CHARACTERS = 100  # longer words are unknown
+NUM_CHARACTERS = 0x323B0  # all assigned ones but the tags, variation selectors and private planes above
+FIRST_SIGN = 0x10FFF0  # private characters that stand for the special tokens on their way to WordPiece
+# Han by the original code: blocks in the order of Unicode, one of them from 2B920 instead of 2B820.
+HAN = (
+    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B920, 0x2CEAF), (0x2F800, 0x2FA1F),
+)  # fmt: skip
+
+
+class BERTTokenizer(Tokenizer):
+    """BERT's WordPiece over a published `vocabulary` (pieces by id, with [PAD], [UNK], [CLS], [SEP], [MASK]).
+
+    The special tokens are recognised where a text spells them. `lowercase` lower-cases; `strip_accents` does
+    what it says, by default where `lowercase` does. `detokenize` puts one space between words. `start_id` is
+    [CLS], `end_id` [SEP]. ValueError for a vocabulary without those tokens, or with a piece twice.
+    """
+
+    def __init__(self, vocabulary: Sequence[str], lowercase: bool = True, strip_accents: bool | None = None):
+        super().__init__(name="bert_tokenizer")
+        vocabulary = list(vocabulary)
+        missing = [token for token in SPECIAL if token not in vocabulary]
+        if missing or len({"", *vocabulary}) != 1 + len(vocabulary):
+            raise ValueError(f"expected pieces, each once, with {', '.join(SPECIAL)}, got {vocabulary[:5]}")
+        self.vocabulary = tuple(vocabulary)
+        self.vocabulary_size = len(vocabulary)
+        self.lowercase, self.strip_accents = lowercase, strip_accents
+        self.pad_id, self.unknown_id, self.start_id, self.end_id, self.mask_id = map(
+            vocabulary.index, SPECIAL
+        )
+        self.special_ids = tuple(vocabulary.index(token) for token in SPECIAL)
+        values, lengths = _characters(lowercase, lowercase if strip_accents is None else strip_accents)
+        self._rows = tf.RaggedTensor.from_row_lengths(tf.constant(values), tf.constant(lengths))
+        signs = dict(zip(SPECIAL, map(chr, range(FIRST_SIGN, FIRST_SIGN + len(SPECIAL))), strict=True))
+        self._signs = signs
+        self._pieces = tf_text.FastWordpieceTokenizer(
+            [signs.get(piece, piece) for piece in vocabulary],
+            token_out_type=tf.int32,
+            unknown_token=signs["[UNK]"],
+            max_bytes_per_word=4 * MAX_CHARACTERS,
+            no_pretokenization=True,
+            support_detokenization=False,
+        )
+        self._words = tf.constant([piece.removeprefix("##") for piece in vocabulary])
+        self._begins = tf.constant([not piece.startswith("##") for piece in vocabulary])
+
+    @classmethod
+    def from_huggingface(cls, folder) -> "BERTTokenizer":
+        """Reads a folder's tokenizer.json or, without it, vocab.txt and tokenizer_config.json.
+
+        DataError for another kind of tokenizer; CheckpointError where a file is damaged.
+        """
+        folder = pathlib.Path(folder)
+        if (folder / "tokenizer.json").is_file():
+            return cls.load(folder / "tokenizer.json")
+        path, config = folder / "vocab.txt", {}
+        if not path.is_file():
+            raise DataError(folder, None, "expected tokenizer.json or vocab.txt, got neither")
+        if (folder / "tokenizer_config.json").is_file():
+            config = read_json(folder / "tokenizer_config.json")
+        try:
+            vocabulary = path.read_text("utf-8").rstrip("\n").split("\n")
+            return cls(vocabulary, config.get("do_lower_case", True), config.get("strip_accents"))
+        except ValueError as error:
+            raise DataError(path, None, str(error)) from error
+
+    @classmethod
+    def load(cls, path) -> "BERTTokenizer":
+        """Reads a tokenizer.json, `save`'s or any of the kind "WordPiece" with BERT's rules."""
+        content = read_json(path)
+        model, normalizer = (content.get(part) or {} for part in ("model", "normalizer"))
+        splitter = content.get("pre_tokenizer") or {}
+        rules = {
+            "model type": (model.get("type", "WordPiece"), "WordPiece"),
+            "prefix": (model.get("continuing_subword_prefix", "##"), "##"),
+            "longest word": (model.get("max_input_chars_per_word", MAX_CHARACTERS), MAX_CHARACTERS),
+            "normalizer": (normalizer.get("type"), "BertNormalizer"),
+            "cleaning": (normalizer.get("clean_text", True), True),
+            "Han": (normalizer.get("handle_chinese_chars", True), True),
+            "pre-tokenizer": (splitter.get("type"), "BertPreTokenizer"),
+        }
+        for name, (value, expected) in rules.items():
+            if value != expected:
+                raise DataError(path, None, f"{name}: expected {expected!r}, got {value!r}")
+        vocabulary = model.get("vocab")
+        if not isinstance(vocabulary, Mapping) or sorted(vocabulary.values()) != list(range(len(vocabulary))):
+            raise DataError(path, None, "vocab: expected the ids 0, 1, ... each once")
+        try:
+            pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+            return cls(pieces, normalizer.get("lowercase", True), normalizer.get("strip_accents"))
+        except ValueError as error:
+            raise DataError(path, None, str(error)) from error
+
+    def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
+        """Writes `name`.json in the format of the `tokenizers` library, for `load_tokenizer` and for it."""
+        path = pathlib.Path(folder, f"{name}.json")
+        tokens = {token: self.vocabulary.index(token) for token in SPECIAL}
+        options = {
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+        sequence = {
+            "A": {"Sequence": {"id": "A", "type_id": 0}},
+            "B": {"Sequence": {"id": "B", "type_id": 1}},
+        }
+        start, end, last = (
+            {"SpecialToken": {"id": token, "type_id": segment}}
+            for token, segment in (("[CLS]", 0), ("[SEP]", 0), ("[SEP]", 1))
+        )
+        content = {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": [{"id": i, "content": token, **options} for token, i in tokens.items()],
+            "normalizer": {
+                "type": "BertNormalizer",
+                "clean_text": True,
+                "handle_chinese_chars": True,
+                "strip_accents": self.strip_accents,
+                "lowercase": self.lowercase,
+            },
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": [start, sequence["A"], end],
+                "pair": [start, sequence["A"], end, sequence["B"], last],
+                "special_tokens": {
+                    token: {"id": token, "ids": [tokens[token]], "tokens": [token]}
+                    for token in ("[CLS]", "[SEP]")
+                },
+            },
+            "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+            "model": {
+                "type": "WordPiece",
+                "unk_token": "[UNK]",
+                "continuing_subword_prefix": "##",
+                "max_input_chars_per_word": MAX_CHARACTERS,
+                "vocab": {piece: i for i, piece in enumerate(self.vocabulary)},
+            },
+        }
+        path.write_text(json.dumps(content, ensure_ascii=False) + "\n", "utf-8")
+        return path
+
+    def tokenize(self, strings) -> tf.RaggedTensor:
+        words = tf.strings.split(self.normalize(strings))  # (B, words)
+        lengths = tf.strings.length(words.flat_values, "UTF8_CHAR")
+        words = words.with_flat_values(
+            tf.where(lengths > MAX_CHARACTERS, self._signs["[UNK]"], words.flat_values)
+        )
+        return self._pieces.tokenize(words).merge_dims(1, 2)
+
+    def normalize(self, strings) -> tf.Tensor:
+        """Strings (B,) as words with spaces between, special tokens as private signs."""
+        strings = tf.convert_to_tensor(strings, tf.string)
+        strings = tf.strings.regex_replace(strings, "[" + "".join(self._signs.values()) + "]", "")
+        for token, sign in self._signs.items():
+            strings = tf.strings.regex_replace(strings, re.escape(token), sign)
+        characters = tf.strings.unicode_decode(strings, "UTF-8", errors="replace")  # (B, characters)
+        points = characters.flat_values
+        is_sign = (points >= FIRST_SIGN) & (points < FIRST_SIGN + len(SPECIAL))
+        above = NUM_CHARACTERS + tf.where(
+            is_sign, points - FIRST_SIGN + 1, 0
+        )  # one row for all that are none
+        rows = characters.with_flat_values(tf.where(points < NUM_CHARACTERS, points, above))
+        return tf.strings.unicode_encode(tf.gather(self._rows, rows).merge_dims(1, 2), "UTF-8")
+
+    def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
+        words, begins = tf.gather(self._words, token_ids), tf.gather(self._begins, token_ids)
+        spaced = tf.where(begins.flat_values, " " + words.flat_values, words.flat_values)
+        return tf.strings.strip(tf.strings.reduce_join(words.with_flat_values(spaced), axis=1))
+
+
+@functools.cache
+def _characters(lowercase: bool, strip_accents: bool) -> tuple[np.ndarray, np.ndarray]:
+    """What becomes of each character, as (values, lengths): code points below `NUM_CHARACTERS`, one row that
+    leaves all others out, and one for each special token's sign, set apart by spaces.
+    """
+    rows = [
+        [] if 0xD800 <= i < 0xE000 else _normal(chr(i), lowercase, strip_accents)
+        for i in range(NUM_CHARACTERS)
+    ]
+    rows += [[], *([32, FIRST_SIGN + i, 32] for i in range(len(SPECIAL)))]
+    lengths = np.array([len(row) for row in rows], "int64")
+    return np.array([value for row in rows for value in row], "int32"), lengths
+
+
+def _normal(character: str, lowercase: bool, strip_accents: bool) -> list[int]:
+    if character in "\t\n\r" or unicodedata.category(character).startswith("Z"):
+        return [32]
+    if unicodedata.category(character) in ("Cc", "Cf", "Co") or character == "\ufffd":
+        return []
+    text = character
+    if strip_accents:
+        text = "".join(x for x in unicodedata.normalize("NFD", text) if unicodedata.category(x) != "Mn")
+    if lowercase:
+        text = "".join(x.lower() for x in text)
+    is_han = any(first <= ord(character) <= last for first, last in HAN)
+    apart = [x for x in text if is_han or _is_mark(x)]
+    return [ord(y) for x in text for y in (f" {x} " if x in apart else x)]
+
+
+def _is_mark(character: str) -> bool:
+    is_ascii_mark = character.isascii() and character.isprintable() and not character.isalnum()
+    return (is_ascii_mark and character != " ") or unicodedata.category(character).startswith("P")
