@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from keras_tfm import layers
+from keras_tfm.generation import BeamSearch, Decoder
+from tests.golden.gpt2_weights import check_logits
 from tests.golden.torch_stacks import check_stacks
 
 FILES = sorted(pathlib.Path(__file__).parent.glob("torch_*.npz"))
@@ -16,14 +18,20 @@ def test_the_references_are_here():
     assert [path.stem for path in FILES] == ["torch_post_norm", "torch_pre_norm"]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_torch_stacks(path):
+def read(path):
+    """(all arrays, those of the state, those of the inputs)."""
     with np.load(path, allow_pickle=False) as file:
         arrays = dict(file)
-    state, inputs = (
+    parts = (
         {name.removeprefix(part): array for name, array in arrays.items() if name.startswith(part)}
         for part in ("state/", "inputs/")
     )
+    return arrays, *parts
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_torch_stacks(path):
+    arrays, state, inputs = read(path)
     check_stacks(json.loads(str(arrays["config"])), state, inputs, (arrays["encoded"], arrays["decoded"]))
 
 
@@ -49,3 +57,11 @@ def test_llama_rotation(positions):
 def test_keras_hub_sines(positions):
     x = np.zeros((1, *positions["sines"].shape), "float32")
     np.testing.assert_allclose(layers.SinePositionEncoding()(x)[0], positions["sines"], atol=1e-5)
+
+
+def test_gpt2():
+    arrays, state, inputs = read(pathlib.Path(__file__).with_name("gpt2.npz"))
+    model = check_logits(json.loads(str(arrays["config"])), state, inputs, arrays["logits"])
+    prompt = inputs["token_ids"], inputs["padding_mask"]
+    np.testing.assert_array_equal(Decoder(model, 8)(*prompt), arrays["greedy"])
+    np.testing.assert_array_equal(BeamSearch(model, 8, 4, 0.6)(*prompt), arrays["beams"])
