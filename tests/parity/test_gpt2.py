@@ -76,15 +76,16 @@ def test_greedy_token_for_token(seed):
     ours = make_gpt2(config, state_of(theirs))
     pad_id = config["vocabulary_size"] - 1
     plain, _ = generate(theirs, inputs, None, pad_id)
+    unpadded = inputs | {"padding_mask": np.ones_like(inputs["padding_mask"])}
     end_id = int(plain[0, -NEW // 2])
-    for options, processors in (
-        ({}, ()),
-        ({"no_repeat_ngram_size": 2}, (NoRepeatNGram(2),)),
-        ({"min_new_tokens": 8}, (MinNewTokens(8, [end_id]),)),
+    for prompts, options, processors in (
+        (inputs, {}, ()),
+        (unpadded, {"no_repeat_ngram_size": 2}, (NoRepeatNGram(2),)),  # theirs counts padding as text
+        (inputs, {"min_new_tokens": 8}, (MinNewTokens(8, [end_id]),)),
     ):
-        expected, result = generate(theirs, inputs, end_id, pad_id, **options)
+        expected, result = generate(theirs, prompts, end_id, pad_id, **options)
         decoder = Decoder(ours, NEW, processors=processors, stop=EndTokens(end_id), pad_id=pad_id)
-        rows = decoder(inputs["token_ids"], inputs["padding_mask"]).numpy()
+        rows = decoder(**prompts).numpy()
         differs = (rows != expected).any(1)
         if differs.any():
             two_best = torch.stack(result.scores).topk(2).values  # (steps, B, 2)
@@ -105,9 +106,11 @@ def test_beams_token_for_token(seed):
         early_stopping = [True, False, "never"][int(rng.integers(3))]
         options = {"num_beams": num_beams, "length_penalty": length_penalty, "early_stopping": early_stopping}
         options["num_return_sequences"] = num_beams
-        if size:
+        prompts = inputs
+        if size:  # theirs counts padding as text
+            prompts = inputs | {"padding_mask": np.ones_like(inputs["padding_mask"])}
             options["no_repeat_ngram_size"] = size
-        expected, result = generate(theirs, inputs, end_id, pad_id, **options)
+        expected, result = generate(theirs, prompts, end_id, pad_id, **options)
         search = BeamSearch(
             ours,
             NEW,
@@ -118,7 +121,7 @@ def test_beams_token_for_token(seed):
             stop=EndTokens(end_id),
             pad_id=pad_id,
         )
-        rows, scores = search.search(inputs["token_ids"], inputs["padding_mask"])
+        rows, scores = search.search(**prompts)
         rows, scores = rows.numpy().reshape(expected.shape), scores.numpy().ravel()
         theirs_scores = result.sequences_scores.numpy()
         np.testing.assert_allclose(scores, theirs_scores, rtol=1e-4, atol=1e-4)
