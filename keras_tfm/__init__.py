@@ -7,7 +7,7 @@ import importlib
 
 from keras_tfm.version import __version__
 
-_PACKAGES = ("data", "export", "generation", "heads", "layers", "models", "tasks", "training")
+_PACKAGES = ("convert", "data", "export", "generation", "heads", "layers", "models", "tasks", "training")
 
 __all__ = ["Model", "__version__", *_PACKAGES]
 

@@ -36,7 +36,7 @@ from keras_tfm.layers import masks
 from keras_tfm.training import load_weights, save_weights
 
 BATCH = 3
-LENGTHS = {"S": 7, "T": 5}
+LENGTHS = {"S": 7, "T": 5, "M": 3}
 EPSILON = 1e-5
 
 

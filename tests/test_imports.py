@@ -24,17 +24,18 @@ MAY_IMPORT = {
     "generation": {"layers"},
     "visualize": {"layers"},
     "tasks": {"models", "heads", "generation", "data", "training"},  # training: what `fit` is made of
-    "convert": {"models", "heads", "tasks"},
+    "convert": {"models", "heads", "tasks", "training"},  # training: folders that appear whole
     "demo": {"tasks", "data"},  # what `keras-tfm demo` runs
 }
 MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
 
 # Leaves that everybody may import: the model class, the reading and writing of its weights, the version.
-FOR_EVERYBODY = {"training.model", "training.weights", "version"}
+FOR_EVERYBODY = {"training.model", "training.safetensors", "training.weights", "version"}
 
 # Imports that stand inside a function of this name, and nowhere else.
 INSIDE_FUNCTIONS = {
     ("models", "convert"): {"from_huggingface", "save_huggingface"},
+    ("training", "convert"): {"from_huggingface", "save_huggingface"},  # in the base of all models
     ("tasks", "convert"): {"from_huggingface", "save_huggingface"},
     ("tasks", "export"): {"export"},
 }
@@ -183,8 +184,8 @@ CASES = [
     ("data/a.py", "from marshal import loads", False),
     ("convert/a.py", "from keras_tfm import tasks, models, heads", True),
     ("convert/a.py", "import keras_tfm.cli", False),
-    ("cli.py", "from keras_tfm import tasks, word_vectors, visualize, __version__", True),
-    ("cli.py", "import tensorflow", True),
+    ("cli/verbs.py", "from keras_tfm import tasks, word_vectors, visualize, __version__", True),
+    ("cli/console.py", "import tensorflow", True),
     ("demo.py", "from keras_tfm.tasks import Translator; from keras_tfm.data import dates", True),
     ("demo.py", "from keras_tfm import cli", False),
     ("tasks/a.py", "from keras_tfm import demo", False),

@@ -1,5 +1,6 @@
 """Heads: hidden states -> predictions, each beside its loss."""
 
+from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.classification import ClassificationHead, Classifier, classification_loss
 from keras_tfm.heads.language_model import (
     LanguageModel,
@@ -8,3 +9,5 @@ from keras_tfm.heads.language_model import (
     token_accuracy,
     token_cross_entropy,
 )
+from keras_tfm.heads.masked_language_model import MaskedLM, MaskedLMHead, NextSentence, NextSentenceHead
+from keras_tfm.heads.tokens import SpanFinder, TokenClassificationHead, TokenTagger

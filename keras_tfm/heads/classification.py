@@ -2,9 +2,9 @@
 
 import keras
 
+from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.training.model import FunctionalModel
 
 
 class ClassificationHead(Layer):
@@ -45,36 +45,21 @@ class ClassificationHead(Layer):
         return (x_shape[0], self.num_classes)
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
-class Classifier(FunctionalModel):
+class Classifier(ModelWithHead):
     """A `backbone` with a `pooled_output` (B, D), and a head: its batches in, logits (B, num_classes) out.
 
-    The backbone's weights are shared with it, not copied: to fine-tune a pre-trained one, give it a new
-    classifier. `hidden_dim` and `dropout` are the head's.
+    `hidden_dim` and `dropout` are the head's.
     """
 
     def __init__(self, backbone, num_classes, hidden_dim=None, dropout=0.0, name="classifier", **kwargs):
         head = ClassificationHead(num_classes, hidden_dim, dropout, name="head")
         super().__init__(
-            inputs=backbone.input, outputs=head(backbone.output["pooled_output"]), name=name, **kwargs
+            backbone, backbone.input, head(backbone.output["pooled_output"]), name=name, **kwargs
         )
-        self.backbone = backbone
+        self.num_classes = num_classes
+        self.hidden_dim = hidden_dim
+        self.dropout = dropout
         self.head = head
-
-    def get_config(self):
-        return {
-            "backbone": keras.saving.serialize_keras_object(self.backbone),
-            "num_classes": self.head.num_classes,
-            "hidden_dim": self.head.hidden_dim,
-            "dropout": self.head.dropout,
-            "name": self.name,
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        """Rebuild the model from `get_config`'s dictionary."""
-        backbone = keras.saving.deserialize_keras_object(config["backbone"], custom_objects)
-        return cls(**{**config, "backbone": backbone})
 
 
 def classification_loss():

@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
+from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer
-from keras_tfm.training.model import FunctionalModel
 
 
 class LanguageModelHead(Layer):
@@ -41,8 +41,7 @@ class LanguageModelHead(Layer):
         return (*x_shape[:-1], self.vocabulary_size)
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
-class LanguageModel(FunctionalModel):
+class LanguageModel(ModelWithHead):
     """A `backbone` that decodes, and a vocabulary head: token batches in, logits (B, T, V) out.
 
     The backbone has `output_embedding` (to which `tied=True` ties the head), `start` and `step`;
@@ -54,8 +53,7 @@ class LanguageModel(FunctionalModel):
         head = LanguageModelHead(embedding.vocabulary_size, embedding if tied else None, name="head")
         outputs = backbone.output
         hidden = outputs.get("decoder_sequence_output", outputs.get("sequence_output"))
-        super().__init__(inputs=backbone.input, outputs=head(hidden), name=name, **kwargs)
-        self.backbone = backbone
+        super().__init__(backbone, backbone.input, head(hidden), name=name, **kwargs)
         self.head = head
         self.tied = tied
 
@@ -70,19 +68,6 @@ class LanguageModel(FunctionalModel):
         """
         hidden, cache = self.backbone.step(token_ids, cache, padding_mask)
         return self.head(hidden), cache
-
-    def get_config(self):
-        return {
-            "backbone": keras.saving.serialize_keras_object(self.backbone),
-            "tied": self.tied,
-            "name": self.name,
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        """Rebuild the model from `get_config`'s dictionary."""
-        backbone = keras.saving.deserialize_keras_object(config["backbone"], custom_objects)
-        return cls(backbone, config["tied"], name=config["name"])
 
 
 @keras.saving.register_keras_serializable("keras_tfm")

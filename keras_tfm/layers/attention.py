@@ -6,7 +6,7 @@ Vaswani et al. 2017, "Attention Is All You Need", section 3.2.
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.cache import ContextCache, KeyValueCache, group_rows
 from keras_tfm.layers.masks import LOWEST, causal_mask, combine_masks, in_float32, key_mask_of, masked_softmax
 from keras_tfm.layers.regularization import Dropout
@@ -146,10 +146,16 @@ class MultiHeadAttention(Layer):
         self.key_width = self.key_dim or width // self.num_heads
         self.value_width = self.value_dim or self.key_width
         self.is_self_attention = value_shape is None and key_shape is None
-        options = {"kernel_initializer": self.kernel_initializer, "dtype": self.dtype_policy}
+
+        def options():
+            return {
+                "use_bias": self.use_bias,
+                "kernel_initializer": own(self.kernel_initializer),
+                "dtype": self.dtype_policy,
+            }
 
         def heads(name, input_shape, *widths):
-            projection = HeadProjection(self.num_heads, widths, use_bias=self.use_bias, name=name, **options)
+            projection = HeadProjection(self.num_heads, widths, name=name, **options())
             projection.build(input_shape)
             return projection
 
@@ -163,7 +169,7 @@ class MultiHeadAttention(Layer):
             else:
                 self.key = heads("key", key_shape, self.key_width)
                 self.value = heads("value", value_shape or key_shape, self.value_width)
-        self.output_projection = keras.layers.Dense(width, use_bias=self.use_bias, name="output", **options)
+        self.output_projection = keras.layers.Dense(width, name="output", **options())
         self.output_projection.build((*query_shape[:-1], self.num_heads * self.value_width))
         if self.position is not None:
             self.position.build_for(self.num_heads, self.key_width, self.value_width)

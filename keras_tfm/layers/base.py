@@ -87,6 +87,14 @@ def _assign(variables, values):
         variable.assign(value)
 
 
+def own(initializer):
+    """`initializer` for one more weight: Keras's give the same numbers at every call, a copy its own.
+
+    Strings come back as they are (each use makes a new one), and a copy of a seeded one repeats its seed.
+    """
+    return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
+
+
 def clone(layer, name=None):
     """A new layer of the same configuration, with weights of its own, called `name` if given."""
     config = layer.get_config()

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
 
 
@@ -29,7 +29,7 @@ class TokenEmbedding(Layer):
         return keras.layers.ReversibleEmbedding(
             size,
             self.dim,
-            embeddings_initializer=self.initializer,
+            embeddings_initializer=own(self.initializer),
             name=name,
             dtype=self.dtype_policy,
             reverse_dtype=self.compute_dtype,

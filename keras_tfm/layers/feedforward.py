@@ -1,8 +1,9 @@
 """The position-wise feed-forward layer (Vaswani et al. 2017, section 3.3, eq. 2)."""
 
 import keras
+from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, own
 
 
 @keras.saving.register_keras_serializable("keras_tfm")
@@ -11,10 +12,22 @@ def gelu_tanh(x):
     return keras.activations.gelu(x, approximate=True)
 
 
+@keras.saving.register_keras_serializable("keras_tfm")
+def gelu_quick(x):
+    """GELU, approximated by x sigmoid(1.702 x) (section 2 as well): up to 2e-2 off the exact one."""
+    return x * ops.sigmoid(1.702 * x)
+
+
+def activation_of(name):
+    """The activation of this name, Keras's or one of this file; functions and None as Keras takes them."""
+    ours = {"gelu_tanh": gelu_tanh, "gelu_quick": gelu_quick}
+    return ours[name] if isinstance(name, str) and name in ours else keras.activations.get(name)
+
+
 class FeedForward(Layer):
     """Two dense layers, the same at every position: D -> `hidden_dim` -> D.
 
-    `activation` (any that Keras knows, or `gelu_tanh`) follows the first; the second is linear.
+    `activation` (any that Keras knows, `gelu_tanh` or `gelu_quick`) follows the first; the second is linear.
     """
 
     def __init__(
@@ -29,14 +42,19 @@ class FeedForward(Layer):
         self.kernel_initializer = kernel_initializer
 
     def build(self, x_shape):
-        options = {
-            "use_bias": self.use_bias,
-            "kernel_initializer": self.kernel_initializer,
-            "dtype": self.dtype_policy,
-        }
-        self.hidden = keras.layers.Dense(self.hidden_dim, self.activation, name="hidden", **options)
+        def dense(width, activation, name):
+            return keras.layers.Dense(
+                width,
+                activation,
+                use_bias=self.use_bias,
+                kernel_initializer=own(self.kernel_initializer),
+                name=name,
+                dtype=self.dtype_policy,
+            )
+
+        self.hidden = dense(self.hidden_dim, activation_of(self.activation), "hidden")
         self.hidden.build(x_shape)
-        self.output_projection = keras.layers.Dense(x_shape[-1], name="output", **options)
+        self.output_projection = dense(x_shape[-1], None, "output")
         self.output_projection.build((*x_shape[:-1], self.hidden_dim))
         self.built = True
 

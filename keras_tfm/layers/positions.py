@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, own
 
 
 def outside_is_nan(indices, size, dtype):
@@ -65,7 +65,7 @@ class PositionEmbedding(Layer):
             self.max_length,
             x_shape[-1],
             name="embedding",
-            embeddings_initializer=self.initializer,
+            embeddings_initializer=own(self.initializer),
             dtype=self.dtype_policy,
         )
         self.embedding.build()

@@ -65,7 +65,7 @@ class Task(abc.ABC):
 
     @classmethod
     def load(cls, folder):
-        """The task that `save` wrote; TaskError or WeightsError say what is wrong with the folder."""
+        """The task that `save` wrote; TaskError or CheckpointError say what is wrong with the folder."""
         content = read_config(folder)
         if content["task"] != cls.name:
             raise TaskError(f"{folder}: its task is {content['task']!r}, expected {cls.name!r}")

@@ -3,6 +3,7 @@
 from keras_tfm.training.callbacks import BestWeights, Progress, TimeLimit
 from keras_tfm.training.checkpoint import Checkpoint
 from keras_tfm.training.model import Model
+from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.schedules import WarmupCosineSchedule, WarmupSchedule
 from keras_tfm.training.strategy import strategy
-from keras_tfm.training.weights import WeightsError, load_weights, save_weights
+from keras_tfm.training.weights import load_weights, save_weights

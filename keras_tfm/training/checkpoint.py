@@ -5,7 +5,8 @@ import pathlib
 
 import keras
 
-from keras_tfm.training.weights import WeightsError, read_tensors, write_tensors
+from keras_tfm.training.safetensors import CheckpointError, read_tensors
+from keras_tfm.training.weights import write_tensors
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -35,7 +36,7 @@ class Checkpoint(keras.callbacks.Callback):
     def restore(self, model):
         """Set a compiled `model`, and `best`, from the file: the number of finished epochs.
 
-        Raises WeightsError where the file is missing or of another model, and ValueError, naming
+        Raises CheckpointError where the file is missing or of another model, and ValueError, naming
         them, where `settings` differ.
         """
         self.set_model(model)
@@ -59,7 +60,7 @@ class Checkpoint(keras.callbacks.Callback):
         if {name: tuple(variable.shape) for name, variable in variables.items()} != {
             name: tensor.shape for name, tensor in tensors.items()
         }:
-            raise WeightsError(f"{self.path}: it is of another model or optimizer")
+            raise CheckpointError(self.path, None, "the state of this model and optimizer", "another's")
         for name, variable in variables.items():
             variable.assign(tensors[name])
         self.best.score, self.best.waited = state["score"], state["waited"]

@@ -34,7 +34,8 @@ class FunctionalModel(Model, Functional):
     """A `Model` made of `inputs` and `outputs`.
 
     A batch is a dict by input name, or the bare array of a single input; what it leaves out is
-    filled: a `...padding_mask` with ones, `...segment_ids` with zeros. Unknown names raise.
+    filled: a `...padding_mask` with ones, `...segment_ids` with zeros, `mask_positions` with all of them.
+    Unknown names raise.
     """
 
     def __call__(self, inputs, *args, **kwargs):
@@ -60,11 +61,20 @@ class FunctionalModel(Model, Functional):
 
     def _fill(self, name, inputs):
         """What stands for the input `name` that was left out of `inputs`."""
-        for suffix, fill in (("padding_mask", ops.ones_like), ("segment_ids", ops.zeros_like)):
+        for suffix, fill in (
+            ("padding_mask", ops.ones_like),
+            ("segment_ids", ops.zeros_like),
+            ("mask_positions", every_position),
+        ):
             token_ids = inputs.get(name.removesuffix(suffix) + "token_ids")
             if name.endswith(suffix) and token_ids is not None:
                 return ops.cast(fill(token_ids), self._inputs_struct[name].dtype)
         raise ValueError(f"{self.name!r} needs {name!r}; it was given {', '.join(inputs) or 'nothing'}.")
+
+
+def every_position(token_ids):
+    """0 .. T-1 for each row of (B, T)."""
+    return ops.cumsum(ops.ones_like(token_ids), axis=1) - 1
 
 
 def is_symbolic(x):
@@ -98,6 +108,25 @@ class ConfiguredModel(FunctionalModel):
     def __init__(self, config, inputs, outputs, **kwargs):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.config = config
+
+    @classmethod
+    def from_huggingface(cls, name):
+        """The model in a folder of config.json and safetensors, or of a hub id; a head is left behind.
+
+        Raises CheckpointError where something in it is not as it must be.
+        """
+        from keras_tfm.convert import CheckpointError, from_huggingface
+
+        model = from_huggingface(name, with_head=False)
+        if not isinstance(model, cls):
+            raise CheckpointError(name, "model_type", f"a {cls.__name__}", f"a {type(model).__name__}")
+        return model
+
+    def save_huggingface(self, folder, overwrite=False):
+        """Write config.json and model.safetensors to a new `folder`, as `transformers` reads them."""
+        from keras_tfm.convert import save_huggingface
+
+        save_huggingface(self, folder, overwrite)
 
     @classmethod
     def from_size(cls, size, **changes):

@@ -4,14 +4,10 @@ import collections
 
 import keras
 import numpy as np
-import safetensors
 import safetensors.numpy
 
 from keras_tfm.training.folder import new_file
-
-
-class WeightsError(ValueError):
-    """A weights file that cannot be used: names the file, the weight, what was expected and came."""
+from keras_tfm.training.safetensors import CheckpointError, read_tensors
 
 
 def save_weights(model, path):
@@ -20,24 +16,32 @@ def save_weights(model, path):
 
 
 def load_weights(model, path):
-    """Set every weight of `model` from `path`; on any WeightsError none is changed."""
+    """Set every weight of `model` from `path`; on any CheckpointError none is changed."""
     weights = {weight.path: weight for weight in _distinct(model)}
     tensors, _ = read_tensors(path)
-    for kind, names in (
-        ("lacks", weights.keys() - tensors.keys()),
-        ("has unknown", tensors.keys() - weights.keys()),
-    ):
-        if names:
-            raise WeightsError(f"{path}: {kind} {', '.join(sorted(names)[:5])}{' …' * (len(names) > 5)}")
-    for name, weight in weights.items():
-        if tensors[name].shape != tuple(weight.shape):
-            raise WeightsError(
-                f"{path}: {name} has the shape {tensors[name].shape}, expected {tuple(weight.shape)}"
-            )
-        if not np.isfinite(tensors[name]).all():
-            raise WeightsError(f"{path}: {name} holds values that are not finite")
-    for name, weight in weights.items():
-        weight.assign(tensors[name])
+    for key in sorted(tensors.keys() - weights.keys()):
+        raise CheckpointError(path, key, "no such weight", f"one of shape {tensors[key].shape}")
+    assign_all(path, [(weight, key, tensors.get(key)) for key, weight in weights.items()])
+
+
+def assign_all(path, values):
+    """Set variables from `values`, (variable, name in the file, array or None), all or none of them.
+
+    CheckpointError, before any is set, where an array is missing, has another shape or kind of number, or
+    holds a number that is not finite.
+    """
+    for weight, key, array in values:
+        shape, is_float = tuple(weight.shape), keras.backend.is_float_dtype(weight.dtype)
+        if array is None:
+            raise CheckpointError(path, key, f"a weight of shape {shape}", "none")
+        if array.shape != shape:
+            raise CheckpointError(path, key, f"the shape {shape}", f"{array.shape}")
+        if is_float != (array.dtype.kind == "f"):
+            raise CheckpointError(path, key, f"numbers like {weight.dtype}", f"{array.dtype}")
+        if is_float and not np.isfinite(array).all():
+            raise CheckpointError(path, key, "finite values", "some that are not")
+    for weight, _, array in values:
+        weight.assign(array)
 
 
 def write_tensors(tensors, path, metadata=None):
@@ -47,17 +51,6 @@ def write_tensors(tensors, path, metadata=None):
     }
     with new_file(path) as work:
         safetensors.numpy.save_file(arrays, work, metadata)
-
-
-def read_tensors(path):
-    """Read ({name: array}, {key: text}); WeightsError where the file is not whole."""
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except FileNotFoundError:
-        raise WeightsError(f"{path}: no such file") from None
-    except (safetensors.SafetensorError, OSError) as error:
-        raise WeightsError(f"{path}: not a whole safetensors file ({error})") from None
 
 
 def _distinct(model):

@@ -6,12 +6,13 @@ import pathlib
 import numpy as np
 import pytest
 
-from keras_tfm import layers
+from keras_tfm import convert, layers
 from keras_tfm.generation import BeamSearch, Decoder
-from tests.golden.gpt2_weights import check_logits
+from keras_tfm.training.weights import write_tensors
 from tests.golden.torch_stacks import check_stacks
 
-FILES = sorted(pathlib.Path(__file__).parent.glob("torch_*.npz"))
+FOLDER = pathlib.Path(__file__).parent
+FILES = sorted(FOLDER.glob("torch_*.npz"))
 
 
 def test_the_references_are_here():
@@ -35,9 +36,39 @@ def test_torch_stacks(path):
     check_stacks(json.loads(str(arrays["config"])), state, inputs, (arrays["encoded"], arrays["decoded"]))
 
 
+def folder(tmp_path, arrays, state):
+    """A folder as transformers would have written it."""
+    (tmp_path / "config.json").write_text(str(arrays["config"]))
+    write_tensors(state, tmp_path / "model.safetensors")
+    return tmp_path
+
+
+def test_bert(tmp_path):
+    """The states and logits at the positions that are no padding."""
+    arrays, state, inputs = read(FOLDER / "bert.npz")
+    model = convert.from_huggingface(folder(tmp_path, arrays, state))
+    mask, outputs = inputs["padding_mask"], model(inputs)
+    assert not mask.all()
+    hidden = model.backbone(inputs)["sequence_output"]
+    np.testing.assert_allclose(hidden.numpy()[mask], arrays["hidden"][mask], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(outputs["mlm"].numpy()[mask], arrays["mlm"][mask], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(outputs["nsp"], arrays["nsp"], rtol=1e-5, atol=1e-5)
+
+
+def test_gpt2(tmp_path):
+    """The logits of a batch padded on the left, and how it goes on, token for token."""
+    arrays, state, inputs = read(FOLDER / "gpt2.npz")
+    model = convert.from_huggingface(folder(tmp_path, arrays, state))
+    mask = inputs["padding_mask"]
+    assert not mask.all()
+    np.testing.assert_allclose(model(inputs).numpy()[mask], arrays["logits"][mask], rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(Decoder(model, 8)(**inputs), arrays["greedy"])
+    np.testing.assert_array_equal(BeamSearch(model, 8, 4, 0.6)(**inputs), arrays["beams"])
+
+
 @pytest.fixture(scope="module")
 def positions():
-    with np.load(pathlib.Path(__file__).with_name("positions.npz"), allow_pickle=False) as file:
+    with np.load(FOLDER / "positions.npz", allow_pickle=False) as file:
         return dict(file)
 
 
@@ -57,11 +88,3 @@ def test_llama_rotation(positions):
 def test_keras_hub_sines(positions):
     x = np.zeros((1, *positions["sines"].shape), "float32")
     np.testing.assert_allclose(layers.SinePositionEncoding()(x)[0], positions["sines"], atol=1e-5)
-
-
-def test_gpt2():
-    arrays, state, inputs = read(pathlib.Path(__file__).with_name("gpt2.npz"))
-    model = check_logits(json.loads(str(arrays["config"])), state, inputs, arrays["logits"])
-    prompt = inputs["token_ids"], inputs["padding_mask"]
-    np.testing.assert_array_equal(Decoder(model, 8)(*prompt), arrays["greedy"])
-    np.testing.assert_array_equal(BeamSearch(model, 8, 4, 0.6)(*prompt), arrays["beams"])

@@ -85,7 +85,7 @@ def test_initial_weights():
         np.testing.assert_allclose(deviation, expected, rtol=0.05)
     assert len({kernel.flat[0] for kernel in kernels}) == 16
     loss = TokenCrossEntropy()([[1, 2, 3]], LanguageModel(model)({"token_ids": np.array([[5, 6, 7]])}))
-    assert float(loss) == pytest.approx(np.log(8_000), rel=0.01)  # inventory F01
+    assert float(loss) == pytest.approx(np.log(8_000), rel=0.05)  # a uniform model's, inventory F01
 
 
 # What is seen ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Random GPT-2s of transformers: configuration, weights, inputs, and the model itself."""
+"""Random GPT-2s of transformers, batches for them, and what they answer."""
 
 import numpy as np
 import torch
@@ -6,49 +6,33 @@ import transformers
 
 
 def draw_gpt2(rng):
-    """(our configuration, transformers' model) with every weight, biases and gammas too, at random."""
+    """A language model of odd sizes with every weight, biases and gammas too, at random."""
     num_heads = int(rng.integers(1, 5))
-    config = {
-        "vocabulary_size": int(rng.integers(20, 60)),
-        "max_length": int(rng.integers(24, 40)),
-        "num_layers": int(rng.integers(1, 4)),
-        "dim": num_heads * int(rng.integers(3, 9)),
-        "num_heads": num_heads,
-        "hidden_dim": int(rng.integers(5, 50)),
-        "epsilon": float(rng.choice([1e-5, 1e-3])),
-    }
+    config = transformers.GPT2Config(
+        vocab_size=int(rng.integers(20, 60)),
+        n_positions=int(rng.integers(24, 40)),
+        n_layer=int(rng.integers(1, 4)),
+        n_embd=num_heads * int(rng.integers(3, 9)),
+        n_head=num_heads,
+        n_inner=[None, int(rng.integers(5, 50))][rng.integers(2)],
+        layer_norm_epsilon=float(rng.choice([1e-5, 1e-3])),
+        activation_function=str(rng.choice(["gelu_new", "gelu", "relu"])),
+        bos_token_id=None,
+        eos_token_id=None,
+    )
     torch.manual_seed(int(rng.integers(2**31)))
-    model = transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(
-            vocab_size=config["vocabulary_size"],
-            n_positions=config["max_length"],
-            n_layer=config["num_layers"],
-            n_embd=config["dim"],
-            n_head=config["num_heads"],
-            n_inner=config["hidden_dim"],
-            layer_norm_epsilon=config["epsilon"],
-            bos_token_id=None,
-            eos_token_id=None,
-        )
-    ).eval()
+    model = transformers.GPT2LMHeadModel(config).eval()
     for name, parameter in model.named_parameters():
         is_gamma = ".ln_" in name and name.endswith("weight")
         torch.nn.init.normal_(parameter, mean=float(is_gamma), std=0.3)
-    return config, model
+    return model
 
 
-def state_of(model):
-    """The weights by name, the tied head once."""
-    state = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
-    assert "lm_head.weight" not in state
-    return state
-
-
-def draw_prompts(rng, config, most=8):
+def draw_prompts(rng, vocabulary_size, most=8):
     """A batch {"token_ids", "padding_mask"} (B, P), padded on the left with random ids."""
     batch, length = int(rng.integers(1, 5)), int(rng.integers(1, most + 1))
     mask = np.arange(length) >= rng.integers(0, length, (batch, 1))
-    token_ids = rng.integers(0, config["vocabulary_size"], (batch, length), "int32")
+    token_ids = rng.integers(0, vocabulary_size, (batch, length), "int32")
     return {"token_ids": token_ids, "padding_mask": mask}
 
 

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import torch
+import transformers
 
+from keras_tfm import convert
+from keras_tfm.convert import keymap
+from keras_tfm.convert.gpt2 import FAMILY
 from keras_tfm.generation import (
     BeamSearch,
     Decoder,
@@ -17,34 +21,60 @@ from keras_tfm.generation import (
     RepetitionPenalty,
 )
 from keras_tfm.generation.processors import MinP, TopK, TopP, Typical, Written, process
-from tests.golden.gpt2_weights import check_logits, make_gpt2
-from tests.parity.gpt2_reference import draw_gpt2, draw_prompts, logits_of, state_of
+from keras_tfm.models import GPT2
+from tests.parity.gpt2_reference import draw_gpt2, draw_prompts, logits_of
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
 NEW = 12
 
 
-@pytest.mark.parametrize("seed", CONFIGS)
-def test_logits_and_gradients(seed):
+def draw(seed, folder, most=8):
+    """A model of theirs, ours from its folder, a batch, and what is left of the randomness."""
     rng = np.random.default_rng(seed)
-    config, theirs = draw_gpt2(rng)
-    inputs = draw_prompts(rng, config, most=20)
-    logits = logits_of(theirs, inputs)
-    ours = check_logits(config, state_of(theirs), inputs, logits.detach().numpy())
-    upstream = rng.normal(size=tuple(logits.shape)).astype("float32") * inputs["padding_mask"][..., None]
+    theirs = draw_gpt2(rng)
+    theirs.save_pretrained(folder / "theirs")
+    ours = convert.from_huggingface(folder / "theirs")
+    return theirs, ours, draw_prompts(rng, theirs.config.vocab_size, most), rng
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+def test_logits_and_gradients(seed, tmp_path):
+    theirs, ours, inputs, rng = draw(seed, tmp_path, most=20)
+    logits, mask = logits_of(theirs, inputs), inputs["padding_mask"]
+    np.testing.assert_allclose(
+        ours(inputs).numpy()[mask], logits.detach().numpy()[mask], rtol=1e-5, atol=1e-5
+    )
+    upstream = rng.normal(size=tuple(logits.shape)).astype("float32") * mask[..., None]
     (logits * torch.from_numpy(upstream)).sum().backward()
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(ours(inputs) * upstream)
-    names = [name for name, _ in theirs.named_parameters()]
-    gradients = dict(zip(names, (parameter.grad.numpy() for parameter in theirs.parameters()), strict=True))
-    expected = make_gpt2(config, gradients)  # the gradients, where the weights they belong to are
-    actual = tape.gradient(loss, [w.value for w in ours.trainable_weights])
-    for weight, gradient, exact in zip(
-        ours.trainable_weights, actual, expected.trainable_weights, strict=True
-    ):
-        gradient, exact = np.asarray(tf.convert_to_tensor(gradient)), np.asarray(exact)
-        assert np.abs(gradient - exact).max() <= 1e-4 * max(1, np.abs(exact).max()), weight.path
+    gradients = tape.gradient(loss, [weight.value for weight in ours.trainable_weights])
+    for weight, gradient in zip(ours.trainable_weights, gradients, strict=True):
+        weight.assign(tf.convert_to_tensor(gradient))  # so that the table names them
+    actual = keymap.save(ours, FAMILY.rows_with(FAMILY.heads["GPT2LMHeadModel"], FAMILY.prefix))
+    expected = {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}
+    assert actual.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert np.abs(actual[name] - gradient).max() <= 1e-4 * max(1, np.abs(gradient).max()), name
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+def test_folders_in_both_directions(seed, tmp_path):
+    theirs, ours, inputs, _ = draw(seed, tmp_path)
+    for model, kind in ((ours, transformers.GPT2LMHeadModel), (ours.backbone, transformers.GPT2Model)):
+        convert.save_huggingface(model, tmp_path / kind.__name__)
+        back, report = kind.from_pretrained(tmp_path / kind.__name__, output_loading_info=True)
+        assert not any(report.values()), report
+        state = theirs.state_dict()
+        for name, tensor in back.named_parameters():
+            key = name if name in state else f"transformer.{name}"
+            assert torch.equal(tensor, state[key]), name
+        entries = theirs.config.to_dict()
+        for name in (*FAMILY.fields.values(), *FAMILY.fixed):
+            assert getattr(back.config, name) == entries[name], name
+    again = GPT2.from_huggingface(tmp_path / "GPT2LMHeadModel")
+    np.testing.assert_array_equal(again(inputs)["sequence_output"], ours.backbone(inputs)["sequence_output"])
 
 
 def generate(theirs, inputs, end_id, pad_id, **options):
@@ -69,12 +99,9 @@ def generate(theirs, inputs, end_id, pad_id, **options):
 
 
 @pytest.mark.parametrize("seed", CONFIGS)
-def test_greedy_token_for_token(seed):
-    rng = np.random.default_rng(seed)
-    config, theirs = draw_gpt2(rng)
-    inputs = draw_prompts(rng, config)
-    ours = make_gpt2(config, state_of(theirs))
-    pad_id = config["vocabulary_size"] - 1
+def test_greedy_token_for_token(seed, tmp_path):
+    theirs, ours, inputs, _ = draw(seed, tmp_path)
+    pad_id = theirs.config.vocab_size - 1
     plain, _ = generate(theirs, inputs, None, pad_id)
     unpadded = inputs | {"padding_mask": np.ones_like(inputs["padding_mask"])}
     end_id = int(plain[0, -NEW // 2])
@@ -93,13 +120,10 @@ def test_greedy_token_for_token(seed):
 
 
 @pytest.mark.parametrize("seed", CONFIGS)
-def test_beams_token_for_token(seed):
-    rng = np.random.default_rng(seed)
-    config, theirs = draw_gpt2(rng)
-    inputs = draw_prompts(rng, config)
-    ours = make_gpt2(config, state_of(theirs))
-    pad_id = config["vocabulary_size"] - 1
-    end_id = int(rng.integers(config["vocabulary_size"] - 1))
+def test_beams_token_for_token(seed, tmp_path):
+    theirs, ours, inputs, rng = draw(seed, tmp_path)
+    pad_id = theirs.config.vocab_size - 1
+    end_id = int(rng.integers(pad_id))
     for (num_beams, length_penalty), size in itertools.product(
         ((4, 0.6), (4, 1.0), (4, 2.0), (8, 0.6), (8, 1.0), (8, 2.0)), (0, 2)
     ):

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from keras_tfm.training.folder import new_file, new_folder
-from keras_tfm.training.weights import WeightsError, load_weights, read_tensors, save_weights, write_tensors
+from keras_tfm.training.safetensors import CheckpointError, read_tensors
+from keras_tfm.training.weights import load_weights, save_weights, write_tensors
 
 
 def names(folder):
@@ -59,30 +60,21 @@ KERNEL, BIAS = np.ones((3, 2), "float32"), np.ones(2, "float32")
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [
-        ({"kernel": KERNEL}, "lacks dense/bias"),
-        ({"kernel": KERNEL, "bias": BIAS, "more": BIAS}, "has unknown dense/more"),
-        ({"kernel": KERNEL.T, "bias": BIAS}, r"dense/kernel has the shape \(2, 3\), expected \(3, 2\)"),
-        ({"kernel": KERNEL, "bias": BIAS * np.nan}, "dense/bias holds values that are not finite"),
+        ({"kernel": KERNEL}, r"dense/bias: expected a weight of shape \(2,\), got none"),
+        ({"kernel": KERNEL, "bias": BIAS, "more": BIAS}, "dense/more: expected no such weight"),
+        ({"kernel": KERNEL.T, "bias": BIAS}, r"dense/kernel: expected the shape \(3, 2\), got \(2, 3\)"),
+        ({"kernel": KERNEL, "bias": BIAS * np.nan}, "dense/bias: expected finite values"),
+        ({"kernel": KERNEL, "bias": BIAS.astype("int32")}, "dense/bias: expected numbers like float32"),
     ],
 )
 def test_wrong_weights_change_nothing(tensors, message, tmp_path):
     write_tensors({f"dense/{name}": tensor for name, tensor in tensors.items()}, tmp_path / "weights")
     target = model()
     before = target.get_weights()
-    with pytest.raises(WeightsError, match=message):
+    with pytest.raises(CheckpointError, match=message):
         load_weights(target, tmp_path / "weights")
     for a, b in zip(before, target.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def test_a_file_cut_anywhere_is_refused(tmp_path):
-    path = tmp_path / "weights"
-    write_tensors({"kernel": KERNEL}, path)
-    whole = path.read_bytes()
-    for cut in range(len(whole)):
-        path.write_bytes(whole[:cut])
-        with pytest.raises(WeightsError, match="not a whole safetensors file"):
-            read_tensors(path)
 
 
 def test_paths_must_differ(tmp_path):
@@ -95,15 +87,6 @@ def test_paths_must_differ(tmp_path):
         save_weights(ambiguous, tmp_path / "weights")
 
 
-def test_tensors_keep_their_shapes(tmp_path):
-    tensors = {
-        "scalar": np.float32(3),
-        "empty": np.zeros((0, 2)),
-        "transposed": KERNEL.T,
-        "integer": np.arange(3),
-    }
-    write_tensors(tensors, tmp_path / "file", {"key": "text"})
-    read, metadata = read_tensors(tmp_path / "file")
-    assert metadata == {"key": "text"}
-    for name, tensor in tensors.items():
-        np.testing.assert_array_equal(read[name], tensor, strict=True)
+def test_transposed_tensors_are_written_as_they_look(tmp_path):
+    write_tensors({"transposed": KERNEL.T}, tmp_path / "file")
+    np.testing.assert_array_equal(read_tensors(tmp_path / "file")[0]["transposed"], KERNEL.T, strict=True)

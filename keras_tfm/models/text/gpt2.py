@@ -11,22 +11,22 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from keras_tfm.layers.attention import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import TransformerDecoder
 from keras_tfm.layers.cache import PositionCache
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
-from keras_tfm.layers.feedforward import gelu_tanh
+from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import causal_mask
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.training.model import ConfiguredModel
 
-ACTIVATIONS = {"gelu_tanh": gelu_tanh}
-DEVIATION = 0.02
-
 
 @dataclasses.dataclass(frozen=True)
 class GPT2Config:
-    """`hidden_dim` None means 4 `dim`; `activation` is "gelu_tanh" or any that Keras knows."""
+    """`hidden_dim` None means 4 `dim`; `activation` is any that `FeedForward` takes. `dropout` acts on what
+    each sub-layer adds, the other two on the attention weights and on the embeddings.
+    """
 
     vocabulary_size: int = 50_257
     max_length: int = 1_024
@@ -35,6 +35,8 @@ class GPT2Config:
     num_heads: int = 12
     hidden_dim: int | None = None
     dropout: float = 0.1
+    attention_dropout: float = 0.1
+    embedding_dropout: float = 0.1
     activation: str = "gelu_tanh"
     normalize_first: bool = True
     epsilon: float = 1e-5
@@ -63,41 +65,36 @@ class GPT2(ConfiguredModel):
             "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
             "segment_ids": keras.Input((None,), dtype="int32", name="segment_ids"),
         }
+        initializer = keras.initializers.RandomNormal(stddev=0.02)
         embedding = TokenAndPositionEmbedding(
-            config.vocabulary_size,
-            config.max_length,
-            config.dim,
-            initializer=keras.initializers.RandomNormal(stddev=DEVIATION),
-            name="embedding",
+            config.vocabulary_size, config.max_length, config.dim, initializer=initializer, name="embedding"
         )
+        hidden_dim = config.hidden_dim or 4 * config.dim
         decoder = TransformerDecoder(
             config.num_layers,
             config.num_heads,
-            config.hidden_dim or 4 * config.dim,
+            hidden_dim,
             dropout=config.dropout,
-            activation=ACTIVATIONS.get(config.activation, config.activation),
             normalize_first=config.normalize_first,
             epsilon=config.epsilon,
+            attention=MultiHeadAttention(
+                config.num_heads, dropout=config.attention_dropout, kernel_initializer=initializer
+            ),
+            feedforward=FeedForward(hidden_dim, config.activation, kernel_initializer=initializer),
             name="decoder",
         )
         mask = DocumentMask(name="document_mask")(inputs["padding_mask"], inputs["segment_ids"])
         # A token's position is the number of tokens that it sees beside itself.
         positions = ops.maximum(ops.sum(ops.cast(mask, "int32"), axis=-1) - 1, 0)
         x = embedding(inputs["token_ids"], positions=positions)
-        x = Dropout(config.dropout, name="embedding_dropout")(x)
+        x = Dropout(config.embedding_dropout, name="embedding_dropout")(x)
         outputs = {"sequence_output": decoder(x, mask=mask)}
         super().__init__(config, inputs, outputs, name=name, **kwargs)
         self.embedding = self.output_embedding = embedding
         self.decoder = decoder
-        self._initialize()
-
-    def _initialize(self):
-        """N(0, 0.02²), less by sqrt(2 L) where a block adds to the residual (section 2.3)."""
-        residual = DEVIATION / (2 * self.config.num_layers) ** 0.5
-        for weight in self.decoder.trainable_weights:
-            if weight.name == "kernel":
-                deviation = residual if weight.path.endswith("output/kernel") else DEVIATION
-                weight.assign(keras.random.normal(weight.shape, stddev=deviation))
+        for block in decoder.blocks:  # section 2.3: what adds to the residual begins smaller
+            for layer in (block.attention.output_projection, block.feedforward.output_projection):
+                layer.kernel.assign(layer.kernel / (2 * config.num_layers) ** 0.5)
 
     def start(self, batch_size, max_length, context=None):
         """A cache for up to `max_length` tokens; ValueError if they exceed the configuration's."""

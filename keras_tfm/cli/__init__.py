@@ -1,0 +1,52 @@
+"""The command `keras-tfm`, a module for each kind of verb and one for each task that `train` knows.
+
+A mistake of the caller's is one line and exit code 2; KERAS_TFM_TRACEBACK=1 shows where it arose.
+"""
+
+import argparse
+import os
+
+from keras_tfm.cli import translate, verbs
+from keras_tfm.cli.console import quiet_tensorflow, say
+from keras_tfm.version import __version__
+
+TASKS = (translate,)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def parser():
+    """The parser of all verbs; each sets `run`, the function that does it."""
+    root = Parser("keras-tfm", description="Train, ask, measure and export Transformers.")
+    root.add_argument("--version", action="version", version=f"keras-tfm {__version__}")
+    group = root.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
+    verbs.add_demo(group)
+    train = group.add_parser(
+        "train", help="train a task on your data", description="Train a task on your data."
+    )
+    tasks = train.add_subparsers(title="tasks", dest="task", required=True, metavar="TASK")
+    for task in TASKS:
+        task.add(tasks)
+    verbs.add_asking(group)
+    return root
+
+
+def main(arguments=None):
+    """Run the command; the exit code is 0, 2 for a mistake of the caller's, 130 when interrupted."""
+    options = parser().parse_args(arguments)
+    quiet_tensorflow()
+    try:
+        options.run(options)
+    except (ValueError, OSError) as error:
+        if os.environ.get("KERAS_TFM_TRACEBACK"):
+            raise
+        say(f"keras-tfm: error: {' '.join(str(error).split())}")
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        say("keras-tfm: interrupted")
+        raise SystemExit(130) from None

@@ -1,0 +1,88 @@
+"""The verbs for a trained task: evaluate, predict, export; and the demo."""
+
+import json
+
+from keras_tfm.cli.console import say
+from keras_tfm.cli.options import PAIRS, add_columns, add_verb, columns_of
+
+
+def add_demo(verbs):
+    """keras-tfm demo."""
+    demo = add_verb(
+        verbs, "demo", run_demo, "learn to read dates in 30+ languages, end to end, in a few minutes"
+    )
+    demo.add_argument(
+        "--out",
+        default="saved_models/dates-transformer",
+        metavar="DIR",
+        help="where the SavedModel goes, replacing an earlier one (default: %(default)s)",
+    )
+
+
+def add_asking(verbs):
+    """keras-tfm evaluate, predict and export."""
+    evaluate = add_verb(verbs, "evaluate", run_evaluate, "print one JSON line of a trained task's metrics")
+    _add_task_folder(evaluate)
+    evaluate.add_argument("--data", nargs="+", required=True, metavar="FILE", help=PAIRS)
+    add_columns(evaluate)
+
+    predict = add_verb(verbs, "predict", run_predict, "answer a line for each line read")
+    _add_task_folder(predict)
+    predict.add_argument(
+        "--input", default="-", metavar="FILE", help="a text file, or - for standard input (default)"
+    )
+
+    export = add_verb(
+        verbs, "export", run_export, "write a trained task as one SavedModel: text in, answers out"
+    )
+    _add_task_folder(export)
+    export.add_argument("--out", required=True, metavar="DIR", help="a new folder for the SavedModel")
+    export.add_argument("--overwrite", action="store_true", help="replace DIR if it exists")
+
+
+def _add_task_folder(verb):
+    verb.add_argument("task_folder", metavar="RUN", help="the folder that train wrote")
+
+
+def run_evaluate(options):
+    """evaluate: one JSON line."""
+    from keras_tfm.data.sources import read_pairs
+
+    task = _load(options)
+    print(json.dumps(task.evaluate(read_pairs(options.data, columns_of(options)))))
+
+
+def run_predict(options):
+    """predict: a line in, a line out."""
+    from keras_tfm.data.sources import read_lines
+
+    task = _load(options)
+    lines = list(read_lines(options.input))
+    truncated = task.count_truncated(lines)
+    if truncated:
+        say(f"{truncated} of {len(lines)} lines exceed {task.config.max_length} tokens and are cut there")
+    for answer in task.generate(lines):
+        print(answer.replace("\n", " "))
+
+
+def run_export(options):
+    """export: a SavedModel folder."""
+    from keras_tfm.training.folder import refuse_existing
+
+    refuse_existing(options.out, options.overwrite, "pass --overwrite")
+    _load(options).export(options.out, overwrite=options.overwrite)
+    say(f"the SavedModel stands in {options.out}")
+
+
+def run_demo(options):
+    """demo: dates written out -> ISO 8601, from training to answers of the SavedModel alone."""
+    from keras_tfm.demo import run
+
+    if not run(options.out):
+        raise SystemExit(1)
+
+
+def _load(options):
+    from keras_tfm import tasks
+
+    return tasks.load(options.task_folder)

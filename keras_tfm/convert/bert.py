@@ -1,0 +1,97 @@
+"""BERT's checkpoints (Devlin et al. 2019), with the heads of its pre-training and of fine-tuning."""
+
+from keras_tfm.convert.family import Family, Head, labels_of, number_of_labels
+from keras_tfm.convert.keymap import embedding, linear, norm, weight
+from keras_tfm.heads import Classifier, MaskedLM, NextSentence, SpanFinder, TokenTagger
+from keras_tfm.models import BERT
+
+ATTENTION = "encoder.layer.{}.attention"
+ROWS = [
+    *embedding("embedding/token", "embeddings.word_embeddings"),
+    *embedding("embedding/position/embedding", "embeddings.position_embeddings"),
+    *embedding("embedding/segment", "embeddings.token_type_embeddings"),
+    *norm("embedding_norm", "embeddings.LayerNorm"),
+    *linear(
+        "encoder/block_{}/attention/query_key_value",
+        f"{ATTENTION}.self.query",
+        f"{ATTENTION}.self.key",
+        f"{ATTENTION}.self.value",
+    ),
+    *linear("encoder/block_{}/attention/output", f"{ATTENTION}.output.dense"),
+    *norm("encoder/block_{}/attention_norm", f"{ATTENTION}.output.LayerNorm"),
+    *linear("encoder/block_{}/feedforward/hidden", "encoder.layer.{}.intermediate.dense"),
+    *linear("encoder/block_{}/feedforward/output", "encoder.layer.{}.output.dense"),
+    *norm("encoder/block_{}/feedforward_norm", "encoder.layer.{}.output.LayerNorm"),
+    *linear("pooler", "pooler.dense"),
+]
+MASKED_LM = [
+    *linear("mlm/dense", "cls.predictions.transform.dense"),
+    *norm("mlm/norm", "cls.predictions.transform.LayerNorm"),
+    *weight("mlm/vocabulary/bias", "cls.predictions.bias"),
+]
+NEXT_SENTENCE = linear("nsp/output", "cls.seq_relationship")
+
+
+def classifier_options(entries):
+    """The classifier's arguments; its dropout is the hidden states' where none is named."""
+    dropout = entries.get("classifier_dropout")
+    dropout = entries.get("hidden_dropout_prob", 0.1) if dropout is None else dropout
+    return {"num_classes": number_of_labels(entries), "dropout": dropout}
+
+
+def classifier_entries(model):
+    return {"classifier_dropout": model.dropout, **labels_of(model.num_classes)}
+
+
+CLASSIFIER = {
+    "rows": linear("head/output", "classifier"),
+    "options": classifier_options,
+    "entries": classifier_entries,
+}
+
+FAMILY = Family(
+    model_type="bert",
+    backbone="BertModel",
+    model=BERT,
+    prefix="bert.",
+    fields={
+        "vocabulary_size": "vocab_size",
+        "num_layers": "num_hidden_layers",
+        "dim": "hidden_size",
+        "num_heads": "num_attention_heads",
+        "hidden_dim": "intermediate_size",
+        "max_length": "max_position_embeddings",
+        "num_segments": "type_vocab_size",
+        "dropout": "hidden_dropout_prob",
+        "attention_dropout": "attention_probs_dropout_prob",
+        "activation": "hidden_act",
+        "epsilon": "layer_norm_eps",
+    },
+    fixed={
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "position_embedding_type": "absolute",
+        "tie_word_embeddings": True,
+    },
+    shapes={
+        "embeddings.word_embeddings.weight": ("vocabulary_size", "dim"),
+        "embeddings.position_embeddings.weight": ("max_length", "dim"),
+        "embeddings.token_type_embeddings.weight": ("num_segments", "dim"),
+        "encoder.layer.0.intermediate.dense.weight": ("hidden_dim", "dim"),
+    },
+    parts={"pooler": "pooler."},
+    rows=ROWS,
+    heads={
+        "BertForPreTraining": Head(MaskedLM, MASKED_LM + NEXT_SENTENCE, {"next_sentence": True}),
+        "BertForMaskedLM": Head(MaskedLM, MASKED_LM, {"next_sentence": False}, lacks=("pooler",)),
+        "BertForNextSentencePrediction": Head(NextSentence, NEXT_SENTENCE),
+        "BertForSequenceClassification": Head(Classifier, **CLASSIFIER, arguments={"hidden_dim": None}),
+        "BertForTokenClassification": Head(TokenTagger, **CLASSIFIER, lacks=("pooler",)),
+        "BertForQuestionAnswering": Head(SpanFinder, linear("head/output", "qa_outputs"), lacks=("pooler",)),
+    },
+    copies={
+        "cls.predictions.decoder.weight": "{prefix}embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    ignored=(r"embeddings\.position_ids",),
+)

@@ -1,0 +1,171 @@
+"""What `transformers` calls a family's configuration entries, weights and heads: one `Family` a family."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from keras_tfm.convert.keymap import Row
+from keras_tfm.training.safetensors import CheckpointError
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "quick_gelu": "gelu_quick",
+}
+MAX_LABELS = 100_000
+
+
+def nothing(_):
+    return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """An architecture: `model(backbone, **arguments)`, where `rows` map what it adds to the backbone.
+
+    `options(config)` gives further arguments out of their configuration, `entries(model)` writes them back.
+    `lacks` are parts of the backbone (see `Family.parts`) that this architecture is without.
+    """
+
+    model: Any
+    rows: list[Row]
+    arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    options: Callable = nothing
+    entries: Callable = nothing
+    lacks: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """One family of checkpoints; keys are those of the backbone alone, which `prefix` precedes under a head.
+
+    `fields` are the configuration's, ours by theirs; `fixed` entries have one value that we compute,
+    fields of ours that are in `only` one that they do.
+    `shapes` give some keys' sizes by our fields, compared before anything is made of that size. `parts` are
+    {field: prefix of keys} of what a checkpoint may be without. `copies` are keys that repeat others, to
+    which they are tied; `ignored` are patterns of keys that are no weights.
+    """
+
+    model_type: str
+    backbone: str  # its architecture
+    model: Any
+    prefix: str
+    fields: Mapping[str, str]
+    shapes: Mapping[str, tuple[str, ...]]
+    rows: list[Row]
+    heads: Mapping[str, Head]
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    only: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+
+    def rows_with(self, head, prefix):
+        """The table for the backbone under `prefix` and `head` (or None)."""
+        rows = [
+            dataclasses.replace(row, theirs=tuple(prefix + key for key in row.theirs)) for row in self.rows
+        ]
+        return rows + (head.rows if head else [])
+
+    def read_config(self, entries, path):
+        """Our configuration from their entries; CheckpointError for one of another kind or meaning."""
+        for name, value in self.fixed.items():
+            if entries.get(name, value) != value:
+                raise CheckpointError(path, name, repr(value), repr(entries[name])[:80])
+        values = {}
+        defaults = {field.name: field.default for field in dataclasses.fields(self.model.config_class)}
+        for ours, theirs in self.fields.items():
+            if theirs in entries:
+                values[ours] = _value(entries[theirs], ours, defaults[ours], path, theirs)
+        return self.model.config_class(**values)
+
+    def write_config(self, config):
+        """Their entries for our configuration; ValueError for what they have none for."""
+        for name, value in self.only.items():
+            if getattr(config, name) != value:
+                got = getattr(config, name)
+                raise ValueError(f"{self.backbone} computes only `{name}` {value!r}; it is {got!r}.")
+        names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+        values = {theirs: getattr(config, ours) for ours, theirs in self.fields.items()}
+        if "activation" in self.fields:
+            values[self.fields["activation"]] = names.get(config.activation, config.activation)
+        return {"model_type": self.model_type, **values, **self.fixed}
+
+    def check_sizes(self, config, tensors, prefix, path):
+        """Refuse, before it costs memory, a configuration that the tensors do not bear out."""
+        for key, fields in self.shapes.items():
+            expected = tuple(getattr(config, field) for field in fields)
+            tensor = tensors.get(prefix + key)
+            if tensor is None or tensor.shape != expected:
+                got = "none" if tensor is None else f"{tensor.shape}"
+                raise CheckpointError(path, prefix + key, f"the shape {expected} of config.json", got)
+        if config.num_layers > len(tensors):
+            raise CheckpointError(path, None, f"{config.num_layers} layers, as config.json says", "fewer")
+
+    def without_parts(self, config, head, tensors, prefix):
+        """`config` without the parts that the checkpoint, or the architecture `head`, is without."""
+        present = {
+            field: not (head and field in head.lacks)
+            and any(key.startswith(prefix + part) for key in tensors)
+            for field, part in self.parts.items()
+        }
+        return dataclasses.replace(config, **present)
+
+    def check_unread(self, tensors, read, prefix, path):
+        """Refuse what is in the file and not in the table: it would have been lost without a word."""
+        patterns = [prefix + part for part in self.parts.values()]
+        patterns += [key for head in self.heads.values() for row in head.rows for key in row.theirs]
+        for key in sorted(tensors.keys() - read):
+            original = self.copies.get(key, "").format(prefix=prefix)
+            if original:
+                if not np.array_equal(tensors[key], tensors.get(original, tensors[key])):
+                    raise CheckpointError(
+                        path, key, f"a copy of {original}, to which it is tied", "other values"
+                    )
+            elif not (
+                any(key.startswith(pattern) for pattern in patterns)
+                or any(re.fullmatch(pattern, key.removeprefix(prefix)) for pattern in self.ignored)
+            ):
+                raise CheckpointError(path, key, "no such weight", f"one of shape {tensors[key].shape}")
+
+
+def number_of_labels(entries):
+    """How many labels a classifier has, by `id2label` or `num_labels`; 2 if nothing is said."""
+    labels = entries.get("id2label")
+    count = len(labels) if isinstance(labels, dict) else entries.get("num_labels", 2)
+    if type(count) is not int or not 0 < count <= MAX_LABELS:
+        raise CheckpointError("config.json", "num_labels", f"1 to {MAX_LABELS}", repr(count)[:80])
+    return count
+
+
+def labels_of(count):
+    """Entries that name `count` labels as `transformers` does by default."""
+    names = [f"LABEL_{i}" for i in range(count)]
+    return {
+        "id2label": {str(i): name for i, name in enumerate(names)},
+        "label2id": {name: i for i, name in enumerate(names)},
+    }
+
+
+def _value(value, ours, default, path, theirs):
+    """`value` as the field `ours`, whose `default` says its kind."""
+    if ours == "activation":
+        if not isinstance(value, str) or value not in ACTIVATIONS:
+            raise CheckpointError(path, theirs, f"one of {', '.join(ACTIVATIONS)}", repr(value)[:80])
+        return ACTIVATIONS[value]
+    if default is None and value is None:
+        return None
+    kinds = (int, float) if isinstance(default, float) else int if default is None else type(default)
+    is_number = default is None or (isinstance(default, int | float) and not isinstance(default, bool))
+    if not isinstance(value, kinds) or (is_number and (isinstance(value, bool) or not 0 <= value < 2**31)):
+        raise CheckpointError(path, theirs, f"a value like {default!r}", repr(value)[:80])
+    return float(value) if isinstance(default, float) else value

@@ -1,0 +1,79 @@
+"""A checkpoint's folder: config.json and its weights, in one safetensors file or in shards by an index."""
+
+import os
+import pathlib
+
+from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+
+def find_folder(name):
+    """The folder `name` or, if there is none, the one of a hub id ("owner/model") in the local hub cache.
+
+    What the cache lacks is downloaded. Raises FileNotFoundError where neither can be had.
+    """
+    folder = pathlib.Path(name)
+    if folder.is_dir():
+        return folder
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise FileNotFoundError(
+            f"{name} is no folder; to look for it on the Hugging Face hub, install huggingface_hub."
+        ) from None
+    patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]
+    try:
+        return pathlib.Path(snapshot_download(str(name), allow_patterns=patterns, local_files_only=True))
+    except (OSError, ValueError):  # not in the cache, or no hub id at all
+        pass
+    try:
+        return pathlib.Path(snapshot_download(str(name), allow_patterns=patterns))
+    except (OSError, ValueError) as error:
+        raise FileNotFoundError(f"{name} is neither a folder nor to be had from the hub ({error}).") from None
+
+
+def read_config(folder):
+    """The dictionary in config.json."""
+    return read_json(inside(folder, "config.json"))
+
+
+def read_weights(folder):
+    """({key: array}, the file that says so) of all weights in `folder`; CheckpointError for any fault."""
+    if os.path.lexists(path := folder / WEIGHTS):
+        return read_tensors(inside(folder, WEIGHTS))[0], path
+    if not os.path.lexists(path := folder / INDEX):
+        kinds = ", ".join(sorted(file.name for file in folder.iterdir())[:9]) or "nothing"
+        raise CheckpointError(folder, None, f"{WEIGHTS} or {INDEX} (nothing pickled is read)", kinds)
+    shard_of = read_json(inside(folder, INDEX)).get("weight_map")
+    if not isinstance(shard_of, dict) or not all(isinstance(name, str) for name in shard_of.values()):
+        raise CheckpointError(path, "weight_map", "names of shards by key", repr(shard_of)[:80])
+    tensors = {}
+    for name, shard_path in {name: inside(folder, name) for name in sorted(set(shard_of.values()))}.items():
+        shard, _ = read_tensors(shard_path)
+        listed = {key for key, file in shard_of.items() if file == name}
+        for key in sorted(listed ^ shard.keys()):
+            where = ("in it", "only in the index") if key in listed else ("in the index", "only in the shard")
+            raise CheckpointError(folder / name, key, f"the weight {where[0]}", where[1])
+        tensors.update(shard)
+    return tensors, path
+
+
+def inside(folder, name):
+    """The path of the file `name` in `folder`; CheckpointError where it would lie outside.
+
+    A hub cache keeps its files elsewhere, under the same `models--owner--name`: links to there are followed.
+    """
+    if pathlib.PurePath(name).name != name or name in ("", "..") or "\\" in name or "\0" in name:
+        raise CheckpointError(folder, name[:200], "a plain file name", "a path")
+    home = folder.resolve()
+    if home.parent.name == "snapshots" and home.parent.parent.name.startswith("models--"):
+        home = home.parent.parent
+    try:
+        path = (folder / name).resolve()
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise CheckpointError(folder / name, None, "a file", str(error)) from None
+    if not path.is_relative_to(home):
+        raise CheckpointError(folder / name, None, f"a file inside {home}", f"a link to {path}")
+    return path

@@ -1,0 +1,90 @@
+"""Models from and to the folders of `transformers`: config.json and safetensors, by one table a family."""
+
+import json
+
+from keras_tfm.convert import bert, gpt2, keymap
+from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
+from keras_tfm.training.folder import new_folder
+from keras_tfm.training.safetensors import CheckpointError
+from keras_tfm.training.weights import write_tensors
+
+FAMILIES = {family.model_type: family for family in (bert.FAMILY, gpt2.FAMILY)}
+
+
+def from_huggingface(name, with_head=True):
+    """The model in the folder `name`, or of this hub id, which is looked for in the local cache first.
+
+    Its head is the one that `architectures` names; `with_head=False` gives the backbone alone. Raises
+    CheckpointError, naming file and entry, for whatever is not as it must be; FileNotFoundError.
+    """
+    folder = find_folder(name)
+    path = folder / "config.json"
+    entries = read_config(folder)
+    family = FAMILIES.get(str(entries.get("model_type")))
+    if family is None:
+        known = ", ".join(FAMILIES)
+        raise CheckpointError(path, "model_type", f"one of {known}", repr(entries.get("model_type"))[:80])
+    head = family.heads.get(_architecture(entries, family, path)) if with_head else None
+    tensors, file = read_weights(folder)
+    tensors = _with_modern_names(tensors, file)
+    prefix = family.prefix if any(key.startswith(family.prefix) for key in tensors) else ""
+    config = family.read_config(entries, path)
+    family.check_sizes(config, tensors, prefix, file)
+    config = family.without_parts(config, head, tensors, prefix)
+    try:
+        model = family.model(config)
+        model = head.model(model, **head.arguments, **head.options(entries)) if head else model
+    except ValueError as error:
+        raise CheckpointError(path, None, f"a configuration of {family.model.__name__}", str(error)) from None
+    read = keymap.load(model, tensors, family.rows_with(head, prefix), file)
+    family.check_unread(tensors, read, prefix, file)
+    return model
+
+
+def save_huggingface(model, folder, overwrite=False):
+    """Write `model`, a backbone or one with a head, to a new `folder` that `transformers` loads.
+
+    Raises TypeError for a model of no known family, FileExistsError where `folder` exists.
+    """
+    backbone = getattr(model, "backbone", model)
+    family = next((family for family in FAMILIES.values() if type(backbone) is family.model), None)
+    if family is None:
+        raise TypeError(f"{type(backbone).__name__} is of no known family: {', '.join(FAMILIES)}.")
+    architecture, head = (family.backbone, None) if model is backbone else _head_of(model, family)
+    entries = family.write_config(backbone.config) | (head.entries(model) if head else {})
+    rows = family.rows_with(head, family.prefix if head else "")
+    tensors = keymap.save(model, rows)
+    for part in head.lacks if head else ():
+        tensors = {k: x for k, x in tensors.items() if not k.startswith(family.prefix + family.parts[part])}
+    with new_folder(folder, overwrite) as work:
+        config = {"architectures": [architecture], "dtype": "float32", **entries}
+        (work / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        write_tensors(tensors, work / WEIGHTS, {"format": "pt"})
+
+
+def _architecture(entries, family, path):
+    names = entries.get("architectures") or [family.backbone]
+    if not isinstance(names, list) or names[0] not in [family.backbone, *family.heads]:
+        known = ", ".join([family.backbone, *family.heads])
+        raise CheckpointError(path, "architectures", f"one of {known}", repr(names)[:80])
+    return names[0]
+
+
+def _head_of(model, family):
+    for architecture, head in family.heads.items():
+        if type(model) is head.model and all(getattr(model, k) == v for k, v in head.arguments.items()):
+            return architecture, head
+    raise TypeError(
+        f"{type(model).__name__} around {family.model.__name__} has no counterpart in transformers."
+    )
+
+
+def _with_modern_names(tensors, path):
+    """`tensors` with the names that a LayerNorm's weights have had since 2019."""
+    renamed = {}
+    for old, tensor in tensors.items():
+        key = old.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        if key in renamed:
+            raise CheckpointError(path, key, "one weight of this name", f"it and {old}")
+        renamed[key] = tensor
+    return renamed

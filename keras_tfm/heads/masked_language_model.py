@@ -1,0 +1,101 @@
+"""BERT's pre-training: predicting masked tokens, and whether a text follows another.
+
+Devlin et al. 2019, section 3.1.
+"""
+
+import keras
+from keras import ops
+
+from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.classification import ClassificationHead
+from keras_tfm.heads.language_model import LanguageModelHead
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.feedforward import activation_of
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.positions import outside_is_nan
+
+
+class MaskedLMHead(Layer):
+    """Logits over the vocabulary at `mask_positions` (B, M), by default everywhere: (B, T, D) -> (B, M, V).
+
+    The hidden states of these positions alone go through a dense layer, its activation, a norm and the
+    transposed table of `embedding` with a bias. A position outside the sequence raises, or gives NaN
+    where a graph cannot raise.
+    """
+
+    def __init__(self, embedding, activation="gelu", epsilon=1e-12, **kwargs):
+        super().__init__(**kwargs)
+        self.embedding = embedding
+        self.activation = activation
+        self.epsilon = epsilon
+        self.vocabulary = LanguageModelHead(
+            embedding.vocabulary_size, embedding, use_bias=True, name="vocabulary"
+        )
+
+    def build(self, x_shape, mask_positions_shape=None):
+        dim = x_shape[-1]
+        initializer = keras.initializers.TruncatedNormal(stddev=0.02)
+        self.dense = keras.layers.Dense(
+            dim,
+            activation_of(self.activation),
+            kernel_initializer=initializer,
+            name="dense",
+            dtype=self.dtype_policy,
+        )
+        self.dense.build(x_shape)
+        self.norm = LayerNormalization(self.epsilon, name="norm")
+        self.norm.build(x_shape)
+        self.vocabulary.build(x_shape)
+        self.built = True
+
+    def call(self, x, mask_positions=None):
+        """(B, T, D) -> (B, M, V), or (B, T, V) without `mask_positions`."""
+        if mask_positions is not None:
+            x = take_positions(x, mask_positions)
+        return self.vocabulary(self.norm(self.dense(x)))
+
+    def compute_output_shape(self, x_shape, mask_positions_shape=None):
+        return (*(mask_positions_shape or x_shape[:-1]), self.embedding.vocabulary_size)
+
+
+class NextSentenceHead(ClassificationHead):
+    """Logits of "it follows" (0) and "it does not" (1) from a pooled vector: (B, D) -> (B, 2)."""
+
+    def __init__(self, **kwargs):
+        super().__init__(2, **kwargs)
+
+
+class MaskedLM(ModelWithHead):
+    """A `backbone` and the masked language model's head: logits (B, M, V) at `mask_positions` (B, M).
+
+    `mask_positions` left out are all positions. With `next_sentence` the outputs are {"mlm": (B, M, V),
+    "nsp": (B, 2)}, the latter from the backbone's `pooled_output`, and pre-training sums both losses:
+    `TokenCrossEntropy`, weighed by `mask_weights`, and `classification_loss`.
+    """
+
+    def __init__(self, backbone, next_sentence=False, name="masked_lm", **kwargs):
+        config, hidden = backbone.config, backbone.output
+        positions = keras.Input((None,), dtype="int32", name="mask_positions")
+        mlm = MaskedLMHead(backbone.embedding, config.activation, config.epsilon, name="mlm")
+        outputs = mlm(hidden["sequence_output"], positions)
+        if next_sentence:
+            outputs = {"mlm": outputs, "nsp": NextSentenceHead(name="nsp")(hidden["pooled_output"])}
+        inputs = {**backbone.input, "mask_positions": positions}
+        super().__init__(backbone, inputs, outputs, name=name, **kwargs)
+        self.next_sentence = next_sentence
+
+
+class NextSentence(ModelWithHead):
+    """A `backbone` with a `pooled_output`, and `NextSentenceHead`: its batches in, logits (B, 2) out."""
+
+    def __init__(self, backbone, name="next_sentence", **kwargs):
+        head = NextSentenceHead(name="nsp")
+        super().__init__(
+            backbone, backbone.input, head(backbone.output["pooled_output"]), name=name, **kwargs
+        )
+
+
+def take_positions(x, positions):
+    """The vectors of `x` (B, T, D) at `positions` (B, M): (B, M, D); NaN outside where none can raise."""
+    taken = ops.take_along_axis(x, positions[..., None], axis=1)  # (B, M, D)
+    return taken + outside_is_nan(positions, ops.shape(x)[1], x.dtype)

@@ -1,0 +1,65 @@
+"""Classifying tokens: labels of words, and where an answer starts and ends (Devlin et al. 2019)."""
+
+import keras
+from keras import ops
+
+from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.regularization import Dropout
+
+
+class TokenClassificationHead(Layer):
+    """Logits of `num_classes` classes at every position: (B, T, D) -> (B, T, num_classes).
+
+    `dropout` acts on the layer's input.
+    """
+
+    def __init__(self, num_classes, dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        if num_classes < 1:
+            raise ValueError(f"`num_classes` must be at least 1; it is {num_classes}.")
+        self.num_classes = num_classes
+        self.dropout = dropout
+        self.input_dropout = Dropout(dropout, name="dropout")
+
+    def build(self, x_shape):
+        if len(x_shape) != 3:
+            raise ValueError(f"`x` must have the shape (B, T, D); it is {tuple(x_shape)}.")
+        self.output_projection = keras.layers.Dense(self.num_classes, name="output", dtype=self.dtype_policy)
+        self.output_projection.build(x_shape)
+        self.built = True
+
+    def call(self, x, training=None):
+        """(B, T, D) -> (B, T, num_classes)."""
+        return self.output_projection(self.input_dropout(x, training=training))
+
+    def compute_output_shape(self, x_shape):
+        return (*x_shape[:-1], self.num_classes)
+
+
+class TokenTagger(ModelWithHead):
+    """A `backbone` with a `sequence_output`, and a head: its batches in, logits (B, T, num_classes) out.
+
+    `dropout` is the head's. The loss is `TokenCrossEntropy`, weighed by which positions bear a label.
+    """
+
+    def __init__(self, backbone, num_classes, dropout=0.0, name="token_tagger", **kwargs):
+        head = TokenClassificationHead(num_classes, dropout, name="head")
+        super().__init__(
+            backbone, backbone.input, head(backbone.output["sequence_output"]), name=name, **kwargs
+        )
+        self.num_classes = num_classes
+        self.dropout = dropout
+
+
+class SpanFinder(ModelWithHead):
+    """A `backbone` and extractive question answering's head: {"start": (B, T), "end": (B, T)} logits.
+
+    The answer is the span from its first token to its last; the loss of each is `classification_loss` over
+    the T positions (Devlin et al. 2019, section 4.2).
+    """
+
+    def __init__(self, backbone, name="span_finder", **kwargs):
+        logits = TokenClassificationHead(2, name="head")(backbone.output["sequence_output"])
+        outputs = {"start": ops.take(logits, 0, axis=-1), "end": ops.take(logits, 1, axis=-1)}
+        super().__init__(backbone, backbone.input, outputs, name=name, **kwargs)

@@ -1,0 +1,149 @@
+"""Reading safetensors files, cut, damaged and hostile ones too: every byte is accounted for, or all refused.
+
+The `safetensors` package writes these files. It does not read them here: it lets names pass that occur twice
+and sizes without sense, and knows no bfloat16 under NumPy.
+"""
+
+import json
+import math
+import mmap
+import os
+import stat
+
+import numpy as np
+
+
+class CheckpointError(ValueError):
+    """A file of weights or its configuration that cannot be used.
+
+    `path` is the file, `key` the weight or entry (None for the file itself); `expected` and `got` are words.
+    """
+
+    def __init__(self, path, key, expected, got):
+        self.path, self.key, self.expected, self.got = path, key, expected, got
+        place = path if key is None else f"{path}: {key}"
+        super().__init__(f"{place}: expected {expected}, got {got}.")
+
+
+DTYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",  # read as float32, which holds it exactly
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "<i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "<u1",
+    "BOOL": "|b1",
+}
+MAX_JSON = 25_000_000  # bytes: the longest header that the Hugging Face hub reads
+
+
+def read_tensors(path):
+    """Read ({name: array}, {key: text}); CheckpointError where the file is not whole and sound.
+
+    The arrays are views of the mapped file, read-only; bfloat16 comes as float32.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or 8 + length > size:
+            raise CheckpointError(
+                path, None, f"a whole safetensors file, header of {length} bytes", f"{size} bytes"
+            )
+        if length > MAX_JSON:
+            raise CheckpointError(path, None, f"a header of at most {MAX_JSON} bytes", f"{length}")
+        header = parse_json(file.read(length), path)
+        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))[8 + length :]
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise CheckpointError(path, "__metadata__", "texts by name", repr(metadata)[:80])
+    _check_layout(path, header, len(data))
+    return {name: _tensor(path, name, entry, data) for name, entry in header.items()}, metadata
+
+
+def read_json(path):
+    """The dictionary in a JSON file; CheckpointError for anything else, and for names that occur twice."""
+    with open_regular(path) as file:
+        text = file.read(MAX_JSON + 1)
+    if len(text) > MAX_JSON:
+        raise CheckpointError(path, None, f"at most {MAX_JSON} bytes of JSON", "more")
+    return parse_json(text, path)
+
+
+def parse_json(text, path):
+    """The dictionary in the bytes `text` of the file `path`, read without doubt."""
+
+    def unique(pairs):
+        result = dict(pairs)
+        if len(result) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise CheckpointError(path, twice, "one entry of this name", "several")
+        return result
+
+    try:
+        result = json.loads(text.decode("utf-8"), object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(path, None, "JSON", f"text that is not ({error})") from None
+    if not isinstance(result, dict):
+        raise CheckpointError(path, None, "a JSON object", repr(result)[:80])
+    return result
+
+
+def open_regular(path):
+    """Open a regular file to read its bytes; CheckpointError for a missing one, a pipe, a folder."""
+    try:
+        # Without waiting: a named pipe would otherwise hold the program until somebody writes to it.
+        file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        raise CheckpointError(path, None, "a file to read", str(error.strerror).lower()) from None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise CheckpointError(path, None, "a regular file", "something else")
+    return os.fdopen(file, "rb")
+
+
+def _check_layout(path, header, size):
+    """Refuse `header` unless its tensors fill `size` bytes one behind the other."""
+    for name, entry in header.items():
+        if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+            raise CheckpointError(path, name, "dtype, shape and data_offsets", repr(entry)[:80])
+        if not isinstance(entry["dtype"], str) or entry["dtype"] not in DTYPES:
+            raise CheckpointError(path, name, f"a dtype of {', '.join(DTYPES)}", repr(entry["dtype"])[:80])
+        if not _are_sizes(entry["shape"]) or not _are_sizes(entry["data_offsets"], 2):
+            raise CheckpointError(path, name, "a shape and two offsets", repr(entry)[:200])
+    end = 0
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        begin, stop = entry["data_offsets"]
+        num_bytes = math.prod(entry["shape"]) * np.dtype(DTYPES[entry["dtype"]]).itemsize
+        if begin != end or stop - begin != num_bytes:
+            raise CheckpointError(
+                path, name, f"{num_bytes} bytes from {end}", f"the bytes from {begin} to {stop}"
+            )
+        end = stop
+    if end != size:
+        raise CheckpointError(path, None, f"{end} bytes of tensors", f"{size}")
+
+
+def _are_sizes(values, count=None):
+    return (
+        isinstance(values, list)
+        and all(type(value) is int and 0 <= value < 2**63 for value in values)
+        and (len(values) == count if count else len(values) <= 32)
+    )
+
+
+def _tensor(path, name, entry, data):
+    begin, stop = entry["data_offsets"]
+    try:
+        tensor = np.frombuffer(data[begin:stop], DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    except ValueError as error:  # (0, 2^62): no bytes, and yet too large
+        raise CheckpointError(path, name, "a shape that NumPy knows", f"{entry['shape']} ({error})") from None
+    return tensor if entry["dtype"] != "BF16" else (tensor.astype("u4") << 16).view("f4")
