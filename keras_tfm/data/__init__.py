@@ -17,6 +17,7 @@ For training it comes as `(inputs, labels, weights)`: labels (B, T) int32, the d
 and ending in the end token; weights (B, T) float32, 1.0 for a label and 0.0 for padding.
 """
 
+from keras_tfm.data.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.dates import date_pairs, date_splits
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
