@@ -13,6 +13,7 @@ All of it traces, also under XLA (`tf.function(jit_compile=True)`), which is the
 """
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -71,6 +72,22 @@ class Decoder:
 
         return Progress(*tf.while_loop(goes_on, self._step, progress, parallel_iterations=1))
 
+    def stream(self, token_ids, padding_mask=None, context=None):
+        """Yield the generated tokens (B,) one by one, as NumPy arrays, until every row has ended."""
+        start, advance = self._compiled
+        progress = start(token_ids, padding_mask, context)
+        for number in range(self.max_new_tokens):
+            progress = advance(progress)
+            yield progress.written.token_ids[:, progress.written.prompt_length + number].numpy()
+            if progress.finished.numpy().all():
+                return
+
+    @functools.cached_property
+    def _compiled(self):
+        """`start`, and `advance` by one token."""
+        functions = self.start, lambda progress: self.advance(progress, 1)
+        return [tf.function(f, autograph=False, jit_compile=True) for f in functions]
+
     def _step(self, written, finished, stop, cache):
         last = ops.slice(written.token_ids, (0, written.length - 1), (ops.shape(finished)[0], 1))  # (B, 1)
         logits, cache = self.model.step(last, cache)
@@ -105,18 +122,6 @@ def read_prompts(model, token_ids, padding_mask, context, num_more, pad_id):
         ops.convert_to_tensor(length, "int32"),
     )
     return written, cache
-
-
-def stream(decoder, token_ids, padding_mask=None, context=None, jit_compile=True):
-    """Yield the generated tokens (B,) one by one, as NumPy arrays, until every row has ended."""
-    start = tf.function(decoder.start, autograph=False, jit_compile=jit_compile)
-    advance = tf.function(lambda p: decoder.advance(p, 1), autograph=False, jit_compile=jit_compile)
-    progress = start(token_ids, padding_mask, context)
-    for number in range(decoder.max_new_tokens):
-        progress = advance(progress)
-        yield progress.written.token_ids[:, progress.written.prompt_length + number].numpy()
-        if progress.finished.numpy().all():
-            return
 
 
 class CompiledDecoding:

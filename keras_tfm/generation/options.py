@@ -1,6 +1,7 @@
 """What a user says about decoding, checked, and the decoder that does it."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,10 @@ class DecodingOptions:
     top_k: Any = None
     top_p: Any = None
     seed: Any = None
-    processors: tuple = ()
+    processors: Sequence = ()
 
     def __post_init__(self):
+        object.__setattr__(self, "processors", tuple(self.processors))
         require("max_new_tokens", self.max_new_tokens, lambda n: n >= 1, "must be at least 1")
         require("beam_size", self.beam_size, lambda n: n >= 1, "must be at least 1")
         self._warpers()  # each refuses what it cannot be

@@ -5,15 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_tfm.generation import (
-    BeamSearch,
-    CompiledDecoding,
-    Decoder,
-    DecodingOptions,
-    EndTokens,
-    Sample,
-    stream,
-)
+from keras_tfm.generation import BeamSearch, CompiledDecoding, Decoder, DecodingOptions, EndTokens, Sample
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy
 from keras_tfm.models import Transformer, TransformerConfig
 from tests import contract
@@ -219,7 +211,7 @@ def test_streamed_tokens_are_those_decoded(model, context, end_id, sampler):
     options = {"sampler": sampler} if sampler else {}
     decoder = Decoder(model, MAX_LENGTH, stop=EndTokens(end_id), pad_id=PAD, **options)
     expected = decoder(starts(context), context=context).numpy()[:, 1:]
-    tokens = np.stack(list(stream(decoder, starts(context), context=context)), axis=1)
+    tokens = np.stack(list(decoder.stream(starts(context), context=context)), axis=1)
     np.testing.assert_array_equal(tokens, expected[:, : tokens.shape[1]])
     assert (expected[:, tokens.shape[1] :] == PAD).all()
 

@@ -84,8 +84,9 @@ def test_options_choose_the_decoder():
     greedy = DecodingOptions(5).decoder(model, stop)(prompt)
     np.testing.assert_array_equal(greedy, DecodingOptions(5, top_k=1).decoder(model, stop)(prompt))
     assert DecodingOptions(5, seed=1).samples and not DecodingOptions(5, beam_size=2).samples
-    warm = DecodingOptions(5, temperature=0.5, top_p=0.9, top_k=3).decoder(model, stop)
-    assert [type(p) for p in warm.processors] == [Temperature, TopK, TopP]
+    first = MinP(0.1)
+    warm = DecodingOptions(5, temperature=0.5, top_p=0.9, top_k=3, processors=[first]).decoder(model, stop)
+    assert [type(p) for p in warm.processors] == [MinP, Temperature, TopK, TopP]
 
 
 @pytest.mark.parametrize(
