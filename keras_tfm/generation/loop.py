@@ -128,15 +128,16 @@ class CompiledDecoding:
     """Decoding from `model`, compiled once for each kind of `DecodingOptions` and each size.
 
     Sizes are rounded up to few, which padding makes up for and changes nothing: rows and the
-    `context` to powers of two, prompts to multiples of 32, as far as `max_length`, if given, allows
-    for prompt and continuation together.
+    `context` to powers of two, prompts to multiples of 32; as far as `max_context` allows, and
+    `max_length` for prompt and continuation together, if they are given.
     """
 
-    def __init__(self, model, stop=None, pad_id=0, max_length=None, jit_compile=True):
+    def __init__(self, model, stop=None, pad_id=0, max_length=None, max_context=None, jit_compile=True):
         self.model = model
         self.stop = stop
         self.pad_id = pad_id
         self.max_length = max_length
+        self.max_context = max_context
         self.jit_compile = jit_compile
         self.functions: dict = {}
 
@@ -158,8 +159,9 @@ class CompiledDecoding:
         prompt = {name: tf.pad(x, [[0, 0], [padding, 0]]) for name, x in prompt.items()}
         if context is not None:
             context = {"padding_mask": tf.ones_like(context["token_ids"], tf.bool)} | context
-            width = round_up(context["token_ids"].shape[1])
-            context = {name: tf.pad(x, [[0, 0], [0, width - x.shape[1]]]) for name, x in context.items()}
+            width = context["token_ids"].shape[1]
+            more = max(0, min(round_up(width), self.max_context or round_up(width)) - width)
+            context = {name: tf.pad(x, [[0, 0], [0, more]]) for name, x in context.items()}
         rows = tf.minimum(tf.range(round_up(num_rows, 1)), num_rows - 1)  # the last one, again and again
         prompt, context = (x and {name: tf.gather(x[name], rows) for name in x} for x in (prompt, context))
         numbers = {

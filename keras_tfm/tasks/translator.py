@@ -53,7 +53,9 @@ class Translator(Task):
         self.target_tokenizer = target_tokenizer or tokenizer
         self.config = config or TranslatorConfig()
         tokenizer = self.target_tokenizer
-        self._decoding = CompiledDecoding(self.model, EndTokens(tokenizer.end_id), tokenizer.pad_id)
+        self._decoding = CompiledDecoding(
+            model, EndTokens(tokenizer.end_id), tokenizer.pad_id, max_context=self.config.max_length
+        )
 
     @classmethod
     def from_pairs(

@@ -225,7 +225,7 @@ def test_sizes_rounded_up_change_nothing(model, context, options):
     decoding = DecodingOptions(4, **options)
     expected = decoding.decoder(model, EndTokens(END))(prompts, mask, some)
     for max_length in (None, 7, 9):
-        compiled = CompiledDecoding(model, EndTokens(END), max_length=max_length)
+        compiled = CompiledDecoding(model, EndTokens(END), max_length=max_length, max_context=max_length)
         np.testing.assert_array_equal(compiled(decoding, prompts, mask, some), expected)
     assert compiled(decoding, prompts[:0]).shape == (0, 7)
     with pytest.raises(ValueError, match="A prompt of 3 tokens and 4 more exceed 6"):
