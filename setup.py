@@ -28,6 +28,7 @@ REQUIREMENTS = [
     "tensorflow-datasets>=4.9.9,<5",
     "safetensors>=0.5",
     "sentencepiece>=0.2",  # trains the sub-word tokenizer
+    "tokenizers>=0.22,<0.24",  # trains the byte-level one
     "sacrebleu>=2.4,<3",
     "babel>=2.14",  # the locale data of the embedded demo
     "numpy>=2.0,<3",

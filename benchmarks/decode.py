@@ -17,11 +17,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.generation import greedy_decode
+from keras_tfm.generation import Decoder
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import Transformer
 
-BATCH, SOURCE_LENGTH, NEW_TOKENS, ROUNDS, START, NEVER = 8, 32, 64, 15, 1, -1
+BATCH, SOURCE_LENGTH, NEW_TOKENS, ROUNDS, START = 8, 32, 64, 15, 1
 
 
 def decode_without_cache(model, context):
@@ -48,7 +48,9 @@ def main():
     token_ids = np.random.default_rng(0).integers(4, 8_000, (BATCH, SOURCE_LENGTH)).astype("int32")
     context = {"token_ids": tf.constant(token_ids), "padding_mask": tf.ones([BATCH, SOURCE_LENGTH], tf.bool)}
     loops = {
-        "cached": tf.function(lambda: greedy_decode(model, context, BATCH, NEW_TOKENS, START, NEVER)),
+        "cached": tf.function(
+            lambda: Decoder(model, NEW_TOKENS)(tf.fill([BATCH, 1], START), context=context)
+        ),
         "recomputed": tf.function(lambda: decode_without_cache(model, context)),
     }
     answers = [loop().numpy() for loop in loops.values()]

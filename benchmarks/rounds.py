@@ -88,10 +88,14 @@ def report(workers, rates, sgemm, flops_per_token=None):
 
 
 def compare(title, module, peers, rounds, steps, warmup, arguments=(), flops_per_token=None):
-    """Race `peers`, a worker process of `module` each with `arguments`, and print the table."""
+    """Race `peers`, a worker process of `module` each with `arguments`, and print the table.
+
+    Returns {name: median tokens per second}.
+    """
     workers = [Worker(module, name, *arguments) for name in peers]
     print(f"\n{title}, {rounds} rounds of {steps} steps, ratio = {peers[0]} / row", flush=True)
     rates, sgemm = race(workers, rounds, steps, warmup)
     report(workers, rates, sgemm, flops_per_token)
     for worker in workers:
         worker.close()
+    return {name: statistics.median(own) for name, own in rates.items()}

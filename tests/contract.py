@@ -548,7 +548,9 @@ def padded_by(amount, axis, inputs, case, after):
 
 def decoded_outputs(outputs):
     """Of several outputs the decoder's."""
-    return outputs["decoder_sequence_output"] if isinstance(outputs, dict) else outputs
+    if not isinstance(outputs, dict):
+        return outputs
+    return outputs.get("decoder_sequence_output", outputs.get("sequence_output"))
 
 
 def gradients_of(model, inputs, training=False):

@@ -48,7 +48,8 @@ class Head:
 class Family:
     """One family of checkpoints; keys are those of the backbone alone, which `prefix` precedes under a head.
 
-    `fields` are the configuration's, ours by theirs; `fixed` entries have one value that we compute.
+    `fields` are the configuration's, ours by theirs; `fixed` entries have one value that we compute,
+    fields of ours that are in `only` one that they do.
     `shapes` give some keys' sizes by our fields, compared before anything is made of that size. `parts` are
     {field: prefix of keys} of what a checkpoint may be without. `copies` are keys that repeat others, to
     which they are tied; `ignored` are patterns of keys that are no weights.
@@ -63,6 +64,7 @@ class Family:
     rows: list[Row]
     heads: Mapping[str, Head]
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    only: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
     ignored: tuple[str, ...] = ()
@@ -87,7 +89,11 @@ class Family:
         return self.model.config_class(**values)
 
     def write_config(self, config):
-        """Their entries for our configuration."""
+        """Their entries for our configuration; ValueError for what they have none for."""
+        for name, value in self.only.items():
+            if getattr(config, name) != value:
+                got = getattr(config, name)
+                raise ValueError(f"{self.backbone} computes only `{name}` {value!r}; it is {got!r}.")
         names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
         values = {theirs: getattr(config, ours) for ours, theirs in self.fields.items()}
         if "activation" in self.fields:
@@ -156,8 +162,10 @@ def _value(value, ours, default, path, theirs):
         if not isinstance(value, str) or value not in ACTIVATIONS:
             raise CheckpointError(path, theirs, f"one of {', '.join(ACTIVATIONS)}", repr(value)[:80])
         return ACTIVATIONS[value]
-    kinds = (int, float) if isinstance(default, float) else type(default)
-    is_number = isinstance(default, int | float) and not isinstance(default, bool)
+    if default is None and value is None:
+        return None
+    kinds = (int, float) if isinstance(default, float) else int if default is None else type(default)
+    is_number = default is None or (isinstance(default, int | float) and not isinstance(default, bool))
     if not isinstance(value, kinds) or (is_number and (isinstance(value, bool) or not 0 <= value < 2**31)):
         raise CheckpointError(path, theirs, f"a value like {default!r}", repr(value)[:80])
     return float(value) if isinstance(default, float) else value

@@ -2,13 +2,13 @@
 
 import json
 
-from keras_tfm.convert import bert, keymap
+from keras_tfm.convert import bert, gpt2, keymap
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
 from keras_tfm.training.folder import new_folder
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.weights import write_tensors
 
-FAMILIES = {family.model_type: family for family in (bert.FAMILY,)}
+FAMILIES = {family.model_type: family for family in (bert.FAMILY, gpt2.FAMILY)}
 
 
 def from_huggingface(name, with_head=True):

@@ -18,6 +18,7 @@ and ending in the end token; weights (B, T) float32, 1.0 for a label and 0.0 for
 """
 
 from keras_tfm.data.bert_tokenizer import BERTTokenizer
+from keras_tfm.data.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.dates import date_pairs, date_splits
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs

@@ -8,6 +8,7 @@ Both are trained on the user's own text, share one interface and are saved as on
 import collections
 import hashlib
 import io
+import json
 import pathlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -191,6 +192,14 @@ def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
         from keras_tfm.data.bert_tokenizer import BERTTokenizer  # which derives from Tokenizer
 
         return BERTTokenizer.load(pathlib.Path(folder, f"{name}.json"))
+    byte_level = pathlib.Path(folder, f"{name}.bytes.json")
+    if byte_level.is_file():
+        from keras_tfm.data.byte_pairs import ByteLevelTokenizer  # it is made of this file
+
+        try:
+            return ByteLevelTokenizer(**json.loads(byte_level.read_text("utf-8")))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise DataError(byte_level, None, str(error)) from error
     model, vocabulary = pathlib.Path(folder, f"{name}.model"), pathlib.Path(folder, f"{name}.vocab.txt")
     path = model if model.is_file() else vocabulary
     if not path.is_file():

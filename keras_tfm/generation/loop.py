@@ -1,38 +1,187 @@
 """The decoding loop: one traced `while_loop` around a model's `start` and `step`.
 
-The protocol, all that the loop knows of a model (encoder-decoder, decoder-only or recurrent):
+The protocol, all that decoding knows of a model (encoder-decoder, decoder-only or recurrent):
 
-    cache = model.start(batch_size, max_length, context)      context: {"token_ids", ...} or None
-    logits, cache = model.step(token_ids, cache)              (B, T) -> (B, T, V)
+    cache = model.start(batch_size, max_length, context)           context: {"token_ids", ...} or None
+    logits, cache = model.step(token_ids, cache, padding_mask)     (B, T) -> (B, T, V)
 
-A cache is any nest of tensors whose shapes do not change from step to step.
+A cache is any nest of tensors whose shapes do not change from step to step; what its tensors are is
+said in `keras_tfm.layers.cache`. Every row begins with a prompt, an encoder-decoder's is its start
+token; prompts of different lengths are padded on the left.
+
+All of it traces, also under XLA (`tf.function(jit_compile=True)`), which is the fast way on CPUs too.
 """
 
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
 import tensorflow as tf
+from keras import ops
+
+from keras_tfm.generation.processors import Written, process
+from keras_tfm.generation.samplers import greedy
+from keras_tfm.generation.stopping import EndTokens
 
 
-def greedy_decode(model, context, batch_size, max_length, start_id, end_id, pad_id=0):
-    """Decode the likeliest token at each step until every row has ended: (B, 1 + max_length).
+class Progress(NamedTuple):
+    """What the loop carries: the rows so far, which of them ended, the state of `stop`, the cache."""
 
-    A row is `start_id`, its tokens, `end_id` and `pad_id`s; one that does not end within
-    `max_length` tokens is cut there. `max_length` is a number or a scalar tensor.
+    written: Written
+    finished: Any
+    stop: Any
+    cache: Any
+
+
+class Decoder:
+    """Decodes from `model`, each row until `stop` ends it or `max_new_tokens` are generated.
+
+    `processors` change the logits in their order, `sampler` chooses among them (default: the
+    likeliest), `pad_id` fills what follows a row's end. The methods take prompts (B, P), padded on
+    the left where `padding_mask` is False, and a `context` for models that attend to one.
     """
-    cache = model.start(batch_size, max_length, context)
-    first = tf.fill([batch_size], start_id)
-    # Time first: a step writes one row. (An empty batch has none: it ends before the first step.)
-    token_ids = tf.concat([first[None], tf.fill([max_length, batch_size], pad_id)], axis=0)
 
-    def unfinished(index, last, finished, token_ids, cache):
-        return (index < max_length) & ~tf.reduce_all(finished)
+    def __init__(self, model, max_new_tokens, sampler=greedy, processors=(), stop=None, pad_id=0):
+        self.model = model
+        self.max_new_tokens = max_new_tokens
+        self.sampler = sampler
+        self.processors = processors
+        self.stop = stop or EndTokens()
+        self.pad_id = pad_id
 
-    def advance(index, last, finished, token_ids, cache):
-        logits, cache = model.step(last[:, None], cache)
-        token = tf.argmax(logits[:, -1], axis=-1, output_type=tf.int32)  # (B,)
-        token = tf.where(finished, pad_id, token)
-        index = index + 1
-        token_ids = tf.tensor_scatter_nd_update(token_ids, [[index]], token[None])
-        return index, token, finished | (token == end_id), token_ids, cache
+    def __call__(self, token_ids, padding_mask=None, context=None):
+        """Prompts and continuations: (B, P + max_new_tokens)."""
+        return self.advance(self.start(token_ids, padding_mask, context)).written.token_ids
 
-    state = (0, first, tf.zeros([batch_size], tf.bool), token_ids, cache)
-    token_ids = tf.while_loop(unfinished, advance, state, parallel_iterations=1)[3]
-    return tf.transpose(token_ids)  # (B, 1 + max_length)
+    def start(self, token_ids, padding_mask=None, context=None):
+        """The progress after reading the prompts but for their last tokens, in one step."""
+        written, cache = read_prompts(
+            self.model, token_ids, padding_mask, context, self.max_new_tokens, self.pad_id
+        )
+        num_rows = ops.shape(written.token_ids)[0]
+        return Progress(written, ops.zeros((num_rows,), "bool"), self.stop.start(num_rows), cache)
+
+    def advance(self, progress, count=None):
+        """`count` tokens further, by default as far as it goes."""
+        most = self.max_new_tokens
+        limit = most if count is None else ops.minimum(progress.written.num_new + count, most)
+
+        def goes_on(*progress):
+            progress = Progress(*progress)
+            return (progress.written.num_new < limit) & ~tf.reduce_all(progress.finished)
+
+        return Progress(*tf.while_loop(goes_on, self._step, progress, parallel_iterations=1))
+
+    def stream(self, token_ids, padding_mask=None, context=None):
+        """Yield the generated tokens (B,) one by one, as NumPy arrays, until every row has ended."""
+        start, advance = self._compiled
+        progress = start(token_ids, padding_mask, context)
+        for number in range(self.max_new_tokens):
+            progress = advance(progress)
+            yield progress.written.token_ids[:, progress.written.prompt_length + number].numpy()
+            if progress.finished.numpy().all():
+                return
+
+    @functools.cached_property
+    def _compiled(self):
+        """`start`, and `advance` by one token."""
+        functions = self.start, lambda progress: self.advance(progress, 1)
+        return [tf.function(f, autograph=False, jit_compile=True) for f in functions]
+
+    def _step(self, written, finished, stop, cache):
+        last = ops.slice(written.token_ids, (0, written.length - 1), (ops.shape(finished)[0], 1))  # (B, 1)
+        logits, cache = self.model.step(last, cache)
+        logits = process(logits[:, -1], written, self.processors)
+        token_ids = self.sampler(logits, written.num_new)  # (B,)
+        token_ids = ops.where(finished, self.pad_id, token_ids)
+        stop, is_last = self.stop.advance(stop, token_ids)
+        return Progress(written.append(token_ids), finished | is_last, stop, cache)
+
+
+def read_prompts(model, token_ids, padding_mask, context, num_more, pad_id):
+    """Start `model` and feed it all of the prompts (B, P) but their last column, in one step.
+
+    What that step predicts nobody reads, so that a compiler leaves the vocabulary out. Returns the
+    `Written` prompts, with room for `num_more` columns, and the cache.
+    """
+    token_ids = ops.cast(token_ids, "int32")
+    if padding_mask is None:
+        padding_mask = ops.ones_like(token_ids, "bool")
+    padding_mask = ops.cast(padding_mask, "bool")
+    num_rows, length = ops.shape(token_ids)
+    if isinstance(length, int) and not length:
+        raise ValueError("A prompt must hold at least one token; `token_ids` has none: (B, 0).")
+    cache = model.start(num_rows, length + num_more, context)
+    if not isinstance(length, int) or length > 1:  # if unknown, it may be a step of no tokens
+        _, cache = model.step(token_ids[:, :-1], cache, padding_mask[:, :-1])
+    more = (num_rows, num_more)
+    written = Written(
+        ops.concatenate([token_ids, ops.full(more, pad_id, "int32")], axis=1),
+        ops.concatenate([padding_mask, ops.zeros(more, "bool")], axis=1),
+        ops.convert_to_tensor(length, "int32"),
+        ops.convert_to_tensor(length, "int32"),
+    )
+    return written, cache
+
+
+class CompiledDecoding:
+    """Decoding from `model`, compiled once for each kind of `DecodingOptions` and each size.
+
+    Sizes are rounded up to few, which padding makes up for and changes nothing: rows and the
+    `context` to powers of two, prompts to multiples of 32; as far as `max_context` allows, and
+    `max_length` for prompt and continuation together, if they are given.
+    """
+
+    def __init__(self, model, stop=None, pad_id=0, max_length=None, max_context=None, jit_compile=True):
+        self.model = model
+        self.stop = stop
+        self.pad_id = pad_id
+        self.max_length = max_length
+        self.max_context = max_context
+        self.jit_compile = jit_compile
+        self.functions: dict = {}
+
+    def __call__(self, options, token_ids, padding_mask=None, context=None):
+        """Prompts (B, P) and continuations as a tensor (B, P + max_new_tokens)."""
+        token_ids = tf.convert_to_tensor(token_ids, tf.int32)
+        num_rows, length = token_ids.shape
+        room = (self.max_length or length + 32 + options.max_new_tokens) - options.max_new_tokens
+        if length > room:
+            raise ValueError(
+                f"A prompt of {length} tokens and {options.max_new_tokens} more exceed {self.max_length}."
+            )
+        if not num_rows:
+            return tf.zeros([0, length + options.max_new_tokens], tf.int32)
+        padding = min(-length % 32, room - length) if length > 1 else 0
+        if padding_mask is None:
+            padding_mask = tf.ones_like(token_ids, tf.bool)
+        prompt = {"token_ids": token_ids, "padding_mask": tf.cast(padding_mask, tf.bool)}
+        prompt = {name: tf.pad(x, [[0, 0], [padding, 0]]) for name, x in prompt.items()}
+        if context is not None:
+            context = {"padding_mask": tf.ones_like(context["token_ids"], tf.bool)} | context
+            width = context["token_ids"].shape[1]
+            more = max(0, min(round_up(width), self.max_context or round_up(width)) - width)
+            context = {name: tf.pad(x, [[0, 0], [0, more]]) for name, x in context.items()}
+        rows = tf.minimum(tf.range(round_up(num_rows, 1)), num_rows - 1)  # the last one, again and again
+        prompt, context = (x and {name: tf.gather(x[name], rows) for name in x} for x in (prompt, context))
+        numbers = {
+            name: tf.constant(value, tf.int32 if name == "seed" else tf.float32)
+            for name, value in options.numbers.items()
+        }
+        return self._function(options)(numbers, prompt, context)[:num_rows, padding:]
+
+    def _function(self, options):
+        kind = dataclasses.replace(options, **dict.fromkeys(options.numbers, 1))
+        if kind not in self.functions:
+
+            def decode(numbers, prompt, context):
+                decoder = dataclasses.replace(kind, **numbers).decoder(self.model, self.stop, self.pad_id)
+                return decoder(**prompt, context=context)
+
+            self.functions[kind] = tf.function(decode, autograph=False, jit_compile=self.jit_compile)
+        return self.functions[kind]
+
+
+def round_up(number, least=8):
+    """The smallest power of two that is at least `number`, and `least`."""
+    return max(least, 1 << (number - 1).bit_length())

@@ -61,9 +61,12 @@ class LanguageModel(ModelWithHead):
         """The backbone's cache for decoding up to `max_length` tokens."""
         return self.backbone.start(batch_size, max_length, context)
 
-    def step(self, token_ids, cache):
-        """Logits (B, T, V) of what follows each of the next T tokens (B, T), and the new cache."""
-        hidden, cache = self.backbone.step(token_ids, cache)
+    def step(self, token_ids, cache, padding_mask=None):
+        """Logits (B, T, V) of what follows each of the next T tokens (B, T), and the new cache.
+
+        `padding_mask` (B, T) is False at padding among them, which stands before a row's tokens.
+        """
+        hidden, cache = self.backbone.step(token_ids, cache, padding_mask)
         return self.head(hidden), cache
 
 

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
-from keras_tfm.layers.cache import ContextCache, KeyValueCache
+from keras_tfm.layers.cache import ContextCache, KeyValueCache, group_rows
 from keras_tfm.layers.masks import LOWEST, causal_mask, combine_masks, in_float32, key_mask_of, masked_softmax
 from keras_tfm.layers.regularization import Dropout
 
@@ -220,8 +220,9 @@ class MultiHeadAttention(Layer):
         return ContextCache(key, value, mask)
 
     def step_context(self, query, cache):
-        """Cross-attention from (B, T, D) to the context that `cache` holds."""
-        return self._attend(*self.query(query), *cache)
+        """Cross-attention from (B, T, D), or beams (B G, T, D), to the B contexts that `cache` holds."""
+        y = self._attend(*self.query(group_rows(query, ops.shape(cache.key)[0])), *cache)
+        return ops.reshape(y, ops.shape(query))
 
     def _project(self, query, value=None, key=None, positions=None):
         if self.is_self_attention != (value is None and key is None):

@@ -1,7 +1,9 @@
 """Key/value caches of incremental decoding: fixed shapes, updated in place, making their own mask.
 
 A cache goes in and comes out: `step(x, cache) -> (y, cache)`. Caches are named tuples of tensors,
-so a whole model's cache is one nest that a `while_loop` carries.
+so a whole model's cache is one nest that a `while_loop` carries. In it a number () counts what was
+written, every other tensor has a row for each sequence, and a `ContextCache` one for each context,
+which several sequences in a row (beams) may share.
 """
 
 from typing import Any, NamedTuple
@@ -65,3 +67,68 @@ class BlockCache(NamedTuple):
 
     attention: KeyValueCache
     context: Any = ()
+
+
+class PositionCache(NamedTuple):
+    """Where the next token stands: `index` () positions were written, `padding` (B,) of them padding."""
+
+    index: Any
+    padding: Any
+
+    @classmethod
+    def empty(cls, batch_size):
+        """Before the first position."""
+        return cls(ops.zeros((), "int32"), ops.zeros((batch_size,), "int32"))
+
+    def append(self, length, mask=None):
+        """The positions (B, T) of the next T tokens, cumsum(mask) - 1 over all so far, and the new cache."""
+        before, padding = self.padding[:, None], self.padding
+        if mask is not None:
+            is_padding = 1 - ops.cast(mask, "int32")
+            before = before + ops.cumsum(is_padding, axis=1)  # (B, T)
+            padding = padding + ops.sum(is_padding, axis=1)
+        positions = ops.maximum(self.index + ops.arange(length, dtype="int32") - before, 0)
+        return positions, PositionCache(self.index + length, padding)
+
+
+def map_rows(function, cache):
+    """`cache` with `function` applied to every tensor that has a row for each sequence."""
+    return _map(lambda x: function(x) if len(x.shape) else x, cache)
+
+
+def rewind(cache, count):
+    """`cache` before its last `count` positions were written: the next ones overwrite them.
+
+    Raises ValueError where nothing counts the positions: a recurrent state has no way back.
+    """
+    counters = []
+
+    def back(x):
+        if len(x.shape):
+            return x
+        counters.append(x)
+        return x - count
+
+    cache = _map(back, cache)
+    if not counters:
+        raise ValueError("This cache holds a recurrent state, which cannot be rewound.")
+    return cache
+
+
+def _map(function, cache):
+    if isinstance(cache, ContextCache):
+        return cache
+    if isinstance(cache, tuple | list):
+        parts = [_map(function, part) for part in cache]
+        return type(cache)(*parts) if hasattr(cache, "_fields") else type(cache)(parts)
+    return function(cache)
+
+
+def group_rows(query, num_contexts):
+    """Queries (R, T, D) of R = B G sequences that share B contexts, as (B, G T, D): G > 1 are beams."""
+    rows, length, dim = ops.shape(query)
+    if isinstance(rows, int) and isinstance(num_contexts, int):
+        group = rows // max(num_contexts, 1)
+    else:
+        group = rows // ops.maximum(num_contexts, 1)
+    return ops.reshape(query, (num_contexts, group * length, dim))  # (B, G T, D)

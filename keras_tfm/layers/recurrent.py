@@ -19,7 +19,7 @@ from keras import ops
 from keras.src.backend import rnn  # keras.layers.RNN's loop; its cells can hold no context
 
 from keras_tfm.layers.base import Layer, clone
-from keras_tfm.layers.cache import ContextCache
+from keras_tfm.layers.cache import ContextCache, group_rows
 from keras_tfm.layers.masks import combine_masks, key_mask_of, masked_softmax
 
 
@@ -77,9 +77,11 @@ class AdditiveAttention(Layer):
         return ContextCache(self.key(context), context, mask)
 
     def step_context(self, query, cache):
-        """What `call` gives for `query` (B, T, Dq) and the context that `cache` holds."""
-        weights = additive_attention_weights(self.query(query), cache.key, self.scale, cache.mask)
-        return ops.matmul(ops.cast(weights, cache.value.dtype), cache.value)  # (B, T, Dv)
+        """What `call` gives for `query` (B, T, Dq), or beams (B G, T, Dq), and the B contexts of `cache`."""
+        grouped = self.query(group_rows(query, ops.shape(cache.key)[0]))
+        weights = additive_attention_weights(grouped, cache.key, self.scale, cache.mask)
+        y = ops.matmul(ops.cast(weights, cache.value.dtype), cache.value)  # (B, G T, Dv)
+        return ops.reshape(y, (*ops.shape(query)[:2], ops.shape(cache.value)[-1]))  # (B G, T, Dv)
 
     def compute_output_shape(self, query_shape, value_shape, mask_shape=None):
         return (*query_shape[:-1], value_shape[-1])

@@ -78,12 +78,16 @@ class Task(abc.ABC):
         load_weights(task.model, pathlib.Path(folder) / "model.safetensors")
         return task
 
-    def export(self, folder, overwrite=False):
-        """Write one SavedModel to a new `folder`: its files directly in it."""
+    def export(self, folder, overwrite=False, **options):
+        """Write one SavedModel to a new `folder`: its files directly in it.
+
+        `options` are fixed there; for tasks that write text they are those of `generate`.
+        """
         from keras_tfm.export.saved_model import write_saved_model
 
+        endpoints = self.export_endpoints(**options)
         with new_folder(folder, overwrite) as work:
-            write_saved_model(self.model, self.export_endpoints(), self.export_resources(), work)
+            write_saved_model(self.model, endpoints, self.export_resources(), work)
 
     def export_resources(self):
         """Trackable objects that the endpoints use beside the model, tokenizers for example."""

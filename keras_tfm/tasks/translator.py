@@ -14,7 +14,7 @@ from keras_tfm.data.epochs import hold_out
 from keras_tfm.data.sources import Pairs, fingerprint
 from keras_tfm.data.text import PairBatches, encode_sources
 from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
-from keras_tfm.generation.loop import greedy_decode
+from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens
 from keras_tfm.heads.language_model import (
     LanguageModel,
     TokenCrossEntropy,
@@ -52,8 +52,10 @@ class Translator(Task):
         self.tokenizer = tokenizer
         self.target_tokenizer = target_tokenizer or tokenizer
         self.config = config or TranslatorConfig()
-        self._decode = tf.function(self.translate, reduce_retracing=True)
-        self._decode_ids = tf.function(self.decode, reduce_retracing=True)
+        tokenizer = self.target_tokenizer
+        self._decoding = CompiledDecoding(
+            model, EndTokens(tokenizer.end_id), tokenizer.pad_id, max_context=self.config.max_length
+        )
 
     @classmethod
     def from_pairs(
@@ -167,19 +169,23 @@ class Translator(Task):
             **options,
         )
 
-    def generate(self, prompts, max_new_tokens=None, batch_size=64):
+    def generate(self, prompts, max_new_tokens=None, batch_size=64, **options):
         """The translations of the strings `prompts`, in their order, of at most `max_new_tokens` tokens.
 
-        A source of more than `config.max_length` tokens is cut there; `count_truncated` tells how many.
+        `options` are the fields of `DecodingOptions`: `beam_size`, `temperature`, `seed`, ... A source
+        of more than `config.max_length` tokens is cut there; `count_truncated` tells how many.
         """
         prompts = list(prompts)
-        limit = self._limit(max_new_tokens)
+        options = self._options(max_new_tokens, **options)
         order = np.argsort([len(prompt) for prompt in prompts], kind="stable")[::-1]  # like lengths together
         answers = [""] * len(prompts)
         with tqdm.tqdm(total=len(prompts), unit="line", disable=len(prompts) <= batch_size) as bar:
             for first in range(0, len(prompts), batch_size):
                 rows = order[first : first + batch_size]
-                texts = self._decode(tf.constant([prompts[row] for row in rows]), limit)
+                texts = tf.constant([prompts[row] for row in rows])
+                context = encode_sources(texts, self.tokenizer, self.config.max_length)
+                token_ids = self._decoding(options, self._starts(context), context=context)
+                texts = self.target_tokenizer.detokenize(token_ids)
                 for row, text in zip(rows, texts.numpy(), strict=True):
                     answers[row] = text.decode("utf-8", "replace")
                 bar.update(len(rows))
@@ -192,10 +198,10 @@ class Translator(Task):
         lengths = self.tokenizer.tokenize(tf.constant(list(prompts), tf.string)).row_lengths()
         return int(tf.reduce_sum(tf.cast(lengths >= self.config.max_length, tf.int32)))
 
-    def generate_ids(self, token_ids, padding_mask=None, max_new_tokens=None):
+    def generate_ids(self, token_ids, padding_mask=None, max_new_tokens=None, **options):
         """Start token and continuation (B, 1 + max_new_tokens) of `token_ids` (B, S), padded.
 
-        Raises ValueError for ids outside the vocabulary.
+        `options` as in `generate`. Raises ValueError for ids outside the vocabulary.
         """
         token_ids = np.asarray(token_ids)
         size = self.tokenizer.vocabulary_size
@@ -209,12 +215,16 @@ class Translator(Task):
             "token_ids": tf.constant(token_ids, tf.int32),
             "padding_mask": tf.constant(padding_mask, tf.bool),
         }
-        return self._decode_ids(context, self._limit(max_new_tokens)).numpy()
+        options = self._options(max_new_tokens, **options)
+        return self._decoding(options, self._starts(context), context=context).numpy()
 
-    def evaluate(self, pairs):
-        """sacreBLEU (cased, 13a), chrF and the share of exact matches on `pairs` (sources, targets)."""
+    def evaluate(self, pairs, **options):
+        """sacreBLEU (cased, 13a), chrF and the share of exact matches on `pairs` (sources, targets).
+
+        `options` as in `generate`.
+        """
         sources, targets = pairs
-        answers = self.generate(sources)
+        answers = self.generate(sources, **options)
         bleu = sacrebleu.metrics.BLEU()
         return {
             "bleu": round(bleu.corpus_score(answers, [targets]).score, 2),
@@ -224,38 +234,25 @@ class Translator(Task):
             "bleu_signature": str(bleu.get_signature()),
         }
 
-    def translate(self, texts, max_new_tokens):
-        """Strings (B,) to strings (B,), wholly in the graph."""
-        context = encode_sources(texts, self.tokenizer, self.config.max_length)
-        return self.target_tokenizer.detokenize(self.decode(context, max_new_tokens))
+    def _starts(self, context):
+        return tf.fill([tf.shape(context["token_ids"])[0], 1], self.target_tokenizer.start_id)
 
-    def decode(self, context, max_new_tokens):
-        """Source tokens {"token_ids", "padding_mask"} (B, S) to target ids (B, 1 + max_new_tokens)."""
-        tokenizer = self.target_tokenizer
-        return greedy_decode(
-            self.model,
-            context,
-            tf.shape(context["token_ids"])[0],
-            max_new_tokens,
-            tokenizer.start_id,
-            tokenizer.end_id,
-            tokenizer.pad_id,
-        )
-
-    def _limit(self, max_new_tokens):
+    def _options(self, max_new_tokens=None, **options):
         limit = self.config.max_length
         if max_new_tokens is not None and not 1 <= max_new_tokens <= limit:
             raise ValueError(f"`max_new_tokens` must lie in [1, {limit}]; it is {max_new_tokens}.")
-        return tf.constant(max_new_tokens or limit)
+        return DecodingOptions(max_new_tokens or limit, **options)
 
-    def export_endpoints(self):
-        limit = self.config.max_length
-        return {
-            "serving_default": (
-                lambda text: {"text": self.translate(text, limit)},
-                [tf.TensorSpec([None], tf.string, "text")],
-            )
-        }
+    def export_endpoints(self, max_new_tokens=None, **options):
+        decoding = self._options(max_new_tokens, **options)
+
+        def translate(text):
+            context = encode_sources(text, self.tokenizer, self.config.max_length)
+            tokenizer = self.target_tokenizer
+            decoder = decoding.decoder(self.model, EndTokens(tokenizer.end_id), tokenizer.pad_id)
+            return {"text": tokenizer.detokenize(decoder(self._starts(context), context=context))}
+
+        return {"serving_default": (translate, [tf.TensorSpec([None], tf.string, "text")])}
 
     def export_resources(self):
         return [self.tokenizer, self.target_tokenizer]

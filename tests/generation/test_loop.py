@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_tfm.generation import greedy_decode
+from keras_tfm.generation import BeamSearch, CompiledDecoding, Decoder, DecodingOptions, EndTokens, Sample
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy
 from keras_tfm.models import Transformer, TransformerConfig
 from tests import contract
+from tests.generation.markov import markov
 
 START, END, PAD = 1, 2, 0
 
@@ -27,14 +28,14 @@ class Scripted:
     def start(self, batch_size, max_length, context):
         return tf.constant(0)
 
-    def step(self, token_ids, cache):
+    def step(self, token_ids, cache, padding_mask=None):
         self.told.append(token_ids)
         return tf.one_hot(self.script[:, cache], self.size)[:, None], cache + 1
 
 
 def decoded(script, max_length):
     model = Scripted(script)
-    rows = greedy_decode(model, None, len(script), max_length, START, END, PAD)
+    rows = Decoder(model, max_length, stop=EndTokens(END), pad_id=PAD)(tf.fill([len(script), 1], START))
     return rows.numpy(), model
 
 
@@ -85,7 +86,13 @@ MAX_LENGTH = 9
 
 
 def greedy(model, context, end_id=END):
-    return greedy_decode(model, context, tf.shape(context["token_ids"])[0], MAX_LENGTH, START, end_id, PAD)
+    decoder = Decoder(model, MAX_LENGTH, stop=EndTokens(end_id), pad_id=PAD)
+    return decoder(starts(context), context=context)
+
+
+def starts(context):
+    """The start token of each row: (B, 1)."""
+    return tf.fill([tf.shape(context["token_ids"])[0], 1], START)
 
 
 def recomputed(model, context, end_id=END):
@@ -134,14 +141,107 @@ def test_traced_equals_eager(model, context, end_id, jit_compile):
 def test_one_trace_serves_every_batch_size_and_length(model, context, end_id):
     signature = {name: tf.TensorSpec((None, None), x.dtype) for name, x in context.items()}
 
-    @tf.function(autograph=False, input_signature=[signature, tf.TensorSpec((), tf.int32)])
-    def decode(x, max_length):
-        return greedy_decode(model, x, tf.shape(x["token_ids"])[0], max_length, START, end_id, PAD)
+    @tf.function(autograph=False, input_signature=[signature])
+    def decode(x):
+        return greedy(model, x, end_id)
 
-    for rows, source_length, max_length in ((4, 6, MAX_LENGTH), (1, 2, 4), (2, 6, 1)):
+    for rows, source_length in ((4, 6), (1, 2), (2, 6), (0, 3)):
         some = {name: x[:rows, :source_length] for name, x in context.items()}
-        expected = greedy(model, some, end_id)[:, : 1 + max_length]
-        np.testing.assert_array_equal(decode(some, max_length), expected)
+        np.testing.assert_array_equal(decode(some), greedy(model, some, end_id))
+
+
+def test_prompts_are_read_in_one_step_and_may_be_of_any_length(model, context, end_id):
+    """Prompts that begin as greedy decoding does go on as it does, also where no graph knows their length."""
+    expected = greedy(model, context, end_id).numpy()
+    signature = [{name: tf.TensorSpec((None, None), x.dtype) for name, x in context.items()}]
+    signature = [tf.TensorSpec((None, None), tf.int32), *signature]
+
+    @tf.function(autograph=False, input_signature=signature)
+    def decode(prompts, context):
+        return Decoder(model, 3, stop=EndTokens(end_id), pad_id=PAD)(prompts, context=context)
+
+    running = ~(expected[:, :4] == end_id).any(1)
+    for length in (1, 2, 4):
+        rows = decode(expected[:, :length], context).numpy()
+        np.testing.assert_array_equal(rows[running], expected[running, : length + 3])
+        rows = Decoder(model, 3, stop=EndTokens(end_id))(expected[:, :length], context=context).numpy()
+        np.testing.assert_array_equal(rows[running], expected[running, : length + 3])
+
+
+@pytest.mark.parametrize("make", [
+    lambda model: Decoder(model, 5, stop=EndTokens(END)),
+    lambda model: BeamSearch(model, 5, 3, stop=EndTokens(END)),
+], ids=["greedy", "beam"])  # fmt: skip
+def test_prompts_padded_on_the_left_equal_those_alone(model, context, make):
+    prompts = np.array([[START, 5, 6, 7], [9, 9, START, 4], [3, 3, 3, START], [8, START, 4, 4]], "int32")
+    mask = np.array([[1, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1], [0, 1, 1, 1]], bool)
+    together = make(model)(prompts, mask, context).numpy()
+    for row in range(4):
+        length = mask[row].sum()
+        alone = make(model)(
+            prompts[row : row + 1, -length:], context={name: x[row : row + 1] for name, x in context.items()}
+        )
+        np.testing.assert_array_equal(alone[0], together[row, 4 - length :])
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_beams_share_their_context_and_carry_their_caches(model, context, end_id, jit_compile):
+    """The score of each result is what the whole model, run anew over it, says."""
+    beams = BeamSearch(model, MAX_LENGTH, 4, 0.6, stop=EndTokens(end_id), pad_id=PAD)
+    search = tf.function(
+        lambda x: beams.search(starts(x), context=x), autograph=False, jit_compile=jit_compile
+    )
+    rows, scores = search({name: tf.constant(x) for name, x in context.items()})
+    for beam in range(4):
+        tokens = rows[:, beam].numpy()
+        log_p = tf.nn.log_softmax(model(context | {"decoder_token_ids": tokens[:, :-1]})).numpy()
+        chosen = np.take_along_axis(log_p, tokens[:, 1:, None], -1)[..., 0]
+        counts = np.cumsum(tokens[:, :-1] == end_id, axis=1) == 0
+        expected = (chosen * counts).sum(1) / counts.sum(1) ** 0.6
+        np.testing.assert_allclose(scores[:, beam], expected, rtol=1e-4)
+    assert (np.diff(scores, axis=1) <= 0).all()
+    best_of_one = BeamSearch(model, MAX_LENGTH, 1, stop=EndTokens(end_id), pad_id=PAD)
+    np.testing.assert_array_equal(
+        best_of_one(starts(context), context=context), greedy(model, context, end_id)
+    )
+
+
+@pytest.mark.parametrize("sampler", [None, Sample(3)], ids=["greedy", "sampled"])
+def test_streamed_tokens_are_those_decoded(model, context, end_id, sampler):
+    options = {"sampler": sampler} if sampler else {}
+    decoder = Decoder(model, MAX_LENGTH, stop=EndTokens(end_id), pad_id=PAD, **options)
+    expected = decoder(starts(context), context=context).numpy()[:, 1:]
+    tokens = np.stack(list(decoder.stream(starts(context), context=context)), axis=1)
+    np.testing.assert_array_equal(tokens, expected[:, : tokens.shape[1]])
+    assert (expected[:, tokens.shape[1] :] == PAD).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"beam_size": 2}, {"top_k": 3, "seed": 1}], ids=str)
+def test_sizes_rounded_up_change_nothing(model, context, options):
+    """Rows to powers of two, sources too, prompts to multiples of 32 or what there is room for."""
+    prompts = np.array([[START, 5, 6], [9, START, 4], [3, 3, START]], "int32")
+    mask = np.array([[1, 1, 1], [0, 1, 1], [0, 0, 1]], bool)
+    some = {name: x[:3] for name, x in context.items()}
+    decoding = DecodingOptions(4, **options)
+    expected = decoding.decoder(model, EndTokens(END))(prompts, mask, some)
+    for max_length in (None, 7, 9):
+        compiled = CompiledDecoding(model, EndTokens(END), max_length=max_length, max_context=max_length)
+        np.testing.assert_array_equal(compiled(decoding, prompts, mask, some), expected)
+    assert compiled(decoding, prompts[:0]).shape == (0, 7)
+    with pytest.raises(ValueError, match="A prompt of 3 tokens and 4 more exceed 6"):
+        CompiledDecoding(model, max_length=6)(decoding, prompts, mask, some)
+    with pytest.raises(ValueError, match="A prompt must hold at least one token"):
+        CompiledDecoding(model)(decoding, prompts[:, :0], None, some)
+
+
+def test_one_function_serves_all_seeds_and_temperatures():
+    compiled = CompiledDecoding(markov())
+    for seed, temperature in ((1, 0.5), (2, 1), (3, 2.0)):
+        compiled(DecodingOptions(3, temperature=temperature, seed=seed), [[1]])
+    (function,) = compiled.functions.values()
+    assert function.experimental_get_tracing_count() == 1
+    compiled(DecodingOptions(3), [[1]])
+    assert len(compiled.functions) == 2
 
 
 def test_a_memorised_translation_is_returned_and_ends():

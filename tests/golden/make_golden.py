@@ -3,7 +3,7 @@
 Tiny torch.nn.Transformer stacks with random weights, post- and pre-norm, relu and gelu, odd sizes:
 weights, inputs and outputs, so that `make test` compares with torch without torch. And positions:
 T5's buckets and Llama's rotation by transformers, the sinusoids of KerasHub. And a BERT of transformers under
-its pre-training heads, as the contents of its folder.
+its pre-training heads, as the contents of its folder; and a GPT-2.
 """
 
 import json
@@ -16,6 +16,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from tests.parity.bert_reference import answer, draw_inputs, draw_model
+from tests.parity.gpt2_reference import draw_gpt2, draw_prompts, logits_of
 from tests.parity.torch_reference import run_stacks
 
 FOLDER = pathlib.Path(__file__).parent
@@ -49,6 +50,24 @@ def positions():
     return arrays
 
 
+def gpt2():
+    """A tiny GPT-2 of transformers: weights, a batch padded on the left, its logits and continuations."""
+    rng = np.random.default_rng(1)
+    model = draw_gpt2(rng)
+    inputs = draw_prompts(rng, model.config.vocab_size)
+    options = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+    tensors = {
+        "input_ids": torch.from_numpy(inputs["token_ids"]).long(),
+        "attention_mask": torch.from_numpy(inputs["padding_mask"]).long(),
+    }
+    arrays = {f"state/{name}": x.detach().numpy() for name, x in model.named_parameters()}
+    arrays |= {f"inputs/{name}": array for name, array in inputs.items()}
+    arrays["logits"] = logits_of(model, inputs).detach().numpy()
+    arrays["greedy"] = model.generate(**tensors, **options).numpy()
+    arrays["beams"] = model.generate(**tensors, **options, num_beams=4, length_penalty=0.6).numpy()
+    return {"config": json.dumps(model.config.to_dict() | {"architectures": ["GPT2LMHeadModel"]}), **arrays}
+
+
 BERT = {
     "vocab_size": 31,
     "hidden_size": 21,
@@ -75,6 +94,7 @@ def bert():
 
 def main():
     np.savez_compressed(FOLDER / "bert.npz", **bert())
+    np.savez_compressed(FOLDER / "gpt2.npz", **gpt2())
     np.savez_compressed(FOLDER / "positions.npz", **positions())
     for seed, (name, config) in enumerate(CONFIGS.items()):
         state, inputs, (encoded, decoded) = run_stacks(config, np.random.default_rng(seed))

@@ -7,38 +7,46 @@ import numpy as np
 import pytest
 
 from keras_tfm import convert, layers
+from keras_tfm.generation import BeamSearch, Decoder
 from keras_tfm.training.weights import write_tensors
 from tests.golden.torch_stacks import check_stacks
 
-FILES = sorted(pathlib.Path(__file__).parent.glob("torch_*.npz"))
+FOLDER = pathlib.Path(__file__).parent
+FILES = sorted(FOLDER.glob("torch_*.npz"))
 
 
 def test_the_references_are_here():
     assert [path.stem for path in FILES] == ["torch_post_norm", "torch_pre_norm"]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_torch_stacks(path):
+def read(path):
+    """(all arrays, those of the state, those of the inputs)."""
     with np.load(path, allow_pickle=False) as file:
         arrays = dict(file)
-    state, inputs = (
+    parts = (
         {name.removeprefix(part): array for name, array in arrays.items() if name.startswith(part)}
         for part in ("state/", "inputs/")
     )
+    return arrays, *parts
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_torch_stacks(path):
+    arrays, state, inputs = read(path)
     check_stacks(json.loads(str(arrays["config"])), state, inputs, (arrays["encoded"], arrays["decoded"]))
 
 
-def test_bert(tmp_path):
-    """Its folder as transformers would have written it; the logits at the positions that are no padding."""
-    with np.load(pathlib.Path(__file__).with_name("bert.npz"), allow_pickle=False) as file:
-        arrays = dict(file)
-    parts = {
-        part: {name.removeprefix(part): array for name, array in arrays.items() if name.startswith(part)}
-        for part in ("state/", "inputs/")
-    }
+def folder(tmp_path, arrays, state):
+    """A folder as transformers would have written it."""
     (tmp_path / "config.json").write_text(str(arrays["config"]))
-    write_tensors(parts["state/"], tmp_path / "model.safetensors")
-    model, inputs = convert.from_huggingface(tmp_path), parts["inputs/"]
+    write_tensors(state, tmp_path / "model.safetensors")
+    return tmp_path
+
+
+def test_bert(tmp_path):
+    """The states and logits at the positions that are no padding."""
+    arrays, state, inputs = read(FOLDER / "bert.npz")
+    model = convert.from_huggingface(folder(tmp_path, arrays, state))
     mask, outputs = inputs["padding_mask"], model(inputs)
     assert not mask.all()
     hidden = model.backbone(inputs)["sequence_output"]
@@ -47,9 +55,20 @@ def test_bert(tmp_path):
     np.testing.assert_allclose(outputs["nsp"], arrays["nsp"], rtol=1e-5, atol=1e-5)
 
 
+def test_gpt2(tmp_path):
+    """The logits of a batch padded on the left, and how it goes on, token for token."""
+    arrays, state, inputs = read(FOLDER / "gpt2.npz")
+    model = convert.from_huggingface(folder(tmp_path, arrays, state))
+    mask = inputs["padding_mask"]
+    assert not mask.all()
+    np.testing.assert_allclose(model(inputs).numpy()[mask], arrays["logits"][mask], rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(Decoder(model, 8)(**inputs), arrays["greedy"])
+    np.testing.assert_array_equal(BeamSearch(model, 8, 4, 0.6)(**inputs), arrays["beams"])
+
+
 @pytest.fixture(scope="module")
 def positions():
-    with np.load(pathlib.Path(__file__).with_name("positions.npz"), allow_pickle=False) as file:
+    with np.load(FOLDER / "positions.npz", allow_pickle=False) as file:
         return dict(file)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_tfm.generation import greedy_decode
+from keras_tfm.generation import BeamSearch, Decoder, EndTokens
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy
 from keras_tfm.models import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 from tests import contract
@@ -64,12 +64,26 @@ def test_free_running_equals_a_pass_over_what_was_generated(jit_compile, num_lay
     randomise(model, seed=1)
     token_ids = tf.random.uniform((3, 6), 0, 11, tf.int32)
     context = {"token_ids": token_ids, "padding_mask": tf.sequence_mask([6, 2, 4])}
-    decode = tf.function(
-        lambda x: greedy_decode(model, x, 3, 8, start_id=1, end_id=-1), jit_compile=jit_compile
-    )
-    generated = decode(context)
+    decoder = Decoder(model, 8)
+    generated = tf.function(decoder, jit_compile=jit_compile)(tf.ones([3, 1], tf.int32), context=context)
     logits = model({**context, "decoder_token_ids": generated[:, :-1]})
     np.testing.assert_array_equal(np.argmax(logits, axis=-1), generated[:, 1:])
+
+
+def test_beams_share_the_context():
+    """Each result's score is what the whole model says of it."""
+    model = LanguageModel(RecurrentSeq2Seq(CONFIG))
+    randomise(model, seed=1)
+    context = {
+        "token_ids": tf.random.uniform((3, 6), 0, 11, tf.int32),
+        "padding_mask": tf.sequence_mask([6, 2, 4]),
+    }
+    rows, scores = BeamSearch(model, 5, 3).search(tf.ones([3, 1], tf.int32), context=context)
+    for beam in range(3):
+        tokens = rows[:, beam].numpy()
+        log_p = tf.nn.log_softmax(model({**context, "decoder_token_ids": tokens[:, :-1]})).numpy()
+        expected = np.take_along_axis(log_p, tokens[:, 1:, None], -1)[..., 0].mean(1)
+        np.testing.assert_allclose(scores[:, beam], expected, rtol=1e-4)
 
 
 def test_two_tasks_of_unequal_lengths_are_memorised():
@@ -100,8 +114,7 @@ def test_two_tasks_of_unequal_lengths_are_memorised():
     model.compile(keras.optimizers.Adam(0.02), TokenCrossEntropy())
     for _ in range(40):
         model.train_on_batch(batch, labels, sample_weight=(labels > 0).astype("float32"))
-    answers = greedy_decode(
-        model, {"token_ids": tf.constant(batch["token_ids"])}, 2, 9, start_id=1, end_id=2
-    ).numpy()
+    context = {"token_ids": tf.constant(batch["token_ids"])}
+    answers = Decoder(model, 9, stop=EndTokens(2))(tf.ones([2, 1], tf.int32), context=context).numpy()
     texts = [" ".join(words[i] for i in row if i > 2) for row in answers]
     assert texts == [target for _, target in pairs]

@@ -8,6 +8,8 @@ import pytest
 
 from keras_tfm import tasks
 from keras_tfm.data.dates import date_pairs
+from keras_tfm.generation import NoRepeatNGram
+from keras_tfm.models import RecurrentSeq2Seq
 from keras_tfm.tasks import TaskError, Translator, TranslatorConfig
 from keras_tfm.training import Checkpoint, CheckpointError
 from keras_tfm.training.store import CheckpointFolder
@@ -57,6 +59,27 @@ def test_generated_ids_are_start_tokens_end_padding(translator):
     assert translator.generate_ids(source, max_new_tokens=1).shape == (1, 2)
 
 
+def test_texts_may_be_searched_and_sampled(translator):
+    """What is learnt by heart is also the best of four beams, and nearly all of the distribution."""
+    assert translator.generate(PAIRS[0], beam_size=4, length_penalty=0.6) == PAIRS[1]
+    assert translator.generate(PAIRS[0], temperature=0.1, top_k=5, top_p=0.9, seed=1) == PAIRS[1]
+    assert translator.evaluate(PAIRS, beam_size=2)["exact_match"] == 100
+    hot = {"temperature": 20.0, "max_new_tokens": 8}
+    draws = [translator.generate(PAIRS[0], seed=seed, **hot) for seed in (1, 1, 2)]
+    assert draws[0] == draws[1] != draws[2]
+    processors = (NoRepeatNGram(1),)
+    token_ids = translator.generate_ids([[5, 6, 2]], processors=processors, seed=0, **hot)[0].tolist()
+    assert len(set(token_ids)) == len(token_ids)
+    for options, message in (
+        ({"beam_size": 0}, "`beam_size` must be at least 1"),
+        ({"temperature": 0}, "`temperature` must be above 0"),
+        ({"top_p": 0}, "`top_p` must lie in"),
+        ({"beam_size": 2, "top_k": 3}, "Beam search does not sample"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            translator.generate(["a"], **options)
+
+
 def test_a_long_source_is_cut_and_counted(translator):
     long = "green " * 50
     assert translator.count_truncated([long, "green"]) == 1
@@ -88,7 +111,8 @@ assert signature(text=tf.constant([], tf.string))["text"].shape == (0,)
 
 
 def test_the_saved_model_answers_alone(translator, tmp_path):
-    translator.export(tmp_path / "served")
+    is_recurrent = isinstance(translator.model.backbone, RecurrentSeq2Seq)
+    translator.export(tmp_path / "served", beam_size=2 if is_recurrent else 1)
     assert (tmp_path / "served" / "saved_model.pb").is_file()
     asked = [text.encode().hex() or "20" for text in PAIRS[0]]
     run = run_fresh(SERVE, tmp_path / "served", *asked, blocked=("keras_tfm", "keras_hub"))

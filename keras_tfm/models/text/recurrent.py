@@ -93,9 +93,9 @@ class RecurrentSeq2Seq(ConfiguredModel):
         encoded, summary = self.encode(context["token_ids"], padding_mask)
         return self.decoder.start(batch_size, max_length, encoded, padding_mask, self.initial_state(summary))
 
-    def step(self, token_ids, cache):
+    def step(self, token_ids, cache, padding_mask=None):
         """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
-        return self.decoder.step(self.output_embedding(token_ids), cache)
+        return self.decoder.step(self.output_embedding(token_ids), cache, padding_mask)
 
 
 # bahdanau: RNNsearch of Bahdanau et al. 2015, section 4.1 and appendix A.2.3, no dropout as there.

@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.blocks import TransformerDecoder, TransformerEncoder
+from keras_tfm.layers.cache import PositionCache
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.positions import SinePositionEncoding
 from keras_tfm.layers.regularization import Dropout
@@ -41,7 +42,7 @@ class TransformerConfig:
 class TransformerCache(NamedTuple):
     """What decoding keeps: the position of the next token, and the decoder's caches."""
 
-    index: Any
+    position: PositionCache
     blocks: Any
 
 
@@ -118,16 +119,16 @@ class Transformer(ConfiguredModel):
         padding_mask = context.get("padding_mask")
         encoded = self.encode(context["token_ids"], padding_mask)
         return TransformerCache(
-            ops.zeros((), "int32"), self.decoder.start(batch_size, max_length, encoded, padding_mask)
+            PositionCache.empty(batch_size),
+            self.decoder.start(batch_size, max_length, encoded, padding_mask),
         )
 
-    def step(self, token_ids, cache):
+    def step(self, token_ids, cache, padding_mask=None):
         """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
-        length = ops.shape(token_ids)[1]
-        positions = cache.index + ops.arange(length, dtype="int32")
+        positions, position = cache.position.append(ops.shape(token_ids)[1], padding_mask)
         x = self.output_embedding(token_ids, positions=positions)
-        x, blocks = self.decoder.step(x, cache.blocks)
-        return x, TransformerCache(cache.index + length, blocks)
+        x, blocks = self.decoder.step(x, cache.blocks, padding_mask)
+        return x, TransformerCache(position, blocks)
 
 
 # base and big: Vaswani et al. 2017, table 3, with their shared vocabulary of 37,000 (section 5.1).

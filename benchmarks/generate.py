@@ -1,0 +1,146 @@
+"""Decoding with GPT-2: this package, KerasHub, transformers on torch.
+
+    python -m benchmarks.generate                    batches of 1 and 8 greedily, 4 beams
+    python -m benchmarks.generate --flat             what a token costs early and late in a long text
+
+GPT-2 of 124 M random weights in float32, prompts of 32 tokens, 64 new ones that never end, on every
+core. A row also says which share of the measured memory bandwidth reading all weights once a step
+makes. KerasHub runs with jit_compile on and off. Needs the [parity] extra.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+import numpy as np
+
+from benchmarks.rounds import compare, serve
+
+MODULE = "benchmarks.generate"
+PEERS = ("keras_tfm", "keras_hub jit", "keras_hub no jit", "torch")
+VOCABULARY, PROMPT, NEW, WEIGHT_BYTES = 50_257, 32, 64, 4 * 124_439_808
+
+
+def prompts(batch):
+    return np.random.default_rng(0).integers(0, VOCABULARY, (batch, PROMPT), "int32")
+
+
+def memory_bandwidth(times=5):
+    """Bytes a second of a matrix-vector product too large for any cache."""
+    matrix, vector = np.ones((16_384, 8_192), np.float32), np.ones(8_192, np.float32)
+    best = min(timed(lambda: matrix @ vector) for _ in range(times))
+    return matrix.nbytes / best
+
+
+def timed(function):
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
+
+
+def make_model():
+    import keras
+
+    from keras_tfm.heads import LanguageModel
+    from keras_tfm.models import GPT2
+
+    keras.utils.set_random_seed(0)
+    return LanguageModel(GPT2.from_size("gpt2"))
+
+
+def run_keras_tfm(batch, beams):
+    from keras_tfm.generation import CompiledDecoding, DecodingOptions
+
+    decode, options = CompiledDecoding(make_model(), max_length=1024), DecodingOptions(NEW, beam_size=beams)
+    return lambda: decode(options, prompts(batch)).numpy()
+
+
+def run_keras_hub(batch, beams, jit_compile):
+    import keras
+    import keras_hub
+
+    keras.utils.set_random_seed(0)
+    backbone = keras_hub.models.GPT2Backbone(VOCABULARY, 12, 12, 768, 3072, max_sequence_length=1024)
+    model = keras_hub.models.GPT2CausalLM(backbone, preprocessor=None)
+    sampler = keras_hub.samplers.BeamSampler(beams) if beams > 1 else "greedy"
+    model.compile(sampler=sampler, jit_compile=jit_compile)
+    inputs = {
+        "token_ids": np.pad(prompts(batch), ((0, 0), (0, NEW))),
+        "padding_mask": np.pad(np.ones((batch, PROMPT), bool), ((0, 0), (0, NEW))),
+    }
+    return lambda: model.generate(inputs, stop_token_ids=None)
+
+
+def run_torch(batch, beams):
+    import torch
+    import transformers
+
+    config = transformers.GPT2Config(bos_token_id=None, eos_token_id=None, pad_token_id=0)
+    model = transformers.GPT2LMHeadModel(config).eval()
+    inputs = torch.from_numpy(prompts(batch)).long()
+    options = {"max_new_tokens": NEW, "do_sample": False, "num_beams": beams}
+    mask = torch.ones_like(inputs)
+    return lambda: model.generate(inputs, attention_mask=mask, **options)
+
+
+def run_worker(name, batch, beams):
+    """Serve one peer's decoding; counted are the tokens that it returns."""
+    runs = {
+        "keras_tfm": run_keras_tfm,
+        "keras_hub jit": lambda *sizes: run_keras_hub(*sizes, True),
+        "keras_hub no jit": lambda *sizes: run_keras_hub(*sizes, False),
+        "torch": run_torch,
+    }
+    decode = runs[name](batch, beams)
+
+    def step():
+        decode()
+        return batch * NEW
+
+    serve(step)
+
+
+def measure_flatness(early=10, late=900, count=20):
+    """Print a token's time in a text of 1,024 tokens, after `early` and after `late` ones."""
+    import tensorflow as tf
+
+    from keras_tfm.generation import Decoder
+
+    decoder = Decoder(make_model(), 1024 - PROMPT)
+    start = tf.function(decoder.start, autograph=False, jit_compile=True)
+    advance = tf.function(decoder.advance, autograph=False, jit_compile=True)
+    progress, seconds = start(prompts(1)), {}
+    advance(progress, tf.constant(1))
+    for position in (early, late):
+        progress = advance(progress, tf.constant(position) - progress.written.num_new)
+        seconds[position] = min(timed(lambda p=progress: advance(p, tf.constant(count))) for _ in range(5))
+        print(f"{seconds[position] / count * 1e3:.1f} ms a token after {position}")
+    print(f"late / early: {seconds[late] / seconds[early]:.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser("benchmarks.generate", description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peers", nargs="+", default=PEERS, choices=PEERS)
+    parser.add_argument("--cases", nargs="+", default=["1x1", "8x1", "1x4"], help="batch x beams")
+    parser.add_argument("--flat", action="store_true")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.flat:
+        return measure_flatness()
+    for case in options.cases:
+        batch, beams = map(int, case.split("x"))
+        if options.worker:
+            return run_worker(options.worker, batch, beams)
+        arguments = ["--cases", case]
+        title = f"batch {batch}, beams {beams}"
+        rates = compare(title, MODULE, options.peers, options.rounds, 1, warmup=1, arguments=arguments)
+        share = rates[options.peers[0]] / batch * WEIGHT_BYTES / memory_bandwidth()
+        print(f"{options.peers[0]} reads its weights at {share:.0%} of the memory's bandwidth")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    sys.exit(main())

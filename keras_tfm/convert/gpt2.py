@@ -1,0 +1,56 @@
+"""GPT-2's checkpoints (Radford et al. 2019), with the language model's head, which adds no weights."""
+
+from keras_tfm.convert.family import Family, Head
+from keras_tfm.convert.keymap import embedding, norm, weight
+from keras_tfm.heads import LanguageModel
+from keras_tfm.models import GPT2
+
+
+def conv1d(ours, theirs):
+    """A `Dense` and the `Conv1D` of theirs, which keeps (in, out) as Keras does."""
+    return [*weight(f"{ours}/kernel", f"{theirs}.weight"), *weight(f"{ours}/bias", f"{theirs}.bias")]
+
+
+BLOCK = "decoder/block_{}"
+
+FAMILY = Family(
+    model_type="gpt2",
+    backbone="GPT2Model",
+    model=GPT2,
+    prefix="transformer.",
+    fields={
+        "vocabulary_size": "vocab_size",
+        "max_length": "n_positions",
+        "num_layers": "n_layer",
+        "dim": "n_embd",
+        "num_heads": "n_head",
+        "hidden_dim": "n_inner",
+        "dropout": "resid_pdrop",
+        "attention_dropout": "attn_pdrop",
+        "embedding_dropout": "embd_pdrop",
+        "activation": "activation_function",
+        "epsilon": "layer_norm_epsilon",
+    },
+    fixed={
+        "add_cross_attention": False,
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "tie_word_embeddings": True,
+    },
+    only={"normalize_first": True},
+    shapes={"wte.weight": ("vocabulary_size", "dim"), "wpe.weight": ("max_length", "dim")},
+    rows=[
+        *embedding("embedding/token", "wte"),
+        *embedding("embedding/position/embedding", "wpe"),
+        *norm(f"{BLOCK}/attention_norm", "h.{}.ln_1"),
+        *conv1d(f"{BLOCK}/attention/query_key_value", "h.{}.attn.c_attn"),
+        *conv1d(f"{BLOCK}/attention/output", "h.{}.attn.c_proj"),
+        *norm(f"{BLOCK}/feedforward_norm", "h.{}.ln_2"),
+        *conv1d(f"{BLOCK}/feedforward/hidden", "h.{}.mlp.c_fc"),
+        *conv1d(f"{BLOCK}/feedforward/output", "h.{}.mlp.c_proj"),
+        *norm("decoder/norm", "ln_f"),
+    ],
+    heads={"GPT2LMHeadModel": Head(LanguageModel, [], {"tied": True})},
+    copies={"lm_head.weight": "{prefix}wte.weight"},
+    ignored=(r"h\.\d+\.attn\.(masked_)?bias",),
+)

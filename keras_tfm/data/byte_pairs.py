@@ -1,0 +1,154 @@
+"""GPT-2's tokenizer in a TensorFlow graph: byte-level byte-pair encoding (Radford et al. 2019, section 2.2).
+
+Any text is a sequence of bytes, so that nothing is unknown and `detokenize(tokenize(text)) == text`.
+A text is first split into words (GPT-2's rule, `_WORDS`), whose bytes are then merged, the earliest
+merge first (Sennrich et al. 2016). The merging is SentencePiece's, in C++: its byte-pair model merges
+by scores, which are here the merges' ranks, and its characters are GPT-2's printable names of bytes.
+"""
+
+import functools
+import json
+import pathlib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+from sentencepiece import sentencepiece_model_pb2
+
+from keras_tfm.data.tokenizers import Tokenizer, _SharedModel, _train_unigram
+
+END = "<|endoftext|>"
+# White space by Unicode; \s of TensorFlow's expressions is that of ASCII.
+_SPACE = r"\t\n\v\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+# Of several white spaces before a word the last is the word's. Expressions here cannot look ahead, so a
+# mark is set before it; and the splitting drops NUL, which another mark stands for meanwhile. Both are
+# code points that are no characters, and that text is not to hold.
+_MARK, _NUL = r"\x{10ffff}", r"\x{10fffe}"
+_LAST_SPACE = rf"([{_SPACE}])([{_SPACE}][^{_SPACE}])"
+_WORDS = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{_SPACE}\p{{L}}\p{{N}}{_MARK}]+|[{_SPACE}]+"
+
+
+class ByteLevelTokenizer(Tokenizer):
+    """Lossless sub-words of bytes: `tokens` by their ids, `merges` as pairs "a b", the earliest first.
+
+    Tokens and merges are written with GPT-2's names of bytes ("Ġ" is a space), as in vocab.json and
+    merges.txt. "<|endoftext|>" parts documents: it is padding, start and end, and no text gives it.
+    Malformed UTF-8 is read as U+FFFD, and bytes that generated tokens leave malformed are written so.
+    """
+
+    def __init__(self, tokens: Sequence[str], merges: Sequence[str]):
+        super().__init__(name="byte_level_tokenizer")
+        tokens, pairs = list(tokens), [tuple(merge.split(" ")) for merge in merges]
+        names, known = _names_of_bytes(), set(tokens)
+        made = {"".join(pair): rank for rank, pair in reversed(list(enumerate(pairs)))}
+        if len({"", *tokens}) != 1 + len(tokens) or tokens.count(END) != 1:
+            raise ValueError(f"tokens: expected each once, and {END!r} among them")
+        if missing := {*names, *made}.union(*pairs) - known:
+            raise ValueError(f"tokens: expected every byte and what is merged, {min(missing)!r} is missing")
+        if surplus := known - {*names, *made, END}:
+            raise ValueError(f"tokens: expected a merge that makes {min(surplus)!r}, got none")
+        self.vocabulary_size = self.unknown_id = len(tokens)
+        self.pad_id = self.start_id = self.end_id = tokens.index(END)
+        # As text: a module would wrap lists.
+        self._content = json.dumps({"tokens": tokens, "merges": list(merges)}, ensure_ascii=False)
+        byte_of = {name: bytes([byte]) for byte, name in enumerate(names)}
+        spelled = [b"" if t == END else b"".join(byte_of[name] for name in t) for t in tokens]
+        self._spelled = np.array([*spelled, "\ufffd".encode()], object)
+        self._names = np.array([name.encode() for name in names], object)
+        model = _sentencepiece_model(tokens, made)
+        self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
+        self._pieces._model_resource = _SharedModel(model)
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "ByteLevelTokenizer":
+        """Learns the merges of `lines`; `vocabulary_size` is an upper bound, at least 257."""
+        import tokenizers  # of its own training alone
+
+        if vocabulary_size < 257:
+            raise ValueError(f"vocabulary_size: expected at least 257, got {vocabulary_size}")
+        model = tokenizers.Tokenizer(tokenizers.models.BPE())
+        model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        trainer = tokenizers.trainers.BpeTrainer(
+            vocab_size=vocabulary_size,
+            special_tokens=[END],
+            initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        model.train_from_iterator(lines, trainer)
+        learnt = json.loads(model.to_str())["model"]
+        return cls(_in_order(learnt["vocab"]), [" ".join(pair) for pair in learnt["merges"]])
+
+    @classmethod
+    def from_files(cls, vocabulary, merges) -> "ByteLevelTokenizer":
+        """The tokenizer of a vocab.json {token: id} and a merges.txt; ValueError where they are none."""
+        ids = json.loads(pathlib.Path(vocabulary).read_text("utf-8"))
+        if not isinstance(ids, dict) or sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
+            raise ValueError(f"{vocabulary}: expected {{token: id}} with the ids 0, 1, ...")
+        lines = pathlib.Path(merges).read_text("utf-8").split("\n")
+        return cls(_in_order(ids), [x for x in lines if x and not x.startswith("#version")])
+
+    @property
+    def symbols(self) -> list[bytes]:
+        """What each token spells: the symbols of `generation.StopSequences`."""
+        return self._spelled[:-1].tolist()
+
+    def tokenize(self, strings) -> tf.RaggedTensor:
+        strings = tf.convert_to_tensor(strings, tf.string)
+        strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
+        strings = tf.strings.regex_replace(strings, r"\x00", chr(0x10FFFE))
+        strings = tf.strings.regex_replace(strings, _LAST_SPACE, r"\1" + chr(0x10FFFF) + r"\2")
+        words = tf_text.regex_split(strings, f"{_WORDS}|{_MARK}", keep_delim_regex_pattern=_WORDS)
+        letters = tf.strings.bytes_split(tf.strings.regex_replace(words.flat_values, _NUL, "\0"))
+        letters = letters.with_flat_values(self._spell(letters.flat_values))
+        names = tf.strings.reduce_join(letters, axis=-1)
+        token_ids = self._pieces.tokenize(names) - 1
+        return words.with_flat_values(token_ids).merge_dims(1, 2)
+
+    def _spell(self, letters):
+        """GPT-2's names of single bytes (N,)."""
+        codes = tf.reshape(tf.io.decode_raw(letters, tf.uint8, fixed_length=1), [-1])
+        return tf.gather(tf.constant(self._names), tf.cast(codes, tf.int32))
+
+    def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
+        spelled = tf.gather(tf.constant(self._spelled), token_ids.flat_values)
+        strings = tf.strings.reduce_join(token_ids.with_flat_values(spelled), axis=-1)
+        return tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
+
+    def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
+        path = pathlib.Path(folder, f"{name}.bytes.json")
+        path.write_text(self._content + "\n", "utf-8")
+        return path
+
+
+def _in_order(ids: dict[str, int]) -> list[str]:
+    return [token for token, _ in sorted(ids.items(), key=lambda item: item[1])]
+
+
+def _names_of_bytes() -> list[str]:
+    """GPT-2's printable character for each byte: itself, or one beyond Latin-1."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+@functools.cache
+def _quiet_normalizer():
+    """A rule that never applies to names of bytes: SentencePiece logs a line for a model that has none."""
+    return sentencepiece_model_pb2.ModelProto.FromString(_train_unigram(["a"], 300, True)).normalizer_spec
+
+
+def _sentencepiece_model(tokens: list[str], ranks: dict[str, int]) -> bytes:
+    """A byte-pair model whose piece i + 1 is token i; piece 0 is unknown, which no byte is."""
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.trainer_spec.model_type = proto.trainer_spec.BPE
+    proto.normalizer_spec.CopyFrom(_quiet_normalizer())
+    proto.normalizer_spec.add_dummy_prefix = False
+    proto.normalizer_spec.remove_extra_whitespaces = False
+    proto.normalizer_spec.escape_whitespaces = False
+    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+    proto.pieces.add(piece="<unk>", score=0.0, type=kinds.UNKNOWN)
+    for token in tokens:
+        kind = kinds.CONTROL if token == END else kinds.NORMAL
+        proto.pieces.add(piece=token, score=-float(ranks.get(token, len(ranks))), type=kind)
+    return proto.SerializeToString(deterministic=True)

@@ -1,0 +1,167 @@
+"""Beam search: the likeliest sequences, not the likeliest next tokens.
+
+Scores, length penalty and early stopping are defined as in transformers (5.23), which results equal:
+a sequence scores sum(log p) / n^`length_penalty`, n counting its generated tokens and the end token.
+An ended sequence is frozen: it leaves the running beams, its score stays as it is.
+"""
+
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from keras_tfm.generation.loop import read_prompts
+from keras_tfm.generation.processors import Written, process
+from keras_tfm.generation.stopping import EndTokens
+from keras_tfm.layers.cache import map_rows
+
+LOW = -1e9  # below any score
+
+
+class Beams(NamedTuple):
+    """What the loop carries, W beams a prompt: those that run, and the best of those that ended.
+
+    `written` and the cache have B W rows, `scores` (B, W) are the running beams' sums of log p;
+    `ended` (B, W, L), `ended_scores` (B, W) and `is_ended` (B, W) are the results so far; a prompt
+    that `can_improve` (B, 1) goes on; `goes_on` () as long as any does.
+    """
+
+    written: Written
+    scores: Any
+    stop: Any
+    cache: Any
+    ended: Any
+    ended_scores: Any
+    is_ended: Any
+    can_improve: Any
+    goes_on: Any
+
+
+class BeamSearch:
+    """Decodes from `model` with `beam_size` beams; the other arguments are `Decoder`'s.
+
+    `early_stopping` says when a prompt has its results: True as soon as `beam_size` sequences ended,
+    False when no running beam would beat them at its present length, "never" when none would at the
+    best length there is. A step reorders the caches by one gather; contexts are shared, not copied.
+    """
+
+    def __init__(
+        self,
+        model,
+        max_new_tokens,
+        beam_size,
+        length_penalty=1.0,
+        early_stopping=False,
+        processors=(),
+        stop=None,
+        pad_id=0,
+    ):
+        if beam_size < 1:
+            raise ValueError(f"`beam_size` must be at least 1; it is {beam_size}.")
+        if early_stopping not in (True, False, "never"):
+            raise ValueError(f'`early_stopping` must be True, False or "never"; it is {early_stopping!r}.')
+        self.model = model
+        self.max_new_tokens = max_new_tokens
+        self.beam_size = beam_size
+        self.length_penalty = length_penalty
+        self.early_stopping = early_stopping
+        self.processors = processors
+        self.stop = stop or EndTokens()
+        self.pad_id = pad_id
+
+    def __call__(self, token_ids, padding_mask=None, context=None):
+        """The best sequence of each prompt, and that itself: (B, P + max_new_tokens)."""
+        return self.search(token_ids, padding_mask, context)[0][:, 0]
+
+    def search(self, token_ids, padding_mask=None, context=None):
+        """All W sequences of each prompt, the best first, and their scores: (B, W, L) and (B, W)."""
+        beams = self.start(token_ids, padding_mask, context)
+        beams = Beams(*ops.while_loop(lambda *beams: Beams(*beams).goes_on, self._step, beams))
+        return beams.ended, beams.ended_scores
+
+    def start(self, token_ids, padding_mask=None, context=None):
+        """The beams after reading the prompts, of which only each first one counts as yet."""
+        width = self.beam_size
+        written, cache = read_prompts(
+            self.model, token_ids, padding_mask, context, self.max_new_tokens, self.pad_id
+        )
+        written, cache = map_rows(lambda x: ops.repeat(x, width, axis=0), (written, cache))
+        num_rows = ops.shape(written.token_ids)[0]
+        shape = (num_rows // width, width)
+        return Beams(
+            written,
+            ops.broadcast_to(ops.where(ops.arange(width) == 0, 0.0, LOW), shape),
+            self.stop.start(num_rows),
+            cache,
+            ops.reshape(written.token_ids, (*shape, ops.shape(written.token_ids)[1])),
+            ops.full(shape, LOW),
+            ops.zeros(shape, "bool"),
+            ops.ones((shape[0], 1), "bool"),
+            ops.convert_to_tensor(shape[0] > 0),
+        )
+
+    def _step(self, *beams):
+        beams = Beams(*beams)
+        written, width = beams.written, self.beam_size
+        num_prompts = ops.shape(beams.scores)[0]
+        last = ops.slice(written.token_ids, (0, written.length - 1), (num_prompts * width, 1))
+        logits, cache = self.model.step(last, beams.cache)
+        scores = process(ops.log_softmax(ops.cast(logits[:, -1], "float32")), written, self.processors)
+        size = scores.shape[-1]
+        scores = ops.reshape(scores, (num_prompts, width, size)) + beams.scores[:, :, None]
+
+        # Twice as many candidates as beams, or more, so that `width` run on even where as many end.
+        num_candidates = min(max(2, 1 + self.stop.num_ends) * width, width * size)
+        scores, choice = ops.top_k(ops.reshape(scores, (num_prompts, width * size)), num_candidates)
+        rows = choice // size + width * ops.arange(num_prompts, dtype="int32")[:, None]  # (B, C) of B W
+        flat = ops.reshape(rows, (-1,))
+        candidates = map_rows(lambda x: ops.take(x, flat, axis=0), written)
+        candidates = candidates.append(ops.reshape(choice % size, (-1,)))
+        stop = map_rows(lambda x: ops.take(x, flat, axis=0), beams.stop)
+        stop, ends = self.stop.advance(stop, ops.reshape(choice % size, (-1,)))
+        is_last = candidates.num_new >= self.max_new_tokens
+        ends = ops.reshape(ends, (num_prompts, num_candidates)) | is_last
+
+        running_scores, running = ops.top_k(scores + ops.where(ends, LOW, 0.0), width)  # (B, W) of C
+        first = num_candidates * ops.arange(num_prompts, dtype="int32")[:, None]
+        chosen = ops.reshape(running + first, (-1,))
+        source = ops.take(flat, chosen, axis=0)
+        beams = beams._replace(
+            written=map_rows(lambda x: ops.take(x, chosen, axis=0), candidates),
+            scores=running_scores,
+            stop=map_rows(lambda x: ops.take(x, chosen, axis=0), stop),
+            cache=map_rows(lambda x: ops.take(x, source, axis=0), cache),
+        )
+        return self._decide(self._collect(beams, candidates, scores, ends), ends)
+
+    def _collect(self, beams, candidates, scores, ends):
+        """Let candidates that end, of the `width` best, compete with those that ended before."""
+        width = self.beam_size
+        ends = ends & (ops.arange(ends.shape[1]) < width)
+        is_full = ops.all(beams.is_ended, axis=1, keepdims=True) & (self.early_stopping is True)
+        counts = ends & beams.can_improve & ~is_full
+        length = ops.cast(candidates.num_new, "float32")
+        scores = ops.where(counts, scores / length**self.length_penalty, LOW)
+        sequences = ops.reshape(candidates.token_ids, (*ops.shape(scores), -1))
+        ended_scores, best = ops.top_k(ops.concatenate([beams.ended_scores, scores], axis=1), width)
+        ended = ops.concatenate([beams.ended, sequences], axis=1)
+        is_ended = ops.concatenate([beams.is_ended, counts], axis=1)
+        return beams._replace(
+            ended=ops.take_along_axis(ended, best[:, :, None], axis=1),
+            ended_scores=ended_scores,
+            is_ended=ops.take_along_axis(is_ended, best, axis=1),
+        )
+
+    def _decide(self, beams, ends):
+        """Whether any prompt goes on: its running beams could still beat the worst that ended."""
+        num_new = self.max_new_tokens if self._hopes else beams.written.num_new
+        hope = beams.scores[:, :1] / ops.cast(num_new, "float32") ** self.length_penalty
+        worst = ops.min(beams.ended_scores, axis=1, keepdims=True)
+        has_all = ops.all(beams.is_ended, axis=1, keepdims=True)
+        can_improve = beams.can_improve & (~has_all | (hope > worst))
+        wants_more = ops.any(~has_all) if self.early_stopping is True else True
+        goes_on = ops.any(can_improve) & wants_more & ~ops.all(ends)
+        return beams._replace(can_improve=can_improve, goes_on=goes_on)
+
+    @property
+    def _hopes(self):
+        return self.early_stopping == "never" and self.length_penalty > 0

@@ -1,0 +1,235 @@
+"""Logit processors: small objects that change a step's logits, `processor(logits, written) -> logits`.
+
+Logits are float32 (R, V), -inf where a token must not be chosen; under beam search they are
+log-probabilities. Definitions are those of transformers' classes of like names, with which results
+agree; parameters may be tensors, so that a graph takes them as inputs. None sorts: a threshold that
+keeps the wanted count or mass is found by halving, at a fraction of the cost.
+"""
+
+from typing import Any, NamedTuple
+
+from keras import ops
+
+MINUS_INFINITY = float("-inf")
+HALVINGS = 32  # from a range of some hundreds to a float32's last digit
+
+
+class Written(NamedTuple):
+    """What stands in each row so far: `token_ids` (R, L), of which `length` () columns are filled.
+
+    `mask` (R, L) is True at tokens, False at padding and at what is still to be filled; the first
+    `prompt_length` columns are the prompt.
+    """
+
+    token_ids: Any
+    mask: Any
+    length: Any
+    prompt_length: Any
+
+    @property
+    def num_new(self):
+        """How many tokens were generated: ()."""
+        return self.length - self.prompt_length
+
+    def append(self, token_ids):
+        """With one more token (R,) in each row."""
+        mask = ops.ones_like(token_ids, "bool")[:, None]
+        return self._replace(
+            token_ids=ops.slice_update(self.token_ids, (0, self.length), token_ids[:, None]),
+            mask=ops.slice_update(self.mask, (0, self.length), mask),
+            length=self.length + 1,
+        )
+
+
+class Temperature:
+    """logits / `temperature`: below 1 sharpens the distribution, above 1 flattens it."""
+
+    def __init__(self, temperature):
+        require("temperature", temperature, lambda t: t > 0, "must be above 0")
+        self.temperature = temperature
+
+    def __call__(self, logits, written):
+        return logits / self.temperature
+
+
+class TopK:
+    """Keeps the `k` likeliest tokens (Fan et al. 2018), and what is exactly as likely as the last."""
+
+    def __init__(self, k):
+        require("top_k", k, lambda k: k >= 1, "must be at least 1")
+        self.k = k
+
+    def __call__(self, logits, written):
+        return keep_highest(logits, logits, ops.ones_like(logits), self.k)
+
+
+class TopP:
+    """Keeps the likeliest tokens that together have probability `p` (Holtzman et al. 2020, "nucleus")."""
+
+    def __init__(self, p):
+        require("top_p", p, lambda p: 0 < p <= 1, "must lie in (0, 1]")
+        self.p = p
+
+    def __call__(self, logits, written):
+        return keep_highest(logits, logits, ops.softmax(logits), self.p)
+
+
+class MinP:
+    """Keeps the tokens of at least `p` times the likeliest one's probability (Nguyen et al. 2024)."""
+
+    def __init__(self, p):
+        require("min_p", p, lambda p: 0 <= p <= 1, "must lie in [0, 1]")
+        self.p = p
+
+    def __call__(self, logits, written):
+        probabilities = ops.softmax(logits)
+        too_low = probabilities < self.p * ops.max(probabilities, axis=-1, keepdims=True)
+        return ops.where(too_low, MINUS_INFINITY, logits)
+
+
+class Typical:
+    """Keeps tokens of probability `mass` whose information is nearest the entropy (Meister et al. 2023)."""
+
+    def __init__(self, mass):
+        require("mass", mass, lambda mass: 0 < mass <= 1, "must lie in (0, 1]")
+        self.mass = mass
+
+    def __call__(self, logits, written):
+        probabilities = ops.softmax(logits)
+        information = -ops.log_softmax(logits)
+        information = ops.where(probabilities > 0, information, 1e3)  # not inf: 0 * inf is NaN
+        entropy = ops.sum(probabilities * information, axis=-1, keepdims=True)
+        return keep_highest(logits, -ops.abs(information - entropy), probabilities, self.mass)
+
+
+class RepetitionPenalty:
+    """Divides positive logits of tokens that were written by `penalty`, multiplies negative ones.
+
+    Keskar et al. 2019, section 4.1; the prompt counts, its padding does not.
+    """
+
+    def __init__(self, penalty):
+        require("penalty", penalty, lambda penalty: penalty > 0, "must be above 0")
+        self.penalty = penalty
+
+    def __call__(self, logits, written):
+        seen = mark(written.token_ids, written.mask, logits.shape[-1])
+        penalised = ops.where(logits < 0, logits * self.penalty, logits / self.penalty)
+        return ops.where(seen, penalised, logits)
+
+
+class NoRepeatNGram:
+    """Forbids what would repeat `size` tokens in a row (Paulus et al. 2018); the prompt counts."""
+
+    def __init__(self, size):
+        require("size", size, lambda size: size >= 1, "must be at least 1")
+        self.size = size
+
+    def __call__(self, logits, written):
+        token_ids, mask, length, _ = written
+        rows, width = ops.shape(token_ids)
+        before = self.size - 1  # tokens that must agree for the next to be forbidden
+        if isinstance(width, int) and width <= before:
+            return logits
+        agrees = mask[:, before:]  # (R, L - before), of windows that begin at each column
+        if before:
+            start = ops.maximum(length - before, 0)
+            last = ops.slice(token_ids, (0, start), (rows, before))
+            is_real = ops.slice(mask, (0, start), (rows, before))[:, :1]  # padding stands on the left
+            agrees = agrees & is_real & mask[:, : width - before]
+            for i in range(before):
+                agrees = agrees & (token_ids[:, i : width - before + i] == last[:, i : i + 1])
+        repeats = mark(token_ids[:, before:], agrees & (length > before), logits.shape[-1])
+        return ops.where(repeats, MINUS_INFINITY, logits)
+
+
+class MinNewTokens:
+    """Forbids `end_ids` before `count` tokens were generated."""
+
+    def __init__(self, count, end_ids):
+        self.count = count
+        self.end_ids = end_ids
+
+    def __call__(self, logits, written):
+        is_end = is_one_of(self.end_ids, logits.shape[-1])
+        return ops.where(is_end & (written.num_new < self.count), MINUS_INFINITY, logits)
+
+
+class Suppress:
+    """Forbids `token_ids` everywhere."""
+
+    def __init__(self, token_ids):
+        self.token_ids = token_ids
+
+    def __call__(self, logits, written):
+        return ops.where(is_one_of(self.token_ids, logits.shape[-1]), MINUS_INFINITY, logits)
+
+
+class ForcedTokens:
+    """Forces `token_ids`, one after the other, from generated token number `first` on.
+
+    A forced prefix by default; with `first` the last one allowed and an end token, a forced end.
+    """
+
+    def __init__(self, token_ids, first=0):
+        self.token_ids = tuple(token_ids)
+        self.first = first
+
+    def __call__(self, logits, written):
+        number = written.num_new - self.first
+        for i, token in enumerate(self.token_ids):
+            forced = ops.where(is_one_of([token], logits.shape[-1]), 0.0, MINUS_INFINITY)
+            logits = ops.where(number == i, forced, logits)
+        return logits
+
+
+def process(logits, written, processors):
+    """The logits (R, V), in float32, after all `processors` in their order."""
+    logits = ops.cast(logits, "float32")
+    for processor in processors:
+        logits = processor(logits, written)
+    return logits
+
+
+def keep_highest(logits, scores, weights, amount):
+    """`logits`, -inf but where `scores` are the highest that together have `amount` of the `weights`.
+
+    All (R, V). Equal scores stay or go together; where all weights fall short, all stay.
+    """
+    high = ops.max(scores, axis=-1, keepdims=True)
+    # Lower scores than this have probability 0 in float32 where scores are logits or informations.
+    low = ops.maximum(ops.min(scores, axis=-1, keepdims=True), high - 256.0)
+    weights = ops.where(ops.isfinite(logits), weights, 0.0)
+
+    def halve(_, bounds):
+        low, high = bounds
+        middle = low + (high - low) / 2
+        total = ops.sum(ops.where(scores >= middle, weights, 0.0), axis=-1, keepdims=True)
+        suffices = total >= amount
+        return ops.where(suffices, middle, low), ops.where(suffices, high, middle)
+
+    low, high = ops.fori_loop(0, HALVINGS, halve, (low, high))
+    # The upper bound is tried last: it may be the highest score itself.
+    total = ops.sum(ops.where(scores >= high, weights, 0.0), axis=-1, keepdims=True)
+    threshold = ops.where(total >= amount, high, low)
+    return ops.where(scores >= threshold, logits, MINUS_INFINITY)
+
+
+def mark(token_ids, mask, size):
+    """True at the tokens of each row (R, L) that `mask` counts: (R, V)."""
+    rows, width = ops.shape(token_ids)
+    row = ops.broadcast_to(ops.arange(rows, dtype="int32")[:, None], (rows, width))
+    indices = ops.stack([row, ops.where(mask, token_ids, 0)], axis=-1)  # (R, L, 2)
+    return ops.scatter(indices, ops.cast(mask, "int32"), (rows, size)) > 0
+
+
+def is_one_of(token_ids, size):
+    """True at `token_ids`: (V,)."""
+    token_ids = ops.reshape(ops.convert_to_tensor(token_ids, "int32"), (-1, 1))
+    return ops.any(token_ids == ops.arange(size, dtype="int32"), axis=0)
+
+
+def require(name, value, is_right, rule):
+    """ValueError unless the number `value` is right; what a tensor holds is not known yet."""
+    if not ops.is_tensor(value) and not is_right(value):
+        raise ValueError(f"`{name}` {rule}; it is {value}.")

@@ -1,0 +1,155 @@
+"""The decoder-only Transformer of Radford et al. 2019, "Language Models are Unsupervised Multitask Learners".
+
+GPT-1 (Radford et al. 2018) is the same with `normalize_first=False`, GPT-3 (Brown et al. 2020) with
+larger sizes; its layers of sparse attention are dense here. Layers are initialised by the sizes of
+GPT-2's released code, 0.02 also for positions.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from keras_tfm.layers.attention import MultiHeadAttention
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import TransformerDecoder
+from keras_tfm.layers.cache import PositionCache
+from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.masks import causal_mask
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.training.model import ConfiguredModel
+
+
+@dataclasses.dataclass(frozen=True)
+class GPT2Config:
+    """`hidden_dim` None means 4 `dim`; `activation` is any that `FeedForward` takes. `dropout` acts on what
+    each sub-layer adds, the other two on the attention weights and on the embeddings.
+    """
+
+    vocabulary_size: int = 50_257
+    max_length: int = 1_024
+    num_layers: int = 12
+    dim: int = 768
+    num_heads: int = 12
+    hidden_dim: int | None = None
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    embedding_dropout: float = 0.1
+    activation: str = "gelu_tanh"
+    normalize_first: bool = True
+    epsilon: float = 1e-5
+
+
+class GPT2Cache(NamedTuple):
+    """What decoding keeps: the position of the next token, and the blocks' caches."""
+
+    position: PositionCache
+    blocks: Any
+
+
+class GPT2(ConfiguredModel):
+    """A stack of causal blocks: token ids in, hidden states out.
+
+    Inputs: `token_ids` (B, T), `padding_mask` (B, T) and `segment_ids` (B, T), which number the
+    documents that are packed in a row: tokens see those of their own alone, whose positions begin at
+    0. Output: `sequence_output` (B, T, D). Padding, on either side, counts as no position.
+    """
+
+    config_class = GPT2Config
+
+    def __init__(self, config, name="gpt2", **kwargs):
+        inputs = {
+            "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
+            "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
+            "segment_ids": keras.Input((None,), dtype="int32", name="segment_ids"),
+        }
+        initializer = keras.initializers.RandomNormal(stddev=0.02)
+        embedding = TokenAndPositionEmbedding(
+            config.vocabulary_size, config.max_length, config.dim, initializer=initializer, name="embedding"
+        )
+        hidden_dim = config.hidden_dim or 4 * config.dim
+        decoder = TransformerDecoder(
+            config.num_layers,
+            config.num_heads,
+            hidden_dim,
+            dropout=config.dropout,
+            normalize_first=config.normalize_first,
+            epsilon=config.epsilon,
+            attention=MultiHeadAttention(
+                config.num_heads, dropout=config.attention_dropout, kernel_initializer=initializer
+            ),
+            feedforward=FeedForward(hidden_dim, config.activation, kernel_initializer=initializer),
+            name="decoder",
+        )
+        mask = DocumentMask(name="document_mask")(inputs["padding_mask"], inputs["segment_ids"])
+        # A token's position is the number of tokens that it sees beside itself.
+        positions = ops.maximum(ops.sum(ops.cast(mask, "int32"), axis=-1) - 1, 0)
+        x = embedding(inputs["token_ids"], positions=positions)
+        x = Dropout(config.embedding_dropout, name="embedding_dropout")(x)
+        outputs = {"sequence_output": decoder(x, mask=mask)}
+        super().__init__(config, inputs, outputs, name=name, **kwargs)
+        self.embedding = self.output_embedding = embedding
+        self.decoder = decoder
+        for block in decoder.blocks:  # section 2.3: what adds to the residual begins smaller
+            for layer in (block.attention.output_projection, block.feedforward.output_projection):
+                layer.kernel.assign(layer.kernel / (2 * config.num_layers) ** 0.5)
+
+    def start(self, batch_size, max_length, context=None):
+        """A cache for up to `max_length` tokens; ValueError if they exceed the configuration's."""
+        if isinstance(max_length, int) and max_length > self.config.max_length:
+            raise ValueError(
+                f"Prompt and new tokens must be at most {self.config.max_length}; they are {max_length}."
+            )
+        return GPT2Cache(PositionCache.empty(batch_size), self.decoder.start(batch_size, max_length))
+
+    def step(self, token_ids, cache, padding_mask=None):
+        """The output (B, T, D) at the next T tokens (B, T), and the new cache."""
+        positions, position = cache.position.append(ops.shape(token_ids)[1], padding_mask)
+        x = self.embedding(token_ids, positions=positions)
+        x, blocks = self.decoder.step(x, cache.blocks, padding_mask)
+        return x, GPT2Cache(position, blocks)
+
+
+class DocumentMask(Layer):
+    """Which tokens each may see: those before it, of its own document, no padding.
+
+    `padding_mask` (B, T) and `segment_ids` (B, T) give (B, T, T), for documents a a a b b:
+
+        1 . . . .
+        1 1 . . .
+        1 1 1 . .
+        . . . 1 .
+        . . . 1 1
+    """
+
+    def call(self, padding_mask, segment_ids):
+        length = ops.shape(segment_ids)[1]
+        is_own = segment_ids[:, :, None] == segment_ids[:, None, :]
+        return is_own & padding_mask[:, None] & causal_mask(length, length)  # (B, T, T)
+
+    def compute_output_spec(self, padding_mask, segment_ids):
+        return keras.KerasTensor((*segment_ids.shape, segment_ids.shape[1]), "bool")
+
+
+# gpt1: Radford et al. 2018, section 4.1. gpt2-*: Radford et al. 2019, table 2, whose numbers of weights
+# ("117M" to "1542M") leave out the embeddings or count them otherwise: they are 124, 355, 774 and
+# 1,558 million. gpt3-*: Brown et al. 2020, table 2.1, which are 125 M, 350 M, ... as said there; where its
+# widths and heads do not fit one another (xl, 13b), the heads of 128 are taken.
+GPT2.sizes = {
+    "tiny": GPT2Config(8_000, 256, num_layers=4, dim=128, num_heads=4),
+    "gpt1": GPT2Config(40_478, 512, normalize_first=False),
+    "gpt2": GPT2Config(),
+    "gpt2-medium": GPT2Config(num_layers=24, dim=1024, num_heads=16),
+    "gpt2-large": GPT2Config(num_layers=36, dim=1280, num_heads=20),
+    "gpt2-xl": GPT2Config(num_layers=48, dim=1600, num_heads=25),
+    "gpt3-small": GPT2Config(max_length=2048),
+    "gpt3-medium": GPT2Config(max_length=2048, num_layers=24, dim=1024, num_heads=16),
+    "gpt3-large": GPT2Config(max_length=2048, num_layers=24, dim=1536, num_heads=16),
+    "gpt3-xl": GPT2Config(max_length=2048, num_layers=24, dim=2048, num_heads=16),
+    "gpt3-2.7b": GPT2Config(max_length=2048, num_layers=32, dim=2560, num_heads=32),
+    "gpt3-6.7b": GPT2Config(max_length=2048, num_layers=32, dim=4096, num_heads=32),
+    "gpt3-13b": GPT2Config(max_length=2048, num_layers=40, dim=5120, num_heads=40),
+    "gpt3-175b": GPT2Config(max_length=2048, num_layers=96, dim=12288, num_heads=96),
+}

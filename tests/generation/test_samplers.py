@@ -1,0 +1,105 @@
+"""Sampling: how often what is drawn, and that a seed says all."""
+
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from keras_tfm.generation import Decoder, DecodingOptions, EndTokens, MinP, Sample, Temperature, TopK, TopP
+from tests.generation.markov import markov
+
+DRAWS = 20_000
+
+
+def exact(logits, processors):
+    """The distribution that processors leave, by definition."""
+    p = np.exp(logits - logits.max())
+    for processor in processors:
+        order = np.argsort(-p)
+        p = p / p.sum()
+        match processor:
+            case Temperature():
+                p = p ** (1 / processor.temperature)
+            case TopK():
+                p[order[processor.k :]] = 0
+            case TopP():
+                p[order[np.searchsorted(np.cumsum(p[order]), processor.p) + 1 :]] = 0
+            case MinP():
+                p[p < processor.p * p.max()] = 0
+    return p / p.sum()
+
+
+@pytest.mark.parametrize(
+    "processors",
+    [(), (Temperature(0.7),), (TopK(4),), (TopP(0.8),), (MinP(0.2),), (Temperature(2.0), TopK(6), TopP(0.9))],
+    ids=lambda processors: " ".join(type(p).__name__ for p in processors) or "plain",
+)
+def test_frequencies_are_the_distributions(processors):
+    model = markov(12, seed=1, scale=1.0)
+    decoder = Decoder(model, 2, Sample(7), processors)
+    rows = tf.function(decoder, autograph=False, jit_compile=True)(tf.fill([DRAWS, 1], 1)).numpy()
+    for last, drawn in ((1, rows[:, 1]), (5, rows[rows[:, 1] == 5, 2])):
+        expected = exact(model.table[last].astype("float64"), processors) * len(drawn)
+        counts = np.bincount(drawn, minlength=12)
+        assert (counts[expected == 0] == 0).all()
+        if len(drawn) > 200:
+            test = scipy.stats.chisquare(counts[expected > 0], expected[expected > 0])
+            assert test.pvalue > 1e-3
+
+
+def test_seeds_and_steps_draw_independently():
+    """One row, a seed each: frequencies over seeds, too, are the distribution; and pairs are independent."""
+    logits = tf.constant(markov(4, seed=2, scale=0.7).table[:1])
+
+    def drawn(seed):
+        return tf.stack([Sample(seed)(logits, 0)[0], Sample(seed)(logits, 1)[0]])
+
+    pairs = tf.function(lambda: tf.map_fn(drawn, tf.range(DRAWS), parallel_iterations=1), autograph=False)()
+    p = exact(logits.numpy()[0].astype("float64"), ())
+    counts = np.zeros((4, 4))
+    np.add.at(counts, tuple(pairs.numpy().T), 1)
+    assert scipy.stats.chisquare(counts.ravel(), np.outer(p, p).ravel() * DRAWS).pvalue > 1e-3
+    following = np.zeros((4, 4))  # the seeds 0 and 1, 2 and 3, ...
+    np.add.at(following, (pairs.numpy()[::2, 0], pairs.numpy()[1::2, 0]), 1)
+    assert scipy.stats.chisquare(following.ravel(), np.outer(p, p).ravel() * DRAWS / 2).pvalue > 1e-3
+
+
+def test_a_seed_says_all():
+    prompts = tf.constant([[1], [1], [3]])
+
+    def sampled(seed, prompts=prompts, **options):
+        decoder = Decoder(markov(9), 30, Sample(seed))
+        return tf.function(decoder, autograph=False, **options)(prompts).numpy()
+
+    np.testing.assert_array_equal(sampled(5), sampled(tf.constant(5)))
+    np.testing.assert_array_equal(sampled(5), sampled(5, jit_compile=True))
+    np.testing.assert_array_equal(sampled(5)[:2], sampled(5, prompts[:2]))  # whatever else is in the batch
+    assert (sampled(5) != sampled(6)).mean() > 0.5
+    assert (sampled(5)[0] != sampled(5)[1]).mean() > 0.5
+
+
+def test_options_choose_the_decoder():
+    model, stop = markov(), EndTokens(2)
+    prompt = tf.constant([[1], [3]])
+    greedy = DecodingOptions(5).decoder(model, stop)(prompt)
+    np.testing.assert_array_equal(greedy, DecodingOptions(5, top_k=1).decoder(model, stop)(prompt))
+    assert DecodingOptions(5, seed=1).samples and not DecodingOptions(5, beam_size=2).samples
+    first = MinP(0.1)
+    warm = DecodingOptions(5, temperature=0.5, top_p=0.9, top_k=3, processors=[first]).decoder(model, stop)
+    assert [type(p) for p in warm.processors] == [MinP, Temperature, TopK, TopP]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_new_tokens": 0}, "`max_new_tokens` must be at least 1; it is 0"),
+        ({"beam_size": 0}, "`beam_size` must be at least 1"),
+        ({"temperature": 0.0}, "`temperature` must be above 0"),
+        ({"top_p": 1.5}, r"`top_p` must lie in \(0, 1\]"),
+        ({"top_k": 0}, "`top_k` must be at least 1"),
+        ({"beam_size": 2, "seed": 1}, "Beam search does not sample"),
+    ],
+)
+def test_impossible_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        DecodingOptions(**{"max_new_tokens": 5, **options})
