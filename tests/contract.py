@@ -418,7 +418,7 @@ def rematerialised_gradients_are_equal(case):
             mode = keras_tfm.layers.Layer()._remat_mode
         keras.utils.set_random_seed(7)
         model = case.around(case.factory())
-        for part in model.layers:
+        for part in model._flatten_layers():
             if isinstance(part, keras_tfm.layers.Layer):
                 part._remat_mode = mode
         model.set_weights(case.model.get_weights())

@@ -8,7 +8,8 @@ from keras_tfm.layers.attention import (
     parameter_free_attention,
 )
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import TransformerBlock, TransformerDecoder, TransformerEncoder
+from keras_tfm.layers.blocks import TransformerBlock, TransformerDecoder, TransformerEncoder, rematerialize
+from keras_tfm.layers.blockwise import blockwise_attention
 from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.blockwise import blockwise_attention
 from keras_tfm.layers.cache import ContextCache, KeyValueCache, group_rows
 from keras_tfm.layers.masks import LOWEST, causal_mask, combine_masks, in_float32, key_mask_of, masked_softmax
 from keras_tfm.layers.regularization import Dropout
@@ -108,6 +109,9 @@ class MultiHeadAttention(Layer):
     `layer(x)` is self-attention and projects queries, keys and values in one product;
     `layer(x, context)` is cross-attention and projects the context's keys and values in one;
     with a `key` of its own each has its own product. Which, is settled when the layer is built.
+
+    With a `block_size` (512 is a good one) memory is linear in the length while training: `call` is
+    `blockwise_attention`, with dropout drawn by blocks, and without relative or bucketed positions.
     """
 
     def __init__(
@@ -119,14 +123,20 @@ class MultiHeadAttention(Layer):
         use_bias=True,
         position=None,
         kernel_initializer="glorot_uniform",
+        block_size=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         if num_heads < 1:
             raise ValueError(f"`num_heads` must be at least 1; it is {num_heads}.")
-        for name, width in (("key_dim", key_dim), ("value_dim", value_dim)):
-            if width is not None and width < 1:
-                raise ValueError(f"`{name}` must be at least 1, or None; it is {width}.")
+        for name, size in (("key_dim", key_dim), ("value_dim", value_dim), ("block_size", block_size)):
+            if size is not None and size < 1:
+                raise ValueError(f"`{name}` must be at least 1, or None; it is {size}.")
+        if block_size is not None and position is not None and position.acts_on_scores:
+            raise ValueError(
+                f"`block_size` goes with no position or one that rotates, such as RotaryEmbedding; "
+                f"{type(position).__name__} acts on all scores at once. Leave one of the two out."
+            )
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
@@ -134,6 +144,7 @@ class MultiHeadAttention(Layer):
         self.use_bias = use_bias
         self.position = position
         self.kernel_initializer = kernel_initializer
+        self.block_size = block_size
         self.weight_dropout = Dropout(dropout, name="dropout")
 
     def build(self, query_shape, value_shape=None, key_shape=None):
@@ -183,9 +194,11 @@ class MultiHeadAttention(Layer):
         """
         keys = next(x for x in (key, value, query) if x is not None)
         mask = combine_masks(mask, key_mask_of(keys))
-        if causal:
-            mask = combine_masks(mask, causal_mask(ops.shape(query)[1], ops.shape(keys)[1]))
         query, key, value = self._project(query, value, key)
+        if self.block_size is not None:
+            return self._attend_by_blocks(query, key, value, mask, bias, causal, training)
+        if causal:
+            mask = combine_masks(mask, causal_mask(ops.shape(query)[2], ops.shape(key)[2]))
         return self._attend(query, key, value, mask, bias, training=training)
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
@@ -246,9 +259,8 @@ class MultiHeadAttention(Layer):
     def _attend(self, query, key, value, mask=None, bias=None, positions=None, training=None):
         """Heads in (B, H, T, K), (B, H, S, K), (B, H, S, Kv); the layer's output (B, T, D) out."""
         position = self.position
-        batch_size, length = ops.shape(query)[0], ops.shape(query)[2]
         if position is not None:
-            positions = ops.arange(length, dtype="int32") if positions is None else positions
+            positions = ops.arange(ops.shape(query)[2], dtype="int32") if positions is None else positions
             key_positions = ops.arange(ops.shape(key)[2], dtype="int32")
             bias = add_if_given(bias, position.scores(query, positions, key_positions))
         weights = attention_weights(query, key, mask, bias)
@@ -256,8 +268,21 @@ class MultiHeadAttention(Layer):
         heads = ops.matmul(weights, value)  # (B, H, T, Kv)
         if position is not None:
             heads = add_if_given(heads, position.values(weights, positions, key_positions))
+        return self._join(heads)
+
+    def _attend_by_blocks(self, query, key, value, mask, bias, causal, training):
+        dropout = self.weight_dropout.rate if training else 0.0
+        seed = self.weight_dropout.seed_generator.next() if dropout else None
+        return self._join(
+            blockwise_attention(
+                query, key, value, mask, bias, None, causal, dropout, seed, block_size=self.block_size
+            )
+        )
+
+    def _join(self, heads):
+        """(B, H, T, Kv) to the layer's output (B, T, D)."""
         heads = ops.transpose(heads, (0, 2, 1, 3))  # (B, T, H, Kv)
-        heads = ops.reshape(heads, (batch_size, length, self.num_heads * self.value_width))  # (B, T, H Kv)
+        heads = ops.reshape(heads, (*ops.shape(heads)[:2], self.num_heads * self.value_width))  # (B, T, H Kv)
         return self.output_projection(heads)
 
 

@@ -1,9 +1,12 @@
 """The base of every layer here: a constructor's arguments are the layer's configuration."""
 
+import contextlib
 import inspect
 
 import keras
 from keras import ops
+
+from keras_tfm.layers.masks import key_mask_of
 
 if keras.backend.backend() != "tensorflow":
     raise ImportError(
@@ -55,36 +58,59 @@ class Layer(keras.layers.Layer):
     def rematerialized_call(self, layer_call, *args, **kwargs):
         """Keras's, under a `keras.RematScope`, mended where TensorFlow would refuse or spoil it.
 
-        TensorFlow recomputes functions of floating-point tensors alone, given by position; and what
-        is recomputed must draw the same dropout and leave the generators where they were.
+        TensorFlow recomputes functions of floating-point tensors alone, given by position and without
+        their masks; what is recomputed must draw the same dropout, and nothing within it be recomputed
+        once more.
         """
+        if self._remat_mode.mode == "activations":
+            return layer_call  # they are those of the layers within
+        for layer in self._flatten_layers(include_self=False):
+            layer._remat_mode = None
         arguments = inspect.signature(layer_call).bind(*args, **kwargs).arguments
         names = [
             name
             for name, x in arguments.items()
             if ops.is_tensor(x) and keras.backend.is_float_dtype(x.dtype)
         ]
-        seeds = [generator.state for layer in self._flatten_layers() for generator in layer._seed_generators]
-        before = [ops.copy(seed) for seed in seeds]
-        recomputes = False
+        generators = [generator for layer in self._flatten_layers() for generator in layer._seed_generators]
+        draws: list = []
 
         def call(*tensors):
-            nonlocal recomputes
-            after = [ops.copy(seed) for seed in seeds]
-            _assign(seeds, before)
-            y = layer_call(**{**arguments, **dict(zip(names, tensors, strict=True))})
-            if recomputes:
-                _assign(seeds, after)
-            recomputes = True
-            return y
+            given = dict(zip(names, tensors, strict=True))
+            for name, x in given.items():
+                x._keras_mask = key_mask_of(arguments[name])
+            with _drawn_once(generators, draws):
+                return layer_call(**{**arguments, **given})
 
         call = super().rematerialized_call(call, *args, **kwargs)
         return lambda *args, **kwargs: call(*(arguments[name] for name in names))
 
 
-def _assign(variables, values):
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
+@contextlib.contextmanager
+def _drawn_once(generators, draws):
+    """What the seed generators draw within: put into `draws` at first, later given again from there."""
+    again = iter(draws) if draws else None
+
+    def drawing(draw):
+        def draw_once(*args, **kwargs):
+            if again is not None:
+                return next(again)
+            draws.append(draw(*args, **kwargs))
+            return draws[-1]
+
+        return draw_once
+
+    own = [vars(generator).get("next") for generator in generators]  # on a replica a draw of its own
+    for generator in generators:
+        generator.next = drawing(generator.next)
+    try:
+        yield
+    finally:
+        for generator, draw in zip(generators, own, strict=True):
+            if draw is None:
+                del generator.next
+            else:
+                generator.next = draw
 
 
 def own(initializer):

@@ -102,6 +102,12 @@ class AttentionPosition(Layer):
     def build(self, heads):
         self.built = True
 
+    @property
+    def acts_on_scores(self):
+        """Whether it does more than rotate: `scores` or `values` are its own."""
+        own, base = type(self), AttentionPosition
+        return own.scores is not base.scores or own.values is not base.values
+
     def rotate(self, query, key, positions=None):
         """New queries and keys; `positions` (T,) are those of both, by default 0 .. T-1."""
         return query, key

@@ -27,12 +27,23 @@ class Dropout(Layer):
         """Any shape in, the same out; `x` itself where not `training`."""
         if not training or not self.rate:
             return x
-        keep = uniform_bits(ops.shape(x), self.seed_generator.next()) >= round(self.rate * 2**24)
+        keep = keeps(ops.shape(x), self.rate, self.seed_generator.next())
         # Scaled last: the gradient then ends with the choice, which XLA's CPU compiler sums fast for a bias.
         return ops.where(keep, x, ops.zeros((), x.dtype)) * (1 / (1 - self.rate))
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)
+
+
+def keeps(shape, rate, seed):
+    """Which values of `shape` a dropout at `rate` keeps, drawn from two seeds (2,)."""
+    return uniform_bits(shape, seed) >= round(rate * 2**24)
+
+
+def fold_in(seed, index):
+    """Two seeds for the draws number `index` of those that `seed` (2,) stands for."""
+    seed = ops.cast(seed, "uint32")
+    return ops.stack([seed[0], _hash(_hash(ops.cast(index, "uint32")) + seed[1])])
 
 
 def uniform_bits(shape, seed):

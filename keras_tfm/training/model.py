@@ -28,6 +28,10 @@ class Model(ExactTrainer, keras.Model):
             _derive_from_functional(type(self))
         super().__init__(*args, **kwargs)
 
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """As it is: in a `keras.RematScope` its layers recompute, each for itself."""
+        return layer_call
+
 
 @keras.saving.register_keras_serializable("keras_tfm")
 class FunctionalModel(Model, Functional):

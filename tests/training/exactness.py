@@ -114,6 +114,20 @@ def translation():
     return LanguageModel(Transformer.from_size("tiny", vocabulary_size=V, dim=16, hidden_dim=32, dropout=0.0))
 
 
+def blocks(dropout=0.0, rematerialize=True):
+    """A Transformer's block; GELU, whose slope does not jump with a rounding."""
+    import keras
+
+    import keras_tfm
+    from keras_tfm import layers
+
+    inputs = keras.Input((T,), dtype="int32")
+    block = layers.TransformerBlock(2, 16, dropout=dropout, activation="gelu")
+    x = block(keras.layers.Embedding(V, 8, mask_zero=True)(inputs))
+    model = keras_tfm.Model(inputs, keras.layers.Dense(V)(x))
+    return layers.rematerialize(model) if rematerialize else model
+
+
 def sgd(**options):
     import keras
 
@@ -176,6 +190,8 @@ CASES = {
     ),
     "steps per execution": Case(batch_size=12, compile={"steps_per_execution": 3}),
     "jit": Case(weighted=True, compile={"jit_compile": True}),
+    "rematerialized": Case(blocks),
+    "rematerialized, jit": Case(blocks, compile={"jit_compile": True}),
     "regularizer": Case(lambda: tagger(kernel_regularizer="l2")),
     "add_loss": Case(adding_loss, batch_size=13),
     "two outputs": Case(two_headed, batch_size=13, compile={"loss_weights": {"tokens": 1.0, "size": 0.3}}),
@@ -192,8 +208,14 @@ CASES = {
 }  # fmt: skip
 QUICK = (
     "mean by sample weights", "keras mask", "indivisible batch", "clip by global norm", "accumulation",
-    "steps per execution", "jit", "add_loss", "own train_step", "two outputs", "translation", "rates by path",
+    "steps per execution", "jit", "rematerialized", "add_loss", "own train_step", "two outputs", "translation",
+    "rates by path",
 )  # fmt: skip
+# Not as on one device: each replica drops other values. Both of them drop the same.
+DRAWING = {
+    "dropout in blocks": Case(lambda: blocks(0.3, rematerialize=False)),
+    "dropout in rematerialized blocks": Case(lambda: blocks(0.3)),
+}
 
 
 def run(case, scope):
@@ -331,7 +353,7 @@ def main(layout, file, *names):
         elif name.startswith("pairs "):
             results = run_pairs(chosen.scope, name.split()[1:])
         else:
-            results = run(CASES[name], chosen.scope)
+            results = run((CASES | DRAWING)[name], chosen.scope)
         for key, value in results.items():
             arrays[f"{name}|{key}"] = value
     if worker_index(chosen) == 0:  # all have the same

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.training.exactness import BOUNDS, CASES, QUICK, differences, run_layout
+from tests.training.exactness import BOUNDS, CASES, DRAWING, QUICK, differences, run_layout
 
 LAYOUTS = ("mirrored:2", "mirrored:4", "processes:2")
 
@@ -36,3 +36,9 @@ def test_dropout_differs_between_replicas_and_repeats(tmp_path):
     zeros = first["masks"] == 0
     assert 0.4 < zeros.mean() < 0.6
     assert (zeros[0] != zeros[1]).mean() > 0.3
+
+
+def test_what_replicas_recompute_drops_the_same(tmp_path):
+    plain, rematerialized = run_layout("mirrored:2", tmp_path / "2.npz", DRAWING).values()
+    for kind, difference in differences(rematerialized, plain).items():
+        assert difference <= 1e-6, (kind, difference)
