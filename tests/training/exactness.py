@@ -208,8 +208,8 @@ CASES = {
 }  # fmt: skip
 QUICK = (
     "mean by sample weights", "keras mask", "indivisible batch", "clip by global norm", "accumulation",
-    "steps per execution", "jit", "rematerialized", "add_loss", "own train_step", "two outputs", "translation",
-    "rates by path",
+    "steps per execution", "jit", "rematerialized", "add_loss", "own train_step", "two outputs",
+    "translation", "rates by path",
 )  # fmt: skip
 # Not as on one device: each replica drops other values. Both of them drop the same.
 DRAWING = {
