@@ -20,7 +20,7 @@ import pytest
 SEED = 2017
 
 # Assertions in shared helpers say what differed, as those in test files do.
-pytest.register_assert_rewrite("tests.contract")
+pytest.register_assert_rewrite("tests.contract.invariants", "tests.contract.tools")
 
 # No deadline: the first call of a test may trace and compile. Examples are drawn alike on every machine.
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)

@@ -1,29 +1,11 @@
-"""The contract that every layer and model passes: a `Case` a class, a test an invariant.
+"""The invariants, in the order of the design; each takes a `Case`."""
 
-    test_contract = contract.check(
-        Case("causal", lambda: TransformerBlock(2, 16, causal=True), {"x": floats("T", 8), "mask": mask("T")},
-             causal="T"),
-    )
-
-What a class can do is declared in its case; an invariant that does not apply is skipped with its
-reason. Axes are named by a letter, so that padding and causality know which inputs belong together. A
-layer is checked as a functional model of unknown batch size and lengths; every weight, biases and
-scales too, is drawn at random.
-"""
-
-import atexit
 import contextlib
 import copy
-import dataclasses
-import functools
 import inspect
 import itertools
 import json
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -32,163 +14,22 @@ import tensorflow as tf
 from keras import ops, tree
 
 import keras_tfm
-from keras_tfm.layers import masks
 from keras_tfm.training import load_weights, save_weights
-
-BATCH = 3
-LENGTHS = {"S": 7, "T": 5, "M": 3}
-EPSILON = 1e-5
-
-
-# Inputs -------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Spec:
-    """An input without its batch axis: letters are lengths; `size` bounds its integers."""
-
-    shape: tuple
-    dtype: str = "float32"
-    size: int = 0
-
-    def draw(self, rng, batch_size, lengths):
-        shape = (batch_size, *(lengths.get(n, n) for n in self.shape))
-        if self.dtype == "bool":  # padded on the right, the first row not at all
-            sizes = rng.integers(1, shape[1] + 1, shape[0])
-            sizes[:1] = shape[1]
-            return np.arange(shape[1]) < sizes[:, None]
-        if self.dtype == "int32":
-            return rng.integers(0, self.size, shape, "int32")
-        return rng.normal(size=shape).astype(self.dtype)
-
-
-def floats(*shape):
-    """Normal numbers of shape (B, *shape), such as `floats("T", 8)`."""
-    return Spec(shape)
-
-
-def ids(axis, size):
-    """Integers in [0, size): (B, axis)."""
-    return Spec((axis,), "int32", size)
-
-
-def mask(axis):
-    """The padding mask (B, axis) of every input that has this axis."""
-    return Spec((axis,), "bool")
-
-
-# Cases --------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Case:
-    """A class under contract: how to make one, what goes in, what it can do.
-
-    `factory` makes the layer or model, `inputs` names its tensors in the order of its call, `call` the
-    other arguments. What it promises, each by default nothing: `attends`, its attention weights are
-    `masked_softmax`'s; `causal`, the axis along which no output sees what comes later; `left_padding`,
-    the axis that may be padded on the left; `cache(layer, inputs, max_length)` starts decoding along
-    `causal`; `reference(layer, **inputs)` computes the same with NumPy in float64, `plain` without
-    fusing; `tied(model)` gives the two variables that are one.
-    """
-
-    name: str
-    factory: Callable
-    inputs: dict
-    call: dict = dataclasses.field(default_factory=dict)
-    attends: bool = False
-    causal: str | None = None
-    left_padding: str | None = None
-    cache: Callable | None = None
-    reference: Callable | None = None
-    plain: Callable | None = None
-    tied: Callable | None = None
-
-    def draw(self, seed=0, batch_size=BATCH, **lengths):
-        """The case's inputs; `lengths` by axis."""
-        rng = np.random.default_rng(seed)
-        return {name: spec.draw(rng, batch_size, LENGTHS | lengths) for name, spec in self.inputs.items()}
-
-    def around(self, layer):
-        """A functional model that is, or calls, `layer`."""
-        if isinstance(layer, keras.Model):
-            return layer
-        inputs = {
-            name: keras.Input(spec_shape(spec), dtype=spec.dtype, name=name)
-            for name, spec in self.inputs.items()
-        }
-        return keras_tfm.Model(inputs, layer(**inputs, **self.call))
-
-    def new(self, seed=1):
-        """A model with weights drawn from `seed`."""
-        model = self.around(self.factory())
-        randomise(model, seed)
-        return model
-
-    @functools.cached_property
-    def layer(self):
-        return self.factory()
-
-    @functools.cached_property
-    def model(self):
-        """One model for all invariants that leave its weights as they are; it calls `layer`."""
-        model = self.around(self.layer)
-        randomise(model, seed=1)
-        return model
-
-    def axes(self, letter):
-        """{input: axis} of the inputs that have this axis."""
-        return {
-            name: 1 + spec.shape.index(letter) for name, spec in self.inputs.items() if letter in spec.shape
-        }
-
-
-def spec_shape(spec):
-    return tuple(None if isinstance(n, str) else n for n in spec.shape)
-
-
-def randomise(model, seed):
-    """Draw every floating-point weight: scales around 1, all others around 0."""
-    rng = np.random.default_rng(seed)
-    for weight in model.weights:
-        if "float" in weight.dtype:
-            weight.assign(rng.normal(weight.name == "gamma", 0.3, weight.shape))
-
-
-def run(function, inputs, **arguments):
-    """The outputs as a list of arrays, each asserted finite; half precisions come as float32."""
-    outputs = [
-        np.asarray(ops.cast(y, "float32") if keras.backend.is_float_dtype(y.dtype) else y)
-        for y in tree.flatten(function(inputs, **arguments))
-    ]
-    for y in outputs:
-        assert np.isfinite(y).all()
-    return outputs
-
-
-def assert_close(actual, expected, tolerance=EPSILON):
-    """Absolute and relative at once: within `tolerance` of max(1, |expected|)."""
-    for a, e in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)
-
-
-def assert_equal(actual, expected):
-    for a, e in zip(actual, expected, strict=True):
-        np.testing.assert_array_equal(a, e)
-
-
-def corner(arrays, like):
-    """The leading part of each array, of the shape of its counterpart in `like`."""
-    return [a[tuple(slice(n) for n in b.shape)] for a, b in zip(arrays, like, strict=True)]
-
-
-def needs(capability, reason):
-    """Skip unless the case has the capability."""
-    if not capability:
-        pytest.skip(reason)
-
-
-# Invariants, in the order of the design -----------------------------------------------------------
+from tests.contract.case import BATCH, LENGTHS
+from tests.contract.fresh_process import answers_of_a_fresh_process
+from tests.contract.tools import (
+    assert_close,
+    assert_equal,
+    corner,
+    decoded_outputs,
+    gradients_of,
+    masks_of,
+    needs,
+    padded_by,
+    recorded_attention,
+    run,
+    step_towards,
+)
 
 
 def config_round_trip(case):
@@ -514,124 +355,3 @@ INVARIANTS = (
     tokenizer_equals_its_reference,
     dict_equals_positional_and_unknown_arguments_raise,
 )
-
-
-def check(*cases):
-    """The test of all invariants for `cases`, each pair under an id of its own."""
-
-    @pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
-    @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.__name__)
-    def test(case, invariant):
-        invariant(case)
-
-    return test
-
-
-# What the invariants stand on ---------------------------------------------------------------------
-
-
-def masks_of(case):
-    """{axis: name} of the padding masks."""
-    return {spec.shape[0]: name for name, spec in case.inputs.items() if spec.dtype == "bool"}
-
-
-def padded_by(amount, axis, inputs, case, after):
-    """`inputs` with `amount` more positions on `axis`, their content large and masked out."""
-    padded = dict(inputs)
-    noise = case.draw(seed=9, **{axis: amount})
-    for name, position in case.axes(axis).items():
-        more = np.zeros_like(noise[name]) if case.inputs[name].dtype == "bool" else noise[name]
-        more = more * 10 if case.inputs[name].dtype == "float32" else more
-        padded[name] = np.concatenate([inputs[name], more] if after else [more, inputs[name]], axis=position)
-    return padded
-
-
-def decoded_outputs(outputs):
-    """Of several outputs the decoder's."""
-    if not isinstance(outputs, dict):
-        return outputs
-    return outputs.get("decoder_sequence_output", outputs.get("sequence_output"))
-
-
-def gradients_of(model, inputs, training=False):
-    """The gradients of a random weighting of all outputs."""
-    inputs = tree.map_structure(tf.convert_to_tensor, inputs)
-    variables = [weight.value for weight in model.trainable_weights]
-
-    @tf.function(autograph=False)
-    def gradients():
-        rng = np.random.default_rng(8)
-        with tf.GradientTape() as tape:
-            outputs = tree.flatten(model(inputs, training=training))
-            loss = tf.add_n([tf.reduce_sum(y * rng.normal(size=y.shape).astype("float32")) for y in outputs])
-        return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, variables)]
-
-    return [gradient.numpy() for gradient in gradients()]
-
-
-def step_towards(targets, model, inputs, optimizer=None, training=False):
-    """A function that takes a training step of `model` towards `targets` and returns the loss before it."""
-    inputs, targets = tree.map_structure(tf.convert_to_tensor, inputs), tree.flatten(targets)
-    variables = model.trainable_variables
-    optimizer = optimizer or keras.optimizers.SGD(0.1)
-    optimizer.build(variables)
-
-    def step():
-        with tf.GradientTape() as tape:
-            outputs = tree.flatten(model(inputs, training=training))
-            loss = tf.add_n([tf.reduce_mean((y - t) ** 2) for y, t in zip(outputs, targets, strict=True)])
-        optimizer.apply(tape.gradient(loss, [variable.value for variable in variables]))
-        return loss
-
-    return step
-
-
-@contextlib.contextmanager
-def recorded_attention():
-    """Every (weights, mask) that `masked_softmax` gives to any layer meanwhile."""
-    records, original = [], masks.masked_softmax
-
-    def recording(scores, mask=None):
-        weights = original(scores, mask)
-        records.append((ops.convert_to_numpy(weights), None if mask is None else ops.convert_to_numpy(mask)))
-        return weights
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module in [m for name, m in sys.modules.items() if name.startswith("keras_tfm.layers.")]:
-            if hasattr(module, "masked_softmax"):
-                patch.setattr(module, "masked_softmax", recording)
-        yield records
-
-
-SERVER = """
-import sys
-sys.modules["keras_tfm"] = sys.modules["keras"] = None
-import numpy as np
-import tensorflow as tf
-for folder in map(str.strip, sys.stdin):
-    inputs = {name: tf.constant(x) for name, x in np.load(folder + "/inputs.npz").items()}
-    loaded = tf.saved_model.load(folder)
-    outputs = loaded.serve(inputs)
-    np.savez(folder + "/outputs.npz", *tf.nest.flatten(outputs))
-    print("answered", flush=True)
-"""
-
-
-@functools.cache
-def fresh_process():
-    """One process for all exports of a session: importing TensorFlow costs seconds."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    atexit.register(process.communicate)
-    return process
-
-
-def answers_of_a_fresh_process(folder, inputs):
-    """What the SavedModel in `folder` answers where this package cannot be imported."""
-    np.savez(Path(folder, "inputs.npz"), **inputs)
-    process = fresh_process()
-    print(folder, file=process.stdin, flush=True)
-    assert process.stdout.readline() == "answered\n"
-    with np.load(Path(folder, "outputs.npz")) as outputs:
-        return [outputs[name] for name in outputs.files]

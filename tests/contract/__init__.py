@@ -1,0 +1,31 @@
+"""The contract that every layer and model passes: a `Case` a class, a test an invariant.
+
+    test_contract = contract.check(
+        Case("causal", lambda: TransformerBlock(2, 16, causal=True), {"x": floats("T", 8), "mask": mask("T")},
+             causal="T"),
+    )
+
+What a class can do is declared in its case; an invariant that does not apply is skipped with its
+reason. Axes are named by a letter, so that padding and causality know which inputs belong together. A
+layer is checked as a functional model of unknown batch size and lengths; every weight, biases and
+scales too, is drawn at random.
+"""
+
+import pytest
+
+from tests.contract.case import Case, Spec, floats, ids, mask, randomise
+from tests.contract.invariants import INVARIANTS
+from tests.contract.tools import assert_close, run
+
+__all__ = ["Case", "Spec", "assert_close", "check", "floats", "ids", "mask", "randomise", "run"]
+
+
+def check(*cases):
+    """The test of all invariants for `cases`, each pair under an id of its own."""
+
+    @pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+    @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.__name__)
+    def test(case, invariant):
+        invariant(case)
+
+    return test

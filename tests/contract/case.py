@@ -1,0 +1,122 @@
+"""A class under contract, and the inputs that it takes."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import keras
+import numpy as np
+
+import keras_tfm
+
+BATCH = 3
+LENGTHS = {"S": 7, "T": 5, "M": 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """An input without its batch axis: letters are lengths; `size` bounds its integers."""
+
+    shape: tuple
+    dtype: str = "float32"
+    size: int = 0
+
+    def draw(self, rng, batch_size, lengths):
+        shape = (batch_size, *(lengths.get(n, n) for n in self.shape))
+        if self.dtype == "bool":  # padded on the right, the first row not at all
+            sizes = rng.integers(1, shape[1] + 1, shape[0])
+            sizes[:1] = shape[1]
+            return np.arange(shape[1]) < sizes[:, None]
+        if self.dtype == "int32":
+            return rng.integers(0, self.size, shape, "int32")
+        return rng.normal(size=shape).astype(self.dtype)
+
+
+def floats(*shape):
+    """Normal numbers of shape (B, *shape), such as `floats("T", 8)`."""
+    return Spec(shape)
+
+
+def ids(axis, size):
+    """Integers in [0, size): (B, axis)."""
+    return Spec((axis,), "int32", size)
+
+
+def mask(axis):
+    """The padding mask (B, axis) of every input that has this axis."""
+    return Spec((axis,), "bool")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Case:
+    """A class under contract: how to make one, what goes in, what it can do.
+
+    `factory` makes the layer or model, `inputs` names its tensors in the order of its call, `call` the
+    other arguments. What it promises, each by default nothing: `attends`, its attention weights are
+    `masked_softmax`'s; `causal`, the axis along which no output sees what comes later; `left_padding`,
+    the axis that may be padded on the left; `cache(layer, inputs, max_length)` starts decoding along
+    `causal`; `reference(layer, **inputs)` computes the same with NumPy in float64, `plain` without
+    fusing; `tied(model)` gives the two variables that are one.
+    """
+
+    name: str
+    factory: Callable
+    inputs: dict
+    call: dict = dataclasses.field(default_factory=dict)
+    attends: bool = False
+    causal: str | None = None
+    left_padding: str | None = None
+    cache: Callable | None = None
+    reference: Callable | None = None
+    plain: Callable | None = None
+    tied: Callable | None = None
+
+    def draw(self, seed=0, batch_size=BATCH, **lengths):
+        """The case's inputs; `lengths` by axis."""
+        rng = np.random.default_rng(seed)
+        return {name: spec.draw(rng, batch_size, LENGTHS | lengths) for name, spec in self.inputs.items()}
+
+    def around(self, layer):
+        """A functional model that is, or calls, `layer`."""
+        if isinstance(layer, keras.Model):
+            return layer
+        inputs = {
+            name: keras.Input(spec_shape(spec), dtype=spec.dtype, name=name)
+            for name, spec in self.inputs.items()
+        }
+        return keras_tfm.Model(inputs, layer(**inputs, **self.call))
+
+    def new(self, seed=1):
+        """A model with weights drawn from `seed`."""
+        model = self.around(self.factory())
+        randomise(model, seed)
+        return model
+
+    @functools.cached_property
+    def layer(self):
+        return self.factory()
+
+    @functools.cached_property
+    def model(self):
+        """One model for all invariants that leave its weights as they are; it calls `layer`."""
+        model = self.around(self.layer)
+        randomise(model, seed=1)
+        return model
+
+    def axes(self, letter):
+        """{input: axis} of the inputs that have this axis."""
+        return {
+            name: 1 + spec.shape.index(letter) for name, spec in self.inputs.items() if letter in spec.shape
+        }
+
+
+def spec_shape(spec):
+    return tuple(None if isinstance(n, str) else n for n in spec.shape)
+
+
+def randomise(model, seed):
+    """Draw every floating-point weight: scales around 1, all others around 0."""
+    rng = np.random.default_rng(seed)
+    for weight in model.weights:
+        if "float" in weight.dtype:
+            weight.assign(rng.normal(weight.name == "gamma", 0.3, weight.shape))

@@ -1,0 +1,120 @@
+"""What the invariants stand on: outputs compared, padding, gradients, training steps."""
+
+import contextlib
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops, tree
+
+from keras_tfm.layers import masks
+
+EPSILON = 1e-5
+
+
+def run(function, inputs, **arguments):
+    """The outputs as a list of arrays, each asserted finite; half precisions come as float32."""
+    outputs = [
+        np.asarray(ops.cast(y, "float32") if keras.backend.is_float_dtype(y.dtype) else y)
+        for y in tree.flatten(function(inputs, **arguments))
+    ]
+    for y in outputs:
+        assert np.isfinite(y).all()
+    return outputs
+
+
+def assert_close(actual, expected, tolerance=EPSILON):
+    """Absolute and relative at once: within `tolerance` of max(1, |expected|)."""
+    for a, e in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)
+
+
+def assert_equal(actual, expected):
+    for a, e in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(a, e)
+
+
+def corner(arrays, like):
+    """The leading part of each array, of the shape of its counterpart in `like`."""
+    return [a[tuple(slice(n) for n in b.shape)] for a, b in zip(arrays, like, strict=True)]
+
+
+def needs(capability, reason):
+    """Skip unless the case has the capability."""
+    if not capability:
+        pytest.skip(reason)
+
+
+def masks_of(case):
+    """{axis: name} of the padding masks."""
+    return {spec.shape[0]: name for name, spec in case.inputs.items() if spec.dtype == "bool"}
+
+
+def padded_by(amount, axis, inputs, case, after):
+    """`inputs` with `amount` more positions on `axis`, their content large and masked out."""
+    padded = dict(inputs)
+    noise = case.draw(seed=9, **{axis: amount})
+    for name, position in case.axes(axis).items():
+        more = np.zeros_like(noise[name]) if case.inputs[name].dtype == "bool" else noise[name]
+        more = more * 10 if case.inputs[name].dtype == "float32" else more
+        padded[name] = np.concatenate([inputs[name], more] if after else [more, inputs[name]], axis=position)
+    return padded
+
+
+def decoded_outputs(outputs):
+    """Of several outputs the decoder's."""
+    if not isinstance(outputs, dict):
+        return outputs
+    return outputs.get("decoder_sequence_output", outputs.get("sequence_output"))
+
+
+def gradients_of(model, inputs, training=False):
+    """The gradients of a random weighting of all outputs."""
+    inputs = tree.map_structure(tf.convert_to_tensor, inputs)
+    variables = [weight.value for weight in model.trainable_weights]
+
+    @tf.function(autograph=False)
+    def gradients():
+        rng = np.random.default_rng(8)
+        with tf.GradientTape() as tape:
+            outputs = tree.flatten(model(inputs, training=training))
+            loss = tf.add_n([tf.reduce_sum(y * rng.normal(size=y.shape).astype("float32")) for y in outputs])
+        return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, variables)]
+
+    return [gradient.numpy() for gradient in gradients()]
+
+
+def step_towards(targets, model, inputs, optimizer=None, training=False):
+    """A function that takes a training step of `model` towards `targets` and returns the loss before it."""
+    inputs, targets = tree.map_structure(tf.convert_to_tensor, inputs), tree.flatten(targets)
+    variables = model.trainable_variables
+    optimizer = optimizer or keras.optimizers.SGD(0.1)
+    optimizer.build(variables)
+
+    def step():
+        with tf.GradientTape() as tape:
+            outputs = tree.flatten(model(inputs, training=training))
+            loss = tf.add_n([tf.reduce_mean((y - t) ** 2) for y, t in zip(outputs, targets, strict=True)])
+        optimizer.apply(tape.gradient(loss, [variable.value for variable in variables]))
+        return loss
+
+    return step
+
+
+@contextlib.contextmanager
+def recorded_attention():
+    """Every (weights, mask) that `masked_softmax` gives to any layer meanwhile."""
+    records, original = [], masks.masked_softmax
+
+    def recording(scores, mask=None):
+        weights = original(scores, mask)
+        records.append((ops.convert_to_numpy(weights), None if mask is None else ops.convert_to_numpy(mask)))
+        return weights
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in [m for name, m in sys.modules.items() if name.startswith("keras_tfm.layers.")]:
+            if hasattr(module, "masked_softmax"):
+                patch.setattr(module, "masked_softmax", recording)
+        yield records
