@@ -2,14 +2,18 @@
 
 task              name              fit                          predict              evaluate
 Translator        translate         (sources, targets): str      [str] -> [str]       (sources, targets)
+Summarizer        summarize         (sources, targets): str      [str] -> [str]       (sources, targets)
+TextGenerator     generate          texts: [str]                 [str] -> [str]       texts
 ImageClassifier   classify-images   images, labels: arrays       images -> names      images, labels
 """
 
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
+from keras_tfm.tasks.summarizer import Summarizer
 from keras_tfm.tasks.task import Task, TaskError, read_config
+from keras_tfm.tasks.text_generator import TextGenerator, TextGeneratorConfig
 from keras_tfm.tasks.translator import Translator, TranslatorConfig
 
-TASKS = {task.name: task for task in (Translator, ImageClassifier)}
+TASKS = {task.name: task for task in (Translator, Summarizer, TextGenerator, ImageClassifier)}
 
 
 def load(folder):
