@@ -3,7 +3,7 @@
 import json
 
 from keras_tfm.cli.console import say
-from keras_tfm.cli.options import PAIRS, add_columns, add_verb, columns_of
+from keras_tfm.cli.options import add_columns, add_verb, columns_of
 
 
 def add_demo(verbs):
@@ -23,7 +23,7 @@ def add_asking(verbs):
     """keras-tfm evaluate, predict and export."""
     evaluate = add_verb(verbs, "evaluate", run_evaluate, "print one JSON line of a trained task's metrics")
     _add_task_folder(evaluate)
-    evaluate.add_argument("--data", nargs="+", required=True, metavar="FILE", help=PAIRS)
+    evaluate.add_argument("--data", nargs="+", required=True, metavar="FILE", help="as for its train")
     add_columns(evaluate)
 
     predict = add_verb(verbs, "predict", run_predict, "answer a line for each line read")
@@ -46,10 +46,8 @@ def _add_task_folder(verb):
 
 def run_evaluate(options):
     """evaluate: one JSON line."""
-    from keras_tfm.data.sources import read_pairs
-
     task = _load(options)
-    print(json.dumps(task.evaluate(read_pairs(options.data, columns_of(options)))))
+    print(json.dumps(task.evaluate(task.read_examples(options.data, columns_of(options)))))
 
 
 def run_predict(options):
@@ -61,7 +59,7 @@ def run_predict(options):
     truncated = task.count_truncated(lines)
     if truncated:
         say(f"{truncated} of {len(lines)} lines exceed {task.config.max_length} tokens and are cut there")
-    for answer in task.generate(lines):
+    for answer in task.predict(lines):
         print(answer.replace("\n", " "))
 
 

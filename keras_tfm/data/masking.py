@@ -76,6 +76,8 @@ class Masking:
         if self.unit == "span":
             boundaries = tf.gather(_boundaries(groups), positions, batch_dims=1)  # (B, M, 2)
             inputs["span_boundaries"] = tf.where(weights[..., None] > 0, boundaries, 0)
+            # What only fills up the row lies inside it too: the place after the boundary.
+            inputs["mask_positions"] += tf.cast(weights == 0, tf.int32)
         labels = tf.gather(token_ids, positions, batch_dims=1)
         return inputs, tf.where(weights > 0, labels, 0), weights
 

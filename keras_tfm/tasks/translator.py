@@ -11,7 +11,7 @@ import tqdm
 
 import keras_tfm.models
 from keras_tfm.data.epochs import hold_out
-from keras_tfm.data.sources import Pairs, fingerprint
+from keras_tfm.data.sources import Pairs, fingerprint, read_pairs
 from keras_tfm.data.text import PairBatches, encode_sources
 from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens
@@ -233,6 +233,11 @@ class Translator(Task):
             "pairs": len(sources),
             "bleu_signature": str(bleu.get_signature()),
         }
+
+    @staticmethod
+    def read_examples(paths, columns=None):
+        """What `evaluate` takes, from files: pairs."""
+        return read_pairs(paths, columns)
 
     def _starts(self, context):
         return tf.fill([tf.shape(context["token_ids"])[0], 1], self.target_tokenizer.start_id)

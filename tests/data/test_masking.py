@@ -72,12 +72,12 @@ def test_shares_over_a_million_tokens(million):
 
 
 def test_what_is_not_chosen_stays_and_labels_are_what_was_there(million):
-    _, inputs, labels, weights, chosen = million
+    unit, inputs, labels, weights, chosen = million
     np.testing.assert_array_equal(inputs["token_ids"][~chosen], MILLION[~chosen])
     there = np.take_along_axis(MILLION, inputs["mask_positions"], axis=1)
     np.testing.assert_array_equal(labels, np.where(weights > 0, there, 0))
     assert (np.diff(inputs["mask_positions"])[weights[:, 1:] > 0] > 0).all()  # ascending, each once
-    assert (inputs["mask_positions"][weights == 0] == 0).all()
+    assert (inputs["mask_positions"][weights == 0] == (unit == "span")).all()
 
 
 def test_every_token_is_as_likely_as_another():
