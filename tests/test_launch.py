@@ -13,8 +13,10 @@ import pytest
 from keras_tfm.launch import free_ports, launch, visible_gpus, worker_environments
 from keras_tfm.training.strategy import check_cluster
 
+# What a shell starts in the background ignores SIGINT, and so would all that it starts.
 LAUNCHER = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from keras_tfm.launch import launch
 assert "tensorflow" not in sys.modules and "keras" not in sys.modules
 sys.exit(launch([sys.executable, "-u", "-c", sys.argv[3]], int(sys.argv[1]), float(sys.argv[2])))

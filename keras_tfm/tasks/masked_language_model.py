@@ -24,14 +24,13 @@ from keras_tfm.heads import (
     token_accuracy,
     token_cross_entropy,
 )
+from keras_tfm.tasks.blanks import Blanks
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
 from keras_tfm.training.fit import averaging, fit_best
-from keras_tfm.training.model import FunctionalModel
 from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.schedules import WarmupSchedule
 
 LOG = logging.getLogger(__name__)
-BLANK = "[MASK]"
 VOCABULARY_DOCUMENTS = 10_000  # more change a vocabulary of thousands little
 
 
@@ -83,14 +82,7 @@ class MaskedLanguageModel(Task):
             raise ValueError(
                 f"The model knows {sizes.vocabulary_size} tokens, the tokenizer {tokenizer.vocabulary_size}."
             )
-        outputs = self.model.output
-        logits = outputs["mlm"] if isinstance(outputs, dict) else outputs
-        inputs = {name: x for name, x in self.model.input.items() if name != "span_boundaries"}
-        self._words = FunctionalModel(inputs, logits)  # the same weights, without the other heads
-        self._fill = tf.function(
-            self.fill, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
-        )
-        self._candidates = tf.function(self._likeliest, autograph=False, reduce_retracing=True)
+        self._blanks = Blanks(self.model, tokenizer, self.config.max_length)
 
     @classmethod
     def from_documents(
@@ -295,10 +287,8 @@ class MaskedLanguageModel(Task):
         return [
             text.decode("utf-8", "replace")
             for batch in _in_batches(texts, batch_size)
-            for text in self._fill(tf.constant(batch, tf.string)).numpy()
+            for text in self._blanks.fill(tf.constant(batch, tf.string)).numpy()
         ]
-
-    generate = predict
 
     def candidates(self, texts, count=5, batch_size=64):
         """The likeliest pieces for each "[MASK]" of each text: [[[(piece, probability), …], …], …]."""
@@ -306,7 +296,7 @@ class MaskedLanguageModel(Task):
             raise ValueError(f"`count` must lie in [1, {self.tokenizer.vocabulary_size}]; it is {count}.")
         answers = []
         for batch in _in_batches(texts, batch_size):
-            ids, probabilities, is_blank = self._candidates(tf.constant(batch, tf.string), count)
+            ids, probabilities, is_blank = self._blanks.candidates(tf.constant(batch, tf.string), count)
             for row, chances, blanks in zip(
                 ids.numpy(), probabilities.numpy(), is_blank.numpy(), strict=True
             ):
@@ -318,54 +308,6 @@ class MaskedLanguageModel(Task):
                     ]
                 )
         return answers
-
-    def _likeliest(self, texts, count):
-        """(ids, probabilities) (B, M, count) for the blanks of strings (B,), and which of M are blanks (B,
-        M).
-        """
-        token_ids, padding_mask = self._encode(texts)
-        places = tf.ragged.boolean_mask(
-            tf.zeros_like(token_ids) + tf.range(tf.shape(token_ids)[1]), token_ids == self.tokenizer.mask_id
-        )
-        width = tf.maximum(1, tf.cast(tf.reduce_max(places.row_lengths()), tf.int32))
-        positions = places.to_tensor(0, shape=tf.stack([tf.shape(token_ids)[0], width]))  # (B, M)
-        logits = self._words(
-            {
-                "token_ids": token_ids,
-                "padding_mask": padding_mask,
-                "segment_ids": tf.zeros_like(token_ids),
-                "mask_positions": positions,
-            }
-        )
-        special = tf.reduce_sum(
-            tf.one_hot(self.tokenizer.special_ids, self.tokenizer.vocabulary_size, dtype=tf.float32), axis=0
-        )
-        probabilities = tf.nn.softmax(tf.where(special > 0, -np.inf, tf.cast(logits, tf.float32)))
-        likeliest, ids = tf.math.top_k(probabilities, count)
-        return ids, likeliest, tf.sequence_mask(places.row_lengths(), width)
-
-    def fill(self, texts):
-        """Strings (B,) with "[MASK]" in them to strings (B,) without, wholly in the graph."""
-        ids, _, is_blank = self._likeliest(texts, 1)
-        pieces = tf.constant([piece.removeprefix("##") for piece in self.tokenizer.vocabulary])
-        words = tf.ragged.boolean_mask(tf.gather(pieces, ids[..., 0]), is_blank)
-        parts = tf.strings.split(texts, BLANK)  # one more than there are blanks
-        missing = parts.row_lengths() - words.row_lengths() - 1  # of a text that was cut
-        blanks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(missing)], BLANK), missing)
-        words = tf.concat([words, blanks, tf.fill([parts.nrows(), 1], "")], axis=1)
-        joined = parts.with_flat_values(parts.flat_values + words.flat_values)
-        return tf.strings.reduce_join(joined, axis=1)
-
-    def _encode(self, texts):
-        """Ids and padding mask (B, S) of [CLS] text [SEP]."""
-        tokenizer = self.tokenizer
-        pieces = tokenizer.tokenize(texts)[:, : self.config.max_length - 2]
-        ends = tf.ones([pieces.nrows(), 1], tf.int32)
-        token_ids = tf.concat([ends * tokenizer.start_id, pieces, ends * tokenizer.end_id], axis=1)
-        lengths = token_ids.row_lengths()
-        width = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
-        shape = tf.stack([tf.shape(lengths, tf.int64)[0], width])
-        return token_ids.to_tensor(tokenizer.pad_id, shape=shape), tf.sequence_mask(lengths, width)
 
     def count_truncated(self, texts):
         """How many of the strings `texts` have more tokens than a row holds, and are cut."""
@@ -380,7 +322,7 @@ class MaskedLanguageModel(Task):
         return read_documents(paths)
 
     def export_endpoints(self):
-        return {"serving_default": (lambda text: {"text": self.fill(text)},
+        return {"serving_default": (lambda text: {"text": self._blanks.fill(text)},
                                     [tf.TensorSpec([None], tf.string, "text")])}  # fmt: skip
 
     def export_resources(self):

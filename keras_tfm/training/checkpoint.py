@@ -38,6 +38,9 @@ class Checkpoint(keras.callbacks.Callback):
     that are not finite raise FloatingPointError and are not kept. Writing runs beside the training.
     With several workers the folder must be on a disk that all of them see: the chief writes, each
     worker adds its place in the data. Comes last among the callbacks of a `keras_tfm.Model`.
+
+    An endless dataset that shuffles should repeat before it batches: tf.data does not save the state of
+    a shuffle in `shuffle().batch().repeat()` between two passes, and may draw them in another order.
     """
 
     def __init__(
@@ -207,16 +210,19 @@ class Checkpoint(keras.callbacks.Callback):
             "settings": self.settings,
         }
         tensors = measures | _arrays(self._variables("model", "optimizer"))
-        self._writing = self._writer.submit(self._write, self.step, work, state, tensors)
+        text = json.dumps(state)  # now: training goes on, and the history with it
+        self._writing = self._writer.submit(
+            self._write, self.step, state["best"]["step"], work, text, tensors
+        )
         return self._finish_writing() if wait else None
 
-    def _write(self, step, work, state, tensors):
+    def _write(self, step, best, work, state, tensors):
         for name, value in tensors.items():
             if name.startswith("model") and value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise FloatingPointError(f"The weights are not finite after step {step}; {self._newest()}.")
         write_tensors(tensors, work / "state.safetensors")
-        (work / "state.json").write_text(json.dumps(state), "utf-8")
-        self.folder.publish(step, state["best"]["step"])
+        (work / "state.json").write_text(state, "utf-8")
+        self.folder.publish(step, best)
 
     def _finish_writing(self):
         writing, self._writing = self._writing, None

@@ -113,7 +113,7 @@ def spans_of(chosen):
 
 def test_spans_are_decided_at_a_time_and_know_their_boundaries():
     token_ids = rows(2_000, 128)
-    inputs, _, _, chosen = masked("span", token_ids)
+    inputs, _, weights, chosen = masked("span", token_ids)
     ids, words = inputs["token_ids"], words_of(token_ids)
     kinds = np.where(ids == 102, 0, np.where(ids == token_ids, 1, 2))
     lengths, decided = [], []
@@ -123,6 +123,7 @@ def test_spans_are_decided_at_a_time_and_know_their_boundaries():
         decided.append(min(kind) if kind != {1, 2} else 2)
         lengths.append(len(np.unique(words[row, start:stop])))
         at = (inputs["mask_positions"][row] >= start) & (inputs["mask_positions"][row] < stop)
+        at &= weights[row] > 0
         np.testing.assert_array_equal(
             inputs["span_boundaries"][row][at], np.tile([start - 1, stop], (stop - start, 1))
         )

@@ -155,6 +155,7 @@ def test_other_objectives_train_and_measure(pairs, masking, model, heads, tmp_pa
     assert kept.predict(BLANKS) == task.predict(BLANKS)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_as_an_unbroken_one(tmp_path, monkeypatch):
     options = {"epochs": 3, "batch_tokens": 100, "epoch_batches": 5, "patience": 9}
     make().fit(DOCUMENTS, run=tmp_path / "whole", **options)

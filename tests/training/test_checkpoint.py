@@ -126,6 +126,21 @@ def test_training_goes_on_from_the_newest_whole_one(kept, caplog):
     assert json.loads((kept.folder(18) / "state.json").read_text())["history"] == whole["history"]
 
 
+def test_a_checkpoint_written_late_holds_what_was_then(tmp_path, monkeypatch):
+    def late(*arguments, write=Checkpoint._write):
+        time.sleep(0.5)
+        write(*arguments)
+
+    monkeypatch.setattr(Checkpoint, "_write", late)
+    resuming.train(tmp_path, Plan(data="endless"))
+    folder = CheckpointFolder(tmp_path / "checkpoints")
+    rows = {
+        step: json.loads((folder.folder(step) / "state.json").read_text())["history"]["loss"]
+        for step in folder.steps()
+    }
+    assert {step: len(losses) for step, losses in rows.items()} == {12: 2, 16: 2, 18: 3}
+
+
 def test_other_settings_are_refused(kept):
     with pytest.raises(ValueError, match=r"these differ: rate \(now 1, then None\)"):
         resuming.train(kept.path.parent, Plan(data="endless", resume=True, settings={"rate": 1}))
