@@ -49,6 +49,11 @@ CLASSIFIER = {
     "entries": classifier_entries,
 }
 
+
+def own_activation(config):
+    return config.activation
+
+
 FAMILY = Family(
     model_type="bert",
     backbone="BertModel",
@@ -82,8 +87,12 @@ FAMILY = Family(
     parts={"pooler": "pooler."},
     rows=ROWS,
     heads={
-        "BertForPreTraining": Head(MaskedLM, MASKED_LM + NEXT_SENTENCE, {"next_sentence": True}),
-        "BertForMaskedLM": Head(MaskedLM, MASKED_LM, {"next_sentence": False}, lacks=("pooler",)),
+        "BertForPreTraining": Head(
+            MaskedLM, MASKED_LM + NEXT_SENTENCE, {"next_sentence": True, "activation": own_activation}
+        ),
+        "BertForMaskedLM": Head(
+            MaskedLM, MASKED_LM, {"next_sentence": False, "activation": own_activation}, lacks=("pooler",)
+        ),
         "BertForNextSentencePrediction": Head(NextSentence, NEXT_SENTENCE),
         "BertForSequenceClassification": Head(Classifier, **CLASSIFIER, arguments={"hidden_dim": None}),
         "BertForTokenClassification": Head(TokenTagger, **CLASSIFIER, lacks=("pooler",)),

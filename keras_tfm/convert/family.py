@@ -29,11 +29,21 @@ def nothing(_):
 
 
 @dataclasses.dataclass(frozen=True)
+class Entry:
+    """An entry `name` of theirs that is not written as our field: `read(value, entries)`, `write(config)`."""
+
+    name: str
+    read: Callable
+    write: Callable
+
+
+@dataclasses.dataclass(frozen=True)
 class Head:
     """An architecture: `model(backbone, **arguments)`, where `rows` map what it adds to the backbone.
 
-    `options(config)` gives further arguments out of their configuration, `entries(model)` writes them back.
-    `lacks` are parts of the backbone (see `Family.parts`) that this architecture is without.
+    An argument that is a function is one of our configuration. `options(entries)` gives further arguments out
+    of their configuration, `entries(model)` writes them back. `lacks` are parts of the backbone (see
+    `Family.parts`) that this architecture is without; the others it needs.
     """
 
     model: Any
@@ -43,12 +53,17 @@ class Head:
     entries: Callable = nothing
     lacks: tuple[str, ...] = ()
 
+    def arguments_for(self, config):
+        """The arguments for a backbone of `config`."""
+        return {name: x(config) if callable(x) else x for name, x in self.arguments.items()}
+
 
 @dataclasses.dataclass(frozen=True)
 class Family:
     """One family of checkpoints; keys are those of the backbone alone, which `prefix` precedes under a head.
 
-    `fields` are the configuration's, ours by theirs; `fixed` entries have one value that we compute,
+    `fields` are the configuration's, ours by theirs (a name, or an `Entry`); `absent` says what an entry that
+    is not there means, by default what our field does. `fixed` entries have one value that we compute,
     fields of ours that are in `only` one that they do.
     `shapes` give some keys' sizes by our fields, compared before anything is made of that size. `parts` are
     {field: prefix of keys} of what a checkpoint may be without. `copies` are keys that repeat others, to
@@ -59,10 +74,11 @@ class Family:
     backbone: str  # its architecture
     model: Any
     prefix: str
-    fields: Mapping[str, str]
+    fields: Mapping[str, str | Entry]
     shapes: Mapping[str, tuple[str, ...]]
     rows: list[Row]
     heads: Mapping[str, Head]
+    absent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     only: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -81,11 +97,14 @@ class Family:
         for name, value in self.fixed.items():
             if entries.get(name, value) != value:
                 raise CheckpointError(path, name, repr(value), repr(entries[name])[:80])
-        values = {}
+        entries = {**self.absent, **entries}
+        values: dict = dict(self.only)
         defaults = {field.name: field.default for field in dataclasses.fields(self.model.config_class)}
         for ours, theirs in self.fields.items():
-            if theirs in entries:
-                values[ours] = _value(entries[theirs], ours, defaults[ours], path, theirs)
+            name = theirs.name if isinstance(theirs, Entry) else theirs
+            if name in entries:
+                value = _read(theirs, entries, path) if isinstance(theirs, Entry) else entries[name]
+                values[ours] = _value(value, ours, defaults[ours], path, name)
         return self.model.config_class(**values)
 
     def write_config(self, config):
@@ -95,9 +114,14 @@ class Family:
                 got = getattr(config, name)
                 raise ValueError(f"{self.backbone} computes only `{name}` {value!r}; it is {got!r}.")
         names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-        values = {theirs: getattr(config, ours) for ours, theirs in self.fields.items()}
-        if "activation" in self.fields:
-            values[self.fields["activation"]] = names.get(config.activation, config.activation)
+        values: dict = {}
+        for ours, theirs in self.fields.items():
+            if isinstance(theirs, Entry):
+                values[theirs.name] = theirs.write(config)
+            elif ours == "activation":
+                values[theirs] = names.get(config.activation, config.activation)
+            else:
+                values[theirs] = getattr(config, ours)
         return {"model_type": self.model_type, **values, **self.fixed}
 
     def check_sizes(self, config, tensors, prefix, path):
@@ -154,6 +178,15 @@ def labels_of(count):
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},
     }
+
+
+def _read(entry, entries, path):
+    """What `entry` says in our terms; CheckpointError where it is of another kind."""
+    try:
+        return entry.read(entries[entry.name], entries)
+    except (TypeError, ValueError, AttributeError):
+        got = repr(entries[entry.name])[:80]
+        raise CheckpointError(path, entry.name, "a value of its kind", got) from None
 
 
 def _value(value, ours, default, path, theirs):

@@ -2,13 +2,13 @@
 
 import json
 
-from keras_tfm.convert import bert, gpt2, keymap
+from keras_tfm.convert import bert, distilbert, gpt2, keymap, roberta
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
 from keras_tfm.training.folder import new_folder
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.weights import write_tensors
 
-FAMILIES = {family.model_type: family for family in (bert.FAMILY, gpt2.FAMILY)}
+FAMILIES = {module.FAMILY.model_type: module.FAMILY for module in (bert, roberta, distilbert, gpt2)}
 
 
 def from_huggingface(name, with_head=True):
@@ -33,7 +33,7 @@ def from_huggingface(name, with_head=True):
     config = family.without_parts(config, head, tensors, prefix)
     try:
         model = family.model(config)
-        model = head.model(model, **head.arguments, **head.options(entries)) if head else model
+        model = head.model(model, **head.arguments_for(config), **head.options(entries)) if head else model
     except ValueError as error:
         raise CheckpointError(path, None, f"a configuration of {family.model.__name__}", str(error)) from None
     read = keymap.load(model, tensors, family.rows_with(head, prefix), file)
@@ -72,7 +72,14 @@ def _architecture(entries, family, path):
 
 def _head_of(model, family):
     for architecture, head in family.heads.items():
-        if type(model) is head.model and all(getattr(model, k) == v for k, v in head.arguments.items()):
+        config = model.backbone.config
+        arguments = head.arguments_for(config)
+        needs = family.parts.keys() - set(head.lacks)
+        if (
+            type(model) is head.model
+            and all(getattr(model, name) == value for name, value in arguments.items())
+            and all(getattr(config, part) for part in needs)
+        ):
             return architecture, head
     raise TypeError(
         f"{type(model).__name__} around {family.model.__name__} has no counterpart in transformers."

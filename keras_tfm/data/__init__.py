@@ -12,6 +12,7 @@ of zeros). B batch, S source or only sequence, T target; True in a mask = a toke
     images                 (B, height, width, channels)  float32
     mask_positions         (B, M)    int32     where a masked language model predicts
     mask_weights           (B, M)    float32   0.0 for positions that only fill up the row
+    span_boundaries        (B, M, 2) int32     the tokens before and after the span of each mask position
 
 For training it comes as `(inputs, labels, weights)`: labels (B, T) int32, the decoder's ids one to the left
 and ending in the end token; weights (B, T) float32, 1.0 for a label and 0.0 for padding.
@@ -22,8 +23,11 @@ from keras_tfm.data.blocks import TextBlocks, read_texts
 from keras_tfm.data.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.characters import CharacterTokenizer
 from keras_tfm.data.dates import date_pairs, date_splits
+from keras_tfm.data.documents import read_documents, split_sentences
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
+from keras_tfm.data.masking import Masking
 from keras_tfm.data.packing import PackedPairs
+from keras_tfm.data.sentence_pairs import SentencePairs
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
 from keras_tfm.data.text import PairBatches, encode_prompts, encode_sources
 from keras_tfm.data.tokenizers import (

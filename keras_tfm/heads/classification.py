@@ -1,20 +1,25 @@
 """Classifying whole inputs: the head, the model it makes of a backbone, its loss."""
 
 import keras
+from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer
+from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.regularization import Dropout
 
 
 class ClassificationHead(Layer):
     """Logits of `num_classes` classes from a pooled vector: (B, D) -> (B, num_classes).
 
-    One linear layer, the kind for fine-tuning; `hidden_dim` puts a tanh layer of that width before it, as in
-    pre-training (Dosovitskiy et al. 2021, section 3.1). `dropout` acts on the last layer's input.
+    One linear layer, the kind for fine-tuning; `hidden_dim` puts a layer of that width, with `activation`,
+    before it, as in pre-training (Dosovitskiy et al. 2021, section 3.1). `dropout` acts on the last layer's
+    input, `input_dropout` on the hidden one's.
     """
 
-    def __init__(self, num_classes, hidden_dim=None, dropout=0.0, **kwargs):
+    def __init__(
+        self, num_classes, hidden_dim=None, dropout=0.0, activation="tanh", input_dropout=0.0, **kwargs
+    ):
         super().__init__(**kwargs)
         for name, size in (("num_classes", num_classes), ("hidden_dim", hidden_dim)):
             if size is not None and size < 1:
@@ -22,14 +27,19 @@ class ClassificationHead(Layer):
         self.num_classes = num_classes
         self.hidden_dim = hidden_dim
         self.dropout = dropout
-        self.input_dropout = Dropout(dropout, name="dropout")
+        self.activation = activation
+        self.input_dropout = input_dropout
+        self.last_dropout = Dropout(dropout, name="dropout")
+        self.first_dropout = Dropout(input_dropout, name="input_dropout")
 
     def build(self, x_shape):
         if len(x_shape) != 2:
             raise ValueError(f"`x` must have the shape (B, D); it is {tuple(x_shape)}.")
         self.hidden = None
         if self.hidden_dim is not None:
-            self.hidden = keras.layers.Dense(self.hidden_dim, "tanh", name="hidden", dtype=self.dtype_policy)
+            self.hidden = keras.layers.Dense(
+                self.hidden_dim, activation_of(self.activation), name="hidden", dtype=self.dtype_policy
+            )
             self.hidden.build(x_shape)
         self.output_projection = keras.layers.Dense(self.num_classes, name="output", dtype=self.dtype_policy)
         self.output_projection.build((x_shape[0], self.hidden_dim or x_shape[1]))
@@ -38,28 +48,46 @@ class ClassificationHead(Layer):
     def call(self, x, training=None):
         """(B, D) -> (B, num_classes)."""
         if self.hidden is not None:
-            x = self.hidden(x)
-        return self.output_projection(self.input_dropout(x, training=training))
+            x = self.hidden(self.first_dropout(x, training=training))
+        return self.output_projection(self.last_dropout(x, training=training))
 
     def compute_output_shape(self, x_shape):
         return (x_shape[0], self.num_classes)
 
 
 class Classifier(ModelWithHead):
-    """A `backbone` with a `pooled_output` (B, D), and a head: its batches in, logits (B, num_classes) out.
+    """A `backbone` and a head: its batches in, logits (B, num_classes) out.
 
-    `hidden_dim` and `dropout` are the head's.
+    The head reads the backbone's `pooled_output` or, where it has none, the first token's hidden state; the
+    other arguments are `ClassificationHead`'s.
     """
 
-    def __init__(self, backbone, num_classes, hidden_dim=None, dropout=0.0, name="classifier", **kwargs):
-        head = ClassificationHead(num_classes, hidden_dim, dropout, name="head")
-        super().__init__(
-            backbone, backbone.input, head(backbone.output["pooled_output"]), name=name, **kwargs
-        )
+    def __init__(
+        self,
+        backbone,
+        num_classes,
+        hidden_dim=None,
+        dropout=0.0,
+        activation="tanh",
+        input_dropout=0.0,
+        name="classifier",
+        **kwargs,
+    ):
+        head = ClassificationHead(num_classes, hidden_dim, dropout, activation, input_dropout, name="head")
+        super().__init__(backbone, backbone.input, head(pooled_output_of(backbone)), name=name, **kwargs)
         self.num_classes = num_classes
         self.hidden_dim = hidden_dim
         self.dropout = dropout
+        self.activation = activation
+        self.input_dropout = input_dropout
         self.head = head
+
+
+def pooled_output_of(backbone):
+    """One vector for each input of `backbone`, (B, D): pooled, or else the first token's."""
+    if "pooled_output" in backbone.output:
+        return backbone.output["pooled_output"]
+    return ops.take(backbone.output["sequence_output"], 0, axis=1)
 
 
 def classification_loss():

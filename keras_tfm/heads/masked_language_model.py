@@ -18,9 +18,9 @@ from keras_tfm.layers.positions import outside_is_nan
 class MaskedLMHead(Layer):
     """Logits over the vocabulary at `mask_positions` (B, M), by default everywhere: (B, T, D) -> (B, M, V).
 
-    The hidden states of these positions alone go through a dense layer, its activation, a norm and the
-    transposed table of `embedding` with a bias. A position outside the sequence raises, or gives NaN
-    where a graph cannot raise.
+    The hidden states of these positions alone go through a dense layer to the width of `embedding`, its
+    activation, a norm and the transposed table of `embedding` with a bias. A position outside the sequence
+    raises, or gives NaN where a graph cannot raise.
     """
 
     def __init__(self, embedding, activation="gelu", epsilon=1e-12, **kwargs):
@@ -33,7 +33,7 @@ class MaskedLMHead(Layer):
         )
 
     def build(self, x_shape, mask_positions_shape=None):
-        dim = x_shape[-1]
+        dim = self.embedding.dim
         initializer = keras.initializers.TruncatedNormal(stddev=0.02)
         self.dense = keras.layers.Dense(
             dim,
@@ -44,8 +44,8 @@ class MaskedLMHead(Layer):
         )
         self.dense.build(x_shape)
         self.norm = LayerNormalization(self.epsilon, name="norm")
-        self.norm.build(x_shape)
-        self.vocabulary.build(x_shape)
+        self.norm.build((*x_shape[:-1], dim))
+        self.vocabulary.build((*x_shape[:-1], dim))
         self.built = True
 
     def call(self, x, mask_positions=None):
@@ -59,30 +59,41 @@ class MaskedLMHead(Layer):
 
 
 class NextSentenceHead(ClassificationHead):
-    """Logits of "it follows" (0) and "it does not" (1) from a pooled vector: (B, D) -> (B, 2)."""
+    """Logits of "it follows" (0) and "it does not" (1) from a pooled vector: (B, D) -> (B, 2).
 
-    def __init__(self, **kwargs):
-        super().__init__(2, **kwargs)
+    `dropout` acts on the vector.
+    """
+
+    def __init__(self, dropout=0.0, **kwargs):
+        super().__init__(2, dropout=dropout, **kwargs)
 
 
 class MaskedLM(ModelWithHead):
     """A `backbone` and the masked language model's head: logits (B, M, V) at `mask_positions` (B, M).
 
-    `mask_positions` left out are all positions. With `next_sentence` the outputs are {"mlm": (B, M, V),
-    "nsp": (B, 2)}, the latter from the backbone's `pooled_output`, and pre-training sums both losses:
-    `TokenCrossEntropy`, weighed by `mask_weights`, and `classification_loss`.
+    `mask_positions` left out are all positions; `activation` is by default the backbone's. With
+    `next_sentence` the outputs are {"mlm": (B, M, V), "nsp": (B, 2)}, the latter from the backbone's
+    `pooled_output` after `dropout`, and pre-training sums both losses: `TokenCrossEntropy`, weighed by
+    `mask_weights`, and `classification_loss`. Trained on sentences in and out of order, "nsp" is ALBERT's
+    sentence-order prediction (Lan et al. 2020, section 3.1).
     """
 
-    def __init__(self, backbone, next_sentence=False, name="masked_lm", **kwargs):
+    def __init__(
+        self, backbone, next_sentence=False, activation=None, dropout=0.0, name="masked_lm", **kwargs
+    ):
         config, hidden = backbone.config, backbone.output
+        activation = activation or config.activation
         positions = keras.Input((None,), dtype="int32", name="mask_positions")
-        mlm = MaskedLMHead(backbone.embedding, config.activation, config.epsilon, name="mlm")
+        mlm = MaskedLMHead(backbone.embedding, activation, config.epsilon, name="mlm")
         outputs = mlm(hidden["sequence_output"], positions)
         if next_sentence:
-            outputs = {"mlm": outputs, "nsp": NextSentenceHead(name="nsp")(hidden["pooled_output"])}
+            nsp = NextSentenceHead(dropout=dropout, name="nsp")
+            outputs = {"mlm": outputs, "nsp": nsp(hidden["pooled_output"])}
         inputs = {**backbone.input, "mask_positions": positions}
         super().__init__(backbone, inputs, outputs, name=name, **kwargs)
         self.next_sentence = next_sentence
+        self.activation = activation
+        self.dropout = dropout
 
 
 class NextSentence(ModelWithHead):

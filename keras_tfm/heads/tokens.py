@@ -55,11 +55,12 @@ class TokenTagger(ModelWithHead):
 class SpanFinder(ModelWithHead):
     """A `backbone` and extractive question answering's head: {"start": (B, T), "end": (B, T)} logits.
 
-    The answer is the span from its first token to its last; the loss of each is `classification_loss` over
-    the T positions (Devlin et al. 2019, section 4.2).
+    `dropout` is the head's. The answer is the span from its first token to its last; the loss of each is
+    `classification_loss` over the T positions (Devlin et al. 2019, section 4.2).
     """
 
-    def __init__(self, backbone, name="span_finder", **kwargs):
-        logits = TokenClassificationHead(2, name="head")(backbone.output["sequence_output"])
+    def __init__(self, backbone, dropout=0.0, name="span_finder", **kwargs):
+        logits = TokenClassificationHead(2, dropout, name="head")(backbone.output["sequence_output"])
         outputs = {"start": ops.take(logits, 0, axis=-1), "end": ops.take(logits, 1, axis=-1)}
         super().__init__(backbone, backbone.input, outputs, name=name, **kwargs)
+        self.dropout = dropout

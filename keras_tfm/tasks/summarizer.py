@@ -3,14 +3,12 @@
 The second is `family="gpt2"`: article, delimiter, summary in one row, with loss on the summary only.
 """
 
-import re
-
 import numpy as np
 
+from keras_tfm.data.documents import split_sentences
 from keras_tfm.tasks.translator import Translator
 
 MEASURES = ("rouge1", "rouge2", "rougeL")
-END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
 class Summarizer(Translator):
@@ -22,7 +20,7 @@ class Summarizer(Translator):
         """ROUGE-1, -2 and -L (Lin 2004): F1 in percent, with stemming, means over the texts; beside each
         that of "lead1", the article's first sentence.
         """
-        lead = [END_OF_SENTENCE.split(source.strip(), maxsplit=1)[0] for source in sources]
+        lead = [next(iter(split_sentences(source)), "") for source in sources]
         scores, of_lead = rouge(answers, targets), rouge(lead, targets)
         return scores | {f"lead1_{name}": of_lead[name] for name in MEASURES} | {"pairs": len(sources)}
 

@@ -2,8 +2,8 @@
 
 Tiny torch.nn.Transformer stacks with random weights, post- and pre-norm, relu and gelu, odd sizes:
 weights, inputs and outputs, so that `make test` compares with torch without torch. And positions:
-T5's buckets and Llama's rotation by transformers, the sinusoids of KerasHub. And a BERT of transformers under
-its pre-training heads, as the contents of its folder; and a GPT-2.
+T5's buckets and Llama's rotation by transformers, the sinusoids of KerasHub. And encoders of transformers
+under heads of theirs, as the contents of their folders; and a GPT-2.
 """
 
 import json
@@ -15,7 +15,7 @@ import torch
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from tests.parity.bert_reference import answer, draw_inputs, draw_model
+from tests.parity.encoders import DISTILBERT_NAMES, REFERENCES, answer
 from tests.parity.gpt2_reference import draw_gpt2, draw_prompts, logits_of
 from tests.parity.torch_reference import run_stacks
 
@@ -68,32 +68,41 @@ def gpt2():
     return {"config": json.dumps(model.config.to_dict() | {"architectures": ["GPT2LMHeadModel"]}), **arrays}
 
 
-BERT = {
+SIZES = {
     "vocab_size": 31,
     "hidden_size": 21,
     "num_hidden_layers": 2,
     "num_attention_heads": 3,
     "intermediate_size": 26,
-    "max_position_embeddings": 13,
+    "max_position_embeddings": 17,
+}
+ENCODERS = {  # {family: (head, entries)}
+    "bert": ("PreTraining", SIZES),
+    "roberta": ("MaskedLM", SIZES),
+    "distilbert": ("SequenceClassification", {DISTILBERT_NAMES[key]: size for key, size in SIZES.items()}),
 }
 
 
-def bert():
-    """A pre-training BERT's configuration, weights, inputs, hidden states and logits."""
-    rng = np.random.default_rng(0)
-    model = draw_model(rng, "BertForPreTraining", BERT)
-    inputs = draw_inputs(rng, model.config.to_dict())
+def encoder(family, head, entries):
+    """An encoder's configuration, weights, inputs, hidden states and what its head answers."""
+    reference, rng = REFERENCES[family], np.random.default_rng(0)
+    model = reference.draw_model(rng, head, entries)
+    inputs = reference.draw_inputs(rng, entries)
+    while inputs["padding_mask"].all():
+        inputs = reference.draw_inputs(rng, entries)
     with torch.no_grad():
         outputs = answer(model, inputs, output_hidden_states=True)
-    arrays = {"config": json.dumps(model.config.to_dict() | {"architectures": ["BertForPreTraining"]})}
+    arrays = {"config": json.dumps(model.config.to_dict() | {"architectures": [type(model).__name__]})}
     arrays |= {f"state/{key}": x.detach().numpy() for key, x in model.named_parameters()}
     arrays |= {f"inputs/{key}": array for key, array in inputs.items()}
     arrays |= {"hidden": outputs.hidden_states[-1].numpy()}
-    return arrays | {"mlm": outputs.prediction_logits.numpy(), "nsp": outputs.seq_relationship_logits.numpy()}
+    names = reference.outputs[head]
+    return arrays | {f"outputs/{i}": getattr(outputs, name).numpy() for i, name in enumerate(names)}
 
 
 def main():
-    np.savez_compressed(FOLDER / "bert.npz", **bert())
+    for family, (head, entries) in ENCODERS.items():
+        np.savez_compressed(FOLDER / f"{family}.npz", **encoder(family, head, entries))
     np.savez_compressed(FOLDER / "gpt2.npz", **gpt2())
     np.savez_compressed(FOLDER / "positions.npz", **positions())
     for seed, (name, config) in enumerate(CONFIGS.items()):

@@ -40,14 +40,6 @@ test_contract = contract.check(
 )  # fmt: skip
 
 
-@pytest.fixture
-def no_allocation():
-    """Variables have shapes here, and no values."""
-    with keras.StatelessScope(initialize_variables=False):
-        yield
-    keras.utils.clear_session(free_memory=False)  # else the next such scope would fill them in
-
-
 # With the pooler. tiny to medium: Turc et al. 2019 count 4.4, 11.3, 29.1 and 41.7 M.
 @pytest.mark.parametrize(
     ("size", "count"),

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -23,14 +22,6 @@ test_contract = contract.check(
     Case("ViT without class token", lambda: ViT(MEAN), IMAGES, attends=True),
     Case("Classifier", lambda: Classifier(ViT(SMALL), 3, hidden_dim=5), IMAGES, attends=True),
 )
-
-
-@pytest.fixture
-def no_allocation():
-    """Variables have shapes here, and no values."""
-    with keras.StatelessScope(initialize_variables=False):
-        yield
-    keras.utils.clear_session(free_memory=False)  # else the next such scope would fill them in
 
 
 def count(model):

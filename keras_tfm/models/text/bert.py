@@ -6,16 +6,8 @@ The heads of pre-training and fine-tuning stand in `keras_tfm.heads`.
 
 import dataclasses
 
-import keras
-from keras import ops
-
-from keras_tfm.layers.attention import MultiHeadAttention
-from keras_tfm.layers.blocks import TransformerEncoder
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
-from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.regularization import Dropout
-from keras_tfm.training.model import ConfiguredModel
+from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_of, token_inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,54 +30,28 @@ class BERTConfig:
     pooler: bool = True
 
 
-class BERT(ConfiguredModel):
+class BERT(EncoderModel):
     """Token ids in, hidden states out, every position attending to all.
 
-    Inputs: `token_ids`, `padding_mask` and `segment_ids`, (B, T) each. Outputs: `sequence_output` (B, T, D)
-    and `pooled_output` (B, D), a tanh layer over the first token, [CLS].
+    Inputs: `token_ids`, `padding_mask` and, where there are several segments, `segment_ids`, (B, T) each.
+    Outputs: `sequence_output` (B, T, D) and `pooled_output` (B, D), a tanh layer over the first token, [CLS].
     """
 
     config_class = BERTConfig
 
     def __init__(self, config, name="bert", **kwargs):
-        inputs = {
-            "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
-            "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
-            "segment_ids": keras.Input((None,), dtype="int32", name="segment_ids"),
-        }
-        initializer = keras.initializers.TruncatedNormal(stddev=0.02)  # appendix A.2's released code
+        inputs = token_inputs(config.num_segments)
         embedding = TokenAndPositionEmbedding(
             config.vocabulary_size,
             config.max_length,
             config.dim,
             config.num_segments,
-            initializer=initializer,
+            initializer=INITIALIZER,
             name="embedding",
         )
-        encoder = TransformerEncoder(
-            config.num_layers,
-            config.num_heads,
-            config.hidden_dim,
-            dropout=config.dropout,
-            epsilon=config.epsilon,
-            attention=MultiHeadAttention(
-                config.num_heads, dropout=config.attention_dropout, kernel_initializer=initializer
-            ),
-            feedforward=FeedForward(config.hidden_dim, config.activation, kernel_initializer=initializer),
-            name="encoder",
-        )
-        x = embedding(inputs["token_ids"], segment_ids=inputs["segment_ids"])
-        x = LayerNormalization(config.epsilon, name="embedding_norm")(x)
-        x = Dropout(config.dropout, name="embedding_dropout")(x)
-        x = encoder(x, mask=inputs["padding_mask"])
-        outputs = {"sequence_output": x}
-        if config.pooler:
-            pooler = keras.layers.Dense(
-                config.dim, "tanh", kernel_initializer=initializer.clone(), name="pooler"
-            )
-            outputs["pooled_output"] = pooler(ops.take(x, 0, axis=1))
-        super().__init__(config, inputs, outputs, name=name, **kwargs)
-        self.embedding, self.encoder = embedding, encoder
+        embedded = embedding(inputs["token_ids"], segment_ids=inputs.get("segment_ids"))
+        encoder = encoder_of(config)
+        super().__init__(config, inputs, embedding, embedded, encoder, config.pooler, name=name, **kwargs)
 
 
 def _turc(num_layers, dim):

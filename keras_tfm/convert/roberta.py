@@ -1,0 +1,66 @@
+"""RoBERTa's checkpoints (Liu et al. 2019), with the heads of its pre-training and of fine-tuning."""
+
+from keras_tfm.convert.bert import CLASSIFIER, ROWS, classifier_entries, classifier_options
+from keras_tfm.convert.bert import FAMILY as BERT
+from keras_tfm.convert.family import Entry, Family, Head
+from keras_tfm.convert.keymap import linear, norm, weight
+from keras_tfm.heads import Classifier, MaskedLM, SpanFinder, TokenTagger
+from keras_tfm.models import RoBERTa
+
+MASKED_LM = [
+    *linear("mlm/dense", "lm_head.dense"),
+    *norm("mlm/norm", "lm_head.layer_norm"),
+    *weight("mlm/vocabulary/bias", "lm_head.bias"),
+]
+TWO_LAYERS = [*linear("head/hidden", "classifier.dense"), *linear("head/output", "classifier.out_proj")]
+
+
+def two_layer_options(entries):
+    """The classifier's: one dropout before each of its layers."""
+    options = classifier_options(entries)
+    return {**options, "input_dropout": options["dropout"]}
+
+
+def length_of(num_positions, entries):
+    """The longest text, of which the table's first rows are no positions."""
+    return num_positions - entries["pad_token_id"] - 1
+
+
+FAMILY = Family(
+    model_type="roberta",
+    backbone="RobertaModel",
+    model=RoBERTa,
+    prefix="roberta.",
+    fields={
+        "pad_id": "pad_token_id",
+        **BERT.fields,
+        "max_length": Entry("max_position_embeddings", length_of, lambda config: config.num_positions),
+    },
+    absent={"pad_token_id": 1, "max_position_embeddings": 512, "type_vocab_size": 2, "layer_norm_eps": 1e-12},
+    fixed=BERT.fixed,
+    shapes={**BERT.shapes, "embeddings.position_embeddings.weight": ("num_positions", "dim")},
+    parts=BERT.parts,
+    rows=ROWS,
+    heads={
+        "RobertaForMaskedLM": Head(
+            MaskedLM, MASKED_LM, {"next_sentence": False, "activation": "gelu"}, lacks=("pooler",)
+        ),
+        "RobertaForSequenceClassification": Head(
+            Classifier,
+            TWO_LAYERS,
+            {"hidden_dim": lambda config: config.dim, "activation": "tanh"},
+            two_layer_options,
+            classifier_entries,
+            lacks=("pooler",),
+        ),
+        "RobertaForTokenClassification": Head(TokenTagger, **CLASSIFIER, lacks=("pooler",)),
+        "RobertaForQuestionAnswering": Head(
+            SpanFinder, linear("head/output", "qa_outputs"), lacks=("pooler",)
+        ),
+    },
+    copies={
+        "lm_head.decoder.weight": "{prefix}embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    },
+    ignored=BERT.ignored,
+)

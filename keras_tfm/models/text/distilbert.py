@@ -1,0 +1,48 @@
+"""DistilBERT, the encoder of Sanh et al. 2019, "DistilBERT, a distilled version of BERT".
+
+Every second layer of BERT, without segments and pooler (section 2).
+"""
+
+import dataclasses
+
+from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
+from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_of, token_inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class DistilBERTConfig:
+    """`dropout` acts on the embeddings and on what each sub-layer adds, `attention_dropout` on the attention
+    weights.
+    """
+
+    vocabulary_size: int = 30_522
+    num_layers: int = 6
+    dim: int = 768
+    num_heads: int = 12
+    hidden_dim: int = 3072
+    max_length: int = 512
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    activation: str = "gelu"
+    epsilon: float = 1e-12
+
+
+class DistilBERT(EncoderModel):
+    """Token ids in, hidden states out, every position attending to all.
+
+    Inputs: `token_ids` and `padding_mask`, (B, T) each. Output: `sequence_output` (B, T, D).
+    """
+
+    config_class = DistilBERTConfig
+
+    def __init__(self, config, name="distilbert", **kwargs):
+        inputs = token_inputs()
+        embedding = TokenAndPositionEmbedding(
+            config.vocabulary_size, config.max_length, config.dim, initializer=INITIALIZER, name="embedding"
+        )
+        embedded = embedding(inputs["token_ids"])
+        super().__init__(config, inputs, embedding, embedded, encoder_of(config), name=name, **kwargs)
+
+
+# Sanh et al. 2019, section 3 and table 3: 66 M parameters.
+DistilBERT.sizes = {"base": DistilBERTConfig()}

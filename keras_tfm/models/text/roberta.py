@@ -1,0 +1,74 @@
+"""RoBERTa, the encoder of Liu et al. 2019, "RoBERTa: A Robustly Optimized BERT Pretraining Approach".
+
+BERT's body over byte-level sub-words, without segments. As in the released models positions are numbered
+from `pad_id` + 1, padding left out; the rows before are those of a padding that none attends to.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
+from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_of, token_inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class RoBERTaConfig:
+    """`dropout` acts on the embeddings and on what each sub-layer adds, `attention_dropout` on the attention
+    weights. The released models have no `pooler` but for fine-tuning multiple choice.
+    """
+
+    vocabulary_size: int = 50_265
+    num_layers: int = 12
+    dim: int = 768
+    num_heads: int = 12
+    hidden_dim: int = 3072
+    max_length: int = 512
+    num_segments: int = 1
+    pad_id: int = 1
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    activation: str = "gelu"
+    epsilon: float = 1e-5
+    pooler: bool = False
+
+    @property
+    def num_positions(self):
+        """Rows of the positions' table."""
+        return self.max_length + self.pad_id + 1
+
+
+class RoBERTa(EncoderModel):
+    """Token ids in, hidden states out, every position attending to all.
+
+    Inputs: `token_ids`, `padding_mask` and, where there are several segments, `segment_ids`, (B, T) each.
+    Outputs: `sequence_output` (B, T, D) and, with a pooler, `pooled_output` (B, D).
+    """
+
+    config_class = RoBERTaConfig
+
+    def __init__(self, config, name="roberta", **kwargs):
+        inputs = token_inputs(config.num_segments)
+        embedding = TokenAndPositionEmbedding(
+            config.vocabulary_size,
+            config.num_positions,
+            config.dim,
+            config.num_segments,
+            initializer=INITIALIZER,
+            name="embedding",
+        )
+        mask = ops.cast(inputs["padding_mask"], "int32")
+        embedded = embedding(
+            inputs["token_ids"],
+            segment_ids=inputs.get("segment_ids"),
+            positions=config.pad_id + ops.cumsum(mask, axis=1) * mask,
+        )
+        encoder = encoder_of(config)
+        super().__init__(config, inputs, embedding, embedded, encoder, config.pooler, name=name, **kwargs)
+
+
+# Liu et al. 2019, section 3.1 (base, of BERT's size) and section 5 (large).
+RoBERTa.sizes = {
+    "base": RoBERTaConfig(),
+    "large": RoBERTaConfig(num_layers=24, dim=1024, num_heads=16, hidden_dim=4096),
+}

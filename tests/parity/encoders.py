@@ -1,0 +1,130 @@
+"""Random encoders of transformers, and what they answer, as arrays."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import transformers
+
+ACTIVATIONS = ("gelu", "relu", "silu", "tanh", "gelu_new", "gelu_pytorch_tanh", "quick_gelu")
+MAX_LENGTH = 12  # of the batches drawn here
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """A family: the prefix of its classes' names, its random entries, its heads ("" for the backbone alone)
+    with the names of what they answer, in the order of ours sorted by name.
+    """
+
+    prefix: str
+    draw: Callable
+    outputs: dict
+
+    def config(self, entries, **more):
+        return getattr(transformers, f"{self.prefix}Config")(**entries, **more)
+
+    def kind(self, head):
+        return getattr(transformers, f"{self.prefix}{f'For{head}' if head else 'Model'}")
+
+    def draw_model(self, rng, head, entries, num_labels=2):
+        """A model of these entries with every weight, biases and gammas too, at random."""
+        model = self.kind(head)(self.config(entries, num_labels=num_labels)).eval()
+        torch.manual_seed(int(rng.integers(2**31)))
+        for module in model.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                is_gamma = isinstance(module, torch.nn.LayerNorm) and name == "weight"
+                torch.nn.init.normal_(parameter, mean=float(is_gamma), std=0.3)
+        return model
+
+    def draw_inputs(self, rng, entries):
+        """A batch of ours, padded on the right; no token is a padding's id, whose row theirs holds still."""
+        config = self.config(entries)
+        batch, length = int(rng.integers(1, 5)), int(rng.integers(1, MAX_LENGTH + 1))
+        mask = np.arange(length) < rng.integers(1, length + 1, (batch, 1))
+        others = np.setdiff1d(np.arange(config.vocab_size), [config.pad_token_id])
+        tokens = rng.choice(others, (batch, length))
+        inputs = {
+            "token_ids": np.where(mask, tokens, config.pad_token_id).astype("int32"),
+            "padding_mask": mask,
+        }
+        num_segments = getattr(config, "type_vocab_size", 0)
+        if num_segments > 1:
+            inputs["segment_ids"] = rng.integers(0, num_segments, (batch, length), "int32")
+        return inputs
+
+
+def answer(model, inputs, **options):
+    """What `model` says to a batch of ours."""
+    if "segment_ids" in inputs:
+        options["token_type_ids"] = torch.from_numpy(inputs["segment_ids"]).long()
+    return model(
+        input_ids=torch.from_numpy(inputs["token_ids"]).long(),
+        attention_mask=torch.from_numpy(inputs["padding_mask"]).long(),
+        **options,
+    )
+
+
+def draw_bert(rng):
+    """BERT's entries: odd sizes, one to four layers, any activation."""
+    num_heads = int(rng.integers(1, 5))
+    return {
+        "vocab_size": int(rng.integers(11, 60)),
+        "hidden_size": num_heads * int(rng.integers(2, 9)),
+        "num_hidden_layers": int(rng.integers(1, 5)),
+        "num_attention_heads": num_heads,
+        "intermediate_size": int(rng.integers(5, 50)),
+        "hidden_act": str(rng.choice(ACTIVATIONS)),
+        "max_position_embeddings": int(rng.integers(MAX_LENGTH, 30)),
+        "type_vocab_size": int(rng.integers(1, 4)),
+        "layer_norm_eps": float(rng.choice([1e-12, 1e-5, 1e-2])),
+        "classifier_dropout": [None, 0.0, 0.25][rng.integers(3)],
+    }
+
+
+def draw_roberta(rng):
+    entries, pad_id = draw_bert(rng), int(rng.integers(5))
+    rows = entries["max_position_embeddings"] + pad_id + 1
+    return {**entries, "pad_token_id": pad_id, "max_position_embeddings": rows}
+
+
+DISTILBERT_NAMES = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "dim",
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "intermediate_size": "hidden_dim",
+    "hidden_act": "activation",
+    "max_position_embeddings": "max_position_embeddings",
+}
+
+
+def draw_distilbert(rng):
+    entries = draw_bert(rng)
+    entries = {theirs: entries[name] for name, theirs in DISTILBERT_NAMES.items()}
+    sines = entries["dim"] % 2 == 0 and bool(rng.integers(2))
+    dropouts = {"seq_classif_dropout": 0.3, "qa_dropout": 0.25, "dropout": 0.2}
+    return {**entries, **dropouts, "sinusoidal_pos_embds": sines}
+
+
+FINE_TUNED = {
+    "MaskedLM": ("logits",),
+    "SequenceClassification": ("logits",),
+    "TokenClassification": ("logits",),
+    "QuestionAnswering": ("end_logits", "start_logits"),
+}
+POOLED = ("pooler_output", "last_hidden_state")
+REFERENCES = {
+    "bert": Reference(
+        "Bert",
+        draw_bert,
+        {
+            "": POOLED,
+            "PreTraining": ("prediction_logits", "seq_relationship_logits"),
+            "NextSentencePrediction": ("logits",),
+            **FINE_TUNED,
+        },
+    ),
+    "roberta": Reference("Roberta", draw_roberta, {"": POOLED, **FINE_TUNED}),
+    "distilbert": Reference("DistilBert", draw_distilbert, {"": ("last_hidden_state",), **FINE_TUNED}),
+}

@@ -1,0 +1,126 @@
+"""Live: encoders and their heads against transformers': states, logits, gradients, folders both ways."""
+
+import os
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import torch
+
+from keras_tfm import convert
+from keras_tfm.convert import keymap
+from keras_tfm.convert.huggingface import FAMILIES
+from keras_tfm.heads import TokenCrossEntropy
+from keras_tfm.layers import TransformerBlock
+from tests.parity.encoders import REFERENCES, answer
+
+pytestmark = pytest.mark.parity
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+HEADS = [(family, head) for family, reference in REFERENCES.items() for head in reference.outputs]
+PAIR_LABELS = {"bert": "next_sentence_label", "albert": "sentence_order_label"}  # of pre-training
+
+
+def assert_close(ours, theirs, mask):
+    """Where the batch holds no padding, if it has that axis."""
+    ours, theirs = np.asarray(ours), theirs.detach().numpy()
+    if theirs.shape[: mask.ndim] == mask.shape and theirs.ndim == 3:
+        ours, theirs = ours[mask], theirs[mask]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.parametrize(("family", "head"), HEADS)
+def test_heads_in_both_directions(family, head, seed, tmp_path):
+    rng, reference = np.random.default_rng(seed), REFERENCES[family]
+    entries = reference.draw(rng)
+    num_labels = int(rng.integers(1, 6)) if head.endswith("Classification") else 2
+    theirs = reference.draw_model(rng, head, entries, num_labels)
+    theirs.save_pretrained(tmp_path / "theirs", max_shard_size=["5GB", "2KB"][rng.integers(2)])
+    ours = convert.from_huggingface(tmp_path / "theirs")
+    inputs = reference.draw_inputs(rng, entries)
+    outputs, expected = keras.tree.flatten(ours(inputs)), answer(theirs, inputs)
+    names = reference.outputs[head]
+    for y, name in zip(outputs, names, strict=True):
+        assert_close(y, getattr(expected, name), inputs["padding_mask"])
+    convert.save_huggingface(ours, tmp_path / "ours")
+    back, report = reference.kind(head).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    for (name, a), (_, b) in zip(theirs.named_parameters(), back.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+    for name, value in entries.items():
+        if not name.endswith(("_dropout", "sinusoidal_pos_embds")):  # which a head may lack
+            same = {value, "gelu_new"} if value == "gelu_pytorch_tanh" else {value}
+            assert getattr(back.config, name) in same
+    again = answer(back.eval(), inputs)
+    for name in names:
+        torch.testing.assert_close(getattr(again, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.parametrize("family", REFERENCES)
+def test_hidden_states_of_every_layer(family, seed, tmp_path, monkeypatch):
+    rng, reference = np.random.default_rng(seed), REFERENCES[family]
+    entries = reference.draw(rng)
+    theirs = reference.draw_model(rng, "", entries)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = convert.from_huggingface(tmp_path / "theirs")
+    inputs = reference.draw_inputs(rng, entries)
+    expected = answer(theirs, inputs, output_hidden_states=True).hidden_states
+    states, call = [], TransformerBlock.call
+
+    def recording(block, x, *args, **kwargs):
+        states.append(x)
+        return call(block, x, *args, **kwargs)
+
+    monkeypatch.setattr(TransformerBlock, "call", recording)
+    last = ours(inputs)["sequence_output"]
+    for x, state in zip([*states, last], expected, strict=True):
+        assert_close(x, state, inputs["padding_mask"])
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.parametrize("family", REFERENCES)
+def test_gradients_of_pre_training(family, seed, tmp_path):
+    """Of all losses' sum, masked positions gathered here and ignored labels there."""
+    rng, reference = np.random.default_rng(seed), REFERENCES[family]
+    entries = reference.draw(rng)
+    head = "PreTraining" if "PreTraining" in reference.outputs else "MaskedLM"
+    theirs = reference.draw_model(rng, head, entries)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = convert.from_huggingface(tmp_path / "theirs")
+    inputs = reference.draw_inputs(rng, entries)
+    batch, length = inputs["token_ids"].shape
+    labels = rng.integers(0, entries["vocab_size"], (batch, length))
+    follows = rng.integers(0, 2, batch)
+    num_masked = int(rng.integers(1, length + 1))
+    positions = np.stack([rng.permutation(length)[:num_masked] for _ in range(batch)])
+    weights = np.take_along_axis(inputs["padding_mask"], positions, 1) & (positions % 3 != 1)
+    positions[0, 0], weights[0, 0] = 0, True
+    weights[0, 1:] &= positions[0, 1:] != 0
+    chosen = np.full((batch, length), -100)
+    for row in range(batch):
+        chosen[row, positions[row, weights[row]]] = labels[row, positions[row, weights[row]]]
+    pair = {PAIR_LABELS[family]: torch.from_numpy(follows)} if head == "PreTraining" else {}
+    loss = answer(theirs, inputs, labels=torch.from_numpy(chosen), **pair).loss
+    loss.backward()
+
+    with tf.GradientTape() as tape:
+        outputs = ours({**inputs, "mask_positions": positions})
+        logits = outputs["mlm"] if pair else outputs
+        total = TokenCrossEntropy()(np.take_along_axis(labels, positions, 1), logits, weights.astype("f4"))
+        if pair:
+            total += keras.losses.SparseCategoricalCrossentropy(from_logits=True)(follows, outputs["nsp"])
+    np.testing.assert_allclose(total, loss.detach(), rtol=1e-5)
+    gradients = tape.gradient(total, [weight.value for weight in ours.trainable_weights])
+    for weight, gradient in zip(ours.trainable_weights, gradients, strict=True):
+        weight.assign(tf.convert_to_tensor(gradient))  # so that the table names and turns them
+    table = FAMILIES[theirs.config.model_type]
+    rows = table.rows_with(table.heads[type(theirs).__name__], table.prefix)
+    actual = keymap.save(ours, rows)
+    expected = {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}
+    assert actual.keys() == expected.keys()
+    for name, gradient in expected.items():
+        error = np.abs(actual[name] - gradient).max()
+        rounding = 1e-6  # all there is of key biases' gradients, which are zero by theory
+        assert error <= 1e-4 * np.abs(gradient).max() + rounding, name
