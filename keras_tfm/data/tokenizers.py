@@ -1,7 +1,8 @@
 """Sub-word tokenizers that run inside a TensorFlow graph, and so inside a SavedModel.
 
 Both are trained on the user's own text, share one interface and are saved as one file beside the model:
-`SentencePieceTokenizer` (Kudo and Richardson, 2018; unigram model of Kudo, 2018) gives a text back exactly;
+`SentencePieceTokenizer` (Kudo and Richardson, 2018; unigram model of Kudo, 2018) gives a text back exactly,
+and reads published models;
 `WordPieceTokenizer` (Schuster and Nakajima, 2012, with BERT's word splitting) does not keep white space.
 """
 
@@ -10,8 +11,10 @@ import hashlib
 import io
 import json
 import pathlib
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -61,10 +64,13 @@ class Tokenizer(tf.Module):
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """Lossless sub-words: `detokenize(tokenize(text)) == text` for any valid UTF-8 without the character NUL
-    (which comes back as "▁"; malformed bytes come back as U+FFFD). White space is kept as it is, no character
-    is normalised, and one that the vocabulary lacks is spelled in bytes. `model` is a serialised
-    SentencePiece model as `train` makes it; ValueError when it is not one.
+    """A serialised SentencePiece `model`, all of it: pieces, ids, normalisation and special tokens.
+
+    One made by `train` is lossless: `detokenize(tokenize(text)) == text` for any valid UTF-8 without NUL
+    (which comes back as "▁"; malformed bytes come back as U+FFFD), rare characters being spelled in bytes.
+    A published one (`from_huggingface`) normalises as it says, and recognises its control pieces where a
+    text spells them. Without a start piece that is `pad_id`; `mask_id` and `sentinel_ids` (T5's
+    <extra_id_0>, ...) are there where their pieces are. ValueError for what is no model.
     """
 
     NUM_BYTES = 256  # pieces <0x00>..<0xFF>
@@ -78,12 +84,32 @@ class SentencePieceTokenizer(Tokenizer):
             Exception
         ) as error:  # protobuf's DecodeError has no public home, RuntimeError is SentencePiece's
             raise ValueError("expected a SentencePiece model, the file is damaged") from error
-        special = (processor.pad_id(), processor.bos_id(), processor.eos_id(), processor.unk_id())
-        if special != (0, 1, 2, 3) or not proto.HasField("normalizer_spec"):
+        self.pad_id, self.end_id, self.unknown_id = (
+            processor.pad_id(),
+            processor.eos_id(),
+            processor.unk_id(),
+        )
+        self.start_id = processor.bos_id() if processor.bos_id() >= 0 else self.pad_id
+        if min(self.pad_id, self.end_id) < 0 or not proto.HasField("normalizer_spec"):
             raise ValueError(
-                f"expected padding, start, end, unknown = 0, 1, 2, 3 in the model, got {special}"
+                "expected pieces for padding and end in the model, "
+                f"got the ids {self.pad_id} and {self.end_id}"
             )
         self.vocabulary_size = processor.vocab_size()
+        # What keeps white space as it is has been trained here, on texts spelled as `tokenize` does.
+        normalizer = proto.normalizer_spec
+        self._is_lossless = not (normalizer.add_dummy_prefix or normalizer.remove_extra_whitespaces)
+        kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+        special = {i: p.piece for i, p in enumerate(proto.pieces) if p.type in (kinds.CONTROL, kinds.UNKNOWN)}
+        self.special_ids = tuple(special)
+        ids = {piece: i for i, piece in special.items()}
+        self.mask_id = next((ids[name] for name in ("[MASK]", "<mask>") if name in ids), None)
+        numbered = (ids.get(f"<extra_id_{i}>") for i in range(len(special)))
+        self.sentinel_ids = tuple(i for i in numbered if i is not None)
+        self._special = np.array([piece.encode() for piece in ids], object)
+        # The longest first, where one begins another.
+        self._pattern = "|".join(re.escape(piece) for piece in sorted(ids, key=len, reverse=True))
+        self._spelled = np.array([_spelling(proto, piece) for piece in proto.pieces], object)
         self._model = model
         self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
         self._pieces._model_resource = _SharedModel(model)
@@ -98,20 +124,61 @@ class SentencePieceTokenizer(Tokenizer):
         lines = _common_characters(_sample(lines), limit=(vocabulary_size - 4 - cls.NUM_BYTES) // 2)
         return cls(_train_unigram(lines, vocabulary_size, byte_fallback=True))
 
+    @classmethod
+    def from_huggingface(cls, folder) -> "SentencePieceTokenizer":
+        """The tokenizer of a folder of T5, ALBERT, DeBERTa-v2/v3 or mBART: of its SentencePiece model or,
+        without one, of its tokenizer.json. DataError where there is neither, or one that is not understood.
+        """
+        from keras_tfm.data.sentencepiece_files import read_model
+
+        model = read_model(folder)
+        try:
+            return cls(model)
+        except ValueError as error:
+            raise DataError(folder, None, str(error)) from error
+
+    @property
+    def symbols(self) -> list[bytes]:
+        """What each token spells: the symbols of `generation.StopSequences`."""
+        return self._spelled.tolist()
+
     def tokenize(self, strings) -> tf.RaggedTensor:
-        strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), "▁", "\0")
-        # A space before the text lets the first word share its pieces with the same word further on.
-        return self._pieces.tokenize(tf.where(strings == "", strings, " " + strings))
+        strings = tf.convert_to_tensor(strings, tf.string)
+        if self._is_lossless:
+            strings = tf.strings.regex_replace(strings, "▁", "\0")
+            # A space before the text lets the first word share its pieces with the same word further on.
+            return self._pieces.tokenize(tf.where(strings == "", strings, " " + strings))
+        strings = tf.strings.regex_replace(strings, r"\x00", "\U0010ffff")  # it would end the splitting
+        texts = tf_text.regex_split(strings, self._pattern, keep_delim_regex_pattern=self._pattern)
+        parts = texts.flat_values
+        is_special = tf.strings.regex_full_match(parts, self._pattern)
+        found = tf.boolean_mask(parts, is_special)[:, None] == tf.constant(self._special)
+        found = tf.gather(tf.constant(self.special_ids), tf.argmax(found, axis=1))
+        found = tf.RaggedTensor.from_row_lengths(found, tf.cast(is_special, tf.int64))
+        pieces = self._pieces.tokenize(tf.where(is_special, "", parts))
+        return texts.with_flat_values(tf.concat([found, pieces], axis=1)).merge_dims(1, 2)
 
     def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
-        strings = self._pieces.detokenize(token_ids)
+        spelled = tf.gather(tf.constant(self._spelled), token_ids.flat_values)
+        strings = tf.strings.reduce_join(token_ids.with_flat_values(spelled), axis=-1)
+        strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
         strings = tf.strings.regex_replace(strings, "^ ", "", replace_global=False)
-        return tf.strings.regex_replace(strings, r"\x00", "▁")
+        return tf.strings.regex_replace(strings, r"\x00", "▁") if self._is_lossless else strings
 
     def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
         path = pathlib.Path(folder, f"{name}.model")
         path.write_bytes(self._model)
         return path
+
+
+def _spelling(proto, piece) -> bytes:
+    """What a piece of a SentencePiece model reads as."""
+    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+    if piece.type == kinds.UNKNOWN:
+        return proto.trainer_spec.unk_surface.encode()
+    if piece.type == kinds.BYTE:
+        return bytes([int(piece.piece[3:-1], 16)])
+    return piece.piece.replace("▁", " ").encode()
 
 
 class WordPieceTokenizer(Tokenizer):
@@ -143,22 +210,7 @@ class WordPieceTokenizer(Tokenizer):
         """Learns the pieces of the words in `lines`. `vocabulary_size` is an upper bound, at least 300:
         little text gives fewer. The same lines give the same pieces. Raises ValueError when there is no text.
         """
-        _require_size(vocabulary_size, least=300)
-        lines = _common_characters(_sample(lines), limit=vocabulary_size // 4)
-        texts = []
-        for start in range(0, len(lines), 8192):
-            words = _split_words(lines[start : start + 8192])
-            texts += [text.decode() for text in tf.strings.reduce_join(words, 1, separator=" ").numpy()]
-        if not any(texts):
-            raise ValueError("lines: expected words to train a tokenizer on, got none")
-        model = _train_unigram(texts, vocabulary_size, byte_fallback=False)
-        pieces = [piece.piece for piece in sentencepiece_model_pb2.ModelProto.FromString(model).pieces[4:]]
-        # From SentencePiece's spelling to WordPiece's, the likeliest first: "▁word" to "word", "s" to "##s".
-        words = [piece[1:] if piece.startswith("▁") else f"##{piece}" for piece in pieces]
-        characters = sorted({character for piece in pieces for character in piece} - {"▁"})
-        spelled = [form for character in characters for form in (character, f"##{character}")]
-        vocabulary = dict.fromkeys([*cls.SPECIAL, *spelled, *filter(None, words)])  # each once, in order
-        return cls(list(vocabulary)[:vocabulary_size])
+        return cls(learn_word_pieces(lines, vocabulary_size, cls.SPECIAL, _spaced_words))
 
     def tokenize(self, strings) -> tf.RaggedTensor:
         return self._pieces.tokenize(_split_words(strings)).merge_dims(1, 2)
@@ -174,14 +226,23 @@ class WordPieceTokenizer(Tokenizer):
 
 def train_tokenizer(
     lines: Iterable[str], kind: str = "sentencepiece", vocabulary_size: int = 8000
-) -> SentencePieceTokenizer | WordPieceTokenizer:
-    """Trains a tokenizer of `kind`, "sentencepiece" or "wordpiece", on `lines`; see the classes' `train`."""
-    match kind:
-        case "sentencepiece":
-            return SentencePieceTokenizer.train(lines, vocabulary_size)
-        case "wordpiece":
-            return WordPieceTokenizer.train(lines, vocabulary_size)
-    raise ValueError(f"kind: expected sentencepiece or wordpiece, got {kind!r}")
+) -> Tokenizer:
+    """Trains a tokenizer of `kind`, "sentencepiece", "wordpiece", "bytes" (byte-level pairs) or "characters",
+    on `lines`; see the classes' `train`.
+    """
+    # These are made of this file.
+    from keras_tfm.data.byte_pairs import ByteLevelTokenizer
+    from keras_tfm.data.characters import CharacterTokenizer
+
+    kinds: dict[str, Any] = {
+        "sentencepiece": SentencePieceTokenizer,
+        "wordpiece": WordPieceTokenizer,
+        "bytes": ByteLevelTokenizer,
+        "characters": CharacterTokenizer,
+    }
+    if kind not in kinds:
+        raise ValueError(f"kind: expected {', '.join(kinds)}, got {kind!r}")
+    return kinds[kind].train(lines, vocabulary_size)
 
 
 def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
@@ -192,19 +253,21 @@ def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
         from keras_tfm.data.bert_tokenizer import BERTTokenizer  # which derives from Tokenizer
 
         return BERTTokenizer.load(pathlib.Path(folder, f"{name}.json"))
-    byte_level = pathlib.Path(folder, f"{name}.bytes.json")
-    if byte_level.is_file():
-        from keras_tfm.data.byte_pairs import ByteLevelTokenizer  # it is made of this file
+    from keras_tfm.data.byte_pairs import ByteLevelTokenizer
+    from keras_tfm.data.characters import CharacterTokenizer
 
-        try:
-            return ByteLevelTokenizer(**json.loads(byte_level.read_text("utf-8")))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise DataError(byte_level, None, str(error)) from error
+    for suffix, kind in (("bytes", ByteLevelTokenizer), ("characters", CharacterTokenizer)):
+        path = pathlib.Path(folder, f"{name}.{suffix}.json")
+        if path.is_file():
+            try:
+                return kind(**json.loads(path.read_text("utf-8")))
+            except (ValueError, TypeError, AttributeError) as error:
+                raise DataError(path, None, str(error)) from error
     model, vocabulary = pathlib.Path(folder, f"{name}.model"), pathlib.Path(folder, f"{name}.vocab.txt")
     path = model if model.is_file() else vocabulary
     if not path.is_file():
         raise DataError(
-            folder, None, f"expected a tokenizer, {name}.model, {name}.vocab.txt or {name}.json, got none"
+            folder, None, f"expected a tokenizer, {name}.model, {name}.vocab.txt or {name}*.json, got none"
         )
     content = path.read_bytes()
     try:
@@ -215,6 +278,34 @@ def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
         return WordPieceTokenizer(content.decode()[:-1].split("\n"))
     except ValueError as error:
         raise DataError(path, None, str(error)) from error
+
+
+def learn_word_pieces(
+    lines: Iterable[str], vocabulary_size: int, special: Sequence[str], split, coverage: float = 1.0
+) -> list[str]:
+    """The pieces by id, `special` first, that spell the words in `lines` best; `split` puts a space between
+    the words of strings (B,). `vocabulary_size` is an upper bound, at least 300: little text gives fewer. Of
+    the text's characters the most frequent, `coverage` of them, are pieces. ValueError when there is no text.
+    """
+    _require_size(vocabulary_size, least=300)
+    lines = _common_characters(_sample(lines), vocabulary_size // 4, coverage)
+    texts = []
+    for start in range(0, len(lines), 8192):
+        texts += [text.decode() for text in split(lines[start : start + 8192]).numpy()]
+    if not any(texts):
+        raise ValueError("lines: expected words to train a tokenizer on, got none")
+    model = _train_unigram(texts, vocabulary_size, byte_fallback=False)
+    pieces = [piece.piece for piece in sentencepiece_model_pb2.ModelProto.FromString(model).pieces[4:]]
+    # From SentencePiece's spelling to WordPiece's, the likeliest first: "▁word" to "word", "s" to "##s".
+    words = [piece[1:] if piece.startswith("▁") else f"##{piece}" for piece in pieces]
+    characters = sorted({character for piece in pieces for character in piece} - {"▁"})
+    spelled = [form for character in characters for form in (character, f"##{character}")]
+    vocabulary = dict.fromkeys([*special, *spelled, *filter(None, words)])  # each once, in order
+    return list(vocabulary)[:vocabulary_size]
+
+
+def _spaced_words(strings) -> tf.Tensor:
+    return tf.strings.reduce_join(_split_words(strings), 1, separator=" ")
 
 
 def _split_words(strings) -> tf.RaggedTensor:
@@ -287,11 +378,15 @@ def _sample(lines: Iterable[str]) -> list[str]:
     return lines
 
 
-def _common_characters(lines: list[str], limit: int) -> list[str]:
-    """Blanks all but the `limit` most frequent characters, and the two SentencePiece keeps for itself."""
+def _common_characters(lines: list[str], limit: int, coverage: float = 1.0) -> list[str]:
+    """Blanks all but the `limit` most frequent characters, fewer where those are `coverage` of the text, and
+    the two SentencePiece keeps for itself.
+    """
     counts: collections.Counter[str] = collections.Counter()
     for line in lines:
         counts.update(line)
+    covered = np.cumsum([count for _, count in counts.most_common()])
+    limit = min(limit, 1 + int(np.searchsorted(covered, coverage * covered[-1])))
     rare = {character for character, _ in counts.most_common()[limit:]} | {"▁", "\0"}
     blank = str.maketrans(dict.fromkeys(rare, " "))
     return [line.translate(blank) for line in lines]
