@@ -24,6 +24,7 @@ from keras_tfm.data.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.characters import CharacterTokenizer
 from keras_tfm.data.dates import date_pairs, date_splits
 from keras_tfm.data.documents import read_documents, split_sentences
+from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
 from keras_tfm.data.masking import Masking
 from keras_tfm.data.packing import PackedPairs
@@ -58,6 +59,7 @@ __all__ = [
     "encode_prompts",
     "encode_sources",
     "load_tokenizer",
+    "read_huggingface_tokenizer",
     "read_image_folder",
     "read_lines",
     "read_pairs",
