@@ -23,6 +23,7 @@ from keras_tfm.data.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.dates import date_pairs, date_splits
 from keras_tfm.data.documents import read_documents, split_sentences
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
+from keras_tfm.data.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.masking import Masking
 from keras_tfm.data.sentence_pairs import SentencePairs
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
@@ -39,10 +40,12 @@ __all__ = [
     "BERTTokenizer",
     "DataError",
     "ImageBatches",
+    "LabelledTexts",
     "LabelledImages",
     "PairBatches",
     "Pairs",
     "SentencePieceTokenizer",
+    "TaggedWords",
     "Tokenizer",
     "WordPieceTokenizer",
     "date_pairs",
@@ -51,7 +54,9 @@ __all__ = [
     "encode_sources",
     "load_tokenizer",
     "read_image_folder",
+    "read_labelled_texts",
     "read_lines",
     "read_pairs",
+    "read_tagged_words",
     "train_tokenizer",
 ]

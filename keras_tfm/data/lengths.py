@@ -92,16 +92,16 @@ class LengthBatches(abc.ABC):
 
 
 def choose_steps(widths: np.ndarray, num_shapes: int, shape_cost: float = 0.0) -> list[int]:
-    """Where to part pairs of `widths` (2, N), in their order, into at most `num_shapes` runs, each padded to
-    its largest widths, so that the tokens computed, and `shape_cost` more for each run, are fewest. Returns
-    where the runs start, the last one first. The best parting of all pairs is the best one of fewer pairs and
-    one run more (Bellman's dynamic programming).
+    """Where to part examples of `widths` (sides, N), in their order, into at most `num_shapes` runs, each
+    padded to its largest widths, so that the tokens computed, and `shape_cost` more for each run, are fewest.
+    Returns where the runs start, the last one first. The best parting of all is the best one of fewer
+    examples and one run more (Bellman's dynamic programming).
     """
     is_new = np.any(widths[:, 1:] != widths[:, :-1], axis=0)
     starts = np.concatenate([[0], 1 + np.flatnonzero(is_new)])
     starts = starts[:: -(-len(starts) // MAX_CANDIDATES)]  # C candidates
     stops = np.append(starts[1:], widths.shape[1])
-    largest = np.maximum.reduceat(widths, starts, axis=1)  # (2, C)
+    largest = np.maximum.reduceat(widths, starts, axis=1)  # (sides, C)
     cost = np.full((len(starts), len(starts)), np.inf)  # [i, j] tokens computed in one run from i to j
     for i in range(len(starts)):
         cost[i, i:] = np.maximum.accumulate(largest[:, i:], axis=1).sum(axis=0) * (stops[i:] - starts[i])
@@ -123,24 +123,24 @@ def choose_steps(widths: np.ndarray, num_shapes: int, shape_cost: float = 0.0) -
 
 
 def cut(widths: np.ndarray, steps: list[int], budget: int) -> Iterator[tuple[int, int, tuple]]:
-    """Cuts the runs that begin at `steps` into batches (start, stop, (B, S, T)), the longest pairs first. A
-    run takes what its last batch lacks from the run below it, so that all its batches have one shape; the
-    lowest run spreads its pairs over its batches, and its last one may have fewer than B.
+    """Cuts the runs that begin at `steps` into batches (start, stop, (B, width, …)), the longest examples
+    first. A run takes what its last batch lacks from the run below it, so that its batches have one shape;
+    the lowest run spreads its examples over its batches, and its last one may have fewer than B.
     """
     stop = widths.shape[1]
     for start in steps:
         while start < stop:
-            source_width, target_width = widths[:, start:stop].max(axis=1).tolist()
-            rows = _round(max(1, budget // (source_width + target_width)), down=True)
+            largest = widths[:, start:stop].max(axis=1).tolist()
+            rows = _round(max(1, budget // sum(largest)), down=True)
             num_batches = -(-(stop - start) // rows)
             lower = max(0, stop - num_batches * rows)
             if lower == start:
                 even = -(-(stop - start) // num_batches)
                 rows = even if num_batches == 1 else min(rows, _round(even))
                 for last in range(stop, start, -rows):
-                    yield max(start, last - rows), last, (rows, source_width, target_width)
+                    yield max(start, last - rows), last, (rows, *largest)
                 stop = start
-            start = lower  # with the pairs from below the widths may have grown: once more
+            start = lower  # with the examples from below the widths may have grown: once more
 
 
 def _round(rows: int, down: bool = False) -> int:
