@@ -53,9 +53,22 @@ def from_huggingface(name, with_head=True):
     return model
 
 
-def save_huggingface(model, folder, overwrite=False):
+def head_arguments(backbone, head_class, entries):
+    """The arguments of a new `head_class` on `backbone`, as its family has them; none for another head."""
+    family = next(family for family in FAMILIES.values() if type(backbone) is family.model)
+    for head in family.heads.values():
+        if head.model is head_class:
+            # The number of labels is the caller's.
+            options = head.options({**entries, "id2label": None, "num_labels": 2})
+            arguments = {**head.arguments_for(backbone.config), **options}
+            return {name: value for name, value in arguments.items() if name != "num_classes"}
+    return {}
+
+
+def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=None):
     """Write `model`, a backbone or one with a head, to a new `folder` that `transformers` loads.
 
+    `entries` are further ones for config.json, names of labels for example; `tokenizer` is saved there too.
     Raises TypeError for a model of no known family, FileExistsError where `folder` exists.
     """
     backbone = getattr(model, "backbone", model)
@@ -65,15 +78,17 @@ def save_huggingface(model, folder, overwrite=False):
     family = next((family for family in families if family.computes(backbone.config)), families[0])
     family = family.of(backbone.config)
     architecture, head = (family.backbone, None) if model is backbone else _head_of(model, family)
-    entries = family.write_config(backbone.config) | (head.entries(model) if head else {})
+    own = family.write_config(backbone.config) | (head.entries(model) if head else {})
     rows = family.rows_with(head, family.prefix if head else "")
     tensors = keymap.save(model, rows)
     for part in head.lacks if head else ():
         tensors = {k: x for k, x in tensors.items() if not k.startswith(family.prefix + family.parts[part])}
     with new_folder(folder, overwrite) as work:
-        config = {"architectures": [architecture], "dtype": "float32", **entries}
+        config = {"architectures": [architecture], "dtype": "float32", **own, **(entries or {})}
         (work / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
         write_tensors(tensors, work / WEIGHTS, {"format": "pt"})
+        if tokenizer is not None:
+            tokenizer.save(work)
 
 
 def _architecture(entries, family, path):

@@ -26,6 +26,7 @@ from keras_tfm.data.dates import date_pairs, date_splits
 from keras_tfm.data.documents import read_documents, split_sentences
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
+from keras_tfm.data.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.masking import Masking
 from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.sentence_pairs import SentencePairs
@@ -45,11 +46,13 @@ __all__ = [
     "CharacterTokenizer",
     "DataError",
     "ImageBatches",
+    "LabelledTexts",
     "LabelledImages",
     "PackedPairs",
     "PairBatches",
     "Pairs",
     "SentencePieceTokenizer",
+    "TaggedWords",
     "TextBlocks",
     "Tokenizer",
     "WordPieceTokenizer",
@@ -61,8 +64,10 @@ __all__ = [
     "load_tokenizer",
     "read_huggingface_tokenizer",
     "read_image_folder",
+    "read_labelled_texts",
     "read_lines",
     "read_pairs",
+    "read_tagged_words",
     "read_texts",
     "train_tokenizer",
 ]
