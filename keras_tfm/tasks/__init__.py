@@ -4,6 +4,7 @@ task                  name              fit                        predict      
 Translator            translate         (sources, targets): str    [str] -> [str]    (sources, targets)
 MaskedLanguageModel   masked-lm         documents: [str]           [str] -> [str]    documents
 TextClassifier        classify          texts, labels              texts -> labels   texts, labels
+TokenClassifier       tag               words, tags: [[str]]       [[str]] -> tags   words, tags
 ImageClassifier       classify-images   images, labels: arrays     images -> names   images, labels
 """
 
@@ -11,9 +12,13 @@ from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierCon
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
 from keras_tfm.tasks.task import Task, TaskError, read_config
 from keras_tfm.tasks.text_classifier import TextClassifier, TextClassifierConfig
+from keras_tfm.tasks.token_classifier import TokenClassifier, TokenClassifierConfig
 from keras_tfm.tasks.translator import Translator, TranslatorConfig
 
-TASKS = {task.name: task for task in (Translator, MaskedLanguageModel, TextClassifier, ImageClassifier)}
+TASKS = {
+    task.name: task
+    for task in (Translator, MaskedLanguageModel, TextClassifier, TokenClassifier, ImageClassifier)
+}
 
 
 def load(folder):
@@ -30,7 +35,7 @@ def from_huggingface(name):
     from keras_tfm.convert import from_huggingface as read_model
 
     model = read_model(find_folder(name))
-    for task in (MaskedLanguageModel, TextClassifier):
+    for task in (MaskedLanguageModel, TextClassifier, TokenClassifier):
         if isinstance(model, task.head_class):
             return task.from_huggingface(name)
     raise CheckpointError(name, "architectures", "one with the head of a task", type(model).__name__)
