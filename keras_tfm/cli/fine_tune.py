@@ -1,4 +1,4 @@
-"""`keras-tfm train classify` and the other tasks that fine-tune an encoder, and where they start from."""
+"""`keras-tfm train classify` and `train tag`: fine-tuning an encoder, and where it starts from."""
 
 import dataclasses
 import functools
@@ -37,6 +37,13 @@ KINDS = (
         "fine-tune an encoder, or train one, to label texts or pairs of texts",
         ".tsv, .csv or .jsonl files (plain, .gz, .xz): a text, or two, and its label",
         (2, 3),
+    ),
+    Kind(
+        "tag",
+        "TokenClassifier",
+        "fine-tune an encoder, or train one, to tag the words of sentences",
+        "CoNLL columns (plain, .gz, .xz): a word first, its tag last, a blank line after each sentence",
+        epochs=10,
     ),
 )
 

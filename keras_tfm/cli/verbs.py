@@ -102,7 +102,7 @@ def run_predict(options):
     if truncated:
         say(f"{truncated} of {len(lines)} lines exceed {task.config.max_length} tokens and are cut there")
     for answer in task.predict(lines, **_decoding(options, task.predict)):
-        print(answer.replace("\n", " "))
+        print(task.as_line(answer))
 
 
 def run_export(options):

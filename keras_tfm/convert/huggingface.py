@@ -54,15 +54,18 @@ def from_huggingface(name, with_head=True):
 
 
 def head_arguments(backbone, head_class, entries):
-    """The arguments of a new `head_class` on `backbone`, as its family has them; none for another head."""
+    """The arguments of a new `head_class` on `backbone`, as its family has them, and {part: whether the
+    backbone has it there}; nothing for a head that the family lacks.
+    """
     family = next(family for family in FAMILIES.values() if type(backbone) is family.model)
     for head in family.heads.values():
         if head.model is head_class:
             # The number of labels is the caller's.
             options = head.options({**entries, "id2label": None, "num_labels": 2})
             arguments = {**head.arguments_for(backbone.config), **options}
-            return {name: value for name, value in arguments.items() if name != "num_classes"}
-    return {}
+            arguments.pop("num_classes", None)
+            return arguments, {part: part not in head.lacks for part in family.parts}
+    return {}, {}
 
 
 def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=None):

@@ -66,18 +66,24 @@ def pack_texts(
     What exceeds `max_length` tokens is cut off, of two texts from the longer one (Devlin et al. 2019).
     """
     first = tokenizer.tokenize(firsts)
-    start, end = (tf.fill([first.nrows(), 1], i) for i in (tokenizer.start_id, tokenizer.end_id))
     if seconds is None:
-        token_ids = tf.concat([start, first[:, : max_length - 2], end], axis=1)
+        token_ids = surround(first[:, : max_length - 2], tokenizer.start_id, tokenizer.end_id)
         return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids)}
     second, room = tokenizer.tokenize(seconds), max_length - 3
     kept = tf.minimum(first.row_lengths(), tf.maximum(room - second.row_lengths(), room - room // 2))
-    front = tf.concat([start, take_front(first, kept), end], axis=1)
-    back = tf.concat([take_front(second, tf.minimum(second.row_lengths(), room - kept)), end], axis=1)
+    front = surround(take_front(first, kept), tokenizer.start_id, tokenizer.end_id)
+    back = take_front(second, tf.minimum(second.row_lengths(), room - kept))
+    back = tf.concat([back, tf.fill([back.nrows(), 1], tokenizer.end_id)], axis=1)
     return {
         "token_ids": tf.concat([front, back], axis=1),
         "segment_ids": tf.concat([tf.zeros_like(front), tf.ones_like(back)], axis=1),
     }
+
+
+def surround(rows: tf.RaggedTensor, first: int, last: int) -> tf.RaggedTensor:
+    """Each row between the two values."""
+    ends = (tf.fill([rows.nrows(), 1], value) for value in (first, last))
+    return tf.concat([next(ends), rows, next(ends)], axis=1)
 
 
 def take_front(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:

@@ -6,6 +6,7 @@ Summarizer            summarize         (sources, targets): str    [str] -> [str
 TextGenerator         generate          texts: [str]               [str] -> [str]    texts
 MaskedLanguageModel   masked-lm         documents: [str]           [str] -> [str]    documents
 TextClassifier        classify          texts, labels              texts -> labels   texts, labels
+TokenClassifier       tag               words, tags: [[str]]       [[str]] -> tags   words, tags
 ImageClassifier       classify-images   images, labels: arrays     images -> names   images, labels
 """
 
@@ -15,6 +16,7 @@ from keras_tfm.tasks.summarizer import Summarizer
 from keras_tfm.tasks.task import Task, TaskError, read_config
 from keras_tfm.tasks.text_classifier import TextClassifier, TextClassifierConfig
 from keras_tfm.tasks.text_generator import TextGenerator, TextGeneratorConfig
+from keras_tfm.tasks.token_classifier import TokenClassifier, TokenClassifierConfig
 from keras_tfm.tasks.translator import Translator, TranslatorConfig
 
 TASKS = {
@@ -25,6 +27,7 @@ TASKS = {
         TextGenerator,
         MaskedLanguageModel,
         TextClassifier,
+        TokenClassifier,
         ImageClassifier,
     )
 }
@@ -44,7 +47,7 @@ def from_huggingface(name):
     from keras_tfm.convert import from_huggingface as read_model
 
     model = read_model(find_folder(name))
-    for task in (MaskedLanguageModel, TextClassifier):
+    for task in (MaskedLanguageModel, TextClassifier, TokenClassifier):
         if isinstance(model, task.head_class):
             return task.from_huggingface(name)
     raise CheckpointError(name, "architectures", "one with the head of a task", type(model).__name__)

@@ -1,6 +1,7 @@
 """What tasks that fine-tune an encoder share: where it comes from, how it is trained, kept and given away."""
 
 import abc
+import dataclasses
 
 import keras
 import numpy as np
@@ -116,8 +117,8 @@ class EncoderTask(Task):
         if examples is None:
             raise CheckpointError(name, "architectures", f"one for {cls.name!r}", type(model).__name__)
         backbone = from_huggingface(folder, with_head=False)
-        head = head_arguments(backbone, cls.head_class, entries)
-        return cls(backbone, tokenizer, cls.config_for(examples, **options, head=head))
+        head, parts = head_arguments(backbone, cls.head_class, entries)
+        return cls(with_parts(backbone, **parts), tokenizer, cls.config_for(examples, **options, head=head))
 
     @classmethod
     def config_of(cls, model, entries, tokenizer, **options):
@@ -262,6 +263,20 @@ class EncoderTask(Task):
     @classmethod
     def load_parts(cls, folder, config, model):
         return cls(make_backbone(model), load_tokenizer(folder), config)
+
+
+def with_parts(backbone, **parts):
+    """The backbone with fields of its configuration changed that add or leave out layers, and its weights."""
+    config = backbone.config
+    changes = {name: value for name, value in parts.items() if getattr(config, name, value) != value}
+    if not changes:
+        return backbone
+    changed = type(backbone)(dataclasses.replace(config, **changes))
+    weights = {weight.path: weight for weight in backbone.weights}
+    for weight in changed.weights:
+        if weight.path in weights:
+            weight.assign(weights[weight.path])
+    return changed
 
 
 def rows_of(examples, rows):

@@ -195,6 +195,9 @@ class TextClassifier(EncoderTask):
             lengths += self.tokenizer.tokenize(second).row_lengths() + 1
         return int(tf.reduce_sum(tf.cast(lengths > self.config.max_length, tf.int32)))
 
+    def as_line(self, answer):
+        return ",".join(answer) if isinstance(answer, list) else super().as_line(answer)
+
     def read_examples(self, paths, columns=None):
         """What `evaluate` takes, from files."""
         return read_labelled_texts(paths, columns, self.config.problem)
