@@ -67,7 +67,8 @@ class Family:
     fields of ours that are in `only` one that they do.
     `shapes` give some keys' sizes by our fields, compared before anything is made of that size. `parts` are
     {field: prefix of keys} of what a checkpoint may be without. `copies` are keys that repeat others, to
-    which they are tied; `ignored` are patterns of keys that are no weights.
+    which they are tied; `left_out(tensors)` gives those that a file may be without; `ignored` are patterns of
+    keys that are no weights.
     """
 
     model_type: str
@@ -83,6 +84,7 @@ class Family:
     only: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    left_out: Callable = nothing
     ignored: tuple[str, ...] = ()
 
     def rows_with(self, head, prefix):
@@ -106,6 +108,10 @@ class Family:
                 value = _read(theirs, entries, path) if isinstance(theirs, Entry) else entries[name]
                 values[ours] = _value(value, ours, defaults[ours], path, name)
         return self.model.config_class(**values)
+
+    def computes(self, config):
+        """Whether this family's models are of our `config`, by its fields in `only`."""
+        return all(getattr(config, name) == value for name, value in self.only.items())
 
     def write_config(self, config):
         """Their entries for our configuration; ValueError for what they have none for."""
@@ -132,8 +138,9 @@ class Family:
             if tensor is None or tensor.shape != expected:
                 got = "none" if tensor is None else f"{tensor.shape}"
                 raise CheckpointError(path, prefix + key, f"the shape {expected} of config.json", got)
-        if config.num_layers > len(tensors):
-            raise CheckpointError(path, None, f"{config.num_layers} layers, as config.json says", "fewer")
+        num_layers = config.num_layers + (getattr(config, "num_decoder_layers", None) or 0)
+        if num_layers > len(tensors):
+            raise CheckpointError(path, None, f"{num_layers} layers, as config.json says", "fewer")
 
     def without_parts(self, config, head, tensors, prefix):
         """`config` without the parts that the checkpoint, or the architecture `head`, is without."""
@@ -144,13 +151,13 @@ class Family:
         }
         return dataclasses.replace(config, **present)
 
-    def check_unread(self, tensors, read, prefix, path):
+    def check_unread(self, tensors, read, prefix, path, with_head):
         """Refuse what is in the file and not in the table: it would have been lost without a word."""
-        patterns = [prefix + part for part in self.parts.values()]
-        patterns += [key for head in self.heads.values() for row in head.rows for key in row.theirs]
+        heads = {key for head in self.heads.values() for row in head.rows for key in row.theirs}
+        patterns = [*(prefix + part for part in self.parts.values()), *heads]
         for key in sorted(tensors.keys() - read):
             original = self.copies.get(key, "").format(prefix=prefix)
-            if original:
+            if original and (with_head or key not in heads):
                 if not np.array_equal(tensors[key], tensors.get(original, tensors[key])):
                     raise CheckpointError(
                         path, key, f"a copy of {original}, to which it is tied", "other values"

@@ -2,13 +2,24 @@
 
 import json
 
-from keras_tfm.convert import bert, distilbert, gpt2, keymap, roberta
+from keras_tfm.convert import bart, bert, distilbert, gpt2, keymap, roberta, t5
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
 from keras_tfm.training.folder import new_folder
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.weights import write_tensors
 
-FAMILIES = {module.FAMILY.model_type: module.FAMILY for module in (bert, roberta, distilbert, gpt2)}
+FAMILIES = {
+    family.model_type: family
+    for family in (
+        bert.FAMILY,
+        roberta.FAMILY,
+        distilbert.FAMILY,
+        gpt2.FAMILY,
+        t5.FAMILY,
+        bart.FAMILY,
+        bart.MBART,
+    )
+}
 
 
 def from_huggingface(name, with_head=True):
@@ -28,6 +39,7 @@ def from_huggingface(name, with_head=True):
     tensors, file = read_weights(folder)
     tensors = _with_modern_names(tensors, file)
     prefix = family.prefix if any(key.startswith(family.prefix) for key in tensors) else ""
+    tensors = {**family.left_out(tensors), **tensors}
     config = family.read_config(entries, path)
     family.check_sizes(config, tensors, prefix, file)
     config = family.without_parts(config, head, tensors, prefix)
@@ -37,7 +49,7 @@ def from_huggingface(name, with_head=True):
     except ValueError as error:
         raise CheckpointError(path, None, f"a configuration of {family.model.__name__}", str(error)) from None
     read = keymap.load(model, tensors, family.rows_with(head, prefix), file)
-    family.check_unread(tensors, read, prefix, file)
+    family.check_unread(tensors, read, prefix, file, with_head)
     return model
 
 
@@ -47,9 +59,10 @@ def save_huggingface(model, folder, overwrite=False):
     Raises TypeError for a model of no known family, FileExistsError where `folder` exists.
     """
     backbone = getattr(model, "backbone", model)
-    family = next((family for family in FAMILIES.values() if type(backbone) is family.model), None)
-    if family is None:
+    families = [family for family in FAMILIES.values() if type(backbone) is family.model]
+    if not families:
         raise TypeError(f"{type(backbone).__name__} is of no known family: {', '.join(FAMILIES)}.")
+    family = next((family for family in families if family.computes(backbone.config)), families[0])
     architecture, head = (family.backbone, None) if model is backbone else _head_of(model, family)
     entries = family.write_config(backbone.config) | (head.entries(model) if head else {})
     rows = family.rows_with(head, family.prefix if head else "")
