@@ -31,7 +31,7 @@ def nothing(_):
 
 
 def num_layers_of(config):
-    return config.num_layers
+    return config.num_layers + (getattr(config, "num_decoder_layers", None) or 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,8 @@ class Family:
     sizes by our fields (0: no such key) and `num_blocks(config)` the number of blocks that have weights, both
     compared before anything is made of that size. `parts` are {field: prefix of keys} of what a checkpoint
     may be without. `copies` are keys that repeat others, to which they are tied; `renamed` are parts of keys
-    by another name they have had; `ignored` are patterns of keys that are no weights.
+    by another name they have had; `left_out(tensors)` gives those that a file may be without; `ignored` are
+    patterns of keys that are no weights.
     """
 
     model_type: str
@@ -96,6 +97,7 @@ class Family:
     parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    left_out: Callable = nothing
     ignored: tuple[str, ...] = ()
 
     def computes(self, config):
@@ -155,8 +157,9 @@ class Family:
             if tensor is None or tensor.shape != expected:
                 got = "none" if tensor is None else f"{tensor.shape}"
                 raise CheckpointError(path, prefix + key, f"the shape {expected} of config.json", got)
-        if self.num_blocks(config) > len(tensors) or config.num_layers > MAX_LAYERS:
-            raise CheckpointError(path, None, f"{config.num_layers} layers, as config.json says", "fewer")
+        num_layers = num_layers_of(config)
+        if self.num_blocks(config) > len(tensors) or num_layers > MAX_LAYERS:
+            raise CheckpointError(path, None, f"{num_layers} layers, as config.json says", "fewer")
 
     def without_parts(self, config, head, tensors, prefix):
         """`config` without the parts that the checkpoint, or the architecture `head`, is without."""
@@ -167,13 +170,13 @@ class Family:
         }
         return dataclasses.replace(config, **present)
 
-    def check_unread(self, tensors, read, prefix, path):
+    def check_unread(self, tensors, read, prefix, path, with_head):
         """Refuse what is in the file and not in the table: it would have been lost without a word."""
-        patterns = [prefix + part for part in self.parts.values()]
-        patterns += [key for head in self.heads.values() for row in head.rows for key in row.theirs]
+        heads = {key for head in self.heads.values() for row in head.rows for key in row.theirs}
+        patterns = [*(prefix + part for part in self.parts.values()), *heads]
         for key in sorted(tensors.keys() - read):
             original = self.copies.get(key, "").format(prefix=prefix)
-            if original:
+            if original and (with_head or key not in heads):
                 if not np.array_equal(tensors[key], tensors.get(original, tensors[key])):
                     raise CheckpointError(
                         path, key, f"a copy of {original}, to which it is tied", "other values"

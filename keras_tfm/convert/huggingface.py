@@ -2,7 +2,7 @@
 
 import json
 
-from keras_tfm.convert import albert, bert, deberta, distilbert, gpt2, keymap, roberta
+from keras_tfm.convert import albert, bart, bert, deberta, distilbert, gpt2, keymap, roberta, t5
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
 from keras_tfm.training.folder import new_folder
 from keras_tfm.training.safetensors import CheckpointError
@@ -18,6 +18,9 @@ FAMILIES = {
         deberta.V1,
         deberta.V2,
         gpt2.FAMILY,
+        t5.FAMILY,
+        bart.FAMILY,
+        bart.MBART,
     )
 }
 
@@ -39,6 +42,7 @@ def from_huggingface(name, with_head=True):
     tensors, file = read_weights(folder)
     tensors = _with_modern_names(tensors, family, file)
     prefix = family.prefix if any(key.startswith(family.prefix) for key in tensors) else ""
+    tensors = {**family.left_out(tensors), **tensors}
     config = family.read_config(entries, path)
     family.check_sizes(config, tensors, prefix, file)
     config = family.without_parts(config, head, tensors, prefix)
@@ -49,7 +53,7 @@ def from_huggingface(name, with_head=True):
     except ValueError as error:
         raise CheckpointError(path, None, f"a configuration of {family.model.__name__}", str(error)) from None
     read = keymap.load(model, tensors, family.rows_with(head, prefix), file)
-    family.check_unread(tensors, read, prefix, file)
+    family.check_unread(tensors, read, prefix, file, with_head)
     return model
 
 

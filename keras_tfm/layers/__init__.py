@@ -15,7 +15,7 @@ from keras_tfm.layers.disentangled import DisentangledAttention, DistanceEmbeddi
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import causal_mask, combine_masks, masked_softmax
-from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.normalization import LayerNormalization, RMSNormalization
 from keras_tfm.layers.patches import ClassToken, PatchEncoder, combine_patches, extract_patches
 from keras_tfm.layers.positions import (
     AttentionPosition,
