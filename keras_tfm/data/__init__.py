@@ -20,6 +20,7 @@ and ending in the end token; weights (B, T) float32, 1.0 for a label and 0.0 for
 from keras_tfm.data.bert_tokenizer import BERTTokenizer
 from keras_tfm.data.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.dates import date_pairs, date_splits
+from keras_tfm.data.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
 from keras_tfm.data.text import PairBatches, encode_sources
@@ -34,11 +35,14 @@ from keras_tfm.data.tokenizers import (
 __all__ = [
     "BERTTokenizer",
     "DataError",
+    "Denoising",
+    "DenoisingBatches",
     "ImageBatches",
     "LabelledImages",
     "PairBatches",
     "Pairs",
     "SentencePieceTokenizer",
+    "SpanCorruption",
     "Tokenizer",
     "WordPieceTokenizer",
     "date_pairs",
