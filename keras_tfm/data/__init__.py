@@ -6,24 +6,31 @@ of zeros). B batch, S source or only sequence, T target; True in a mask = a toke
     key                    shape     dtype
     token_ids              (B, S)    int32     pieces; 0 pads on the right
     padding_mask           (B, S)    bool      token_ids that are no padding
-    segment_ids            (B, S)    int32     0 for the first text, 1 for the second
+    segment_ids            (B, S)    int32     0 for the first text, 1 for the second; numbers of packed ones
     decoder_token_ids      (B, T)    int32     start + pieces: what the decoder has seen before each label
     decoder_padding_mask   (B, T)    bool      decoder_token_ids that are no padding
     images                 (B, height, width, channels)  float32
     mask_positions         (B, M)    int32     where a masked language model predicts
     mask_weights           (B, M)    float32   0.0 for positions that only fill up the row
+    span_boundaries        (B, M, 2) int32     the tokens before and after the span of each mask position
 
 For training it comes as `(inputs, labels, weights)`: labels (B, T) int32, the decoder's ids one to the left
 and ending in the end token; weights (B, T) float32, 1.0 for a label and 0.0 for padding.
 """
 
 from keras_tfm.data.bert_tokenizer import BERTTokenizer
+from keras_tfm.data.blocks import TextBlocks, read_texts
 from keras_tfm.data.byte_pairs import ByteLevelTokenizer
+from keras_tfm.data.characters import CharacterTokenizer
 from keras_tfm.data.dates import date_pairs, date_splits
 from keras_tfm.data.denoising import Denoising, DenoisingBatches, SpanCorruption
+from keras_tfm.data.documents import read_documents, split_sentences
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
+from keras_tfm.data.masking import Masking
+from keras_tfm.data.packing import PackedPairs
+from keras_tfm.data.sentence_pairs import SentencePairs
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
-from keras_tfm.data.text import PairBatches, encode_sources
+from keras_tfm.data.text import PairBatches, encode_prompts, encode_sources
 from keras_tfm.data.tokenizers import (
     SentencePieceTokenizer,
     Tokenizer,
@@ -34,24 +41,30 @@ from keras_tfm.data.tokenizers import (
 
 __all__ = [
     "BERTTokenizer",
+    "ByteLevelTokenizer",
+    "CharacterTokenizer",
     "DataError",
     "Denoising",
     "DenoisingBatches",
     "ImageBatches",
     "LabelledImages",
+    "PackedPairs",
     "PairBatches",
     "Pairs",
     "SentencePieceTokenizer",
     "SpanCorruption",
+    "TextBlocks",
     "Tokenizer",
     "WordPieceTokenizer",
     "date_pairs",
     "date_splits",
     "decode_image",
+    "encode_prompts",
     "encode_sources",
     "load_tokenizer",
     "read_image_folder",
     "read_lines",
     "read_pairs",
+    "read_texts",
     "train_tokenizer",
 ]

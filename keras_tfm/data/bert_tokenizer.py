@@ -9,22 +9,22 @@ Unicode data; that library's is older, and differs on some 500 of 282,000 charac
 import functools
 import json
 import pathlib
-import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from keras_tfm.data.sources import DataError
-from keras_tfm.data.tokenizers import Tokenizer
+from keras_tfm.data.tokenizers import Tokenizer, learn_word_pieces
 from keras_tfm.training.safetensors import read_json
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_CHARACTERS = 100  # longer words are unknown
+COVERAGE = 0.9995  # SentencePiece's default: of the characters that become pieces of a trained vocabulary
 NUM_CHARACTERS = 0x323B0  # all assigned ones but the tags, variation selectors and private planes above
-FIRST_SIGN = 0x10FFF0  # private characters that stand for the special tokens on their way to WordPiece
+SIGN = chr(0x10FFF0)  # a private character, before the names of special tokens on their way to WordPiece
 # Han by the original code: blocks in the order of Unicode, one of them from 2B920 instead of 2B820.
 HAN = (
     (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF),
@@ -55,18 +55,31 @@ class BERTTokenizer(Tokenizer):
         self.special_ids = tuple(vocabulary.index(token) for token in SPECIAL)
         values, lengths = _characters(lowercase, lowercase if strip_accents is None else strip_accents)
         self._rows = tf.RaggedTensor.from_row_lengths(tf.constant(values), tf.constant(lengths))
-        signs = dict(zip(SPECIAL, map(chr, range(FIRST_SIGN, FIRST_SIGN + len(SPECIAL))), strict=True))
-        self._signs = signs
+        names = {token: SIGN + token[1:-1] for token in SPECIAL}
+        if lowercase:
+            names = {token: name.lower() for token, name in names.items()}
+        self._unknown = names["[UNK]"]
         self._pieces = tf_text.FastWordpieceTokenizer(
-            [signs.get(piece, piece) for piece in vocabulary],
+            [names.get(piece, piece) for piece in vocabulary],
             token_out_type=tf.int32,
-            unknown_token=signs["[UNK]"],
+            unknown_token=self._unknown,
             max_bytes_per_word=4 * MAX_CHARACTERS,
             no_pretokenization=True,
             support_detokenization=False,
         )
         self._words = tf.constant([piece.removeprefix("##") for piece in vocabulary])
-        self._begins = tf.constant([not piece.startswith("##") for piece in vocabulary])
+        self.begins_word = tf.constant([not piece.startswith("##") for piece in vocabulary])
+
+    @classmethod
+    def train(
+        cls, lines: Iterable[str], vocabulary_size: int = 30_522, lowercase: bool = True
+    ) -> "BERTTokenizer":
+        """Learns the pieces of the words in `lines`. `vocabulary_size` is an upper bound, at least 300:
+        little text gives fewer. The same lines give the same pieces. One character in two thousand, of the
+        rarest kinds, is left unknown. Raises ValueError when there is no text.
+        """
+        split = cls(SPECIAL, lowercase).normalize
+        return cls(learn_word_pieces(lines, vocabulary_size, SPECIAL, split, COVERAGE), lowercase)
 
     @classmethod
     def from_huggingface(cls, folder) -> "BERTTokenizer":
@@ -169,30 +182,34 @@ class BERTTokenizer(Tokenizer):
         return path
 
     def tokenize(self, strings) -> tf.RaggedTensor:
-        words = tf.strings.split(self.normalize(strings))  # (B, words)
+        # Most words of a text are there many times: what costs is done once for each.
+        chunks = tf.strings.split(self._mark(strings), " ")  # (B, chunks)
+        unique, places = tf.unique(chunks.flat_values)
+        words = tf.strings.split(self._normalize(unique))  # (unique chunks, words)
         lengths = tf.strings.length(words.flat_values, "UTF8_CHAR")
-        words = words.with_flat_values(
-            tf.where(lengths > MAX_CHARACTERS, self._signs["[UNK]"], words.flat_values)
-        )
-        return self._pieces.tokenize(words).merge_dims(1, 2)
+        known = tf.where(lengths > MAX_CHARACTERS, self._unknown, words.flat_values)
+        pieces = self._pieces.tokenize(words.with_flat_values(known)).merge_dims(1, 2)
+        return chunks.with_flat_values(tf.gather(pieces, places)).merge_dims(1, 2)
 
     def normalize(self, strings) -> tf.Tensor:
-        """Strings (B,) as words with spaces between, special tokens as private signs."""
-        strings = tf.convert_to_tensor(strings, tf.string)
-        strings = tf.strings.regex_replace(strings, "[" + "".join(self._signs.values()) + "]", "")
-        for token, sign in self._signs.items():
-            strings = tf.strings.regex_replace(strings, re.escape(token), sign)
+        """Strings (B,) as words with spaces between, special tokens by name after a private sign."""
+        return self._normalize(self._mark(strings))
+
+    def _mark(self, strings) -> tf.Tensor:
+        """Strings with a sign for each special token that they spell, before its name, and no other sign."""
+        strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), SIGN, "")
+        names = "|".join(token[1:-1] for token in SPECIAL)
+        return tf.strings.regex_replace(strings, rf"\[({names})\]", rf" {SIGN}\1 ")
+
+    def _normalize(self, strings) -> tf.Tensor:
         characters = tf.strings.unicode_decode(strings, "UTF-8", errors="replace")  # (B, characters)
         points = characters.flat_values
-        is_sign = (points >= FIRST_SIGN) & (points < FIRST_SIGN + len(SPECIAL))
-        above = NUM_CHARACTERS + tf.where(
-            is_sign, points - FIRST_SIGN + 1, 0
-        )  # one row for all that are none
+        above = NUM_CHARACTERS + tf.cast(points == ord(SIGN), tf.int32)  # one row for all that are none
         rows = characters.with_flat_values(tf.where(points < NUM_CHARACTERS, points, above))
         return tf.strings.unicode_encode(tf.gather(self._rows, rows).merge_dims(1, 2), "UTF-8")
 
     def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
-        words, begins = tf.gather(self._words, token_ids), tf.gather(self._begins, token_ids)
+        words, begins = tf.gather(self._words, token_ids), tf.gather(self.begins_word, token_ids)
         spaced = tf.where(begins.flat_values, " " + words.flat_values, words.flat_values)
         return tf.strings.strip(tf.strings.reduce_join(words.with_flat_values(spaced), axis=1))
 
@@ -200,13 +217,13 @@ class BERTTokenizer(Tokenizer):
 @functools.cache
 def _characters(lowercase: bool, strip_accents: bool) -> tuple[np.ndarray, np.ndarray]:
     """What becomes of each character, as (values, lengths): code points below `NUM_CHARACTERS`, one row that
-    leaves all others out, and one for each special token's sign, set apart by spaces.
+    leaves all others out, and one for the sign, which stays.
     """
     rows = [
         [] if 0xD800 <= i < 0xE000 else _normal(chr(i), lowercase, strip_accents)
         for i in range(NUM_CHARACTERS)
     ]
-    rows += [[], *([32, FIRST_SIGN + i, 32] for i in range(len(SPECIAL)))]
+    rows += [[], [ord(SIGN)]]
     lengths = np.array([len(row) for row in rows], "int64")
     return np.array([value for row in rows for value in row], "int32"), lengths
 

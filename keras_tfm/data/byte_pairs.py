@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
+from keras_tfm.data.sources import DataError
 from keras_tfm.data.tokenizers import Tokenizer, _SharedModel, _train_unigram
 
 END = "<|endoftext|>"
@@ -87,6 +88,42 @@ class ByteLevelTokenizer(Tokenizer):
             raise ValueError(f"{vocabulary}: expected {{token: id}} with the ids 0, 1, ...")
         lines = pathlib.Path(merges).read_text("utf-8").split("\n")
         return cls(_in_order(ids), [x for x in lines if x and not x.startswith("#version")])
+
+    @classmethod
+    def from_huggingface(cls, folder) -> "ByteLevelTokenizer":
+        """The tokenizer in a folder of `transformers`: tokenizer.json, or vocab.json and merges.txt.
+
+        Raises DataError where it is none of GPT-2's kind.
+        """
+        path = pathlib.Path(folder, "tokenizer.json")
+        if not path.exists():
+            return cls.from_files(pathlib.Path(folder, "vocab.json"), pathlib.Path(folder, "merges.txt"))
+        try:
+            content = json.loads(path.read_text("utf-8"))
+            model, splitting = content["model"], content["pre_tokenizer"]
+            if model["type"] != "BPE" or splitting["type"] != "ByteLevel" or splitting["add_prefix_space"]:
+                raise ValueError(f"expected byte-level pairs, got {model['type']} of {splitting['type']}")
+            added = {token["content"]: token["id"] for token in content.get("added_tokens", [])}
+            merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
+            return cls(_in_order(model["vocab"] | added), merges)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(path, None, f"no tokenizer of GPT-2's kind ({error})") from None
+
+    def save_huggingface(self, folder):
+        """Write tokenizer.json and tokenizer_config.json into `folder`, as `transformers` reads them."""
+        import tokenizers
+
+        content = json.loads(self._content)
+        ids = {token: number for number, token in enumerate(content["tokens"])}
+        pairs = [tuple(merge.split(" ")) for merge in content["merges"]]
+        whole = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs))
+        whole.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        whole.decoder = tokenizers.decoders.ByteLevel()
+        whole.add_special_tokens([tokenizers.AddedToken(END, special=True, normalized=False)])
+        whole.save(str(pathlib.Path(folder, "tokenizer.json")))
+        special = dict.fromkeys(("bos_token", "eos_token", "unk_token"), END)
+        config = {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False, **special}
+        pathlib.Path(folder, "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
 
     @property
     def symbols(self) -> list[bytes]:

@@ -3,8 +3,18 @@
 Epochs are made wholly in the graph, so that an iterator over them can be saved and restored.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow as tf
+
+
+class Epochs(NamedTuple):
+    """What `fit_best` takes: `epochs()`, a dataset without end, and how many batches of it are an epoch."""
+
+    epochs: Callable[[], tf.data.Dataset]
+    num_batches: int
 
 
 def one_after_another(epoch, num_batches) -> tf.data.Dataset:

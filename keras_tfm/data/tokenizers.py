@@ -14,6 +14,7 @@ import pathlib
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -211,22 +212,7 @@ class WordPieceTokenizer(Tokenizer):
         """Learns the pieces of the words in `lines`. `vocabulary_size` is an upper bound, at least 300:
         little text gives fewer. The same lines give the same pieces. Raises ValueError when there is no text.
         """
-        _require_size(vocabulary_size, least=300)
-        lines = _common_characters(_sample(lines), limit=vocabulary_size // 4)
-        texts = []
-        for start in range(0, len(lines), 8192):
-            words = _split_words(lines[start : start + 8192])
-            texts += [text.decode() for text in tf.strings.reduce_join(words, 1, separator=" ").numpy()]
-        if not any(texts):
-            raise ValueError("lines: expected words to train a tokenizer on, got none")
-        model = _train_unigram(texts, vocabulary_size, byte_fallback=False)
-        pieces = [piece.piece for piece in sentencepiece_model_pb2.ModelProto.FromString(model).pieces[4:]]
-        # From SentencePiece's spelling to WordPiece's, the likeliest first: "▁word" to "word", "s" to "##s".
-        words = [piece[1:] if piece.startswith("▁") else f"##{piece}" for piece in pieces]
-        characters = sorted({character for piece in pieces for character in piece} - {"▁"})
-        spelled = [form for character in characters for form in (character, f"##{character}")]
-        vocabulary = dict.fromkeys([*cls.SPECIAL, *spelled, *filter(None, words)])  # each once, in order
-        return cls(list(vocabulary)[:vocabulary_size])
+        return cls(learn_word_pieces(lines, vocabulary_size, cls.SPECIAL, _spaced_words))
 
     def tokenize(self, strings) -> tf.RaggedTensor:
         return self._pieces.tokenize(_split_words(strings)).merge_dims(1, 2)
@@ -242,14 +228,23 @@ class WordPieceTokenizer(Tokenizer):
 
 def train_tokenizer(
     lines: Iterable[str], kind: str = "sentencepiece", vocabulary_size: int = 8000
-) -> SentencePieceTokenizer | WordPieceTokenizer:
-    """Trains a tokenizer of `kind`, "sentencepiece" or "wordpiece", on `lines`; see the classes' `train`."""
-    match kind:
-        case "sentencepiece":
-            return SentencePieceTokenizer.train(lines, vocabulary_size)
-        case "wordpiece":
-            return WordPieceTokenizer.train(lines, vocabulary_size)
-    raise ValueError(f"kind: expected sentencepiece or wordpiece, got {kind!r}")
+) -> Tokenizer:
+    """Trains a tokenizer of `kind`, "sentencepiece", "wordpiece", "bytes" (byte-level pairs) or "characters",
+    on `lines`; see the classes' `train`.
+    """
+    # These are made of this file.
+    from keras_tfm.data.byte_pairs import ByteLevelTokenizer
+    from keras_tfm.data.characters import CharacterTokenizer
+
+    kinds: dict[str, Any] = {
+        "sentencepiece": SentencePieceTokenizer,
+        "wordpiece": WordPieceTokenizer,
+        "bytes": ByteLevelTokenizer,
+        "characters": CharacterTokenizer,
+    }
+    if kind not in kinds:
+        raise ValueError(f"kind: expected {', '.join(kinds)}, got {kind!r}")
+    return kinds[kind].train(lines, vocabulary_size)
 
 
 def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
@@ -260,19 +255,21 @@ def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
         from keras_tfm.data.bert_tokenizer import BERTTokenizer  # which derives from Tokenizer
 
         return BERTTokenizer.load(pathlib.Path(folder, f"{name}.json"))
-    byte_level = pathlib.Path(folder, f"{name}.bytes.json")
-    if byte_level.is_file():
-        from keras_tfm.data.byte_pairs import ByteLevelTokenizer  # it is made of this file
+    from keras_tfm.data.byte_pairs import ByteLevelTokenizer
+    from keras_tfm.data.characters import CharacterTokenizer
 
-        try:
-            return ByteLevelTokenizer(**json.loads(byte_level.read_text("utf-8")))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise DataError(byte_level, None, str(error)) from error
+    for suffix, kind in (("bytes", ByteLevelTokenizer), ("characters", CharacterTokenizer)):
+        path = pathlib.Path(folder, f"{name}.{suffix}.json")
+        if path.is_file():
+            try:
+                return kind(**json.loads(path.read_text("utf-8")))
+            except (ValueError, TypeError, AttributeError) as error:
+                raise DataError(path, None, str(error)) from error
     model, vocabulary = pathlib.Path(folder, f"{name}.model"), pathlib.Path(folder, f"{name}.vocab.txt")
     path = model if model.is_file() else vocabulary
     if not path.is_file():
         raise DataError(
-            folder, None, f"expected a tokenizer, {name}.model, {name}.vocab.txt or {name}.json, got none"
+            folder, None, f"expected a tokenizer, {name}.model, {name}.vocab.txt or {name}*.json, got none"
         )
     content = path.read_bytes()
     try:
@@ -283,6 +280,34 @@ def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
         return WordPieceTokenizer(content.decode()[:-1].split("\n"))
     except ValueError as error:
         raise DataError(path, None, str(error)) from error
+
+
+def learn_word_pieces(
+    lines: Iterable[str], vocabulary_size: int, special: Sequence[str], split, coverage: float = 1.0
+) -> list[str]:
+    """The pieces by id, `special` first, that spell the words in `lines` best; `split` puts a space between
+    the words of strings (B,). `vocabulary_size` is an upper bound, at least 300: little text gives fewer. Of
+    the text's characters the most frequent, `coverage` of them, are pieces. ValueError when there is no text.
+    """
+    _require_size(vocabulary_size, least=300)
+    lines = _common_characters(_sample(lines), vocabulary_size // 4, coverage)
+    texts = []
+    for start in range(0, len(lines), 8192):
+        texts += [text.decode() for text in split(lines[start : start + 8192]).numpy()]
+    if not any(texts):
+        raise ValueError("lines: expected words to train a tokenizer on, got none")
+    model = _train_unigram(texts, vocabulary_size, byte_fallback=False)
+    pieces = [piece.piece for piece in sentencepiece_model_pb2.ModelProto.FromString(model).pieces[4:]]
+    # From SentencePiece's spelling to WordPiece's, the likeliest first: "▁word" to "word", "s" to "##s".
+    words = [piece[1:] if piece.startswith("▁") else f"##{piece}" for piece in pieces]
+    characters = sorted({character for piece in pieces for character in piece} - {"▁"})
+    spelled = [form for character in characters for form in (character, f"##{character}")]
+    vocabulary = dict.fromkeys([*special, *spelled, *filter(None, words)])  # each once, in order
+    return list(vocabulary)[:vocabulary_size]
+
+
+def _spaced_words(strings) -> tf.Tensor:
+    return tf.strings.reduce_join(_split_words(strings), 1, separator=" ")
 
 
 def _split_words(strings) -> tf.RaggedTensor:
@@ -355,11 +380,15 @@ def _sample(lines: Iterable[str]) -> list[str]:
     return lines
 
 
-def _common_characters(lines: list[str], limit: int) -> list[str]:
-    """Blanks all but the `limit` most frequent characters, and the two SentencePiece keeps for itself."""
+def _common_characters(lines: list[str], limit: int, coverage: float = 1.0) -> list[str]:
+    """Blanks all but the `limit` most frequent characters, fewer where those are `coverage` of the text, and
+    the two SentencePiece keeps for itself.
+    """
     counts: collections.Counter[str] = collections.Counter()
     for line in lines:
         counts.update(line)
+    covered = np.cumsum([count for _, count in counts.most_common()])
+    limit = min(limit, 1 + int(np.searchsorted(covered, coverage * covered[-1])))
     rare = {character for character, _ in counts.most_common()[limit:]} | {"▁", "\0"}
     blank = str.maketrans(dict.fromkeys(rare, " "))
     return [line.translate(blank) for line in lines]

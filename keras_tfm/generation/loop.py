@@ -75,12 +75,7 @@ class Decoder:
     def stream(self, token_ids, padding_mask=None, context=None):
         """Yield the generated tokens (B,) one by one, as NumPy arrays, until every row has ended."""
         start, advance = self._compiled
-        progress = start(token_ids, padding_mask, context)
-        for number in range(self.max_new_tokens):
-            progress = advance(progress)
-            yield progress.written.token_ids[:, progress.written.prompt_length + number].numpy()
-            if progress.finished.numpy().all():
-                return
+        yield from each_token(start(token_ids, padding_mask, context), advance, self)
 
     @functools.cached_property
     def _compiled(self):
@@ -143,6 +138,23 @@ class CompiledDecoding:
 
     def __call__(self, options, token_ids, padding_mask=None, context=None):
         """Prompts (B, P) and continuations as a tensor (B, P + max_new_tokens)."""
+        num_rows, length = token_ids.shape
+        if not num_rows:
+            return tf.zeros([0, length + options.max_new_tokens], tf.int32)
+        padding, *inputs = self._inputs(options, token_ids, padding_mask, context)
+        return self._functions(options)[0](*inputs)[:num_rows, padding:]
+
+    def stream(self, options, token_ids, padding_mask=None, context=None):
+        """Yield the generated tokens (B,) one by one, as NumPy arrays, until every row has ended."""
+        num_rows = token_ids.shape[0]
+        _, numbers, prompt, context = self._inputs(options, token_ids, padding_mask, context)
+        _, start, advance = self._functions(options)
+        progress = start(numbers, prompt, context)
+        for token_ids in each_token(progress, lambda progress: advance(numbers, progress), options):
+            yield token_ids[:num_rows]
+
+    def _inputs(self, options, token_ids, padding_mask, context):
+        """How many columns of padding there are more, and what the compiled functions take."""
         token_ids = tf.convert_to_tensor(token_ids, tf.int32)
         num_rows, length = token_ids.shape
         room = (self.max_length or length + 32 + options.max_new_tokens) - options.max_new_tokens
@@ -150,8 +162,6 @@ class CompiledDecoding:
             raise ValueError(
                 f"A prompt of {length} tokens and {options.max_new_tokens} more exceed {self.max_length}."
             )
-        if not num_rows:
-            return tf.zeros([0, length + options.max_new_tokens], tf.int32)
         padding = min(-length % 32, room - length) if length > 1 else 0
         if padding_mask is None:
             padding_mask = tf.ones_like(token_ids, tf.bool)
@@ -168,18 +178,34 @@ class CompiledDecoding:
             name: tf.constant(value, tf.int32 if name == "seed" else tf.float32)
             for name, value in options.numbers.items()
         }
-        return self._function(options)(numbers, prompt, context)[:num_rows, padding:]
+        return padding, numbers, prompt, context
 
-    def _function(self, options):
+    def _functions(self, options):
+        """Decoding whole, its start, and one token further, of the kind of `options`."""
         kind = dataclasses.replace(options, **dict.fromkeys(options.numbers, 1))
         if kind not in self.functions:
 
-            def decode(numbers, prompt, context):
-                decoder = dataclasses.replace(kind, **numbers).decoder(self.model, self.stop, self.pad_id)
-                return decoder(**prompt, context=context)
+            def decoder(numbers):
+                return dataclasses.replace(kind, **numbers).decoder(self.model, self.stop, self.pad_id)
 
-            self.functions[kind] = tf.function(decode, autograph=False, jit_compile=self.jit_compile)
+            self.functions[kind] = [
+                tf.function(function, autograph=False, jit_compile=self.jit_compile)
+                for function in (
+                    lambda numbers, prompt, context: decoder(numbers)(**prompt, context=context),
+                    lambda numbers, prompt, context: decoder(numbers).start(**prompt, context=context),
+                    lambda numbers, progress: decoder(numbers).advance(progress, 1),
+                )
+            ]
         return self.functions[kind]
+
+
+def each_token(progress, advance, decoder):
+    """Yield the tokens (B,) that `advance(progress)` adds, until every row has ended."""
+    for number in range(decoder.max_new_tokens):
+        progress = advance(progress)
+        yield progress.written.token_ids[:, progress.written.prompt_length + number].numpy()
+        if progress.finished.numpy().all():
+            return
 
 
 def round_up(number, least=8):

@@ -1,15 +1,23 @@
 """Tasks: tokenizer + model + head + decoding; what a user trains, asks, keeps and exports.
 
-task              name              fit                          predict              evaluate
-Translator        translate         (sources, targets): str      [str] -> [str]       (sources, targets)
-ImageClassifier   classify-images   images, labels: arrays       images -> names      images, labels
+task                  name              fit                        predict           evaluate
+Translator            translate         (sources, targets): str    [str] -> [str]    (sources, targets)
+Summarizer            summarize         (sources, targets): str    [str] -> [str]    (sources, targets)
+TextGenerator         generate          texts: [str]               [str] -> [str]    texts
+MaskedLanguageModel   masked-lm         documents: [str]           [str] -> [str]    documents
+ImageClassifier       classify-images   images, labels: arrays     images -> names   images, labels
 """
 
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
+from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
+from keras_tfm.tasks.summarizer import Summarizer
 from keras_tfm.tasks.task import Task, TaskError, read_config
+from keras_tfm.tasks.text_generator import TextGenerator, TextGeneratorConfig
 from keras_tfm.tasks.translator import Translator, TranslatorConfig
 
-TASKS = {task.name: task for task in (Translator, ImageClassifier)}
+TASKS = {
+    task.name: task for task in (Translator, Summarizer, TextGenerator, MaskedLanguageModel, ImageClassifier)
+}
 
 
 def load(folder):

@@ -1,0 +1,201 @@
+"""Masking for pre-training, in the graph: which tokens are to be predicted, and what stands in their place.
+
+Of the tokens that are not special 15 % are chosen, of which 80 % become [MASK], 10 % another token at random
+and 10 % stay as they are (Devlin et al. 2019, section 3.1). Chosen are tokens, whole words (their release of
+2019) or spans of words (Joshi et al. 2020, "SpanBERT", section 3.1). Spans here do not touch: what stands
+beside one is always there to be read. Every draw is a function of a seed.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+MAX_SPAN, SPAN_END = 10, 0.2  # a span's words: geometric, renormalised up to the longest
+MAX_TRIES = 48  # to place spans in a row; nearly all are full before
+BY_UNIT = ("token", "word", "span")
+
+
+class Masking:
+    """Masks ids (B, S): `masking(token_ids, seed, num_positions)`.
+
+    `begins_word` (V,) tells which pieces begin a word, `special_ids` are never chosen, nor put anywhere at
+    random. Of each row `share` of the other tokens is chosen by `unit`: "token", "word" or "span". A fraction
+    of a token is rounded up or down at random, so that the mean is exact; words and spans that would exceed
+    it are left out or cut to whole words. Of the chosen `mask_share` become `mask_id`, `random_share` random
+    pieces, decided for each token or, by spans, for all of a span at once. ValueError for shares or units
+    that cannot be.
+    """
+
+    def __init__(
+        self, begins_word, special_ids, mask_id, unit="token", share=0.15, mask_share=0.8, random_share=0.1
+    ):
+        if unit not in BY_UNIT:
+            raise ValueError(f"unit: expected one of {', '.join(BY_UNIT)}, got {unit!r}")
+        for name, value in (("share", share), ("mask_share", mask_share), ("random_share", random_share)):
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name}: expected 0 to 1, got {value}")
+        if mask_share + random_share > 1:
+            raise ValueError(
+                f"mask_share + random_share: expected 1 at most, got {mask_share + random_share}"
+            )
+        self.unit, self.share = unit, share
+        self.mask_share, self.random_share = mask_share, random_share
+        self._begins_word = tf.constant(np.asarray(begins_word, bool))
+        self._special_ids = sorted(set(special_ids))
+        self._mask_id = mask_id
+
+    @classmethod
+    def of(cls, tokenizer, unit="token", **shares) -> "Masking":
+        """Masks what `tokenizer` gives, one that has `begins_word`, `special_ids` and `mask_id`."""
+        return cls(tokenizer.begins_word, tokenizer.special_ids, tokenizer.mask_id, unit, **shares)
+
+    def max_positions(self, num_tokens: int) -> int:
+        """How many of `num_tokens` that are not special may be chosen in a row."""
+        return int(np.ceil(self.share * num_tokens))
+
+    def __call__(self, token_ids: tf.Tensor, seed: tf.Tensor, num_positions: int) -> tuple:
+        """(inputs, labels, weights) of ids (B, S) and a `seed` (2,):
+
+        inputs["token_ids"]        (B, S)     int32    with tokens masked
+        inputs["mask_positions"]   (B, M)     int32    ascending; M is `num_positions`, at least `share` of S
+        inputs["span_boundaries"]  (B, M, 2)  int32    by spans: the tokens before and after the position's
+        labels                     (B, M)     int32    the ids that stood there
+        weights                    (B, M)     float32  1.0, and 0.0 where there were fewer than M to choose
+        """
+        seeds = tf.unstack(tf.random.split(tf.cast(seed, tf.int32), 4, alg="philox"))
+        token_ids = tf.cast(token_ids, tf.int32)
+        eligible = self.eligible(token_ids)
+        begins = tf.gather(self._begins_word, token_ids) if self.unit != "token" else tf.ones_like(eligible)
+        wanted = self.share * tf.reduce_sum(tf.cast(eligible, tf.float32), axis=1)
+        budget = tf.cast(wanted + _uniform(seeds[0], tf.shape(wanted)), tf.int32)  # (B,)
+        budget = tf.minimum(budget, num_positions)
+        choose = choose_spans if self.unit == "span" else choose_words
+        chosen, groups = choose(eligible, begins, budget, seeds[1])
+        masked = self._replace(token_ids, chosen, groups, seeds[2], seeds[3])
+        positions, weights = _positions_of(chosen, num_positions)
+        inputs = {"token_ids": masked, "mask_positions": positions}
+        if self.unit == "span":
+            boundaries = tf.gather(_boundaries(groups), positions, batch_dims=1)  # (B, M, 2)
+            inputs["span_boundaries"] = tf.where(weights[..., None] > 0, boundaries, 0)
+            # What only fills up the row lies inside it too: the place after the boundary.
+            inputs["mask_positions"] += tf.cast(weights == 0, tf.int32)
+        labels = tf.gather(token_ids, positions, batch_dims=1)
+        return inputs, tf.where(weights > 0, labels, 0), weights
+
+    def eligible(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """Which ids (B, S) may be chosen."""
+        special = tf.constant(self._special_ids, tf.int32)
+        return ~tf.reduce_any(token_ids[..., None] == special, axis=-1)
+
+    def _replace(self, token_ids, chosen, groups, decision_seed, id_seed):
+        """The ids with those `chosen` masked, drawn or kept, as the first token of each group decides."""
+        draws = tf.gather(_uniform(decision_seed, tf.shape(token_ids)), groups, batch_dims=1)
+        size = self._begins_word.shape[0] - len(self._special_ids)
+        others = tf.random.stateless_uniform(tf.shape(token_ids), id_seed, 0, size, tf.int32, alg="philox")
+        for special_id in self._special_ids:  # ascending: each moves what is drawn past itself
+            others += tf.cast(others >= special_id, tf.int32)
+        replaced = tf.where(draws < self.mask_share + self.random_share, others, token_ids)
+        replaced = tf.where(draws < self.mask_share, self._mask_id, replaced)
+        return tf.where(chosen, replaced, token_ids)
+
+
+def choose_words(eligible, begins, budget, seed) -> tuple[tf.Tensor, tf.Tensor]:
+    """Words in random order, each whole or, where it would exceed the `budget` (B,), not at all: which tokens
+    are chosen, (B, S), and each one's own place, (B, S). Where every token `begins` a word, words are tokens.
+    """
+    words, _, lengths = _words(eligible, begins)
+    first = tf.where(lengths > 0, _uniform(seed, tf.shape(words)), 2.0)
+    order = tf.argsort(first, axis=1)
+    lengths = tf.gather(lengths, order, batch_dims=1)
+
+    def take(taken, left, _):
+        """The next words up to the first too long for what is `left`; those too long now are skipped."""
+        fits = (lengths > 0) & ~taken & (lengths <= left[:, None])
+        costs = tf.where(fits, lengths, 0)
+        more = fits & (tf.cumsum(costs, axis=1) <= left[:, None])
+        left -= tf.reduce_sum(tf.where(more, lengths, 0), axis=1)
+        return taken | more, left, tf.reduce_any(more)
+
+    taken, *_ = tf.while_loop(
+        lambda taken, left, goes_on: goes_on, take, (tf.zeros_like(eligible), budget, tf.constant(True))
+    )
+    taken = tf.gather(taken, tf.argsort(order, axis=1), batch_dims=1)
+    chosen = tf.gather(taken, words, batch_dims=1) & eligible
+    return chosen, tf.zeros_like(words) + tf.range(tf.shape(words)[1])
+
+
+def choose_spans(eligible, begins, budget, seed) -> tuple[tf.Tensor, tf.Tensor]:
+    """Spans of words, `span_lengths` long and placed uniformly, until the `budget` (B,) is spent, the last
+    one cut to it: which tokens are chosen, (B, S), and where each one's span begins, (B, S), elsewhere its
+    own place. A span lies among eligible tokens and does not touch another.
+    """
+    words, starts, lengths = _words(eligible, begins)
+    places = tf.range(tf.shape(words)[1])
+    ends = tf.gather(starts + lengths, words, batch_dims=1)  # (B, S) where the token's word ends
+    is_start = eligible & (tf.gather(starts, words, batch_dims=1) == places)
+
+    def place(attempt, chosen, groups, left):
+        seeds = tf.unstack(tf.random.split(tf.random.fold_in(seed, attempt, alg="philox"), 2, alg="philox"))
+        scores = tf.where(is_start, _uniform(seeds[0], tf.shape(words)), -1.0)
+        start = tf.argmax(scores, axis=1, output_type=tf.int32)[:, None]  # (B, 1)
+        first = tf.gather(words, start, batch_dims=1)
+        last = first + span_lengths(tf.shape(first), seeds[1])
+        whole = (words >= first) & (words < last)
+        span = whole & (ends - start <= left[:, None])
+        beside = tf.pad(chosen, [[0, 0], [1, 1]])
+        beside = beside[:, :-2] | beside[:, 1:-1] | beside[:, 2:]
+        is_free = tf.reduce_all(~whole | (eligible & ~beside), axis=1, keepdims=True)
+        reaches = tf.reduce_max(tf.where(whole, words, -1), axis=1, keepdims=True) == last - 1
+        span = span & is_free & reaches
+        left -= tf.reduce_sum(tf.cast(span, tf.int32), axis=1)
+        return attempt + 1, chosen | span, tf.where(span, start, groups), left
+
+    state = (0, tf.zeros_like(eligible), tf.zeros_like(words) + places, budget)
+    _, chosen, groups, _ = tf.while_loop(
+        lambda attempt, chosen, groups, left: tf.reduce_any(left > 0), place, state,
+        maximum_iterations=MAX_TRIES,
+    )  # fmt: skip
+    return chosen, groups
+
+
+def span_lengths(shape, seed) -> tf.Tensor:
+    """Numbers of words from 1 to 10, int32: geometric with p = 0.2, the longer ones left out (mean 3.80)."""
+    probabilities = SPAN_END * (1 - SPAN_END) ** np.arange(MAX_SPAN)
+    limits = np.cumsum(probabilities / probabilities.sum())[:-1].astype("float32")
+    return 1 + tf.reduce_sum(tf.cast(_uniform(seed, shape)[..., None] >= limits, tf.int32), axis=-1)
+
+
+def _words(eligible, begins) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The words of rows of tokens, of which one that is not eligible is alone: the number of each token's,
+    (B, S), and by number where it starts and how many eligible tokens it has, (B, S), 0 beyond the last.
+    """
+    apart = ~eligible
+    begins = begins | apart | tf.pad(apart[:, :-1], [[0, 0], [1, 0]], constant_values=True)
+    words = tf.cumsum(tf.cast(begins, tf.int32), axis=1) - 1  # (B, S)
+    shape = tf.shape(words)
+    rows = words + shape[1] * tf.range(shape[0])[:, None]
+    places = tf.zeros_like(words) + tf.range(shape[1])
+
+    def by_word(values):
+        return tf.reshape(tf.math.unsorted_segment_sum(values, rows, tf.size(words)), shape)
+
+    return words, by_word(tf.where(begins, places, 0)), by_word(tf.cast(eligible, tf.int32))
+
+
+def _boundaries(groups) -> tf.Tensor:
+    """The places before and after the span of each token, (B, S, 2); `groups` are where the spans begin."""
+    same = groups[:, :, None] == groups[:, None, :]  # (B, S, S)
+    lengths = tf.reduce_sum(tf.cast(same, tf.int32), axis=-1)
+    return tf.stack([groups - 1, groups + lengths], axis=-1)
+
+
+def _positions_of(chosen, num_positions) -> tuple[tf.Tensor, tf.Tensor]:
+    """The places of at most M `chosen` tokens (B, S), ascending, then 0; and weights that tell them apart."""
+    size = tf.shape(chosen)[1]
+    backwards = tf.where(chosen, size - tf.range(size), 0)
+    backwards = tf.pad(backwards, [[0, 0], [0, tf.maximum(0, num_positions - size)]])
+    values, _ = tf.math.top_k(backwards, num_positions)  # (B, M)
+    return tf.where(values > 0, size - values, 0), tf.cast(values > 0, tf.float32)
+
+
+def _uniform(seed, shape) -> tf.Tensor:
+    return tf.random.stateless_uniform(shape, seed, alg="philox")

@@ -1,0 +1,110 @@
+"""SpanBERT's pre-training: each token of a masked span from what stands beside the span alone.
+
+Joshi et al. 2020, "SpanBERT: Improving Pre-training by Representing and Predicting Spans", sections 2.2 and
+3.2.
+"""
+
+import keras
+from keras import ops
+
+from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.language_model import LanguageModelHead
+from keras_tfm.heads.masked_language_model import MaskedLMHead, take_positions
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.feedforward import activation_of
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.positions import outside_is_nan
+
+
+class SpanBoundaryHead(Layer):
+    """Logits over the vocabulary from a span's boundaries: (B, T, D) -> (B, M, V).
+
+    `mask_positions` (B, M) are the tokens to predict, `span_boundaries` (B, M, 2) the places before and after
+    the span of each. The hidden states at both and a vector of `position_dim` for the place within the span,
+    counted from its first token, go through two dense layers with activation and norm, and the transposed
+    table of `embedding` with a bias. The token's own hidden state is not read. Places outside raise, or give
+    NaN.
+    """
+
+    def __init__(
+        self, embedding, max_length=512, position_dim=200, activation="gelu", epsilon=1e-12, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.embedding = embedding
+        self.max_length = max_length
+        self.position_dim = position_dim
+        self.activation = activation
+        self.epsilon = epsilon
+        self.vocabulary = LanguageModelHead(
+            embedding.vocabulary_size, embedding, use_bias=True, name="vocabulary"
+        )
+
+    def build(self, x_shape, mask_positions_shape=None, span_boundaries_shape=None):
+        dim = x_shape[-1]
+
+        def initializer():
+            return keras.initializers.TruncatedNormal(stddev=0.02)
+
+        self.position = keras.layers.Embedding(
+            self.max_length, self.position_dim, initializer(), name="position", dtype=self.dtype_policy
+        )
+        self.position.build()
+        self.dense, self.norms = [], []
+        for i, width in enumerate((2 * dim + self.position_dim, dim)):
+            self.dense.append(
+                keras.layers.Dense(
+                    dim,
+                    activation_of(self.activation),
+                    kernel_initializer=initializer(),
+                    name=f"dense_{i}",
+                    dtype=self.dtype_policy,
+                )
+            )
+            self.dense[-1].build((None, None, width))
+            self.norms.append(LayerNormalization(self.epsilon, name=f"norm_{i}"))
+            self.norms[-1].build((None, None, dim))
+        self.vocabulary.build(x_shape)
+        self.built = True
+
+    def call(self, x, mask_positions, span_boundaries):
+        """(B, T, D) -> (B, M, V)."""
+        before, after = (ops.squeeze(place, -1) for place in ops.split(span_boundaries, 2, axis=-1))
+        places = ops.cast(mask_positions, before.dtype) - before - 1
+        position = self.position(places) + outside_is_nan(places, self.max_length, self.compute_dtype)
+        x = ops.concatenate([take_positions(x, before), take_positions(x, after), position], axis=-1)
+        for dense, norm in zip(self.dense, self.norms, strict=True):
+            x = norm(dense(x))
+        return self.vocabulary(x)
+
+    def compute_output_shape(self, x_shape, mask_positions_shape=None, span_boundaries_shape=None):
+        return (*mask_positions_shape, self.embedding.vocabulary_size)
+
+
+class SpanMaskedLM(ModelWithHead):
+    """A `backbone` with the masked language model's head and `SpanBoundaryHead`: {"mlm", "sbo"}, logits (B,
+    M, V) each, at `mask_positions` (B, M) in spans with `span_boundaries` (B, M, 2).
+
+    Both predict the same labels; pre-training sums their losses, `TokenCrossEntropy` weighed by
+    `mask_weights`.
+    """
+
+    def __init__(self, backbone, name="span_masked_lm", **kwargs):
+        config, hidden = backbone.config, backbone.output["sequence_output"]
+        inputs = {
+            **backbone.input,
+            "mask_positions": keras.Input((None,), dtype="int32", name="mask_positions"),
+            "span_boundaries": keras.Input((None, 2), dtype="int32", name="span_boundaries"),
+        }
+        masked = MaskedLMHead(backbone.embedding, config.activation, config.epsilon, name="mlm")
+        boundary = SpanBoundaryHead(
+            backbone.embedding,
+            config.max_length,
+            activation=config.activation,
+            epsilon=config.epsilon,
+            name="sbo",
+        )
+        outputs = {
+            "mlm": masked(hidden, inputs["mask_positions"]),
+            "sbo": boundary(hidden, inputs["mask_positions"], inputs["span_boundaries"]),
+        }
+        super().__init__(backbone, inputs, outputs, name=name, **kwargs)

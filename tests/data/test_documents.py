@@ -1,0 +1,59 @@
+"""Documents from files and folders, and their sentences."""
+
+import lzma
+
+import pytest
+
+from keras_tfm.data import DataError, read_documents, split_sentences
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "b.txt").write_text("One.\n\n\n  \nTwo.\nStill two.\r\n\nThree.", "utf-8")
+    (tmp_path / "a.txt.xz").write_bytes(lzma.compress(b"  Zero. \n"))
+    (tmp_path / "notes.md").write_text("no text\n")
+    return tmp_path
+
+
+def test_blank_lines_part_documents_and_a_folder_is_its_text_files(folder):
+    documents = ["Zero.", "One.", "Two.\nStill two.", "Three."]
+    assert read_documents(folder) == documents
+    assert read_documents([folder / "b.txt", str(folder / "a.txt.xz")]) == [*documents[1:], documents[0]]
+
+
+def test_what_holds_no_text_is_refused(folder, tmp_path):
+    (tmp_path / "blank.txt").write_text("\n \n")
+    with pytest.raises(DataError, match=r"blank.txt: expected documents, it holds no text"):
+        read_documents(tmp_path / "blank.txt")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"expected text files, .txt, .txt.gz, .txt.xz; the folder has none"):
+        read_documents(tmp_path / "empty")
+    with pytest.raises(DataError, match=r"missing.txt: cannot be read"):
+        read_documents([folder, tmp_path / "missing.txt"])
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
+    with pytest.raises(DataError, match="line 1: expected UTF-8"):
+        read_documents(tmp_path / "latin.txt")
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["It rained.", "Was it late?", "No!"],
+        ["He said “Stop!”", "Then he left (on foot.)", "“Good.”", "So it was…", "1999 came."],
+        ["J. R. R. Tolkien met Mr. Smith in St. Louis.", "Dr. No left at 5 p.m. on Monday, i.e. late."],
+        ["It cost 3.50 euros.", "Version 2.0 came."],
+        ["Ήταν αργά.", "Ωραία."],
+    ],
+)
+def test_sentences_end_at_marks_before_capitals(sentences):
+    assert split_sentences(" ".join(sentences)) == sentences
+
+
+def test_lines_end_sentences_and_han_needs_no_space():
+    assert split_sentences("A title\nIt begins here\n\nand here.") == [
+        "A title",
+        "It begins here",
+        "and here.",
+    ]
+    assert split_sentences("你好。再见！好") == ["你好。", "再见！", "好"]
+    assert split_sentences(" \n") == []

@@ -1,0 +1,223 @@
+"""Pre-training whole: a few sentences by heart, blanks filled, kept, resumed, exported; BERT's folders."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_tfm import tasks
+from keras_tfm.convert import CheckpointError
+from keras_tfm.data import BERTTokenizer
+from keras_tfm.heads import MaskedLM, SpanMaskedLM
+from keras_tfm.models import BERT
+from keras_tfm.tasks import MaskedLanguageModel, MaskedLanguageModelConfig
+from keras_tfm.training import Checkpoint
+from tests.fresh_process import run_fresh
+
+TINY = {
+    "num_layers": 1,
+    "dim": 32,
+    "num_heads": 2,
+    "hidden_dim": 64,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+LINES = [
+    "the bank of the river was very green",
+    "bob deposited the check in the bank",
+    "i am very tired because i did not sleep",
+    "so long and thanks for all the fish",
+]
+DOCUMENTS = [f"{LINES[i]}\n{LINES[i]}\n{LINES[i]}" for i in range(4)] * 40
+WORDS = sorted({word for line in LINES for word in line.split()})
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def make(pairs="next", masking="token", max_length=24):
+    keras.utils.set_random_seed(0)
+    tokenizer = BERTTokenizer([*SPECIAL, *WORDS, "un", "##able"])
+    config = MaskedLanguageModelConfig(max_length, pairs, masking)
+    return MaskedLanguageModel.from_tokenizer(tokenizer, "tiny", config, **TINY)
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    """A task that has learnt LINES by heart."""
+    task = make()
+    history = task.fit(
+        DOCUMENTS, DOCUMENTS[:40], epochs=25, batch_tokens=400, learning_rate=1e-2, weight_decay=0.0
+    )
+    assert history["val_loss"][-1] < 0.5 * history["val_loss"][0]
+    return task
+
+
+BLANKS = ["the bank of the [MASK] was very green", "i am very [MASK] because i did not [MASK]", "", "bob"]
+FILLED = ["the bank of the river was very green", "i am very tired because i did not sleep", "", "bob"]
+
+
+def test_blanks_are_filled(learnt):
+    assert learnt.predict(BLANKS) == FILLED
+    assert learnt.predict([]) == []
+    assert [learnt.predict([text])[0] for text in BLANKS] == FILLED
+    assert learnt.predict(["So LONG and [MASK]  for"])[0].startswith("So LONG and ")  # what is given stays
+
+
+def test_candidates_with_probabilities(learnt):
+    river, tired, nothing, bob = learnt.candidates(BLANKS, count=3)
+    assert [len(text) for text in (river, tired, nothing, bob)] == [1, 2, 0, 0]
+    assert river[0][0][0] == "river" and tired[1][0][0] == "sleep"
+    for candidates in (river[0], *tired):
+        pieces, probabilities = zip(*candidates, strict=True)
+        assert len(set(pieces)) == 3 and not set(pieces) & set(SPECIAL)
+        assert (
+            sorted(probabilities, reverse=True) == list(probabilities) and 0.5 < sum(probabilities) <= 1.00001
+        )
+    (everything,) = learnt.candidates(BLANKS[:1], count=learnt.tokenizer.vocabulary_size)[0]
+    assert sum(chance for _, chance in everything) == pytest.approx(1, abs=1e-5)
+    with pytest.raises(ValueError, match=r"`count` must lie in \[1, "):
+        learnt.candidates(BLANKS, count=0)
+
+
+def test_what_is_cut_off_keeps_its_blank(learnt):
+    text = "the " * 21 + "[MASK] [MASK]"
+    assert learnt.count_truncated([text, "the bank"]) == 1
+    (filled,) = learnt.predict([text])
+    assert filled.endswith(" [MASK]") and filled.count("[MASK]") == 1
+
+
+def test_evaluate_stands_beside_what_knows_nothing(learnt):
+    measures = learnt.evaluate(DOCUMENTS, seed=5)
+    assert measures["mlm_accuracy"] > 2 * measures["unigram_accuracy"]
+    assert measures["mlm_loss"] < 0.5 * measures["unigram_loss"] < 0.5 * np.log(len(WORDS))
+    assert 0.5 <= measures["nsp_baseline"] < 0.65
+    assert measures["documents"] == 160 and measures["masked_tokens"] > 400
+    assert learnt.evaluate(DOCUMENTS, seed=5) == measures
+    fresh = make().evaluate(DOCUMENTS)
+    assert fresh["mlm_loss"] == pytest.approx(np.log(len(WORDS) + 7), abs=0.4)
+
+
+def test_the_measures_are_those_of_fit(learnt):
+    """On one drawing the accuracy and losses that Keras computes are those that `evaluate` counts."""
+    task = make()
+    history = task.fit(DOCUMENTS, DOCUMENTS, epochs=1, learning_rate=1e-9)
+    measures = task.evaluate(DOCUMENTS)
+    assert measures["mlm_accuracy"] == pytest.approx(history["val_mlm_token_accuracy"][0], abs=1e-3)
+    assert measures["nsp_accuracy"] == pytest.approx(history["val_nsp_accuracy"][0], abs=1e-3)
+    assert measures["mlm_loss"] == pytest.approx(history["val_mlm_loss"][0], abs=0.02)
+
+
+def test_a_folder_keeps_the_task(learnt, tmp_path):
+    learnt.save(tmp_path / "task")
+    kept = tasks.load(tmp_path / "task")
+    assert kept.predict(BLANKS) == FILLED and kept.config == learnt.config
+    for a, b in zip(learnt.model.weights, kept.model.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+SERVE = """
+import os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf, tensorflow_text
+signature = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+texts = tf.constant(["the bank of the [MASK] was very green", "", "bob", "the " * 30 + "[MASK]"])
+print(*signature(text=texts)["text"].numpy().tolist(), sep="|")
+assert signature(text=tf.constant([], tf.string))["text"].shape == (0,)
+"""
+
+
+def test_the_saved_model_answers_alone(learnt, tmp_path):
+    learnt.export(tmp_path / "served")
+    run = run_fresh(SERVE, tmp_path / "served", blocked=("keras_tfm", "keras_hub"))
+    assert run.returncode == 0, run.stderr
+    expected = [FILLED[0], "", "bob", "the " * 30 + "[MASK]"]
+    assert run.stdout.strip() == "|".join(str(text.encode()) for text in expected)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "masking", "model", "heads"),
+    [
+        ("none", "span", SpanMaskedLM, {"mlm", "sbo"}),
+        pytest.param("none", "token", MaskedLM, None, marks=pytest.mark.slow),
+        pytest.param("order", "word", MaskedLM, {"mlm", "nsp"}, marks=pytest.mark.slow),
+        pytest.param("next", "span", MaskedLM, {"mlm", "nsp"}, marks=pytest.mark.slow),
+    ],
+)
+def test_other_objectives_train_and_measure(pairs, masking, model, heads, tmp_path):
+    task = make(pairs, masking)
+    assert type(task.model) is model
+    history = task.fit(DOCUMENTS, DOCUMENTS, epochs=2, run=tmp_path / "run", num_drawings=1)
+    assert np.isfinite(history["val_loss"]).all()
+    assert {name.split("_")[1] for name in history if name.startswith("val_")} >= (heads or {"token"})
+    measures = task.evaluate(DOCUMENTS)
+    assert ("nsp_accuracy" in measures) == (pairs != "none")
+    kept = tasks.load(tmp_path / "run")
+    assert kept.predict(BLANKS) == task.predict(BLANKS)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_ends_as_an_unbroken_one(tmp_path, monkeypatch):
+    options = {"epochs": 3, "batch_tokens": 100, "epoch_batches": 5, "patience": 9}
+    make().fit(DOCUMENTS, run=tmp_path / "whole", **options)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt(patch, after=8)
+        make().fit(DOCUMENTS, run=tmp_path / "broken", save_minutes=1e-9, **options)
+    resumed = MaskedLanguageModel.load(tmp_path / "broken")
+    with pytest.raises(ValueError, match="these differ: num_drawings"):
+        resumed.fit(DOCUMENTS, run=tmp_path / "broken", resume=True, num_drawings=1, **options)
+    resumed.fit(DOCUMENTS, run=tmp_path / "broken", resume=True, **options)
+    whole, broken = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken"))
+    assert whole == broken
+
+
+def interrupt(patch, after):
+    """Let training end with KeyboardInterrupt after so many steps."""
+    go_on = Checkpoint.on_train_batch_end
+
+    def stop(self, batch, logs=None):
+        go_on(self, batch, logs)
+        if self.step == after:
+            raise KeyboardInterrupt
+
+    patch.setattr(Checkpoint, "on_train_batch_end", stop)
+
+
+def test_hugging_faces_folders_both_ways(learnt, tmp_path):
+    learnt.save_huggingface(tmp_path / "folder")
+    entries = json.loads((tmp_path / "folder" / "config.json").read_text())
+    assert entries["architectures"] == ["BertForPreTraining"]
+    again = MaskedLanguageModel.from_huggingface(tmp_path / "folder", max_length=24)
+    assert again.predict(BLANKS) == FILLED and again.config == learnt.config
+    alone = make("none")
+    alone.save_huggingface(tmp_path / "alone")
+    assert MaskedLanguageModel.from_huggingface(tmp_path / "alone").config.pairs == "none"
+    learnt.model.backbone.save_huggingface(tmp_path / "backbone")
+    with pytest.raises(CheckpointError, match="architectures: expected one for masked language modelling"):
+        MaskedLanguageModel.from_huggingface(tmp_path / "backbone")
+
+
+def test_a_vocabulary_is_trained_on_the_documents():
+    texts = [" ".join(["Unbelievable café stories"] * 9)] * 3
+    task = MaskedLanguageModel.from_documents(texts, "tiny", vocabulary_size=300, **TINY)
+    assert task.tokenizer.vocabulary[:5] == tuple(SPECIAL)
+    assert task.model.backbone.config.vocabulary_size == task.tokenizer.vocabulary_size
+    assert task.tokenizer.detokenize(task.tokenizer.tokenize(["Café stories"])).numpy()[0] == b"cafe stories"
+    cased = MaskedLanguageModel.from_documents(texts, "tiny", 300, lowercase=False, **TINY)
+    assert cased.tokenizer.detokenize(cased.tokenizer.tokenize(["café"])).numpy()[0] == "café".encode()
+
+
+def test_refusals():
+    for options, message in (
+        ({"pairs": "both"}, "`pairs` must be next, order, none; it is 'both'"),
+        ({"masking": "letter"}, "`masking` must be token, word, span"),
+        ({"max_length": 3}, "`max_length` must be at least 8"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make(**options)
+    tokenizer = BERTTokenizer([*SPECIAL, *WORDS])
+    small = BERT.from_size("tiny", **TINY, max_length=16, vocabulary_size=tokenizer.vocabulary_size)
+    with pytest.raises(ValueError, match="`max_length` must be at most the model's, 16; it is 128"):
+        MaskedLanguageModel(small, tokenizer)
+    narrow = BERT.from_size("tiny", **TINY, vocabulary_size=20)
+    with pytest.raises(ValueError, match="The model knows 20 tokens, the tokenizer 3"):
+        MaskedLanguageModel(narrow, tokenizer)
