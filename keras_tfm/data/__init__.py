@@ -23,6 +23,7 @@ from keras_tfm.data.blocks import TextBlocks, read_texts
 from keras_tfm.data.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.characters import CharacterTokenizer
 from keras_tfm.data.dates import date_pairs, date_splits
+from keras_tfm.data.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.documents import read_documents, split_sentences
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
@@ -45,13 +46,16 @@ __all__ = [
     "ByteLevelTokenizer",
     "CharacterTokenizer",
     "DataError",
+    "Denoising",
+    "DenoisingBatches",
     "ImageBatches",
-    "LabelledTexts",
     "LabelledImages",
+    "LabelledTexts",
     "PackedPairs",
     "PairBatches",
     "Pairs",
     "SentencePieceTokenizer",
+    "SpanCorruption",
     "TaggedWords",
     "TextBlocks",
     "Tokenizer",

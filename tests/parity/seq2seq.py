@@ -39,13 +39,14 @@ class Reference:
 def draw_t5(rng):
     """v1.0 or v1.1: gated or not, tied or not, independently."""
     gated, activation = bool(rng.integers(2)), str(rng.choice(("relu", "gelu", "silu")))
+    num_layers = int(rng.integers(1, 4))
     return {
         "vocab_size": int(rng.integers(20, 60)),
         "d_model": int(rng.integers(3, 30)),
         "d_kv": int(rng.integers(2, 9)),
         "d_ff": int(rng.integers(5, 50)),
-        "num_layers": int(rng.integers(1, 4)),
-        "num_decoder_layers": int(rng.integers(1, 4)),
+        "num_layers": num_layers,
+        "num_decoder_layers": int(rng.integers(1, num_layers + 1)),  # their cache has no room for more
         "num_heads": int(rng.integers(1, 5)),
         "relative_attention_num_buckets": int(rng.integers(4, 33)),
         "relative_attention_max_distance": int(rng.integers(20, 130)),
