@@ -82,7 +82,6 @@ class ByteLevelTokenizer(Tokenizer):
         self.vocabulary_size = self.unknown_id = len(tokens)
         self.pad_id, self.start_id, self.end_id = map(tokens.index, special[:3])
         self.mask_id = None if special.mask is None else tokens.index(special.mask)
-        self.between_ids = (self.end_id,) * special.ends_between
         self.special_ids = tuple(i for i, token in enumerate(tokens) if token in surplus)
         self.begins_word = tf.constant([token.startswith("Ġ") for token in tokens])
         self._special = special
@@ -184,6 +183,11 @@ class ByteLevelTokenizer(Tokenizer):
         whole.save(str(pathlib.Path(folder, "tokenizer.json")))
         path = pathlib.Path(folder, "tokenizer_config.json")
         path.write_text(json.dumps(_transformers_names(special), indent=2) + "\n", "utf-8")
+
+    @property
+    def between_ids(self) -> tuple[int, ...]:
+        """What stands between two texts that are read as a pair: RoBERTa has two ends there."""
+        return (self.end_id,) * self._special.ends_between
 
     @property
     def symbols(self) -> list[bytes]:

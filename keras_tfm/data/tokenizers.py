@@ -1,8 +1,8 @@
 """Sub-word tokenizers that run inside a TensorFlow graph, and so inside a SavedModel.
 
 Both are trained on the user's own text, share one interface and are saved as one file beside the model:
-`SentencePieceTokenizer` (Kudo and Richardson, 2018; unigram model of Kudo, 2018) gives a text back exactly,
-and reads published models;
+`SentencePieceTokenizer` (Kudo and Richardson, 2018; unigram model of Kudo, 2018) gives a text back
+exactly, and reads published models;
 `WordPieceTokenizer` (Schuster and Nakajima, 2012, with BERT's word splitting) does not keep white space.
 """
 
@@ -25,9 +25,8 @@ from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 from keras_tfm.data.sources import DataError
 
-MAX_TRAINING_LINES = (
-    500_000  # more text changes a vocabulary of thousands little, and training takes its memory
-)
+# More text changes a vocabulary of thousands little, and training takes its memory.
+MAX_TRAINING_LINES = 500_000
 
 
 class Tokenizer(tf.Module):
@@ -37,6 +36,11 @@ class Tokenizer(tf.Module):
 
     pad_id, start_id, end_id, unknown_id = range(4)
     vocabulary_size: int
+
+    @property
+    def between_ids(self) -> tuple[int, ...]:
+        """What stands between two texts that are read as a pair."""
+        return (self.end_id,)
 
     def tokenize(self, strings) -> tf.RaggedTensor:
         """Splits UTF-8 strings (B,) into ids (B, None), int32, without start and end."""
@@ -85,11 +89,8 @@ class SentencePieceTokenizer(Tokenizer):
             Exception
         ) as error:  # protobuf's DecodeError has no public home, RuntimeError is SentencePiece's
             raise ValueError("expected a SentencePiece model, the file is damaged") from error
-        self.pad_id, self.end_id, self.unknown_id = (
-            processor.pad_id(),
-            processor.eos_id(),
-            processor.unk_id(),
-        )
+        self.pad_id, self.end_id = processor.pad_id(), processor.eos_id()
+        self.unknown_id = processor.unk_id()
         self.start_id = processor.bos_id() if processor.bos_id() >= 0 else self.pad_id
         if min(self.pad_id, self.end_id) < 0 or not proto.HasField("normalizer_spec"):
             raise ValueError(

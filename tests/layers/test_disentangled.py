@@ -75,7 +75,7 @@ PROMISES = {"attends": True, "reference": reference}
 test_contract = contract.check(
     Case("version 1", lambda: attention(key_bias=False), INPUTS, **PROMISES),
     Case("version 3", shared, INPUTS, **PROMISES),
-    Case("content to position", lambda: attention(terms=("c2p",)), INPUTS, **PROMISES),
+    Case("content to position", lambda: attention(terms=("c2p",), key_bias=False), INPUTS, **PROMISES),
     Case("position to content", lambda: attention(terms=("p2c",)), INPUTS, **PROMISES),
     Case("causal", lambda: attention(), {"x": floats("T", 8)}, {"causal": True}, attends=True, causal="T"),
 )
