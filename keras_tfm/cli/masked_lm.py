@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_tfm.cli.fine_tune import is_huggingface
 from keras_tfm.cli.options import (
     add_run,
     add_training,
@@ -127,13 +128,9 @@ def run(options):
 
 def load(folder):
     """The task of a RUN, or of a folder of Hugging Face's."""
-    import json
-    import pathlib
-
     from keras_tfm.tasks import MaskedLanguageModel
 
-    path = pathlib.Path(folder, "config.json")
-    if path.is_file() and "model_type" in json.loads(path.read_text("utf-8")):
+    if is_huggingface(folder):
         return MaskedLanguageModel.from_huggingface(folder)
     return MaskedLanguageModel.load(folder)
 

@@ -126,8 +126,7 @@ class MaskedLanguageModel(Task):
         """Write a new `folder` for `transformers`: config.json, model.safetensors and tokenizer.json."""
         from keras_tfm.convert import save_huggingface
 
-        save_huggingface(self.model, folder, overwrite)
-        self.tokenizer.save(folder)
+        save_huggingface(self.model, folder, overwrite, tokenizer=self.tokenizer)
 
     def fit(
         self,

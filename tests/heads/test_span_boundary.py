@@ -65,8 +65,8 @@ def test_both_losses_are_summed_and_learnt(model):
     weights = {name: np.ones((1, 3), "float32") for name in labels}
     history = model.fit(BATCH, labels, sample_weight=weights, epochs=40, verbose=0).history
     np.testing.assert_allclose(history["loss"], np.add(history["mlm_loss"], history["sbo_loss"]), rtol=1e-5)
-    assert history["mlm_loss"][-1] < 0.2 * history["mlm_loss"][0]
-    assert history["sbo_loss"][-1] < 0.2 * history["sbo_loss"][0]
+    assert history["mlm_loss"][-1] < 0.5 * history["mlm_loss"][0]
+    assert history["sbo_loss"][-1] < 0.5 * history["sbo_loss"][0]
 
 
 @pytest.mark.parametrize(
