@@ -56,6 +56,8 @@ def _add_task_folder(verb):
 def run_evaluate(options):
     """evaluate: one JSON line."""
     task = _load(options)
+    if not hasattr(task, "evaluate"):
+        raise ValueError(f"{options.task_folder}: the task {task.name!r} has no measure")
     print(json.dumps(task.evaluate(task.read_examples(options.data, columns_of(options, (2, 3))))))
 
 

@@ -5,11 +5,13 @@ Translator            translate         (sources, targets): str    [str] -> [str
 MaskedLanguageModel   masked-lm         documents: [str]           [str] -> [str]    documents
 TextClassifier        classify          texts, labels              texts -> labels   texts, labels
 TokenClassifier       tag               words, tags: [[str]]       [[str]] -> tags   words, tags
+SentenceEncoder       sentence-vectors  -                          [str] -> vectors  -
 ImageClassifier       classify-images   images, labels: arrays     images -> names   images, labels
 """
 
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
+from keras_tfm.tasks.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from keras_tfm.tasks.task import Task, TaskError, read_config
 from keras_tfm.tasks.text_classifier import TextClassifier, TextClassifierConfig
 from keras_tfm.tasks.token_classifier import TokenClassifier, TokenClassifierConfig
@@ -17,7 +19,14 @@ from keras_tfm.tasks.translator import Translator, TranslatorConfig
 
 TASKS = {
     task.name: task
-    for task in (Translator, MaskedLanguageModel, TextClassifier, TokenClassifier, ImageClassifier)
+    for task in (
+        Translator,
+        MaskedLanguageModel,
+        TextClassifier,
+        TokenClassifier,
+        SentenceEncoder,
+        ImageClassifier,
+    )
 }
 
 
@@ -38,4 +47,6 @@ def from_huggingface(name):
     for task in (MaskedLanguageModel, TextClassifier, TokenClassifier):
         if isinstance(model, task.head_class):
             return task.from_huggingface(name)
+    if "sequence_output" in model.output and not hasattr(model, "step"):  # an encoder without a head
+        return SentenceEncoder.from_huggingface(name)
     raise CheckpointError(name, "architectures", "one with the head of a task", type(model).__name__)
