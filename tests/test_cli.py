@@ -82,6 +82,93 @@ def test_resume_refuses_another_model_or_other_data(data, trained, tmp_path, cap
     assert "these differ: data (now " in capsys.readouterr().err
 
 
+# Language models ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def generator(data, tmp_path_factory):
+    """The RUN folder that `train generate` wrote."""
+    out = tmp_path_factory.mktemp("runs") / "text"
+    assert run(*train_generate(data, out), "--epochs", 1, "--tokenizer", "characters") == 0
+    return out
+
+
+def train_generate(data, out):
+    size = "--config", data / "changes.json", "--max-length", 32, "--separator", r"\n"
+    return "train", "generate", "--train", data / "source.txt", "--out", out, *size
+
+
+def test_a_language_model_from_text_to_export(data, generator, tmp_path, capsys):
+    assert {path.name for path in generator.iterdir()} >= {"config.json", "tokenizer.characters.json"}
+    assert json.loads((generator / "config.json").read_text())["config"]["separator"] == "\n"
+    assert run("evaluate", generator, "--data", data / "source.txt") == 0
+    measures = json.loads(capsys.readouterr().out)
+    assert measures.keys() == {"loss", "perplexity", "bits_per_byte", "tokens"} and measures["loss"] > 0
+    (tmp_path / "asked").write_text("1 May\nJune\n", "utf-8")
+    asked = "predict", generator, "--input", tmp_path / "asked", "--max-new-tokens", 5
+    answers = []
+    for options in ((), ("--beam", 2), ("--temperature", 2, "--seed", 1), ("--temperature", 2, "--seed", 1)):
+        assert run(*asked, *options) == 0
+        answers.append(capsys.readouterr().out.splitlines())
+        assert [answer[:4] for answer in answers[-1]] == ["1 Ma", "June"]
+    assert answers[2] == answers[3]
+    assert run("export", generator, "--out", tmp_path / "served", "--max-new-tokens", 4) == 0
+    assert (tmp_path / "served" / "saved_model.pb").is_file()
+    assert run(*train_generate(data, generator), "--resume", "--epochs", 2) == 0
+    assert run(*train_generate(data, generator), "--resume", "--max-length", 64) == 2
+    assert "these differ: max_length (now 64, then 32)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (b"\n", (), "Prompt 1 is empty"),
+        (b"long " * 9, (), "A prompt has 46 tokens; the model holds 32"),
+        (b"a\xff\n", (), "line 1: expected UTF-8"),
+        (b"a\n", ("--max-new-tokens", 0), "`max_new_tokens` must be at least 1; it is 0"),
+        (b"a\n", ("--max-new-tokens", 32), "`max_new_tokens` must be at most 30"),
+        (b"a\n", ("--beam", 0), "`beam_size` must be at least 1; it is 0"),
+        (b"a\n", ("--beam", "x"), "argument --beam: invalid int value: 'x'"),
+        (b"a\n", ("--temperature", 0), "`temperature` must be above 0; it is 0.0"),
+        (b"a\n", ("--temperature", -1), "`temperature` must be above 0; it is -1.0"),
+        (b"a\n", ("--top-p", 1.5), "`top_p` must lie in (0, 1]; it is 1.5"),
+        (b"a\n", ("--top-k", 0), "`top_k` must be at least 1; it is 0"),
+        (b"a\n", ("--beam", 2, "--seed", 1), "Beam search does not sample"),
+    ],
+)
+def test_prompts_that_cannot_be_continued(content, options, message, generator, tmp_path, capsys):
+    (tmp_path / "asked").write_bytes(content)
+    assert run("predict", generator, "--input", tmp_path / "asked", *options) == 2
+    output = capsys.readouterr()
+    assert message in output.err and output.err.count("\n") == 1 and not output.out
+
+
+def test_options_of_decoding_reach_translations(data, trained, tmp_path, capsys):
+    (tmp_path / "asked").write_text("1 May 2000\n", "utf-8")
+    assert run("predict", trained, "--input", tmp_path / "asked", "--beam", 2, "--length-penalty", 0.6) == 0
+    assert capsys.readouterr().out.count("\n") == 1
+    assert run("predict", trained, "--input", tmp_path / "asked", "--beam", 0) == 2
+    assert "`beam_size` must be at least 1" in capsys.readouterr().err
+    files = data / "source.txt", data / "target.txt"
+    assert run("evaluate", trained, "--data", *files, "--beam", 2, "--max-new-tokens", 3) == 0
+    assert json.loads(capsys.readouterr().out)["pairs"] == 48
+
+
+@pytest.mark.parametrize("family", ["transformer", "gpt2"])
+def test_a_summarizer_from_pairs(family, data, tmp_path, capsys):
+    lines = zip(*((data / f"{side}.txt").read_text("utf-8").splitlines() for side in ("source", "target")),
+                strict=True)  # fmt: skip
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps({"text": a, "summary": b}) + "\n" for a, b in lines), "utf-8")
+    (tmp_path / "changes.json").write_text('{"dim": 32, "num_heads": 2, "num_layers": 1}')
+    size = "--size", "tiny", "--config", tmp_path / "changes.json", "--vocabulary", 300, "--max-length", 48
+    out = "--out", tmp_path / "run", "--epochs", 1
+    assert run("train", "summarize", "--train", path, *out, *size, "--family", family) == 0
+    assert run("evaluate", tmp_path / "run", "--data", path, "--max-new-tokens", 4) == 0
+    measures = json.loads(capsys.readouterr().out)
+    assert {"rouge1", "rouge2", "rougeL", "lead1_rougeL"} <= measures.keys() and measures["pairs"] == 48
+
+
 ALONE = ("train", "translate", "--train", "a", "--out", "b")
 
 
@@ -98,6 +185,9 @@ ALONE = ("train", "translate", "--train", "a", "--out", "b")
         ),
         (("export", "{trained}", "--out", "{data}"), "exists already"),
         (("predict", "{trained}", "--input", "{data}/missing"), "missing"),
+        (("evaluate", "{generator}", "--data", "{data}/source.txt", "--beam", "2"), "decodes no text"),
+        (("evaluate", "{generator}", "--data", "{data}/source.txt", "--columns", "a,b"), "has no columns"),
+        (("train", "generate", "--train", "{data}/missing", "--out", "{data}/x"), "cannot be read"),
         (("launch", "--workers", "0", "--", "train"), "a whole number of at least 1, got 0"),
         (("launch", "--workers", "2"), "expected -- train …; got no command"),
         (("launch", "--workers", "2", "--", "fly"), "expected -- train …; got fly"),
@@ -108,8 +198,9 @@ ALONE = ("train", "translate", "--train", "a", "--out", "b")
         ),
     ],
 )
-def test_mistakes_are_one_line_and_exit_code_2(arguments, message, data, trained, capsys):
-    assert run(*(argument.format(data=data, trained=trained) for argument in arguments)) == 2
+def test_mistakes_are_one_line_and_exit_code_2(arguments, message, data, trained, generator, capsys):
+    names = {"data": data, "trained": trained, "generator": generator}
+    assert run(*(argument.format(**names) for argument in arguments)) == 2
     output = capsys.readouterr()
     assert message in output.err and output.err.count("\n") == 1 and not output.out
 

@@ -1,6 +1,7 @@
 """`keras-tfm train translate`."""
 
 import dataclasses
+from typing import Any
 
 from keras_tfm.cli.options import (
     PAIRS,
@@ -18,7 +19,13 @@ from keras_tfm.cli.options import (
 
 def add(tasks):
     """Add the task to those that `train` knows."""
-    translate = add_verb(tasks, "translate", run, "train a model that maps a line of text to a line of text")
+    add_task(tasks, "translate", "train a model that maps a line of text to a line of text", max_length=128)
+
+
+def add_task(tasks, name, text, max_length):
+    """Add the task `name`, with the `text` of its help and the default of --max-length."""
+    translate = add_verb(tasks, name, run, text)
+    translate.set_defaults(default_max_length=max_length)
     data = translate.add_argument_group("data")
     data.add_argument("--train", nargs="+", required=True, metavar="FILE", help=PAIRS)
     data.add_argument(
@@ -33,8 +40,8 @@ def add(tasks):
     model.add_argument(
         "--from", dest="start", metavar="RUN", help="go on from the weights and tokenizer of a task folder"
     )
-    model.add_argument("--family", help="transformer (default) or recurrent")
-    model.add_argument("--size", help="a size of the family (default: small)")
+    model.add_argument("--family", help="transformer (default), recurrent, or gpt2, a decoder alone")
+    model.add_argument("--size", help="a size of the family (default: small, of gpt2 tiny)")
     model.add_argument(
         "--config", metavar="FILE", help='JSON with fields of the size to change, {"dropout": 0.3}'
     )
@@ -52,7 +59,7 @@ def add(tasks):
         "--max-length",
         type=positive,
         metavar="N",
-        help="tokens of a source or target; longer pairs are left out, and counted (default: 128)",
+        help=f"tokens of a source or target; longer pairs are left out, and counted (default: {max_length})",
     )
     training = translate.add_argument_group("training")
     add_training(training, epochs=30, patience=5, batch_tokens=4096, learning_rate=1e-3)
@@ -62,28 +69,29 @@ def add(tasks):
 
 
 def run(options):
-    """train translate: a RUN folder from files of pairs."""
+    """train translate, or summarize: a RUN folder from files of pairs."""
     from keras_tfm.data.sources import read_pairs
-    from keras_tfm.tasks import Translator
+    from keras_tfm.tasks import TASKS
 
+    task_class: Any = TASKS[options.task]
     devices, tell = prepare(options)
     pairs = read_pairs(options.train, columns_of(options))
     validation = read_pairs(options.valid, columns_of(options)) if options.valid else None
     tell(f"{len(pairs.sources):,} pairs to train on")
 
     def make():
-        return Translator.from_pairs(
+        return task_class.from_pairs(
             pairs,
             options.family or "transformer",
-            options.size or "small",
+            options.size,
             options.vocabulary or 8_000,
             options.tokenizer or "sentencepiece",
             options.separate_tokenizers,
-            options.max_length or 128,
+            options.max_length or options.default_max_length,
             **(read_changes(options.config) if options.config else {}),
         )
 
-    translator = task_on(devices, options, Translator.load, make)
+    translator = task_on(devices, options, task_class.load, make)
     if options.resume:
         refuse_another_model(options, translator)
     tell(f"{translator.model.count_params():,} weights, {translator.tokenizer.vocabulary_size:,} sub-words")

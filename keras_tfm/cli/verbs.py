@@ -1,6 +1,7 @@
 """The verbs for a trained task: evaluate, predict, export; and the demo."""
 
 import json
+from inspect import signature
 
 from keras_tfm.cli.console import say
 from keras_tfm.cli.options import add_columns, add_verb, columns_of
@@ -25,12 +26,14 @@ def add_asking(verbs):
     _add_task_folder(evaluate)
     evaluate.add_argument("--data", nargs="+", required=True, metavar="FILE", help="as for its train")
     add_columns(evaluate)
+    _add_decoding(evaluate)
 
     predict = add_verb(verbs, "predict", run_predict, "answer a line for each line read")
     _add_task_folder(predict)
     predict.add_argument(
         "--input", default="-", metavar="FILE", help="a text file, or - for standard input (default)"
     )
+    _add_decoding(predict)
 
     export = add_verb(
         verbs, "export", run_export, "write a trained task as one SavedModel: text in, answers out"
@@ -38,6 +41,7 @@ def add_asking(verbs):
     _add_task_folder(export)
     export.add_argument("--out", required=True, metavar="DIR", help="a new folder for the SavedModel")
     export.add_argument("--overwrite", action="store_true", help="replace DIR if it exists")
+    _add_decoding(export)
 
     convert = add_verb(
         verbs, "convert", run_convert, "a folder of Hugging Face's to a task's, or a task's to one of theirs"
@@ -53,12 +57,41 @@ def _add_task_folder(verb):
     verb.add_argument("task_folder", metavar="RUN", help="the folder that train wrote")
 
 
+# Options of the verbs, their types, and the fields of `DecodingOptions` that they are.
+DECODING = (
+    ("--beam", "beam_size", int, "search with N beams"),
+    ("--length-penalty", "length_penalty", float, "of beam search, above 1 for longer texts (default: 1)"),
+    ("--max-new-tokens", "max_new_tokens", int, "write no more than N tokens"),
+    ("--temperature", "temperature", float, "sample, the sharper the lower"),
+    ("--top-k", "top_k", int, "sample among the N likeliest tokens"),
+    ("--top-p", "top_p", float, "sample among the likeliest tokens of this probability together"),
+    ("--seed", "seed", int, "of sampling"),
+)
+
+
+def _add_decoding(verb):
+    group = verb.add_argument_group("for tasks that write text (default: the likeliest token at each step)")
+    for option, name, kind, text in DECODING:
+        group.add_argument(option, dest=name, type=kind, metavar="N" if kind is int else "X", help=text)
+
+
+def _decoding(options, method):
+    """The options of decoding that were given; ValueError where a task's `method` does not decode."""
+    given = {option: name for option, name, *_ in DECODING if getattr(options, name) is not None}
+    takes = (parameter.kind is parameter.VAR_KEYWORD for parameter in signature(method).parameters.values())
+    if given and not any(takes):
+        raise ValueError(f"{', '.join(given)}: {options.verb} of {method.__self__.name!r} decodes no text")
+    return {name: getattr(options, name) for name in given.values()}
+
+
 def run_evaluate(options):
     """evaluate: one JSON line."""
     task = _load(options)
     if not hasattr(task, "evaluate"):
         raise ValueError(f"{options.task_folder}: the task {task.name!r} has no measure")
-    print(json.dumps(task.evaluate(task.read_examples(options.data, columns_of(options, (2, 3))))))
+    decoding = _decoding(options, task.evaluate)
+    examples = task.read_examples(options.data, columns_of(options, (2, 3)))
+    print(json.dumps(task.evaluate(examples, **decoding)))
 
 
 def run_predict(options):
@@ -67,10 +100,10 @@ def run_predict(options):
 
     task = _load(options)
     lines = list(read_lines(options.input))
-    truncated = task.count_truncated(lines)
+    truncated = task.count_truncated(lines) if hasattr(task, "count_truncated") else 0
     if truncated:
         say(f"{truncated} of {len(lines)} lines exceed {task.config.max_length} tokens and are cut there")
-    for answer in task.predict(lines):
+    for answer in task.predict(lines, **_decoding(options, task.predict)):
         print(task.as_line(answer))
 
 
@@ -79,7 +112,8 @@ def run_export(options):
     from keras_tfm.training.folder import refuse_existing
 
     refuse_existing(options.out, options.overwrite, "pass --overwrite")
-    _load(options).export(options.out, overwrite=options.overwrite)
+    task = _load(options)
+    task.export(options.out, overwrite=options.overwrite, **_decoding(options, task.export_endpoints))
     say(f"the SavedModel stands in {options.out}")
 
 

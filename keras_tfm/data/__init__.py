@@ -6,7 +6,7 @@ of zeros). B batch, S source or only sequence, T target; True in a mask = a toke
     key                    shape     dtype
     token_ids              (B, S)    int32     pieces; 0 pads on the right
     padding_mask           (B, S)    bool      token_ids that are no padding
-    segment_ids            (B, S)    int32     0 for the first text, 1 for the second
+    segment_ids            (B, S)    int32     0 for the first text, 1 for the second; numbers of packed ones
     decoder_token_ids      (B, T)    int32     start + pieces: what the decoder has seen before each label
     decoder_padding_mask   (B, T)    bool      decoder_token_ids that are no padding
     images                 (B, height, width, channels)  float32
@@ -19,15 +19,20 @@ and ending in the end token; weights (B, T) float32, 1.0 for a label and 0.0 for
 """
 
 from keras_tfm.data.bert_tokenizer import BERTTokenizer
+from keras_tfm.data.blocks import TextBlocks, read_texts
 from keras_tfm.data.byte_pairs import ByteLevelTokenizer
+from keras_tfm.data.characters import CharacterTokenizer
 from keras_tfm.data.dates import date_pairs, date_splits
+from keras_tfm.data.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.documents import read_documents, split_sentences
+from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
 from keras_tfm.data.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.masking import Masking
+from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.sentence_pairs import SentencePairs
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
-from keras_tfm.data.text import PairBatches, encode_sources
+from keras_tfm.data.text import PairBatches, encode_prompts, encode_sources
 from keras_tfm.data.tokenizers import (
     SentencePieceTokenizer,
     Tokenizer,
@@ -38,25 +43,35 @@ from keras_tfm.data.tokenizers import (
 
 __all__ = [
     "BERTTokenizer",
+    "ByteLevelTokenizer",
+    "CharacterTokenizer",
     "DataError",
+    "Denoising",
+    "DenoisingBatches",
     "ImageBatches",
-    "LabelledTexts",
     "LabelledImages",
+    "LabelledTexts",
+    "PackedPairs",
     "PairBatches",
     "Pairs",
     "SentencePieceTokenizer",
+    "SpanCorruption",
     "TaggedWords",
+    "TextBlocks",
     "Tokenizer",
     "WordPieceTokenizer",
     "date_pairs",
     "date_splits",
     "decode_image",
+    "encode_prompts",
     "encode_sources",
     "load_tokenizer",
+    "read_huggingface_tokenizer",
     "read_image_folder",
     "read_labelled_texts",
     "read_lines",
     "read_pairs",
     "read_tagged_words",
+    "read_texts",
     "train_tokenizer",
 ]

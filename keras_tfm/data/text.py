@@ -77,6 +77,25 @@ def encode_sources(strings, tokenizer: Tokenizer, max_length: int) -> dict[str, 
     return {"token_ids": token_ids, "padding_mask": tf.sequence_mask(lengths, width)}
 
 
+def encode_prompts(
+    strings, tokenizer: Tokenizer, add_start: bool = False, delimit: int | None = None
+) -> dict[str, tf.Tensor]:
+    """Strings (B,) to `{"token_ids", "padding_mask"}`, each (B, P), padded on the left, as decoding takes
+    them. `add_start` puts a start token before each text; `delimit` puts it behind, after at most so many
+    tokens together with it, as `PackedPairs` does. Runs in a graph.
+    """
+    token_ids = tokenizer.tokenize(strings)
+    start = tf.fill([token_ids.nrows(), 1], tokenizer.start_id)
+    if add_start:
+        token_ids = tf.concat([start, token_ids], axis=1)
+    if delimit is not None:
+        token_ids = tf.concat([token_ids[:, : delimit - 1], start], axis=1)
+    lengths, padding = token_ids.row_lengths(), tokenizer.pad_id
+    token_ids = tf.reverse_sequence(token_ids.to_tensor(padding), lengths, seq_axis=1)  # (B, P)
+    padding_mask = tf.sequence_mask(lengths, tf.shape(token_ids)[1])
+    return {"token_ids": token_ids[:, ::-1], "padding_mask": padding_mask[:, ::-1]}
+
+
 def _append(token_ids: tf.RaggedTensor, token_id: int) -> tf.RaggedTensor:
     return tf.concat([token_ids, tf.fill([token_ids.nrows(), 1], token_id)], axis=1)
 

@@ -14,6 +14,7 @@ import pathlib
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -69,7 +70,8 @@ class SentencePieceTokenizer(Tokenizer):
     (which comes back as "▁"; malformed bytes come back as U+FFFD), rare characters being spelled in bytes.
     A published one (`from_huggingface`) normalises as it says, and recognises its control pieces where a
     text spells them. Without a start piece that is `pad_id`; `mask_id` and `sentinel_ids` (T5's
-    <extra_id_0>, ...) are there where their pieces are. ValueError for what is no model.
+    <extra_id_0>, ...) are there where their pieces are; `begins_word` (V,) tells which pieces do.
+    ValueError for what is no model.
     """
 
     NUM_BYTES = 256  # pieces <0x00>..<0xFF>
@@ -109,6 +111,7 @@ class SentencePieceTokenizer(Tokenizer):
         # The longest first, where one begins another.
         self._pattern = "|".join(re.escape(piece) for piece in sorted(ids, key=len, reverse=True))
         self._spelled = np.array([_spelling(proto, piece) for piece in proto.pieces], object)
+        self.begins_word = tf.constant([piece.piece.startswith("▁") for piece in proto.pieces])
         self._model = model
         self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
         self._pieces._model_resource = _SharedModel(model)
@@ -225,14 +228,23 @@ class WordPieceTokenizer(Tokenizer):
 
 def train_tokenizer(
     lines: Iterable[str], kind: str = "sentencepiece", vocabulary_size: int = 8000
-) -> SentencePieceTokenizer | WordPieceTokenizer:
-    """Trains a tokenizer of `kind`, "sentencepiece" or "wordpiece", on `lines`; see the classes' `train`."""
-    match kind:
-        case "sentencepiece":
-            return SentencePieceTokenizer.train(lines, vocabulary_size)
-        case "wordpiece":
-            return WordPieceTokenizer.train(lines, vocabulary_size)
-    raise ValueError(f"kind: expected sentencepiece or wordpiece, got {kind!r}")
+) -> Tokenizer:
+    """Trains a tokenizer of `kind`, "sentencepiece", "wordpiece", "bytes" (byte-level pairs) or "characters",
+    on `lines`; see the classes' `train`.
+    """
+    # These are made of this file.
+    from keras_tfm.data.byte_pairs import ByteLevelTokenizer
+    from keras_tfm.data.characters import CharacterTokenizer
+
+    kinds: dict[str, Any] = {
+        "sentencepiece": SentencePieceTokenizer,
+        "wordpiece": WordPieceTokenizer,
+        "bytes": ByteLevelTokenizer,
+        "characters": CharacterTokenizer,
+    }
+    if kind not in kinds:
+        raise ValueError(f"kind: expected {', '.join(kinds)}, got {kind!r}")
+    return kinds[kind].train(lines, vocabulary_size)
 
 
 def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
@@ -243,19 +255,21 @@ def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
         from keras_tfm.data.bert_tokenizer import BERTTokenizer  # which derives from Tokenizer
 
         return BERTTokenizer.load(pathlib.Path(folder, f"{name}.json"))
-    byte_level = pathlib.Path(folder, f"{name}.bytes.json")
-    if byte_level.is_file():
-        from keras_tfm.data.byte_pairs import ByteLevelTokenizer  # it is made of this file
+    from keras_tfm.data.byte_pairs import ByteLevelTokenizer
+    from keras_tfm.data.characters import CharacterTokenizer
 
-        try:
-            return ByteLevelTokenizer(**json.loads(byte_level.read_text("utf-8")))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise DataError(byte_level, None, str(error)) from error
+    for suffix, kind in (("bytes", ByteLevelTokenizer), ("characters", CharacterTokenizer)):
+        path = pathlib.Path(folder, f"{name}.{suffix}.json")
+        if path.is_file():
+            try:
+                return kind(**json.loads(path.read_text("utf-8")))
+            except (ValueError, TypeError, AttributeError) as error:
+                raise DataError(path, None, str(error)) from error
     model, vocabulary = pathlib.Path(folder, f"{name}.model"), pathlib.Path(folder, f"{name}.vocab.txt")
     path = model if model.is_file() else vocabulary
     if not path.is_file():
         raise DataError(
-            folder, None, f"expected a tokenizer, {name}.model, {name}.vocab.txt or {name}.json, got none"
+            folder, None, f"expected a tokenizer, {name}.model, {name}.vocab.txt or {name}*.json, got none"
         )
     content = path.read_bytes()
     try:

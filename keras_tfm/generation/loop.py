@@ -16,6 +16,7 @@ import dataclasses
 import functools
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 from keras import ops
 
@@ -75,12 +76,7 @@ class Decoder:
     def stream(self, token_ids, padding_mask=None, context=None):
         """Yield the generated tokens (B,) one by one, as NumPy arrays, until every row has ended."""
         start, advance = self._compiled
-        progress = start(token_ids, padding_mask, context)
-        for number in range(self.max_new_tokens):
-            progress = advance(progress)
-            yield progress.written.token_ids[:, progress.written.prompt_length + number].numpy()
-            if progress.finished.numpy().all():
-                return
+        yield from each_token(start(token_ids, padding_mask, context), advance, self)
 
     @functools.cached_property
     def _compiled(self):
@@ -143,6 +139,23 @@ class CompiledDecoding:
 
     def __call__(self, options, token_ids, padding_mask=None, context=None):
         """Prompts (B, P) and continuations as a tensor (B, P + max_new_tokens)."""
+        num_rows, length = token_ids.shape
+        if not num_rows:
+            return tf.zeros([0, length + options.max_new_tokens], tf.int32)
+        padding, *inputs = self._inputs(options, token_ids, padding_mask, context)
+        return self._functions(options)[0](*inputs)[:num_rows, padding:]
+
+    def stream(self, options, token_ids, padding_mask=None, context=None):
+        """Yield the generated tokens (B,) one by one, as NumPy arrays, until every row has ended."""
+        num_rows = token_ids.shape[0]
+        _, numbers, prompt, context = self._inputs(options, token_ids, padding_mask, context)
+        _, start, advance = self._functions(options)
+        progress = start(numbers, prompt, context)
+        for token_ids in each_token(progress, lambda progress: advance(numbers, progress), options):
+            yield token_ids[:num_rows]
+
+    def _inputs(self, options, token_ids, padding_mask, context):
+        """How many columns of padding there are more, and what the compiled functions take."""
         token_ids = tf.convert_to_tensor(token_ids, tf.int32)
         num_rows, length = token_ids.shape
         room = (self.max_length or length + 32 + options.max_new_tokens) - options.max_new_tokens
@@ -150,8 +163,6 @@ class CompiledDecoding:
             raise ValueError(
                 f"A prompt of {length} tokens and {options.max_new_tokens} more exceed {self.max_length}."
             )
-        if not num_rows:
-            return tf.zeros([0, length + options.max_new_tokens], tf.int32)
         padding = min(-length % 32, room - length) if length > 1 else 0
         if padding_mask is None:
             padding_mask = tf.ones_like(token_ids, tf.bool)
@@ -168,18 +179,63 @@ class CompiledDecoding:
             name: tf.constant(value, tf.int32 if name == "seed" else tf.float32)
             for name, value in options.numbers.items()
         }
-        return self._function(options)(numbers, prompt, context)[:num_rows, padding:]
+        return padding, numbers, prompt, context
 
-    def _function(self, options):
+    def _functions(self, options):
+        """Decoding whole, its start, and one token further, of the kind of `options`."""
         kind = dataclasses.replace(options, **dict.fromkeys(options.numbers, 1))
         if kind not in self.functions:
 
-            def decode(numbers, prompt, context):
-                decoder = dataclasses.replace(kind, **numbers).decoder(self.model, self.stop, self.pad_id)
-                return decoder(**prompt, context=context)
+            def decoder(numbers, model=self.model):
+                return dataclasses.replace(kind, **numbers).decoder(model, self.stop, self.pad_id)
 
-            self.functions[kind] = tf.function(decode, autograph=False, jit_compile=self.jit_compile)
+            # Worth it from about a dozen steps on; without XLA each step would transpose anew.
+            is_long = self.jit_compile and kind.max_new_tokens >= 16
+            whole = TransposedKernels(self.model) if is_long else self.model
+            self.functions[kind] = [
+                tf.function(function, autograph=False, jit_compile=self.jit_compile)
+                for function in (
+                    lambda numbers, prompt, context: decoder(numbers, whole)(**prompt, context=context),
+                    lambda numbers, prompt, context: decoder(numbers).start(**prompt, context=context),
+                    lambda numbers, progress: decoder(numbers).advance(progress, 1),
+                )
+            ]
         return self.functions[kind]
+
+
+class TransposedKernels:
+    """A `model` that reads its kernels (D, F) from copies (F, D), which XLA's CPU compiler likes better.
+
+    A step's few rows are dot products along the copies' rows, at the speed of the memory; down the columns
+    it is half of that. The copies are made once, by `start`, and kept while the loop runs.
+    """
+
+    def __init__(self, model):
+        self.model = model
+        self.copies = []
+
+    def start(self, batch_size, max_length, context=None):
+        """The model's cache, after the copying."""
+        cache = self.model.start(batch_size, max_length, context)
+        kernels = [v for v in getattr(self.model, "variables", ()) if v.name == "kernel"]
+        kernels = [v for v in kernels if len(v.shape) == 2 and keras.backend.is_float_dtype(v.dtype)]
+        self.copies = [(kernel, ops.transpose(kernel)) for kernel in kernels]  # (F, D)
+        return cache
+
+    def step(self, token_ids, cache, padding_mask=None):
+        """The model's step, in which each kernel is its copy, transposed back: XLA folds that away."""
+        mapping = [(kernel, ops.transpose(copy)) for kernel, copy in self.copies]
+        with keras.StatelessScope(state_mapping=mapping):
+            return self.model.step(token_ids, cache, padding_mask)
+
+
+def each_token(progress, advance, decoder):
+    """Yield the tokens (B,) that `advance(progress)` adds, until every row has ended."""
+    for number in range(decoder.max_new_tokens):
+        progress = advance(progress)
+        yield progress.written.token_ids[:, progress.written.prompt_length + number].numpy()
+        if progress.finished.numpy().all():
+            return
 
 
 def round_up(number, least=8):

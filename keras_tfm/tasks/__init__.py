@@ -2,6 +2,8 @@
 
 task                  name              fit                        predict           evaluate
 Translator            translate         (sources, targets): str    [str] -> [str]    (sources, targets)
+Summarizer            summarize         (sources, targets): str    [str] -> [str]    (sources, targets)
+TextGenerator         generate          texts: [str]               [str] -> [str]    texts
 MaskedLanguageModel   masked-lm         documents: [str]           [str] -> [str]    documents
 TextClassifier        classify          texts, labels              texts -> labels   texts, labels
 TokenClassifier       tag               words, tags: [[str]]       [[str]] -> tags   words, tags
@@ -12,8 +14,10 @@ ImageClassifier       classify-images   images, labels: arrays     images -> nam
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
 from keras_tfm.tasks.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
+from keras_tfm.tasks.summarizer import Summarizer
 from keras_tfm.tasks.task import Task, TaskError, read_config
 from keras_tfm.tasks.text_classifier import TextClassifier, TextClassifierConfig
+from keras_tfm.tasks.text_generator import TextGenerator, TextGeneratorConfig
 from keras_tfm.tasks.token_classifier import TokenClassifier, TokenClassifierConfig
 from keras_tfm.tasks.translator import Translator, TranslatorConfig
 
@@ -21,6 +25,8 @@ TASKS = {
     task.name: task
     for task in (
         Translator,
+        Summarizer,
+        TextGenerator,
         MaskedLanguageModel,
         TextClassifier,
         TokenClassifier,

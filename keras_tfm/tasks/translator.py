@@ -11,8 +11,9 @@ import tqdm
 
 import keras_tfm.models
 from keras_tfm.data.epochs import hold_out
+from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.sources import Pairs, fingerprint, read_pairs
-from keras_tfm.data.text import PairBatches, encode_sources
+from keras_tfm.data.text import PairBatches, encode_prompts, encode_sources
 from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens
 from keras_tfm.heads.language_model import (
@@ -27,7 +28,11 @@ from keras_tfm.training.optimizers import Adam
 from keras_tfm.training.schedules import WarmupSchedule
 
 LOG = logging.getLogger(__name__)  # unless configured otherwise, warnings go to standard error
-FAMILIES = {"transformer": keras_tfm.models.Transformer, "recurrent": keras_tfm.models.RecurrentSeq2Seq}
+FAMILIES = {
+    "transformer": keras_tfm.models.Transformer,
+    "recurrent": keras_tfm.models.RecurrentSeq2Seq,
+    "gpt2": keras_tfm.models.GPT2,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,10 +43,11 @@ class TranslatorConfig:
 
 
 class Translator(Task):
-    """Strings to strings by an encoder-decoder model, greedily decoded.
+    """Strings to strings by an encoder-decoder, or by a decoder alone that reads the source before it writes.
 
     `model` is a `LanguageModel` over a backbone of the `start`/`step` protocol; `target_tokenizer`
-    defaults to `tokenizer`, shared by both sides.
+    defaults to `tokenizer`, shared by both sides. A decoder-only model's prompt is the source and the start
+    token, and its loss counts the target alone.
     """
 
     name = "translate"
@@ -52,9 +58,15 @@ class Translator(Task):
         self.tokenizer = tokenizer
         self.target_tokenizer = target_tokenizer or tokenizer
         self.config = config or TranslatorConfig()
+        self._is_prompted = "decoder_token_ids" not in model.input
+        limit = model.backbone.config.max_length if self._is_prompted else None
+        if limit is not None and limit < 2 * self.config.max_length:
+            raise ValueError(f"The model holds {limit} tokens, less than twice {self.config.max_length}.")
+        if self._is_prompted and self.target_tokenizer is not tokenizer:
+            raise ValueError("A decoder alone reads and writes by one tokenizer; it was given two.")
         tokenizer = self.target_tokenizer
         self._decoding = CompiledDecoding(
-            model, EndTokens(tokenizer.end_id), tokenizer.pad_id, max_context=self.config.max_length
+            model, EndTokens(tokenizer.end_id), tokenizer.pad_id, limit, self.config.max_length
         )
 
     @classmethod
@@ -62,7 +74,7 @@ class Translator(Task):
         cls,
         pairs,
         family="transformer",
-        size="small",
+        size=None,
         vocabulary_size=8_000,
         tokenizer="sentencepiece",
         separate_tokenizers=False,
@@ -71,8 +83,9 @@ class Translator(Task):
     ):
         """A translator with fresh weights and tokenizers trained on `pairs` (sources, targets).
 
-        `changes` replace fields of the size's configuration, for example `dropout=0.3`. Raises
-        ValueError for an unknown family or size.
+        `family` is transformer, recurrent, or gpt2, a decoder alone; `size` one of its sizes, by default
+        "small", or "tiny" where there is none. `changes` replace fields of the size's configuration, for
+        example `dropout=0.3`. Raises ValueError for an unknown family or size.
         """
         if family not in FAMILIES:
             raise ValueError(f"There is no model family {family!r}; there are {', '.join(FAMILIES)}.")
@@ -80,8 +93,11 @@ class Translator(Task):
         sides = [sources, targets] if separate_tokenizers else [[*sources, *targets]]
         tokenizers = [train_tokenizer(lines, tokenizer, vocabulary_size) for lines in sides]
         changes["vocabulary_size"] = tokenizers[0].vocabulary_size
-        if separate_tokenizers:
+        if family == "gpt2":
+            changes["max_length"] = 2 * max_length
+        elif separate_tokenizers:
             changes["target_vocabulary_size"] = tokenizers[1].vocabulary_size
+        size = size or ("small" if "small" in FAMILIES[family].sizes else "tiny")
         model = LanguageModel(FAMILIES[family].from_size(size, **changes))
         return cls(model, tokenizers[0], tokenizers[-1], TranslatorConfig(max_length))
 
@@ -116,8 +132,8 @@ class Translator(Task):
         if validation is None:
             pairs, validation = hold_out_pairs(pairs, seed)
         pairs, validation = Pairs(*pairs), Pairs(*validation)
-        batches = self._batches(pairs, batch_tokens, seed=seed, num_epochs=epochs)
-        judge = self._batches(validation, batch_tokens, num_shapes=4, min_batches=1)
+        batches = self._batches(pairs, batch_tokens, seed, epochs)
+        judge = self._batches(validation, batch_tokens, is_judge=True)
         if batches.num_dropped:
             LOG.warning(
                 "%d of %d pairs exceed %d tokens and are left out.",
@@ -158,16 +174,14 @@ class Translator(Task):
             settings=settings,
         )
 
-    def _batches(self, pairs, batch_tokens, **options):
-        return PairBatches(
-            pairs.sources,
-            pairs.targets,
-            self.tokenizer,
-            self.target_tokenizer,
-            max_length=self.config.max_length,
-            batch_tokens=batch_tokens,
-            **options,
-        )
+    def _batches(self, pairs, batch_tokens, seed=None, num_epochs=100, is_judge=False):
+        options = {"max_length": self.config.max_length, "batch_tokens": batch_tokens, "seed": seed}
+        if is_judge:
+            options["min_batches"] = 1
+        if self._is_prompted:
+            return PackedPairs(pairs.sources, pairs.targets, self.tokenizer, **options)
+        options |= {"num_shapes": 4} if is_judge else {"num_epochs": num_epochs}
+        return PairBatches(pairs.sources, pairs.targets, self.tokenizer, self.target_tokenizer, **options)
 
     def generate(self, prompts, max_new_tokens=None, batch_size=64, **options):
         """The translations of the strings `prompts`, in their order, of at most `max_new_tokens` tokens.
@@ -183,8 +197,8 @@ class Translator(Task):
             for first in range(0, len(prompts), batch_size):
                 rows = order[first : first + batch_size]
                 texts = tf.constant([prompts[row] for row in rows])
-                context = encode_sources(texts, self.tokenizer, self.config.max_length)
-                token_ids = self._decoding(options, self._starts(context), context=context)
+                inputs = self._prompts(texts)
+                token_ids = self._decoding(options, **inputs)[:, inputs["token_ids"].shape[1] :]
                 texts = self.target_tokenizer.detokenize(token_ids)
                 for row, text in zip(rows, texts.numpy(), strict=True):
                     answers[row] = text.decode("utf-8", "replace")
@@ -199,7 +213,8 @@ class Translator(Task):
         return int(tf.reduce_sum(tf.cast(lengths >= self.config.max_length, tf.int32)))
 
     def generate_ids(self, token_ids, padding_mask=None, max_new_tokens=None, **options):
-        """Start token and continuation (B, 1 + max_new_tokens) of `token_ids` (B, S), padded.
+        """Start token and continuation (B, 1 + max_new_tokens) of `token_ids` (B, S), padded, of a decoder
+        alone on the left.
 
         `options` as in `generate`. Raises ValueError for ids outside the vocabulary.
         """
@@ -216,6 +231,11 @@ class Translator(Task):
             "padding_mask": tf.constant(padding_mask, tf.bool),
         }
         options = self._options(max_new_tokens, **options)
+        if self._is_prompted:
+            width = token_ids.shape[1] + 1
+            inputs = {"token_ids": tf.concat([context["token_ids"], self._starts(context)], axis=1)}
+            inputs["padding_mask"] = tf.pad(context["padding_mask"], [[0, 0], [0, 1]], constant_values=True)
+            return self._decoding(options, **inputs)[:, width - 1 :].numpy()
         return self._decoding(options, self._starts(context), context=context).numpy()
 
     def evaluate(self, pairs, **options):
@@ -224,7 +244,10 @@ class Translator(Task):
         `options` as in `generate`.
         """
         sources, targets = pairs
-        answers = self.generate(sources, **options)
+        return self.measures(sources, self.generate(sources, **options), targets)
+
+    def measures(self, sources, answers, targets):
+        """How good the strings `answers` to `sources` are, beside `targets`: what `evaluate` returns."""
         bleu = sacrebleu.metrics.BLEU()
         return {
             "bleu": round(bleu.corpus_score(answers, [targets]).score, 2),
@@ -239,6 +262,13 @@ class Translator(Task):
         """What `evaluate` takes, from files: pairs."""
         return read_pairs(paths, columns)
 
+    def _prompts(self, texts):
+        """What decoding takes for the strings `texts`; runs in a graph."""
+        if self._is_prompted:
+            return encode_prompts(texts, self.tokenizer, delimit=self.config.max_length)
+        context = encode_sources(texts, self.tokenizer, self.config.max_length)
+        return {"token_ids": self._starts(context), "context": context}
+
     def _starts(self, context):
         return tf.fill([tf.shape(context["token_ids"])[0], 1], self.target_tokenizer.start_id)
 
@@ -252,10 +282,10 @@ class Translator(Task):
         decoding = self._options(max_new_tokens, **options)
 
         def translate(text):
-            context = encode_sources(text, self.tokenizer, self.config.max_length)
-            tokenizer = self.target_tokenizer
+            inputs, tokenizer = self._prompts(text), self.target_tokenizer
             decoder = decoding.decoder(self.model, EndTokens(tokenizer.end_id), tokenizer.pad_id)
-            return {"text": tokenizer.detokenize(decoder(self._starts(context), context=context))}
+            token_ids = decoder(**inputs)[:, tf.shape(inputs["token_ids"])[1] :]
+            return {"text": tokenizer.detokenize(token_ids)}
 
         return {"serving_default": (translate, [tf.TensorSpec([None], tf.string, "text")])}
 

@@ -4,6 +4,7 @@ import collections
 
 import keras
 import numpy as np
+import safetensors
 import safetensors.numpy
 
 from keras_tfm.training.folder import new_file
@@ -45,12 +46,18 @@ def assign_all(path, values):
 
 
 def write_tensors(tensors, path, metadata=None):
-    """Write {name: array or variable} and {key: text} to a safetensors file, whole or not at all."""
+    """Write {name: array or variable} and {key: text} to a safetensors file, whole or not at all.
+
+    OSError where it cannot be written, on a full disk for example.
+    """
     arrays = {
         name: np.asarray(keras.ops.convert_to_numpy(tensor), order="C") for name, tensor in tensors.items()
     }
     with new_file(path) as work:
-        safetensors.numpy.save_file(arrays, work, metadata)
+        try:
+            safetensors.numpy.save_file(arrays, work, metadata)
+        except safetensors.SafetensorError as error:
+            raise OSError(f"{path}: {error}") from error
 
 
 def _distinct(model):

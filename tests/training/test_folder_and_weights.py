@@ -1,5 +1,7 @@
 """Folders appear whole or not at all; weights are all set or none."""
 
+import resource
+
 import keras
 import numpy as np
 import pytest
@@ -90,3 +92,14 @@ def test_paths_must_differ(tmp_path):
 def test_transposed_tensors_are_written_as_they_look(tmp_path):
     write_tensors({"transposed": KERNEL.T}, tmp_path / "file")
     np.testing.assert_array_equal(read_tensors(tmp_path / "file")[0]["transposed"], KERNEL.T, strict=True)
+
+
+def test_a_file_that_cannot_be_written_whole_is_an_os_error_and_not_there(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
+    try:
+        with pytest.raises(OSError, match=r"model.safetensors: .*File too large"):
+            write_tensors({"x": np.zeros(1_000, "float32")}, tmp_path / "model.safetensors")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,387 @@
+"""Continuing texts by a language model that was trained on plain text."""
+
+import codecs
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tqdm
+
+import keras_tfm.models
+from keras_tfm.data.blocks import TextBlocks, read_texts
+from keras_tfm.data.byte_pairs import ByteLevelTokenizer
+from keras_tfm.data.epochs import hold_out
+from keras_tfm.data.sources import fingerprint
+from keras_tfm.data.text import encode_prompts
+from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
+from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens, StopSequences
+from keras_tfm.heads.language_model import (
+    LanguageModel,
+    TokenCrossEntropy,
+    token_accuracy,
+    token_cross_entropy,
+)
+from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
+from keras_tfm.training.fit import averaging, fit_best
+from keras_tfm.training.folder import new_folder
+from keras_tfm.training.optimizers import AdamW
+from keras_tfm.training.schedules import WarmupSchedule
+
+MANY = 20  # texts from which on whole ones are held out, instead of their ends
+NEW_TOKENS = 128  # that are generated unless something else is said
+
+
+@dataclasses.dataclass(frozen=True)
+class TextGeneratorConfig:
+    """Files are documents, or several between which `separator` stands. A prompt begins one where
+    `add_start`: the start token, which was learnt before each, stands before it. `end_id` is the end token
+    of a task without a tokenizer, which generates ids alone.
+    """
+
+    separator: str | None = None
+    add_start: bool = False
+    end_id: int | None = None
+
+
+class TextGenerator(Task):
+    """Continues texts by a decoder-only model: a `LanguageModel` over a `GPT2`, for example.
+
+    `tokenizer` spells the tokens (`symbols`): a `ByteLevelTokenizer` or a `CharacterTokenizer`.
+    """
+
+    name = "generate"
+    config_class = TextGeneratorConfig
+
+    def __init__(self, model, tokenizer, config=None):
+        size = model.backbone.config.vocabulary_size
+        if tokenizer is not None and tokenizer.vocabulary_size > size:
+            raise ValueError(
+                f"The model's vocabulary holds {size} tokens, the tokenizer's {tokenizer.vocabulary_size}."
+            )
+        self.model = model
+        self.tokenizer = tokenizer
+        self.config = config or TextGeneratorConfig()
+        self.max_length = model.backbone.config.max_length
+        self._end_id: int = self.config.end_id if tokenizer is None else tokenizer.end_id
+        self._pad_id: int = 0 if tokenizer is None else tokenizer.pad_id
+        self._decodings: dict = {}
+
+    @classmethod
+    def from_texts(
+        cls, texts, size="tiny", vocabulary_size=8_000, tokenizer="bytes", separator=None, **changes
+    ):
+        """A generator with fresh weights and a tokenizer, "bytes" or "characters", trained on `texts`.
+
+        `changes` replace fields of the configuration of GPT-2's `size`: `max_length`, the length of the
+        blocks to train on and of the context, among them. Raises ValueError for what is unknown.
+        """
+        if tokenizer not in ("bytes", "characters"):
+            raise ValueError(f"`tokenizer` must be bytes or characters; it is {tokenizer!r}.")
+        tokenizer = train_tokenizer(texts, tokenizer, vocabulary_size)
+        changes = {"vocabulary_size": tokenizer.vocabulary_size} | changes
+        model = LanguageModel(keras_tfm.models.GPT2.from_size(size, **changes))
+        return cls(model, tokenizer, TextGeneratorConfig(separator, add_start=len(texts) > 1))
+
+    @classmethod
+    def from_huggingface(cls, name):
+        """The task in the folder `name`, or of this hub id, in which the tokenizer may be missing.
+
+        Raises CheckpointError or DataError where something in it is not as it must be.
+        """
+        from keras_tfm.convert import CheckpointError, from_huggingface
+        from keras_tfm.convert.folder import find_folder, read_config
+
+        model, folder = from_huggingface(name), find_folder(name)
+        if not isinstance(model, LanguageModel):
+            raise CheckpointError(name, "architectures", "one of a language model", model.name)
+        if any((folder / file).exists() for file in ("tokenizer.json", "vocab.json")):
+            return cls(model, ByteLevelTokenizer.from_huggingface(folder))
+        end_id = read_config(folder).get("eos_token_id")
+        if type(end_id) is not int:
+            raise CheckpointError(folder / "config.json", "eos_token_id", "a token's id", repr(end_id)[:80])
+        return cls(model, None, TextGeneratorConfig(end_id=end_id))
+
+    def save_huggingface(self, folder, overwrite=False):
+        """Write a new `folder` for `transformers`: config.json, model.safetensors, tokenizer.json.
+
+        Raises TypeError for a model or tokenizer that it does not know.
+        """
+        from keras_tfm.convert import save_huggingface
+
+        if not hasattr(self.tokenizer, "save_huggingface"):
+            raise TypeError(f"transformers knows no {type(self.tokenizer).__name__}.")
+        with new_folder(folder, overwrite) as work:
+            save_huggingface(self.model, work, overwrite=True)
+            self.tokenizer.save_huggingface(work)
+            config = json.loads((work / "config.json").read_text("utf-8"))
+            config |= {"bos_token_id": self.tokenizer.start_id, "eos_token_id": self._end_id}
+            (work / "config.json").write_text(
+                json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8"
+            )
+
+    def fit(
+        self,
+        texts,
+        validation=None,
+        *,
+        epochs=20,
+        minutes=None,
+        batch_tokens=8192,
+        epoch_batches=500,
+        learning_rate=1e-3,
+        weight_decay=0.1,
+        patience=5,
+        seed=0,
+        run=None,
+        save_minutes=10,
+        resume=False,
+        overwrite=False,
+        tensorboard=False,
+    ):
+        """Train on the strings `texts`, a document each, and keep the best epoch: {measure: [an epoch's]}.
+
+        `validation` texts judge the epochs; by default 2 % of the texts at random, at most 500, are held
+        out, of few texts the last tenth of each. An epoch is a pass over the text, or `epoch_batches` of
+        one, after which it goes on. The learning rate warms up over an epoch, at most 2,000 steps. With
+        `run` the best task so far stands in that folder, new or to `resume`, with checkpoints after every
+        epoch and every `save_minutes`, metrics.csv and, with `tensorboard`, logs/; training stops after
+        `patience` epochs without progress, or `minutes`.
+        """
+        keras.utils.set_random_seed(seed)
+        if validation is None:
+            texts, validation = hold_out_texts(texts, seed)
+        batches = self._blocks(texts, batch_tokens, seed=seed)
+        judge = self._blocks(validation, batch_tokens, min_batches=1)
+        batches.num_batches = min(batches.num_batches, epoch_batches)
+        with self.model.distribute_strategy.scope():
+            schedule = WarmupSchedule(learning_rate, max(1, min(2_000, batches.num_batches)))
+            optimizer = AdamW(
+                schedule, weight_decay, 0.9, 0.99, 1e-8, clipnorm=1.0, **averaging(batches.num_batches)
+            )
+            self.model.compile(
+                optimizer,
+                TokenCrossEntropy(),
+                jit_compile=True,
+                weighted_metrics=[token_cross_entropy, token_accuracy],
+            )
+        settings = {
+            "batch_tokens": batch_tokens,
+            "epoch_batches": epoch_batches,
+            "learning_rate": learning_rate,
+            "weight_decay": weight_decay,
+            "seed": seed,
+            "data": fingerprint(texts),
+        }
+        return fit_best(
+            self.model,
+            batches,
+            judge.dataset(),
+            monitor="val_token_cross_entropy",
+            epochs=epochs,
+            minutes=minutes,
+            patience=patience,
+            run=run,
+            save=self.save,
+            save_minutes=save_minutes,
+            resume=resume,
+            overwrite=overwrite,
+            tensorboard=tensorboard,
+            settings=settings,
+        )
+
+    def _blocks(self, texts, batch_tokens=8192, **options):
+        return TextBlocks(
+            texts, self.tokenizer, max_length=self.max_length, batch_tokens=batch_tokens, **options
+        )
+
+    def evaluate(self, texts):
+        """How well `texts`, cut into blocks of the model's length, are predicted.
+
+        "loss" is the cross-entropy in nats a token, ends included, "perplexity" its exponential,
+        "bits_per_byte" the whole cost by the texts' bytes, which tokenizers leave comparable.
+        """
+        blocks = self._blocks(texts, min_batches=1)
+
+        @tf.function(autograph=False, jit_compile=True)
+        def cost(inputs, labels, weights):
+            logits = self.model(inputs, training=False)
+            return tf.reduce_sum(weights * token_cross_entropy(labels, logits))
+
+        bar = tqdm.tqdm(
+            blocks.dataset(), total=blocks.num_batches, unit="batch", disable=blocks.num_batches < 20
+        )
+        nats = float(np.sum([cost(*batch).numpy() for batch in bar], dtype="float64"))
+        loss = nats / blocks.num_tokens
+        return {
+            "loss": round(loss, 4),
+            "perplexity": round(float(np.exp(loss)), 3),
+            "bits_per_byte": round(nats / np.log(2) / max(1, blocks.num_bytes), 4),
+            "tokens": blocks.num_tokens,
+        }
+
+    def read_examples(self, paths, columns=None):
+        """What `evaluate` takes, from files: texts."""
+        if columns:
+            raise ValueError("Plain text has no columns.")
+        return read_texts(paths, self.config.separator)
+
+    def generate(self, prompts, max_new_tokens=None, batch_size=64, stop=(), **options):
+        """The strings `prompts` with their continuations, of at most `max_new_tokens` tokens (default: 128,
+        or what the context leaves).
+
+        `options` are the fields of `DecodingOptions`: `beam_size`, `temperature`, `seed`, ... A text ends
+        as soon as one of the strings `stop` stands in its continuation. Bytes that are no UTF-8 become
+        U+FFFD. Raises ValueError for a prompt that is empty or leaves no room.
+        """
+        prompts, answers = list(prompts), []
+        with tqdm.tqdm(total=len(prompts), unit="text", disable=len(prompts) <= batch_size) as bar:
+            for first in range(0, len(prompts), batch_size):
+                some = prompts[first : first + batch_size]
+                inputs, chosen = self._prepare(some, max_new_tokens, **options)
+                if chosen.samples and first:
+                    chosen = dataclasses.replace(chosen, seed=(chosen.seed + first) % 2**31)
+                token_ids = self._decoding(stop)(chosen, **inputs)[:, inputs["token_ids"].shape[1] :]
+                texts = self.tokenizer.detokenize(token_ids).numpy()
+                answers += [a + b.decode("utf-8", "replace") for a, b in zip(some, texts, strict=True)]
+                bar.update(len(some))
+        return answers
+
+    predict = generate
+
+    def stream(self, prompt, max_new_tokens=None, stop=(), **options):
+        """Yield the continuation of the string `prompt` in pieces, as soon as they are generated.
+
+        The arguments are those of `generate`; together the pieces are what it adds. No beam search.
+        """
+        inputs, chosen = self._prepare([prompt], max_new_tokens, **options)
+        symbols = self.tokenizer.symbols
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        for (token_id,) in self._decoding(stop).stream(chosen, **inputs):
+            if token_id == self._end_id:
+                break
+            spelled = symbols[token_id] if token_id < len(symbols) else "\ufffd".encode()
+            if piece := decode(spelled):
+                yield piece
+        if rest := decode(b"", True):
+            yield rest
+
+    def generate_ids(self, token_ids, padding_mask=None, max_new_tokens=None, **options):
+        """Prompts (B, P), padded on the left where `padding_mask` is False, and their continuations:
+        (B, P + max_new_tokens), padded after an end.
+
+        `options` as in `generate`. Raises ValueError for ids outside the vocabulary, and for no prompt.
+        """
+        token_ids = np.asarray(token_ids)
+        if token_ids.ndim != 2 or not token_ids.shape[1]:
+            raise ValueError(f"`token_ids` must be (B, P), P at least 1; its shape is {token_ids.shape}.")
+        size = self.model.backbone.config.vocabulary_size
+        if token_ids.size and (token_ids.min() < 0 or token_ids.max() >= size):
+            raise ValueError(
+                f"`token_ids` must lie in [0, {size}); they span {token_ids.min()} to {token_ids.max()}."
+            )
+        chosen = self._options(token_ids.shape[1], max_new_tokens, **options)
+        return self._decoding(())(chosen, token_ids, padding_mask).numpy()
+
+    def _prepare(self, prompts, max_new_tokens=None, **options):
+        """The inputs and the options of decoding; ValueError where they cannot be."""
+        for number, prompt in enumerate(prompts, start=1):
+            if not prompt:
+                raise ValueError(f"Prompt {number} is empty: there is nothing to continue.")
+        inputs = encode_prompts(tf.constant(prompts), self.tokenizer, self.config.add_start)
+        return inputs, self._options(inputs["token_ids"].shape[1], max_new_tokens, **options)
+
+    def _options(self, length, max_new_tokens=None, **options):
+        room = self.max_length - length
+        if room < 1:
+            raise ValueError(
+                f"A prompt has {length} tokens; the model holds {self.max_length}, new ones too."
+            )
+        count = min(room, NEW_TOKENS) if max_new_tokens is None else max_new_tokens
+        if count > room:
+            raise ValueError(
+                f"`max_new_tokens` must be at most {room}, what a prompt of {length} tokens leaves of "
+                f"{self.max_length}; it is {count}."
+            )
+        return DecodingOptions(count, **options)
+
+    def _decoding(self, stop):
+        """The compiled decoding that ends with the strings `stop`, or the end token."""
+        stop = (stop,) if isinstance(stop, str) else tuple(stop)
+        if stop not in self._decodings:
+            self._decodings[stop] = CompiledDecoding(
+                self.model, self._stop(stop), self._pad_id, max_length=self.max_length
+            )
+        return self._decodings[stop]
+
+    def _stop(self, strings):
+        if not strings:
+            return EndTokens(self._end_id)
+        unused = self.model.backbone.config.vocabulary_size - len(self.tokenizer.symbols)
+        symbols = [*self.tokenizer.symbols, *[b""] * unused]
+        return StopSequences([string.encode() for string in strings], symbols, (self._end_id,))
+
+    def export_endpoints(self, max_new_tokens=NEW_TOKENS, stop=(), **options):
+        """`serving_default(text)`, decoded by `options`, and `generate(text, temperature, top_p, seed)`."""
+        stop = self._stop((stop,) if isinstance(stop, str) else tuple(stop))
+        room = self._options(1, max_new_tokens).max_new_tokens
+
+        def answer(text, **options):
+            inputs = encode_prompts(text, self.tokenizer, self.config.add_start)
+            length = tf.shape(inputs["token_ids"])[1]
+            checks = [
+                tf.debugging.assert_none_equal(text, "", "A prompt is empty: there is nothing to continue."),
+                tf.debugging.assert_less_equal(
+                    length + room, self.max_length, f"Prompt and {room} new tokens exceed {self.max_length}."
+                ),
+            ]
+            with tf.control_dependencies(checks):
+                inputs = {name: tf.identity(x) for name, x in inputs.items()}
+            decoder = DecodingOptions(room, **options).decoder(self.model, stop, self._pad_id)
+            return {"text": text + self.tokenizer.detokenize(decoder(**inputs)[:, length:])}
+
+        def sample(text, temperature, top_p, seed):
+            checks = [
+                tf.debugging.assert_positive(temperature, "`temperature` must be above 0."),
+                tf.debugging.assert_positive(top_p, "`top_p` must lie in (0, 1]."),
+                tf.debugging.assert_less_equal(top_p, 1.0, "`top_p` must lie in (0, 1]."),
+            ]
+            with tf.control_dependencies(checks):
+                text = tf.identity(text)
+            return answer(text, temperature=temperature, top_p=top_p, seed=seed)
+
+        text = tf.TensorSpec([None], tf.string, "text")
+        numbers = [tf.TensorSpec([], tf.float32, name) for name in ("temperature", "top_p")]
+        return {
+            "serving_default": (lambda text: answer(text, **options), [text]),
+            "generate": (sample, [text, *numbers, tf.TensorSpec([], tf.int32, "seed")]),
+        }
+
+    def export_resources(self):
+        return [self.tokenizer]
+
+    def describe_model(self):
+        return describe_backbone(self.model.backbone)
+
+    def save_parts(self, folder):
+        if self.tokenizer is not None:
+            self.tokenizer.save(folder)
+
+    @classmethod
+    def load_parts(cls, folder, config, model):
+        tokenizer = load_tokenizer(folder) if config.end_id is None else None
+        return cls(LanguageModel(make_backbone(model)), tokenizer, config)
+
+
+def hold_out_texts(texts, seed):
+    """Texts to train on, and to judge by: 2 % at random, at most 500; of few texts the last tenth of each."""
+    if len(texts) >= MANY:
+        parts = hold_out(len(texts), seed, share=0.02, most=500)
+        return tuple([texts[row] for row in rows] for rows in parts)
+    places = [len(text) - len(text) // 10 for text in texts]
+    both = zip(texts, places, strict=True)
+    train, judge = zip(*((text[:place], text[place:]) for text, place in both), strict=True)
+    if not any(judge):
+        raise ValueError("At least 10 characters are needed, to train on some and judge by others.")
+    return list(train), list(judge)

@@ -1,0 +1,218 @@
+"""The text generator whole: it learns a sentence by heart, goes on from its beginning, and answers alone."""
+
+import json
+import math
+
+import keras
+import numpy as np
+import pytest
+
+from keras_tfm import tasks
+from keras_tfm.convert import CheckpointError
+from keras_tfm.generation import NoRepeatNGram
+from keras_tfm.tasks import TaskError, TextGenerator
+from keras_tfm.tasks.text_generator import hold_out_texts
+from tests.fresh_process import run_fresh
+
+TEXTS = ["So long and thanks for all the fish.", "The green witch arrived, né? 日本"]  # inventory F05
+SMALL = {"num_layers": 1, "dim": 32, "num_heads": 2, "max_length": 64} | dict.fromkeys(
+    ("dropout", "attention_dropout", "embedding_dropout"), 0.0
+)
+
+
+def make(tokenizer, texts=TEXTS, **changes):
+    keras.utils.set_random_seed(0)
+    return TextGenerator.from_texts(texts, "tiny", 300, tokenizer, **SMALL | changes)
+
+
+@pytest.fixture(scope="module", params=["characters", "bytes"])
+def generator(request):
+    """A generator that has learnt TEXTS by heart."""
+    generator = make(request.param)
+    generator.fit(TEXTS, TEXTS, epochs=150, learning_rate=1e-2, patience=150)
+    return generator
+
+
+def test_a_text_is_completed(generator):
+    for text in TEXTS:
+        assert generator.generate([text[:9]]) == [text]
+    assert generator.generate([text[:9] for text in TEXTS], beam_size=3) == TEXTS
+    assert generator.predict([TEXTS[0][:3], TEXTS[1][:12]], max_new_tokens=40) == TEXTS
+    assert generator.generate([]) == []
+    assert generator.generate(["So lon"], stop="ank")[0].startswith("So long and thank")
+    assert len(generator.generate(["So lon"], stop=["ank", "never there"])[0]) < len(TEXTS[0])
+    assert generator.generate(["So lon"], stop="never there") == TEXTS[:1]
+
+
+def test_evaluate_counts_nats_by_tokens_and_bits_by_bytes(generator):
+    measures = generator.evaluate(TEXTS)
+    assert measures["loss"] < 0.5 and measures["perplexity"] == pytest.approx(
+        math.exp(measures["loss"]), 1e-3
+    )
+    num_bytes = sum(len(text.encode()) for text in TEXTS)
+    bits = measures["loss"] * measures["tokens"] / math.log(2) / num_bytes
+    assert measures["bits_per_byte"] == pytest.approx(bits, abs=1e-3)
+
+
+def test_a_uniform_model_costs_the_logarithm_of_its_vocabulary():
+    """Inventory F01."""
+    generator = make("characters")
+    for weight in generator.model.trainable_weights:
+        weight.assign(np.zeros(weight.shape))
+    expected = math.log(generator.tokenizer.vocabulary_size)
+    assert generator.evaluate(TEXTS)["loss"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_pieces_come_one_by_one_and_make_the_whole(generator):
+    for options in ({}, {"temperature": 3.0, "seed": 7}, {"temperature": 3.0, "top_k": 9, "seed": 8}):
+        pieces = list(generator.stream("The gr", max_new_tokens=20, **options))
+        assert len(pieces) > 2
+        assert generator.generate(["The gr"], max_new_tokens=20, **options) == ["The gr" + "".join(pieces)]
+
+
+def test_draws_are_a_function_of_the_seed(generator):
+    hot = {"temperature": 9.0, "max_new_tokens": 12}
+    draws = [generator.generate(["So"], seed=seed, **hot) for seed in (1, 1, 2)]
+    assert draws[0] == draws[1] != draws[2]
+    two = generator.generate(["So", "So"], seed=1, batch_size=1, **hot)
+    assert two[0] == draws[0][0] != two[1]  # another batch draws anew
+    token_ids = generator.generate_ids([[5, 6]], processors=[NoRepeatNGram(1)], seed=0, **hot)[0].tolist()
+    assert len(set(token_ids)) == len(token_ids) == 14
+
+
+def test_bytes_that_are_no_text_are_replaced():
+    generator = make("bytes")
+    answers = generator.generate(["é"] * 8, max_new_tokens=20, temperature=1e3, seed=1)
+    assert all(answer.startswith("é") for answer in answers) and any("\ufffd" in a for a in answers)
+    assert "".join(generator.stream("é", 20, temperature=1e3, seed=1)) == answers[0][1:]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "message"),
+    [
+        ("", {}, "Prompt 1 is empty"),
+        ("x" * 64, {}, "A prompt has 6[45] tokens; the model holds 64"),
+        ("x", {"max_new_tokens": 64}, "`max_new_tokens` must be at most 6[23]"),
+        ("x", {"max_new_tokens": 0}, "`max_new_tokens` must be at least 1; it is 0"),
+        ("x", {"beam_size": 0}, "`beam_size` must be at least 1"),
+        ("x", {"temperature": 0.0}, "`temperature` must be above 0"),
+        ("x", {"temperature": -1.0}, "`temperature` must be above 0"),
+        ("x", {"top_p": 0.0}, "`top_p` must lie in"),
+        ("x", {"top_p": 1.5}, "`top_p` must lie in"),
+        ("x", {"beam_size": 2, "top_k": 3}, "Beam search does not sample"),
+        ("\ud800", {}, "surrogates not allowed"),
+    ],
+)
+def test_what_cannot_be_is_refused(generator, prompt, options, message):
+    with pytest.raises(ValueError, match=message):
+        generator.generate([prompt], **options)
+    with pytest.raises(ValueError, match="token_ids"):
+        generator.generate_ids([[9_999]])
+    with pytest.raises(ValueError, match="P at least 1"):
+        generator.generate_ids(np.zeros((1, 0), int))
+
+
+def test_a_folder_keeps_the_task(generator, tmp_path):
+    generator.save(tmp_path / "task")
+    kept = tasks.load(tmp_path / "task")
+    assert kept.generate([TEXTS[0][:9]]) == TEXTS[:1] and kept.config == generator.config
+    next((tmp_path / "task").glob("tokenizer*")).unlink()
+    with pytest.raises(ValueError, match="expected a tokenizer"):
+        tasks.load(tmp_path / "task")
+    with pytest.raises(TaskError, match="its task is 'generate'"):
+        tasks.Translator.load(tmp_path / "task")
+
+
+def test_folders_of_transformers(generator, tmp_path):
+    if not hasattr(generator.tokenizer, "save_huggingface"):
+        with pytest.raises(TypeError, match="transformers knows no CharacterTokenizer"):
+            generator.save_huggingface(tmp_path / "hf")
+        assert not (tmp_path / "hf").exists()
+        return
+    generator.save_huggingface(tmp_path / "hf")
+    kept = TextGenerator.from_huggingface(tmp_path / "hf")
+    ids = generator.tokenizer.tokenize(TEXTS[:1]).to_tensor().numpy()[:, :6]
+    np.testing.assert_array_equal(kept.generate_ids(ids), generator.generate_ids(ids))
+    assert kept.tokenizer.symbols == generator.tokenizer.symbols
+    path = tmp_path / "hf" / "tokenizer.json"
+    path.write_text(path.read_text().replace('"ByteLevel"', '"Whitespace"', 1))
+    with pytest.raises(ValueError, match="no tokenizer of GPT-2's kind"):
+        TextGenerator.from_huggingface(tmp_path / "hf")
+    path.unlink()
+    bare = TextGenerator.from_huggingface(tmp_path / "hf")  # config.json and the weights suffice for ids
+    np.testing.assert_array_equal(bare.generate_ids(ids), generator.generate_ids(ids))
+    bare.save(tmp_path / "bare")
+    np.testing.assert_array_equal(
+        tasks.load(tmp_path / "bare").generate_ids(ids), generator.generate_ids(ids)
+    )
+    config = tmp_path / "hf" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"eos_token_id": "</s>"}))
+    with pytest.raises(CheckpointError, match="eos_token_id"):
+        TextGenerator.from_huggingface(tmp_path / "hf")
+
+
+SERVE = """
+import json, os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf, tensorflow_text
+signatures = tf.saved_model.load(sys.argv[1]).signatures
+plain, sample = signatures["serving_default"], signatures["generate"]
+texts, refused = tf.constant(["So long a", "The green"]), 0
+number = {"temperature": tf.constant(3.0), "top_p": tf.constant(0.9), "seed": tf.constant(5)}
+answers = [plain(text=texts), sample(text=texts, **number)]
+for wrong in ({"temperature": tf.constant(0.0)}, {"top_p": tf.constant(1.5)}, {"text": tf.constant([""])},
+              {"text": tf.constant(["x" * 60])}):
+    try:
+        sample(**{"text": texts, **number, **wrong})
+    except tf.errors.InvalidArgumentError:
+        refused += 1
+print(json.dumps([[text.decode() for text in answer["text"].numpy()] for answer in answers] + [refused]))
+"""
+
+
+def test_the_saved_model_answers_alone(generator, tmp_path):
+    generator.export(tmp_path / "served", max_new_tokens=20)
+    run = run_fresh(SERVE, tmp_path / "served", blocked=("keras_tfm", "keras_hub"))
+    assert run.returncode == 0, run.stderr
+    plain, sampled, refused = json.loads(run.stdout)
+    prompts, options = ["So long a", "The green"], {"max_new_tokens": 20}
+    assert plain == generator.generate(prompts, **options) and refused == 4
+    assert sampled == generator.generate(prompts, temperature=3.0, top_p=0.9, seed=5, **options)
+
+
+def test_texts_are_held_out():
+    train, judge = hold_out_texts(["abcdefghij" * 3, "xy"], 0)
+    assert train == ["abcdefghij" * 2 + "abcdefg", "xy"] and judge == ["hij", ""]
+    train, judge = hold_out_texts([str(i) for i in range(100)], 0)
+    assert len(judge) == 2 and sorted(train + judge) == sorted(map(str, range(100)))
+    with pytest.raises(ValueError, match="At least 10 characters"):
+        hold_out_texts(["abc"], 0)
+
+
+def test_a_tokenizer_must_fit(generator):
+    other = make("characters", ["abc"])
+    with pytest.raises(ValueError, match="The model's vocabulary holds 7 tokens"):
+        TextGenerator(other.model, generator.tokenizer)
+    with pytest.raises(ValueError, match="must be bytes or characters"):
+        TextGenerator.from_texts(TEXTS, tokenizer="words")
+
+
+def test_weights_in_eight_bits_say_the_same():
+    """Weight-only quantisation by Keras: a quarter of the bytes, and nearly the same perplexity."""
+    keras.utils.set_random_seed(0)
+    wide = {"dim": 128, "num_layers": 2, "num_heads": 4, "max_length": 32}
+    generator = make("bytes", **wide)
+    generator.fit(TEXTS, TEXTS, epochs=20, learning_rate=3e-3, patience=20)
+    before, cost = num_bytes(generator.model), generator.evaluate(TEXTS)["perplexity"]
+    generator.model.quantize(
+        config=keras.quantizers.Int8QuantizationConfig(activation_quantizer=None),
+        filters=lambda layer: isinstance(layer, keras.layers.Dense | keras.layers.Embedding),
+    )
+    assert num_bytes(generator.model) < 0.3 * before
+    assert generator.evaluate(TEXTS)["perplexity"] == pytest.approx(cost, rel=0.02)
+    token_ids = generator.generate_ids([[5, 6]], max_new_tokens=8)
+    assert token_ids.shape == (1, 10)
+
+
+def num_bytes(model):
+    return sum(weight.numpy().nbytes for weight in model.weights)
