@@ -121,7 +121,10 @@ class EncoderTask(Task):
         """The configuration of a published model with its head, by the entries of its config.json."""
         config = model.backbone.config
         length = options.pop("max_length", None) or min(128, config.max_length)
-        return cls.config_class(max_length=length, **options, **cls._published(model, entries))
+        fields = {**options, **cls._published(model, entries)}  # what the head answers is not to be chosen
+        own = {"backbone", "num_classes", "name"}
+        head = {name: value for name, value in model.get_config().items() if name not in own}
+        return cls.config_class(max_length=length, **fields, head=head)
 
     @classmethod
     @abc.abstractmethod
