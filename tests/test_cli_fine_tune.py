@@ -103,3 +103,33 @@ def test_a_vocabulary_that_does_not_match_the_embedding(data, trained, tmp_path,
     assert run(*train(data, tmp_path / "run"), "--from", tmp_path / "folder") == 2
     error = capsys.readouterr().err
     assert "The vocabulary does not match the embedding" in error and "Traceback" not in error
+
+
+def test_words_are_tagged(data, trained, tmp_path, capsys):
+    """From the encoder of another task's RUN, whose pooler is left out."""
+    sentences = ["Ada B-PER\nslept O\n", "nobody O\nmet O\nBob B-PER\n"]
+    (tmp_path / "train.conll").write_text("\n".join(sentences * 10), "utf-8")
+    (tmp_path / "cut.conll").write_text("Ada B-PER\nslept\n", "utf-8")
+    (tmp_path / "unseen.conll").write_text("Ada B-ORG\n", "utf-8")
+    common = ("train", "tag", "--train", tmp_path / "train.conll", "--out", tmp_path / "tags", "--epochs", 1)
+    assert run(*common, "--from", trained) == 0
+    capsys.readouterr()
+    assert run("evaluate", tmp_path / "tags", "--data", tmp_path / "train.conll") == 0
+    assert json.loads(capsys.readouterr().out).keys() == {
+        "accuracy",
+        "precision",
+        "recall",
+        "f1",
+        "sentences",
+    }
+    (tmp_path / "asked").write_text("Ada met Bob\n\n", "utf-8")
+    assert run("predict", tmp_path / "tags", "--input", tmp_path / "asked") == 0
+    tags, nothing = capsys.readouterr().out.splitlines()
+    assert len(tags.split()) == 3 and set(tags.split()) <= {"O", "B-PER"} and not nothing
+    for name, message in (
+        ("cut", "cut.conll, line 2: expected 2 columns, got 1"),
+        ("unseen", "'B-ORG' unseen in training; known are B-PER, O"),
+    ):
+        assert run("evaluate", tmp_path / "tags", "--data", tmp_path / f"{name}.conll") == 2
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1

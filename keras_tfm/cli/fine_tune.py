@@ -188,11 +188,12 @@ def _load(task_class, examples, fields, folder):
     task = tasks.load(folder)
     if type(task) is task_class:
         return task
-    if not hasattr(task, "tokenizer") or "sequence_output" not in task.model.backbone.output:
+    backbone = getattr(task.model, "backbone", task.model)
+    if not hasattr(task, "tokenizer") or "sequence_output" not in backbone.output:
         raise ValueError(f"--from: {folder} is a {task.name!r} task, which has no encoder of texts")
-    length = min(128, task.model.backbone.config.max_length)
+    length = min(128, backbone.config.max_length)
     fields = {"max_length": length, **fields}
-    return task_class.from_backbone(task.model.backbone, task.tokenizer, examples, **fields)
+    return task_class.from_backbone(backbone, task.tokenizer, examples, **fields)
 
 
 def is_huggingface(folder):

@@ -87,6 +87,8 @@ def _decoding(options, method):
 def run_evaluate(options):
     """evaluate: one JSON line."""
     task = _load(options)
+    if not hasattr(task, "evaluate"):
+        raise ValueError(f"{options.task_folder}: the task {task.name!r} has no measure")
     decoding = _decoding(options, task.evaluate)
     examples = task.read_examples(options.data, columns_of(options, (2, 3)))
     print(json.dumps(task.evaluate(examples, **decoding)))

@@ -7,11 +7,13 @@ TextGenerator         generate          texts: [str]               [str] -> [str
 MaskedLanguageModel   masked-lm         documents: [str]           [str] -> [str]    documents
 TextClassifier        classify          texts, labels              texts -> labels   texts, labels
 TokenClassifier       tag               words, tags: [[str]]       [[str]] -> tags   words, tags
+SentenceEncoder       sentence-vectors  -                          [str] -> vectors  -
 ImageClassifier       classify-images   images, labels: arrays     images -> names   images, labels
 """
 
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
+from keras_tfm.tasks.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from keras_tfm.tasks.summarizer import Summarizer
 from keras_tfm.tasks.task import Task, TaskError, read_config
 from keras_tfm.tasks.text_classifier import TextClassifier, TextClassifierConfig
@@ -28,6 +30,7 @@ TASKS = {
         MaskedLanguageModel,
         TextClassifier,
         TokenClassifier,
+        SentenceEncoder,
         ImageClassifier,
     )
 }
@@ -50,4 +53,6 @@ def from_huggingface(name):
     for task in (MaskedLanguageModel, TextClassifier, TokenClassifier):
         if isinstance(model, task.head_class):
             return task.from_huggingface(name)
+    if "sequence_output" in model.output and not hasattr(model, "step"):  # an encoder without a head
+        return SentenceEncoder.from_huggingface(name)
     raise CheckpointError(name, "architectures", "one with the head of a task", type(model).__name__)

@@ -41,11 +41,7 @@ class EncoderTask(Task):
             raise ValueError(
                 f"`max_length` must be at most the model's, {sizes.max_length}; it is {config.max_length}."
             )
-        if tokenizer is not None and sizes.vocabulary_size < tokenizer.vocabulary_size:
-            raise ValueError(
-                f"The vocabulary does not match the embedding: the tokenizer has {tokenizer.vocabulary_size} "
-                f"tokens, the model {sizes.vocabulary_size}."
-            )
+        check_vocabulary(sizes, tokenizer)
         self._answer = tf.function(self._logits, autograph=False, reduce_retracing=True)
 
     @abc.abstractmethod
@@ -125,7 +121,10 @@ class EncoderTask(Task):
         """The configuration of a published model with its head, by the entries of its config.json."""
         config = model.backbone.config
         length = options.pop("max_length", None) or min(128, config.max_length)
-        return cls.config_class(max_length=length, **options, **cls._published(model, entries))
+        fields = {**options, **cls._published(model, entries)}  # what the head answers is not to be chosen
+        own = {"backbone", "num_classes", "name"}
+        head = {name: value for name, value in model.get_config().items() if name not in own}
+        return cls.config_class(max_length=length, **fields, head=head)
 
     @classmethod
     @abc.abstractmethod
@@ -263,6 +262,15 @@ class EncoderTask(Task):
     @classmethod
     def load_parts(cls, folder, config, model):
         return cls(make_backbone(model), load_tokenizer(folder), config)
+
+
+def check_vocabulary(sizes, tokenizer):
+    """Raise ValueError where the tokenizer has more tokens than a model of the configuration `sizes`."""
+    if sizes.vocabulary_size < tokenizer.vocabulary_size:
+        raise ValueError(
+            f"The vocabulary does not match the embedding: the tokenizer has {tokenizer.vocabulary_size} "
+            f"tokens, the model {sizes.vocabulary_size}."
+        )
 
 
 def with_parts(backbone, **parts):

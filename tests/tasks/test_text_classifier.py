@@ -158,6 +158,7 @@ def test_folders_of_hugging_face(learnt, tmp_path):
     np.testing.assert_allclose(kept.predict(TEXTS, True), learnt.predict(TEXTS, True), atol=1e-6)
     same = TextClassifier.from_huggingface(tmp_path / "folder", EXAMPLES, max_length=24)
     assert same.predict(TEXTS) == kept.predict(TEXTS)  # its head has these labels, and is kept
+    assert kept.config.head["dropout"] == learnt.config.head["dropout"] == 0.0
     other = TextClassifier.from_huggingface(tmp_path / "folder", (TEXTS[:2], ["x", "y"]), max_length=24)
     assert other.config.labels == ("x", "y")
     for a, b in zip(other.model.backbone.weights, learnt.model.backbone.weights, strict=True):
