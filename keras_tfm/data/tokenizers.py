@@ -70,7 +70,8 @@ class SentencePieceTokenizer(Tokenizer):
     (which comes back as "▁"; malformed bytes come back as U+FFFD), rare characters being spelled in bytes.
     A published one (`from_huggingface`) normalises as it says, and recognises its control pieces where a
     text spells them. Without a start piece that is `pad_id`; `mask_id` and `sentinel_ids` (T5's
-    <extra_id_0>, ...) are there where their pieces are. ValueError for what is no model.
+    <extra_id_0>, ...) are there where their pieces are; `begins_word` (V,) tells which pieces do.
+    ValueError for what is no model.
     """
 
     NUM_BYTES = 256  # pieces <0x00>..<0xFF>
@@ -110,6 +111,7 @@ class SentencePieceTokenizer(Tokenizer):
         # The longest first, where one begins another.
         self._pattern = "|".join(re.escape(piece) for piece in sorted(ids, key=len, reverse=True))
         self._spelled = np.array([_spelling(proto, piece) for piece in proto.pieces], object)
+        self.begins_word = tf.constant([piece.piece.startswith("▁") for piece in proto.pieces])
         self._model = model
         self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
         self._pieces._model_resource = _SharedModel(model)

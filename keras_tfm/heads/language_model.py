@@ -11,11 +11,12 @@ class LanguageModelHead(Layer):
     """Logits over the vocabulary at every position: (B, T, D) -> (B, T, V).
 
     With `embedding` (a `TokenAndPositionEmbedding`) the projection is its transposed table (Press
-    and Wolf 2017), without it a table of its own.
+    and Wolf 2017), without it a table of its own. `scale` multiplies the hidden states before.
     """
 
-    def __init__(self, vocabulary_size, embedding=None, use_bias=False, **kwargs):
+    def __init__(self, vocabulary_size, embedding=None, use_bias=False, scale=1.0, **kwargs):
         super().__init__(**kwargs)
+        self.scale = scale
         self.vocabulary_size = vocabulary_size
         self.embedding = embedding
         self.use_bias = use_bias
@@ -32,6 +33,7 @@ class LanguageModelHead(Layer):
 
     def call(self, x):
         """(B, T, D) -> (B, T, V)."""
+        x = x if self.scale == 1 else x * self.scale
         if self.embedding is None:
             return self.dense(x)
         logits = self.embedding.logits(x)
@@ -44,18 +46,31 @@ class LanguageModelHead(Layer):
 class LanguageModel(ModelWithHead):
     """A `backbone` that decodes, and a vocabulary head: token batches in, logits (B, T, V) out.
 
-    The backbone has `output_embedding` (to which `tied=True` ties the head), `start` and `step`;
-    its last hidden states are `decoder_sequence_output` or, decoder-only, `sequence_output`.
+    The backbone has `output_embedding` (to which `tied=True` ties the head; by default as the backbone's
+    configuration says in `tied`, or else it does), `start` and `step`; its last hidden states are
+    `decoder_sequence_output` or, decoder-only, `sequence_output`. Its `output_scale`, if there is one,
+    multiplies them before the head. `use_bias` adds to the logits what is loaded, and not trained (BART).
     """
 
-    def __init__(self, backbone, tied=True, name="language_model", **kwargs):
+    def __init__(self, backbone, tied=None, use_bias=False, name="language_model", **kwargs):
         embedding = backbone.output_embedding
-        head = LanguageModelHead(embedding.vocabulary_size, embedding if tied else None, name="head")
+        tied = getattr(backbone.config, "tied", True) if tied is None else tied
+        head = LanguageModelHead(
+            embedding.vocabulary_size,
+            embedding if tied else None,
+            use_bias,
+            getattr(backbone, "output_scale", 1.0),
+            name="head",
+        )
         outputs = backbone.output
         hidden = outputs.get("decoder_sequence_output", outputs.get("sequence_output"))
         super().__init__(backbone, backbone.input, head(hidden), name=name, **kwargs)
         self.head = head
         self.tied = tied
+        self.use_bias = use_bias
+        if use_bias:
+            bias = head.bias if tied else head.dense.bias
+            bias.trainable = False
 
     def start(self, batch_size, max_length, context=None):
         """The backbone's cache for decoding up to `max_length` tokens."""

@@ -104,7 +104,8 @@ class MultiHeadAttention(Layer):
     `key_dim` is a head's width: by default the model's width over `num_heads` (truncated heads; the
     number of weights does not depend on the number of heads), or any width (full-width heads);
     `value_dim` defaults to it. `dropout` acts on the attention weights. `position` is an
-    `AttentionPosition`: rotary, relative or bucketed.
+    `AttentionPosition`: rotary, relative or bucketed. `scale` multiplies the scores, by default
+    1/sqrt(key_dim).
 
     `layer(x)` is self-attention and projects queries, keys and values in one product;
     `layer(x, context)` is cross-attention and projects the context's keys and values in one;
@@ -124,6 +125,7 @@ class MultiHeadAttention(Layer):
         position=None,
         kernel_initializer="glorot_uniform",
         block_size=None,
+        scale=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -145,6 +147,7 @@ class MultiHeadAttention(Layer):
         self.position = position
         self.kernel_initializer = kernel_initializer
         self.block_size = block_size
+        self.scale = scale
         self.weight_dropout = Dropout(dropout, name="dropout")
 
     def build(self, query_shape, value_shape=None, key_shape=None):
@@ -263,7 +266,7 @@ class MultiHeadAttention(Layer):
             positions = ops.arange(ops.shape(query)[2], dtype="int32") if positions is None else positions
             key_positions = ops.arange(ops.shape(key)[2], dtype="int32")
             bias = add_if_given(bias, position.scores(query, positions, key_positions))
-        weights = attention_weights(query, key, mask, bias)
+        weights = attention_weights(query, key, mask, bias, self.scale)
         weights = self.weight_dropout(ops.cast(weights, value.dtype), training=training)
         heads = ops.matmul(weights, value)  # (B, H, T, Kv)
         if position is not None:
@@ -275,7 +278,7 @@ class MultiHeadAttention(Layer):
         seed = self.weight_dropout.seed_generator.next() if dropout else None
         return self._join(
             blockwise_attention(
-                query, key, value, mask, bias, None, causal, dropout, seed, block_size=self.block_size
+                query, key, value, mask, bias, self.scale, causal, dropout, seed, block_size=self.block_size
             )
         )
 

@@ -121,7 +121,7 @@ def own(initializer):
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
-def clone(layer, name=None):
-    """A new layer of the same configuration, with weights of its own, called `name` if given."""
+def clone(layer, name=None, **changes):
+    """A new layer of the same configuration but for `changes`, with weights of its own, called `name`."""
     config = layer.get_config()
-    return type(layer).from_config({**config, "name": name or layer.name})
+    return type(layer).from_config({**config, "name": name or layer.name, **changes})

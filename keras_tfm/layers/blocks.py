@@ -95,7 +95,7 @@ class TransformerBlock(Layer):
                 self._before(self.context_norm, x), context, mask=mask, training=training
             )
             x = self._after(self.context_norm, x, y, training)
-        y = self.feedforward(self._before(self.feedforward_norm, x))
+        y = self.feedforward(self._before(self.feedforward_norm, x), training=training)
         return self._after(self.feedforward_norm, x, y, training)
 
     def start(self, batch_size, max_length, context=None, context_mask=None):
@@ -133,7 +133,8 @@ class TransformerStack(Layer):
     """`num_layers` blocks in a row and, where they normalise first, a last normalisation.
 
     The arguments are `TransformerBlock`'s; `attention`, `feedforward` and `normalization` are
-    patterns here, each block gets its own. Abstract: see `TransformerEncoder`, `TransformerDecoder`.
+    patterns here, each block gets its own. `position` is the one `AttentionPosition` that the
+    `attention` of all blocks shares. Abstract: see `TransformerEncoder`, `TransformerDecoder`.
     """
 
     causal = False
@@ -152,11 +153,14 @@ class TransformerStack(Layer):
         attention=None,
         feedforward=None,
         normalization=None,
+        position=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         if num_layers < 1:
             raise ValueError(f"`num_layers` must be at least 1; it is {num_layers}.")
+        if position is not None and attention is None:
+            raise ValueError("A shared `position` needs the `attention` that is to use it.")
         self.num_layers = num_layers
         self.num_heads = num_heads
         self.hidden_dim = hidden_dim
@@ -169,6 +173,7 @@ class TransformerStack(Layer):
         self.attention = attention
         self.feedforward = feedforward
         self.normalization = normalization or LayerNormalization(epsilon=epsilon)
+        self.position = position
         self.blocks = [self._block(f"block_{i}") for i in range(num_layers)]
         self.norm = clone(self.normalization, "norm") if normalize_first else None
 
@@ -182,6 +187,8 @@ class TransformerStack(Layer):
                 ("normalization", self.normalization),
             )
         }
+        if self.position is not None:
+            own["attention"] = clone(self.attention, "attention", position=self.position)
         return TransformerBlock(
             self.num_heads,
             self.hidden_dim,

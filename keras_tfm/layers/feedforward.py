@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.regularization import Dropout
 
 
 @keras.saving.register_keras_serializable("keras_tfm")
@@ -28,10 +29,19 @@ class FeedForward(Layer):
     """Two dense layers, the same at every position: D -> `hidden_dim` -> D.
 
     `activation` (any that Keras knows, `gelu_tanh` or `gelu_quick`) follows the first; the second is linear.
+    `gated` puts two in place of the first, a gate with the activation and the values that it is multiplied
+    by (Shazeer 2020, "GLU Variants Improve Transformer", eq. 6). `dropout` acts on the hidden values.
     """
 
     def __init__(
-        self, hidden_dim, activation="relu", use_bias=True, kernel_initializer="glorot_uniform", **kwargs
+        self,
+        hidden_dim,
+        activation="relu",
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        gated=False,
+        dropout=0.0,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         if hidden_dim < 1:
@@ -40,6 +50,9 @@ class FeedForward(Layer):
         self.activation = activation
         self.use_bias = use_bias
         self.kernel_initializer = kernel_initializer
+        self.gated = gated
+        self.dropout = dropout
+        self.hidden_dropout = Dropout(dropout, name="dropout")
 
     def build(self, x_shape):
         def dense(width, activation, name):
@@ -52,15 +65,22 @@ class FeedForward(Layer):
                 dtype=self.dtype_policy,
             )
 
-        self.hidden = dense(self.hidden_dim, activation_of(self.activation), "hidden")
-        self.hidden.build(x_shape)
+        if self.gated:
+            self.gate = dense(self.hidden_dim, activation_of(self.activation), "gate")
+            self.value = dense(self.hidden_dim, None, "value")
+            self.gate.build(x_shape)
+            self.value.build(x_shape)
+        else:
+            self.hidden = dense(self.hidden_dim, activation_of(self.activation), "hidden")
+            self.hidden.build(x_shape)
         self.output_projection = dense(x_shape[-1], None, "output")
         self.output_projection.build((*x_shape[:-1], self.hidden_dim))
         self.built = True
 
-    def call(self, x):
+    def call(self, x, training=None):
         """(B, T, D) -> (B, T, D)."""
-        return self.output_projection(self.hidden(x))
+        hidden = self.gate(x) * self.value(x) if self.gated else self.hidden(x)
+        return self.output_projection(self.hidden_dropout(hidden, training=training))
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)

@@ -1,4 +1,4 @@
-"""Layer normalisation with its gradient in closed form."""
+"""Layer normalisation, and its form without a mean, with their gradients in closed form."""
 
 from keras import ops
 
@@ -55,3 +55,43 @@ def layer_normalization(x, gamma, beta, epsilon):
         return normalized * gamma + beta, gradient
 
     return normalize(in_float32(x), in_float32(gamma), in_float32(beta))
+
+
+class RMSNormalization(Layer):
+    """Layer normalisation that leaves the mean and has no bias (Zhang and Sennrich 2019; T5), in float32."""
+
+    def __init__(self, epsilon=1e-6, **kwargs):
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+
+    def build(self, x_shape):
+        self.gamma = self.add_weight(name="gamma", shape=(x_shape[-1],), initializer="ones")
+        self.built = True
+
+    def call(self, x):
+        """Any shape in, the same out."""
+        return ops.cast(rms_normalization(x, self.gamma, self.epsilon), x.dtype)
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+
+def rms_normalization(x, gamma, epsilon):
+    """x / sqrt(mean(x^2) + epsilon) * gamma over the last axis, in float32 at least."""
+
+    @ops.custom_gradient
+    def normalize(x, gamma):
+        scale = ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + epsilon)
+        normalized = x * scale
+
+        def gradient(upstream):
+            rows = tuple(range(len(x.shape) - 1))
+            # Less `upstream`, as in `layer_normalization`.
+            excess = upstream * normalized - upstream
+            slope = ops.matmul(excess + upstream, gamma[:, None] / gamma.shape[0])
+            gamma_gradient = ops.sum(excess, axis=rows) + ops.sum(upstream, axis=rows)
+            return scale * (upstream * gamma - normalized * slope), gamma_gradient
+
+        return normalized * gamma, gradient
+
+    return normalize(in_float32(x), in_float32(gamma))

@@ -3,7 +3,7 @@
 Tiny torch.nn.Transformer stacks with random weights, post- and pre-norm, relu and gelu, odd sizes:
 weights, inputs and outputs, so that `make test` compares with torch without torch. And positions:
 T5's buckets and Llama's rotation by transformers, the sinusoids of KerasHub. And encoders of transformers
-under heads of theirs, as the contents of their folders; and a GPT-2.
+under heads of theirs, as the contents of their folders; a GPT-2; and encoder-decoders.
 """
 
 import json
@@ -15,6 +15,7 @@ import torch
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 from transformers.models.t5.modeling_t5 import T5Attention
 
+from tests.parity import seq2seq
 from tests.parity.encoders import DISTILBERT_NAMES, REFERENCES, answer
 from tests.parity.gpt2_reference import draw_gpt2, draw_prompts, logits_of
 from tests.parity.torch_reference import run_stacks
@@ -76,9 +77,27 @@ SIZES = {
     "intermediate_size": 26,
     "max_position_embeddings": 17,
 }
+DEBERTA = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_biased_input": False}
 ENCODERS = {  # {family: (head, entries)}
     "bert": ("PreTraining", SIZES),
     "roberta": ("MaskedLM", SIZES),
+    "albert": (
+        "PreTraining",
+        {**SIZES, "embedding_size": 9, "num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2},
+    ),
+    "deberta": ("TokenClassification", {**SIZES, **DEBERTA, "type_vocab_size": 2}),
+    "deberta-v2": (
+        "MaskedLM",
+        {
+            **SIZES,
+            **DEBERTA,
+            "max_relative_positions": 9,
+            "position_buckets": 8,
+            "norm_rel_ebd": "layer_norm",
+            "share_att_key": True,
+            "conv_kernel_size": 3,
+        },
+    ),
     "distilbert": ("SequenceClassification", {DISTILBERT_NAMES[key]: size for key, size in SIZES.items()}),
 }
 
@@ -100,7 +119,33 @@ def encoder(family, head, entries):
     return arrays | {f"outputs/{i}": getattr(outputs, name).numpy() for i, name in enumerate(names)}
 
 
+def encoder_decoder(family):
+    """An encoder-decoder's weights, a padded batch, its logits, and what it writes greedily and by beams."""
+    rng = np.random.default_rng(3)
+    model = seq2seq.REFERENCES[family].draw_model(rng)
+    inputs = seq2seq.draw_inputs(rng, model.config.vocab_size)
+    while inputs["padding_mask"].all() or inputs["decoder_padding_mask"].all():
+        inputs = seq2seq.draw_inputs(rng, model.config.vocab_size)
+    entries = model.config.to_dict() | {"architectures": [type(model).__name__]}
+    arrays = {f"state/{name}": x.detach().numpy() for name, x in model.named_parameters()}
+    if hasattr(model, "final_logits_bias"):
+        arrays["state/final_logits_bias"] = model.final_logits_bias.numpy()
+    arrays |= {f"inputs/{name}": array for name, array in inputs.items()}
+    arrays["logits"] = seq2seq.answer(model, inputs).logits.detach().numpy()
+    tensors = {
+        "input_ids": torch.from_numpy(inputs["token_ids"]).long(),
+        "attention_mask": torch.from_numpy(inputs["padding_mask"]).long(),
+    }
+    options = {"max_new_tokens": 8, "do_sample": False, "eos_token_id": 5, "pad_token_id": 6}
+    for name, more in (("greedy", {}), ("beams", {"num_beams": 4, "length_penalty": 0.6})):
+        rows = model.generate(**tensors, **options, **more).numpy()
+        arrays[name] = np.pad(rows, ((0, 0), (0, 9 - rows.shape[1])), constant_values=6)
+    return {"config": json.dumps(entries), **arrays}
+
+
 def main():
+    for family in seq2seq.REFERENCES:
+        np.savez_compressed(FOLDER / f"{family}.npz", **encoder_decoder(family))
     for family, (head, entries) in ENCODERS.items():
         np.savez_compressed(FOLDER / f"{family}.npz", **encoder(family, head, entries))
     np.savez_compressed(FOLDER / "gpt2.npz", **gpt2())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_tfm import convert, layers
-from keras_tfm.generation import BeamSearch, Decoder
+from keras_tfm.generation import BeamSearch, Decoder, EndTokens
 from keras_tfm.training.weights import write_tensors
 from tests.golden.torch_stacks import check_stacks
 
@@ -44,7 +44,7 @@ def folder(tmp_path, arrays, state):
     return tmp_path
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "distilbert", "deberta", "deberta-v2"])
 def test_encoders(family, tmp_path):
     """The states and logits at the positions that are no padding."""
     arrays, state, inputs = read(FOLDER / f"{family}.npz")
@@ -68,6 +68,23 @@ def test_gpt2(tmp_path):
     np.testing.assert_allclose(model(inputs).numpy()[mask], arrays["logits"][mask], rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(Decoder(model, 8)(**inputs), arrays["greedy"])
     np.testing.assert_array_equal(BeamSearch(model, 8, 4, 0.6)(**inputs), arrays["beams"])
+
+
+@pytest.mark.parametrize("family", ["t5", "bart", "mbart"])
+def test_encoder_decoders(family, tmp_path):
+    """The logits where there is no padding, and what is generated, token for token."""
+    arrays, state, inputs = read(FOLDER / f"{family}.npz")
+    model = convert.from_huggingface(folder(tmp_path, arrays, state))
+    mask = inputs["decoder_padding_mask"]
+    assert not mask.all()
+    np.testing.assert_allclose(model(inputs).numpy()[mask], arrays["logits"][mask], rtol=1e-5, atol=1e-5)
+    context = {name: inputs[name] for name in ("token_ids", "padding_mask")}
+    starts = np.full((len(mask), 1), model.backbone.config.start_id)
+    stop = {"stop": EndTokens(5), "pad_id": 6}
+    np.testing.assert_array_equal(Decoder(model, 8, **stop)(starts, context=context), arrays["greedy"])
+    np.testing.assert_array_equal(
+        BeamSearch(model, 8, 4, 0.6, **stop)(starts, context=context), arrays["beams"]
+    )
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,8 @@ def dense(layer, x):
 
 def norm(layer, x):
     x = exact(x)
+    if isinstance(layer, layers.RMSNormalization):
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + layer.epsilon) * exact(layer.gamma)
     centred = x - x.mean(-1, keepdims=True)
     x = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + layer.epsilon)
     return x * exact(layer.gamma) + exact(layer.beta)
@@ -68,7 +70,8 @@ def attention(layer, query, value=None, key=None, mask=None, bias=None, causal=F
     position = layer.position
     if isinstance(position, layers.RotaryEmbedding):
         query, key = rotated(query, position.base), rotated(key, position.base)
-    scores = np.einsum("bhtk,bhsk->bhts", query, key) / math.sqrt(layer.key_width)
+    scale = 1 / math.sqrt(layer.key_width) if layer.scale is None else layer.scale
+    scores = np.einsum("bhtk,bhsk->bhts", query, key) * scale
     if bias is not None:
         scores = scores + bias
     if isinstance(position, layers.RelativePositionBias):
@@ -128,6 +131,9 @@ def bucket(position, distance):
 
 
 def feedforward(layer, x):
+    if layer.gated:
+        gate = ACTIVATIONS[layer.activation](dense(layer.gate, x))
+        return dense(layer.output_projection, gate * dense(layer.value, x))
     return dense(layer.output_projection, ACTIVATIONS[layer.activation](dense(layer.hidden, x)))
 
 
@@ -199,8 +205,30 @@ def transformer(model, token_ids, padding_mask, decoder_token_ids, decoder_paddi
     return {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded}
 
 
+def t5(model, token_ids, padding_mask, decoder_token_ids, decoder_padding_mask):
+    table = exact(model.embedding.token.embeddings)
+    encoded = stack(model.encoder, table[token_ids], mask=padding_mask)
+    decoded = stack(model.decoder, table[decoder_token_ids], encoded, decoder_padding_mask, padding_mask)
+    return {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded}
+
+
+def bart(model, token_ids, padding_mask, decoder_token_ids, decoder_padding_mask):
+    def embed(token_ids, side):
+        position, normalization = side
+        x = exact(model.embedding.token.embeddings)[token_ids]
+        x = x * (math.sqrt(model.config.dim) if model.config.scale_embedding else 1)
+        rows = exact(position.embedding.embeddings)[2:]  # the first two are no token's
+        return norm(normalization, x + rows[: token_ids.shape[1]])
+
+    encoded = stack(model.encoder, embed(token_ids, model.encoder_side), mask=padding_mask)
+    decoded = embed(decoder_token_ids, model.decoder_side)
+    decoded = stack(model.decoder, decoded, encoded, decoder_padding_mask, padding_mask)
+    return {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded}
+
+
 def head(layer, x):
     """`LanguageModelHead`."""
+    x = exact(x) * layer.scale
     if layer.embedding is None:
         return dense(layer.dense, x)
     logits = exact(x) @ exact(layer.embedding.token.embeddings).T

@@ -56,6 +56,7 @@ test_contract = contract.check(
     Case("shaw", lambda: Attention(2, position=layers.RelativePositionEmbedding(2)), **DECODING, **PROMISES),
     Case("buckets", lambda: Attention(2, position=layers.RelativePositionBias(6, 4, bidirectional=False)),
          **DECODING, **PROMISES),
+    Case("unscaled", lambda: Attention(2, scale=1.0), **DECODING, **PROMISES | {"plain": None}),
 )  # fmt: skip
 
 

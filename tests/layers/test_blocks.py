@@ -40,6 +40,9 @@ test_contract = contract.check(
     Case("cross", lambda: Block(2, 9, causal=True, cross_attention=True), **decodes(True), **BLOCK),
     Case("encoder", lambda: Encoder(2, 2, 9, normalize_first=True), **SELF, **STACK),
     Case("decoder", lambda: Decoder(2, 2, 9, cross_attention=True), **decodes(True), **STACK),
+    Case("shared_position", lambda: Decoder(
+        2, 2, 9, attention=layers.MultiHeadAttention(2), normalization=layers.RMSNormalization(),
+        position=layers.RelativePositionBias(6, 4, bidirectional=False)), **decodes(False), **STACK),
 )  # fmt: skip
 
 
@@ -58,6 +61,18 @@ def normal(*shape):
 
 
 # Composition -----------------------------------------------------------------------------------------
+
+
+def test_a_shared_position_is_one():
+    shared = layers.RelativePositionBias()
+    stack = built(Encoder(3, 2, 9, attention=layers.MultiHeadAttention(2), position=shared), (None, None, 6))
+    assert all(block.attention.position is shared for block in stack.blocks)
+    assert sum(weight.name == "table" for weight in stack.weights) == 1
+    twin = Encoder.from_config(stack.get_config())
+    assert all(block.attention.position is twin.position for block in twin.blocks)
+    assert twin.position is not shared
+    with pytest.raises(ValueError, match="A shared `position` needs the `attention`"):
+        Encoder(3, 2, 9, position=shared)
 
 
 @pytest.mark.parametrize("normalize_first", [False, True])

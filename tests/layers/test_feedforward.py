@@ -12,6 +12,8 @@ test_contract = contract.check(
     Case("relu", lambda: layers.FeedForward(9), {"x": floats("T", 6)}, reference=reference.feedforward),
     Case("gelu", lambda: layers.FeedForward(9, "gelu", use_bias=False), {"x": floats("T", 6)},
          reference=reference.feedforward),
+    Case("gated", lambda: layers.FeedForward(9, "gelu", gated=True, dropout=0.1), {"x": floats("T", 6)},
+         reference=reference.feedforward),
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Layer normalisation: values and gradients are those of Keras's own layer."""
+"""Layer normalisation: values and gradients are those of Keras's own layers."""
 
 import keras
 import numpy as np
@@ -13,19 +13,29 @@ from tests.layers import reference
 test_contract = contract.check(
     Case("normalization", lambda: layers.LayerNormalization(), {"x": floats("T", 6)},
          reference=reference.norm),
+    Case("root_mean_square", lambda: layers.RMSNormalization(), {"x": floats("T", 6)},
+         reference=reference.norm),
 )  # fmt: skip
 
 
+PAIRS = {
+    "layer": lambda: (layers.LayerNormalization(1e-3), keras.layers.LayerNormalization(epsilon=1e-3)),
+    "root_mean_square": lambda: (layers.RMSNormalization(1e-3), keras.layers.RMSNormalization(epsilon=1e-3)),
+}
+
+
 @pytest.mark.parametrize("shape", [(5, 7), (2, 3, 16), (2, 3, 4, 9)])
-def test_values_and_gradients_are_those_of_keras(shape):
+@pytest.mark.parametrize("pair", PAIRS)
+def test_values_and_gradients_are_those_of_keras(pair, shape):
+    pair = PAIRS[pair]()
     rng = np.random.default_rng(0)
     x = tf.constant(rng.normal(3.0, 2.0, shape), "float32")
     upstream = tf.constant(rng.normal(size=shape), "float32")
     weights = rng.normal(size=(2, shape[-1]))
     results = []
-    for layer in (layers.LayerNormalization(1e-3), keras.layers.LayerNormalization(epsilon=1e-3)):
+    for layer in pair:
         layer.build(shape)
-        layer.set_weights(list(weights))
+        layer.set_weights(list(weights[: len(layer.weights)]))
         with tf.GradientTape() as tape:
             tape.watch(x)
             y = layer(x)

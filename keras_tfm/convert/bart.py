@@ -1,0 +1,134 @@
+"""BART's checkpoints (Lewis et al. 2020) and mBART's (Liu et al. 2020), with the head that generates."""
+
+import dataclasses
+
+import numpy as np
+
+from keras_tfm.convert.family import Entry, Family, Head
+from keras_tfm.convert.keymap import Transform, embedding, linear, norm, weight
+from keras_tfm.heads import LanguageModel
+from keras_tfm.models import BART
+
+ROW_VECTOR = Transform(lambda array: array.reshape(-1), lambda array, count: [array[None]])
+
+
+def stack(name):
+    """The rows that encoder and decoder have in common."""
+    block, layer = f"{name}/block_{{}}", f"{name}.layers.{{}}"
+    return [
+        *embedding(f"{name}_position/embedding", f"{name}.embed_positions"),
+        *norm(f"{name}_embedding_norm", f"{name}.layernorm_embedding"),
+        *linear(
+            f"{block}/attention/query_key_value",
+            *(f"{layer}.self_attn.{part}_proj" for part in "qkv"),
+        ),
+        *linear(f"{block}/attention/output", f"{layer}.self_attn.out_proj"),
+        *norm(f"{block}/attention_norm", f"{layer}.self_attn_layer_norm"),
+        *linear(f"{block}/feedforward/hidden", f"{layer}.fc1"),
+        *linear(f"{block}/feedforward/output", f"{layer}.fc2"),
+        *norm(f"{block}/feedforward_norm", f"{layer}.final_layer_norm"),
+        *norm(f"{name}/norm", f"{name}.layer_norm"),  # mBART's
+    ]
+
+
+CONTEXT, CROSS = "decoder/block_{}/cross_attention", "decoder.layers.{}.encoder_attn"
+ROWS = [
+    *embedding("embedding/token", "shared"),
+    *stack("encoder"),
+    *stack("decoder"),
+    *linear(f"{CONTEXT}/query", f"{CROSS}.q_proj"),
+    *linear(f"{CONTEXT}/key_value", f"{CROSS}.k_proj", f"{CROSS}.v_proj"),
+    *linear(f"{CONTEXT}/output", f"{CROSS}.out_proj"),
+    *norm("decoder/block_{}/context_norm", f"{CROSS}_layer_norm"),
+]
+
+
+def decoders(name, index):
+    """The decoder's size `index`, which is left open where it is the encoder's."""
+
+    def read(value, entries):
+        return None if value == entries.get(f"encoder_{name}") else value
+
+    return Entry(f"decoder_{name}", read, lambda config: config.decoder_sizes[index])
+
+
+def left_out(tensors):
+    """Other names of the one table of vectors, and no bias of the logits."""
+    filled = {}
+    for prefix in ("", "model."):
+        names = [
+            f"{prefix}{name}.weight" for name in ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
+        ]
+        table = next((tensors[name] for name in names if name in tensors), None)
+        if table is not None:
+            filled = {names[0]: table, "final_logits_bias": np.zeros((1, len(table)), "float32")}
+    return filled
+
+
+FAMILY = Family(
+    model_type="bart",
+    backbone="BartModel",
+    model=BART,
+    prefix="model.",
+    fields={
+        "vocabulary_size": "vocab_size",
+        "max_length": "max_position_embeddings",
+        "dim": "d_model",
+        "num_layers": "encoder_layers",
+        "num_decoder_layers": decoders("layers", 0),
+        "num_heads": "encoder_attention_heads",
+        "num_decoder_heads": decoders("attention_heads", 1),
+        "hidden_dim": "encoder_ffn_dim",
+        "decoder_hidden_dim": decoders("ffn_dim", 2),
+        "dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+        "activation_dropout": "activation_dropout",
+        "activation": "activation_function",
+        "scale_embedding": "scale_embedding",
+        "pad_id": "pad_token_id",
+        "start_id": "decoder_start_token_id",
+        "end_id": "eos_token_id",
+    },
+    absent={
+        "encoder_layers": 12,
+        "decoder_layers": 12,
+        "encoder_attention_heads": 16,
+        "decoder_attention_heads": 16,
+        "encoder_ffn_dim": 4096,
+        "decoder_ffn_dim": 4096,
+    },
+    fixed={"is_encoder_decoder": True, "is_decoder": False, "tie_word_embeddings": True},
+    only={"normalize_first": False, "epsilon": 1e-5},
+    shapes={
+        "shared.weight": ("vocabulary_size", "dim"),
+        "encoder.embed_positions.weight": ("num_positions", "dim"),
+        "decoder.embed_positions.weight": ("num_positions", "dim"),
+        "encoder.layers.0.fc1.weight": ("hidden_dim", "dim"),
+        "decoder.layers.0.fc1.weight": ("decoder_width", "dim"),
+    },
+    rows=ROWS,
+    heads={
+        "BartForConditionalGeneration": Head(
+            LanguageModel,
+            weight("head/bias", "final_logits_bias", ROW_VECTOR),
+            {"tied": True, "use_bias": True},
+        )
+    },
+    copies={
+        "lm_head.weight": "{prefix}shared.weight",
+        **{
+            f"{prefix}{name}.embed_tokens.weight": "{prefix}shared.weight"
+            for prefix in ("", "model.")
+            for name in ("encoder", "decoder")
+        },
+    },
+    left_out=left_out,
+)
+
+MBART = dataclasses.replace(
+    FAMILY,
+    model_type="mbart",
+    backbone="MBartModel",
+    only={"normalize_first": True, "epsilon": 1e-5},
+    heads={"MBartForConditionalGeneration": FAMILY.heads["BartForConditionalGeneration"]},
+)

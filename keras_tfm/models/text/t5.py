@@ -1,0 +1,193 @@
+"""The text-to-text Transformer of Raffel et al. 2020, "Exploring the Limits of Transfer Learning".
+
+An encoder-decoder that normalises first, by the root mean square alone, and knows order by a bias per
+head and bucket of distance, one table for all layers of a stack (section 2.1). No layer has a bias,
+queries are not scaled. v1.1 (the authors' released code; "mT5", Xue et al. 2021, section 3.1) gates the
+feed-forward layers and has a vocabulary table of its own for the output; in v1.0 input and output share
+one, and the output's hidden states are scaled by D^-0.5.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+from keras_tfm.layers.attention import MultiHeadAttention
+from keras_tfm.layers.blocks import TransformerDecoder, TransformerEncoder
+from keras_tfm.layers.embeddings import TokenEmbedding
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.normalization import RMSNormalization
+from keras_tfm.layers.positions import RelativePositionBias
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.training.model import ConfiguredModel
+
+
+@dataclasses.dataclass(frozen=True)
+class T5Config:
+    """`num_decoder_layers` None means as many as `num_layers`; `key_dim` is a head's width, at any `dim`.
+
+    `gated` puts a gate in the feed-forward layers; `tied` says how the output is made: by the scaled
+    states and the embedding's table, or by a table of its own. `dropout` acts everywhere. A decoder's first
+    token is `start_id`, and its last one `end_id`.
+    """
+
+    vocabulary_size: int = 32_128
+    num_layers: int = 12
+    num_decoder_layers: int | None = None
+    dim: int = 768
+    num_heads: int = 12
+    key_dim: int = 64
+    hidden_dim: int = 3072
+    num_buckets: int = 32
+    max_distance: int = 128
+    dropout: float = 0.1
+    activation: str = "relu"
+    gated: bool = False
+    tied: bool = True
+    epsilon: float = 1e-6
+    pad_id: int = 0
+    start_id: int = 0
+    end_id: int = 1
+
+    @property
+    def inner_dim(self):
+        """The width of all heads together."""
+        return self.num_heads * self.key_dim
+
+
+class T5(ConfiguredModel):
+    """Encoder and decoder stacks: token ids in, hidden states out, of any length.
+
+    Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and
+    `decoder_padding_mask` (B, T). Outputs: `encoder_sequence_output` (B, S, D) and
+    `decoder_sequence_output` (B, T, D).
+    """
+
+    config_class = T5Config
+
+    def __init__(self, config, name="t5", **kwargs):
+        inputs = {
+            "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
+            "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
+            "decoder_token_ids": keras.Input((None,), dtype="int32", name="decoder_token_ids"),
+            "decoder_padding_mask": keras.Input((None,), dtype="bool", name="decoder_padding_mask"),
+        }
+        embedding = TokenEmbedding(
+            config.vocabulary_size,
+            config.dim,
+            initializer=keras.initializers.RandomNormal(stddev=1.0),
+            name="embedding",
+        )
+        encoder = TransformerEncoder(
+            config.num_layers, **stack_of(config, bidirectional=True), name="encoder"
+        )
+        decoder = TransformerDecoder(
+            config.num_layers if config.num_decoder_layers is None else config.num_decoder_layers,
+            cross_attention=attention_of(config),
+            **stack_of(config, bidirectional=False),
+            name="decoder",
+        )
+        dropout = Dropout(config.dropout, name="dropout")
+        encoded = dropout(encoder(dropout(embedding(inputs["token_ids"])), mask=inputs["padding_mask"]))
+        decoded = decoder(
+            dropout(embedding(inputs["decoder_token_ids"])),
+            encoded,
+            mask=inputs["decoder_padding_mask"],
+            context_mask=inputs["padding_mask"],
+        )
+        outputs = {"encoder_sequence_output": encoded, "decoder_sequence_output": dropout(decoded)}
+        super().__init__(config, inputs, outputs, name=name, **kwargs)
+        self.embedding = self.output_embedding = embedding
+        self.output_scale = config.dim**-0.5 if config.tied else 1.0
+        self.encoder, self.decoder = encoder, decoder
+        # Queries begin small, for nothing scales the scores.
+        scale = np.ones((3, config.inner_dim), "float32")
+        scale[0] = config.key_dim**-0.5
+        for block in (*encoder.blocks, *decoder.blocks):
+            kernel = block.attention.query_key_value.kernel
+            kernel.assign(kernel * scale.reshape(-1))
+        for block in decoder.blocks:
+            kernel = block.context_attention.query.kernel
+            kernel.assign(kernel * config.key_dim**-0.5)
+
+    def encode(self, token_ids, padding_mask=None):
+        """The encoder's output (B, S, D)."""
+        return self.encoder(self.embedding(token_ids), mask=padding_mask)
+
+    def start(self, batch_size, max_length, context):
+        """Encode `context` ({"token_ids", "padding_mask"}); a cache to decode `max_length` tokens."""
+        padding_mask = context.get("padding_mask")
+        encoded = self.encode(context["token_ids"], padding_mask)
+        return self.decoder.start(batch_size, max_length, encoded, padding_mask)
+
+    def step(self, token_ids, cache, padding_mask=None):
+        """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
+        return self.decoder.step(self.embedding(token_ids), cache, padding_mask)
+
+
+INITIALIZER = keras.initializers.VarianceScaling(1.0, "fan_in", "untruncated_normal")
+
+
+def attention_of(config):
+    """Attention without biases and without a scale."""
+    return MultiHeadAttention(
+        config.num_heads,
+        config.key_dim,
+        dropout=config.dropout,
+        use_bias=False,
+        scale=1.0,
+        kernel_initializer=INITIALIZER,
+    )
+
+
+def stack_of(config, bidirectional):
+    """What encoder and decoder have in common."""
+    return {
+        "num_heads": config.num_heads,
+        "hidden_dim": config.hidden_dim,
+        "dropout": config.dropout,
+        "normalize_first": True,
+        "attention": attention_of(config),
+        "feedforward": FeedForward(
+            config.hidden_dim,
+            config.activation,
+            use_bias=False,
+            gated=config.gated,
+            dropout=config.dropout,
+            kernel_initializer=INITIALIZER,
+        ),
+        "normalization": RMSNormalization(config.epsilon),
+        "position": RelativePositionBias(
+            config.num_buckets, config.max_distance, bidirectional, name="position"
+        ),
+    }
+
+
+def _v1_1(num_layers, dim, num_heads, hidden_dim):
+    return T5Config(
+        num_layers=num_layers,
+        dim=dim,
+        num_heads=num_heads,
+        hidden_dim=hidden_dim,
+        activation="gelu_tanh",
+        gated=True,
+        tied=False,
+    )
+
+
+# small to 11b: Raffel et al. 2020, section 3.7 (base: section 3.1.1), heads of 64, in 3b and 11b of 128.
+# v1.1-*: the released configurations of T5.1.1, mT5's but for the vocabulary (Xue et al. 2021, section 3.1).
+# tiny is this package's own.
+T5.sizes = {
+    "tiny": T5Config(8_000, num_layers=2, dim=128, num_heads=4, key_dim=32, hidden_dim=512),
+    "small": T5Config(num_layers=6, dim=512, num_heads=8, hidden_dim=2048),
+    "base": T5Config(),
+    "large": T5Config(num_layers=24, dim=1024, num_heads=16, hidden_dim=4096),
+    "3b": T5Config(num_layers=24, dim=1024, num_heads=32, key_dim=128, hidden_dim=16_384),
+    "11b": T5Config(num_layers=24, dim=1024, num_heads=128, key_dim=128, hidden_dim=65_536),
+    "v1.1-small": _v1_1(8, 512, 6, 1024),
+    "v1.1-base": _v1_1(12, 768, 12, 2048),
+    "v1.1-large": _v1_1(24, 1024, 16, 2816),
+    "v1.1-xl": _v1_1(24, 2048, 32, 5120),
+    "v1.1-xxl": _v1_1(24, 4096, 64, 10_240),
+}
