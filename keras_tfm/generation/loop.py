@@ -16,7 +16,6 @@ import dataclasses
 import functools
 from typing import Any, NamedTuple
 
-import keras
 import tensorflow as tf
 from keras import ops
 
@@ -139,7 +138,7 @@ class CompiledDecoding:
 
     def __call__(self, options, token_ids, padding_mask=None, context=None):
         """Prompts (B, P) and continuations as a tensor (B, P + max_new_tokens)."""
-        num_rows, length = token_ids.shape
+        num_rows, length = tf.convert_to_tensor(token_ids).shape
         if not num_rows:
             return tf.zeros([0, length + options.max_new_tokens], tf.int32)
         padding, *inputs = self._inputs(options, token_ids, padding_mask, context)
@@ -147,7 +146,7 @@ class CompiledDecoding:
 
     def stream(self, options, token_ids, padding_mask=None, context=None):
         """Yield the generated tokens (B,) one by one, as NumPy arrays, until every row has ended."""
-        num_rows = token_ids.shape[0]
+        num_rows = len(token_ids)
         _, numbers, prompt, context = self._inputs(options, token_ids, padding_mask, context)
         _, start, advance = self._functions(options)
         progress = start(numbers, prompt, context)
@@ -186,47 +185,18 @@ class CompiledDecoding:
         kind = dataclasses.replace(options, **dict.fromkeys(options.numbers, 1))
         if kind not in self.functions:
 
-            def decoder(numbers, model=self.model):
-                return dataclasses.replace(kind, **numbers).decoder(model, self.stop, self.pad_id)
+            def decoder(numbers):
+                return dataclasses.replace(kind, **numbers).decoder(self.model, self.stop, self.pad_id)
 
-            # Worth it from about a dozen steps on; without XLA each step would transpose anew.
-            is_long = self.jit_compile and kind.max_new_tokens >= 16
-            whole = TransposedKernels(self.model) if is_long else self.model
             self.functions[kind] = [
                 tf.function(function, autograph=False, jit_compile=self.jit_compile)
                 for function in (
-                    lambda numbers, prompt, context: decoder(numbers, whole)(**prompt, context=context),
+                    lambda numbers, prompt, context: decoder(numbers)(**prompt, context=context),
                     lambda numbers, prompt, context: decoder(numbers).start(**prompt, context=context),
                     lambda numbers, progress: decoder(numbers).advance(progress, 1),
                 )
             ]
         return self.functions[kind]
-
-
-class TransposedKernels:
-    """A `model` that reads its kernels (D, F) from copies (F, D), which XLA's CPU compiler likes better.
-
-    A step's few rows are dot products along the copies' rows, at the speed of the memory; down the columns
-    it is half of that. The copies are made once, by `start`, and kept while the loop runs.
-    """
-
-    def __init__(self, model):
-        self.model = model
-        self.copies = []
-
-    def start(self, batch_size, max_length, context=None):
-        """The model's cache, after the copying."""
-        cache = self.model.start(batch_size, max_length, context)
-        kernels = [v for v in getattr(self.model, "variables", ()) if v.name == "kernel"]
-        kernels = [v for v in kernels if len(v.shape) == 2 and keras.backend.is_float_dtype(v.dtype)]
-        self.copies = [(kernel, ops.transpose(kernel)) for kernel in kernels]  # (F, D)
-        return cache
-
-    def step(self, token_ids, cache, padding_mask=None):
-        """The model's step, in which each kernel is its copy, transposed back: XLA folds that away."""
-        mapping = [(kernel, ops.transpose(copy)) for kernel, copy in self.copies]
-        with keras.StatelessScope(state_mapping=mapping):
-            return self.model.step(token_ids, cache, padding_mask)
 
 
 def each_token(progress, advance, decoder):

@@ -289,7 +289,8 @@ class TextGenerator(Task):
         for number, prompt in enumerate(prompts, start=1):
             if not prompt:
                 raise ValueError(f"Prompt {number} is empty: there is nothing to continue.")
-        inputs = encode_prompts(tf.constant(prompts), self.tokenizer, self.config.add_start)
+        texts = tf.constant([prompt.encode() for prompt in prompts])
+        inputs = encode_prompts(texts, self.tokenizer, self.config.add_start)
         return inputs, self._options(inputs["token_ids"].shape[1], max_new_tokens, **options)
 
     def _options(self, length, max_new_tokens=None, **options):
@@ -331,7 +332,7 @@ class TextGenerator(Task):
             inputs = encode_prompts(text, self.tokenizer, self.config.add_start)
             length = tf.shape(inputs["token_ids"])[1]
             checks = [
-                tf.debugging.assert_none_equal(text, "", "A prompt is empty: there is nothing to continue."),
+                tf.debugging.assert_none_equal(text, "", message="A prompt is empty."),
                 tf.debugging.assert_less_equal(
                     length + room, self.max_length, f"Prompt and {room} new tokens exceed {self.max_length}."
                 ),
