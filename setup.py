@@ -31,6 +31,7 @@ REQUIREMENTS = [
     "tokenizers>=0.22,<0.24",  # trains the byte-level one
     "sacrebleu>=2.4,<3",
     "rouge-score>=0.1.2,<0.2",  # Google's ROUGE, of which the papers' numbers are
+    "seqeval>=1.2.2,<2",  # whole entities, counted as CoNLL's script does
     "babel>=2.14",  # the locale data of the embedded demo
     "numpy>=2.0,<3",
     "tqdm>=4.66",

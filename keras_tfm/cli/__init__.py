@@ -6,11 +6,11 @@ A mistake of the caller's is one line and exit code 2; KERAS_TFM_TRACEBACK=1 sho
 import argparse
 import os
 
-from keras_tfm.cli import generate, launch, masked_lm, summarize, translate, verbs
+from keras_tfm.cli import fine_tune, generate, launch, masked_lm, summarize, translate, verbs
 from keras_tfm.cli.console import quiet_tensorflow, say
 from keras_tfm.version import __version__
 
-TASKS = (translate, summarize, generate, masked_lm)
+TASKS = (translate, summarize, generate, masked_lm, fine_tune)
 
 
 class Parser(argparse.ArgumentParser):

@@ -25,18 +25,21 @@ def positive(text):
     return value
 
 
-def add_columns(group):
+def add_columns(group, help="names or numbers from 0 of the two columns"):
     """--columns A,B of tables; `columns_of` reads it."""
-    group.add_argument("--columns", metavar="A,B", help="names or numbers from 0 of the two columns")
+    group.add_argument("--columns", metavar="A,B", help=help)
 
 
-def columns_of(options):
-    """The two columns of --columns, names or numbers, or None."""
+def columns_of(options, counts=(2,)):
+    """The columns of --columns, names or numbers, as many as one of `counts`, or None."""
     if options.columns is None:
         return None
     columns = tuple(int(name) if name.isdigit() else name for name in options.columns.split(","))
-    if len(columns) != 2:
-        raise ValueError(f"--columns: expected two, A,B; got {options.columns}")
+    if len(columns) not in counts:
+        expected = {2: "two, A,B", 3: "three, A,B,C"}
+        raise ValueError(
+            f"--columns: expected {' or '.join(expected[count] for count in counts)}; got {options.columns}"
+        )
     return columns
 
 

@@ -43,6 +43,15 @@ def add_asking(verbs):
     export.add_argument("--overwrite", action="store_true", help="replace DIR if it exists")
     _add_decoding(export)
 
+    convert = add_verb(
+        verbs, "convert", run_convert, "a folder of Hugging Face's to a task's, or a task's to one of theirs"
+    )
+    convert.add_argument("source", metavar="FOLDER", help="a folder of Hugging Face's, or a RUN")
+    target = convert.add_mutually_exclusive_group(required=True)
+    target.add_argument("--out", metavar="RUN", help="the task folder to write")
+    target.add_argument("--to-huggingface", metavar="DIR", help="the folder to write for transformers")
+    convert.add_argument("--overwrite", action="store_true", help="replace what exists")
+
 
 def _add_task_folder(verb):
     verb.add_argument("task_folder", metavar="RUN", help="the folder that train wrote")
@@ -79,7 +88,8 @@ def run_evaluate(options):
     """evaluate: one JSON line."""
     task = _load(options)
     decoding = _decoding(options, task.evaluate)
-    print(json.dumps(task.evaluate(task.read_examples(options.data, columns_of(options)), **decoding)))
+    examples = task.read_examples(options.data, columns_of(options, (2, 3)))
+    print(json.dumps(task.evaluate(examples, **decoding)))
 
 
 def run_predict(options):
@@ -92,7 +102,7 @@ def run_predict(options):
     if truncated:
         say(f"{truncated} of {len(lines)} lines exceed {task.config.max_length} tokens and are cut there")
     for answer in task.predict(lines, **_decoding(options, task.predict)):
-        print(answer.replace("\n", " "))
+        print(task.as_line(answer))
 
 
 def run_export(options):
@@ -103,6 +113,26 @@ def run_export(options):
     task = _load(options)
     task.export(options.out, overwrite=options.overwrite, **_decoding(options, task.export_endpoints))
     say(f"the SavedModel stands in {options.out}")
+
+
+def run_convert(options):
+    """convert: from Hugging Face's folders to RUNs, or back."""
+    from keras_tfm import tasks
+    from keras_tfm.training.folder import refuse_existing
+
+    target = options.out or options.to_huggingface
+    refuse_existing(target, options.overwrite, "pass --overwrite")
+    if options.out:
+        tasks.from_huggingface(options.source).save(target, options.overwrite)
+    else:
+        task = tasks.load(options.source)
+        if not hasattr(task, "save_huggingface"):
+            raise ValueError(f"{options.source}: transformers has no counterpart of the task {task.name!r}")
+        try:
+            task.save_huggingface(target, options.overwrite)
+        except TypeError as error:  # a model that is of no known family
+            raise ValueError(str(error)) from None
+    say(f"the converted folder stands in {target}")
 
 
 def run_demo(options):

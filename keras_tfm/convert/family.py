@@ -21,11 +21,17 @@ ACTIVATIONS = {
     "gelu_fast": "gelu_tanh",
     "quick_gelu": "gelu_quick",
 }
+THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 MAX_LABELS = 100_000
+MAX_LAYERS = 10_000
 
 
 def nothing(_):
     return {}
+
+
+def num_layers_of(config):
+    return config.num_layers + (getattr(config, "num_decoder_layers", None) or 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,12 +69,16 @@ class Family:
     """One family of checkpoints; keys are those of the backbone alone, which `prefix` precedes under a head.
 
     `fields` are the configuration's, ours by theirs (a name, or an `Entry`); `absent` says what an entry that
-    is not there means, by default what our field does. `fixed` entries have one value that we compute,
-    fields of ours that are in `only` one that they do.
-    `shapes` give some keys' sizes by our fields, compared before anything is made of that size. `parts` are
-    {field: prefix of keys} of what a checkpoint may be without. `copies` are keys that repeat others, to
-    which they are tied; `left_out(tensors)` gives those that a file may be without; `ignored` are patterns of
-    keys that are no weights.
+    is not there means, by default what our field does; `written` are functions of our configuration for
+    entries that follow from it. `fixed` entries have one value that we compute, fields of ours that are in
+    `only` one that they do.
+
+    `rows` are the weights' table, or a function of our configuration that makes it. `shapes` give some keys'
+    sizes by our fields (0: no such key) and `num_blocks(config)` the number of blocks that have weights, both
+    compared before anything is made of that size. `parts` are {field: prefix of keys} of what a checkpoint
+    may be without. `copies` are keys that repeat others, to which they are tied; `renamed` are parts of keys
+    by another name they have had; `left_out(tensors)` gives those that a file may be without; `ignored` are
+    patterns of keys that are no weights.
     """
 
     model_type: str
@@ -77,15 +87,26 @@ class Family:
     prefix: str
     fields: Mapping[str, str | Entry]
     shapes: Mapping[str, tuple[str, ...]]
-    rows: list[Row]
+    rows: Any
     heads: Mapping[str, Head]
+    num_blocks: Callable = num_layers_of
     absent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    written: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     only: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     left_out: Callable = nothing
     ignored: tuple[str, ...] = ()
+
+    def computes(self, config):
+        """Whether theirs is a model of this configuration of ours."""
+        return all(getattr(config, name) == value for name, value in self.only.items())
+
+    def of(self, config):
+        """The family for one configuration, whose table is made."""
+        return dataclasses.replace(self, rows=self.rows(config)) if callable(self.rows) else self
 
     def rows_with(self, head, prefix):
         """The table for the backbone under `prefix` and `head` (or None)."""
@@ -109,25 +130,21 @@ class Family:
                 values[ours] = _value(value, ours, defaults[ours], path, name)
         return self.model.config_class(**values)
 
-    def computes(self, config):
-        """Whether this family's models are of our `config`, by its fields in `only`."""
-        return all(getattr(config, name) == value for name, value in self.only.items())
-
     def write_config(self, config):
         """Their entries for our configuration; ValueError for what they have none for."""
         for name, value in self.only.items():
             if getattr(config, name) != value:
                 got = getattr(config, name)
                 raise ValueError(f"{self.backbone} computes only `{name}` {value!r}; it is {got!r}.")
-        names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
         values: dict = {}
         for ours, theirs in self.fields.items():
             if isinstance(theirs, Entry):
                 values[theirs.name] = theirs.write(config)
             elif ours == "activation":
-                values[theirs] = names.get(config.activation, config.activation)
+                values[theirs] = THEIR_ACTIVATIONS.get(config.activation, config.activation)
             else:
                 values[theirs] = getattr(config, ours)
+        values |= {name: function(config) for name, function in self.written.items()}
         return {"model_type": self.model_type, **values, **self.fixed}
 
     def check_sizes(self, config, tensors, prefix, path):
@@ -135,11 +152,13 @@ class Family:
         for key, fields in self.shapes.items():
             expected = tuple(getattr(config, field) for field in fields)
             tensor = tensors.get(prefix + key)
+            if 0 in expected:
+                continue
             if tensor is None or tensor.shape != expected:
                 got = "none" if tensor is None else f"{tensor.shape}"
                 raise CheckpointError(path, prefix + key, f"the shape {expected} of config.json", got)
-        num_layers = config.num_layers + (getattr(config, "num_decoder_layers", None) or 0)
-        if num_layers > len(tensors):
+        num_layers = num_layers_of(config)
+        if self.num_blocks(config) > len(tensors) or num_layers > MAX_LAYERS:
             raise CheckpointError(path, None, f"{num_layers} layers, as config.json says", "fewer")
 
     def without_parts(self, config, head, tensors, prefix):
@@ -191,7 +210,7 @@ def _read(entry, entries, path):
     """What `entry` says in our terms; CheckpointError where it is of another kind."""
     try:
         return entry.read(entries[entry.name], entries)
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError, KeyError, AttributeError):
         got = repr(entries[entry.name])[:80]
         raise CheckpointError(path, entry.name, "a value of its kind", got) from None
 

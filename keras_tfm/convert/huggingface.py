@@ -2,7 +2,7 @@
 
 import json
 
-from keras_tfm.convert import bart, bert, distilbert, gpt2, keymap, roberta, t5
+from keras_tfm.convert import albert, bart, bert, deberta, distilbert, gpt2, keymap, roberta, t5
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
 from keras_tfm.training.folder import new_folder
 from keras_tfm.training.safetensors import CheckpointError
@@ -14,6 +14,9 @@ FAMILIES = {
         bert.FAMILY,
         roberta.FAMILY,
         distilbert.FAMILY,
+        albert.FAMILY,
+        deberta.V1,
+        deberta.V2,
         gpt2.FAMILY,
         t5.FAMILY,
         bart.FAMILY,
@@ -37,12 +40,13 @@ def from_huggingface(name, with_head=True):
         raise CheckpointError(path, "model_type", f"one of {known}", repr(entries.get("model_type"))[:80])
     head = family.heads.get(_architecture(entries, family, path)) if with_head else None
     tensors, file = read_weights(folder)
-    tensors = _with_modern_names(tensors, file)
+    tensors = _with_modern_names(tensors, family, file)
     prefix = family.prefix if any(key.startswith(family.prefix) for key in tensors) else ""
     tensors = {**family.left_out(tensors), **tensors}
     config = family.read_config(entries, path)
     family.check_sizes(config, tensors, prefix, file)
     config = family.without_parts(config, head, tensors, prefix)
+    family = family.of(config)
     try:
         model = family.model(config)
         model = head.model(model, **head.arguments_for(config), **head.options(entries)) if head else model
@@ -53,9 +57,25 @@ def from_huggingface(name, with_head=True):
     return model
 
 
-def save_huggingface(model, folder, overwrite=False):
+def head_arguments(backbone, head_class, entries):
+    """The arguments of a new `head_class` on `backbone`, as its family has them, and {part: whether the
+    backbone has it there}; nothing for a head that the family lacks.
+    """
+    family = next(family for family in FAMILIES.values() if type(backbone) is family.model)
+    for head in family.heads.values():
+        if head.model is head_class:
+            # The number of labels is the caller's.
+            options = head.options({**entries, "id2label": None, "num_labels": 2})
+            arguments = {**head.arguments_for(backbone.config), **options}
+            arguments.pop("num_classes", None)
+            return arguments, {part: part not in head.lacks for part in family.parts}
+    return {}, {}
+
+
+def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=None):
     """Write `model`, a backbone or one with a head, to a new `folder` that `transformers` loads.
 
+    `entries` are further ones for config.json, names of labels for example; `tokenizer` is saved there too.
     Raises TypeError for a model of no known family, FileExistsError where `folder` exists.
     """
     backbone = getattr(model, "backbone", model)
@@ -63,16 +83,19 @@ def save_huggingface(model, folder, overwrite=False):
     if not families:
         raise TypeError(f"{type(backbone).__name__} is of no known family: {', '.join(FAMILIES)}.")
     family = next((family for family in families if family.computes(backbone.config)), families[0])
+    family = family.of(backbone.config)
     architecture, head = (family.backbone, None) if model is backbone else _head_of(model, family)
-    entries = family.write_config(backbone.config) | (head.entries(model) if head else {})
+    own = family.write_config(backbone.config) | (head.entries(model) if head else {})
     rows = family.rows_with(head, family.prefix if head else "")
     tensors = keymap.save(model, rows)
     for part in head.lacks if head else ():
         tensors = {k: x for k, x in tensors.items() if not k.startswith(family.prefix + family.parts[part])}
     with new_folder(folder, overwrite) as work:
-        config = {"architectures": [architecture], "dtype": "float32", **entries}
+        config = {"architectures": [architecture], "dtype": "float32", **own, **(entries or {})}
         (work / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
         write_tensors(tensors, work / WEIGHTS, {"format": "pt"})
+        if tokenizer is not None:
+            tokenizer.save(work)
 
 
 def _architecture(entries, family, path):
@@ -99,11 +122,14 @@ def _head_of(model, family):
     )
 
 
-def _with_modern_names(tensors, path):
-    """`tensors` with the names that a LayerNorm's weights have had since 2019."""
+def _with_modern_names(tensors, family, path):
+    """`tensors` with the names of the table: a LayerNorm's weights had others before 2019."""
+    names = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias", **family.renamed}
     renamed = {}
     for old, tensor in tensors.items():
-        key = old.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        key = old
+        for other, name in names.items():
+            key = key.replace(other, name)
         if key in renamed:
             raise CheckpointError(path, key, "one weight of this name", f"it and {old}")
         renamed[key] = tensor

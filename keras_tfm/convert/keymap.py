@@ -30,11 +30,24 @@ AS_IS = Transform(lambda array: array, lambda array, count: [array])
 JOINED = Transform(
     lambda *arrays: np.concatenate(arrays, axis=-1), lambda array, count: np.split(array, count, axis=-1)
 )
+STRIP = 64  # rows that are transposed at once: they stay in the cache, and all is several times faster
+
+
+def _transpose(*arrays):
+    """The transposed matrices, side by side."""
+    width = sum(len(array) for array in arrays)
+    joined = np.empty((arrays[0].shape[1], width), np.result_type(*arrays))
+    column = 0
+    for array in arrays:
+        for first in range(0, len(array), STRIP):
+            strip = array[first : first + STRIP]
+            joined[:, column : column + len(strip)] = strip.T
+            column += len(strip)
+    return joined
+
+
 # torch.nn.Linear keeps (out, in), Keras (in, out).
-TRANSPOSED = Transform(
-    lambda *arrays: JOINED.load(*[array.T for array in arrays]) if len(arrays) > 1 else arrays[0].T,
-    lambda array, count: [part.T for part in np.split(array, count, axis=-1)],
-)
+TRANSPOSED = Transform(_transpose, lambda array, count: [part.T for part in np.split(array, count, axis=-1)])
 
 
 @dataclasses.dataclass(frozen=True)

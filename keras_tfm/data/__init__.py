@@ -25,7 +25,9 @@ from keras_tfm.data.characters import CharacterTokenizer
 from keras_tfm.data.dates import date_pairs, date_splits
 from keras_tfm.data.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.documents import read_documents, split_sentences
+from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
+from keras_tfm.data.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.masking import Masking
 from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.sentence_pairs import SentencePairs
@@ -48,11 +50,13 @@ __all__ = [
     "DenoisingBatches",
     "ImageBatches",
     "LabelledImages",
+    "LabelledTexts",
     "PackedPairs",
     "PairBatches",
     "Pairs",
     "SentencePieceTokenizer",
     "SpanCorruption",
+    "TaggedWords",
     "TextBlocks",
     "Tokenizer",
     "WordPieceTokenizer",
@@ -62,9 +66,12 @@ __all__ = [
     "encode_prompts",
     "encode_sources",
     "load_tokenizer",
+    "read_huggingface_tokenizer",
     "read_image_folder",
+    "read_labelled_texts",
     "read_lines",
     "read_pairs",
+    "read_tagged_words",
     "read_texts",
     "train_tokenizer",
 ]

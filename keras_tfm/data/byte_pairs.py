@@ -9,7 +9,9 @@ by scores, which are here the merges' ranks, and its characters are GPT-2's prin
 import functools
 import json
 import pathlib
+import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -30,12 +32,37 @@ _LAST_SPACE = rf"([{_SPACE}])([{_SPACE}][^{_SPACE}])"
 _WORDS = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{_SPACE}\p{{L}}\p{{N}}{_MARK}]+|[{_SPACE}]+"
 
 
+class Special(NamedTuple):
+    """Tokens that no merge makes. Those of a kind with a `mask` are recognised where a text spells them, the
+    mask with the spaces before it; no text gives the others. Pairs of texts have `ends_between` them.
+    """
+
+    pad: str
+    start: str
+    end: str
+    unknown: str
+    mask: str | None = None
+    ends_between: int = 1
+
+    @property
+    def names(self) -> list[str]:
+        """Each once, in an order that does not change."""
+        return [name for name in dict.fromkeys(self[:5]) if name is not None]
+
+
+KINDS = (
+    Special("<pad>", "<s>", "</s>", "<unk>", "<mask>", ends_between=2),  # RoBERTa's
+    Special("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"),  # DeBERTa's, version 1
+    Special(END, END, END, END),  # GPT-2's
+)
+
+
 class ByteLevelTokenizer(Tokenizer):
     """Lossless sub-words of bytes: `tokens` by their ids, `merges` as pairs "a b", the earliest first.
 
     Tokens and merges are written with GPT-2's names of bytes ("Ġ" is a space), as in vocab.json and
-    merges.txt. "<|endoftext|>" parts documents: it is padding, start and end, and no text gives it.
-    Malformed UTF-8 is read as U+FFFD, and bytes that generated tokens leave malformed are written so.
+    merges.txt; the special ones are of one of the `KINDS`, GPT-2's "<|endoftext|>" being padding, start and
+    end. Malformed UTF-8 is read as U+FFFD, and bytes that generated tokens leave malformed are written so.
     """
 
     def __init__(self, tokens: Sequence[str], merges: Sequence[str]):
@@ -43,18 +70,33 @@ class ByteLevelTokenizer(Tokenizer):
         tokens, pairs = list(tokens), [tuple(merge.split(" ")) for merge in merges]
         names, known = _names_of_bytes(), set(tokens)
         made = {"".join(pair): rank for rank, pair in reversed(list(enumerate(pairs)))}
-        if len({"", *tokens}) != 1 + len(tokens) or tokens.count(END) != 1:
-            raise ValueError(f"tokens: expected each once, and {END!r} among them")
+        special = next((kind for kind in KINDS if known.issuperset(kind.names)), None)
+        if len({"", *tokens}) != 1 + len(tokens) or special is None:
+            kinds = " or ".join(", ".join(kind.names) for kind in KINDS)
+            raise ValueError(f"tokens: expected each once, among them {kinds}")
         if missing := {*names, *made}.union(*pairs) - known:
             raise ValueError(f"tokens: expected every byte and what is merged, {min(missing)!r} is missing")
-        if surplus := known - {*names, *made, END}:
-            raise ValueError(f"tokens: expected a merge that makes {min(surplus)!r}, got none")
+        surplus = known - {*names, *made}
+        if special.mask is None and surplus != {END}:
+            raise ValueError(f"tokens: expected a merge that makes {min(surplus - {END})!r}, got none")
         self.vocabulary_size = self.unknown_id = len(tokens)
-        self.pad_id = self.start_id = self.end_id = tokens.index(END)
+        self.pad_id, self.start_id, self.end_id = map(tokens.index, special[:3])
+        self.mask_id = None if special.mask is None else tokens.index(special.mask)
+        self.between_ids = (self.end_id,) * special.ends_between
+        self.special_ids = tuple(i for i, token in enumerate(tokens) if token in surplus)
+        self.begins_word = tf.constant([token.startswith("Ġ") for token in tokens])
+        self._special = special
+        self._role_ids = tf.constant([tokens.index(name) for name in special.names])
+        mask = f"[{_SPACE}]*{re.escape(str(special.mask))}"
+        self._pattern = "|".join([*map(re.escape, special[:4]), mask])
         # As text: a module would wrap lists.
         self._content = json.dumps({"tokens": tokens, "merges": list(merges)}, ensure_ascii=False)
         byte_of = {name: bytes([byte]) for byte, name in enumerate(names)}
-        spelled = [b"" if t == END else b"".join(byte_of[name] for name in t) for t in tokens]
+        silent = special[:3]
+        spelled = [
+            b"" if t in silent else t.encode() if t in surplus else b"".join(byte_of[name] for name in t)
+            for t in tokens
+        ]
         self._spelled = np.array([*spelled, "\ufffd".encode()], object)
         self._names = np.array([name.encode() for name in names], object)
         model = _sentencepiece_model(tokens, made)
@@ -97,7 +139,11 @@ class ByteLevelTokenizer(Tokenizer):
         """
         path = pathlib.Path(folder, "tokenizer.json")
         if not path.exists():
-            return cls.from_files(pathlib.Path(folder, "vocab.json"), pathlib.Path(folder, "merges.txt"))
+            paths = (pathlib.Path(folder, name) for name in ("vocab.json", "merges.txt"))
+            try:
+                return cls.from_files(*paths)
+            except (ValueError, OSError) as error:
+                raise DataError(folder, None, f"no tokenizer of GPT-2's kind ({error})") from None
         try:
             content = json.loads(path.read_text("utf-8"))
             model, splitting = content["model"], content["pre_tokenizer"]
@@ -114,16 +160,30 @@ class ByteLevelTokenizer(Tokenizer):
         import tokenizers
 
         content = json.loads(self._content)
-        ids = {token: number for number, token in enumerate(content["tokens"])}
+        tokens = content["tokens"]
+        ids = {token: number for number, token in enumerate(tokens)}
         pairs = [tuple(merge.split(" ")) for merge in content["merges"]]
         whole = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs))
         whole.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
         whole.decoder = tokenizers.decoders.ByteLevel()
-        whole.add_special_tokens([tokenizers.AddedToken(END, special=True, normalized=False)])
+        special = self._special
+        whole.add_special_tokens(
+            [
+                tokenizers.AddedToken(name, special=True, normalized=False, lstrip=name == special.mask)
+                for name in special.names
+            ]
+        )
+        start, end = ((name, tokens.index(name)) for name in (special.start, special.end))
+        if special.mask is not None:
+            between = " ".join([special.end] * special.ends_between)
+            whole.post_processor = tokenizers.processors.TemplateProcessing(
+                single=f"{special.start} $A {special.end}",
+                pair=f"{special.start} $A {between} $B {special.end}",
+                special_tokens=[start, end],
+            )
         whole.save(str(pathlib.Path(folder, "tokenizer.json")))
-        special = dict.fromkeys(("bos_token", "eos_token", "unk_token"), END)
-        config = {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False, **special}
-        pathlib.Path(folder, "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+        path = pathlib.Path(folder, "tokenizer_config.json")
+        path.write_text(json.dumps(_transformers_names(special), indent=2) + "\n", "utf-8")
 
     @property
     def symbols(self) -> list[bytes]:
@@ -134,6 +194,19 @@ class ByteLevelTokenizer(Tokenizer):
         strings = tf.convert_to_tensor(strings, tf.string)
         strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
         strings = tf.strings.regex_replace(strings, r"\x00", chr(0x10FFFE))
+        if self.mask_id is None:
+            return self._tokenize(strings)
+        parts = tf_text.regex_split(strings, self._pattern, keep_delim_regex_pattern=self._pattern)
+        is_special = tf.strings.regex_full_match(parts.flat_values, self._pattern)
+        found = tf.boolean_mask(parts.flat_values, is_special)
+        found = tf.strings.regex_replace(found, f"^[{_SPACE}]+", "")[:, None] == self._special.names
+        found = tf.gather(self._role_ids, tf.argmax(found, axis=1))
+        found = tf.RaggedTensor.from_row_lengths(found, tf.cast(is_special, tf.int64))
+        pieces = self._tokenize(tf.where(is_special, "", parts.flat_values))
+        return parts.with_flat_values(tf.concat([found, pieces], axis=1)).merge_dims(1, 2)
+
+    def _tokenize(self, strings) -> tf.RaggedTensor:
+        """Texts (B,) without special tokens and NUL, as ids (B, None)."""
         strings = tf.strings.regex_replace(strings, _LAST_SPACE, r"\1" + chr(0x10FFFF) + r"\2")
         words = tf_text.regex_split(strings, f"{_WORDS}|{_MARK}", keep_delim_regex_pattern=_WORDS)
         letters = tf.strings.bytes_split(tf.strings.regex_replace(words.flat_values, _NUL, "\0"))
@@ -156,6 +229,17 @@ class ByteLevelTokenizer(Tokenizer):
         path = pathlib.Path(folder, f"{name}.bytes.json")
         path.write_text(self._content + "\n", "utf-8")
         return path
+
+
+def _transformers_names(special: Special) -> dict:
+    """The content of tokenizer_config.json."""
+    if special.mask is None:
+        names = dict.fromkeys(("bos_token", "eos_token", "unk_token"), END)
+        return {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False, **names}
+    names = {"pad_token": special.pad, "unk_token": special.unknown, "mask_token": special.mask}
+    names |= dict.fromkeys(("bos_token", "cls_token"), special.start)
+    names |= dict.fromkeys(("eos_token", "sep_token"), special.end)
+    return {"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": False, **names}
 
 
 def _in_order(ids: dict[str, int]) -> list[str]:
@@ -184,8 +268,9 @@ def _sentencepiece_model(tokens: list[str], ranks: dict[str, int]) -> bytes:
     proto.normalizer_spec.remove_extra_whitespaces = False
     proto.normalizer_spec.escape_whitespaces = False
     kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
-    proto.pieces.add(piece="<unk>", score=0.0, type=kinds.UNKNOWN)
+    proto.trainer_spec.unk_piece = "no token"  # none holds a space
+    proto.pieces.add(piece=proto.trainer_spec.unk_piece, score=0.0, type=kinds.UNKNOWN)
     for token in tokens:
-        kind = kinds.CONTROL if token == END else kinds.NORMAL
+        kind = kinds.NORMAL if len(token) == 1 or token in ranks else kinds.CONTROL
         proto.pieces.add(piece=token, score=-float(ranks.get(token, len(ranks))), type=kind)
     return proto.SerializeToString(deterministic=True)

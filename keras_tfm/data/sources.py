@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
@@ -29,6 +29,8 @@ KNOWN_COLUMNS = (
     ("text", "summary"), ("document", "summary"), ("article", "summary"), ("article", "highlights"),
 )  # fmt: skip
 
+COUNTS = ("no", "one", "two", "three")
+
 # A longer "line" is a binary file or a decompression bomb; texts of many megabytes are read as they are.
 MAX_LINE_BYTES = 1 << 28
 
@@ -39,6 +41,16 @@ class DataError(ValueError):
     def __init__(self, path, line: int | None, problem: str, unit: str = "line"):
         place = f"{path}, {unit} {line}" if line else f"{path}"
         super().__init__(f"{place}: {problem}")
+
+
+class Columns(NamedTuple):
+    """Which cells of a table are read: those `chosen`, all by name or all by position from 0, or else those
+    that `known(lower-cased first row)` finds, or else the first ones, if there are as many as `names`.
+    """
+
+    names: tuple[str, ...]
+    known: Callable[[list[str]], tuple[int, ...] | None]
+    chosen: list | None = None
 
 
 class Pairs(NamedTuple):
@@ -57,10 +69,15 @@ def read_pairs(paths, columns: Sequence[str | int] | None = None) -> Pairs:
     empty, cut short or not UTF-8, when rows or parallel files disagree in length, when a text is blank.
     """
     paths = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
-    columns = _parse_columns(columns)
+    chosen = Columns(("source", "target"), _known_pair, parse_columns(columns))
     if len(paths) not in (1, 2):
         raise ValueError(f"paths: expected one file, or two parallel ones, got {len(paths)}")
-    rows = _parallel_rows(*paths) if len(paths) == 2 else _rows(paths[0], columns)
+    if len(paths) == 2:
+        rows = _parallel_rows(*paths)
+    elif paths[0].startswith("tfds:"):
+        rows = _tfds_rows(paths[0], chosen)
+    else:
+        rows = ((row.text(0), row.text(1)) for row in read_rows(paths[0], chosen))
     pairs = Pairs([], [])
     for source, target in rows:
         pairs.sources.append(source)
@@ -74,12 +91,30 @@ def read_lines(path) -> Iterator[str]:
     """Yields the lines of a UTF-8 text file (plain, .gz or .xz), or of standard input for "-", each without
     its newline; empty lines are kept and an empty file has none. Raises DataError as `read_pairs` does.
     """
-    return (text for _, text in _numbered_lines(os.fspath(path)))
+    return (text for _, text in numbered_lines(os.fspath(path)))
 
 
-def _rows(path: str, columns) -> Iterator[tuple[str, str]]:
-    if path.startswith("tfds:"):
-        return _tfds_rows(path, columns)
+class Row(NamedTuple):
+    """The chosen cells of a table's line: strings, or what JSON gives."""
+
+    path: str
+    line: int
+    names: tuple[str, ...]
+    cells: tuple
+
+    def text(self, place: int) -> str:
+        """The cell at `place`; DataError where it is no text, or blank."""
+        return _text(self.cells[place], self.path, self.line, self.names[place])
+
+    def refuse(self, problem: str):
+        """Raise DataError for this line."""
+        raise DataError(self.path, self.line, problem)
+
+
+def read_rows(path: str, columns: Columns) -> Iterator[Row]:
+    """Yields the rows of one .tsv (unquoted), .csv (RFC 4180) or .jsonl file, plain, .gz or .xz. DataError as
+    `read_pairs` raises it, blank cells apart.
+    """
     match os.path.splitext(re.sub(r"\.(gz|xz)$", "", path.lower()))[1]:
         case ".tsv":
             return _table_rows(path, _tsv_records(path), columns)
@@ -90,12 +125,17 @@ def _rows(path: str, columns) -> Iterator[tuple[str, str]]:
     raise DataError(path, None, "expected a .tsv, .csv or .jsonl file, or two parallel text files")
 
 
-def _parse_columns(columns):
+def parse_columns(columns, counts=(2,)):
+    """Names, or positions, of different columns, as many as one of `counts`; ValueError for others."""
     if columns is None:
         return None
     columns = [int(column) if str(column).isdecimal() else column for column in columns]
-    if len(columns) != 2 or len({type(column) for column in columns}) != 1 or columns[0] == columns[1]:
-        raise ValueError(f"columns: expected two different names, or two positions from 0, got {columns}")
+    kinds, several = {type(column) for column in columns}, len(set(columns)) == len(columns)
+    if len(columns) not in counts or len(kinds) != 1 or not several:
+        raise ValueError(
+            f"columns: expected {' or '.join(map(COUNTS.__getitem__, counts))} different names, "
+            f"or {' or '.join(map(COUNTS.__getitem__, counts))} positions from 0, got {columns}"
+        )
     return columns
 
 
@@ -108,7 +148,7 @@ def _open(path: str) -> io.BufferedIOBase:
     return open(path, "rb")
 
 
-def _numbered_lines(path: str) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: str) -> Iterator[tuple[int, str]]:
     """Yields (line number from 1, text): split at LF alone, for U+2028 and its like are text."""
     number = 0
     try:
@@ -135,11 +175,13 @@ def _text(text, path: str, line: int, side: str, unit: str = "line") -> str:
         raise DataError(path, line, f"expected a string as {side}, got {json.dumps(text)[:60]}", unit)
     if not text or text.isspace():
         raise DataError(path, line, f"expected a text, the {side} is empty", unit)
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise DataError(path, line, "expected Unicode text, got half of a surrogate pair", unit)
     return text
 
 
 def _parallel_rows(source_path: str, target_path: str) -> Iterator[tuple[str, str]]:
-    both = itertools.zip_longest(_numbered_lines(source_path), _numbered_lines(target_path))
+    both = itertools.zip_longest(numbered_lines(source_path), numbered_lines(target_path))
     for line, (source, target) in enumerate(both, start=1):
         if source is None or target is None:
             longer, shorter = (source_path, target_path) if target is None else (target_path, source_path)
@@ -148,27 +190,28 @@ def _parallel_rows(source_path: str, target_path: str) -> Iterator[tuple[str, st
         yield _text(source[1], source_path, line, "source"), _text(target[1], target_path, line, "target")
 
 
-def _table_rows(path: str, records: Iterator, columns) -> Iterator[tuple[str, str]]:
-    width = source = target = None
+def _table_rows(path: str, records: Iterator, columns: Columns) -> Iterator[Row]:
+    places: Sequence[int]
+    width, places = -1, ()
     for line, cells in records:
-        if width is None:
+        if width < 0:
             width = len(cells)
-            source, target, is_header = _choose_columns(path, cells, columns)
+            places, is_header = _choose_columns(path, cells, columns)
             if is_header:
                 continue
         if len(cells) != width:
             raise DataError(path, line, f"expected {width} columns, got {len(cells)}")
-        yield _text(cells[source], path, line, "source"), _text(cells[target], path, line, "target")
+        yield Row(path, line, columns.names, tuple(cells[place] for place in places))
 
 
 def _tsv_records(path: str) -> Iterator[tuple[int, list[str]]]:
-    for line, text in _numbered_lines(path):
+    for line, text in numbered_lines(path):
         yield line, text.split("\t")
 
 
 def _csv_records(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yields (line where the record begins, cells): a quoted cell may hold newlines."""
-    reader = csv.reader((text + "\n" for _, text in _numbered_lines(path)), strict=True)
+    reader = csv.reader((text + "\n" for _, text in numbered_lines(path)), strict=True)
     limit = csv.field_size_limit(MAX_LINE_BYTES)
     line = 1
     try:
@@ -181,23 +224,28 @@ def _csv_records(path: str) -> Iterator[tuple[int, list[str]]]:
         csv.field_size_limit(limit)
 
 
-def _choose_columns(path: str, first_row: list[str], columns) -> tuple[int, int, bool]:
-    """Returns (source position, target position, whether the first row is a header)."""
-    cells = [cell.strip() for cell in first_row]
-    known = _known_pair([cell.lower() for cell in cells])
-    if columns is None:
-        if known is None and len(cells) != 2:
-            hint = "" if len(cells) < 2 else "; choose two of them by name or position"
-            raise DataError(path, 1, f"expected 2 columns, source and target, got {len(cells)}{hint}")
-        return *(known or (0, 1)), known is not None
-    if isinstance(columns[0], int):
-        if max(columns) >= len(cells):
-            raise DataError(path, 1, f"expected column {max(columns)} (from 0), got {len(cells)} columns")
-        return *columns, known is not None
-    for name in columns:
+def _choose_columns(path: str, first_row: list[str], columns: Columns) -> tuple[Sequence[int], bool]:
+    """Returns (positions of the columns, whether the first row is a header)."""
+    cells, chosen = [cell.strip() for cell in first_row], columns.chosen
+    known = columns.known([cell.lower() for cell in cells])
+    if chosen is None:
+        if known is None and len(cells) != len(columns.names):
+            hint = (
+                ""
+                if len(cells) < len(columns.names)
+                else f"; choose {COUNTS[len(columns.names)]} of them by name or position"
+            )
+            expected = f"{len(columns.names)} columns, {' and '.join(columns.names)}"
+            raise DataError(path, 1, f"expected {expected}, got {len(cells)}{hint}")
+        return known or range(len(cells)), known is not None
+    if isinstance(chosen[0], int):
+        if max(chosen) >= len(cells):
+            raise DataError(path, 1, f"expected column {max(chosen)} (from 0), got {len(cells)} columns")
+        return chosen, known is not None
+    for name in chosen:
         if name not in cells:
             raise DataError(path, 1, f"expected a column named {name!r}, got {', '.join(cells)[:200]}")
-    return cells.index(columns[0]), cells.index(columns[1]), True
+    return [cells.index(name) for name in chosen], True
 
 
 def _known_pair(cells: list[str]) -> tuple[int, int] | None:
@@ -219,10 +267,11 @@ def _languages() -> frozenset[str]:
     return frozenset(code for code in names if len(code) == 2) | {name.lower() for name in names.values()}
 
 
-def _json_rows(path: str, columns) -> Iterator[tuple[str, str]]:
-    if columns and isinstance(columns[0], int):
-        raise ValueError(f"columns: JSON objects have names, not positions, got {columns}")
-    for line, text in _numbered_lines(path):
+def _json_rows(path: str, columns: Columns) -> Iterator[Row]:
+    names = columns.chosen
+    if names and isinstance(names[0], int):
+        raise ValueError(f"columns: JSON objects have names, not positions, got {names}")
+    for line, text in numbered_lines(path):
         try:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -231,25 +280,25 @@ def _json_rows(path: str, columns) -> Iterator[tuple[str, str]]:
             record = record["translation"]  # {"translation": {"en": ..., "de": ...}}
         if not isinstance(record, dict):
             raise DataError(path, line, f"expected a JSON object, got {text[:60]!r}")
-        columns = columns or _default_keys(record, path, line)
-        for name in columns:
+        names = names or _default_keys(record, columns, path, line)
+        for name in names:
             if name not in record:
                 raise DataError(path, line, f"expected a key {name!r}, got {', '.join(record)[:200]!r}")
-        source, target = (_text(record[name], path, line, repr(name)) for name in columns)
-        if any("\ud800" <= character <= "\udfff" for character in source + target):
-            raise DataError(path, line, "expected Unicode text, got half of a surrogate pair")
-        yield source, target
+        yield Row(path, line, tuple(map(repr, names)), tuple(record[name] for name in names))
 
 
-def _default_keys(keys, path: str, line: int | None) -> list[str]:
+def _default_keys(keys, columns: Columns, path: str, line: int | None) -> list[str]:
     keys = list(keys)
-    known = _known_pair([key.lower() for key in keys]) or ((0, 1) if len(keys) == 2 else None)
+    known = columns.known([key.lower() for key in keys])
+    if known is None and len(keys) == len(columns.names):
+        known = tuple(range(len(keys)))
     if known is None:
-        raise DataError(path, line, f"expected keys source and target, got {', '.join(keys)[:200]!r}")
+        expected = " and ".join(columns.names)
+        raise DataError(path, line, f"expected keys {expected}, got {', '.join(keys)[:200]!r}")
     return [keys[position] for position in known]
 
 
-def _tfds_rows(path: str, columns) -> Iterator[tuple[str, str]]:
+def _tfds_rows(path: str, columns: Columns) -> Iterator[tuple[str, str]]:
     match = re.fullmatch(r"tfds:(?P<name>[^#]+)#(?P<split>.+)", path)
     if match is None:
         raise DataError(path, None, "expected tfds:NAME[/CONFIG][:VERSION]#SPLIT")
@@ -263,7 +312,8 @@ def _tfds_rows(path: str, columns) -> Iterator[tuple[str, str]]:
         raise DataError(path, None, " ".join(str(error).split())[:300]) from None
     features = builder.info.features
     texts = [key for key, feature in features.items() if isinstance(feature, tfds.features.Text)]
-    names = columns or builder.info.supervised_keys or _default_keys(texts, path, None)
+    keys = columns.chosen or builder.info.supervised_keys
+    names = keys or _default_keys(texts, columns, path, None)
     if len(names) != 2 or any(name not in texts for name in names):
         raise DataError(path, None, f"expected two of the text features {', '.join(texts)}, got {names}")
     for number, example in enumerate(tfds.as_numpy(dataset), start=1):

@@ -11,6 +11,7 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import TransformerBlock, TransformerDecoder, TransformerEncoder, rematerialize
 from keras_tfm.layers.blockwise import blockwise_attention
 from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
+from keras_tfm.layers.disentangled import DisentangledAttention, DistanceEmbedding
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import causal_mask, combine_masks, masked_softmax

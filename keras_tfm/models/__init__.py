@@ -1,7 +1,9 @@
 """Models: tokens or pixels -> hidden states; a family is a file: config, sizes table, model."""
 
+from keras_tfm.models.text.albert import ALBERT, ALBERTConfig
 from keras_tfm.models.text.bart import BART, BARTConfig
 from keras_tfm.models.text.bert import BERT, BERTConfig
+from keras_tfm.models.text.deberta import DeBERTa, DeBERTaConfig
 from keras_tfm.models.text.distilbert import DistilBERT, DistilBERTConfig
 from keras_tfm.models.text.gpt2 import GPT2, GPT2Config
 from keras_tfm.models.text.recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig

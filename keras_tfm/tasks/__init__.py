@@ -5,6 +5,8 @@ Translator            translate         (sources, targets): str    [str] -> [str
 Summarizer            summarize         (sources, targets): str    [str] -> [str]    (sources, targets)
 TextGenerator         generate          texts: [str]               [str] -> [str]    texts
 MaskedLanguageModel   masked-lm         documents: [str]           [str] -> [str]    documents
+TextClassifier        classify          texts, labels              texts -> labels   texts, labels
+TokenClassifier       tag               words, tags: [[str]]       [[str]] -> tags   words, tags
 ImageClassifier       classify-images   images, labels: arrays     images -> names   images, labels
 """
 
@@ -12,11 +14,22 @@ from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierCon
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
 from keras_tfm.tasks.summarizer import Summarizer
 from keras_tfm.tasks.task import Task, TaskError, read_config
+from keras_tfm.tasks.text_classifier import TextClassifier, TextClassifierConfig
 from keras_tfm.tasks.text_generator import TextGenerator, TextGeneratorConfig
+from keras_tfm.tasks.token_classifier import TokenClassifier, TokenClassifierConfig
 from keras_tfm.tasks.translator import Translator, TranslatorConfig
 
 TASKS = {
-    task.name: task for task in (Translator, Summarizer, TextGenerator, MaskedLanguageModel, ImageClassifier)
+    task.name: task
+    for task in (
+        Translator,
+        Summarizer,
+        TextGenerator,
+        MaskedLanguageModel,
+        TextClassifier,
+        TokenClassifier,
+        ImageClassifier,
+    )
 }
 
 
@@ -26,3 +39,15 @@ def load(folder):
     if name not in TASKS:
         raise TaskError(f"{folder}: unknown task {name!r}; known are {', '.join(TASKS)}")
     return TASKS[name].load(folder)
+
+
+def from_huggingface(name):
+    """The task whose head the folder `name`, or hub id, has; CheckpointError where no task has it."""
+    from keras_tfm.convert import CheckpointError, find_folder
+    from keras_tfm.convert import from_huggingface as read_model
+
+    model = read_model(find_folder(name))
+    for task in (MaskedLanguageModel, TextClassifier, TokenClassifier):
+        if isinstance(model, task.head_class):
+            return task.from_huggingface(name)
+    raise CheckpointError(name, "architectures", "one with the head of a task", type(model).__name__)

@@ -62,6 +62,7 @@ class MaskedLanguageModel(Task):
 
     name = "masked-lm"
     config_class = MaskedLanguageModelConfig
+    head_class = MaskedLM
 
     def __init__(self, backbone, tokenizer, config=None):
         self.config = config or MaskedLanguageModelConfig()

@@ -48,6 +48,10 @@ class Task(abc.ABC):
     def export_endpoints(self):
         """{signature: (function, input signature)} of the SavedModel, `serving_default` among them."""
 
+    def as_line(self, answer):
+        """One of `predict`'s answers as a line of text."""
+        return str(answer).replace("\n", " ")
+
     def save(self, folder, overwrite=False):
         """Write the task to a new `folder`, whole or not at all; FileExistsError where it exists."""
         with new_folder(folder, overwrite) as work:

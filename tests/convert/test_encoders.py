@@ -8,13 +8,20 @@ import pytest
 
 from keras_tfm import convert
 from keras_tfm.convert import CheckpointError
+from keras_tfm.convert.folder import WEIGHTS
 from keras_tfm.heads import Classifier, MaskedLM, SpanFinder, TokenTagger
-from keras_tfm.models import DistilBERT, RoBERTa
+from keras_tfm.models import ALBERT, DeBERTa, DistilBERT, RoBERTa
+from keras_tfm.training.safetensors import read_tensors
+from keras_tfm.training.weights import write_tensors
 from tests.contract import randomise
-from tests.models import test_distilbert, test_roberta
+from tests.models import test_albert, test_deberta, test_distilbert, test_roberta
 
 ROBERTA = dataclasses.replace(test_roberta.TINY, num_segments=2, pad_id=3, activation="relu", epsilon=1e-4)
 DISTILBERT = dataclasses.replace(test_distilbert.TINY, dropout=0.3, activation="gelu_quick")
+ALBERT_CONFIG = dataclasses.replace(test_albert.TINY, dropout=0.3, activation="silu")
+WITHOUT_POOLER = dataclasses.replace(ALBERT_CONFIG, pooler=False)
+V1 = dataclasses.replace(test_deberta.ALL, dropout=0.1, epsilon=1e-3)
+V2 = dataclasses.replace(test_deberta.V2, convolution_activation="gelu_quick", num_segments=1)
 TWO_LAYERS = {"hidden_dim": 8, "dropout": 0.3}
 MODELS = {
     "RobertaModel": lambda: RoBERTa(dataclasses.replace(ROBERTA, pooler=True)),
@@ -24,6 +31,26 @@ MODELS = {
     ),
     "RobertaForTokenClassification": lambda: TokenTagger(RoBERTa(ROBERTA), 5, dropout=0.0),
     "RobertaForQuestionAnswering": lambda: SpanFinder(RoBERTa(ROBERTA)),
+    "AlbertModel": lambda: ALBERT(ALBERT_CONFIG),
+    "AlbertForPreTraining": lambda: MaskedLM(ALBERT(ALBERT_CONFIG), next_sentence=True, dropout=0.3),
+    "AlbertForMaskedLM": lambda: MaskedLM(ALBERT(WITHOUT_POOLER)),
+    "AlbertForSequenceClassification": lambda: Classifier(ALBERT(ALBERT_CONFIG), 3, dropout=0.0),
+    "AlbertForTokenClassification": lambda: TokenTagger(ALBERT(WITHOUT_POOLER), 5, dropout=0.3),
+    "AlbertForQuestionAnswering": lambda: SpanFinder(ALBERT(WITHOUT_POOLER)),
+    "DebertaModel": lambda: DeBERTa(V1),
+    "DebertaForMaskedLM": lambda: MaskedLM(DeBERTa(V1)),
+    "DebertaForSequenceClassification": lambda: Classifier(
+        DeBERTa(V1), 3, **TWO_LAYERS, activation="gelu", input_dropout=0.1
+    ),
+    "DebertaForTokenClassification": lambda: TokenTagger(DeBERTa(V1), 5, dropout=0.1),
+    "DebertaForQuestionAnswering": lambda: SpanFinder(DeBERTa(V1)),
+    "DebertaV2Model": lambda: DeBERTa(V2),
+    "DebertaV2ForMaskedLM": lambda: MaskedLM(DeBERTa(V2)),
+    "DebertaV2ForSequenceClassification": lambda: Classifier(
+        DeBERTa(V2), 3, **TWO_LAYERS, activation="gelu_tanh", input_dropout=0.1
+    ),
+    "DebertaV2ForTokenClassification": lambda: TokenTagger(DeBERTa(V2), 5, dropout=0.1),
+    "DebertaV2ForQuestionAnswering": lambda: SpanFinder(DeBERTa(V2)),
     "DistilBertModel": lambda: DistilBERT(DISTILBERT),
     "DistilBertForMaskedLM": lambda: MaskedLM(DistilBERT(DISTILBERT)),
     "DistilBertForSequenceClassification": lambda: Classifier(
@@ -108,3 +135,86 @@ def test_what_transformers_lacks_is_not_written(make, message, tmp_path):
 def test_another_epsilon_is_not_distilberts(tmp_path):
     with pytest.raises(ValueError, match="DistilBertModel computes only `epsilon` 1e-12; it is 1e-05"):
         DistilBERT(dataclasses.replace(DISTILBERT, epsilon=1e-5)).save_huggingface(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"num_hidden_groups": 10**9}, "expected 3 layers, as config.json says, got fewer"),
+        ({"num_hidden_layers": 10**9}, "expected 1000000000 layers, as config.json says, got fewer"),
+        ({"num_hidden_groups": 0}, "`num_groups` must lie in 1 to 3"),
+        ({"num_hidden_groups": 1}, "albert_layer_groups.1.* expected no such weight"),
+        ({"embedding_size": 7}, r"word_embeddings.weight: expected the shape \(11, 7\)"),
+    ],
+)
+def test_wrong_configurations_of_albert(entries, message, tmp_path):
+    ALBERT(test_albert.TINY).save_huggingface(tmp_path / "model")
+    change_config(tmp_path / "model", **entries)
+    with pytest.raises(CheckpointError, match=message):
+        convert.from_huggingface(tmp_path / "model")
+
+
+def test_a_few_blocks_are_many_layers(tmp_path):
+    config = dataclasses.replace(test_albert.TINY, num_layers=60, num_groups=1, group_size=1)
+    ALBERT(config).save_huggingface(tmp_path / "model")
+    assert ALBERT.from_huggingface(tmp_path / "model").config == config
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"pos_att_type": []}, "pos_att_type: expected a value of its kind"),
+        ({"relative_attention": False}, "pos_att_type: expected a value of its kind"),
+        ({"pos_att_type": "c2c"}, "expected a configuration of DeBERTa, got `terms` must be of"),
+        ({"norm_rel_ebd": "batch_norm"}, "norm_rel_ebd: expected a value of its kind, got 'batch_norm'"),
+        ({"conv_act": "mish"}, "conv_act: expected a value of its kind, got 'mish'"),
+        ({"conv_groups": 2}, "conv_groups: expected 1, got 2"),
+        ({"conv_kernel_size": 4}, r"encoder.conv.conv.weight: expected the shape \(8, 8, 4\)"),
+        ({"conv_kernel_size": 0}, "encoder.conv.LayerNorm.bias: expected no such weight"),
+        ({"position_buckets": 6}, r"encoder.rel_embeddings.weight: expected the shape \(12, 8\)"),
+        ({"position_buckets": 2**30}, r"rel_embeddings.weight: expected the shape \(2147483648, 8\)"),
+        ({"position_buckets": 4, "max_relative_positions": 3}, "`num_buckets` must be even, .* below 4"),
+        ({"max_relative_positions": 2**30}, "`max_distance` must lie in 1 to 1048576"),
+        ({"type_vocab_size": 2**30}, r"token_type_embeddings.weight: expected the shape \(1073741824, 8\)"),
+        ({"max_relative_positions": 9, "position_buckets": -1}, r"rel_embeddings.weight: .* \(18, 8\)"),
+        ({"share_att_key": False}, r"pos_key_proj.weight: expected a tensor for .*, got none"),
+        ({"position_biased_input": True}, "position_embeddings.weight: .* got none"),
+    ],
+)
+def test_wrong_configurations_of_deberta(entries, message, tmp_path):
+    DeBERTa(test_deberta.V2).save_huggingface(tmp_path / "model")
+    change_config(tmp_path / "model", **entries)
+    with pytest.raises(CheckpointError, match=message):
+        convert.from_huggingface(tmp_path / "model")
+
+
+def test_older_names_of_debertas_terms_and_the_newer_form_of_its_head(tmp_path):
+    model = MaskedLM(DeBERTa(test_deberta.V2))
+    randomise(model, seed=0)
+    convert.save_huggingface(model, tmp_path / "model")
+    change_config(tmp_path / "model", pos_att_type="p2c|c2p", legacy=False)
+    path = tmp_path / "model" / WEIGHTS
+    names = {
+        "cls.predictions.transform.dense": "lm_predictions.lm_head.dense",
+        "cls.predictions.transform.LayerNorm": "lm_predictions.lm_head.LayerNorm",
+        "cls.predictions.bias": "lm_predictions.lm_head.bias",
+    }
+    tensors = {key: np.array(x) for key, x in read_tensors(path)[0].items()}
+    for old, new in names.items():
+        tensors = {key.replace(old, new): x for key, x in tensors.items()}
+    # what the released files hold besides
+    tensors |= {
+        "mask_predictions.dense.weight": np.ones((8, 8), "float32"),
+        "deberta.embeddings.position_embeddings.weight": np.ones((16, 8), "float32"),
+    }
+    write_tensors(tensors, path)
+    for a, b in zip(
+        model.trainable_weights, convert.from_huggingface(tmp_path / "model").trainable_weights, strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_deberta_of_neither_version_is_not_written(tmp_path):
+    model = DeBERTa(dataclasses.replace(test_deberta.V2, key_bias=False))
+    with pytest.raises(ValueError, match="DebertaModel computes only `num_buckets` 0; it is 4"):
+        model.save_huggingface(tmp_path / "model")

@@ -140,3 +140,64 @@ def test_impossible_vocabularies_are_refused():
         ByteLevelTokenizer(["a", "a"], [])
     with pytest.raises(ValueError, match="expected every byte"):
         ByteLevelTokenizer(["a", "<|endoftext|>"], [])
+
+
+# Encoders' special tokens -----------------------------------------------------------------------------
+
+ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+DEBERTA = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]
+
+
+@pytest.fixture(scope="module", params=[ROBERTA, DEBERTA], ids=["RoBERTa", "DeBERTa"])
+def pair(request, content, tmp_path_factory):
+    """Ours, with a made-up token as RoBERTa's has, and, out of the files that it saves, theirs."""
+    learnt = [token for token in content["tokens"] if token != "<|endoftext|>"]
+    ours = ByteLevelTokenizer(
+        [*request.param[:4], *learnt, "madeupword0000", request.param[4]], content["merges"]
+    )
+    folder = tmp_path_factory.mktemp("tokenizer")
+    ours.save_huggingface(folder)
+    return ours, tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")), folder
+
+
+def test_special_tokens_are_recognised(pair):
+    ours, theirs, _ = pair
+    start, _, end, unknown, mask = (theirs.id_to_token(i) for i in (0, 1, 2, 3, ours.mask_id))
+    assert (ours.start_id, ours.pad_id, ours.end_id) == (0, 1, 2) and ours.mask_id == ours.vocabulary_size - 1
+    texts = [
+        f"The {mask} of",
+        f"a \n {mask}{mask} b",
+        f"{start}a{end}",
+        f"{mask}",
+        f"  {unknown} x",
+        "madeupword0000",
+    ]
+    for text, row in zip([*texts, *ODD], ours.tokenize([*texts, *ODD]).to_list(), strict=True):
+        assert row == theirs.encode(text, add_special_tokens=False).ids, text
+    assert ours.detokenize(ours.tokenize([f"The {mask} of"])).numpy() == [f"The{mask} of".encode()]
+
+
+def test_pairs_are_put_together_alike(pair):
+    ours, theirs, _ = pair
+    first, second = ours.tokenize(["one", "another"]).to_list()
+    expected = [ours.start_id, *first, *ours.between_ids, *second, ours.end_id]
+    assert theirs.encode("one", "another").ids == expected
+
+
+def test_an_encoders_files_are_read_again(pair, tmp_path):
+    ours, _, folder = pair
+    assert ByteLevelTokenizer.from_huggingface(folder)._content == ours._content
+    ours.save(tmp_path)
+    module = tf.Module()
+    module.tokenizer = load_tokenizer(tmp_path)
+    module.tokenize = tf.function(
+        lambda text: module.tokenizer.tokenize(text).to_tensor(-1),
+        input_signature=[tf.TensorSpec([None], tf.string)],
+    )
+    tf.saved_model.save(module, tmp_path / "saved")
+    texts = [*ODD, "a <mask> or [MASK]"]
+    np.testing.assert_array_equal(
+        tf.saved_model.load(tmp_path / "saved").tokenize(tf.constant(texts)),
+        ours.tokenize(texts).to_tensor(-1),
+    )
+    assert ours.tokenize([]).shape[0] == 0

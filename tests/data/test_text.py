@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_tfm.data import PairBatches, WordPieceTokenizer, encode_sources, read_pairs, train_tokenizer
-from keras_tfm.data.text import _choose_steps, _cut
+from keras_tfm.data.lengths import choose_steps, cut
 
 WORDS = "the quick brown fox jumps over lazy dog what time is it quarter to five".split()  # noqa: SIM905
 PAD, START, END = 0, 1, 2
@@ -118,7 +118,7 @@ def test_an_epoch_is_every_pair_once_within_the_budget(
     assert batches.num_batches == len(epoch)
     assert sorted(set(shapes)) == batches.shapes and len(batches.shapes) <= num_shapes
     assert all(rows * (source + target) <= batch_tokens for rows, source, target in shapes)
-    assert batches.num_pairs == num_pairs and batches.num_dropped == 0
+    assert batches.num_examples == num_pairs and batches.num_dropped == 0
     num_real = sum(int(inputs["padding_mask"].sum() + weights.sum()) for inputs, _, weights in epoch)
     num_computed = sum(rows * (source + target) for rows, source, target in shapes)
     assert num_real == batches.num_tokens
@@ -204,13 +204,13 @@ def test_keras_fit_takes_the_epochs_in_turn(words):
 def test_pairs_over_the_maximum_are_dropped_and_counted(words):
     sources, targets = ["fox " * 9, "fox " * 10, "fox"], ["dog", "dog", "dog " * 10]
     batches = PairBatches(sources, targets, words, words, max_length=10)
-    assert (batches.num_pairs, batches.num_dropped) == (1, 2)
+    assert (batches.num_examples, batches.num_dropped) == (1, 2)
     assert pairs_of(batches_of(batches.dataset()), words) == [(sources[0].strip(), "dog")]
 
 
 def test_a_line_of_a_megabyte_is_dropped(words):
     batches = PairBatches(["fox " * 250_000, "fox"], ["dog", "dog"], words, words)
-    assert (batches.num_pairs, batches.num_dropped) == (1, 1)
+    assert (batches.num_examples, batches.num_dropped) == (1, 1)
 
 
 def test_what_cannot_be_batched(words):
@@ -220,7 +220,7 @@ def test_what_cannot_be_batched(words):
         PairBatches(["fox fox fox"], ["fox"], words, words, max_length=3)
     with pytest.raises(ValueError, match="max_length: of 0 pairs none"):
         PairBatches([], [], words, words)
-    with pytest.raises(ValueError, match="batch_tokens: expected 6 or more, the longest pair, got 5"):
+    with pytest.raises(ValueError, match="batch_tokens: expected 6 or more, the longest example, got 5"):
         PairBatches(["fox fox fox"], ["fox"], words, words, batch_tokens=5)
 
 
@@ -244,7 +244,7 @@ def test_little_padding_in_few_shapes():
     source = np.maximum(2, random.normal(16, 5, 20_000).astype(int))
     widths = np.stack([source, np.maximum(2, source + random.integers(-2, 3, 20_000))])
     widths = widths[:, np.lexsort((widths[1], widths[0], widths.max(axis=0)))]
-    batches = list(_cut(widths, _choose_steps(widths, 16), 4096))
+    batches = list(cut(widths, choose_steps(widths, 16), 4096))
     num_computed = sum(rows * (source + target) for *_, (rows, source, target) in batches)
     assert widths.sum() / num_computed > 0.9
     assert len({shape for *_, shape in batches}) <= 16
@@ -264,7 +264,7 @@ def test_the_parting_has_the_least_padding(pairs, num_shapes):
         run = [(stop - start) * widths[:, start:stop].max(axis=1).sum() for start in range(stop)]
         return min(run[start] + least(start, num_runs - 1) for start in range(stop))
 
-    steps = _choose_steps(widths, num_shapes)
+    steps = choose_steps(widths, num_shapes)
     assert steps[-1] == 0 and steps == sorted(set(steps), reverse=True) and len(steps) <= num_shapes
     stops = [widths.shape[1], *steps[:-1]]
     cost = sum(

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_tfm.generation import BeamSearch, CompiledDecoding, Decoder, DecodingOptions, EndTokens, Sample
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy
-from keras_tfm.models import Transformer, TransformerConfig
+from keras_tfm.models import GPT2, GPT2Config, Transformer, TransformerConfig
 from tests import contract
 from tests.generation.markov import markov
 
@@ -269,3 +269,15 @@ def test_a_memorised_translation_is_returned_and_ends():
     context = {name: batch[name] for name in ("token_ids", "padding_mask")}
     np.testing.assert_array_equal(greedy(model, context)[:, :6], target)
     np.testing.assert_array_equal(greedy(model, context)[:, 6:], np.full((3, MAX_LENGTH - 5), PAD))
+
+
+def test_copied_kernels_change_nothing_and_follow_the_weights():
+    keras.utils.set_random_seed(0)
+    model = LanguageModel(GPT2(GPT2Config(11, max_length=24, num_layers=1, dim=8, num_heads=2)))
+    decode, prompts = CompiledDecoding(model, max_length=24), np.array([[1, 2, 3], [4, 5, 6]])
+    answers = []
+    for seed in range(2):
+        contract.randomise(model, seed)
+        answers.append(decode(DecodingOptions(16), prompts).numpy())
+        np.testing.assert_array_equal(answers[-1], Decoder(model, 16)(prompts))
+    assert (answers[0] != answers[1]).any()

@@ -77,9 +77,27 @@ SIZES = {
     "intermediate_size": 26,
     "max_position_embeddings": 17,
 }
+DEBERTA = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_biased_input": False}
 ENCODERS = {  # {family: (head, entries)}
     "bert": ("PreTraining", SIZES),
     "roberta": ("MaskedLM", SIZES),
+    "albert": (
+        "PreTraining",
+        {**SIZES, "embedding_size": 9, "num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2},
+    ),
+    "deberta": ("TokenClassification", {**SIZES, **DEBERTA, "type_vocab_size": 2}),
+    "deberta-v2": (
+        "MaskedLM",
+        {
+            **SIZES,
+            **DEBERTA,
+            "max_relative_positions": 9,
+            "position_buckets": 8,
+            "norm_rel_ebd": "layer_norm",
+            "share_att_key": True,
+            "conv_kernel_size": 3,
+        },
+    ),
     "distilbert": ("SequenceClassification", {DISTILBERT_NAMES[key]: size for key, size in SIZES.items()}),
 }
 

@@ -44,7 +44,7 @@ def folder(tmp_path, arrays, state):
     return tmp_path
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "distilbert", "deberta", "deberta-v2"])
 def test_encoders(family, tmp_path):
     """The states and logits at the positions that are no padding."""
     arrays, state, inputs = read(FOLDER / f"{family}.npz")

@@ -33,7 +33,7 @@ class Reference:
         torch.manual_seed(int(rng.integers(2**31)))
         for module in model.modules():
             for name, parameter in module.named_parameters(recurse=False):
-                is_gamma = isinstance(module, torch.nn.LayerNorm) and name == "weight"
+                is_gamma = type(module).__name__.endswith("LayerNorm") and name == "weight"
                 torch.nn.init.normal_(parameter, mean=float(is_gamma), std=0.3)
         return model
 
@@ -107,6 +107,51 @@ def draw_distilbert(rng):
     return {**entries, **dropouts, "sinusoidal_pos_embds": sines}
 
 
+def draw_albert(rng):
+    entries = draw_bert(rng)
+    more = {
+        "embedding_size": int(rng.integers(2, 20)),
+        "num_hidden_groups": int(rng.integers(1, entries["num_hidden_layers"] + 1)),
+        "inner_group_num": int(rng.integers(1, 3)),
+        "classifier_dropout_prob": 0.25,
+    }
+    return {name: x for name, x in entries.items() if name != "classifier_dropout"} | more
+
+
+def draw_deberta(rng):
+    """Version 1's."""
+    entries = draw_bert(rng)
+    terms = [[], ["c2p"], ["p2c"], ["c2p", "p2c"]][rng.integers(4)]
+    more = {
+        "layer_norm_eps": float(rng.choice([1e-7, 1e-3])),
+        "type_vocab_size": int(rng.integers(4)),
+        "relative_attention": bool(terms),
+        "pos_att_type": terms,
+        "max_relative_positions": int(rng.choice([-1, 2, 7, 40])),
+        "position_biased_input": bool(rng.integers(2)),
+        "pooler_hidden_act": str(rng.choice(ACTIVATIONS)),
+        "pooler_dropout": 0.3,
+        "cls_dropout": 0.2,
+    }
+    entries |= more
+    if rng.integers(3) == 0:
+        entries["embedding_size"] = int(rng.integers(2, 20))
+    return {name: x for name, x in entries.items() if name != "classifier_dropout"}
+
+
+def draw_deberta_v2(rng):
+    entries = draw_deberta(rng)
+    more = {
+        "max_relative_positions": int(rng.choice([-1, 9, 40])),
+        "position_buckets": int(rng.choice([-1, 2, 4, 8])),
+        "norm_rel_ebd": "layer_norm" if entries["relative_attention"] and rng.integers(2) else "none",
+        "share_att_key": bool(rng.integers(2)),
+        "conv_kernel_size": int(rng.choice([0, 1, 3, 5])),
+        "conv_act": str(rng.choice(ACTIVATIONS)),
+    }
+    return entries | more
+
+
 FINE_TUNED = {
     "MaskedLM": ("logits",),
     "SequenceClassification": ("logits",),
@@ -127,4 +172,9 @@ REFERENCES = {
     ),
     "roberta": Reference("Roberta", draw_roberta, {"": POOLED, **FINE_TUNED}),
     "distilbert": Reference("DistilBert", draw_distilbert, {"": ("last_hidden_state",), **FINE_TUNED}),
+    "albert": Reference(
+        "Albert", draw_albert, {"": POOLED, "PreTraining": ("prediction_logits", "sop_logits"), **FINE_TUNED}
+    ),
+    "deberta": Reference("Deberta", draw_deberta, {"": ("last_hidden_state",), **FINE_TUNED}),
+    "deberta-v2": Reference("DebertaV2", draw_deberta_v2, {"": ("last_hidden_state",), **FINE_TUNED}),
 }

@@ -195,3 +195,24 @@ def test_a_tokenizer_must_fit(generator):
         TextGenerator(other.model, generator.tokenizer)
     with pytest.raises(ValueError, match="must be bytes or characters"):
         TextGenerator.from_texts(TEXTS, tokenizer="words")
+
+
+def test_weights_in_eight_bits_say_the_same():
+    """Weight-only quantisation by Keras: a quarter of the bytes, and nearly the same perplexity."""
+    keras.utils.set_random_seed(0)
+    wide = {"dim": 128, "num_layers": 2, "num_heads": 4, "max_length": 32}
+    generator = make("bytes", **wide)
+    generator.fit(TEXTS, TEXTS, epochs=20, learning_rate=3e-3, patience=20)
+    before, cost = num_bytes(generator.model), generator.evaluate(TEXTS)["perplexity"]
+    generator.model.quantize(
+        config=keras.quantizers.Int8QuantizationConfig(activation_quantizer=None),
+        filters=lambda layer: isinstance(layer, keras.layers.Dense | keras.layers.Embedding),
+    )
+    assert num_bytes(generator.model) < 0.3 * before
+    assert generator.evaluate(TEXTS)["perplexity"] == pytest.approx(cost, rel=0.02)
+    token_ids = generator.generate_ids([[5, 6]], max_new_tokens=8)
+    assert token_ids.shape == (1, 10)
+
+
+def num_bytes(model):
+    return sum(weight.numpy().nbytes for weight in model.weights)

@@ -1,0 +1,217 @@
+"""`keras-tfm train classify` and `train tag`: fine-tuning an encoder, and where it starts from."""
+
+import dataclasses
+import functools
+import json
+import pathlib
+
+from keras_tfm.cli.options import (
+    add_columns,
+    add_run,
+    add_training,
+    add_verb,
+    columns_of,
+    positive,
+    prepare,
+    read_changes,
+    task_on,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A task that `train` knows: what its files are, and what `train` tells of it."""
+
+    name: str
+    task: str  # the class in keras_tfm.tasks
+    help: str
+    files: str
+    columns: tuple[int, ...] = ()  # how many --columns may name
+    epochs: int = 3
+
+
+KINDS = (
+    Kind(
+        "classify",
+        "TextClassifier",
+        "fine-tune an encoder, or train one, to label texts or pairs of texts",
+        ".tsv, .csv or .jsonl files (plain, .gz, .xz): a text, or two, and its label",
+        (2, 3),
+    ),
+    Kind(
+        "tag",
+        "TokenClassifier",
+        "fine-tune an encoder, or train one, to tag the words of sentences",
+        "CoNLL columns (plain, .gz, .xz): a word first, its tag last, a blank line after each sentence",
+        epochs=10,
+    ),
+)
+
+
+def add(tasks):
+    """Add the tasks to those that `train` knows."""
+    for kind in KINDS:
+        _add(tasks, kind)
+
+
+def _add(tasks, kind):
+    verb = add_verb(tasks, kind.name, functools.partial(run, kind=kind), kind.help)
+    data = verb.add_argument_group("data")
+    data.add_argument("--train", nargs="+", required=True, metavar="FILE", help=kind.files)
+    data.add_argument(
+        "--valid",
+        nargs="+",
+        metavar="FILE",
+        help="examples that judge the epochs (default: hold out 5 %% of --train, at most 1,000)",
+    )
+    if kind.columns:
+        add_columns(data, "names or numbers from 0: the text, or both, and the label")
+        data.add_argument(
+            "--problem",
+            choices=["classes", "multi-label", "regression"],
+            default="classes",
+            help="a label is one of several (default), several names parted by commas, or a number",
+        )
+    add_run(data)
+    model = verb.add_argument_group("model")
+    model.add_argument(
+        "--from",
+        dest="start",
+        metavar="RUN",
+        help="the encoder of a task folder (masked-lm's for example), or of a folder of Hugging Face's",
+    )
+    model.add_argument("--size", help="a size of BERT, from scratch (default: mini, 4 layers 256 wide)")
+    model.add_argument(
+        "--config", metavar="FILE", help='JSON with fields of the size to change, {"dropout": 0.3}'
+    )
+    model.add_argument(
+        "--vocabulary",
+        type=positive,
+        metavar="N",
+        help="pieces at most, fewer for small files (default: 8000)",
+    )
+    model.add_argument("--cased", action="store_true", help="keep capitals and accents apart")
+    model.add_argument(
+        "--max-length",
+        type=positive,
+        metavar="N",
+        help="tokens of an example, special ones too (default: 128)",
+    )
+    training = verb.add_argument_group("training")
+    add_training(training, epochs=kind.epochs, patience=5, batch_tokens=1024, learning_rate=5e-5)
+    training.add_argument(
+        "--epoch-batches",
+        type=positive,
+        default=2_000,
+        metavar="N",
+        help="judge after so many batches where the data is larger (default: %(default)s)",
+    )
+    training.add_argument(
+        "--layer-decay",
+        type=float,
+        default=1.0,
+        metavar="R",
+        help="a block learns R times as fast as the one above it (default: %(default)s)",
+    )
+    training.add_argument(
+        "--freeze",
+        type=int,
+        metavar="N",
+        help="leave the embeddings and the lowest N blocks as they are (default: train all)",
+    )
+
+
+def run(options, kind):
+    """train: a RUN folder from labelled examples."""
+    from keras_tfm import tasks
+
+    devices, tell = prepare(options)
+    task_class = getattr(tasks, kind.task)
+    read = _reader(options, kind)
+    examples = read(options.train)
+    validation = read(options.valid) if options.valid else None
+    tell(f"{len(examples[0]):,} examples to train on")
+    fields = {"max_length": options.max_length, "problem": getattr(options, "problem", None)}
+    fields = {name: value for name, value in fields.items() if value is not None}
+
+    def make():
+        return task_class.from_examples(
+            examples,
+            options.size or "mini",
+            options.vocabulary or 8_000,
+            not options.cased,
+            read_changes(options.config) if options.config else None,
+            **fields,
+        )
+
+    task = task_on(devices, options, functools.partial(_load, task_class, examples, fields), make)
+    if options.resume:
+        refuse_another_model(options, task)
+    tell(f"{task.model.count_params():,} weights, {task.tokenizer.vocabulary_size:,} pieces")
+    task.fit(
+        examples,
+        validation,
+        epochs=options.epochs,
+        minutes=options.minutes,
+        batch_tokens=options.batch_tokens,
+        epoch_batches=options.epoch_batches,
+        learning_rate=options.learning_rate,
+        layer_decay=options.layer_decay,
+        num_frozen=options.freeze,
+        patience=options.patience,
+        seed=options.seed,
+        run=options.out,
+        save_minutes=options.save_minutes,
+        resume=options.resume,
+        overwrite=options.overwrite,
+        tensorboard=options.tensorboard,
+    )
+    tell(f"the best model stands in {options.out}; keras-tfm evaluate says how good it is")
+
+
+def _reader(options, kind):
+    """What reads the files of a task."""
+    from keras_tfm.data import labelled
+
+    if kind.name == "tag":
+        return labelled.read_tagged_words
+    columns = columns_of(options, kind.columns)
+    return functools.partial(labelled.read_labelled_texts, columns=columns, problem=options.problem)
+
+
+def _load(task_class, examples, fields, folder):
+    """The task of a RUN of its kind, or a new one on the encoder of another, or of Hugging Face's folder."""
+    from keras_tfm import tasks
+
+    if is_huggingface(folder):
+        return task_class.from_huggingface(folder, examples, **fields)
+    task = tasks.load(folder)
+    if type(task) is task_class:
+        return task
+    if not hasattr(task, "tokenizer") or "sequence_output" not in task.model.backbone.output:
+        raise ValueError(f"--from: {folder} is a {task.name!r} task, which has no encoder of texts")
+    length = min(128, task.model.backbone.config.max_length)
+    fields = {"max_length": length, **fields}
+    return task_class.from_backbone(task.model.backbone, task.tokenizer, examples, **fields)
+
+
+def is_huggingface(folder):
+    """Whether a folder is one of Hugging Face's, by its config.json."""
+    try:
+        content = json.loads(pathlib.Path(folder, "config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and "model_type" in content
+
+
+def refuse_another_model(options, task):
+    """Raise ValueError, naming the fields, where the options ask for another model than `task`'s."""
+    from keras_tfm.training.checkpoint import refuse_changes
+
+    then = dataclasses.asdict(task.model.backbone.config) | {"--max-length": task.config.max_length}
+    now = {"--max-length": options.max_length} if options.max_length else {}
+    if options.size:
+        size = dataclasses.asdict(task.model.backbone.config_of_size(options.size))
+        now |= {name: size[name] for name in ("num_layers", "dim", "num_heads", "hidden_dim")}
+    now |= read_changes(options.config) if options.config else {}
+    refuse_changes(now, {name: then.get(name) for name in now})

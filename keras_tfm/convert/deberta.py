@@ -1,0 +1,254 @@
+"""DeBERTa's checkpoints, version 1 (He et al. 2021), 2 and 3 (He et al. 2023), with their heads.
+
+The masked language model's head has two forms there, of one meaning: the keys of the newer one are read as
+those of the "legacy" one, which is written.
+"""
+
+import dataclasses
+
+from keras_tfm.convert.bert import MASKED_LM, own_activation
+from keras_tfm.convert.family import (
+    ACTIVATIONS,
+    THEIR_ACTIVATIONS,
+    Entry,
+    Family,
+    Head,
+    labels_of,
+    number_of_labels,
+)
+from keras_tfm.convert.keymap import TRANSPOSED, Row, Transform, embedding, linear, norm, weight
+from keras_tfm.heads import Classifier, MaskedLM, SpanFinder, TokenTagger
+from keras_tfm.models import DeBERTa
+
+BLOCK, LAYER = "encoder/block_{}", "encoder.layer.{}"
+ATTENTION, SELF = f"{BLOCK}/attention", f"{LAYER}.attention.self"
+SHARED = [
+    *embedding("embedding/token", "embeddings.word_embeddings"),
+    *embedding("embedding/position/embedding", "embeddings.position_embeddings"),
+    *embedding("embedding/segment", "embeddings.token_type_embeddings"),
+    *weight("embedding_projection/kernel", "embeddings.embed_proj.weight", TRANSPOSED),
+    *norm("embedding_norm", "embeddings.LayerNorm"),
+    *weight("encoder/distances/embeddings", "encoder.rel_embeddings.weight"),
+    *linear(f"{ATTENTION}/output", f"{LAYER}.attention.output.dense"),
+    *norm(f"{BLOCK}/attention_norm", f"{LAYER}.attention.output.LayerNorm"),
+    *linear(f"{BLOCK}/feedforward/hidden", f"{LAYER}.intermediate.dense"),
+    *linear(f"{BLOCK}/feedforward/output", f"{LAYER}.output.dense"),
+    *norm(f"{BLOCK}/feedforward_norm", f"{LAYER}.output.LayerNorm"),
+]
+QUERY_KEY_VALUE = [f"{SELF}.{part}_proj" for part in ("query", "key", "value")]
+# torch.nn.Conv1d keeps (out, in, width), Keras (width, in, out).
+CONVOLUTION = Transform(lambda array: array.transpose(2, 1, 0), lambda array, _: [array.transpose(2, 1, 0)])
+VERSION_2 = [
+    *SHARED,
+    Row(f"{ATTENTION}/query_key_value/kernel", tuple(f"{key}.weight" for key in QUERY_KEY_VALUE), TRANSPOSED),
+    *weight(f"{ATTENTION}/query_bias", f"{SELF}.query_proj.bias"),
+    *weight(f"{ATTENTION}/key_bias", f"{SELF}.key_proj.bias"),
+    *weight(f"{ATTENTION}/value_bias", f"{SELF}.value_proj.bias"),
+    *linear(f"{ATTENTION}/position_key", f"{SELF}.pos_key_proj"),
+    *linear(f"{ATTENTION}/position_query", f"{SELF}.pos_query_proj"),
+    *norm("encoder/distances/norm", "encoder.LayerNorm"),
+    *weight("encoder/convolution/convolution/kernel", "encoder.conv.conv.weight", CONVOLUTION),
+    *weight("encoder/convolution/convolution/bias", "encoder.conv.conv.bias"),
+    *norm("encoder/convolution/norm", "encoder.conv.LayerNorm"),
+]
+
+
+def version_1(config):
+    """The table of version 1, which packs each head's query, key and value side by side."""
+    heads = config.num_heads
+
+    def load(array):
+        """(H 3 K, D) to (D, 3 H K)."""
+        parts = array.reshape(heads, 3, -1, array.shape[1])  # (H, 3, K, D)
+        return parts.transpose(3, 1, 0, 2).reshape(array.shape[1], -1)
+
+    def save(array, _):
+        parts = array.reshape(array.shape[0], 3, heads, -1)  # (D, 3, H, K)
+        return [parts.transpose(2, 1, 3, 0).reshape(-1, array.shape[0])]
+
+    return [
+        *SHARED,
+        *weight(f"{ATTENTION}/query_key_value/kernel", f"{SELF}.in_proj.weight", Transform(load, save)),
+        *weight(f"{ATTENTION}/query_bias", f"{SELF}.q_bias"),
+        *weight(f"{ATTENTION}/value_bias", f"{SELF}.v_bias"),
+        *weight(f"{ATTENTION}/position_key/kernel", f"{SELF}.pos_proj.weight", TRANSPOSED),
+        *linear(f"{ATTENTION}/position_query", f"{SELF}.pos_q_proj"),
+    ]
+
+
+def classifier_options(entries):
+    """The classifier's: its hidden layer is called the pooler there."""
+    dropout = entries.get("cls_dropout")
+    return {
+        "num_classes": number_of_labels(entries),
+        "dropout": entries.get("hidden_dropout_prob", 0.1) if dropout is None else dropout,
+        "activation": ACTIVATIONS[entries.get("pooler_hidden_act", "gelu")],
+        "input_dropout": entries.get("pooler_dropout", 0.0),
+    }
+
+
+def classifier_entries(model):
+    return {
+        "cls_dropout": model.dropout,
+        "pooler_hidden_act": THEIR_ACTIVATIONS[model.activation],
+        "pooler_dropout": model.input_dropout,
+        **labels_of(model.num_classes),
+    }
+
+
+def tagger_options(entries):
+    """A tagger's, whose dropout is that of the hidden states."""
+    return {"num_classes": number_of_labels(entries), "dropout": entries.get("hidden_dropout_prob", 0.1)}
+
+
+def tagger_entries(model):
+    return labels_of(model.num_classes)
+
+
+def terms_of(value, entries):
+    """("c2p", "p2c") of a list, or of "c2p|p2c"; none without relative attention."""
+    terms = value.lower().split("|") if isinstance(value, str) else value or []
+    terms = tuple(term.strip() for term in terms)
+    if bool(terms) != (entries.get("relative_attention", False) is True):
+        raise ValueError
+    return terms
+
+
+def at_least_0(value, _):
+    """A number, 0 where theirs is below 1."""
+    return max(value, 0)
+
+
+FIELDS: dict[str, str | Entry] = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "dim": "hidden_size",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "intermediate_size",
+    "max_length": "max_position_embeddings",
+    "num_segments": "type_vocab_size",
+    "embedding_dim": Entry(
+        "embedding_size",
+        lambda size, entries: None if size == entries.get("hidden_size") else size,
+        lambda config: config.embedding_width,
+    ),
+    "absolute_positions": "position_biased_input",
+    "position_terms": Entry("pos_att_type", terms_of, lambda config: list(config.position_terms)),
+    "max_distance": Entry(
+        "max_relative_positions", lambda x, _: x if x > 0 else None, lambda config: config.max_distance or -1
+    ),
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "activation": "hidden_act",
+    "epsilon": "layer_norm_eps",
+}
+ABSENT = {
+    "type_vocab_size": 0,
+    "position_biased_input": True,
+    "relative_attention": False,
+    "pos_att_type": None,
+    "max_relative_positions": -1,
+}
+WRITTEN = {
+    "relative_attention": lambda config: bool(config.position_terms),
+    "pooler_hidden_size": lambda config: config.dim,
+    "legacy": lambda config: True,
+}
+SHAPES = {
+    "embeddings.word_embeddings.weight": ("vocabulary_size", "embedding_width"),
+    "embeddings.position_embeddings.weight": ("num_positions", "embedding_width"),
+    "embeddings.token_type_embeddings.weight": ("num_segments", "embedding_width"),
+    "encoder.rel_embeddings.weight": ("num_distances", "dim"),
+    "encoder.conv.conv.weight": ("dim", "dim", "convolution"),
+    "encoder.layer.0.intermediate.dense.weight": ("hidden_dim", "dim"),
+}
+
+
+def heads(prefix):
+    """Those of the architectures whose names begin with `prefix`."""
+    return {
+        f"{prefix}ForMaskedLM": Head(
+            MaskedLM, MASKED_LM, {"next_sentence": False, "activation": own_activation}
+        ),
+        f"{prefix}ForSequenceClassification": Head(
+            Classifier,
+            [*linear("head/hidden", "pooler.dense"), *linear("head/output", "classifier")],
+            {"hidden_dim": lambda config: config.dim},
+            classifier_options,
+            classifier_entries,
+        ),
+        f"{prefix}ForTokenClassification": Head(
+            TokenTagger, linear("head/output", "classifier"), {}, tagger_options, tagger_entries
+        ),
+        f"{prefix}ForQuestionAnswering": Head(SpanFinder, linear("head/output", "qa_outputs")),
+    }
+
+
+V2 = Family(
+    model_type="deberta-v2",
+    backbone="DebertaV2Model",
+    model=DeBERTa,
+    prefix="deberta.",
+    fields={
+        **FIELDS,
+        "num_buckets": Entry("position_buckets", at_least_0, lambda config: config.num_buckets or -1),
+        "normalize_distances": Entry(
+            "norm_rel_ebd",
+            lambda value, _: {"layer_norm": True, "none": False}[value.lower().strip()],
+            lambda config: "layer_norm" if config.normalize_distances else "none",
+        ),
+        "share_projections": "share_att_key",
+        "convolution": "conv_kernel_size",
+        "convolution_activation": Entry(
+            "conv_act",
+            lambda name, _: ACTIVATIONS[name],
+            lambda config: THEIR_ACTIVATIONS[config.convolution_activation],
+        ),
+    },
+    absent={
+        **ABSENT,
+        "hidden_size": 1536,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 24,
+        "intermediate_size": 6144,
+        "position_buckets": -1,
+        "norm_rel_ebd": "none",
+        "share_att_key": False,
+        "conv_kernel_size": 0,
+        "conv_act": "tanh",
+    },
+    written=WRITTEN,
+    fixed={"tie_word_embeddings": True, "conv_groups": 1},
+    only={"key_bias": True},
+    shapes=SHAPES,
+    rows=VERSION_2,
+    heads=heads("DebertaV2"),
+    renamed={
+        "lm_predictions.lm_head.dense.": "cls.predictions.transform.dense.",
+        "lm_predictions.lm_head.LayerNorm.": "cls.predictions.transform.LayerNorm.",
+        "lm_predictions.lm_head.bias": "cls.predictions.bias",
+    },
+    copies={
+        "cls.predictions.decoder.weight": "{prefix}embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    # Those of the enhanced mask decoder and of replaced-token detection, which transformers leaves out too.
+    ignored=(r"embeddings\.position_(ids|embeddings\.weight)", r"mask_predictions\..*"),
+)
+V1 = dataclasses.replace(
+    V2,
+    model_type="deberta",
+    backbone="DebertaModel",
+    fields=FIELDS,
+    absent={**ABSENT, "vocab_size": 50_265},
+    fixed={"tie_word_embeddings": True, "talking_head": False},
+    only={
+        "key_bias": False,
+        "num_buckets": 0,
+        "normalize_distances": False,
+        "share_projections": False,
+        "convolution": 0,
+    },
+    rows=version_1,
+    heads=heads("Deberta"),
+)

@@ -1,0 +1,109 @@
+"""Texts to what an encoder reads, and encoded examples to batches of few shapes."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from keras_tfm.data.lengths import LengthBatches
+from keras_tfm.data.tokenizers import Tokenizer
+
+Ragged = dict[str, tf.RaggedTensor]
+
+
+class EncodedBatches(LengthBatches):
+    """Batches of examples that are encoded already: `(inputs, labels, weights)`.
+
+    `inputs` are ragged, (N, None) int32 each, "token_ids" among them, which `pad_id` pads and which make the
+    "padding_mask". `labels` are an array (N, ...), one for each example, then `weights` are (B,), 0.0 for
+    rows that only fill up; or ragged, one for each token, negative where a token bears none, then `weights`
+    (B, S) count those that do; or a dict of arrays. `options` are those of `LengthBatches`.
+    """
+
+    def __init__(self, inputs: Ragged, labels, pad_id: int = 0, **options):
+        lengths = inputs["token_ids"].row_lengths().numpy()
+        if not len(lengths):
+            raise ValueError("examples: expected one or more, got none")
+        with tf.device("cpu"):  # they may be larger than an accelerator's memory
+            self._inputs = {name: tf.identity(x) for name, x in inputs.items()}
+            self._labels = tf.nest.map_structure(tf.identity, labels, expand_composites=False)
+        self._pad_id = pad_id
+        order = np.argsort(lengths, kind="stable")
+        super().__init__(order, lengths[order][None], **options)
+
+    def _batch(self, chosen, num_rows, width) -> tuple:
+        inputs = {name: pad(tf.gather(x, chosen), num_rows, width) for name, x in self._inputs.items()}
+        lengths = tf.gather(self._inputs["token_ids"].row_lengths(), chosen)
+        missing = num_rows - tf.shape(chosen)[0]
+        mask = tf.sequence_mask(tf.concat([lengths, tf.zeros([missing], lengths.dtype)], 0), width)  # (B, S)
+        inputs["token_ids"] = tf.where(mask, inputs["token_ids"], self._pad_id)
+        inputs["padding_mask"] = mask
+        if isinstance(self._labels, tf.RaggedTensor):
+            labels = pad(tf.gather(self._labels, chosen), num_rows, width, -1)  # (B, S)
+            return inputs, tf.maximum(labels, 0), tf.cast(labels >= 0, tf.float32)
+        labels = tf.nest.map_structure(lambda x: fill_up(tf.gather(x, chosen), missing), self._labels)
+        weights = tf.nest.map_structure(lambda _: fill_up(tf.ones_like(chosen, tf.float32), missing), labels)
+        return inputs, labels, weights
+
+
+def pad(rows: tf.RaggedTensor, num_rows, width, value: int = 0) -> tf.Tensor:
+    """Ragged rows as the first ones of a tensor (num_rows, width)."""
+    return rows.to_tensor(value, shape=tf.stack([num_rows, tf.cast(width, tf.int32)]))
+
+
+def fill_up(x: tf.Tensor, missing) -> tf.Tensor:
+    """`x` (B, ...) and `missing` rows of zeros."""
+    return tf.concat([x, tf.zeros(tf.concat([[missing], tf.shape(x)[1:]], 0), x.dtype)], axis=0)
+
+
+def pack_texts(
+    tokenizer: Tokenizer, max_length: int, firsts: tf.Tensor, seconds: tf.Tensor | None = None
+) -> Ragged:
+    """Strings (B,), or pairs of them, as ragged "token_ids" and "segment_ids": [CLS] first [SEP] second
+    [SEP].
+
+    What exceeds `max_length` tokens is cut off, of two texts from the longer one (Devlin et al. 2019).
+    """
+    first = tokenizer.tokenize(firsts)
+    if seconds is None:
+        token_ids = surround(first[:, : max_length - 2], tokenizer.start_id, tokenizer.end_id)
+        return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids)}
+    second, room = tokenizer.tokenize(seconds), max_length - 3
+    kept = tf.minimum(first.row_lengths(), tf.maximum(room - second.row_lengths(), room - room // 2))
+    front = surround(take_front(first, kept), tokenizer.start_id, tokenizer.end_id)
+    back = take_front(second, tf.minimum(second.row_lengths(), room - kept))
+    back = tf.concat([back, tf.fill([back.nrows(), 1], tokenizer.end_id)], axis=1)
+    return {
+        "token_ids": tf.concat([front, back], axis=1),
+        "segment_ids": tf.concat([tf.zeros_like(front), tf.ones_like(back)], axis=1),
+    }
+
+
+def surround(rows: tf.RaggedTensor, first: int, last: int) -> tf.RaggedTensor:
+    """Each row between the two values."""
+    ends = (tf.fill([rows.nrows(), 1], value) for value in (first, last))
+    return tf.concat([next(ends), rows, next(ends)], axis=1)
+
+
+def take_front(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    """The first `lengths` (B,) values of each row."""
+    starts = rows.row_starts()
+    return tf.gather(rows.flat_values, tf.ragged.range(starts, starts + lengths))
+
+
+def model_inputs(packed: Ragged, pad_id: int = 0) -> dict[str, tf.Tensor]:
+    """What a model takes, each (B, S), of ragged ids. Runs in a graph."""
+    lengths = packed["token_ids"].row_lengths()
+    width = tf.maximum(1, tf.reduce_max(tf.cast(lengths, tf.int32)))
+    inputs = {name: pad(x, tf.shape(lengths)[0], width) for name, x in packed.items()}
+    mask = tf.sequence_mask(lengths, width)  # (B, S)
+    return {**inputs, "token_ids": tf.where(mask, inputs["token_ids"], pad_id), "padding_mask": mask}
+
+
+def in_chunks(encode: Callable[..., Ragged], *columns: Sequence, size: int = 8_192) -> Ragged:
+    """`encode(*columns)` of long columns, chunk by chunk, with a progress bar where it takes a while."""
+    starts = range(0, max(1, len(columns[0])), size)
+    bar = tqdm(starts, "tokenizing", unit="chunk", leave=False, disable=len(starts) < 8)
+    chunks = [encode(*(column[start : start + size] for column in columns)) for start in bar]
+    return {name: tf.concat([chunk[name] for chunk in chunks], axis=0) for name in chunks[0]}

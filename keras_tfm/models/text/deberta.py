@@ -1,0 +1,283 @@
+"""DeBERTa, the encoder of He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention".
+
+BERT's blocks with disentangled attention (section 3.1). Versions 2 and 3 (He et al. 2023, "DeBERTaV3")
+project distances as contents are, in buckets, from a normalised table; version 2's models add a convolution
+beside the first block. The enhanced mask decoder (section 3.2) is left out, as transformers does: the masked
+language model's head reads the last hidden states.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import TransformerBlock
+from keras_tfm.layers.disentangled import DisentangledAttention, DistanceEmbedding
+from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
+from keras_tfm.layers.feedforward import FeedForward, activation_of
+from keras_tfm.layers.masks import key_mask_of
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, token_inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class DeBERTaConfig:
+    """By default version 3's base model.
+
+    `position_terms` are those of `DisentangledAttention`, `share_projections` and `key_bias` its arguments;
+    distances count up to `max_distance` (None: `max_length`), in `num_buckets` (0: each its own), their
+    table normalised by `normalize_distances`. `absolute_positions` are added to the tokens; `convolution` is
+    the width of the one beside the first block, 0 for none. `embedding_dim` (None: `dim`) is the tokens'.
+    `dropout` acts on the embeddings, the distances and what each sub-layer adds, `attention_dropout` on the
+    attention weights.
+    """
+
+    vocabulary_size: int = 128_100
+    num_layers: int = 12
+    dim: int = 768
+    num_heads: int = 12
+    hidden_dim: int = 3072
+    max_length: int = 512
+    num_segments: int = 0
+    embedding_dim: int | None = None
+    absolute_positions: bool = False
+    position_terms: tuple[str, ...] = ("p2c", "c2p")
+    max_distance: int | None = None
+    num_buckets: int = 256
+    normalize_distances: bool = True
+    share_projections: bool = True
+    key_bias: bool = True
+    convolution: int = 0
+    convolution_activation: str = "tanh"
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    activation: str = "gelu"
+    epsilon: float = 1e-7
+
+    def __post_init__(self):
+        object.__setattr__(self, "position_terms", tuple(self.position_terms))  # JSON knows lists alone
+
+    @property
+    def embedding_width(self):
+        """The tokens' width."""
+        return self.embedding_dim or self.dim
+
+    @property
+    def num_distances(self):
+        """Rows of the distances' table."""
+        return 2 * (self.num_buckets or self.max_distance or self.max_length) if self.position_terms else 0
+
+    @property
+    def num_positions(self):
+        """Rows of the absolute positions' table."""
+        return self.max_length if self.absolute_positions else 0
+
+
+class ConvolutionBranch(Layer):
+    """norm(y + activation(convolution(x))): the embeddings beside the first block's output, (B, T, D) both.
+
+    Version 2's released code. The kernel of `width` positions sees none of the padding.
+    """
+
+    def __init__(self, width, activation="tanh", dropout=0.0, epsilon=1e-7, **kwargs):
+        super().__init__(**kwargs)
+        if width % 2 == 0:
+            raise ValueError(f"`convolution` must be odd, as wide to both sides, or 0; it is {width}.")
+        self.width = width
+        self.activation = activation
+        self.dropout = dropout
+        self.epsilon = epsilon
+        self.inner_dropout = Dropout(dropout, name="dropout")
+
+    def build(self, x_shape):
+        self.convolution = keras.layers.Conv1D(
+            x_shape[-1],
+            self.width,
+            padding="same",
+            kernel_initializer=INITIALIZER.clone(),
+            name="convolution",
+            dtype=self.dtype_policy,
+        )
+        self.convolution.build(x_shape)
+        self.norm = LayerNormalization(self.epsilon, name="norm", dtype=self.dtype_policy)
+        self.norm.build(x_shape)
+        self.built = True
+
+    def call(self, x, y, mask, training=None):
+        """The sum, normalised; `mask` (B, T) is True where there is no padding."""
+        seen = ops.cast(mask, x.dtype)[..., None]  # (B, T, 1)
+        x = self.inner_dropout(self.convolution(x * seen), training=training)
+        return self.norm(y + activation_of(self.activation)(x))
+
+    def compute_output_shape(self, x_shape, y_shape=None, mask_shape=None):
+        return tuple(x_shape)
+
+    def compute_mask(self, x, previous_mask=None):
+        return key_mask_of(x)
+
+
+class DisentangledEncoder(Layer):
+    """The blocks of `config`, whose attention shares one table of distances: (B, T, D) -> (B, T, D)."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        if config.num_layers < 1:
+            raise ValueError(f"`num_layers` must be at least 1; it is {config.num_layers}.")
+        self.distances = None
+        if config.position_terms:
+            self.distances = DistanceEmbedding(
+                config.dim,
+                config.max_distance or config.max_length,
+                config.num_buckets,
+                config.epsilon if config.normalize_distances else None,
+                config.dropout,
+                INITIALIZER,
+                name="distances",
+            )
+        self.blocks = [self._block(config, f"block_{i}") for i in range(config.num_layers)]
+        self.convolution = None
+        if config.convolution:
+            self.convolution = ConvolutionBranch(
+                config.convolution,
+                config.convolution_activation,
+                config.dropout,
+                config.epsilon,
+                name="convolution",
+            )
+
+    def _block(self, config, name):
+        attention = DisentangledAttention(
+            config.num_heads,
+            self.distances,
+            config.position_terms,
+            config.share_projections,
+            config.key_bias,
+            config.attention_dropout,
+            INITIALIZER,
+            name="attention",
+        )
+        feedforward = FeedForward(
+            config.hidden_dim, config.activation, kernel_initializer=INITIALIZER, name="feedforward"
+        )
+        return TransformerBlock(
+            config.num_heads,
+            config.hidden_dim,
+            dropout=config.dropout,
+            epsilon=config.epsilon,
+            attention=attention,
+            feedforward=feedforward,
+            name=name,
+        )
+
+    def build(self, x_shape, mask_shape=None):
+        if self.distances is not None:
+            self.distances.build()
+        for block in self.blocks:
+            block.build(x_shape)
+        if self.convolution is not None:
+            self.convolution.build(x_shape)
+        self.built = True
+
+    def call(self, x, mask, training=None):
+        """(B, T, D) -> (B, T, D); `mask` (B, T) hides padding."""
+        embedded = x
+        for i, block in enumerate(self.blocks):
+            x = block(x, mask=mask, training=training)
+            if i == 0 and self.convolution is not None:
+                x = self.convolution(embedded, x, mask, training=training)
+        return x
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """As it is: the blocks recompute, each for itself."""
+        return layer_call
+
+    def compute_output_shape(self, x_shape, mask_shape=None):
+        return tuple(x_shape)
+
+    def compute_mask(self, x, previous_mask=None):
+        return key_mask_of(x)
+
+
+class DeBERTa(EncoderModel):
+    """Token ids in, hidden states out, every position attending to all, by content and by distance.
+
+    Inputs: `token_ids`, `padding_mask` and, where there are several segments, `segment_ids`, (B, T) each.
+    Output: `sequence_output` (B, T, D).
+    """
+
+    config_class = DeBERTaConfig
+
+    def __init__(self, config, name="deberta", **kwargs):
+        inputs = token_inputs(config.num_segments)
+        embedding = _embedding(config)
+        segments = {"segment_ids": inputs["segment_ids"]} if "segment_ids" in inputs else {}
+        embedded = embedding(inputs["token_ids"], **segments)
+        if config.embedding_width != config.dim:
+            embedded = keras.layers.Dense(
+                config.dim,
+                use_bias=False,
+                kernel_initializer=INITIALIZER.clone(),
+                name="embedding_projection",
+            )(embedded)
+        encoder = DisentangledEncoder(config, name="encoder")
+        super().__init__(config, inputs, embedding, embedded, encoder, name=name, **kwargs)
+
+
+def _embedding(config):
+    """Tokens, with their segments and absolute positions where there are such."""
+    if config.num_segments == 0 and not config.absolute_positions:
+        return TokenEmbedding(
+            config.vocabulary_size, config.embedding_width, initializer=INITIALIZER, name="embedding"
+        )
+    position = None if config.absolute_positions else NoPosition(name="position")
+    return TokenAndPositionEmbedding(
+        config.vocabulary_size,
+        config.max_length,
+        config.embedding_width,
+        config.num_segments,
+        position=position,
+        initializer=INITIALIZER,
+        name="embedding",
+    )
+
+
+class NoPosition(Layer):
+    """x as it is: segments without positions."""
+
+    def call(self, x, positions=None):
+        """Any shape in, the same out."""
+        return x
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+
+def _sizes(config):
+    """(base, large) of a version."""
+    return config, dataclasses.replace(config, num_layers=24, dim=1024, num_heads=16, hidden_dim=4096)
+
+
+V1 = DeBERTaConfig(  # each distance has its own row, and projections of its own; keys have no bias
+    50_265, num_buckets=0, normalize_distances=False, share_projections=False, key_bias=False
+)
+V2_XLARGE = DeBERTaConfig(
+    num_layers=24,
+    dim=1536,
+    num_heads=24,
+    hidden_dim=6144,
+    convolution=3,
+    convolution_activation="gelu",
+)
+
+# Version 1: He et al. 2021, table 8. Version 2: the released models beside that paper. Version 3: He et al.
+# 2023, section 5.
+DeBERTa.sizes = {
+    **dict(zip(("v1-base", "v1-large"), _sizes(V1), strict=True)),
+    "v2-xlarge": V2_XLARGE,
+    "v2-xxlarge": dataclasses.replace(V2_XLARGE, num_layers=48),
+    "v3-xsmall": DeBERTaConfig(dim=384, num_heads=6, hidden_dim=1536),
+    "v3-small": DeBERTaConfig(num_layers=6),
+    **dict(zip(("v3-base", "v3-large"), _sizes(DeBERTaConfig()), strict=True)),
+}

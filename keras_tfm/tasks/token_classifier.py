@@ -1,0 +1,167 @@
+"""Tagging words: a label for each word of a sentence, named entities for example."""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+import tqdm
+
+from keras_tfm.data.encoding import surround
+from keras_tfm.data.labelled import TaggedWords, read_tagged_words
+from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
+from keras_tfm.tasks.encoder_task import EncoderTask, check_labels, lists_as_tuples, places_of, with_parts
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenClassifierConfig:
+    """`labels` are in the order of the logits; `max_length` bounds the tokens of a sentence, special ones
+    included. `head` are arguments of `TokenTagger`.
+    """
+
+    labels: tuple[str, ...]
+    max_length: int = 128
+    head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
+
+    def __post_init__(self):
+        lists_as_tuples(self, "labels")
+        check_labels(self.labels)
+        if self.max_length < 8:
+            raise ValueError(f"`max_length` must be at least 8; it is {self.max_length}.")
+
+
+class TokenClassifier(EncoderTask):
+    """Sentences, lists of words or strings that are parted at white space, to a tag for each word.
+
+    Examples are (words, tags), two lists of lists of strings. The first piece of a word bears its tag (Devlin
+    et al. 2019, section 5.3). Words beyond `config.max_length` tokens are not seen: they get "O", or the
+    first label where there is no "O", and `count_truncated` tells in how many sentences.
+    """
+
+    name = "tag"
+    config_class = TokenClassifierConfig
+    examples_class = TaggedWords
+    head_class = TokenTagger
+
+    def _add_head(self, backbone):
+        backbone = with_parts(backbone, pooler=False)
+        return TokenTagger(backbone, len(self.config.labels), **self.config.head)
+
+    @classmethod
+    def config_for(cls, examples, **options):
+        """Labels as the examples have them, sorted."""
+        tags = {tag for sentence in examples[1] for tag in sentence}
+        return TokenClassifierConfig(tuple(sorted(tags)), **options)
+
+    @classmethod
+    def _published(cls, model, entries):
+        names = entries.get("id2label") or {str(i): f"LABEL_{i}" for i in range(model.num_classes)}
+        return {"labels": tuple(names[str(i)] for i in range(model.num_classes))}
+
+    @classmethod
+    def texts_of(cls, examples):
+        return [" ".join(words) for words in examples.words]
+
+    def _encode(self, words):
+        if not isinstance(words, tf.RaggedTensor):
+            words = tf.ragged.constant([list(row) for row in words], tf.string, ragged_rank=1)
+        pieces = self.tokenizer.tokenize(words.flat_values)  # (words, pieces)
+        nothing = tf.cast(pieces.row_lengths() == 0, tf.int64)  # control characters alone: an unknown word
+        unknown = tf.RaggedTensor.from_row_lengths(
+            tf.fill([tf.reduce_sum(nothing)], self.tokenizer.unknown_id), nothing
+        )
+        pieces = tf.concat([pieces, unknown], axis=1)
+        is_first = tf.cast(tf.ragged.range(pieces.row_lengths()) == 0, tf.int32)
+        room = self.config.max_length - 2
+        token_ids, is_first = (
+            words.with_values(x).merge_dims(1, 2) for x in (pieces, is_first)
+        )  # (B, pieces)
+        token_ids = surround(token_ids[:, :room], self.tokenizer.start_id, self.tokenizer.end_id)
+        is_first = surround(is_first[:, :room], 0, 0)
+        return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids), "is_first": is_first}
+
+    def _encode_labels(self, examples, inputs):
+        for number, (words, tags) in enumerate(zip(*examples, strict=True), start=1):
+            if len(words) != len(tags):
+                raise ValueError(
+                    f"sentence {number}: expected {len(words)} tags, one for each word, got {len(tags)}"
+                )
+        is_first = inputs["is_first"]
+        seen = tf.reduce_sum(is_first, axis=1).numpy()
+        tags = [tag for row, count in zip(examples.tags, seen, strict=True) for tag in row[:count]]
+        labels = np.full(is_first.flat_values.shape, -1, "int32")
+        labels[is_first.flat_values.numpy() == 1] = places_of(tags, self.config.labels)
+        return is_first.with_flat_values(tf.constant(labels))
+
+    def _objective(self):
+        return {"loss": TokenCrossEntropy(), "weighted_metrics": [token_accuracy]}
+
+    def predict(self, sentences, batch_size=64):
+        """The tags of each sentence, one for each word: a list of lists of strings."""
+        sentences = [words.split() if isinstance(words, str) else list(words) for words in sentences]
+        order = np.argsort([len(words) for words in sentences], kind="stable")[::-1]  # like lengths together
+        answers: list[list[str]] = [[] for _ in sentences]
+        with tqdm.tqdm(
+            total=len(sentences), unit="sentence", disable=len(sentences) < 20 * batch_size
+        ) as bar:
+            for first in range(0, len(sentences), batch_size):
+                rows = order[first : first + batch_size]
+                words = tf.ragged.constant([sentences[row] for row in rows], tf.string, ragged_rank=1)
+                for row, places in zip(rows, self._places(*self._answer(words)).to_list(), strict=True):
+                    answers[row] = [self.config.labels[place] for place in places]
+                    answers[row] += [self._outside] * (len(sentences[row]) - len(places))
+                bar.update(len(rows))
+        return answers
+
+    @property
+    def _outside(self):
+        """The tag of words that are not seen."""
+        return "O" if "O" in self.config.labels else self.config.labels[0]
+
+    def _places(self, logits, encoded):
+        """The likeliest label of each word, ragged (B, words)."""
+        places = tf.argmax(logits, axis=-1, output_type=tf.int32)  # (B, T)
+        is_first = encoded["is_first"].to_tensor(0, shape=tf.shape(places))
+        return tf.ragged.boolean_mask(places, is_first == 1)
+
+    def evaluate(self, examples):
+        """How good the tags of `examples` are: "accuracy" of the words and, where tags are of the kind B-, I-
+        and O, "precision", "recall" and "f1" of whole entities, as seqeval counts them (Nakayama 2018), from
+        0 to 1.
+        """
+        from seqeval.metrics import f1_score, precision_score, recall_score  # heavy, and needed here alone
+
+        words, tags = self.examples_class(*examples)
+        self._encode_labels(TaggedWords(words, tags), self._encode(words))  # refuses what is unknown
+        answers = self.predict(words)
+        pairs = zip(tags, answers, strict=True)
+        right = [one == other for row in pairs for one, other in zip(*row, strict=True)]
+        measures = {"accuracy": np.mean(right) if right else 0.0}
+        if all(label == "O" or label[:2] in ("B-", "I-") for label in self.config.labels):
+            scores = {"precision": precision_score, "recall": recall_score, "f1": f1_score}
+            measures |= {name: score(tags, answers, zero_division=0) for name, score in scores.items()}
+        return {name: round(float(value), 4) for name, value in measures.items()} | {"sentences": len(words)}
+
+    def count_truncated(self, sentences):
+        """How many of `sentences` have words that the model does not see."""
+        sentences = [words.split() if isinstance(words, str) else list(words) for words in sentences]
+        counts = tf.reduce_sum(self._encode(sentences)["is_first"], axis=1).numpy()
+        return sum(int(count) < len(words) for count, words in zip(counts, sentences, strict=True))
+
+    def as_line(self, answer):
+        return " ".join(answer)
+
+    @staticmethod
+    def read_examples(paths, columns=None):
+        """What `evaluate` takes, from files."""
+        if columns is not None:
+            raise ValueError("--columns: CoNLL files have a word first and its tag last")
+        return read_tagged_words(paths)
+
+    def export_endpoints(self):
+        names = tf.constant(self.config.labels)
+
+        def answer(text):
+            tags = tf.gather(names, self._places(*self._logits(tf.strings.split(text))))
+            return {"tags": tf.strings.reduce_join(tags, axis=1, separator=" ")}
+
+        return {"serving_default": (answer, [tf.TensorSpec([None], tf.string, "text")])}

@@ -1,0 +1,172 @@
+"""Disentangled attention: the contract, its definition in float64, buckets, what it is without distances."""
+
+import numpy as np
+import pytest
+
+from keras_tfm.layers import DisentangledAttention, DistanceEmbedding, MultiHeadAttention
+from keras_tfm.layers.disentangled import log_buckets, shear
+from tests import contract
+from tests.contract import Case, floats, mask
+
+INPUTS = {"x": floats("T", 8), "mask": mask("T")}
+
+
+def reference(layer, x, mask):
+    """The definition, pair by pair."""
+    heads, width, length = layer.num_heads, layer.key_width, x.shape[1]
+    distances = layer.distances
+    table = np.float64(distances.embeddings.numpy())
+    if distances.norm is not None:
+        gamma, beta = distances.norm.gamma.numpy(), distances.norm.beta.numpy()
+        centered = table - table.mean(-1, keepdims=True)
+        table = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + distances.epsilon) * gamma + beta
+
+    def split(x):
+        return x.reshape(*x.shape[:-1], heads, width)
+
+    def of_contents(x):
+        kernels = np.split(np.float64(layer.query_key_value.kernel.numpy()), 3, axis=-1)
+        return [
+            split(x @ kernel + np.asarray(bias)) for kernel, bias in zip(kernels, layer.biases, strict=True)
+        ]
+
+    def of_distances(name):
+        projection = getattr(layer, name)
+        bias = 0.0 if projection.bias is None else projection.bias.numpy()
+        return split(table @ np.float64(projection.kernel.numpy()) + bias)
+
+    query, key, value = of_contents(x)  # (B, T, H, K)
+    if layer.share_projections:
+        position_query, position_key, _ = of_contents(table)  # (rows, H, K)
+    else:
+        position_key = of_distances("position_key") if "c2p" in layer.terms else None
+        position_query = of_distances("position_query") if "p2c" in layer.terms else None
+    outputs = np.zeros((*x.shape[:2], heads, width))
+    rows = distances.rows()
+    for b in range(x.shape[0]):
+        for i in range(length):
+            for h in range(heads):
+                scores = np.full(length, -np.inf)
+                for j in np.flatnonzero(mask[b]):
+                    row = rows[np.clip(i - j, -distances.max_distance, distances.max_distance)
+                               + distances.max_distance]  # fmt: skip
+                    scores[j] = query[b, i, h] @ key[b, j, h]
+                    if "c2p" in layer.terms:
+                        scores[j] += query[b, i, h] @ position_key[row, h]
+                    if "p2c" in layer.terms:
+                        scores[j] += key[b, j, h] @ position_query[row, h]
+                scores /= np.sqrt(width * (1 + len(layer.terms)))
+                p = np.exp(scores - scores.max())
+                outputs[b, i, h] = p @ value[b, :, h] / p.sum()
+    return layer.output_projection(outputs.reshape(x.shape).astype("float32")).numpy()
+
+
+def attention(distances=None, **options):
+    return DisentangledAttention(2, distances or DistanceEmbedding(8, 3), **options)
+
+
+def shared():
+    return attention(
+        DistanceEmbedding(8, 9, num_buckets=4, epsilon=1e-3), share_projections=True, dropout=0.1
+    )
+
+
+PROMISES = {"attends": True, "reference": reference}
+test_contract = contract.check(
+    Case("version 1", lambda: attention(key_bias=False), INPUTS, **PROMISES),
+    Case("version 3", shared, INPUTS, **PROMISES),
+    Case("content to position", lambda: attention(terms=("c2p",)), INPUTS, **PROMISES),
+    Case("position to content", lambda: attention(terms=("p2c",)), INPUTS, **PROMISES),
+    Case("causal", lambda: attention(), {"x": floats("T", 8)}, {"causal": True}, attends=True, causal="T"),
+)
+
+
+def test_shear_by_hand():
+    x = np.arange(18, dtype="float32").reshape(1, 1, 3, 6)
+    np.testing.assert_array_equal(shear(x, 2)[0, 0], [[2, 3, 4], [7, 8, 9], [12, 13, 14]])
+    np.testing.assert_array_equal(shear(x, 3)[0, 0], [[3, 4, 5], [8, 9, 10], [13, 14, 15]])
+
+
+def test_log_buckets_by_hand():
+    """Up to 4 exact, then 3 buckets: log(d / 4) / log(15 / 4) * 3 rounded up, with borders at 6.2 and 9.7."""
+    distances = np.array([0, 1, 4, 5, 6, 7, 9, 10, 15, 16])
+    expected = np.array([0, 1, 4, 5, 5, 6, 6, 7, 7, 8])
+    np.testing.assert_array_equal(log_buckets(distances, 8, 16), expected)
+    np.testing.assert_array_equal(log_buckets(-distances, 8, 16), -expected)
+
+
+def test_rows_count_from_the_farthest_key_after_to_the_farthest_before():
+    np.testing.assert_array_equal(DistanceEmbedding(2, 3).rows(), [0, 1, 2, 3, 4, 5, 5])
+    layer = DistanceEmbedding(2, 3)
+    layer.build()
+    layer.embeddings.assign(np.arange(12).reshape(6, 2))
+    rows = np.asarray(layer.vectors(5))[:, 0] / 2  # of the distances 4, 3, ..., -5
+    np.testing.assert_array_equal(rows, [5, 5, 5, 4, 3, 2, 1, 0, 0, 0])
+
+
+def by_path(layer):
+    """Its weights as arrays, by their paths inside it."""
+    return {weight.path.partition("/")[2]: weight.numpy() for weight in layer.weights}
+
+
+def test_without_distances_it_is_plain_attention():
+    plain, layer = MultiHeadAttention(2), DisentangledAttention(2, terms=())
+    x = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
+    plain(x), layer(x)
+    contract.randomise(plain, seed=0)
+    weights = by_path(plain)
+    layer.query_key_value.kernel.assign(weights["query_key_value/kernel"])
+    for bias, values in zip(layer.biases, np.split(weights["query_key_value/bias"], 3), strict=True):
+        bias.assign(values)
+    layer.output_projection.set_weights([weights["output/kernel"], weights["output/bias"]])
+    np.testing.assert_allclose(layer(x), plain(x), atol=1e-5)
+
+
+def test_a_table_of_zeros_leaves_the_scale_alone():
+    layer = attention()
+    x = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
+    layer(x)
+    contract.randomise(layer, seed=0)
+    layer.distances.embeddings.assign(np.zeros((6, 8)))
+    for projection in (layer.position_key, layer.position_query):
+        projection.bias.assign(np.zeros(8))
+    plain = DisentangledAttention(2, terms=())
+    plain(x)
+    weights = by_path(layer)
+    for weight in plain.weights:
+        weight.assign(weights[weight.path.partition("/")[2]])
+    kernel = plain.query_key_value.kernel
+    scale = np.concatenate([np.full(8, 3**-0.5), np.ones(16)])
+    kernel.assign(kernel * scale)
+    plain.biases[0].assign(plain.biases[0] * 3**-0.5)
+    np.testing.assert_allclose(layer(x), plain(x), atol=1e-5)
+
+
+def test_one_table_serves_many_layers():
+    table = DistanceEmbedding(8, 3)
+    first, second = attention(table), attention(table)
+    x = np.ones((1, 4, 8), "float32")
+    first(x), second(x)
+    assert first.distances is second.distances
+    assert len({id(weight) for layer in (first, second) for weight in layer.weights}) < 2 * len(first.weights)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: DisentangledAttention(0, DistanceEmbedding(8, 3)),
+            "`num_heads` must be at least 1; it is 0",
+        ),
+        (lambda: attention(terms=("c2c",)), "`terms` must be of 'c2p' and 'p2c', each once"),
+        (lambda: DisentangledAttention(2), "`distances` must be given where there are `terms`"),
+        (lambda: attention(terms=()), "`distances` must be given where there are `terms`, and only there"),
+        (lambda: DisentangledAttention(3, terms=()).build((1, 2, 8)), "`num_heads` must divide the width 8"),
+        (lambda: DistanceEmbedding(8, 0), "`max_distance` must lie in 1 to 1048576; it is 0"),
+        (lambda: DistanceEmbedding(8, 9, 5), "`num_buckets` must be even, at least 2 and below 16"),
+        (lambda: DistanceEmbedding(8, 9, 16), "`num_buckets` must be even, at least 2 and below 16"),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

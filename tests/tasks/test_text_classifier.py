@@ -1,0 +1,188 @@
+"""Classifying whole: one class, several labels, numbers, pairs; kept, resumed, exported, given to others."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_tfm import tasks
+from keras_tfm.convert import CheckpointError
+from keras_tfm.models import BERT
+from keras_tfm.tasks import TextClassifier, TextClassifierConfig
+from keras_tfm.tasks.text_classifier import f1
+from tests.fresh_process import run_fresh
+
+TINY = {
+    "num_layers": 1,
+    "dim": 32,
+    "num_heads": 2,
+    "hidden_dim": 64,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+GOOD, BAD = (
+    ["a warm and funny film", "what a great story", "i liked it"],
+    ["a dull mess", "so bad it hurts", "no"],
+)
+TEXTS = [text for pair in zip(GOOD, BAD, strict=True) for text in pair]
+EXAMPLES = (TEXTS * 8, ["good", "bad"] * 24)
+PAIRS = (
+    [(a, b) for a in TEXTS for b in TEXTS],
+    [str((a in GOOD) == (b in GOOD)) for a in TEXTS for b in TEXTS],
+)
+NAMED = (TEXTS * 8, [["film", "praise"], ["film"], ["praise"], [], ["praise"], []] * 8)
+NUMBERS = (TEXTS * 8, [1.0, -1.0] * 24)
+
+
+def make(examples, **options):
+    keras.utils.set_random_seed(0)
+    options = {"max_length": 24, "head": {"dropout": 0.0}} | options
+    return TextClassifier.from_examples(examples, "tiny", 400, changes=TINY, **options)
+
+
+def learn(task, examples, epochs=25, **options):
+    options = {"batch_tokens": 200, "learning_rate": 3e-3, "weight_decay": 0.0} | options
+    return task.fit(examples, examples, epochs=epochs, **options)
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    """A task that has learnt TEXTS by heart."""
+    task = make(EXAMPLES)
+    learn(task, EXAMPLES)
+    return task
+
+
+def test_texts_are_classified(learnt):
+    assert learnt.config.labels == ("bad", "good")
+    assert learnt.predict(TEXTS) == EXAMPLES[1][:6] and learnt.predict([]) == []
+    chances = learnt.predict(TEXTS, probabilities=True)
+    np.testing.assert_allclose(chances.sum(-1), 1, rtol=1e-5)
+    np.testing.assert_allclose(learnt.predict(TEXTS[::-1], True)[::-1], chances, atol=1e-6)
+    measures = learnt.evaluate(EXAMPLES)
+    assert measures["accuracy"] == measures["macro_f1"] == 1 and measures["examples"] == 48
+
+
+def test_the_measures_count(learnt):
+    turned = (TEXTS, ["good", "good", "good", "bad", "good", "bad"])
+    assert learnt.evaluate(turned)["accuracy"] == pytest.approx(5 / 6, abs=1e-4)
+    truth, answers = np.array([1, 1, 0, 0], bool), np.array([1, 0, 1, 0], bool)
+    assert f1(truth, answers) == 0.5 and f1(truth, truth) == 1 and f1(truth[2:], truth[2:]) == 0
+
+
+def test_long_texts_are_cut_and_counted(learnt):
+    assert learnt.count_truncated(["no", "no " * 22, "no " * 23]) == 1
+    first, second = learnt.predict(["no " * 22, "no " * 22 + "great " * 9], True)
+    np.testing.assert_allclose(first, second, atol=1e-6)
+
+
+def test_pairs_of_texts():
+    task = make(PAIRS)
+    assert task.config.pairs and task.config.labels == ("False", "True")
+    learn(task, PAIRS, epochs=1)
+    as_lines = task.predict([f"{a}\t{b}" for a, b in PAIRS[0]], True)
+    np.testing.assert_allclose(task.predict(PAIRS[0], True), as_lines, atol=1e-6)
+    (encoded,) = task._encode([("no", "it " * 30)])["token_ids"].numpy().tolist()
+    assert len(encoded) == 24 and encoded.index(task.tokenizer.end_id) == 2
+    with pytest.raises(ValueError, match="expected pairs, tuples of two strings or one string with a tab"):
+        task.predict(["alone"])
+
+
+def test_several_labels_at_once():
+    task = make(NAMED, problem="multi-label")
+    learn(task, NAMED, epochs=40)
+    assert task.predict(TEXTS) == NAMED[1][:6]
+    assert task.evaluate(NAMED) == {"micro_f1": 1.0, "exact_match": 1.0, "examples": 48}
+
+
+def test_numbers(tmp_path):
+    task = make(NUMBERS, problem="regression")
+    learn(task, NUMBERS, epochs=40)
+    measures = task.evaluate(NUMBERS)
+    assert measures["pearson"] > 0.99 and measures["mean_squared_error"] < 0.05
+    np.testing.assert_allclose(task.predict(TEXTS), NUMBERS[1][:6], atol=0.5)
+    with pytest.raises(ValueError, match="no probabilities"):
+        task.predict(TEXTS, True)
+    task.save_huggingface(tmp_path / "folder")
+    assert TextClassifier.from_huggingface(tmp_path / "folder", max_length=24).predict(TEXTS) == task.predict(
+        TEXTS
+    )
+
+
+def test_a_run_is_kept_and_resumed_exactly(tmp_path):
+    whole = make(EXAMPLES)
+    learn(whole, EXAMPLES, 4, run=tmp_path / "whole", layer_decay=0.8)
+    run = make(EXAMPLES)
+    learn(run, EXAMPLES, 4, run=tmp_path / "run", layer_decay=0.8, minutes=0)
+    again = tasks.load(tmp_path / "run")
+    learn(again, EXAMPLES, 4, run=tmp_path / "run", layer_decay=0.8, resume=True)
+    for a, b in zip(whole.model.weights, again.model.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    kept = tasks.load(tmp_path / "run")
+    assert kept.config == whole.config and kept.predict(TEXTS) == whole.predict(TEXTS)
+
+
+def test_frozen_blocks_stay():
+    task = make(EXAMPLES)
+    before = {w.path: w.numpy() for w in task.model.weights}
+    learn(task, EXAMPLES, 1, num_frozen=1)
+    changed = {w.path for w in task.model.trainable_weights if (w.numpy() != before[w.path]).any()}
+    assert changed and not any("block_" in path or "embedding/" in path for path in changed)
+
+
+SERVE = """
+import os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf, tensorflow_text
+signature = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+answers = signature(text=tf.constant(["a dull mess", "i liked it"]))
+print(*answers["label"].numpy().tolist(), answers["probabilities"].shape, sep="|")
+assert signature(text=tf.constant([], tf.string))["label"].shape == (0,)
+"""
+
+
+def test_the_saved_model_answers_alone(learnt, tmp_path):
+    learnt.export(tmp_path / "served")
+    run = run_fresh(SERVE, tmp_path / "served", blocked=("keras_tfm", "keras_hub"))
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == "b'bad'|b'good'|(2, 2)"
+
+
+def test_folders_of_hugging_face(learnt, tmp_path):
+    learnt.save_huggingface(tmp_path / "folder")
+    entries = json.loads((tmp_path / "folder" / "config.json").read_text("utf-8"))
+    assert entries["id2label"] == {"0": "bad", "1": "good"}
+    assert entries["problem_type"] == "single_label_classification"
+    kept = tasks.from_huggingface(tmp_path / "folder")
+    np.testing.assert_allclose(kept.predict(TEXTS, True), learnt.predict(TEXTS, True), atol=1e-6)
+    same = TextClassifier.from_huggingface(tmp_path / "folder", EXAMPLES, max_length=24)
+    assert same.predict(TEXTS) == kept.predict(TEXTS)  # its head has these labels, and is kept
+    other = TextClassifier.from_huggingface(tmp_path / "folder", (TEXTS[:2], ["x", "y"]), max_length=24)
+    assert other.config.labels == ("x", "y")
+    for a, b in zip(other.model.backbone.weights, learnt.model.backbone.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    learnt.model.backbone.save_huggingface(tmp_path / "encoder")
+    learnt.tokenizer.save(tmp_path / "encoder")
+    with pytest.raises(CheckpointError, match="one for 'classify'"):
+        TextClassifier.from_huggingface(tmp_path / "encoder")
+
+
+def test_bad_input(learnt):
+    with pytest.raises(ValueError, match="'ugly' unseen in training; known are bad, good"):
+        learnt.evaluate((["no"], ["ugly"]))
+    with pytest.raises(ValueError, match="expected columns of one length, got 2 texts, 1 labels"):
+        learnt.fit((["a", "b"], ["bad"]), (["a"], ["bad"]))
+    with pytest.raises(ValueError, match="expected one or more, got none"):
+        learnt.fit(([], []), EXAMPLES)
+    small = BERT.from_size("tiny", **TINY, vocabulary_size=20)
+    with pytest.raises(ValueError, match=r"vocabulary does not match the embedding: .* tokens, the model 20"):
+        TextClassifier(small, learnt.tokenizer, learnt.config)
+    for options, message in (
+        ({"labels": ("a",)}, "two at least"),
+        ({"labels": ("a", "b"), "problem": "regression"}, "must be empty"),
+        ({"labels": ("a", "b"), "problem": "poetry"}, "one of classes, multi-label, regression"),
+        ({"labels": ("a", "b"), "max_length": 4}, "at least 8"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TextClassifierConfig(**options)

@@ -1,0 +1,105 @@
+"""`keras-tfm train classify` as it is typed, the verbs on its RUN, and mistakes in one line."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_tfm import tasks
+from tests.test_cli import run
+
+TINY = {"dim": 32, "num_heads": 2, "hidden_dim": 64, "num_layers": 1}
+ROWS = [("a warm and funny film", "good"), ("a dull mess", "bad"), ("i liked it", "good"), ("no", "bad")]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder of forty labelled texts, and the fields that make a small model."""
+    folder = tmp_path_factory.mktemp("data")
+    lines = [f"{text} {i}\t{label}" for i in range(10) for text, label in ROWS]
+    (folder / "train.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n", "utf-8")
+    (folder / "changes.json").write_text(json.dumps(TINY))
+    (folder / "ugly.tsv").write_text("sentence\tlabel\nso plain\tugly\n", "utf-8")
+    (folder / "cut.tsv").write_text("sentence\tlabel\nso plain\n", "utf-8")
+    (folder / "scores.tsv").write_text("sentence\tscore\nso plain\thigh\n", "utf-8")
+    return folder
+
+
+def train(data, out, *options):
+    size = "--size", "tiny", "--config", data / "changes.json", "--vocabulary", 300, "--max-length", 32
+    return "train", "classify", "--train", data / "train.tsv", "--out", out, *size, "--epochs", 1, *options
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    """The RUN folder that `train` wrote."""
+    out = tmp_path_factory.mktemp("runs") / "texts"
+    assert run(*train(data, out, "--layer-decay", 0.9)) == 0
+    return out
+
+
+def test_the_verbs_on_a_run(data, trained, tmp_path, capsys):
+    capsys.readouterr()
+    assert run("evaluate", trained, "--data", data / "train.tsv") == 0
+    measures = json.loads(capsys.readouterr().out)
+    assert measures["examples"] == 40 and 0 <= measures["accuracy"] <= 1
+    (tmp_path / "asked").write_text("a dull mess\n\n" + "film " * 80 + "\n", "utf-8")
+    assert run("predict", trained, "--input", tmp_path / "asked") == 0
+    output = capsys.readouterr()
+    assert len(output.out.splitlines()) == 3 and set(output.out.split()) <= {"good", "bad"}
+    assert "1 of 3 lines exceed 32 tokens" in output.err
+    assert run("convert", trained, "--to-huggingface", tmp_path / "folder") == 0
+    assert run("convert", tmp_path / "folder", "--out", tmp_path / "back") == 0
+    texts = [text for text, _ in ROWS]
+    one, other = (tasks.load(folder).predict(texts, True) for folder in (trained, tmp_path / "back"))
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_training_from_the_encoder_of_others(data, trained, tmp_path):
+    assert run("convert", trained, "--to-huggingface", tmp_path / "folder") == 0
+    common = ("train", "classify", "--train", data / "train.tsv", "--epochs", 1, "--freeze", 1)
+    assert run(*common, "--from", tmp_path / "folder", "--out", tmp_path / "a") == 0
+    assert run(*common, "--from", trained, "--out", tmp_path / "b") == 0
+    (before,) = (w for w in tasks.load(trained).model.weights if w.path == "embedding/token/embeddings")
+    for out in ("a", "b"):
+        (after,) = (w for w in tasks.load(tmp_path / out).model.weights if w.path == before.path)
+        np.testing.assert_array_equal(after, before)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--valid", "{data}/ugly.tsv"), "'ugly' unseen in training; known are bad, good"),
+        (("--train", "{data}/cut.tsv"), "cut.tsv, line 2: expected 2 columns, got 1"),
+        (
+            ("--train", "{data}/scores.tsv", "--problem", "regression"),
+            "line 2: expected a number as the label",
+        ),
+        (("--columns", "words,label"), "expected a column named 'words', got sentence, label"),
+        (("--columns", "sentence"), "--columns: expected two, A,B or three, A,B,C; got sentence"),
+        (("--size", "huge"), "no size 'huge'"),
+        (("--layer-decay", "2"), "`decay` must lie in (0, 1]; it is 2.0"),
+        (("--freeze", "9"), "`num_blocks` must lie in [0, 1]; it is 9"),
+        (("--from", "{data}"), "{data}: no task folder, it has no config.json"),
+        (("--max-length", "1000"), "`max_length` must be at most the model's, 512; it is 1000"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_no_run(options, message, data, tmp_path, capsys):
+    arguments = train(data, tmp_path / "run", *(option.format(data=data) for option in options))
+    assert run(*arguments) == 2
+    output = capsys.readouterr()
+    assert message.format(data=data) in output.err and not output.out
+    assert output.err.count("\n") == 1 + ("examples to train on" in output.err) + ("weights," in output.err)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_vocabulary_that_does_not_match_the_embedding(data, trained, tmp_path, capsys):
+    assert run("convert", trained, "--to-huggingface", tmp_path / "folder") == 0
+    path = tmp_path / "folder" / "tokenizer.json"
+    content = json.loads(path.read_text("utf-8"))
+    content["model"]["vocab"]["unheard"] = len(content["model"]["vocab"])
+    path.write_text(json.dumps(content), "utf-8")
+    capsys.readouterr()
+    assert run(*train(data, tmp_path / "run"), "--from", tmp_path / "folder") == 2
+    error = capsys.readouterr().err
+    assert "The vocabulary does not match the embedding" in error and "Traceback" not in error
