@@ -14,7 +14,7 @@ from keras_tfm.data.epochs import hold_out
 from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.sources import Pairs, fingerprint, read_pairs
 from keras_tfm.data.text import PairBatches, encode_prompts, encode_sources
-from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
+from keras_tfm.data.tokenizers import SentencePieceTokenizer, load_tokenizer, train_tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens
 from keras_tfm.heads.language_model import (
     LanguageModel,
@@ -100,6 +100,28 @@ class Translator(Task):
         size = size or ("small" if "small" in FAMILIES[family].sizes else "tiny")
         model = LanguageModel(FAMILIES[family].from_size(size, **changes))
         return cls(model, tokenizers[0], tokenizers[-1], TranslatorConfig(max_length))
+
+    @classmethod
+    def from_huggingface(cls, name, max_length=512):
+        """The task of T5's folder `name`, or of this hub id: texts that begin with a task's prefix, answered.
+
+        Raises CheckpointError or DataError where something in it is not as it must be.
+        """
+        from keras_tfm.convert import CheckpointError, from_huggingface
+        from keras_tfm.convert.folder import find_folder
+
+        model, folder = from_huggingface(name), find_folder(name)
+        if not isinstance(getattr(model, "backbone", None), keras_tfm.models.T5):
+            raise CheckpointError(name, "architectures", "T5ForConditionalGeneration", type(model).__name__)
+        config, tokenizer = model.backbone.config, SentencePieceTokenizer.from_huggingface(folder)
+        if config.vocabulary_size < tokenizer.vocabulary_size:
+            expected = f"{tokenizer.vocabulary_size} or more, as the tokenizer says"
+            raise CheckpointError(name, "vocab_size", expected, f"{config.vocabulary_size}")
+        for role in ("pad_id", "start_id", "end_id"):
+            if getattr(config, role) != getattr(tokenizer, role):
+                expected = f"the tokenizer's {getattr(tokenizer, role)}"
+                raise CheckpointError(name, role, expected, f"{getattr(config, role)}")
+        return cls(model, tokenizer, config=cls.config_class(max_length))
 
     def fit(
         self,

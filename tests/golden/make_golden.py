@@ -121,7 +121,7 @@ def encoder(family, head, entries):
 
 def encoder_decoder(family):
     """An encoder-decoder's weights, a padded batch, its logits, and what it writes greedily and by beams."""
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng({"mbart": 19}.get(family, 3))
     model = seq2seq.REFERENCES[family].draw_model(rng)
     inputs = seq2seq.draw_inputs(rng, model.config.vocab_size)
     while inputs["padding_mask"].all() or inputs["decoder_padding_mask"].all():

@@ -1,18 +1,21 @@
 """The translator whole: it learns pairs by heart, resumes, is kept, and answers from its SavedModel alone."""
 
 import dataclasses
+import json
 
 import keras
 import numpy as np
 import pytest
 
-from keras_tfm import tasks
+from keras_tfm import convert, tasks
 from keras_tfm.data.dates import date_pairs
-from keras_tfm.generation import NoRepeatNGram
-from keras_tfm.models import RecurrentSeq2Seq
+from keras_tfm.generation import Decoder, EndTokens, NoRepeatNGram
+from keras_tfm.heads import LanguageModel
+from keras_tfm.models import T5, RecurrentSeq2Seq, T5Config
 from keras_tfm.tasks import TaskError, Translator, TranslatorConfig
 from keras_tfm.training import Checkpoint, CheckpointError
 from keras_tfm.training.store import CheckpointFolder
+from tests.data.test_sentencepiece_files import trained
 from tests.fresh_process import run_fresh
 
 PAIRS = (
@@ -213,3 +216,27 @@ def test_a_folder_cut_short_is_refused(tmp_path):
 
 def test_the_config_is_plain():
     assert dataclasses.asdict(TranslatorConfig()) == {"max_length": 128}
+
+
+def test_a_folder_of_t5(tmp_path):
+    """Its model and its SentencePiece file; kept and loaded; other starts are refused."""
+    keras.utils.set_random_seed(3)
+    (tmp_path / "t5").mkdir()
+    model = LanguageModel(T5(T5Config(900, num_layers=1, dim=16, num_heads=2, key_dim=8, hidden_dim=20)))
+    convert.save_huggingface(model, tmp_path / "t5", overwrite=True)
+    (tmp_path / "t5" / "spiece.model").write_bytes(trained("t5"))
+    task = Translator.from_huggingface(tmp_path / "t5", max_length=20)
+    texts = ["summarize: the compiler of more words", "a"]
+    answers = task.generate(texts, max_new_tokens=7)
+    alone = []
+    for text in texts:
+        token_ids = [[*task.tokenizer.tokenize([text])[0].numpy(), 1]]
+        rows = Decoder(model, 7, stop=EndTokens(1))([[0]], context={"token_ids": np.array(token_ids)})
+        alone.append(task.tokenizer.detokenize(rows).numpy()[0].decode())
+    assert answers == alone
+    task.save(tmp_path / "run")
+    assert Translator.load(tmp_path / "run").generate(texts, max_new_tokens=7) == answers
+    entries = json.loads((tmp_path / "t5" / "config.json").read_text()) | {"decoder_start_token_id": 5}
+    (tmp_path / "t5" / "config.json").write_text(json.dumps(entries))
+    with pytest.raises(convert.CheckpointError, match="start_id: expected the tokenizer's 0, got 5"):
+        Translator.from_huggingface(tmp_path / "t5")
