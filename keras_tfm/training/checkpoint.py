@@ -111,7 +111,7 @@ class Checkpoint(keras.callbacks.Callback):
         if self._resumed is None:
             self._epoch, self._batch = epoch, 0
             return
-        for name, variable in self._variables("measure").items():
+        for name, variable in self._measures().items():
             variable.assign(self._resumed[name])
         self._resumed = None
 
@@ -187,10 +187,10 @@ class Checkpoint(keras.callbacks.Callback):
         if place == self._saved:
             return self._finish_writing() if wait else None
         self._finish_writing()
-        measures = _arrays(self._variables("measure"))  # summed over the workers: all must read them
         with self._errors_said():
             work = self.folder.partial(self.step)
             knows_place = self._position.save(work / f"worker-{self.worker}")
+            write_tensors(self._measures(), work / f"worker-{self.worker}.safetensors")
         if self._knows_place and not knows_place:
             LOG.warning("The dataset cannot tell its place: a resumed training would begin its epoch anew.")
         self._knows_place = knows_place
@@ -209,7 +209,7 @@ class Checkpoint(keras.callbacks.Callback):
             "tracked": {name: _state_of(callback) for name, callback in self.tracked.items()},
             "settings": self.settings,
         }
-        tensors = measures | _arrays(self._variables("model", "optimizer"))
+        tensors = _arrays(self._variables("model", "optimizer"))
         text = json.dumps(state)  # now: training goes on, and the history with it
         self._writing = self._writer.submit(
             self._write, self.step, state["best"]["step"], work, text, tensors
@@ -251,9 +251,9 @@ class Checkpoint(keras.callbacks.Callback):
             raise ValueError(f"`tracked` was {', '.join(state['tracked'])}; it is {', '.join(self.tracked)}.")
         path = folder / "state.safetensors"
         tensors, _ = read_tensors(path)
-        for name in sorted(tensors.keys() ^ self._variables("model", "optimizer", "measure").keys()):
-            raise CheckpointError(path, name, "the same model and optimizer", "others")
         variables = self._variables("model", "optimizer")
+        for name in sorted(tensors.keys() ^ variables.keys()):
+            raise CheckpointError(path, name, "the same model and optimizer", "others")
         assign_all(path, [(variable, name, tensors[name]) for name, variable in variables.items()])
         self.step, self._epoch, self._batch = self._saved = state["step"], state["epoch"], state["batch"]
         self._best = state["best"]
@@ -271,19 +271,29 @@ class Checkpoint(keras.callbacks.Callback):
                 setattr(callback, attribute, value)
         self.history = state["history"]
         self.model.history.history = {name: list(values) for name, values in self.history.items()}
-        self._resumed = tensors if self._batch else None
+        if self._batch:
+            path = folder / f"worker-{self.worker}.safetensors"
+            self._resumed, _ = read_tensors(path)
+            for name in sorted(self._resumed.keys() ^ self._measures().keys()):
+                raise CheckpointError(path, name, "the same measures", "others")
         self.model._initial_epoch = self._epoch
 
     def _variables(self, *kinds):
         """{name: variable}, numbered: names of optimizers and seed generators differ between processes."""
-        measures = self.model.metrics_variables
-        ids = {id(variable) for variable in measures}
+        measures = {id(variable) for variable in self.model.metrics_variables}
         variables = {
-            "model": [variable for variable in self.model.variables if id(variable) not in ids],
+            "model": [variable for variable in self.model.variables if id(variable) not in measures],
             "optimizer": self.model.optimizer.variables,
-            "measure": measures,
         }
         return {f"{kind}/{i}": variable for kind in kinds for i, variable in enumerate(variables[kind])}
+
+    def _measures(self):
+        """{name: variable} of this worker's replicas: their sum, given back, would be rounded anew."""
+        return {
+            f"{i}/{replica}": part
+            for i, variable in enumerate(self.model.metrics_variables)
+            for replica, part in enumerate(getattr(variable.value, "values", [variable.value]))
+        }
 
 
 def refuse_changes(now, then):

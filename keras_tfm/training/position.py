@@ -45,7 +45,7 @@ class Position:
         try:
             tf.train.Checkpoint(iterator=self._saveable()).write(str(prefix))
         except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError):
-            for file in pathlib.Path(prefix).parent.glob(f"{pathlib.Path(prefix).name}*"):
+            for file in pathlib.Path(prefix).parent.glob(f"{pathlib.Path(prefix).name}.*"):
                 file.unlink()
             return False
         except tf.errors.OpError as error:
