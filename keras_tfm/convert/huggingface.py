@@ -95,7 +95,7 @@ def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=Non
         (work / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
         write_tensors(tensors, work / WEIGHTS, {"format": "pt"})
         if tokenizer is not None:
-            tokenizer.save(work)
+            tokenizer.save_huggingface(work)
 
 
 def _architecture(entries, family, path):

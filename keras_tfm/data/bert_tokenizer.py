@@ -128,6 +128,9 @@ class BERTTokenizer(Tokenizer):
         except ValueError as error:
             raise DataError(path, None, str(error)) from error
 
+    def save_huggingface(self, folder):
+        self.save(folder)
+
     def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
         """Writes `name`.json in the format of the `tokenizers` library, for `load_tokenizer` and for it."""
         path = pathlib.Path(folder, f"{name}.json")

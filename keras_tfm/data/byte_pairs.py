@@ -184,6 +184,9 @@ class ByteLevelTokenizer(Tokenizer):
         path = pathlib.Path(folder, "tokenizer_config.json")
         path.write_text(json.dumps(_transformers_names(special), indent=2) + "\n", "utf-8")
 
+    def tokenize_words(self, words) -> tf.RaggedTensor:
+        return self.tokenize(tf.strings.join([" ", words]))
+
     @property
     def between_ids(self) -> tuple[int, ...]:
         """What stands between two texts that are read as a pair: RoBERTa has two ends there."""

@@ -61,28 +61,28 @@ def pack_texts(
     tokenizer: Tokenizer, max_length: int, firsts: tf.Tensor, seconds: tf.Tensor | None = None
 ) -> Ragged:
     """Strings (B,), or pairs of them, as ragged "token_ids" and "segment_ids": [CLS] first [SEP] second
-    [SEP].
+    [SEP], with the tokenizer's own start, end and what it has between two texts.
 
     What exceeds `max_length` tokens is cut off, of two texts from the longer one (Devlin et al. 2019).
     """
     first = tokenizer.tokenize(firsts)
     if seconds is None:
-        token_ids = surround(first[:, : max_length - 2], tokenizer.start_id, tokenizer.end_id)
+        token_ids = surround(first[:, : max_length - 2], [tokenizer.start_id], [tokenizer.end_id])
         return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids)}
-    second, room = tokenizer.tokenize(seconds), max_length - 3
+    second, room = tokenizer.tokenize(seconds), max_length - 2 - len(tokenizer.between_ids)
     kept = tf.minimum(first.row_lengths(), tf.maximum(room - second.row_lengths(), room - room // 2))
-    front = surround(take_front(first, kept), tokenizer.start_id, tokenizer.end_id)
+    front = surround(take_front(first, kept), [tokenizer.start_id], tokenizer.between_ids)
     back = take_front(second, tf.minimum(second.row_lengths(), room - kept))
-    back = tf.concat([back, tf.fill([back.nrows(), 1], tokenizer.end_id)], axis=1)
+    back = surround(back, [], [tokenizer.end_id])
     return {
         "token_ids": tf.concat([front, back], axis=1),
         "segment_ids": tf.concat([tf.zeros_like(front), tf.ones_like(back)], axis=1),
     }
 
 
-def surround(rows: tf.RaggedTensor, first: int, last: int) -> tf.RaggedTensor:
-    """Each row between the two values."""
-    ends = (tf.fill([rows.nrows(), 1], value) for value in (first, last))
+def surround(rows: tf.RaggedTensor, before: Sequence[int], after: Sequence[int]) -> tf.RaggedTensor:
+    """Each row between the two lists of values."""
+    ends = (tf.tile([tf.constant(x, rows.dtype)], tf.stack([rows.nrows(), 1])) for x in (before, after))
     return tf.concat([next(ends), rows, next(ends)], axis=1)
 
 

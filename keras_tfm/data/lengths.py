@@ -6,10 +6,11 @@ few are chosen so that the least padding is computed.
 """
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
+from tqdm import tqdm
 
 from keras_tfm.data.epochs import finished, one_after_another, shuffled
 
@@ -89,6 +90,16 @@ class LengthBatches(abc.ABC):
             return self._batch(examples[start:stop], *shape)
 
         return tf.data.Dataset.from_tensor_slices(batches).map(batch)
+
+
+def rows_by_length(lengths: Iterable[int], batch_size: int, unit: str) -> Iterator[np.ndarray]:
+    """The numbers of `lengths` in batches of like ones, the longest first, with a progress bar of `unit`s."""
+    order = np.argsort(list(lengths), kind="stable")[::-1]
+    with tqdm(total=len(order), unit=unit, disable=len(order) < 20 * batch_size) as bar:
+        for first in range(0, len(order), batch_size):
+            rows = order[first : first + batch_size]
+            yield rows
+            bar.update(len(rows))
 
 
 def choose_steps(widths: np.ndarray, num_shapes: int, shape_cost: float = 0.0) -> list[int]:

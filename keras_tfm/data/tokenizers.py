@@ -46,6 +46,10 @@ class Tokenizer(tf.Module):
         """Splits UTF-8 strings (B,) into ids (B, None), int32, without start and end."""
         raise NotImplementedError
 
+    def tokenize_words(self, words) -> tf.RaggedTensor:
+        """Splits words (N,) of a text that is split already, each as it would be behind a space."""
+        return self.tokenize(words)
+
     def detokenize(self, token_ids) -> tf.Tensor:
         """Joins ids, ragged (B, None) or dense (B, T), into strings (B,). Padding, starts and everything from
         the first `end_id` on are left out; an id outside the vocabulary reads as `unknown_id`.
@@ -65,6 +69,10 @@ class Tokenizer(tf.Module):
     def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
         """Writes the tokenizer's one file into `folder`, for `load_tokenizer`, and returns its path."""
         raise NotImplementedError
+
+    def save_huggingface(self, folder):
+        """Writes into `folder` what `transformers` reads; TypeError for what it does not know."""
+        raise TypeError(f"transformers knows no {type(self).__name__}.")
 
 
 class SentencePieceTokenizer(Tokenizer):

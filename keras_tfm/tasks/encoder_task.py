@@ -11,6 +11,7 @@ import keras_tfm.models
 from keras_tfm.data.bert_tokenizer import BERTTokenizer
 from keras_tfm.data.encoding import EncodedBatches, in_chunks, model_inputs
 from keras_tfm.data.epochs import Epochs, hold_out
+from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.sources import fingerprint
 from keras_tfm.data.tokenizers import load_tokenizer
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
@@ -103,7 +104,7 @@ class EncoderTask(Task):
         from keras_tfm.convert.folder import read_config
 
         folder = find_folder(name)
-        tokenizer = BERTTokenizer.from_huggingface(folder)
+        tokenizer = read_huggingface_tokenizer(folder)
         model, entries = from_huggingface(folder), read_config(folder)
         if isinstance(model, cls.head_class):
             kept = cls.config_of(model, entries, tokenizer, **options)

@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 import tensorflow as tf
-import tqdm
 
-from keras_tfm.data.bert_tokenizer import BERTTokenizer
 from keras_tfm.data.encoding import model_inputs, pack_texts
+from keras_tfm.data.huggingface import read_huggingface_tokenizer
+from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.data.tokenizers import load_tokenizer
 from keras_tfm.tasks.encoder_task import check_vocabulary
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
@@ -54,7 +54,7 @@ class SentenceEncoder(Task):
         folder = find_folder(name)
         backbone = from_huggingface(folder, with_head=False)
         length = max_length or min(128, backbone.config.max_length)
-        tokenizer = BERTTokenizer.from_huggingface(folder)
+        tokenizer = read_huggingface_tokenizer(folder)
         return cls(backbone, tokenizer, SentenceEncoderConfig(length, normalize))
 
     def save_huggingface(self, folder, overwrite=False):
@@ -76,13 +76,9 @@ class SentenceEncoder(Task):
     def predict(self, texts, batch_size=64):
         """The vectors of the strings `texts`: an array (N, D)."""
         texts = list(texts)
-        order = np.argsort([len(text) for text in texts], kind="stable")[::-1]  # like lengths together
         vectors = np.zeros((len(texts), self.model.config.dim), "float32")
-        with tqdm.tqdm(total=len(texts), unit="text", disable=len(texts) < 20 * batch_size) as bar:
-            for first in range(0, len(texts), batch_size):
-                rows = order[first : first + batch_size]
-                vectors[rows] = self._encode(tf.constant([texts[row] for row in rows]))
-                bar.update(len(rows))
+        for rows in rows_by_length(map(len, texts), batch_size, "text"):
+            vectors[rows] = self._encode(tf.constant([texts[row] for row in rows]))
         return vectors
 
     def similarity(self, texts, others):

@@ -5,10 +5,10 @@ import dataclasses
 import keras
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 from keras_tfm.data.encoding import pack_texts
 from keras_tfm.data.labelled import PROBLEMS, LabelledTexts, read_labelled_texts
+from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.heads.classification import Classifier, classification_loss
 from keras_tfm.tasks.encoder_task import EncoderTask, check_labels, lists_as_tuples, places_of
 
@@ -145,14 +145,10 @@ class TextClassifier(EncoderTask):
     def probabilities(self, texts, batch_size=64):
         """Of each text's labels, (N, labels), or the numbers (N, 1) of a regression."""
         texts = list(texts)
-        order = np.argsort([len(str(text)) for text in texts], kind="stable")[::-1]  # like lengths together
         answers = np.zeros((len(texts), max(1, len(self.config.labels))), "float32")
-        with tqdm.tqdm(total=len(texts), unit="text", disable=len(texts) < 20 * batch_size) as bar:
-            for first in range(0, len(texts), batch_size):
-                rows = order[first : first + batch_size]
-                columns = [x for x in self._columns([texts[row] for row in rows]) if x is not None]
-                answers[rows] = self._activate(self._answer(*columns)[0])
-                bar.update(len(rows))
+        for rows in rows_by_length([len(str(text)) for text in texts], batch_size, "text"):
+            columns = [x for x in self._columns([texts[row] for row in rows]) if x is not None]
+            answers[rows] = self._activate(self._answer(*columns)[0])
         return answers
 
     def _activate(self, logits):

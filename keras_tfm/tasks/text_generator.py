@@ -2,7 +2,6 @@
 
 import codecs
 import dataclasses
-import json
 
 import keras
 import numpy as np
@@ -25,7 +24,6 @@ from keras_tfm.heads.language_model import (
 )
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
 from keras_tfm.training.fit import averaging, fit_best
-from keras_tfm.training.folder import new_folder
 from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.schedules import WarmupSchedule
 
@@ -110,16 +108,9 @@ class TextGenerator(Task):
         """
         from keras_tfm.convert import save_huggingface
 
-        if not hasattr(self.tokenizer, "save_huggingface"):
-            raise TypeError(f"transformers knows no {type(self.tokenizer).__name__}.")
-        with new_folder(folder, overwrite) as work:
-            save_huggingface(self.model, work, overwrite=True)
-            self.tokenizer.save_huggingface(work)
-            config = json.loads((work / "config.json").read_text("utf-8"))
-            config |= {"bos_token_id": self.tokenizer.start_id, "eos_token_id": self._end_id}
-            (work / "config.json").write_text(
-                json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8"
-            )
+        ids = {} if self.tokenizer is None else {"bos_token_id": self.tokenizer.start_id}
+        entries = {**ids, "eos_token_id": self._end_id}
+        save_huggingface(self.model, folder, overwrite, entries, self.tokenizer)
 
     def fit(
         self,

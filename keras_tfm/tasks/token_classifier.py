@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 from keras_tfm.data.encoding import surround
 from keras_tfm.data.labelled import TaggedWords, read_tagged_words
+from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
 from keras_tfm.tasks.encoder_task import EncoderTask, check_labels, lists_as_tuples, places_of, with_parts
 
@@ -64,7 +64,7 @@ class TokenClassifier(EncoderTask):
     def _encode(self, words):
         if not isinstance(words, tf.RaggedTensor):
             words = tf.ragged.constant([list(row) for row in words], tf.string, ragged_rank=1)
-        pieces = self.tokenizer.tokenize(words.flat_values)  # (words, pieces)
+        pieces = self.tokenizer.tokenize_words(words.flat_values)  # (words, pieces)
         nothing = tf.cast(pieces.row_lengths() == 0, tf.int64)  # control characters alone: an unknown word
         unknown = tf.RaggedTensor.from_row_lengths(
             tf.fill([tf.reduce_sum(nothing)], self.tokenizer.unknown_id), nothing
@@ -75,8 +75,8 @@ class TokenClassifier(EncoderTask):
         token_ids, is_first = (
             words.with_values(x).merge_dims(1, 2) for x in (pieces, is_first)
         )  # (B, pieces)
-        token_ids = surround(token_ids[:, :room], self.tokenizer.start_id, self.tokenizer.end_id)
-        is_first = surround(is_first[:, :room], 0, 0)
+        token_ids = surround(token_ids[:, :room], [self.tokenizer.start_id], [self.tokenizer.end_id])
+        is_first = surround(is_first[:, :room], [0], [0])
         return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids), "is_first": is_first}
 
     def _encode_labels(self, examples, inputs):
@@ -98,18 +98,12 @@ class TokenClassifier(EncoderTask):
     def predict(self, sentences, batch_size=64):
         """The tags of each sentence, one for each word: a list of lists of strings."""
         sentences = [words.split() if isinstance(words, str) else list(words) for words in sentences]
-        order = np.argsort([len(words) for words in sentences], kind="stable")[::-1]  # like lengths together
         answers: list[list[str]] = [[] for _ in sentences]
-        with tqdm.tqdm(
-            total=len(sentences), unit="sentence", disable=len(sentences) < 20 * batch_size
-        ) as bar:
-            for first in range(0, len(sentences), batch_size):
-                rows = order[first : first + batch_size]
-                words = tf.ragged.constant([sentences[row] for row in rows], tf.string, ragged_rank=1)
-                for row, places in zip(rows, self._places(*self._answer(words)).to_list(), strict=True):
-                    answers[row] = [self.config.labels[place] for place in places]
-                    answers[row] += [self._outside] * (len(sentences[row]) - len(places))
-                bar.update(len(rows))
+        for rows in rows_by_length(map(len, sentences), batch_size, "sentence"):
+            words = tf.ragged.constant([sentences[row] for row in rows], tf.string, ragged_rank=1)
+            for row, places in zip(rows, self._places(*self._answer(words)).to_list(), strict=True):
+                answers[row] = [self.config.labels[place] for place in places]
+                answers[row] += [self._outside] * (len(sentences[row]) - len(places))
         return answers
 
     @property

@@ -7,10 +7,10 @@ import keras
 import numpy as np
 import sacrebleu
 import tensorflow as tf
-import tqdm
 
 import keras_tfm.models
 from keras_tfm.data.epochs import hold_out
+from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.sources import Pairs, fingerprint, read_pairs
 from keras_tfm.data.text import PairBatches, encode_prompts, encode_sources
@@ -213,18 +213,13 @@ class Translator(Task):
         """
         prompts = list(prompts)
         options = self._options(max_new_tokens, **options)
-        order = np.argsort([len(prompt) for prompt in prompts], kind="stable")[::-1]  # like lengths together
         answers = [""] * len(prompts)
-        with tqdm.tqdm(total=len(prompts), unit="line", disable=len(prompts) <= batch_size) as bar:
-            for first in range(0, len(prompts), batch_size):
-                rows = order[first : first + batch_size]
-                texts = tf.constant([prompts[row] for row in rows])
-                inputs = self._prompts(texts)
-                token_ids = self._decoding(options, **inputs)[:, inputs["token_ids"].shape[1] :]
-                texts = self.target_tokenizer.detokenize(token_ids)
-                for row, text in zip(rows, texts.numpy(), strict=True):
-                    answers[row] = text.decode("utf-8", "replace")
-                bar.update(len(rows))
+        for rows in rows_by_length(map(len, prompts), batch_size, "line"):
+            inputs = self._prompts(tf.constant([prompts[row] for row in rows]))
+            token_ids = self._decoding(options, **inputs)[:, inputs["token_ids"].shape[1] :]
+            texts = self.target_tokenizer.detokenize(token_ids).numpy()
+            for row, text in zip(rows, texts, strict=True):
+                answers[row] = text.decode("utf-8", "replace")
         return answers
 
     predict = generate

@@ -1,38 +1,53 @@
 """What a fine-tuned task gives away: the same answers from transformers, strings in, names of labels out."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
 import torch
 import transformers
 
-from keras_tfm.data import BERTTokenizer
-from keras_tfm.models import BERT
+from keras_tfm.data import BERTTokenizer, ByteLevelTokenizer
+from keras_tfm.models import BERT, RoBERTa
 from keras_tfm.tasks import TextClassifier, TokenClassifier
 
 pytestmark = pytest.mark.parity
 WORDS = "the cat sat on a mat and dogs ran ##s ##ing".split()  # noqa: SIM905
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 TEXTS = ["The cat sat!", "cats and dogs", "a mat", "sitting on the mats, the cat"]
-CHANGES = {"num_layers": 2, "dim": 32, "num_heads": 2, "hidden_dim": 64, "max_length": 32}
+CHANGES = {"num_layers": 2, "dim": 32, "num_heads": 2, "hidden_dim": 64, "max_length": 48}
 
 
-def make(task, examples, **options):
+def byte_level():
+    """RoBERTa's kind of tokenizer, with the merges of a few words."""
+    content = json.loads(ByteLevelTokenizer.train(TEXTS, 300)._content)
+    tokens = [token for token in content["tokens"] if token != "<|endoftext|>"]
+    return ByteLevelTokenizer(["<s>", "<pad>", "</s>", "<unk>", *tokens, "<mask>"], content["merges"])
+
+
+FAMILIES = {"bert": (BERT, lambda: BERTTokenizer(PIECES)), "roberta": (RoBERTa, byte_level)}
+
+
+def make(family, task, examples, **options):
     keras.utils.set_random_seed(0)
-    bert = BERT.from_size("tiny", **CHANGES, vocabulary_size=len(PIECES))
-    for weight in bert.weights:
+    backbone, tokenizer = FAMILIES[family][0], FAMILIES[family][1]()
+    encoder = backbone.from_size("base", **CHANGES, vocabulary_size=tokenizer.vocabulary_size)
+    for weight in encoder.weights:
         if keras.backend.is_float_dtype(weight.dtype):
             weight.assign(weight + 0.2 * np.random.default_rng(1).normal(size=weight.shape))
-    return task.from_backbone(bert, BERTTokenizer(PIECES), examples, max_length=24, **options)
+    head = {"hidden_dim": 32, "dropout": 0.1} if family == "roberta" and task is TextClassifier else None
+    options |= {"head": head} if head else {}
+    return task.from_backbone(encoder, tokenizer, examples, max_length=40, **options)
 
 
-def logits_of(model_class, folder, *texts):
+def logits_of(model_class, folder, *texts, **options):
     """Their logits, padding and all, and their names of labels."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model, info = model_class.from_pretrained(folder, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
     with torch.no_grad():
-        outputs = model.eval()(**tokenizer(*texts, return_tensors="pt", padding=True))
+        outputs = model.eval()(**tokenizer(*texts, return_tensors="pt", padding=True, **options))
     return outputs.logits.numpy(), model.config
 
 
@@ -45,20 +60,23 @@ def logits_of(model_class, folder, *texts):
     ],
 )
 @pytest.mark.parametrize("pairs", [False, True], ids=["texts", "pairs"])
-def test_classifiers(problem, labels, pairs, tmp_path):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_classifiers(family, problem, labels, pairs, tmp_path):
     texts = list(zip(TEXTS, TEXTS[::-1], strict=True)) if pairs else TEXTS
-    task = make(TextClassifier, (texts, labels), problem=problem)
+    task = make(family, TextClassifier, (texts, labels), problem=problem)
     task.save_huggingface(tmp_path / "folder")
     sides = (TEXTS, TEXTS[::-1]) if pairs else (TEXTS,)
     theirs, config = logits_of(transformers.AutoModelForSequenceClassification, tmp_path / "folder", *sides)
     np.testing.assert_allclose(task.probabilities(texts), task._activate(theirs), atol=1e-5)
+    again = TextClassifier.from_huggingface(tmp_path / "folder", pairs=pairs, max_length=40)
+    np.testing.assert_allclose(again.probabilities(texts), task.probabilities(texts), atol=1e-6)
     if problem != "regression":
         assert [config.id2label[i] for i in range(3)] == ["x", "y", "z"]
 
 
 def test_taggers(tmp_path):
     words = [["the", "cats", "sat"], ["dogs"]]
-    task = make(TokenClassifier, (words, [["O", "B-X", "O"], ["B-X"]]))
+    task = make("bert", TokenClassifier, (words, [["O", "B-X", "O"], ["B-X"]]))
     task.save_huggingface(tmp_path / "folder")
     texts = [" ".join(row) for row in words]
     theirs, config = logits_of(transformers.AutoModelForTokenClassification, tmp_path / "folder", texts)
