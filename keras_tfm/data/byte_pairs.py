@@ -19,7 +19,8 @@ import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
 from keras_tfm.data.sources import DataError
-from keras_tfm.data.tokenizers import Tokenizer, _SharedModel, _train_unigram
+from keras_tfm.data.tokenizers import Tokenizer, _SharedModel
+from keras_tfm.data.unigram import train_unigram
 
 END = "<|endoftext|>"
 # White space by Unicode; \s of TensorFlow's expressions is that of ASCII.
@@ -263,7 +264,7 @@ def _names_of_bytes() -> list[str]:
 @functools.cache
 def _quiet_normalizer():
     """A rule that never applies to names of bytes: SentencePiece logs a line for a model that has none."""
-    return sentencepiece_model_pb2.ModelProto.FromString(_train_unigram(["a"], 300, True)).normalizer_spec
+    return sentencepiece_model_pb2.ModelProto.FromString(train_unigram(["a"], 300, True)).normalizer_spec
 
 
 def _sentencepiece_model(tokens: list[str], ranks: dict[str, int]) -> bytes:

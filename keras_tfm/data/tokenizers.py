@@ -8,12 +8,10 @@ exactly, and reads published models;
 
 import collections
 import hashlib
-import io
 import json
 import pathlib
 import re
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +22,7 @@ from sentencepiece import sentencepiece_model_pb2
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 from keras_tfm.data.sources import DataError
+from keras_tfm.data.unigram import train_unigram
 
 # More text changes a vocabulary of thousands little, and training takes its memory.
 MAX_TRAINING_LINES = 500_000
@@ -133,7 +132,7 @@ class SentencePieceTokenizer(Tokenizer):
         _require_size(vocabulary_size, least=300)
         # Half the pieces at most are single characters: Chinese would otherwise leave no room for words.
         lines = _common_characters(_sample(lines), limit=(vocabulary_size - 4 - cls.NUM_BYTES) // 2)
-        return cls(_train_unigram(lines, vocabulary_size, byte_fallback=True))
+        return cls(train_unigram(lines, vocabulary_size, byte_fallback=True))
 
     @classmethod
     def from_huggingface(cls, folder) -> "SentencePieceTokenizer":
@@ -305,7 +304,7 @@ def learn_word_pieces(
         texts += [text.decode() for text in split(lines[start : start + 8192]).numpy()]
     if not any(texts):
         raise ValueError("lines: expected words to train a tokenizer on, got none")
-    model = _train_unigram(texts, vocabulary_size, byte_fallback=False)
+    model = train_unigram(texts, vocabulary_size, byte_fallback=False)
     pieces = [piece.piece for piece in sentencepiece_model_pb2.ModelProto.FromString(model).pieces[4:]]
     # From SentencePiece's spelling to WordPiece's, the likeliest first: "▁word" to "word", "s" to "##s".
     words = [piece[1:] if piece.startswith("▁") else f"##{piece}" for piece in pieces]
@@ -348,37 +347,6 @@ class _SharedModel(tf.saved_model.experimental.TrackableResource):
         )
 
 
-def _train_unigram(lines: list[str], vocabulary_size: int, byte_fallback: bool) -> bytes:
-    """Trains a SentencePiece unigram model of at most `vocabulary_size` pieces and returns it, serialised."""
-    model = io.BytesIO()
-    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
-        # SentencePiece logs a line at every load of a model without a normalisation rule; this one, from its
-        # own space sign to a space, never applies, for tokenize() hides that sign.
-        rules.write(f"{ord('▁'):x}\t{ord(' '):x}\n")
-        rules.flush()
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_chunks(lines),
-            model_writer=model,
-            model_type="unigram",
-            vocab_size=vocabulary_size,
-            hard_vocab_limit=False,
-            character_coverage=1.0,
-            byte_fallback=byte_fallback,
-            normalization_rule_tsv=rules.name,
-            remove_extra_whitespaces=False,
-            add_dummy_prefix=False,
-            pad_id=Tokenizer.pad_id,
-            bos_id=Tokenizer.start_id,
-            eos_id=Tokenizer.end_id,
-            unk_id=Tokenizer.unknown_id,
-            num_threads=4,  # fixed: the sums over threads, and so the model, depend on it
-            minloglevel=2,
-        )
-    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
-    proto.normalizer_spec.ClearField("normalization_rule_tsv")  # the temporary file's path
-    return proto.SerializeToString(deterministic=True)
-
-
 def _sample(lines: Iterable[str]) -> list[str]:
     lines = [line for line in lines if line]
     if not lines:
@@ -401,8 +369,3 @@ def _common_characters(lines: list[str], limit: int, coverage: float = 1.0) -> l
     rare = {character for character, _ in counts.most_common()[limit:]} | {"▁", "\0"}
     blank = str.maketrans(dict.fromkeys(rare, " "))
     return [line.translate(blank) for line in lines]
-
-
-def _chunks(lines: list[str], size: int = 1000) -> Iterator[str]:
-    """Cuts lines into training sentences, for SentencePiece skips those of more than 4192 bytes."""
-    return (" " + line[start : start + size] for line in lines for start in range(0, len(line), size))

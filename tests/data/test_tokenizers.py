@@ -144,7 +144,7 @@ def test_seeding_tensorflow_leaves_it_whole(tokenizer):
 def test_no_tokenizer(tmp_path):
     with pytest.raises(DataError) as caught:
         load_tokenizer(tmp_path)
-    expected = "expected a tokenizer, tokenizer.model, tokenizer.vocab.txt or tokenizer.json, got none"
+    expected = "expected a tokenizer, tokenizer.model, tokenizer.vocab.txt or tokenizer*.json, got none"
     assert str(caught.value) == f"{tmp_path}: {expected}"
 
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_trained(kind):
         train_tokenizer([" ", "\n\0▁"], "wordpiece")
     with pytest.raises(ValueError, match="vocabulary_size: expected at least 300, got 299"):
         train_tokenizer(LINES, kind, 299)
-    with pytest.raises(ValueError, match="kind: expected sentencepiece or wordpiece, got 'bpe'"):
+    with pytest.raises(ValueError, match="kind: expected sentencepiece, wordpiece, bytes, characters, got 'bpe'"):
         train_tokenizer(LINES, "bpe")
 
 

@@ -1,0 +1,46 @@
+"""Training of SentencePiece's unigram models (Kudo, 2018)."""
+
+import io
+import tempfile
+from collections.abc import Iterator
+
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
+
+
+def train_unigram(lines: list[str], vocabulary_size: int, byte_fallback: bool) -> bytes:
+    """Trains a SentencePiece unigram model of at most `vocabulary_size` pieces and returns it, serialised;
+    ids are those of `Tokenizer`.
+    """
+    model = io.BytesIO()
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
+        # SentencePiece logs a line at every load of a model without a normalisation rule; this one, from its
+        # own space sign to a space, never applies, for tokenize() hides that sign.
+        rules.write(f"{ord('▁'):x}\t{ord(' '):x}\n")
+        rules.flush()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_chunks(lines),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=vocabulary_size,
+            hard_vocab_limit=False,
+            character_coverage=1.0,
+            byte_fallback=byte_fallback,
+            normalization_rule_tsv=rules.name,
+            remove_extra_whitespaces=False,
+            add_dummy_prefix=False,
+            pad_id=0,
+            bos_id=1,
+            eos_id=2,
+            unk_id=3,
+            num_threads=4,  # fixed: the sums over threads, and so the model, depend on it
+            minloglevel=2,
+        )
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")  # the temporary file's path
+    return proto.SerializeToString(deterministic=True)
+
+
+def _chunks(lines: list[str], size: int = 1000) -> Iterator[str]:
+    """Cuts lines into training sentences, for SentencePiece skips those of more than 4192 bytes."""
+    return (" " + line[start : start + size] for line in lines for start in range(0, len(line), size))
