@@ -179,7 +179,9 @@ def test_what_cannot_be_trained(kind):
         train_tokenizer([" ", "\n\0▁"], "wordpiece")
     with pytest.raises(ValueError, match="vocabulary_size: expected at least 300, got 299"):
         train_tokenizer(LINES, kind, 299)
-    with pytest.raises(ValueError, match="kind: expected sentencepiece, wordpiece, bytes, characters, got 'bpe'"):
+    with pytest.raises(
+        ValueError, match="kind: expected sentencepiece, wordpiece, bytes, characters, got 'bpe'"
+    ):
         train_tokenizer(LINES, "bpe")
 
 
