@@ -72,10 +72,11 @@ def head_arguments(backbone, head_class, entries):
     return {}, {}
 
 
-def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=None):
+def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=None, writers=()):
     """Write `model`, a backbone or one with a head, to a new `folder` that `transformers` loads.
 
-    `entries` are further ones for config.json, names of labels for example; `tokenizer` is saved there too.
+    `entries` are further ones for config.json, names of labels for example; `tokenizer` is saved there too,
+    and each of `writers`, functions of a folder, adds its files.
     Raises TypeError for a model of no known family, FileExistsError where `folder` exists.
     """
     backbone = getattr(model, "backbone", model)
@@ -96,6 +97,8 @@ def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=Non
         write_tensors(tensors, work / WEIGHTS, {"format": "pt"})
         if tokenizer is not None:
             tokenizer.save_huggingface(work)
+        for write in writers:
+            write(work)
 
 
 def _architecture(entries, family, path):

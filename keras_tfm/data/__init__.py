@@ -32,7 +32,7 @@ from keras_tfm.data.masking import Masking
 from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.sentence_pairs import SentencePairs
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
-from keras_tfm.data.text import PairBatches, encode_prompts, encode_sources
+from keras_tfm.data.text import Around, PairBatches, encode_prompts, encode_sources
 from keras_tfm.data.tokenizers import (
     SentencePieceTokenizer,
     Tokenizer,
@@ -42,6 +42,7 @@ from keras_tfm.data.tokenizers import (
 )
 
 __all__ = [
+    "Around",
     "BERTTokenizer",
     "ByteLevelTokenizer",
     "CharacterTokenizer",

@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 import keras_tfm.models
+from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.training.folder import new_folder
 from keras_tfm.training.weights import load_weights, save_weights
 from keras_tfm.version import __version__
@@ -129,3 +130,13 @@ def make_backbone(description):
         raise TaskError(f"config.json: unknown model class {name!r}; known are {', '.join(known)}")
     model_class = known[name]
     return model_class(model_class.config_class(**description["config"]))
+
+
+def describe_language_model(model):
+    """A `LanguageModel` as JSON values: its backbone's, and its head's arguments."""
+    return {**describe_backbone(model.backbone), "head": {"tied": model.tied, "use_bias": model.use_bias}}
+
+
+def make_language_model(description):
+    """The `LanguageModel`, with fresh weights, of `describe_language_model`'s values."""
+    return LanguageModel(make_backbone(description), **description.get("head", {}))

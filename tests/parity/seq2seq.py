@@ -22,7 +22,10 @@ class Reference:
 
     def draw_model(self, rng):
         """A model of random sizes with every weight, biases and gammas too, at random."""
-        entries = self.draw(rng)
+        return self.make(self.draw(rng), rng)
+
+    def make(self, entries, rng):
+        """A model of these entries with every weight at random."""
         config = getattr(transformers, f"{self.prefix}Config")(**entries)
         model = self.kind()(config).eval()
         torch.manual_seed(int(rng.integers(2**31)))
