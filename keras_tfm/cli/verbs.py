@@ -63,9 +63,10 @@ DECODING = (
     ("--length-penalty", "length_penalty", float, "of beam search, above 1 for longer texts (default: 1)"),
     ("--max-new-tokens", "max_new_tokens", int, "write no more than N tokens"),
     ("--temperature", "temperature", float, "sample, the sharper the lower"),
-    ("--top-k", "top_k", int, "sample among the N likeliest tokens"),
+    ("--top-k", "top_k", int, "sample among the N likeliest tokens; of contrastive search the candidates"),
     ("--top-p", "top_p", float, "sample among the likeliest tokens of this probability together"),
     ("--seed", "seed", int, "of sampling"),
+    ("--contrastive-alpha", "contrastive_alpha", float, "contrastive search: shun likeness, from 0 to 1"),
 )
 
 

@@ -5,7 +5,7 @@ import dataclasses
 from keras_tfm.data.text import Around
 from keras_tfm.generation import DecodingOptions
 
-SAMPLING = {"temperature", "top_k", "top_p", "seed"}
+SAMPLING = {"temperature", "top_k", "top_p", "seed", "contrastive_alpha"}
 FIELDS = {field.name for field in dataclasses.fields(DecodingOptions)} - SAMPLING - {"processors"}
 
 
@@ -36,7 +36,8 @@ class DecodingDefaults:
     def choose(self, length, **given):
         """The fields of `DecodingOptions`, those `given` first, for prompts of `length` tokens.
 
-        Without "max_new_tokens" where nothing says how long. Whoever samples gets no published beams.
+        Without "max_new_tokens" where nothing says how long. Who asks for sampling, or for contrastive
+        search, gets no published beams.
         """
         options = dict(self.options)
         most, least = options.pop("max_length", None), options.pop("min_length", 0)

@@ -41,6 +41,7 @@ def test_a_text_is_completed(generator):
     for text, beginning in zip(TEXTS, BEGINNINGS, strict=True):
         assert generator.generate([beginning]) == [text]
     assert generator.generate(BEGINNINGS, beam_size=3) == TEXTS
+    assert generator.generate(BEGINNINGS[:1], contrastive_alpha=0.1, top_k=2) == TEXTS[:1]
     assert generator.predict(["So", "The green witch"], max_new_tokens=40) == TEXTS
     assert generator.generate([]) == []
     assert generator.generate(["So long"], stop="ank")[0].startswith("So long and thank")
