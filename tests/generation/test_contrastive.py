@@ -80,7 +80,7 @@ def test_each_token_is_the_best_by_the_equation(model, alpha, k):
         assert margin > 1e-5, "a tie: choose another seed"
         assert rows[row].tolist() == expected
     greedy = Decoder(model, NEW, stop=EndTokens(END), pad_id=PAD)(PROMPTS, context=context).numpy()
-    assert (rows != greedy).any()
+    assert alpha < 1 or (rows != greedy).any()
 
 
 def test_without_a_penalty_or_a_choice_it_is_greedy(model):
