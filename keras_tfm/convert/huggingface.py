@@ -5,6 +5,7 @@ import json
 from keras_tfm.convert import albert, bart, bert, deberta, distilbert, gpt2, keymap, roberta, t5
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
 from keras_tfm.training.folder import new_folder
+from keras_tfm.training.quantization import quantization_of
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.weights import write_tensors
 
@@ -79,6 +80,8 @@ def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=Non
     and each of `writers`, functions of a folder, adds its files.
     Raises TypeError for a model of no known family, FileExistsError where `folder` exists.
     """
+    if quantization_of(model):
+        raise ValueError("Weights in 8 bits are not what transformers reads: save them before.")
     backbone = getattr(model, "backbone", model)
     families = [family for family in FAMILIES.values() if type(backbone) is family.model]
     if not families:

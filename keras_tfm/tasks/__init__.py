@@ -36,12 +36,12 @@ TASKS = {
 }
 
 
-def load(folder):
-    """The task, of whatever kind, that `save` wrote to `folder`."""
+def load(folder, quantization=None):
+    """The task, of whatever kind, that `save` wrote to `folder`; see `Task.load`."""
     name = read_config(folder)["task"]
     if name not in TASKS:
         raise TaskError(f"{folder}: unknown task {name!r}; known are {', '.join(TASKS)}")
-    return TASKS[name].load(folder)
+    return TASKS[name].load(folder, quantization)
 
 
 def from_huggingface(name):
