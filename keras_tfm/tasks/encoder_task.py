@@ -188,9 +188,9 @@ class EncoderTask(Task):
         warms up over a tenth of the steps and falls linearly; a block's is `layer_decay` times that of the
         one above, and the embeddings and the lowest `num_frozen` blocks stay as they are; with `lora_rank`
         they all do, but for updates of that rank to the blocks' kernels, merged at the end. With `run` the
-        best task so far stands in that folder, new or to `resume`, with checkpoints after every epoch and every
-        `save_minutes`, metrics.csv and, with `tensorboard`, logs/; training stops after `patience` epochs
-        without progress, or `minutes`.
+        best task so far stands in that folder, new or to `resume`, with checkpoints after every epoch and
+        every `save_minutes`, metrics.csv and, with `tensorboard`, logs/; training stops after `patience`
+        epochs without progress, or `minutes`.
         """
         keras.utils.set_random_seed(seed)
         examples = self.examples_class(*examples)
