@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from keras_tfm.convert.bert import classifier_entries
-from keras_tfm.convert.family import Entry, Family, Head, number_of_labels
+from keras_tfm.convert.family import Entry, Family, Head, first_of, number_of_labels
 from keras_tfm.convert.keymap import Transform, embedding, linear, norm, weight
 from keras_tfm.heads import Classifier, LanguageModel, SpanFinder
 from keras_tfm.models import BART
@@ -111,7 +111,7 @@ FAMILY = Family(
         "scale_embedding": "scale_embedding",
         "pad_id": "pad_token_id",
         "start_id": "decoder_start_token_id",
-        "end_id": "eos_token_id",
+        "end_id": Entry("eos_token_id", first_of, lambda config: config.end_id),
     },
     absent={
         "encoder_layers": 12,

@@ -11,6 +11,7 @@ SentenceEncoder       sentence-vectors  -                          [str] -> vect
 ImageClassifier       classify-images   images, labels: arrays     images -> names   images, labels
 """
 
+from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
 from keras_tfm.tasks.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
@@ -53,6 +54,9 @@ def from_huggingface(name):
     for task in (MaskedLanguageModel, TextClassifier, TokenClassifier):
         if isinstance(model, task.head_class):
             return task.from_huggingface(name)
+    if isinstance(model, LanguageModel):
+        is_prompted = "decoder_token_ids" not in model.input
+        return (TextGenerator if is_prompted else Translator).from_huggingface(name)
     if "sequence_output" in model.output and not hasattr(model, "step"):  # an encoder without a head
         return SentenceEncoder.from_huggingface(name)
     raise CheckpointError(name, "architectures", "one with the head of a task", type(model).__name__)

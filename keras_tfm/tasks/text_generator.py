@@ -275,7 +275,7 @@ class TextGenerator(Task):
         symbols = self.tokenizer.symbols
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         for (token_id,) in self._decoding(stop).stream(chosen, **inputs):
-            if token_id in self._end_ids:
+            if token_id == self.tokenizer.end_id:  # other ends are text
                 break
             spelled = symbols[token_id] if token_id < len(symbols) else "\ufffd".encode()
             if piece := decode(spelled):

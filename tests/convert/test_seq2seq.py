@@ -96,9 +96,17 @@ def test_version_5_says_otherwise_that_it_is_tied(tmp_path):
     assert_equal(convert.from_huggingface(tmp_path / "model"), model)
 
 
+def test_of_several_ends_the_model_keeps_the_first(model, tmp_path):
+    convert.save_huggingface(model, tmp_path / "model")
+    path, end_id = tmp_path / "model" / "config.json", model.backbone.config.end_id
+    path.write_text(json.dumps(entries_of(tmp_path / "model") | {"eos_token_id": [end_id, 5]}))
+    assert convert.from_huggingface(tmp_path / "model").backbone.config == model.backbone.config
+
+
 @pytest.mark.parametrize(
     ("name", "entry", "value"),
     [
+        ("bart", "eos_token_id", []),
         ("t5", "feed_forward_proj", "gated-exec"),
         ("t5", "feed_forward_proj", 3),
         ("t5", "is_encoder_decoder", False),

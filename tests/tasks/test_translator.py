@@ -226,6 +226,7 @@ def test_a_folder_of_t5(tmp_path):
     model = LanguageModel(T5(T5Config(900, num_layers=1, dim=16, num_heads=2, key_dim=8, hidden_dim=20)))
     convert.save_huggingface(model, tmp_path / "t5", overwrite=True)
     (tmp_path / "t5" / "spiece.model").write_bytes(trained("t5"))
+    assert type(tasks.from_huggingface(tmp_path / "t5")) is Translator
     task = Translator.from_huggingface(tmp_path / "t5", max_length=20)
     texts = ["summarize: the compiler of more words", "a"]
     answers = task.generate(texts, max_new_tokens=7)
