@@ -39,28 +39,30 @@ def model(request):
     return make(request.param)
 
 
-def hidden_states(model, context, row, tokens):
-    """The last hidden states (T, D) of one row, and the probabilities (V,) of what follows."""
+def hidden_states(model, context, row, texts):
+    """The last hidden states (N, T, D) of texts (N, T) that answer one row of the context."""
     name = "token_ids" if context is None else "decoder_token_ids"
-    inputs = {name: np.array([tokens])} | {k: x[row : row + 1] for k, x in (context or {}).items()}
-    outputs = model.backbone(inputs)
-    hidden = outputs.get("decoder_sequence_output", outputs.get("sequence_output"))[0].numpy()
-    logits = model(inputs)[0, -1].numpy().astype("float64")
-    return hidden.astype("float64"), np.exp(logits) / np.exp(logits).sum()
+    inputs = {key: np.repeat(x[row : row + 1], len(texts), axis=0) for key, x in (context or {}).items()}
+    outputs = model.backbone({**inputs, name: np.array(texts)})
+    return outputs.get("decoder_sequence_output", outputs.get("sequence_output"))
 
 
 def by_the_equation(model, context, row, prompt, alpha, k):
     """Tokens, and by how much each was better than the next candidate."""
     tokens, margins = list(prompt), []
     for _ in range(NEW):
-        before, p = hidden_states(model, context, row, tokens)
+        states = hidden_states(model, context, row, [tokens])
+        logits = model.head(states)[0, -1].numpy().astype("float64")
+        p = np.exp(logits) / np.exp(logits).sum()
+        before = states[0].numpy().astype("float64")
+        candidates = np.argsort(-p, kind="stable")[:k].tolist()
+        after = hidden_states(model, context, row, [[*tokens, v] for v in candidates])[:, -1].numpy()
         scores = {}
-        for v in np.argsort(-p, kind="stable")[:k]:
-            h = hidden_states(model, context, row, [*tokens, v])[0][-1]
+        for v, h in zip(candidates, after.astype("float64"), strict=True):
             cosines = before @ h / np.linalg.norm(before, axis=1) / np.linalg.norm(h)
-            scores[int(v)] = (1 - alpha) * p[v] - alpha * cosines.max()
-        best, *others = sorted(scores, key=scores.get, reverse=True)
-        margins.append(scores[best] - max((scores[v] for v in others), default=-9))
+            scores[v] = (1 - alpha) * p[v] - alpha * cosines.max()
+        best, second = sorted(scores, key=scores.get, reverse=True)[:2]
+        margins.append(scores[best] - scores[second])
         tokens.append(best)
         if best == END:
             break
