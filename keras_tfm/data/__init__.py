@@ -30,6 +30,7 @@ from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, re
 from keras_tfm.data.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.masking import Masking
 from keras_tfm.data.packing import PackedPairs
+from keras_tfm.data.questions import Answer, Questions, read_questions
 from keras_tfm.data.sentence_pairs import SentencePairs
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
 from keras_tfm.data.text import PairBatches, encode_prompts, encode_sources
@@ -42,6 +43,7 @@ from keras_tfm.data.tokenizers import (
 )
 
 __all__ = [
+    "Answer",
     "BERTTokenizer",
     "ByteLevelTokenizer",
     "CharacterTokenizer",
@@ -54,6 +56,7 @@ __all__ = [
     "PackedPairs",
     "PairBatches",
     "Pairs",
+    "Questions",
     "SentencePieceTokenizer",
     "SpanCorruption",
     "TaggedWords",
@@ -71,6 +74,7 @@ __all__ = [
     "read_labelled_texts",
     "read_lines",
     "read_pairs",
+    "read_questions",
     "read_tagged_words",
     "read_texts",
     "train_tokenizer",

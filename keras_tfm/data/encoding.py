@@ -47,7 +47,7 @@ class EncodedBatches(LengthBatches):
         return inputs, labels, weights
 
 
-def pad(rows: tf.RaggedTensor, num_rows, width, value: int = 0) -> tf.Tensor:
+def pad(rows: tf.RaggedTensor, num_rows, width, value: float = 0) -> tf.Tensor:
     """Ragged rows as the first ones of a tensor (num_rows, width)."""
     return rows.to_tensor(value, shape=tf.stack([num_rows, tf.cast(width, tf.int32)]))
 
@@ -71,9 +71,14 @@ def pack_texts(
         return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids)}
     second, room = tokenizer.tokenize(seconds), max_length - 2 - len(tokenizer.between_ids)
     kept = tf.minimum(first.row_lengths(), tf.maximum(room - second.row_lengths(), room - room // 2))
-    front = surround(take_front(first, kept), [tokenizer.start_id], tokenizer.between_ids)
-    back = take_front(second, tf.minimum(second.row_lengths(), room - kept))
-    back = surround(back, [], [tokenizer.end_id])
+    second = take_front(second, tf.minimum(second.row_lengths(), room - kept))
+    return join_pairs(tokenizer, take_front(first, kept), second)
+
+
+def join_pairs(tokenizer: Tokenizer, first: tf.RaggedTensor, second: tf.RaggedTensor) -> Ragged:
+    """Ids of two texts, (B, None) each, as `pack_texts` puts them together."""
+    front = surround(first, [tokenizer.start_id], tokenizer.between_ids)
+    back = surround(second, [], [tokenizer.end_id])
     return {
         "token_ids": tf.concat([front, back], axis=1),
         "segment_ids": tf.concat([tf.zeros_like(front), tf.ones_like(back)], axis=1),

@@ -33,6 +33,8 @@ class EncoderTask(Task):
     examples_class: type
     head_class: type
     monitor = "val_loss"
+    default_length = 128  # tokens of an example, where neither the caller nor the model says fewer
+    chunk = 8_192  # examples that are encoded at once
 
     def __init__(self, backbone, tokenizer, config):
         self.tokenizer, self.config = tokenizer, config
@@ -121,7 +123,7 @@ class EncoderTask(Task):
     def config_of(cls, model, entries, tokenizer, **options):
         """The configuration of a published model with its head, by the entries of its config.json."""
         config = model.backbone.config
-        length = options.pop("max_length", None) or min(128, config.max_length)
+        length = options.pop("max_length", None) or min(cls.default_length, config.max_length)
         fields = {**options, **cls._published(model, entries)}  # what the head answers is not to be chosen
         own = {"backbone", "num_classes", "name"}
         head = {name: value for name, value in model.get_config().items() if name not in own}
@@ -235,7 +237,7 @@ class EncoderTask(Task):
         if len(set(map(len, examples))) != 1:
             counts = ", ".join(f"{len(x)} {name}" for name, x in zip(examples._fields, examples, strict=True))
             raise ValueError(f"examples: expected columns of one length, got {counts}")
-        encoded = in_chunks(self._encode, *examples[:-1])
+        encoded = in_chunks(self._encode, *examples[:-1], size=self.chunk)
         labels = self._encode_labels(examples, encoded)
         return EncodedBatches(
             self._inputs(encoded), labels, self.tokenizer.pad_id, batch_tokens=batch_tokens, **options
@@ -286,6 +288,14 @@ def with_parts(backbone, **parts):
         if weight.path in weights:
             weight.assign(weights[weight.path])
     return changed
+
+
+def as_pairs(texts):
+    """Tuples of two strings, each of which may have come as one string with a tab between."""
+    pairs = [tuple(text.split("\t")) if isinstance(text, str) else tuple(text) for text in texts]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError("texts: expected pairs, tuples of two strings or one string with a tab between")
+    return pairs
 
 
 def rows_of(examples, rows):
