@@ -250,8 +250,11 @@ class EncoderTask(Task):
     def _logits(self, *columns):
         """The model's answer to columns without labels, in the graph, and what `_encode` said of them."""
         encoded = self._encode(*columns)
-        inputs = model_inputs(self._inputs(encoded), self.tokenizer.pad_id)
-        return self.model(inputs, training=False), encoded
+        return self._run(model_inputs(self._inputs(encoded), self.tokenizer.pad_id)), encoded
+
+    def _run(self, inputs):
+        """The model's answer to its inputs, (B, T) each."""
+        return self.model(inputs, training=False)
 
     def export_resources(self):
         return [self.tokenizer]

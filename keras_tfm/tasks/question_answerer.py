@@ -16,6 +16,7 @@ from keras_tfm.heads import SpanCrossEntropy, SpanFinder, best_spans
 from keras_tfm.tasks.encoder_task import EncoderTask, as_pairs, with_parts
 
 LOWEST = -3.4e38  # of a sum of two logits that are not to count
+WINDOWS = 64  # that the model reads at once
 LARGEST = np.iinfo("int32").max
 
 
@@ -92,6 +93,21 @@ class QuestionAnswerer(EncoderTask):
         if not tf.is_tensor(questions):
             questions, contexts = self._columns(questions, contexts)
         return question_windows(self.tokenizer, config.max_length, config.stride, questions, contexts)
+
+    def _run(self, inputs):
+        # In parts of one size, for a book has thousands of windows.
+        count, width = tf.unstack(tf.shape(inputs["token_ids"]))
+        parts = tf.maximum(1, -(-count // WINDOWS))
+        size = -(-count // parts)
+        missing = [[0, parts * size - count], [0, 0]]
+        inputs = {
+            name: tf.reshape(tf.pad(x, missing), tf.stack([parts, size, width])) for name, x in inputs.items()
+        }
+        kinds = {side: x.dtype for side, x in self.model.output.items()}
+        logits = tf.map_fn(super()._run, inputs, kinds, parallel_iterations=1)  # (parts, size, T)
+        return {
+            side: tf.reshape(x, tf.stack([parts * size, width]))[:count] for side, x in logits.items()
+        }  # (W, T)
 
     def _columns(self, questions, contexts):
         """Both as strings (B,); ValueError for a question that is too long."""

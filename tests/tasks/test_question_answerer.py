@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from keras_tfm import tasks
 from keras_tfm.data import Answer, BERTTokenizer
 from keras_tfm.models import BERT
-from keras_tfm.tasks import QuestionAnswerer, QuestionAnswererConfig
+from keras_tfm.tasks import QuestionAnswerer, QuestionAnswererConfig, question_answerer
 from keras_tfm.tasks.question_answerer import exact_match, f1, normalize_answer
 from tests.contract import randomise
 from tests.fresh_process import run_fresh
@@ -100,6 +100,17 @@ def test_questions_are_answered(learnt):
     again, scores = learnt.predict([*pairs(asked), ("Who?", "")], scores=True)
     assert again == [*answers, ""] and learnt.predict([]) == []
     assert (scores > 0.8).all() and (scores <= 1).all() and scores[-1] == 1
+
+
+def test_many_windows_are_read_in_parts(learnt, monkeypatch):
+    context = " ".join([CONTEXT] * 3)  # of seven windows, in parts of three
+    columns = learnt._columns(["Who slept?"], [context])
+    whole, encoded = learnt._logits(*columns)
+    assert encoded["num_windows"].numpy().tolist() == [7]
+    monkeypatch.setattr(question_answerer, "WINDOWS", 3)
+    parts, _ = learnt._logits(*columns)
+    for side, logits in whole.items():
+        np.testing.assert_allclose(parts[side], logits, atol=1e-5)
 
 
 def test_the_threshold_decides_about_none(learnt, monkeypatch):
