@@ -134,6 +134,12 @@ def _add(tasks, kind):
         metavar="N",
         help="leave the embeddings and the lowest N blocks as they are (default: train all)",
     )
+    training.add_argument(
+        "--lora",
+        type=positive,
+        metavar="RANK",
+        help="train updates of this rank to the blocks' kernels, and leave the rest of the encoder as it is",
+    )
 
 
 def run(options, kind):
@@ -173,6 +179,7 @@ def run(options, kind):
         learning_rate=options.learning_rate,
         layer_decay=options.layer_decay,
         num_frozen=options.freeze,
+        lora_rank=options.lora,
         patience=options.patience,
         seed=options.seed,
         run=options.out,

@@ -106,9 +106,8 @@ def read_tagged_words(paths) -> TaggedWords:
         words: list[str] = []
         tags: list[str] = []
         for number, line in numbered_lines(path):
-            cells = (
-                [cell.strip() for cell in line.split("\t")] if line.strip() and "\t" in line else line.split()
-            )
+            line = line.replace("\ufeff", "").strip()  # files put together hold marks of byte order within
+            cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
             if not cells:
                 _end_sentence(examples, words, tags)
                 words, tags = [], []

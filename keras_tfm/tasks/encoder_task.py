@@ -16,6 +16,7 @@ from keras_tfm.data.sources import fingerprint
 from keras_tfm.data.tokenizers import load_tokenizer
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
 from keras_tfm.training.fit import averaging, fit_best
+from keras_tfm.training.low_rank import adapt, merge
 from keras_tfm.training.optimizers import AdamW, freeze, layer_rates
 from keras_tfm.training.schedules import WarmupLinearSchedule
 
@@ -32,7 +33,6 @@ class EncoderTask(Task):
 
     examples_class: type
     head_class: type
-    monitor = "val_loss"
     default_length = 128  # tokens of an example, where neither the caller nor the model says fewer
     chunk = 8_192  # examples that are encoded at once
 
@@ -58,6 +58,11 @@ class EncoderTask(Task):
     @abc.abstractmethod
     def _encode_labels(self, examples, inputs):
         """The labels as `EncodedBatches` takes them; ValueError for those that the task does not know."""
+
+    @property
+    def judged_by(self):
+        """The measure that judges the epochs, and whether the "min" or the "max" is best."""
+        return "val_loss", "min"
 
     @abc.abstractmethod
     def _objective(self):
@@ -169,6 +174,7 @@ class EncoderTask(Task):
         weight_decay=0.01,
         layer_decay=1.0,
         num_frozen=None,
+        lora_rank=None,
         patience=None,
         seed=0,
         run=None,
@@ -182,10 +188,11 @@ class EncoderTask(Task):
         `validation` examples judge the epochs; by default a random 5 %, at most 1,000, are held out. An epoch
         is a pass over the examples, or `epoch_batches` of one, after which it goes on. The learning rate
         warms up over a tenth of the steps and falls linearly; a block's is `layer_decay` times that of the
-        one above, and the embeddings and the lowest `num_frozen` blocks stay as they are. With `run` the best
-        task so far stands in that folder, new or to `resume`, with checkpoints after every epoch and every
-        `save_minutes`, metrics.csv and, with `tensorboard`, logs/; training stops after `patience` epochs
-        without progress, or `minutes`.
+        one above, and the embeddings and the lowest `num_frozen` blocks stay as they are; with `lora_rank`
+        they all do, but for updates of that rank to the blocks' kernels, merged at the end. With `run` the
+        best task so far stands in that folder, new or to `resume`, with checkpoints after every epoch and
+        every `save_minutes`, metrics.csv and, with `tensorboard`, logs/; training stops after `patience`
+        epochs without progress, or `minutes`.
         """
         keras.utils.set_random_seed(seed)
         examples = self.examples_class(*examples)
@@ -197,6 +204,10 @@ class EncoderTask(Task):
         total = batches.num_batches * epochs
         batches = Epochs(batches.epochs, min(batches.num_batches, epoch_batches))
         with self.model.distribute_strategy.scope():
+            if lora_rank is not None:
+                if num_frozen is not None:
+                    raise ValueError("`lora_rank` freezes all blocks: leave out `num_frozen`.")
+                adapt(self.model, lora_rank)
             if num_frozen is not None:
                 freeze(self.model, num_frozen)
             rates = layer_rates(self.model, layer_decay) if layer_decay != 1 else None
@@ -213,14 +224,17 @@ class EncoderTask(Task):
             "weight_decay": weight_decay,
             "layer_decay": layer_decay,
             "num_frozen": num_frozen,
+            "lora_rank": lora_rank,
             "seed": seed,
             "data": fingerprint(*(list(map(repr, column)) for column in examples)),
         }
-        return fit_best(
+        monitor, mode = self.judged_by
+        history = fit_best(
             self.model,
             batches,
             judge.dataset(),
-            monitor=self.monitor,
+            monitor=monitor,
+            mode=mode,
             epochs=-(-total // batches.num_batches),
             minutes=minutes,
             patience=patience,
@@ -232,6 +246,8 @@ class EncoderTask(Task):
             tensorboard=tensorboard,
             settings=settings,
         )
+        merge(self.model)
+        return history
 
     def _batches(self, examples, batch_tokens, **options):
         if len(set(map(len, examples))) != 1:

@@ -113,6 +113,11 @@ class TextClassifier(EncoderTask):
             matrix[row, places_of(chosen, names)] = 1
         return matrix
 
+    @property
+    def judged_by(self):
+        """Accuracy where there is one: the loss rises again while answers still get better."""
+        return ("val_accuracy", "max") if self.config.problem == "classes" else super().judged_by
+
     def _objective(self):
         if self.config.problem == "classes":
             accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")

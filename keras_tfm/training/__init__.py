@@ -3,6 +3,7 @@
 from keras_tfm.training.callbacks import BestWeights, Progress, TimeLimit
 from keras_tfm.training.checkpoint import Checkpoint
 from keras_tfm.training.logs import GradientNorm, MetricsFile, TensorBoard, Throughput
+from keras_tfm.training.low_rank import adapt, merge
 from keras_tfm.training.model import Model
 from keras_tfm.training.optimizers import SGD, Adam, AdamW, freeze, layer_rates
 from keras_tfm.training.safetensors import CheckpointError

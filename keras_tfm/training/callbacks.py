@@ -69,14 +69,16 @@ class TimeLimit(keras.callbacks.Callback):
 class BestWeights(keras.callbacks.Callback):
     """Keeps the weights of the best epoch, stops when none gets better, leaves the model with them.
 
-    Epochs are judged, lowest best, by `monitor`, on the averages of the weights where the optimizer
-    keeps them (`use_ema=True`). After `patience` epochs without a better one training stops.
+    Epochs are judged by `monitor`, with `mode` "min" or "max", on the averages of the weights where the
+    optimizer keeps them (`use_ema=True`); of equals the later is the better one. After `patience` epochs
+    without a better one training stops.
     `on_best()` is called while the model holds a new best, `load_best()` where the best epoch was of an
-    earlier process. `score` and `waited` are its state.
+    earlier process. `score`, the lower the better, and `waited` are its state.
     """
 
-    def __init__(self, monitor, patience=None, on_best=None, load_best=None):
+    def __init__(self, monitor, patience=None, on_best=None, load_best=None, mode="min"):
         super().__init__()
+        self.sign = {"min": 1, "max": -1}[mode]
         self.monitor = monitor
         self.patience = patience
         self.on_best = on_best
@@ -96,8 +98,8 @@ class BestWeights(keras.callbacks.Callback):
             self.trained = None
 
     def on_epoch_end(self, epoch, logs=None):
-        score = float(logs[self.monitor])
-        if score < self.score:
+        score = self.sign * float(logs[self.monitor])
+        if score <= self.score:
             self.score, self.waited = score, 0
             self._keep()
         else:

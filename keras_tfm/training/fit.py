@@ -16,6 +16,7 @@ def fit_best(
     validation,
     *,
     monitor,
+    mode="min",
     epochs,
     minutes=None,
     patience=None,
@@ -29,14 +30,14 @@ def fit_best(
 ):
     """Fit `model` and leave it with the weights of its best epoch: {measure: [its value an epoch]}.
 
-    `batches` has `epochs()`, an endless dataset, and `num_batches`. Epochs are judged, lowest best,
-    by `monitor` on the dataset `validation`. With `run`, a folder that `save(run, overwrite)` makes,
-    the best weights so far stand in it, and checkpoints after every epoch and `save_minutes`, from
+    `batches` has `epochs()`, an endless dataset, and `num_batches`. Epochs are judged by `monitor`, with
+    `mode` "min" or "max", on the dataset `validation`. With `run`, a folder that `save(run, overwrite)`
+    makes, the best weights so far stand in it, and checkpoints after every epoch and `save_minutes`, from
     which `resume` goes on, refusing other `settings`; metrics.csv has a row an epoch, and `tensorboard` the
     same in logs/. The optimizer is one of this package. Of several workers the chief alone writes.
     """
     is_chief = worker_index(model.distribute_strategy) == 0
-    best = BestWeights(monitor, patience)
+    best = BestWeights(monitor, patience, mode=mode)
     callbacks = [Throughput(), GradientNorm(), best, *([Progress()] if is_chief else [])]
     if minutes is not None:
         callbacks.append(TimeLimit(minutes))

@@ -135,7 +135,7 @@ def layer_rates(model, decay):
     """
     if not 0 < decay <= 1:
         raise ValueError(f"`decay` must lie in (0, 1]; it is {decay}.")
-    blocks = _blocks(model)
+    blocks = blocks_of(model)
     sizes = _stack_sizes(blocks)
     lowest = max(sizes.values()) + 1
     rates = {}
@@ -148,14 +148,15 @@ def layer_rates(model, decay):
     return rates
 
 
-def freeze(model, num_blocks):
-    """Leave the embeddings and the lowest `num_blocks` blocks of each stack out of training.
+def freeze(model, num_blocks=None):
+    """Leave the embeddings and the lowest `num_blocks` blocks of each stack, or all, out of training.
 
     Compile the model after it. `model.trainable = False`, then `True`, takes it back: Keras skips setting
     what is set. Raises ValueError for more blocks than there are.
     """
-    blocks = _blocks(model)
+    blocks = blocks_of(model)
     most = max(_stack_sizes(blocks).values())
+    num_blocks = most if num_blocks is None else num_blocks
     if not 0 <= num_blocks <= most:
         raise ValueError(f"`num_blocks` must lie in [0, {most}]; it is {num_blocks}.")
     for variable in model.trainable_variables:
@@ -164,7 +165,7 @@ def freeze(model, num_blocks):
             variable.trainable = False
 
 
-def _blocks(model):
+def blocks_of(model):
     """{path: (stack, index)} of the variables that are in blocks."""
     matches = {v.path: BLOCK.match(v.path) for v in model.variables}
     blocks = {path: (match["stack"], int(match["index"])) for path, match in matches.items() if match}

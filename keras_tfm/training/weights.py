@@ -8,21 +8,26 @@ import safetensors
 import safetensors.numpy
 
 from keras_tfm.training.folder import new_file
+from keras_tfm.training.low_rank import adapted_layers
 from keras_tfm.training.safetensors import CheckpointError, read_tensors
 
 
 def save_weights(model, path):
-    """Write every weight of `model` to `path`, whole or not at all."""
-    write_tensors({weight.path: weight for weight in _distinct(model)}, path)
+    """Write every weight of `model` to `path`, whole or not at all; low-rank updates merged."""
+    values = _plain(model)
+    values |= {layer._kernel.path: layer.kernel for layer in adapted_layers(model)}
+    write_tensors(values, path)
 
 
 def load_weights(model, path):
-    """Set every weight of `model` from `path`; on any CheckpointError none is changed."""
-    weights = {weight.path: weight for weight in _distinct(model)}
+    """Set every weight of `model` from `path`, low-rank updates to zero; on any CheckpointError none."""
+    weights = _plain(model)
     tensors, _ = read_tensors(path)
     for key in sorted(tensors.keys() - weights.keys()):
         raise CheckpointError(path, key, "no such weight", f"one of shape {tensors[key].shape}")
     assign_all(path, [(weight, key, tensors.get(key)) for key, weight in weights.items()])
+    for layer in adapted_layers(model):
+        layer.lora_kernel_b.assign(keras.ops.zeros_like(layer.lora_kernel_b))
 
 
 def assign_all(path, values):
@@ -58,6 +63,14 @@ def write_tensors(tensors, path, metadata=None):
             safetensors.numpy.save_file(arrays, work, metadata)
         except safetensors.SafetensorError as error:
             raise OSError(f"{path}: {error}") from error
+
+
+def _plain(model):
+    """{path: weight} of all weights but low-rank updates."""
+    updates = {
+        id(weight) for layer in adapted_layers(model) for weight in (layer.lora_kernel_a, layer.lora_kernel_b)
+    }
+    return {weight.path: weight for weight in _distinct(model) if id(weight) not in updates}
 
 
 def _distinct(model):

@@ -63,7 +63,7 @@ def test_conll_columns(tmp_path):
     text = "-DOCSTART- -X- O O\n\nEU NNP I-NP B-ORG\nrejects VBZ I-VP O\n\n\nPeter NNP I-NP B-PER\n"
     expected = ([["EU", "rejects"], ["Peter"]], [["B-ORG", "O"], ["B-PER"]])
     assert read_tagged_words(written(tmp_path, "a.conll", text)) == expected
-    tabbed = written(tmp_path, "b.conll", "New York\tB-LOC\n\t\nis\tO\n")
+    tabbed = written(tmp_path, "b.conll", "New York\tB-LOC\n\t\n\ufeffis\tO\n\ufeff\n")
     assert read_tagged_words(tabbed) == ([["New York"], ["is"]], [["B-LOC"], ["O"]])
     for bad, message in (
         ("a O\nb\n", "line 2: expected 2 columns, got 1"),

@@ -131,6 +131,25 @@ def test_frozen_blocks_stay():
     assert changed and not any("block_" in path or "embedding/" in path for path in changed)
 
 
+def test_low_rank_updates_end_in_the_kernels(tmp_path):
+    whole, broken = make(EXAMPLES), make(EXAMPLES)
+    before = {w.path: w.numpy() for w in whole.model.weights}
+    learn(whole, EXAMPLES, 4, lora_rank=2, run=tmp_path / "whole")
+    learn(broken, EXAMPLES, 4, lora_rank=2, run=tmp_path / "run", minutes=0)
+    again = tasks.load(tmp_path / "run")
+    learn(again, EXAMPLES, 4, lora_rank=2, run=tmp_path / "run", resume=True)
+    after = {w.path: w.numpy() for w in whole.model.weights}
+    assert after.keys() == before.keys()
+    changed = {path for path in after if (after[path] != before[path]).any()}
+    assert any("attention" in path for path in changed) and not any("embedding" in p for p in changed)
+    for task in (again, tasks.load(tmp_path / "whole"), tasks.load(tmp_path / "run")):
+        np.testing.assert_allclose(
+            task.predict(TEXTS, probabilities=True), whole.predict(TEXTS, probabilities=True), atol=1e-5
+        )
+    with pytest.raises(ValueError, match="`lora_rank` freezes all blocks"):
+        learn(again, EXAMPLES, 4, lora_rank=2, num_frozen=1)
+
+
 SERVE = """
 import os, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"

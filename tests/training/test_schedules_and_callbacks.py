@@ -90,6 +90,13 @@ def test_the_best_averages_stay():
     assert model.get_weights()[0] == -1.5 and best.score == 1.0
 
 
+def test_the_highest_is_best_and_of_equals_the_later():
+    model = compiled(use_ema=False)
+    best = BestWeights("score", mode="max")
+    fit(model, best, scores=(2.0, 3.0, 3.0, 1.0))
+    assert model.get_weights()[0] == -3.0 and best.score == -3.0
+
+
 def test_patience_stops():
     model = compiled(use_ema=False)
     assert len(fit(model, BestWeights("score", patience=1)).epoch) == 3
