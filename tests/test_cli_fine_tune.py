@@ -180,3 +180,23 @@ def test_questions_are_answered(data, trained, tmp_path, capsys):
         capsys.readouterr()
         assert run(*arguments) == 2
         assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_choices_are_made(trained, tmp_path, capsys):
+    """From the encoder of another task's RUN."""
+    lines = [
+        {"text": "a warm", "choices": ["film", "mess"], "label": 0},
+        {"text": "no", "choices": ["i", "funny"], "label": 1},
+    ]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, lines * 10)), "utf-8")
+    common = ("train", "choose", "--train", tmp_path / "train.jsonl", "--epochs", 1, "--from", trained)
+    assert run(*common, "--out", tmp_path / "a") == 0
+    capsys.readouterr()
+    assert run("evaluate", tmp_path / "a", "--data", tmp_path / "train.jsonl") == 0
+    assert json.loads(capsys.readouterr().out).keys() == {"accuracy", "loss", "examples"}
+    (tmp_path / "asked").write_text("a warm\tfilm\tmess\nno\ti\tfunny\n", "utf-8")
+    assert run("predict", tmp_path / "a", "--input", tmp_path / "asked") == 0
+    assert set(capsys.readouterr().out.split()) <= {"0", "1"}
+    (tmp_path / "asked").write_text("a warm\tfilm\tmess\nno\ti\n", "utf-8")
+    assert run("predict", tmp_path / "a", "--input", tmp_path / "asked") == 2
+    assert "example 2: expected 2 choices, as the first has, got 1" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`keras-tfm train classify`, `tag` and `answer`: fine-tuning an encoder, and where it starts from."""
+"""`keras-tfm train classify`, `tag`, `answer`, `choose`: fine-tuning an encoder, and where it starts from."""
 
 import dataclasses
 import functools
@@ -29,6 +29,7 @@ class Kind:
     columns: tuple[int, ...] = ()  # how many --columns may name
     epochs: int = 3
     length: int = 128  # tokens of an example, by default
+    batch_tokens: int = 1_024
 
 
 KINDS = (
@@ -52,6 +53,13 @@ KINDS = (
         "fine-tune an encoder, or train one, to find the answers to questions in texts",
         "JSON in SQuAD's format, 1.1 or 2.0 (plain, .gz, .xz)",
         length=384,
+        batch_tokens=4_608,
+    ),
+    Kind(
+        "choose",
+        "ChoiceAnswerer",
+        "fine-tune an encoder, or train one, to choose among texts",
+        '.jsonl files (plain, .gz, .xz): {"text": "…", "choices": ["…", "…"], "label": 0}',
     ),
 )
 
@@ -113,7 +121,7 @@ def _add(tasks, kind):
             help="a window of a longer text begins every N tokens (default: a third of --max-length)",
         )
     training = verb.add_argument_group("training")
-    add_training(training, epochs=kind.epochs, patience=5, batch_tokens=1024, learning_rate=5e-5)
+    add_training(training, epochs=kind.epochs, patience=5, batch_tokens=kind.batch_tokens, learning_rate=5e-5)
     training.add_argument(
         "--epoch-batches",
         type=positive,
@@ -198,7 +206,8 @@ def _reader(options, kind):
     if kind.name == "classify":
         columns = columns_of(options, kind.columns)
         return functools.partial(data.read_labelled_texts, columns=columns, problem=options.problem)
-    return {"tag": data.read_tagged_words, "answer": data.read_questions}[kind.name]
+    readers = {"tag": data.read_tagged_words, "answer": data.read_questions, "choose": data.read_choices}
+    return readers[kind.name]
 
 
 def _load(task_class, examples, fields, folder):

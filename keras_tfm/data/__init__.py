@@ -22,6 +22,7 @@ from keras_tfm.data.bert_tokenizer import BERTTokenizer
 from keras_tfm.data.blocks import TextBlocks, read_texts
 from keras_tfm.data.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.characters import CharacterTokenizer
+from keras_tfm.data.choices import Choices, read_choices
 from keras_tfm.data.dates import date_pairs, date_splits
 from keras_tfm.data.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.documents import read_documents, split_sentences
@@ -47,6 +48,7 @@ __all__ = [
     "BERTTokenizer",
     "ByteLevelTokenizer",
     "CharacterTokenizer",
+    "Choices",
     "DataError",
     "Denoising",
     "DenoisingBatches",
@@ -69,6 +71,7 @@ __all__ = [
     "encode_prompts",
     "encode_sources",
     "load_tokenizer",
+    "read_choices",
     "read_huggingface_tokenizer",
     "read_image_folder",
     "read_labelled_texts",

@@ -8,10 +8,12 @@ MaskedLanguageModel   masked-lm         documents: [str]           [str] -> [str
 TextClassifier        classify          texts, labels              texts -> labels   texts, labels
 TokenClassifier       tag               words, tags: [[str]]       [[str]] -> tags   words, tags
 QuestionAnswerer      answer            see data.Questions         pairs -> texts    as for fit
+ChoiceAnswerer        choose            see data.Choices           choices -> int    as for fit
 SentenceEncoder       sentence-vectors  -                          [str] -> vectors  -
 ImageClassifier       classify-images   images, labels: arrays     images -> names   images, labels
 """
 
+from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
 from keras_tfm.tasks.question_answerer import QuestionAnswerer, QuestionAnswererConfig
@@ -33,6 +35,7 @@ TASKS = {
         TextClassifier,
         TokenClassifier,
         QuestionAnswerer,
+        ChoiceAnswerer,
         SentenceEncoder,
         ImageClassifier,
     )
@@ -53,7 +56,9 @@ def from_huggingface(name):
     from keras_tfm.convert import from_huggingface as read_model
 
     model = read_model(find_folder(name))
-    for task in (MaskedLanguageModel, TextClassifier, TokenClassifier, QuestionAnswerer):
+    for task in (
+        MaskedLanguageModel, TextClassifier, TokenClassifier, QuestionAnswerer, ChoiceAnswerer,
+    ):  # fmt: skip
         if isinstance(model, task.head_class):
             return task.from_huggingface(name)
     if "sequence_output" in model.output and not hasattr(model, "step"):  # an encoder without a head

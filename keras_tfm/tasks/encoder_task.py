@@ -34,6 +34,7 @@ class EncoderTask(Task):
     examples_class: type
     head_class: type
     default_length = 128  # tokens of an example, where neither the caller nor the model says fewer
+    default_batch = 1_024  # tokens of a batch
     chunk = 8_192  # examples that are encoded at once
 
     def __init__(self, backbone, tokenizer, config):
@@ -168,7 +169,7 @@ class EncoderTask(Task):
         *,
         epochs=3,
         minutes=None,
-        batch_tokens=1024,
+        batch_tokens=None,
         epoch_batches=2_000,
         learning_rate=5e-5,
         weight_decay=0.01,
@@ -195,6 +196,7 @@ class EncoderTask(Task):
         epochs without progress, or `minutes`.
         """
         keras.utils.set_random_seed(seed)
+        batch_tokens = batch_tokens or self.default_batch
         examples = self.examples_class(*examples)
         if validation is None:
             parts = hold_out(len(examples[0]), seed, 0.05, most=1_000)
@@ -255,9 +257,13 @@ class EncoderTask(Task):
             raise ValueError(f"examples: expected columns of one length, got {counts}")
         encoded = in_chunks(self._encode, *examples[:-1], size=self.chunk)
         labels = self._encode_labels(examples, encoded)
-        return EncodedBatches(
-            self._inputs(encoded), labels, self.tokenizer.pad_id, batch_tokens=batch_tokens, **options
-        )
+        rows = self._rows_per_example(examples)
+        inputs, pad_id = self._inputs(encoded), self.tokenizer.pad_id
+        return EncodedBatches(inputs, labels, pad_id, rows, batch_tokens=batch_tokens, **options)
+
+    def _rows_per_example(self, examples):
+        """How many rows of what `_encode` gives the model reads as one."""
+        return 1
 
     def _inputs(self, encoded):
         """Of what `_encode` gives, what the model takes."""

@@ -63,6 +63,7 @@ class QuestionAnswerer(EncoderTask):
     examples_class = Questions
     head_class = SpanFinder
     default_length = 384
+    default_batch = 12 * 384
     chunk = 1_024
 
     def _add_head(self, backbone):
