@@ -158,7 +158,10 @@ class QuestionAnswerer(EncoderTask):
                 start = len(context[:start].encode()) + len(text) - len(text.lstrip())
                 spans[:, number] = start, start + len(text.strip().encode())
             elif not self.config.unanswerable:
-                raise ValueError(f"question {question[:60]!r}: expected an answer, got none")
+                raise ValueError(
+                    f"question {question[:60]!r}: expected an answer, got none; all had one in training "
+                    "(`unanswerable` is False)"
+                )
         return spans
 
     def _objective(self):
