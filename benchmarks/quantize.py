@@ -23,12 +23,7 @@ def load(run, kind):
     from keras_tfm import tasks
 
     keras.config.set_dtype_policy("bfloat16" if kind == "bfloat16" else "float32")
-    generator = tasks.load(run)
-    if kind == "int8":
-        generator.model.quantize(
-            config=keras.quantizers.Int8QuantizationConfig(activation_quantizer=None),
-            filters=lambda layer: isinstance(layer, keras.layers.Dense | keras.layers.Embedding),
-        )
+    generator = tasks.load(run, quantization="int8" if kind == "int8" else None)
     keras.config.set_dtype_policy("float32")
     return generator
 

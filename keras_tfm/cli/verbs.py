@@ -52,6 +52,16 @@ def add_asking(verbs):
     target.add_argument("--to-huggingface", metavar="DIR", help="the folder to write for transformers")
     convert.add_argument("--overwrite", action="store_true", help="replace what exists")
 
+    quantize = add_verb(
+        verbs,
+        "quantize",
+        run_quantize,
+        "write a trained task with its weights in 8 bits, a quarter of the size",
+    )
+    _add_task_folder(quantize)
+    quantize.add_argument("--out", required=True, metavar="RUN", help="the task folder to write")
+    quantize.add_argument("--overwrite", action="store_true", help="replace what exists")
+
 
 def _add_task_folder(verb):
     verb.add_argument("task_folder", metavar="RUN", help="the folder that train wrote")
@@ -63,9 +73,10 @@ DECODING = (
     ("--length-penalty", "length_penalty", float, "of beam search, above 1 for longer texts (default: 1)"),
     ("--max-new-tokens", "max_new_tokens", int, "write no more than N tokens"),
     ("--temperature", "temperature", float, "sample, the sharper the lower"),
-    ("--top-k", "top_k", int, "sample among the N likeliest tokens"),
+    ("--top-k", "top_k", int, "sample among the N likeliest tokens; of contrastive search the candidates"),
     ("--top-p", "top_p", float, "sample among the likeliest tokens of this probability together"),
     ("--seed", "seed", int, "of sampling"),
+    ("--contrastive-alpha", "contrastive_alpha", float, "contrastive search: shun likeness, from 0 to 1"),
 )
 
 
@@ -135,6 +146,16 @@ def run_convert(options):
         except TypeError as error:  # a model that is of no known family
             raise ValueError(str(error)) from None
     say(f"the converted folder stands in {target}")
+
+
+def run_quantize(options):
+    """quantize: a RUN with weights in 8 bits."""
+    from keras_tfm import tasks
+    from keras_tfm.training.folder import refuse_existing
+
+    refuse_existing(options.out, options.overwrite, "pass --overwrite")
+    tasks.load(options.task_folder, quantization="int8").save(options.out, options.overwrite)
+    say(f"the task with weights in 8 bits stands in {options.out}")
 
 
 def run_demo(options):

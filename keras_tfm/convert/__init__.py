@@ -1,5 +1,6 @@
 """Checkpoints of other libraries, in and out by the same tables."""
 
 from keras_tfm.convert.folder import find_folder
+from keras_tfm.convert.generation import read_decoding, write_decoding
 from keras_tfm.convert.huggingface import from_huggingface, head_arguments, save_huggingface
 from keras_tfm.training.safetensors import CheckpointError

@@ -1,12 +1,13 @@
-"""BART's checkpoints (Lewis et al. 2020) and mBART's (Liu et al. 2020), with the head that generates."""
+"""BART's checkpoints (Lewis et al. 2020) and mBART's (Liu et al. 2020), with their heads."""
 
 import dataclasses
 
 import numpy as np
 
-from keras_tfm.convert.family import Entry, Family, Head
+from keras_tfm.convert.bert import classifier_entries
+from keras_tfm.convert.family import Entry, Family, Head, first_of, number_of_labels
 from keras_tfm.convert.keymap import Transform, embedding, linear, norm, weight
-from keras_tfm.heads import LanguageModel
+from keras_tfm.heads import Classifier, LanguageModel, SpanFinder
 from keras_tfm.models import BART
 
 ROW_VECTOR = Transform(lambda array: array.reshape(-1), lambda array, count: [array[None]])
@@ -65,6 +66,29 @@ def left_out(tensors):
     return filled
 
 
+def classifier_options(entries):
+    """The classifier's: one dropout before each of its layers, none unless it is named."""
+    dropout = entries.get("classifier_dropout") or 0.0
+    return {"num_classes": number_of_labels(entries), "dropout": dropout, "input_dropout": dropout}
+
+
+HEAD = "classification_head"
+HEADS = {
+    "ForConditionalGeneration": Head(
+        LanguageModel,
+        weight("head/bias", "final_logits_bias", ROW_VECTOR),
+        {"tied": True, "use_bias": True},
+    ),
+    "ForSequenceClassification": Head(
+        Classifier,
+        [*linear("head/hidden", f"{HEAD}.dense"), *linear("head/output", f"{HEAD}.out_proj")],
+        {"hidden_dim": lambda config: config.dim, "activation": "tanh"},
+        classifier_options,
+        classifier_entries,
+    ),
+    "ForQuestionAnswering": Head(SpanFinder, linear("head/output", "qa_outputs")),
+}
+
 FAMILY = Family(
     model_type="bart",
     backbone="BartModel",
@@ -87,7 +111,7 @@ FAMILY = Family(
         "scale_embedding": "scale_embedding",
         "pad_id": "pad_token_id",
         "start_id": "decoder_start_token_id",
-        "end_id": "eos_token_id",
+        "end_id": Entry("eos_token_id", first_of, lambda config: config.end_id),
     },
     absent={
         "encoder_layers": 12,
@@ -107,13 +131,7 @@ FAMILY = Family(
         "decoder.layers.0.fc1.weight": ("decoder_width", "dim"),
     },
     rows=ROWS,
-    heads={
-        "BartForConditionalGeneration": Head(
-            LanguageModel,
-            weight("head/bias", "final_logits_bias", ROW_VECTOR),
-            {"tied": True, "use_bias": True},
-        )
-    },
+    heads={f"Bart{name}": head for name, head in HEADS.items()},
     copies={
         "lm_head.weight": "{prefix}shared.weight",
         **{
@@ -130,5 +148,5 @@ MBART = dataclasses.replace(
     model_type="mbart",
     backbone="MBartModel",
     only={"normalize_first": True, "epsilon": 1e-5},
-    heads={"MBartForConditionalGeneration": FAMILY.heads["BartForConditionalGeneration"]},
+    heads={f"MBart{name}": head for name, head in HEADS.items()},
 )

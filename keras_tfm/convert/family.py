@@ -197,6 +197,11 @@ def number_of_labels(entries):
     return count
 
 
+def first_of(value, _):
+    """The first of several ids, or the one there is."""
+    return next(iter(value), None) if isinstance(value, list) else value
+
+
 def labels_of(count):
     """Entries that name `count` labels as `transformers` does by default."""
     names = [f"LABEL_{i}" for i in range(count)]

@@ -5,6 +5,7 @@ import json
 from keras_tfm.convert import albert, bart, bert, deberta, distilbert, gpt2, keymap, roberta, t5
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
 from keras_tfm.training.folder import new_folder
+from keras_tfm.training.quantization import quantization_of
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.weights import write_tensors
 
@@ -72,12 +73,15 @@ def head_arguments(backbone, head_class, entries):
     return {}, {}
 
 
-def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=None):
+def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=None, writers=()):
     """Write `model`, a backbone or one with a head, to a new `folder` that `transformers` loads.
 
-    `entries` are further ones for config.json, names of labels for example; `tokenizer` is saved there too.
+    `entries` are further ones for config.json, names of labels for example; `tokenizer` is saved there too,
+    and each of `writers`, functions of a folder, adds its files.
     Raises TypeError for a model of no known family, FileExistsError where `folder` exists.
     """
+    if quantization_of(model):
+        raise ValueError("Weights in 8 bits are not what transformers reads: save them before.")
     backbone = getattr(model, "backbone", model)
     families = [family for family in FAMILIES.values() if type(backbone) is family.model]
     if not families:
@@ -96,6 +100,8 @@ def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=Non
         write_tensors(tensors, work / WEIGHTS, {"format": "pt"})
         if tokenizer is not None:
             tokenizer.save_huggingface(work)
+        for write in writers:
+            write(work)
 
 
 def _architecture(entries, family, path):

@@ -1,6 +1,6 @@
 """T5's checkpoints (Raffel et al. 2020), v1.0 and v1.1, with the head of conditional generation."""
 
-from keras_tfm.convert.family import ACTIVATIONS, Entry, Family, Head
+from keras_tfm.convert.family import ACTIVATIONS, Entry, Family, Head, first_of
 from keras_tfm.convert.keymap import TRANSPOSED, Row, embedding, weight
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import T5
@@ -109,7 +109,7 @@ FAMILY = Family(
         "epsilon": "layer_norm_epsilon",
         "pad_id": "pad_token_id",
         "start_id": "decoder_start_token_id",
-        "end_id": "eos_token_id",
+        "end_id": Entry("eos_token_id", first_of, lambda config: config.end_id),
     },
     absent={"num_layers": 6, "d_model": 512, "num_heads": 8, "d_ff": 2048},
     fixed={"is_encoder_decoder": True, "is_decoder": False},

@@ -34,7 +34,7 @@ from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.questions import Answer, Questions, read_questions
 from keras_tfm.data.sentence_pairs import SentencePairs
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
-from keras_tfm.data.text import PairBatches, encode_prompts, encode_sources
+from keras_tfm.data.text import Around, PairBatches, encode_prompts, encode_sources
 from keras_tfm.data.tokenizers import (
     SentencePieceTokenizer,
     Tokenizer,
@@ -45,6 +45,7 @@ from keras_tfm.data.tokenizers import (
 
 __all__ = [
     "Answer",
+    "Around",
     "BERTTokenizer",
     "ByteLevelTokenizer",
     "CharacterTokenizer",

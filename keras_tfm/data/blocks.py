@@ -20,11 +20,12 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from keras_tfm.data.epochs import finished, one_after_another, shuffled
+from keras_tfm.data.epochs import finished, hold_out, one_after_another, shuffled
 from keras_tfm.data.sources import DataError, read_lines
 from keras_tfm.data.tokenizers import Tokenizer
 
 CHUNK = 1 << 16  # characters that are tokenized at once
+MANY = 20  # texts from which on whole ones are held out, instead of their ends
 # A single space or newline inside a text: a word begins there, whatever the tokenizer.
 PAUSE = re.compile(r"(?<=\S)[ \n](?=\S)")
 
@@ -158,3 +159,16 @@ def _chunks(text: str) -> Iterator[str]:
         yield text[: pause.start()]
         text = text[pause.start() :]
     yield text
+
+
+def hold_out_texts(texts, seed):
+    """Texts to train on, and to judge by: 2 % at random, at most 500; of few texts the last tenth of each."""
+    if len(texts) >= MANY:
+        parts = hold_out(len(texts), seed, share=0.02, most=500)
+        return tuple([texts[row] for row in rows] for rows in parts)
+    places = [len(text) - len(text) // 10 for text in texts]
+    both = zip(texts, places, strict=True)
+    train, judge = zip(*((text[:place], text[place:]) for text, place in both), strict=True)
+    if not any(judge):
+        raise ValueError("At least 10 characters are needed, to train on some and judge by others.")
+    return list(train), list(judge)

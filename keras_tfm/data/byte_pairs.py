@@ -156,8 +156,11 @@ class ByteLevelTokenizer(Tokenizer):
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(path, None, f"no tokenizer of GPT-2's kind ({error})") from None
 
-    def save_huggingface(self, folder):
-        """Write tokenizer.json and tokenizer_config.json into `folder`, as `transformers` reads them."""
+    def save_huggingface(self, folder, add_start: bool = False):
+        """Write tokenizer.json and tokenizer_config.json into `folder`, as `transformers` reads them.
+
+        With `add_start` a text begins with the start token; tokenizers with a mask put start and end around.
+        """
         import tokenizers
 
         content = json.loads(self._content)
@@ -182,9 +185,14 @@ class ByteLevelTokenizer(Tokenizer):
                 pair=f"{special.start} $A {between} $B {special.end}",
                 special_tokens=[start, end],
             )
+        elif add_start:
+            whole.post_processor = tokenizers.processors.TemplateProcessing(
+                single=f"{special.start} $A", pair=f"{special.start} $A $B", special_tokens=[start]
+            )
         whole.save(str(pathlib.Path(folder, "tokenizer.json")))
         path = pathlib.Path(folder, "tokenizer_config.json")
-        path.write_text(json.dumps(_transformers_names(special), indent=2) + "\n", "utf-8")
+        options = _transformers_names(special) | ({"add_bos_token": True} if add_start else {})
+        path.write_text(json.dumps(options, indent=2) + "\n", "utf-8")
 
     def tokenize_words(self, words) -> tf.RaggedTensor:
         return self.tokenize(tf.strings.join([" ", words]))

@@ -93,7 +93,7 @@ def join_pairs(tokenizer: Tokenizer, first: tf.RaggedTensor, second: tf.RaggedTe
 
 def surround(rows: tf.RaggedTensor, before: Sequence[int], after: Sequence[int]) -> tf.RaggedTensor:
     """Each row between the two lists of values."""
-    ends = (tf.tile([tf.constant(x, rows.dtype)], tf.stack([rows.nrows(), 1])) for x in (before, after))
+    ends = (tf.tile([tf.constant(list(x), rows.dtype)], tf.stack([rows.nrows(), 1])) for x in (before, after))
     return tf.concat([next(ends), rows, next(ends)], axis=1)
 
 

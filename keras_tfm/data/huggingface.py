@@ -1,4 +1,4 @@
-"""The tokenizer of a folder of `transformers`, of whichever kind its files are."""
+"""The tokenizer of a folder of `transformers`, of whichever kind, and what stands around its texts."""
 
 import pathlib
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 from keras_tfm.data.bert_tokenizer import BERTTokenizer
 from keras_tfm.data.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.sources import DataError
+from keras_tfm.data.text import Around
 from keras_tfm.data.tokenizers import SentencePieceTokenizer, Tokenizer
-from keras_tfm.training.safetensors import read_json
+from keras_tfm.training.safetensors import CheckpointError, read_json
 
 KINDS: dict[str, Any] = {
     "WordPiece": BERTTokenizer,
@@ -39,3 +40,56 @@ def read_huggingface_tokenizer(folder) -> Tokenizer:
         if pathlib.Path(folder, name).is_file():
             return kind.from_huggingface(folder)
     raise DataError(folder, None, f"expected tokenizer.json or one of {', '.join(FILES)}, got none")
+
+
+def read_huggingface_around(folder, tokenizer) -> Around:
+    """What `transformers` puts around a text, by the folder's tokenizer.json or, without one, by its kind:
+    <s> and </s> of byte-level tokenizers but GPT-2's, </s> of SentencePiece's, of mBART's with its language.
+
+    CheckpointError for what is not understood.
+    """
+    path, options = pathlib.Path(folder, "tokenizer.json"), _options(folder)
+    if options.get("add_bos_token") is True:
+        return Around([tokenizer.start_id], [])
+    if path.is_file():
+        content = read_json(path)
+        try:
+            return _around(content.get("post_processor"))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            got = repr(content["post_processor"])[:80]
+            raise CheckpointError(path, "post_processor", "a template of tokens", got) from None
+    if isinstance(tokenizer, ByteLevelTokenizer) and tokenizer.mask_id is None:
+        return Around([], [])
+    if not isinstance(tokenizer, SentencePieceTokenizer):
+        return Around([tokenizer.start_id], [tokenizer.end_id])
+    languages = tokenizer.language_ids
+    language = [languages[name] for name in [options.get("src_lang") or "en_XX"] if name in languages]
+    if "50" in str(options.get("tokenizer_class")):
+        return Around(language, [tokenizer.end_id])
+    return Around([], [tokenizer.end_id, *language])
+
+
+def _options(folder):
+    path = pathlib.Path(folder, "tokenizer_config.json")
+    return read_json(path) if path.is_file() else {}
+
+
+def _around(rule) -> Around:
+    kind = rule["type"] if rule else None
+    if kind == "Sequence":
+        parts = [_around(part) for part in rule["processors"]]
+        return next((part for part in reversed(parts) if any(part)), Around([], []))
+    if kind in ("RobertaProcessing", "BertProcessing"):
+        return Around([int(rule["cls"][1])], [int(rule["sep"][1])])
+    if kind == "TemplateProcessing":
+        ids: list[list[int]] = [[], []]
+        has_come = False
+        for part in rule["single"]:
+            if "Sequence" in part:
+                has_come = True
+            else:
+                ids[has_come] += map(int, rule["special_tokens"][part["SpecialToken"]["id"]]["ids"])
+        return Around(*ids)
+    if kind in (None, "ByteLevel"):
+        return Around([], [])
+    raise ValueError(kind)

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.epochs import finished, one_after_another, shuffled
-from keras_tfm.data.text import Sequences
+from keras_tfm.data.text import Around, Sequences
 from keras_tfm.data.tokenizers import Tokenizer
 
 
@@ -50,7 +50,7 @@ class PackedPairs:
         if len(sources) != len(targets):
             raise ValueError(f"targets: expected {len(sources)}, one for each source, got {len(targets)}")
         left = Sequences.of(sources, tokenizer, "sources")  # their end stands where the delimiter will
-        right = Sequences.of(targets, tokenizer, "targets", with_start=True)
+        right = Sequences.of(targets, tokenizer, "targets", Around([tokenizer.start_id], [tokenizer.end_id]))
         keep = np.flatnonzero((left.lengths <= max_length) & (right.lengths - 1 <= max_length))
         self.num_pairs, self.num_dropped = len(keep), len(sources) - len(keep)
         if not self.num_pairs:

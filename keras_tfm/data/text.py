@@ -4,13 +4,22 @@ Texts are tokenized once.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from keras_tfm.data.encoding import surround
 from keras_tfm.data.lengths import LengthBatches
 from keras_tfm.data.tokenizers import Tokenizer
+
+
+class Around(NamedTuple):
+    """The ids that stand before a text's pieces, and behind them."""
+
+    before: Sequence[int]
+    after: Sequence[int]
 
 
 class PairBatches(LengthBatches):
@@ -21,9 +30,11 @@ class PairBatches(LengthBatches):
         labels                                                  (B, T)  pieces + end
         weights                                                 (B, T)  1.0 where there is a label, else 0.0
 
-    Pairs with a side over `max_length` (end included) are dropped: `num_examples` stay, `num_dropped` do not.
-    `options` are those of `LengthBatches`, which chooses the shapes (B, S, T). Raises ValueError when no pair
-    is left or the longest exceeds the budget.
+    `source_around` and `target_around` are the ids before and behind the pieces where they are others: a
+    decoder reads all of a target but its last id, and is to say all but the first. Pairs with a side over
+    `max_length` (end included) are dropped: `num_examples` stay, `num_dropped` do not. `options` are those of
+    `LengthBatches`, which chooses the shapes (B, S, T). Raises ValueError when no pair is left or the longest
+    exceeds the budget.
     """
 
     def __init__(
@@ -34,12 +45,15 @@ class PairBatches(LengthBatches):
         target_tokenizer: Tokenizer,
         *,
         max_length: int = 128,
+        source_around: Around | None = None,
+        target_around: Around | None = None,
         **options,
     ):
         if len(sources) != len(targets):
             raise ValueError(f"targets: expected {len(sources)}, one for each source, got {len(targets)}")
-        self._source = Sequences.of(sources, source_tokenizer, "sources")
-        self._target = Sequences.of(targets, target_tokenizer, "targets", with_start=True)
+        target_around = target_around or Around([target_tokenizer.start_id], [target_tokenizer.end_id])
+        self._source = Sequences.of(sources, source_tokenizer, "sources", source_around)
+        self._target = Sequences.of(targets, target_tokenizer, "targets", target_around)
         widths = np.stack([self._source.lengths, self._target.lengths - 1])  # (2, N), S and T of each pair
         longer = widths.max(axis=0)
         order = np.lexsort((widths[1], widths[0], longer))  # neighbours are alike on both sides
@@ -64,12 +78,16 @@ class PairBatches(LengthBatches):
         return inputs, target_ids[:, 1:], tf.cast(mask, tf.float32)
 
 
-def encode_sources(strings, tokenizer: Tokenizer, max_length: int) -> dict[str, tf.Tensor]:
+def encode_sources(
+    strings, tokenizer: Tokenizer, max_length: int, around: Around | None = None
+) -> dict[str, tf.Tensor]:
     """Strings (B,) to `{"token_ids", "padding_mask"}`, each (B, S), as an encoder was trained on them: pieces
-    and the end. A text of `max_length` pieces or more loses its last ones; an empty one is the end alone.
-    Runs in a graph.
+    and the end, or what stands `around` them. A text of more than `max_length` tokens in all loses its last
+    pieces; an empty one is what stands around alone. Runs in a graph.
     """
-    token_ids = _append(tokenizer.tokenize(strings)[:, : max_length - 1], tokenizer.end_id)
+    before, after = around or Around([], [tokenizer.end_id])
+    pieces = tokenizer.tokenize(strings)[:, : max(0, max_length - len(before) - len(after))]
+    token_ids = surround(pieces, before, after)
     lengths = token_ids.row_lengths()
     # At least one wide, without a single text too: recurrence needs a step.
     width = tf.maximum(1, tf.reduce_max(tf.cast(lengths, tf.int32)))
@@ -96,10 +114,6 @@ def encode_prompts(
     return {"token_ids": token_ids[:, ::-1], "padding_mask": padding_mask[:, ::-1]}
 
 
-def _append(token_ids: tf.RaggedTensor, token_id: int) -> tf.RaggedTensor:
-    return tf.concat([token_ids, tf.fill([token_ids.nrows(), 1], token_id)], axis=1)
-
-
 class Sequences:
     """N sequences of ids end to end in one array."""
 
@@ -109,16 +123,15 @@ class Sequences:
             self.sequences = tf.RaggedTensor.from_row_lengths(flat, lengths)
 
     @classmethod
-    def of(cls, strings, tokenizer: Tokenizer, what: str, with_start: bool = False) -> "Sequences":
-        """Tokenizes in chunks, with a progress bar where it takes a while, and adds end (and start)."""
+    def of(cls, strings, tokenizer: Tokenizer, what: str, around: Around | None = None) -> "Sequences":
+        """Tokenizes in chunks, with a progress bar where it takes a while; the end, or what is to stand
+        `around` the pieces, is added.
+        """
+        before, after = around or Around([], [tokenizer.end_id])
         flat, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         chunks = range(0, len(strings), 16_384)
         for start in tqdm(chunks, f"tokenizing {what}", unit="chunk", leave=False, disable=len(chunks) < 8):
-            token_ids = _append(tokenizer.tokenize(strings[start : start + 16_384]), tokenizer.end_id)
-            if with_start:
-                token_ids = tf.concat(
-                    [tf.fill([token_ids.nrows(), 1], tokenizer.start_id), token_ids], axis=1
-                )
+            token_ids = surround(tokenizer.tokenize(strings[start : start + 16_384]), before, after)
             flat.append(token_ids.flat_values.numpy())
             lengths.append(token_ids.row_lengths().numpy())
         return cls(np.concatenate(flat), np.concatenate(lengths))

@@ -158,6 +158,12 @@ class SentencePieceTokenizer(Tokenizer):
         """What each token spells: the symbols of `generation.StopSequences`."""
         return self._spelled.tolist()
 
+    @property
+    def language_ids(self) -> dict[str, int]:
+        """The ids of mBART's languages, "en_XX" and others."""
+        names = ((piece.decode(), i) for piece, i in zip(self._special, self.special_ids, strict=True))
+        return {name: i for name, i in names if re.fullmatch("[a-z]{2,3}_[A-Z]{2}", name)}
+
     def tokenize(self, strings) -> tf.RaggedTensor:
         strings = tf.convert_to_tensor(strings, tf.string)
         if self._is_lossless:

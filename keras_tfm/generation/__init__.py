@@ -1,6 +1,7 @@
 """Decoding: from a model's logits to sequences."""
 
 from keras_tfm.generation.beam import BeamSearch
+from keras_tfm.generation.contrastive import ContrastiveSearch
 from keras_tfm.generation.loop import CompiledDecoding, Decoder
 from keras_tfm.generation.options import DecodingOptions
 from keras_tfm.generation.processors import (

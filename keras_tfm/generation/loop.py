@@ -12,6 +12,7 @@ token; prompts of different lengths are padded on the left.
 All of it traces, also under XLA (`tf.function(jit_compile=True)`), which is the fast way on CPUs too.
 """
 
+import abc
 import dataclasses
 import functools
 from typing import Any, NamedTuple
@@ -33,33 +34,30 @@ class Progress(NamedTuple):
     cache: Any
 
 
-class Decoder:
-    """Decodes from `model`, each row until `stop` ends it or `max_new_tokens` are generated.
+class Loop(abc.ABC):
+    """What goes on token by token, each row until `stop` ends it or `max_new_tokens` are generated.
 
-    `processors` change the logits in their order, `sampler` chooses among them (default: the
-    likeliest), `pad_id` fills what follows a row's end. The methods take prompts (B, P), padded on
-    the left where `padding_mask` is False, and a `context` for models that attend to one.
+    A subclass reads the prompts (B, P), padded on the left where `padding_mask` is False, with a `context`
+    for models that attend to one, in `start`, and writes a token more in `_step`; `pad_id` fills what follows
+    a row's end.
     """
 
-    def __init__(self, model, max_new_tokens, sampler=greedy, processors=(), stop=None, pad_id=0):
-        self.model = model
+    def __init__(self, max_new_tokens, stop, pad_id):
         self.max_new_tokens = max_new_tokens
-        self.sampler = sampler
-        self.processors = processors
-        self.stop = stop or EndTokens()
+        self.stop = stop
         self.pad_id = pad_id
+
+    @abc.abstractmethod
+    def start(self, token_ids, padding_mask=None, context=None):
+        """The `Progress` after reading the prompts."""
+
+    @abc.abstractmethod
+    def _step(self, written, finished, stop, cache):
+        """The `Progress` one token further."""
 
     def __call__(self, token_ids, padding_mask=None, context=None):
         """Prompts and continuations: (B, P + max_new_tokens)."""
         return self.advance(self.start(token_ids, padding_mask, context)).written.token_ids
-
-    def start(self, token_ids, padding_mask=None, context=None):
-        """The progress after reading the prompts but for their last tokens, in one step."""
-        written, cache = read_prompts(
-            self.model, token_ids, padding_mask, context, self.max_new_tokens, self.pad_id
-        )
-        num_rows = ops.shape(written.token_ids)[0]
-        return Progress(written, ops.zeros((num_rows,), "bool"), self.stop.start(num_rows), cache)
 
     def advance(self, progress, count=None):
         """`count` tokens further, by default as far as it goes."""
@@ -83,6 +81,26 @@ class Decoder:
         functions = self.start, lambda progress: self.advance(progress, 1)
         return [tf.function(f, autograph=False, jit_compile=True) for f in functions]
 
+
+class Decoder(Loop):
+    """Decodes from `model`: `processors` change the logits in their order, `sampler` chooses among them
+    (default: the likeliest).
+    """
+
+    def __init__(self, model, max_new_tokens, sampler=greedy, processors=(), stop=None, pad_id=0):
+        super().__init__(max_new_tokens, stop or EndTokens(), pad_id)
+        self.model = model
+        self.sampler = sampler
+        self.processors = processors
+
+    def start(self, token_ids, padding_mask=None, context=None):
+        """The progress after reading the prompts but for their last tokens, in one step."""
+        written, cache = read_prompts(
+            self.model, token_ids, padding_mask, context, self.max_new_tokens, self.pad_id
+        )
+        num_rows = ops.shape(written.token_ids)[0]
+        return Progress(written, ops.zeros((num_rows,), "bool"), self.stop.start(num_rows), cache)
+
     def _step(self, written, finished, stop, cache):
         last = ops.slice(written.token_ids, (0, written.length - 1), (ops.shape(finished)[0], 1))  # (B, 1)
         logits, cache = self.model.step(last, cache)
@@ -99,24 +117,31 @@ def read_prompts(model, token_ids, padding_mask, context, num_more, pad_id):
     What that step predicts nobody reads, so that a compiler leaves the vocabulary out. Returns the
     `Written` prompts, with room for `num_more` columns, and the cache.
     """
+    written = write_prompts(token_ids, padding_mask, num_more, pad_id)
+    num_rows, width = ops.shape(written.token_ids)
+    length = width - num_more
+    cache = model.start(num_rows, width, context)
+    if not isinstance(length, int) or length > 1:  # if unknown, it may be a step of no tokens
+        columns = slice(0, length - 1)
+        _, cache = model.step(written.token_ids[:, columns], cache, written.mask[:, columns])
+    return written, cache
+
+
+def write_prompts(token_ids, padding_mask, num_more, pad_id):
+    """The prompts (B, P) as `Written`, with room for `num_more` columns; ValueError where P is 0."""
     token_ids = ops.cast(token_ids, "int32")
     if padding_mask is None:
         padding_mask = ops.ones_like(token_ids, "bool")
-    padding_mask = ops.cast(padding_mask, "bool")
     num_rows, length = ops.shape(token_ids)
     if isinstance(length, int) and not length:
         raise ValueError("A prompt must hold at least one token; `token_ids` has none: (B, 0).")
-    cache = model.start(num_rows, length + num_more, context)
-    if not isinstance(length, int) or length > 1:  # if unknown, it may be a step of no tokens
-        _, cache = model.step(token_ids[:, :-1], cache, padding_mask[:, :-1])
     more = (num_rows, num_more)
-    written = Written(
+    return Written(
         ops.concatenate([token_ids, ops.full(more, pad_id, "int32")], axis=1),
-        ops.concatenate([padding_mask, ops.zeros(more, "bool")], axis=1),
+        ops.concatenate([ops.cast(padding_mask, "bool"), ops.zeros(more, "bool")], axis=1),
         ops.convert_to_tensor(length, "int32"),
         ops.convert_to_tensor(length, "int32"),
     )
-    return written, cache
 
 
 class CompiledDecoding:

@@ -7,34 +7,65 @@ from typing import Any
 import numpy as np
 
 from keras_tfm.generation.beam import BeamSearch
+from keras_tfm.generation.contrastive import ContrastiveSearch
 from keras_tfm.generation.loop import Decoder
-from keras_tfm.generation.processors import Temperature, TopK, TopP, require
+from keras_tfm.generation.processors import (
+    ForcedTokens,
+    MinNewTokens,
+    NoRepeatNGram,
+    RepetitionPenalty,
+    Suppress,
+    Temperature,
+    TopK,
+    TopP,
+    require,
+)
 from keras_tfm.generation.samplers import Sample, greedy
+from keras_tfm.generation.stopping import EndTokens
+
+CANDIDATES = 4  # of contrastive search
 
 
 @dataclasses.dataclass(frozen=True)
 class DecodingOptions:
     """The likeliest token at each step; by beam search with a `beam_size`; else sampled.
 
-    Sampling begins with any of `temperature`, `top_k`, `top_p` and `seed`, which may be tensors;
-    they act after the `processors`, in this order; without a `seed` one is drawn. Raises ValueError
-    for what cannot be.
+    With `contrastive_alpha` in [0, 1] it is contrastive search among the `top_k` likeliest, 4 by default.
+    Otherwise sampling begins with any of `temperature`, `top_k`, `top_p` and `seed`, which may be tensors;
+    without a `seed` one is drawn. `repetition_penalty`, `no_repeat_ngram_size`, `min_new_tokens`, the token
+    `forced_first_id`, those of which the last one allowed must be, `forced_last_ids`, and `suppressed_ids`
+    act first, in this order, then the `processors`, then what belongs to sampling. Raises ValueError for
+    what cannot be.
     """
 
     max_new_tokens: int
     beam_size: int = 1
     length_penalty: float = 1.0
+    early_stopping: bool | str = False
     temperature: Any = None
     top_k: Any = None
     top_p: Any = None
     seed: Any = None
+    contrastive_alpha: float | None = None
+    repetition_penalty: float = 1.0
+    no_repeat_ngram_size: int = 0
+    min_new_tokens: int = 0
+    forced_first_id: int | None = None
+    forced_last_ids: Sequence[int] = ()
+    suppressed_ids: Sequence[int] = ()
     processors: Sequence = ()
 
     def __post_init__(self):
-        object.__setattr__(self, "processors", tuple(self.processors))
+        for name in ("forced_last_ids", "suppressed_ids", "processors"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         require("max_new_tokens", self.max_new_tokens, lambda n: n >= 1, "must be at least 1")
         require("beam_size", self.beam_size, lambda n: n >= 1, "must be at least 1")
-        self._warpers()  # each refuses what it cannot be
+        require("min_new_tokens", self.min_new_tokens, lambda n: n >= 0, "must be at least 0")
+        require("no_repeat_ngram_size", self.no_repeat_ngram_size, lambda n: n >= 0, "must be at least 0")
+        list(self._constraints(EndTokens()))  # each refuses what it cannot be
+        self._warpers()
+        if self.contrastive_alpha is not None:
+            self._refuse_with_contrastive()
         if self.samples and self.seed is None:
             object.__setattr__(self, "seed", np.random.randint(2**31))
         if self.samples and self.beam_size > 1:
@@ -43,6 +74,8 @@ class DecodingOptions:
     @property
     def numbers(self):
         """What may differ from call to call of one compiled function: {name: value}."""
+        if self.contrastive_alpha is not None:
+            return {}
         names = ("temperature", "top_k", "top_p", "seed")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
@@ -51,14 +84,42 @@ class DecodingOptions:
         """Whether tokens are drawn."""
         return bool(self.numbers)
 
-    def decoder(self, model, stop, pad_id=0):
-        """The `Decoder` or `BeamSearch` that decodes from `model` in this way."""
+    def decoder(self, model, stop=None, pad_id=0):
+        """The `Decoder`, `BeamSearch` or `ContrastiveSearch` that decodes from `model` in this way."""
+        stop = stop or EndTokens()
+        processors = (*self._constraints(stop), *self.processors)
         common = {"stop": stop, "pad_id": pad_id}
         if self.beam_size > 1:
-            common["processors"] = self.processors
-            return BeamSearch(model, self.max_new_tokens, self.beam_size, self.length_penalty, **common)
+            search = self.beam_size, self.length_penalty, self.early_stopping, processors
+            return BeamSearch(model, self.max_new_tokens, *search, **common)
+        if self.contrastive_alpha is not None:
+            alpha, k = self.contrastive_alpha, self.top_k or CANDIDATES
+            return ContrastiveSearch(model, self.max_new_tokens, alpha, k, processors, **common)
         sampler = Sample(self.seed) if self.samples else greedy
-        return Decoder(model, self.max_new_tokens, sampler, (*self.processors, *self._warpers()), **common)
+        return Decoder(model, self.max_new_tokens, sampler, (*processors, *self._warpers()), **common)
+
+    def _constraints(self, stop):
+        """The processors that the plain fields ask for, in transformers' order."""
+        if self.repetition_penalty != 1:
+            yield RepetitionPenalty(self.repetition_penalty)
+        if self.no_repeat_ngram_size:
+            yield NoRepeatNGram(self.no_repeat_ngram_size)
+        if self.min_new_tokens:
+            yield MinNewTokens(self.min_new_tokens, stop.end_ids)
+        if self.forced_first_id is not None:
+            yield ForcedTokens([self.forced_first_id])
+        if self.forced_last_ids:
+            yield ForcedTokens([self.forced_last_ids], first=self.max_new_tokens - 1)
+        if self.suppressed_ids:
+            yield Suppress(self.suppressed_ids)
+
+    def _refuse_with_contrastive(self):
+        alpha, k = self.contrastive_alpha, self.top_k
+        require("contrastive_alpha", alpha, lambda alpha: 0 <= alpha <= 1, "must lie in [0, 1]")
+        if k is not None and (not isinstance(k, int) or k < 1):
+            raise ValueError(f"`top_k` must be at least 1, a plain number; it is {k}.")
+        if self.beam_size > 1 or any(x is not None for x in (self.temperature, self.top_p, self.seed)):
+            raise ValueError("Contrastive search takes `top_k` alone beside it: no beams, no sampling.")
 
     def _warpers(self):
         makers = {"temperature": Temperature, "top_k": TopK, "top_p": TopP}

@@ -168,7 +168,8 @@ class Suppress:
 class ForcedTokens:
     """Forces `token_ids`, one after the other, from generated token number `first` on.
 
-    A forced prefix by default; with `first` the last one allowed and an end token, a forced end.
+    Each is an id, or several of which one is forced. A forced prefix by default; with `first` the last one
+    allowed and an end token, a forced end.
     """
 
     def __init__(self, token_ids, first=0):
@@ -178,7 +179,7 @@ class ForcedTokens:
     def __call__(self, logits, written):
         number = written.num_new - self.first
         for i, token in enumerate(self.token_ids):
-            forced = ops.where(is_one_of([token], logits.shape[-1]), 0.0, MINUS_INFINITY)
+            forced = ops.where(is_one_of(token, logits.shape[-1]), 0.0, MINUS_INFINITY)
             logits = ops.where(number == i, forced, logits)
         return logits
 

@@ -1,7 +1,8 @@
 """When a row ends: a small automaton that reads its tokens.
 
 `stop.start(num_rows)` gives each row's state, `stop.advance(state, token_ids)` the next ones (R,) and
-whether the row ends with this token (R,); `stop.num_ends` of a step's tokens may do so, as a rule.
+whether the row ends with this token (R,); `stop.num_ends` of a step's tokens may do so, as a rule, and
+`stop.end_ids` always do.
 """
 
 import collections
@@ -11,18 +12,18 @@ from keras import ops
 
 
 class EndTokens:
-    """Ends a row with any of `token_ids`; never, where there are none."""
+    """Ends a row with any of `end_ids`; never, where there are none."""
 
-    def __init__(self, *token_ids):
-        self.token_ids = token_ids
-        self.num_ends = len(token_ids)
+    def __init__(self, *end_ids):
+        self.end_ids = end_ids
+        self.num_ends = len(end_ids)
 
     def start(self, num_rows):
         return ops.zeros((num_rows,), "int32")
 
     def advance(self, state, token_ids):
         is_end = ops.zeros_like(token_ids, "bool")
-        for end_id in self.token_ids:
+        for end_id in self.end_ids:
             is_end = is_end | (token_ids == end_id)
         return state, is_end
 

@@ -33,3 +33,10 @@ class ModelWithHead(FunctionalModel):
         """Rebuild the model from `get_config`'s dictionary."""
         backbone = keras.saving.deserialize_keras_object(config["backbone"], custom_objects)
         return cls(**{**config, "backbone": backbone})
+
+
+def reading_of(backbone):
+    """(Inputs, outputs) by which `backbone` reads a text: its own, or what its `read` gives, where it is an
+    encoder-decoder that reads the text on both sides.
+    """
+    return backbone.read() if hasattr(backbone, "read") else (backbone.input, backbone.output)

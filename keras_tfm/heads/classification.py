@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.base import ModelWithHead, reading_of
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.regularization import Dropout
@@ -74,7 +74,8 @@ class Classifier(ModelWithHead):
         **kwargs,
     ):
         head = ClassificationHead(num_classes, hidden_dim, dropout, activation, input_dropout, name="head")
-        super().__init__(backbone, backbone.input, head(pooled_output_of(backbone)), name=name, **kwargs)
+        inputs, outputs = reading_of(backbone)
+        super().__init__(backbone, inputs, head(pooled_output_of(outputs)), name=name, **kwargs)
         self.num_classes = num_classes
         self.hidden_dim = hidden_dim
         self.dropout = dropout
@@ -83,11 +84,11 @@ class Classifier(ModelWithHead):
         self.head = head
 
 
-def pooled_output_of(backbone):
-    """One vector for each input of `backbone`, (B, D): pooled, or else the first token's."""
-    if "pooled_output" in backbone.output:
-        return backbone.output["pooled_output"]
-    return ops.take(backbone.output["sequence_output"], 0, axis=1)
+def pooled_output_of(outputs):
+    """One vector for each input, (B, D), of a backbone's `outputs`: pooled, or else the first token's."""
+    if "pooled_output" in outputs:
+        return outputs["pooled_output"]
+    return ops.take(outputs["sequence_output"], 0, axis=1)
 
 
 def classification_loss():

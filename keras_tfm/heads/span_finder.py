@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.base import ModelWithHead, reading_of
 from keras_tfm.heads.tokens import TokenClassificationHead
 from keras_tfm.layers.masks import LOWEST
 
@@ -16,9 +16,10 @@ class SpanFinder(ModelWithHead):
     """
 
     def __init__(self, backbone, dropout=0.0, name="span_finder", **kwargs):
-        logits = TokenClassificationHead(2, dropout, name="head")(backbone.output["sequence_output"])
+        inputs, hidden = reading_of(backbone)
+        logits = TokenClassificationHead(2, dropout, name="head")(hidden["sequence_output"])
         outputs = {"start": ops.take(logits, 0, axis=-1), "end": ops.take(logits, 1, axis=-1)}
-        super().__init__(backbone, backbone.input, outputs, name=name, **kwargs)
+        super().__init__(backbone, inputs, outputs, name=name, **kwargs)
         self.dropout = dropout
 
 

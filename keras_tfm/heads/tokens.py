@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.base import ModelWithHead, reading_of
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.regularization import Dropout
 
@@ -44,8 +44,7 @@ class TokenTagger(ModelWithHead):
 
     def __init__(self, backbone, num_classes, dropout=0.0, name="token_tagger", **kwargs):
         head = TokenClassificationHead(num_classes, dropout, name="head")
-        super().__init__(
-            backbone, backbone.input, head(backbone.output["sequence_output"]), name=name, **kwargs
-        )
+        inputs, outputs = reading_of(backbone)
+        super().__init__(backbone, inputs, head(outputs["sequence_output"]), name=name, **kwargs)
         self.num_classes = num_classes
         self.dropout = dropout

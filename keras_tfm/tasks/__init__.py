@@ -13,6 +13,7 @@ SentenceEncoder       sentence-vectors  -                          [str] -> vect
 ImageClassifier       classify-images   images, labels: arrays     images -> names   images, labels
 """
 
+from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
@@ -42,12 +43,12 @@ TASKS = {
 }
 
 
-def load(folder):
-    """The task, of whatever kind, that `save` wrote to `folder`."""
+def load(folder, quantization=None):
+    """The task, of whatever kind, that `save` wrote to `folder`; see `Task.load`."""
     name = read_config(folder)["task"]
     if name not in TASKS:
         raise TaskError(f"{folder}: unknown task {name!r}; known are {', '.join(TASKS)}")
-    return TASKS[name].load(folder)
+    return TASKS[name].load(folder, quantization)
 
 
 def from_huggingface(name):
@@ -61,6 +62,9 @@ def from_huggingface(name):
     ):  # fmt: skip
         if isinstance(model, task.head_class):
             return task.from_huggingface(name)
+    if isinstance(model, LanguageModel):
+        is_prompted = "decoder_token_ids" not in model.input
+        return (TextGenerator if is_prompted else Translator).from_huggingface(name)
     if "sequence_output" in model.output and not hasattr(model, "step"):  # an encoder without a head
         return SentenceEncoder.from_huggingface(name)
     raise CheckpointError(name, "architectures", "one with the head of a task", type(model).__name__)

@@ -7,7 +7,9 @@ import pathlib
 from typing import Any
 
 import keras_tfm.models
+from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.training.folder import new_folder
+from keras_tfm.training.quantization import quantization_of, quantize
 from keras_tfm.training.weights import load_weights, save_weights
 from keras_tfm.version import __version__
 
@@ -20,7 +22,7 @@ class Task(abc.ABC):
     """A plain object that holds `.model`, `.tokenizer` where there is one, and `.config`.
 
     `task(batch)` takes token dicts or image arrays and gives logits. A folder keeps a task:
-    config.json with its "task", model.safetensors, and what `save_parts` adds.
+    config.json with its "task", model.safetensors, and what `save_parts` adds; weights in 8 bits stay so.
     """
 
     name: str  # in config.json and on the command line
@@ -61,6 +63,8 @@ class Task(abc.ABC):
                 "config": dataclasses.asdict(self.config),
                 "model": self.describe_model(),
             }
+            if quantization := quantization_of(self.model):
+                config["quantization"] = quantization
             (work / "config.json").write_text(
                 json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8"
             )
@@ -68,8 +72,11 @@ class Task(abc.ABC):
             self.save_parts(work)
 
     @classmethod
-    def load(cls, folder):
-        """The task that `save` wrote; TaskError or CheckpointError say what is wrong with the folder."""
+    def load(cls, folder, quantization=None):
+        """The task that `save` wrote; with `quantization` "int8", its weights are in 8 bits from here on.
+
+        TaskError or CheckpointError say what is wrong with the folder.
+        """
         content = read_config(folder)
         if content["task"] != cls.name:
             raise TaskError(f"{folder}: its task is {content['task']!r}, expected {cls.name!r}")
@@ -79,7 +86,15 @@ class Task(abc.ABC):
             )
         except (KeyError, TypeError) as error:
             raise TaskError(f"{folder}/config.json: not a configuration of {cls.name!r} ({error})") from None
+        kept = content.get("quantization")
+        if kept is not None:
+            try:
+                quantize(task.model, kept)
+            except ValueError as error:
+                raise TaskError(f"{folder}/config.json: {error}") from None
         load_weights(task.model, pathlib.Path(folder) / "model.safetensors")
+        if quantization not in (None, kept):
+            quantize(task.model, quantization)
         return task
 
     def export(self, folder, overwrite=False, **options):
@@ -129,3 +144,13 @@ def make_backbone(description):
         raise TaskError(f"config.json: unknown model class {name!r}; known are {', '.join(known)}")
     model_class = known[name]
     return model_class(model_class.config_class(**description["config"]))
+
+
+def describe_language_model(model):
+    """A `LanguageModel` as JSON values: its backbone's, and its head's arguments."""
+    return {**describe_backbone(model.backbone), "head": {"tied": model.tied, "use_bias": model.use_bias}}
+
+
+def make_language_model(description):
+    """The `LanguageModel`, with fresh weights, of `describe_language_model`'s values."""
+    return LanguageModel(make_backbone(description), **description.get("head", {}))

@@ -2,6 +2,7 @@
 
 import codecs
 import dataclasses
+import functools
 
 import keras
 import numpy as np
@@ -9,11 +10,11 @@ import tensorflow as tf
 import tqdm
 
 import keras_tfm.models
-from keras_tfm.data.blocks import TextBlocks, read_texts
+from keras_tfm.data.blocks import TextBlocks, hold_out_texts, read_texts
 from keras_tfm.data.byte_pairs import ByteLevelTokenizer
-from keras_tfm.data.epochs import hold_out
+from keras_tfm.data.huggingface import read_huggingface_around
 from keras_tfm.data.sources import fingerprint
-from keras_tfm.data.text import encode_prompts
+from keras_tfm.data.text import Around, encode_prompts
 from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens, StopSequences
 from keras_tfm.heads.language_model import (
@@ -22,25 +23,29 @@ from keras_tfm.heads.language_model import (
     token_accuracy,
     token_cross_entropy,
 )
-from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
+from keras_tfm.tasks.decoding import DecodingDefaults, check_ids
+from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
 from keras_tfm.training.fit import averaging, fit_best
 from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.schedules import WarmupSchedule
 
-MANY = 20  # texts from which on whole ones are held out, instead of their ends
 NEW_TOKENS = 128  # that are generated unless something else is said
 
 
 @dataclasses.dataclass(frozen=True)
 class TextGeneratorConfig:
     """Files are documents, or several between which `separator` stands. A prompt begins one where
-    `add_start`: the start token, which was learnt before each, stands before it. `end_id` is the end token
-    of a task without a tokenizer, which generates ids alone.
+    `add_start`: the start token, which was learnt before each, stands before it. Without a tokenizer a task
+    generates ids alone. `decoding` is how it writes unless a call says otherwise.
     """
 
     separator: str | None = None
     add_start: bool = False
-    end_id: int | None = None
+    has_tokenizer: bool = True
+    decoding: DecodingDefaults = dataclasses.field(default_factory=DecodingDefaults)
+
+    def __post_init__(self):
+        object.__setattr__(self, "decoding", DecodingDefaults.of(self.decoding))
 
 
 class TextGenerator(Task):
@@ -62,8 +67,14 @@ class TextGenerator(Task):
         self.tokenizer = tokenizer
         self.config = config or TextGeneratorConfig()
         self.max_length = model.backbone.config.max_length
-        self._end_id: int = self.config.end_id if tokenizer is None else tokenizer.end_id
-        self._pad_id: int = 0 if tokenizer is None else tokenizer.pad_id
+        defaults = self.config.decoding
+        check_ids(defaults, size)
+        if tokenizer is None and not defaults.end_ids:
+            raise ValueError("A generator without a tokenizer needs the `end_ids` of `config.decoding`.")
+        self._end_ids: tuple = defaults.end_ids or (tokenizer.end_id,)
+        self._pad_id: int = self._end_ids[0] if tokenizer is None else tokenizer.pad_id
+        if defaults.pad_id is not None:
+            self._pad_id = defaults.pad_id
         self._decodings: dict = {}
 
     @classmethod
@@ -88,29 +99,43 @@ class TextGenerator(Task):
 
         Raises CheckpointError or DataError where something in it is not as it must be.
         """
-        from keras_tfm.convert import CheckpointError, from_huggingface
-        from keras_tfm.convert.folder import find_folder, read_config
+        from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, read_decoding
 
         model, folder = from_huggingface(name), find_folder(name)
-        if not isinstance(model, LanguageModel):
+        if not isinstance(model, LanguageModel) or "decoder_token_ids" in model.input:
             raise CheckpointError(name, "architectures", "one of a language model", model.name)
+        decoding, tokenizer, around = read_decoding(folder, False), None, Around([], [])
         if any((folder / file).exists() for file in ("tokenizer.json", "vocab.json")):
-            return cls(model, ByteLevelTokenizer.from_huggingface(folder))
-        end_id = read_config(folder).get("eos_token_id")
-        if type(end_id) is not int:
-            raise CheckpointError(folder / "config.json", "eos_token_id", "a token's id", repr(end_id)[:80])
-        return cls(model, None, TextGeneratorConfig(end_id=end_id))
+            tokenizer = ByteLevelTokenizer.from_huggingface(folder)
+            around = read_huggingface_around(folder, tokenizer)
+            if around not in (Around([], []), Around([tokenizer.start_id], [])):
+                got = f"{around.before} and {around.after}"
+                raise CheckpointError(folder, "post_processor", "at most a start token before a text", got)
+        elif not decoding.end_ids:
+            raise CheckpointError(folder / "config.json", "eos_token_id", "a token's id", "none")
+        config = TextGeneratorConfig(None, bool(around.before), tokenizer is not None, decoding)
+        try:
+            return cls(model, tokenizer, config)
+        except ValueError as error:
+            raise CheckpointError(name, None, "tokens of the vocabulary", str(error)) from None
 
     def save_huggingface(self, folder, overwrite=False):
-        """Write a new `folder` for `transformers`: config.json, model.safetensors, tokenizer.json.
+        """Write a new `folder` for `transformers`: config.json, generation_config.json, model.safetensors,
+        tokenizer.json.
 
         Raises TypeError for a model or tokenizer that it does not know.
         """
-        from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert import save_huggingface, write_decoding
 
-        ids = {} if self.tokenizer is None else {"bos_token_id": self.tokenizer.start_id}
-        entries = {**ids, "eos_token_id": self._end_id}
-        save_huggingface(self.model, folder, overwrite, entries, self.tokenizer)
+        decoding = dataclasses.replace(self.config.decoding, end_ids=self._end_ids, pad_id=self._pad_id)
+        entries, writers = {"eos_token_id": self._end_ids[0]}, [write_decoding(decoding)]
+        if self.tokenizer is not None:
+            entries["bos_token_id"] = self.tokenizer.start_id
+            save = self.tokenizer.save_huggingface
+            if self.config.add_start and isinstance(self.tokenizer, ByteLevelTokenizer):
+                save = functools.partial(save, add_start=True)
+            writers.append(save)
+        save_huggingface(self.model, folder, overwrite, entries, writers=writers)
 
     def fit(
         self,
@@ -250,7 +275,7 @@ class TextGenerator(Task):
         symbols = self.tokenizer.symbols
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         for (token_id,) in self._decoding(stop).stream(chosen, **inputs):
-            if token_id == self._end_id:
+            if token_id == self.tokenizer.end_id:  # other ends are text
                 break
             spelled = symbols[token_id] if token_id < len(symbols) else "\ufffd".encode()
             if piece := decode(spelled):
@@ -290,13 +315,15 @@ class TextGenerator(Task):
             raise ValueError(
                 f"A prompt has {length} tokens; the model holds {self.max_length}, new ones too."
             )
-        count = min(room, NEW_TOKENS) if max_new_tokens is None else max_new_tokens
-        if count > room:
+        if max_new_tokens is not None and max_new_tokens > room:
             raise ValueError(
                 f"`max_new_tokens` must be at most {room}, what a prompt of {length} tokens leaves of "
-                f"{self.max_length}; it is {count}."
+                f"{self.max_length}; it is {max_new_tokens}."
             )
-        return DecodingOptions(count, **options)
+        chosen = self.config.decoding.choose(length, max_new_tokens=max_new_tokens, **options)
+        return DecodingOptions(
+            **chosen | {"max_new_tokens": min(room, chosen.get("max_new_tokens", NEW_TOKENS))}
+        )
 
     def _decoding(self, stop):
         """The compiled decoding that ends with the strings `stop`, or the end token."""
@@ -309,10 +336,10 @@ class TextGenerator(Task):
 
     def _stop(self, strings):
         if not strings:
-            return EndTokens(self._end_id)
+            return EndTokens(*self._end_ids)
         unused = self.model.backbone.config.vocabulary_size - len(self.tokenizer.symbols)
         symbols = [*self.tokenizer.symbols, *[b""] * unused]
-        return StopSequences([string.encode() for string in strings], symbols, (self._end_id,))
+        return StopSequences([string.encode() for string in strings], symbols, self._end_ids)
 
     def export_endpoints(self, max_new_tokens=NEW_TOKENS, stop=(), **options):
         """`serving_default(text)`, decoded by `options`, and `generate(text, temperature, top_p, seed)`."""
@@ -330,7 +357,8 @@ class TextGenerator(Task):
             ]
             with tf.control_dependencies(checks):
                 inputs = {name: tf.identity(x) for name, x in inputs.items()}
-            decoder = DecodingOptions(room, **options).decoder(self.model, stop, self._pad_id)
+            chosen = DecodingOptions(**self.config.decoding.choose(1, **options) | {"max_new_tokens": room})
+            decoder = chosen.decoder(self.model, stop, self._pad_id)
             return {"text": text + self.tokenizer.detokenize(decoder(**inputs)[:, length:])}
 
         def sample(text, temperature, top_p, seed):
@@ -354,7 +382,7 @@ class TextGenerator(Task):
         return [self.tokenizer]
 
     def describe_model(self):
-        return describe_backbone(self.model.backbone)
+        return describe_language_model(self.model)
 
     def save_parts(self, folder):
         if self.tokenizer is not None:
@@ -362,18 +390,5 @@ class TextGenerator(Task):
 
     @classmethod
     def load_parts(cls, folder, config, model):
-        tokenizer = load_tokenizer(folder) if config.end_id is None else None
-        return cls(LanguageModel(make_backbone(model)), tokenizer, config)
-
-
-def hold_out_texts(texts, seed):
-    """Texts to train on, and to judge by: 2 % at random, at most 500; of few texts the last tenth of each."""
-    if len(texts) >= MANY:
-        parts = hold_out(len(texts), seed, share=0.02, most=500)
-        return tuple([texts[row] for row in rows] for rows in parts)
-    places = [len(text) - len(text) // 10 for text in texts]
-    both = zip(texts, places, strict=True)
-    train, judge = zip(*((text[:place], text[place:]) for text, place in both), strict=True)
-    if not any(judge):
-        raise ValueError("At least 10 characters are needed, to train on some and judge by others.")
-    return list(train), list(judge)
+        tokenizer = load_tokenizer(folder) if config.has_tokenizer else None
+        return cls(make_language_model(model), tokenizer, config)

@@ -10,11 +10,12 @@ import tensorflow as tf
 
 import keras_tfm.models
 from keras_tfm.data.epochs import hold_out
+from keras_tfm.data.huggingface import read_huggingface_around, read_huggingface_tokenizer
 from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.sources import Pairs, fingerprint, read_pairs
-from keras_tfm.data.text import PairBatches, encode_prompts, encode_sources
-from keras_tfm.data.tokenizers import SentencePieceTokenizer, load_tokenizer, train_tokenizer
+from keras_tfm.data.text import Around, PairBatches, encode_prompts, encode_sources
+from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens
 from keras_tfm.heads.language_model import (
     LanguageModel,
@@ -22,7 +23,8 @@ from keras_tfm.heads.language_model import (
     token_accuracy,
     token_cross_entropy,
 )
-from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
+from keras_tfm.tasks.decoding import DecodingDefaults, check_ids, with_languages
+from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
 from keras_tfm.training.fit import averaging, fit_best
 from keras_tfm.training.optimizers import Adam
 from keras_tfm.training.schedules import WarmupSchedule
@@ -37,9 +39,21 @@ FAMILIES = {
 
 @dataclasses.dataclass(frozen=True)
 class TranslatorConfig:
-    """`max_length` bounds the tokens of a source and of a target, the end token included."""
+    """`max_length` bounds the tokens of a source and of a target, the end token included.
+
+    `around` are the ids before and behind a source and a target, where they are others than an end behind
+    both; `decoding` is how it writes unless a call says otherwise.
+    """
 
     max_length: int = 128
+    around: tuple[Around, Around] | None = None
+    decoding: DecodingDefaults = dataclasses.field(default_factory=DecodingDefaults)
+
+    def __post_init__(self):
+        object.__setattr__(self, "decoding", DecodingDefaults.of(self.decoding))
+        if self.around is not None:
+            around = tuple(Around(*map(tuple, ids)) for ids in self.around)
+            object.__setattr__(self, "around", around)
 
 
 class Translator(Task):
@@ -64,10 +78,12 @@ class Translator(Task):
             raise ValueError(f"The model holds {limit} tokens, less than twice {self.config.max_length}.")
         if self._is_prompted and self.target_tokenizer is not tokenizer:
             raise ValueError("A decoder alone reads and writes by one tokenizer; it was given two.")
-        tokenizer = self.target_tokenizer
-        self._decoding = CompiledDecoding(
-            model, EndTokens(tokenizer.end_id), tokenizer.pad_id, limit, self.config.max_length
-        )
+        tokenizer, defaults = self.target_tokenizer, self.config.decoding
+        check_ids(defaults, model.head.vocabulary_size)
+        self._start_id = tokenizer.start_id if defaults.start_id is None else defaults.start_id
+        self._pad_id = tokenizer.pad_id if defaults.pad_id is None else defaults.pad_id
+        self._stop = EndTokens(*defaults.end_ids or (tokenizer.end_id,))
+        self._decoding = CompiledDecoding(model, self._stop, self._pad_id, limit, self.config.max_length)
 
     @classmethod
     def from_pairs(
@@ -102,26 +118,52 @@ class Translator(Task):
         return cls(model, tokenizers[0], tokenizers[-1], TranslatorConfig(max_length))
 
     @classmethod
-    def from_huggingface(cls, name, max_length=512):
-        """The task of T5's folder `name`, or of this hub id: texts that begin with a task's prefix, answered.
+    def from_huggingface(cls, name, max_length=512, source_language=None, target_language=None):
+        """The task of T5's, BART's or mBART's folder `name`, or of this hub id: texts, T5's beginning with a
+        task's prefix, are answered as its generation_config.json says.
 
-        Raises CheckpointError or DataError where something in it is not as it must be.
+        The languages, "ro_RO" for example, are mBART's, by default those of the folder. Raises
+        CheckpointError or DataError where something in it is not as it must be.
         """
-        from keras_tfm.convert import CheckpointError, from_huggingface
-        from keras_tfm.convert.folder import find_folder
+        from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, read_decoding
 
         model, folder = from_huggingface(name), find_folder(name)
-        if not isinstance(getattr(model, "backbone", None), keras_tfm.models.T5):
-            raise CheckpointError(name, "architectures", "T5ForConditionalGeneration", type(model).__name__)
-        config, tokenizer = model.backbone.config, SentencePieceTokenizer.from_huggingface(folder)
+        known = keras_tfm.models.T5, keras_tfm.models.BART
+        if not isinstance(model, LanguageModel) or not isinstance(model.backbone, known):
+            raise CheckpointError(name, "architectures", "T5, BART or mBART that generates", model.name)
+        config, tokenizer = model.backbone.config, read_huggingface_tokenizer(folder)
         if config.vocabulary_size < tokenizer.vocabulary_size:
             expected = f"{tokenizer.vocabulary_size} or more, as the tokenizer says"
             raise CheckpointError(name, "vocab_size", expected, f"{config.vocabulary_size}")
-        for role in ("pad_id", "start_id", "end_id"):
+        for role in ("pad_id", "end_id"):
             if getattr(config, role) != getattr(tokenizer, role):
                 expected = f"the tokenizer's {getattr(tokenizer, role)}"
                 raise CheckpointError(name, role, expected, f"{getattr(config, role)}")
-        return cls(model, tokenizer, config=cls.config_class(max_length))
+        around, decoding = read_huggingface_around(folder, tokenizer), read_decoding(folder, True)
+        languages = getattr(tokenizer, "language_ids", {})
+        around, decoding = with_languages(around, decoding, languages, source_language, target_language)
+        max_length = min(max_length, getattr(config, "max_length", max_length))
+        first = decoding.options.get("forced_first_id")
+        before = (decoding.start_id, *(around.before if first is None else [first]))
+        target = Around(before, [i for i in around.after if i not in languages.values()])
+        try:
+            return cls(model, tokenizer, config=cls.config_class(max_length, (around, target), decoding))
+        except ValueError as error:
+            raise CheckpointError(name, None, "tokens of the vocabulary", str(error)) from None
+
+    def save_huggingface(self, folder, overwrite=False):
+        """Write a new `folder` for `transformers`: config.json, generation_config.json, model.safetensors and
+        tokenizer.json.
+
+        Raises TypeError for a model or tokenizer that it does not know.
+        """
+        from keras_tfm.convert import save_huggingface, write_decoding
+
+        decoding = dataclasses.replace(
+            self.config.decoding, start_id=self._start_id, pad_id=self._pad_id, end_ids=self._stop.end_ids
+        )
+        writers = [write_decoding(decoding)]
+        save_huggingface(self.model, folder, overwrite, tokenizer=self.tokenizer, writers=writers)
 
     def fit(
         self,
@@ -203,6 +245,8 @@ class Translator(Task):
         if self._is_prompted:
             return PackedPairs(pairs.sources, pairs.targets, self.tokenizer, **options)
         options |= {"num_shapes": 4} if is_judge else {"num_epochs": num_epochs}
+        if self.config.around:
+            options["source_around"], options["target_around"] = self.config.around
         return PairBatches(pairs.sources, pairs.targets, self.tokenizer, self.target_tokenizer, **options)
 
     def generate(self, prompts, max_new_tokens=None, batch_size=64, **options):
@@ -227,7 +271,9 @@ class Translator(Task):
     def count_truncated(self, prompts):
         """How many of the strings `prompts` have more tokens than a source may, and are cut."""
         lengths = self.tokenizer.tokenize(tf.constant(list(prompts), tf.string)).row_lengths()
-        return int(tf.reduce_sum(tf.cast(lengths >= self.config.max_length, tf.int32)))
+        around = self.config.around[0] if self.config.around else Around([], [self.tokenizer.end_id])
+        room = self.config.max_length - len(around.before) - len(around.after)
+        return int(tf.reduce_sum(tf.cast(lengths > room, tf.int32)))
 
     def generate_ids(self, token_ids, padding_mask=None, max_new_tokens=None, **options):
         """Start token and continuation (B, 1 + max_new_tokens) of `token_ids` (B, S), padded, of a decoder
@@ -283,26 +329,28 @@ class Translator(Task):
         """What decoding takes for the strings `texts`; runs in a graph."""
         if self._is_prompted:
             return encode_prompts(texts, self.tokenizer, delimit=self.config.max_length)
-        context = encode_sources(texts, self.tokenizer, self.config.max_length)
+        around = self.config.around and self.config.around[0]
+        context = encode_sources(texts, self.tokenizer, self.config.max_length, around)
         return {"token_ids": self._starts(context), "context": context}
 
     def _starts(self, context):
-        return tf.fill([tf.shape(context["token_ids"])[0], 1], self.target_tokenizer.start_id)
+        return tf.fill([tf.shape(context["token_ids"])[0], 1], self._start_id)
 
     def _options(self, max_new_tokens=None, **options):
         limit = self.config.max_length
         if max_new_tokens is not None and not 1 <= max_new_tokens <= limit:
             raise ValueError(f"`max_new_tokens` must lie in [1, {limit}]; it is {max_new_tokens}.")
-        return DecodingOptions(max_new_tokens or limit, **options)
+        chosen = self.config.decoding.choose(1, max_new_tokens=max_new_tokens, **options)
+        return DecodingOptions(**chosen | {"max_new_tokens": min(limit, chosen.get("max_new_tokens", limit))})
 
     def export_endpoints(self, max_new_tokens=None, **options):
         decoding = self._options(max_new_tokens, **options)
 
         def translate(text):
-            inputs, tokenizer = self._prompts(text), self.target_tokenizer
-            decoder = decoding.decoder(self.model, EndTokens(tokenizer.end_id), tokenizer.pad_id)
+            inputs = self._prompts(text)
+            decoder = decoding.decoder(self.model, self._stop, self._pad_id)
             token_ids = decoder(**inputs)[:, tf.shape(inputs["token_ids"])[1] :]
-            return {"text": tokenizer.detokenize(token_ids)}
+            return {"text": self.target_tokenizer.detokenize(token_ids)}
 
         return {"serving_default": (translate, [tf.TensorSpec([None], tf.string, "text")])}
 
@@ -310,7 +358,7 @@ class Translator(Task):
         return [self.tokenizer, self.target_tokenizer]
 
     def describe_model(self):
-        return describe_backbone(self.model.backbone)
+        return describe_language_model(self.model)
 
     def save_parts(self, folder):
         self.tokenizer.save(folder)
@@ -322,7 +370,7 @@ class Translator(Task):
         tokenizer = load_tokenizer(folder)
         separate = bool(list(folder.glob("target_tokenizer.*")))
         target_tokenizer = load_tokenizer(folder, "target_tokenizer") if separate else None
-        return cls(LanguageModel(make_backbone(model)), tokenizer, target_tokenizer, config)
+        return cls(make_language_model(model), tokenizer, target_tokenizer, config)
 
 
 def hold_out_pairs(pairs, seed):

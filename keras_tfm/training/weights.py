@@ -42,7 +42,7 @@ def assign_all(path, values):
             raise CheckpointError(path, key, f"a weight of shape {shape}", "none")
         if array.shape != shape:
             raise CheckpointError(path, key, f"the shape {shape}", f"{array.shape}")
-        if is_float != (array.dtype.kind == "f"):
+        if is_float != (array.dtype.kind == "f") or not (is_float or array.dtype == weight.dtype):
             raise CheckpointError(path, key, f"numbers like {weight.dtype}", f"{array.dtype}")
         if is_float and not np.isfinite(array).all():
             raise CheckpointError(path, key, "finite values", "some that are not")

@@ -9,7 +9,7 @@ import pytest
 from keras_tfm import convert
 from keras_tfm.convert import CheckpointError
 from keras_tfm.convert.folder import WEIGHTS
-from keras_tfm.heads import LanguageModel
+from keras_tfm.heads import Classifier, LanguageModel, SpanFinder
 from keras_tfm.models import BART, T5
 from keras_tfm.training.safetensors import read_tensors
 from keras_tfm.training.weights import write_tensors
@@ -96,9 +96,17 @@ def test_version_5_says_otherwise_that_it_is_tied(tmp_path):
     assert_equal(convert.from_huggingface(tmp_path / "model"), model)
 
 
+def test_of_several_ends_the_model_keeps_the_first(model, tmp_path):
+    convert.save_huggingface(model, tmp_path / "model")
+    path, end_id = tmp_path / "model" / "config.json", model.backbone.config.end_id
+    path.write_text(json.dumps(entries_of(tmp_path / "model") | {"eos_token_id": [end_id, 5]}))
+    assert convert.from_huggingface(tmp_path / "model").backbone.config == model.backbone.config
+
+
 @pytest.mark.parametrize(
     ("name", "entry", "value"),
     [
+        ("bart", "eos_token_id", []),
         ("t5", "feed_forward_proj", "gated-exec"),
         ("t5", "feed_forward_proj", 3),
         ("t5", "is_encoder_decoder", False),
@@ -128,3 +136,28 @@ def test_what_they_do_not_compute_is_refused(tmp_path):
         convert.save_huggingface(model, tmp_path / "model")
     with pytest.raises(ValueError, match="no gate with the exact GELU"):
         convert.save_huggingface(T5(test_t5.GATED), tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ["bart", "mbart"])
+def test_heads_that_read_a_text(name, tmp_path):
+    """The decoder reads it once more; the classifier's vector stands at the last end, and is NaN without."""
+    backbone = MODELS[name]()
+    models = Classifier(backbone, 3, backbone.config.dim, 0.1, "tanh", 0.1), SpanFinder(MODELS[name]())
+    end_id, start_id = backbone.config.end_id, backbone.config.start_id
+    rows = np.array([[5, end_id, 6, end_id, 7], [5, 6, 7, 8, end_id], [5, 6, 7, 8, 9]], "int32")
+    for i, model in enumerate(models):
+        randomise(model, seed=0)
+        convert.save_huggingface(model, tmp_path / str(i))
+        kept = convert.from_huggingface(tmp_path / str(i))
+        assert_equal(kept, model)
+        states = model.backbone(
+            {"token_ids": rows, "decoder_token_ids": np.insert(rows[:, :-1], 0, start_id, axis=1)}
+        )["decoder_sequence_output"]
+        answers = kept({"token_ids": rows})
+        if i:
+            logits = model.get_layer("head")(states)
+            np.testing.assert_array_equal(np.stack([answers["start"], answers["end"]], -1), logits)
+        else:
+            pooled = np.stack([states[0, 3], states[1, 4]])
+            np.testing.assert_allclose(answers[:2], model.head(pooled), rtol=1e-5, atol=1e-6)
+            assert np.isnan(answers[2]).all()

@@ -11,6 +11,7 @@ from keras_tfm.data import (
     SentencePieceTokenizer,
     read_huggingface_tokenizer,
 )
+from keras_tfm.data.huggingface import read_huggingface_around
 from keras_tfm.training.safetensors import CheckpointError
 
 LINES = [f"some words {i} and others" for i in range(300)]
@@ -61,3 +62,41 @@ def test_other_folders_are_refused(content, error, message, tmp_path):
         (tmp_path / "tokenizer.json").write_text(content)
     with pytest.raises(error, match=message):
         read_huggingface_tokenizer(tmp_path)
+
+
+TEMPLATE = {
+    "type": "TemplateProcessing",
+    "single": [
+        {"SpecialToken": {"id": "<s>", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+        {"SpecialToken": {"id": "</s>", "type_id": 0}},
+        {"SpecialToken": {"id": "en_XX", "type_id": 0}},
+    ],
+    "special_tokens": {name: {"ids": [i]} for i, name in enumerate(["<s>", "", "</s>", "en_XX"])},
+}
+ROBERTA = {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]}
+BYTES = {"type": "ByteLevel", "trim_offsets": True}
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (None, ([], [])),
+        (BYTES, ([], [])),
+        (ROBERTA, ([0], [2])),
+        (TEMPLATE, ([0], [2, 3])),
+        ({"type": "Sequence", "processors": [BYTES, ROBERTA]}, ([0], [2])),
+    ],
+)
+def test_what_stands_around_a_text(rule, expected, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"post_processor": rule}))
+    assert read_huggingface_around(tmp_path, None) == expected
+
+
+@pytest.mark.parametrize(
+    "rule", [{"type": "Other"}, [3], {"type": "RobertaProcessing"}, TEMPLATE | {"special_tokens": {}}]
+)
+def test_what_is_not_understood_is_refused(rule, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"post_processor": rule}))
+    with pytest.raises(CheckpointError, match="post_processor: expected a template of tokens"):
+        read_huggingface_around(tmp_path, None)

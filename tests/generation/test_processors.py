@@ -141,6 +141,8 @@ def test_lengths_and_forced_tokens():
     np.testing.assert_array_equal(processed(forced, [1, 1], early), [-INFINITY, 0])
     np.testing.assert_array_equal(processed(forced, [1, 1], late), [0, -INFINITY])
     np.testing.assert_array_equal(processed(forced, [1, 1], written([[5]], 1, prompt_length=1)), [1, 1])
+    either = processed(ForcedTokens([(0, 2)], first=1), [1, 1, 1], early)
+    np.testing.assert_array_equal(either, [0, -INFINITY, 0])
 
 
 @pytest.mark.parametrize(

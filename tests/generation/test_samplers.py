@@ -1,5 +1,7 @@
 """Sampling: how often what is drawn, and that a seed says all."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -98,8 +100,31 @@ def test_options_choose_the_decoder():
         ({"top_p": 1.5}, r"`top_p` must lie in \(0, 1\]"),
         ({"top_k": 0}, "`top_k` must be at least 1"),
         ({"beam_size": 2, "seed": 1}, "Beam search does not sample"),
+        ({"min_new_tokens": -1}, "`min_new_tokens` must be at least 0"),
+        ({"no_repeat_ngram_size": -1}, "`no_repeat_ngram_size` must be at least 0"),
+        ({"repetition_penalty": 0.0}, "`penalty` must be above 0"),
     ],
 )
 def test_impossible_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         DecodingOptions(**{"max_new_tokens": 5, **options})
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_plain_fields_are_processors(beam_size):
+    """No end before the fourth token, 1 first, an end at last, never 4, no pair of tokens twice."""
+    model, end_ids = markov(6, scale=4.0), (2, 3)
+    options = {
+        "beam_size": beam_size,
+        "min_new_tokens": 3,
+        "forced_first_id": 1,
+        "forced_last_ids": end_ids,
+        "suppressed_ids": [4],
+        "no_repeat_ngram_size": 2,
+    }
+    decoder = DecodingOptions(6, **options).decoder(model, EndTokens(*end_ids), pad_id=0)
+    (row,) = decoder(np.array([[5]])).numpy().tolist()
+    ends = [i for i, token in enumerate(row) if token in end_ids]
+    assert row[1] == 1 and 4 not in row and ends and ends[0] >= 4
+    written = row[: ends[0] + 1]
+    assert len(set(itertools.pairwise(written))) == len(written) - 1

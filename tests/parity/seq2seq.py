@@ -18,13 +18,19 @@ class Reference:
     draw: Callable
 
     def kind(self, with_head=True):
-        return getattr(transformers, f"{self.prefix}{'ForConditionalGeneration' if with_head else 'Model'}")
+        return self.named("ForConditionalGeneration" if with_head else "Model")
+
+    def named(self, name):
+        return getattr(transformers, f"{self.prefix}{name}")
 
     def draw_model(self, rng):
         """A model of random sizes with every weight, biases and gammas too, at random."""
-        entries = self.draw(rng)
+        return self.make(self.draw(rng), rng)
+
+    def make(self, entries, rng, name="ForConditionalGeneration"):
+        """A model of these entries with every weight at random."""
         config = getattr(transformers, f"{self.prefix}Config")(**entries)
-        model = self.kind()(config).eval()
+        model = self.named(name)(config).eval()
         torch.manual_seed(int(rng.integers(2**31)))
         if not entries.get("tie_word_embeddings", True):
             model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))

@@ -174,3 +174,34 @@ def test_beams_token_for_token(name, seed, tmp_path):
         # Beams that score alike within rounding may stand in another order.
         gaps = np.abs(theirs_scores[:, None] - theirs_scores[None]) + np.eye(len(scores)) * 9
         assert (gaps.min(1)[differs] < 1e-5).all(), (options, rows[differs], expected[differs])
+
+
+@pytest.mark.parametrize("head", ["SequenceClassification", "QuestionAnswering"])
+def test_heads_that_read(name, seed, head, tmp_path):
+    """BART's, whose decoder reads the text once more: logits and folders in both directions."""
+    reference, rng = REFERENCES[name], np.random.default_rng(seed)
+    if name == "t5":
+        return  # its heads of these kinds are none of the paper's
+    entries = reference.draw(rng) | {"num_labels": int(rng.integers(1, 5)), "classifier_dropout": 0.1}
+    theirs = reference.make(entries, rng, f"For{head}")
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = convert.from_huggingface(tmp_path / "theirs")
+    convert.save_huggingface(ours, tmp_path / "ours")
+    back, report = type(theirs).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    lengths = rng.integers(2, 12, 3)
+    token_ids = np.where(
+        np.arange(12) < lengths[:, None] - 1, rng.integers(4, entries["vocab_size"], (3, 12)), 1
+    )
+    token_ids[np.arange(3), lengths - 1] = 2
+    mask = np.arange(12) < lengths[:, None]
+    batch = {"input_ids": torch.from_numpy(token_ids), "attention_mask": torch.from_numpy(mask).long()}
+    answers = ours({"token_ids": token_ids.astype("int32"), "padding_mask": mask})
+    for model in (theirs, back.eval()):
+        with torch.no_grad():
+            expected = model(**batch)
+        if head == "QuestionAnswering":
+            assert_close(answers["start"], expected.start_logits, mask)
+            assert_close(answers["end"], expected.end_logits, mask)
+        else:
+            assert_close(answers, expected.logits, slice(None))

@@ -18,10 +18,13 @@ def test_texts_go_on_as_in_transformers(tmp_path):
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf").eval()
     end_id = generator.tokenizer.end_id
-    for text in TEXTS:
+    for text in TEXTS:  # of two documents, each begun by a start token
         ids = theirs(text)["input_ids"]
-        assert ids == generator.tokenizer.tokenize([text]).to_list()[0]
-        assert theirs.decode(ids) == text
+        assert ids == [
+            end_id,
+            *generator.tokenizer.tokenize([text]).to_list()[0],
+        ]
+        assert theirs.decode(ids, skip_special_tokens=True) == text
         prompt = torch.tensor([ids[:6]])
         for options, their_options in (({}, {}), ({"beam_size": 3}, {"num_beams": 3})):
             with torch.no_grad():

@@ -41,6 +41,7 @@ def test_a_text_is_completed(generator):
     for text, beginning in zip(TEXTS, BEGINNINGS, strict=True):
         assert generator.generate([beginning]) == [text]
     assert generator.generate(BEGINNINGS, beam_size=3) == TEXTS
+    assert generator.generate(BEGINNINGS[:1], contrastive_alpha=0.1, top_k=2) == TEXTS[:1]
     assert generator.predict(["So", "The green witch"], max_new_tokens=40) == TEXTS
     assert generator.generate([]) == []
     assert generator.generate(["So long"], stop="ank")[0].startswith("So long and thank")
@@ -138,6 +139,8 @@ def test_folders_of_transformers(generator, tmp_path):
     ids = generator.tokenizer.tokenize(TEXTS[:1]).to_tensor().numpy()[:, :6]
     np.testing.assert_array_equal(kept.generate_ids(ids), generator.generate_ids(ids))
     assert kept.tokenizer.symbols == generator.tokenizer.symbols
+    # A prompt begins a document: TEXTS were two, each learnt behind a start token.
+    assert kept.config.add_start and kept.generate(BEGINNINGS[:1]) == TEXTS[:1]
     path = tmp_path / "hf" / "tokenizer.json"
     path.write_text(path.read_text().replace('"ByteLevel"', '"Whitespace"', 1))
     with pytest.raises(ValueError, match="no tokenizer of GPT-2's kind"):
@@ -149,10 +152,23 @@ def test_folders_of_transformers(generator, tmp_path):
     np.testing.assert_array_equal(
         tasks.load(tmp_path / "bare").generate_ids(ids), generator.generate_ids(ids)
     )
-    config = tmp_path / "hf" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"eos_token_id": "</s>"}))
+    (tmp_path / "hf" / "generation_config.json").write_text(json.dumps({"eos_token_id": "</s>"}))
     with pytest.raises(CheckpointError, match="eos_token_id"):
         TextGenerator.from_huggingface(tmp_path / "hf")
+
+
+@pytest.mark.parametrize("texts", [TEXTS, TEXTS[:1]])
+def test_folders_keep_whether_a_start_stands_before_a_text(texts, tmp_path):
+    generator = make("bytes", texts)
+    generator.save(tmp_path / "task")
+    tasks.load(tmp_path / "task").save_huggingface(tmp_path / "hf")
+    kept = tasks.from_huggingface(tmp_path / "hf")
+    assert isinstance(kept, TextGenerator)
+    kept.save_huggingface(tmp_path / "again")
+    again = TextGenerator.from_huggingface(tmp_path / "again")
+    assert generator.config.add_start == kept.config.add_start == again.config.add_start == (len(texts) > 1)
+    (tmp_path / "hf" / "tokenizer_config.json").unlink()  # tokenizer.json says so too
+    assert TextGenerator.from_huggingface(tmp_path / "hf").config == kept.config
 
 
 SERVE = """

@@ -215,7 +215,8 @@ def test_a_folder_cut_short_is_refused(tmp_path):
 
 
 def test_the_config_is_plain():
-    assert dataclasses.asdict(TranslatorConfig()) == {"max_length": 128}
+    config = TranslatorConfig()
+    assert TranslatorConfig(**json.loads(json.dumps(dataclasses.asdict(config)))) == config
 
 
 def test_a_folder_of_t5(tmp_path):
@@ -225,6 +226,7 @@ def test_a_folder_of_t5(tmp_path):
     model = LanguageModel(T5(T5Config(900, num_layers=1, dim=16, num_heads=2, key_dim=8, hidden_dim=20)))
     convert.save_huggingface(model, tmp_path / "t5", overwrite=True)
     (tmp_path / "t5" / "spiece.model").write_bytes(trained("t5"))
+    assert type(tasks.from_huggingface(tmp_path / "t5")) is Translator
     task = Translator.from_huggingface(tmp_path / "t5", max_length=20)
     texts = ["summarize: the compiler of more words", "a"]
     answers = task.generate(texts, max_new_tokens=7)
@@ -236,7 +238,11 @@ def test_a_folder_of_t5(tmp_path):
     assert answers == alone
     task.save(tmp_path / "run")
     assert Translator.load(tmp_path / "run").generate(texts, max_new_tokens=7) == answers
-    entries = json.loads((tmp_path / "t5" / "config.json").read_text()) | {"decoder_start_token_id": 5}
-    (tmp_path / "t5" / "config.json").write_text(json.dumps(entries))
-    with pytest.raises(convert.CheckpointError, match="start_id: expected the tokenizer's 0, got 5"):
-        Translator.from_huggingface(tmp_path / "t5")
+    entries = json.loads((tmp_path / "t5" / "config.json").read_text())
+    for change, message in (
+        ({"eos_token_id": 5}, "end_id: expected the tokenizer's 1, got 5"),
+        ({"decoder_start_token_id": 900}, r"`start_id` of decoding must lie in \[0, 900\); it is 900"),
+    ):
+        (tmp_path / "t5" / "config.json").write_text(json.dumps(entries | change))
+        with pytest.raises(convert.CheckpointError, match=message):
+            Translator.from_huggingface(tmp_path / "t5")

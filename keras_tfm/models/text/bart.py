@@ -17,7 +17,7 @@ from keras_tfm.layers.cache import PositionCache
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.positions import PositionEmbedding
+from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.training.model import ConfiguredModel, every_position
 
@@ -136,6 +136,23 @@ class BART(ConfiguredModel):
         position, norm = self.encoder_side
         x = position(self.embedding(token_ids), positions=every_position(token_ids) + FIRST_POSITION)
         return self.encoder(norm(x), mask=padding_mask)
+
+    def read(self):
+        """(Inputs, outputs) of a text that both sides read, the decoder a token later, from `start_id` on.
+
+        Inputs: `token_ids` and `padding_mask`, (B, T). Outputs, of the decoder: `sequence_output` (B, T, D)
+        and, at the last `end_id`, `pooled_output` (B, D), NaN where there is none. Lewis et al. 2020, 3.1.
+        """
+        inputs = {name: self.input[name] for name in ("token_ids", "padding_mask")}
+        token_ids = inputs["token_ids"]
+        first = ops.full_like(token_ids[:, :1], self.config.start_id)
+        reread = ops.concatenate([first, token_ids[:, :-1]], axis=1)
+        hidden = self({**inputs, "decoder_token_ids": reread})["decoder_sequence_output"]
+        is_end = ops.equal(token_ids, self.config.end_id)
+        last = ops.max(ops.where(is_end, every_position(token_ids), -1), axis=1, keepdims=True)  # (B, 1)
+        pooled = ops.take_along_axis(hidden, ops.maximum(last, 0)[..., None], axis=1)  # (B, 1, D)
+        pooled = pooled + outside_is_nan(last, self.config.max_length, hidden.dtype)
+        return inputs, {"sequence_output": hidden, "pooled_output": ops.squeeze(pooled, 1)}
 
     def start(self, batch_size, max_length, context):
         """Encode `context` ({"token_ids", "padding_mask"}); a cache to decode `max_length` tokens.

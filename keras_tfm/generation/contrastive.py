@@ -1,0 +1,99 @@
+"""Contrastive search: the likely token whose hidden state is least like those before it.
+
+Su et al. 2022, "A Contrastive Framework for Neural Text Generation", equation 5: of the k likeliest tokens v
+the one that maximises
+
+    (1 - alpha) p(v | x) - alpha max_j cos(h_v, h_xj)
+
+where h are the model's last hidden states, of v behind x and of every token of x. What is decoded greedily is
+that at alpha 0 or k 1.
+"""
+
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from keras_tfm.generation.loop import Loop, Progress, write_prompts
+from keras_tfm.generation.processors import process, require
+from keras_tfm.generation.stopping import EndTokens
+from keras_tfm.layers.cache import map_rows
+
+
+class Memory(NamedTuple):
+    """What contrastive search keeps: `directions` (R, L, D), the hidden states of what is written at length
+    1; `last` (R, D), the last one as it is; the `cache` of R k rows, k equal ones a sequence.
+    """
+
+    directions: Any
+    last: Any
+    cache: Any
+
+
+class ContrastiveSearch(Loop):
+    """Decodes from `model`, whose `backbone` steps to hidden states and whose `head` makes logits of them.
+
+    `alpha` in [0, 1] weighs likeness to the context against probability, `k` candidates are compared (the
+    paper takes 0.6 and 3 to 10), all in one step. The other arguments are `Decoder`'s.
+    """
+
+    def __init__(self, model, max_new_tokens, alpha=0.6, k=4, processors=(), stop=None, pad_id=0):
+        require("contrastive_alpha", alpha, lambda alpha: 0 <= alpha <= 1, "must lie in [0, 1]")
+        require("top_k", k, lambda k: k >= 1, "must be at least 1")
+        if not (hasattr(model, "backbone") and hasattr(model, "head")):
+            raise TypeError(f"{type(model).__name__} has no `backbone` and `head`, so no hidden states.")
+        size = model.head.vocabulary_size
+        require("top_k", k, lambda k: k <= size, f"must be at most {size}, the vocabulary")
+        super().__init__(max_new_tokens, stop or EndTokens(), pad_id)
+        self.model = model
+        self.alpha = alpha
+        self.k = k
+        self.processors = processors
+
+    def start(self, token_ids, padding_mask=None, context=None):
+        """The progress after reading the prompts, in one step."""
+        written = write_prompts(token_ids, padding_mask, self.max_new_tokens, self.pad_id)
+        num_rows, width = ops.shape(written.token_ids)
+        length = width - self.max_new_tokens
+        cache = self.model.backbone.start(num_rows, width, context)
+        hidden, cache = self.model.backbone.step(
+            written.token_ids[:, :length], cache, written.mask[:, :length]
+        )  # (R, P, D)
+        directions = ops.pad(direction(hidden), [[0, 0], [0, self.max_new_tokens], [0, 0]])  # (R, L, D)
+        cache = map_rows(lambda x: ops.repeat(x, self.k, axis=0), cache)
+        memory = Memory(directions, hidden[:, -1], cache)
+        return Progress(written, ops.zeros((num_rows,), "bool"), self.stop.start(num_rows), memory)
+
+    def _step(self, written, finished, stop, memory):
+        num_rows = ops.shape(finished)[0]
+        logits = process(self.model.head(memory.last[:, None])[:, 0], written, self.processors)  # (R, V)
+        probabilities, candidates = ops.top_k(ops.softmax(logits), self.k)  # (R, k)
+        candidates = ops.cast(candidates, "int32")
+        hidden, cache = self.model.backbone.step(ops.reshape(candidates, (-1, 1)), memory.cache)
+        hidden = ops.reshape(hidden, (num_rows, self.k, hidden.shape[-1]))
+        directions = direction(hidden)  # (R, k, D)
+        likeness = ops.einsum("rkd,rld->rkl", directions, memory.directions)
+        likeness = ops.max(ops.where(written.mask[:, None], likeness, -1.0), axis=-1)  # (R, k)
+        scores = (1 - self.alpha) * probabilities - self.alpha * likeness
+        scores = ops.where(probabilities > 0, scores, float("-inf"))  # what a processor forbids
+        best = ops.argmax(scores, axis=-1)  # (R,)
+
+        def chosen(x):
+            index = ops.reshape(best, (-1, *[1] * (len(x.shape) - 1)))
+            return ops.squeeze(ops.take_along_axis(x, index, axis=1), 1)
+
+        token_ids = ops.where(finished, self.pad_id, chosen(candidates))
+        stop, is_last = self.stop.advance(stop, token_ids)
+        source = ops.repeat(ops.arange(num_rows) * self.k + ops.cast(best, "int32"), self.k, axis=0)
+        memory = Memory(
+            ops.slice_update(memory.directions, (0, written.length, 0), chosen(directions)[:, None]),
+            chosen(hidden),
+            map_rows(lambda x: ops.take(x, source, axis=0), cache),
+        )
+        return Progress(written.append(token_ids), finished | is_last, stop, memory)
+
+
+def direction(hidden):
+    """Vectors (..., D) at length 1, in float32; of length 0 where they are that."""
+    hidden = ops.cast(hidden, "float32")
+    squares = ops.sum(ops.square(hidden), axis=-1, keepdims=True)
+    return hidden * ops.rsqrt(ops.maximum(squares, 1e-24))

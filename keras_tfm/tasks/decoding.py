@@ -1,0 +1,88 @@
+"""How a task decodes unless a call says otherwise: what published checkpoints bring along."""
+
+import dataclasses
+
+from keras_tfm.data.text import Around
+from keras_tfm.generation import DecodingOptions
+
+SAMPLING = {"temperature", "top_k", "top_p", "seed", "contrastive_alpha"}
+FIELDS = {field.name for field in dataclasses.fields(DecodingOptions)} - SAMPLING - {"processors"}
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodingDefaults:
+    """`start_id`, `end_ids` and `pad_id` where they are others than the tokenizer's; `options` are fields of
+    `DecodingOptions` but those of sampling, and `max_length` and `min_length`, which count the prompt too.
+    """
+
+    start_id: int | None = None
+    end_ids: tuple[int, ...] | None = None
+    pad_id: int | None = None
+    options: dict = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        if unknown := self.options.keys() - FIELDS - {"max_length", "min_length"}:
+            raise ValueError(f"`options` of decoding: there is no {', '.join(sorted(unknown))}.")
+        if self.end_ids is not None:
+            object.__setattr__(self, "end_ids", tuple(self.end_ids))
+        options = {name: tuple(x) if isinstance(x, list) else x for name, x in self.options.items()}
+        object.__setattr__(self, "options", options)
+
+    @classmethod
+    def of(cls, value):
+        """`value` itself, or what its fields in a JSON file make."""
+        return value if isinstance(value, cls) else cls(**value)
+
+    def choose(self, length, **given):
+        """The fields of `DecodingOptions`, those `given` first, for prompts of `length` tokens.
+
+        Without "max_new_tokens" where nothing says how long. Who asks for sampling, or for contrastive
+        search, gets no published beams.
+        """
+        options = dict(self.options)
+        most, least = options.pop("max_length", None), options.pop("min_length", 0)
+        if most is not None:
+            options.setdefault("max_new_tokens", max(1, most - length))
+        if least > length:
+            options.setdefault("min_new_tokens", least - length)
+        given = {name: value for name, value in given.items() if value is not None}
+        if SAMPLING & given.keys():
+            for name in ("beam_size", "length_penalty", "early_stopping"):
+                options.pop(name, None)
+        return {**options, **given}
+
+    def ids(self):
+        """All token ids that are named here, each with its name."""
+        named = {"start_id": self.start_id, "pad_id": self.pad_id, "end_ids": self.end_ids}
+        named |= {name: x for name, x in self.options.items() if name.endswith(("_id", "_ids"))}
+        for name, value in named.items():
+            for token_id in value if isinstance(value, tuple) else (value,):
+                if token_id is not None:
+                    yield name, token_id
+
+
+def check_ids(defaults, size):
+    """ValueError where an id of `defaults` lies outside a vocabulary of `size`."""
+    for name, token_id in defaults.ids():
+        if not 0 <= token_id < size:
+            raise ValueError(f"`{name}` of decoding must lie in [0, {size}); it is {token_id}.")
+
+
+def with_languages(around, decoding, languages, source, target):
+    """What stands around a source, and `DecodingDefaults`, with the ids of these `languages`, where given.
+
+    The target's is the token to begin with, mBART's, or else the first one forced, mBART-50's.
+    """
+    for language in filter(None, (source, target)):
+        if language not in languages:
+            known = ", ".join(languages) or "none"
+            raise ValueError(f"The tokenizer has no language {language!r}; it has {known}.")
+    codes = set(languages.values())
+    if source:
+        around = Around(*([languages[source] if i in codes else i for i in ids] for ids in around))
+    if target and decoding.start_id in codes:
+        decoding = dataclasses.replace(decoding, start_id=languages[target])
+    elif target:
+        options = {**decoding.options, "forced_first_id": languages[target]}
+        decoding = dataclasses.replace(decoding, options=options)
+    return around, decoding

@@ -1,0 +1,36 @@
+"""Weights in 8 bits, a quarter of the memory, of which each product makes floats (Keras's int8)."""
+
+import keras
+
+MODES = ("int8",)
+
+
+def quantize(model, mode="int8"):
+    """Keep the weights of `model`'s dense layers and embeddings in 8 bits, with a scale for each output.
+
+    Before anything of it is compiled or trained. Raises ValueError for another `mode`.
+    """
+    if mode not in MODES:
+        raise ValueError(f"`quantization` must be one of {', '.join(MODES)}; it is {mode!r}.")
+    chosen = _quantizable(model)
+    config = keras.quantizers.Int8QuantizationConfig(activation_quantizer=None)
+    model.quantize(config=config, filters=lambda layer: any(layer is one for one in chosen))
+
+
+def quantization_of(model):
+    """ "int8" of a model that `quantize` changed, None of one that nothing did; ValueError for others."""
+    modes = [getattr(layer, "quantization_mode", None) for layer in model._flatten_layers()]
+    if not any(modes):
+        return None
+    for layer in _quantizable(model):
+        config = layer.quantization_config if layer.quantization_mode == "int8" else None
+        if config is None or config.activation_quantizer is not None:
+            raise ValueError(f"{layer.path} is not quantised as `quantize` does: it could not be kept.")
+    if modes.count("int8") != len([mode for mode in modes if mode]):
+        raise ValueError("A model quantised in several ways could not be kept.")
+    return "int8"
+
+
+def _quantizable(model):
+    layers = model._flatten_layers()
+    return [layer for layer in layers if isinstance(layer, keras.layers.Dense | keras.layers.Embedding)]

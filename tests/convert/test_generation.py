@@ -1,0 +1,92 @@
+"""generation_config.json: read, written, and refused where a value is of another kind."""
+
+import json
+
+import pytest
+
+from keras_tfm.convert import CheckpointError, read_decoding, write_decoding
+from keras_tfm.tasks.decoding import DecodingDefaults
+
+ENTRIES = {
+    "decoder_start_token_id": 2,
+    "eos_token_id": [2, 9],
+    "pad_token_id": 1,
+    "num_beams": 4,
+    "length_penalty": 2.0,
+    "early_stopping": True,
+    "no_repeat_ngram_size": 3,
+    "max_length": 142,
+    "min_length": 56,
+    "forced_bos_token_id": 0,
+    "forced_eos_token_id": 2,
+    "suppress_tokens": [7],
+}
+OPTIONS = {
+    "beam_size": 4,
+    "length_penalty": 2.0,
+    "early_stopping": True,
+    "no_repeat_ngram_size": 3,
+    "max_length": 142,
+    "min_length": 56,
+    "forced_first_id": 0,
+    "forced_last_ids": (2,),
+    "suppressed_ids": (7,),
+}
+
+
+def write(folder, name, entries):
+    (folder / name).write_text(json.dumps(entries))
+
+
+def test_both_files(tmp_path):
+    """Options from generation_config.json where there is one, or else from config.json."""
+    write(tmp_path, "config.json", ENTRIES | {"bos_token_id": 5, "do_sample": True, "top_k": 50})
+    expected = DecodingDefaults(2, (2, 9), 1, OPTIONS)
+    assert read_decoding(tmp_path, True) == expected
+    alone = read_decoding(tmp_path, False)
+    assert alone.start_id is None and "forced_first_id" not in alone.options
+    write_decoding(expected)(tmp_path)
+    assert json.loads((tmp_path / "generation_config.json").read_text()) == ENTRIES
+    assert read_decoding(tmp_path, True) == expected
+    write(tmp_path, "generation_config.json", {"num_beams": 2, "pad_token_id": None, "max_length": None})
+    assert read_decoding(tmp_path, True) == DecodingDefaults(2, (2, 9), 1, {"beam_size": 2})
+    write(tmp_path, "config.json", {"bos_token_id": 5})
+    assert read_decoding(tmp_path, True) == DecodingDefaults(5, None, None, {"beam_size": 2})
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ("num_beams", 0),
+        ("num_beams", True),
+        ("length_penalty", "2"),
+        ("length_penalty", float("inf")),
+        ("early_stopping", 1),
+        ("early_stopping", "always"),
+        ("eos_token_id", -1),
+        ("eos_token_id", "</s>"),
+        ("eos_token_id", [2, None]),
+        ("suppress_tokens", {"7": 7}),
+        ("min_length", -3),
+        ("max_length", 10**12),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(entry, value, tmp_path):
+    write(tmp_path, "config.json", {})
+    write(tmp_path, "generation_config.json", {entry: value})
+    with pytest.raises(CheckpointError, match=f"generation_config.json: {entry}: expected"):
+        read_decoding(tmp_path, True)
+
+
+def test_what_is_said_comes_before_what_is_published():
+    defaults = DecodingDefaults(options=OPTIONS)
+    chosen = defaults.choose(1)
+    assert chosen["max_new_tokens"] == 141 and chosen["min_new_tokens"] == 55 and chosen["beam_size"] == 4
+    assert "max_length" not in chosen and "min_length" not in chosen
+    assert defaults.choose(60).get("min_new_tokens") is None
+    chosen = defaults.choose(1, max_new_tokens=5, beam_size=1, no_repeat_ngram_size=0)
+    assert (chosen["max_new_tokens"], chosen["beam_size"], chosen["no_repeat_ngram_size"]) == (5, 1, 0)
+    sampled = defaults.choose(1, temperature=0.7)
+    assert not {"beam_size", "length_penalty", "early_stopping"} & sampled.keys()
+    with pytest.raises(ValueError, match="there is no temperature"):
+        DecodingDefaults(options={"temperature": 1.0})

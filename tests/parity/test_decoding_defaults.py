@@ -1,0 +1,152 @@
+"""Folders that say how they decode: the tasks write what transformers writes, and give the folders back."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from keras_tfm.tasks import Summarizer, TextGenerator, Translator
+from tests.parity.gpt2_reference import draw_gpt2
+from tests.parity.seq2seq import REFERENCES
+
+TEXTS = [
+    "So long and thanks for all the fish.",
+    "the dog",
+    "A ship reached its destination. Nobody was on it!",
+]
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+SEEDS = pytest.mark.parametrize("seed", range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3"))))
+pytestmark = pytest.mark.parity
+
+
+def bart_tokenizer(folder, in_one_file):
+    """BART's tokenizer, learnt from TEXTS and written to `folder`: vocab.json and merges.txt, or one file."""
+    import tokenizers
+
+    learner = tokenizers.ByteLevelBPETokenizer()
+    learner.train_from_iterator(TEXTS, vocab_size=300, special_tokens=SPECIAL, show_progress=False)
+    folder.mkdir()
+    learner.save_model(str(folder))
+    theirs = transformers.BartTokenizer.from_pretrained(folder)
+    if in_one_file:
+        theirs.save_pretrained(folder)
+        for name in ("vocab.json", "merges.txt"):
+            (folder / name).unlink(missing_ok=True)
+    return theirs
+
+
+def draw_settings(rng, size, end_id, unspeakable):
+    """Entries of generation_config.json at random."""
+    settings = {
+        "num_beams": int(rng.choice([1, 3, 4])),
+        "length_penalty": float(rng.choice([0.6, 1.0, 2.0])),
+        "early_stopping": [True, False, "never"][rng.integers(3)],
+        "no_repeat_ngram_size": int(rng.choice([0, 2, 3])),
+        "repetition_penalty": float(rng.choice([1.0, 1.3])),
+        "max_length": int(rng.integers(12, 18)),
+        "min_length": int(rng.choice([0, 6])),
+        "forced_eos_token_id": [None, end_id][rng.integers(2)],
+        "eos_token_id": [end_id, [end_id, *rng.integers(5, size, 4).tolist()]][rng.integers(2)],
+        "suppress_tokens": unspeakable,
+    }
+    if settings["num_beams"] == 1:  # neither is read
+        settings |= {"length_penalty": 1.0, "early_stopping": False}
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def write(model, settings, folder, where):
+    """Their folder, with `settings` in generation_config.json or in config.json."""
+    model.generation_config = transformers.GenerationConfig(**settings)
+    model.save_pretrained(folder)
+    if where == "config.json":
+        (folder / "generation_config.json").unlink()
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
+def assert_same_tokens(ours, theirs, pad_id):
+    width = max(ours.shape[1], theirs.shape[1])
+    padded = [np.pad(x, ((0, 0), (0, width - x.shape[1])), constant_values=pad_id) for x in (ours, theirs)]
+    np.testing.assert_array_equal(*padded)
+
+
+@SEEDS
+def test_bart(seed, tmp_path):
+    """Its own byte-level tokenizer around, forced tokens, beams: the folder whole, and back."""
+    rng = np.random.default_rng(seed)
+    folder, task = tmp_path / "bart", (Summarizer, Translator)[seed % 2]
+    theirs = bart_tokenizer(folder, in_one_file=bool(rng.integers(2)))
+    names = theirs.convert_ids_to_tokens(range(len(theirs)))
+    unspeakable = [i for i, name in enumerate(names) if not name.replace("Ġ", " ").isascii() or i in (3, 4)]
+    entries = REFERENCES["bart"].draw(rng) | {"vocab_size": len(theirs), "max_position_embeddings": 80}
+    model = REFERENCES["bart"].make(entries, rng)
+    settings = draw_settings(rng, len(theirs), 2, unspeakable)
+    settings |= {"decoder_start_token_id": 2, "pad_token_id": 1}
+    if rng.integers(2):
+        settings["forced_bos_token_id"] = 0
+    write(model, settings, folder, ["generation_config.json", "config.json"][rng.integers(2)])
+    task.from_huggingface(folder).save(tmp_path / "task")
+    task.load(tmp_path / "task").save_huggingface(tmp_path / "ours")
+    ours = task.from_huggingface(tmp_path / "ours")
+    read = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    batch = theirs(TEXTS, padding=True, return_tensors="pt")
+    assert read(TEXTS, padding=True)["input_ids"] == batch["input_ids"].tolist()
+    for one in (folder, tmp_path / "ours"):
+        model = transformers.BartForConditionalGeneration.from_pretrained(one).eval()
+        with torch.no_grad():
+            rows = model.generate(**batch)
+        assert_same_tokens(ours.generate_ids(batch["input_ids"], batch["attention_mask"]), rows.numpy(), 1)
+    assert ours.generate(TEXTS) == theirs.batch_decode(rows, skip_special_tokens=True)
+    with torch.no_grad():
+        rows = model.generate(**batch, max_new_tokens=7, num_beams=1, forced_bos_token_id=5)
+    answers = ours.generate(TEXTS, max_new_tokens=7, beam_size=1, forced_first_id=5)
+    assert answers == theirs.batch_decode(rows, skip_special_tokens=True)
+
+
+@SEEDS
+def test_mbart_begins_with_the_target_language(seed, tmp_path):
+    """As mBART does, by what the decoder starts with, and as mBART-50, by the first token forced."""
+    from tests.data.test_sentencepiece_files import trained
+
+    rng = np.random.default_rng(seed)
+    folder, is_50 = tmp_path / "mbart", bool(seed % 2)
+    folder.mkdir()
+    (folder / "sentencepiece.bpe.model").write_bytes(trained("mbart"))
+    kind = "MBart50Tokenizer" if is_50 else "MBartTokenizer"
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind, "src_lang": "en_XX"}))
+    theirs = getattr(transformers, kind).from_pretrained(folder, src_lang="de_DE")
+    codes = theirs.convert_tokens_to_ids(["de_DE", "en_XX", "ro_RO"])
+    entries = REFERENCES["mbart"].draw(rng) | {"vocab_size": len(theirs), "max_position_embeddings": 80}
+    model = REFERENCES["mbart"].make(entries, rng)
+    settings = draw_settings(rng, len(theirs), 2, [3]) | {"pad_token_id": 1}
+    settings["decoder_start_token_id"] = 2 if is_50 else codes[1]
+    write(model, settings, folder, "generation_config.json")
+    ours = Translator.from_huggingface(folder, source_language="de_DE", target_language="ro_RO")
+    batch = theirs(TEXTS, padding=True, return_tensors="pt")
+    target = {"forced_bos_token_id" if is_50 else "decoder_start_token_id": codes[2]}
+    with torch.no_grad():
+        rows = model.generate(**batch, **target)
+    context = ours._prompts(TEXTS)["context"]
+    np.testing.assert_array_equal(context["token_ids"], batch["input_ids"])
+    assert_same_tokens(ours.generate_ids(batch["input_ids"], batch["attention_mask"]), rows.numpy(), 1)
+    assert codes[2] in rows[0, :2]
+
+
+@SEEDS
+def test_gpt2(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    model = draw_gpt2(rng)
+    size = model.config.vocab_size
+    settings = draw_settings(rng, size, 3, [7, 8]) | {"pad_token_id": 4}
+    write(model, settings, tmp_path / "gpt2", ["generation_config.json", "config.json"][rng.integers(2)])
+    ours = TextGenerator.from_huggingface(tmp_path / "gpt2")
+    ours.save_huggingface(tmp_path / "ours")
+    again = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "ours").eval()
+    prompts = torch.from_numpy(rng.integers(5, size, (3, 5)))
+    for theirs in (model, again):
+        with torch.no_grad():
+            rows = theirs.generate(prompts, attention_mask=torch.ones_like(prompts)).numpy()
+        assert_same_tokens(ours.generate_ids(prompts.numpy()), rows, 4)

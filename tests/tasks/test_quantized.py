@@ -1,0 +1,76 @@
+"""Weights in 8 bits: a task's folder keeps them, smaller, and answers as the task did."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_tfm import tasks
+from keras_tfm.cli import main
+from keras_tfm.convert import CheckpointError
+from keras_tfm.tasks import TaskError, TextClassifier, TextGenerator
+from keras_tfm.training.safetensors import read_tensors
+
+TEXTS = ["So long and thanks for all the fish.", "The green witch arrived."]
+
+
+def make_generator():
+    sizes = {"dim": 128, "num_layers": 2, "num_heads": 4, "max_length": 32}
+    return TextGenerator.from_texts(TEXTS, "tiny", 300, **sizes)
+
+
+def make_classifier():
+    sizes = {"dim": 128, "num_layers": 1, "num_heads": 2, "hidden_dim": 256, "max_length": 32}
+    return TextClassifier.from_examples(
+        (TEXTS, ["a", "b"]), vocabulary_size=300, changes=sizes, max_length=32
+    )
+
+
+ASK = {
+    make_generator: lambda task: task.generate_ids([[5, 6, 7]], max_new_tokens=8),
+    make_classifier: lambda task: task.predict(TEXTS, probabilities=True),
+}
+
+
+@pytest.mark.parametrize("make", ASK)
+def test_a_folder_keeps_weights_in_eight_bits(make, tmp_path, capsys):
+    keras.utils.set_random_seed(0)
+    whole, small, again = (tmp_path / name for name in ("whole", "small", "again"))
+    make().save(whole)
+    main(["quantize", str(whole), "--out", str(small)])
+    kept = tasks.load(small)
+    kept.save(again)
+    size, before = ((folder / "model.safetensors").stat().st_size for folder in (small, whole))
+    assert size <= 0.3 * before
+    tensors = read_tensors(small / "model.safetensors")[0]
+    kernels = [x for name, x in tensors.items() if name.endswith(("kernel", "embeddings"))]
+    assert kernels and all(x.dtype == "int8" for x in kernels)
+    assert json.loads((small / "config.json").read_text())["quantization"] == "int8"
+    expected = ASK[make](tasks.load(whole, quantization="int8"))
+    for task in (kept, tasks.load(again)):
+        np.testing.assert_array_equal(ASK[make](task), expected)
+    if make is make_generator:
+        with pytest.raises(ValueError, match="not what transformers reads"):
+            kept.save_huggingface(tmp_path / "theirs")
+
+
+def test_what_cannot_be_is_refused(tmp_path):
+    task = make_generator()
+    task.save(tmp_path / "whole")
+    with pytest.raises(ValueError, match="`quantization` must be one of int8; it is 'int3'"):
+        tasks.load(tmp_path / "whole", quantization="int3")
+    task = tasks.load(tmp_path / "whole", quantization="int8")
+    task.save(tmp_path / "small")
+    config = json.loads((tmp_path / "small" / "config.json").read_text())
+    for quantization, error in (("int3", TaskError), (8, TaskError), (None, CheckpointError)):
+        (tmp_path / "small" / "config.json").write_text(json.dumps(config | {"quantization": quantization}))
+        with pytest.raises(error, match=r"config\.json: `quantization` must be|kernel_scale"):
+            tasks.load(tmp_path / "small")
+    other = tasks.load(tmp_path / "whole")
+    other.model.quantize(
+        "int8", filters=lambda layer: isinstance(layer, keras.layers.Dense)
+    )  # activations too
+    with pytest.raises(ValueError, match="is not quantised as `quantize` does"):
+        other.save(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
