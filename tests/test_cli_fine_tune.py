@@ -133,3 +133,70 @@ def test_words_are_tagged(data, trained, tmp_path, capsys):
         assert run("evaluate", tmp_path / "tags", "--data", tmp_path / f"{name}.conll") == 2
         error = capsys.readouterr().err
         assert message in error and error.count("\n") == 1
+
+
+CONTEXT = "Ada Lovelace met Bob in Paris. Bob slept by the river in London."
+
+
+def squad(path, *asked):
+    """Writes questions about CONTEXT with their answers, none for an empty one."""
+    questions = [
+        {"id": str(number), "question": question, "is_impossible": not answer,
+         "answers": [{"text": answer, "answer_start": CONTEXT.find(answer)}] if answer else []}
+        for number, (question, answer) in enumerate(asked)
+    ]  # fmt: skip
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": questions}]}]}), "utf-8")
+    return path
+
+
+def test_questions_are_answered(data, trained, tmp_path, capsys):
+    """From the encoder of another task's RUN, in windows."""
+    asked = [("Who met Bob?", "Ada Lovelace"), ("Where slept Bob?", "by the river"), ("Why?", "")]
+    train = squad(tmp_path / "train.json", *asked * 10)
+    common = ("train", "answer", "--train", train, "--epochs", 1, "--max-length", 24)
+    assert run(*common, "--from", trained, "--out", tmp_path / "a", "--stride", 6) == 0
+    config = tasks.load(tmp_path / "a").config
+    assert (config.max_length, config.stride, config.unanswerable) == (24, 6, True)
+    capsys.readouterr()
+    assert run("evaluate", tmp_path / "a", "--data", train) == 0
+    assert json.loads(capsys.readouterr().out).keys() == {"exact_match", "f1", "questions"}
+    (tmp_path / "asked").write_text(f"Who met Bob?\t{CONTEXT}\nWhy?\tBob\n", "utf-8")
+    assert run("predict", tmp_path / "a", "--input", tmp_path / "asked") == 0
+    answers = capsys.readouterr().out.split("\n")
+    assert len(answers) == 3 and answers[0] in CONTEXT and answers[1] in "Bob"
+    assert run("export", tmp_path / "a", "--out", tmp_path / "served") == 0
+    assert (tmp_path / "served" / "saved_model.pb").exists()
+    wrong = squad(tmp_path / "wrong.json", ("Who?", "Charles"))
+    (tmp_path / "lines").write_text("Who met Bob?\n", "utf-8")
+    (tmp_path / "long").write_text("who " * 40 + "\tBob\n", "utf-8")
+    for arguments, message in (
+        (("evaluate", tmp_path / "a", "--data", wrong), "qas[0], id '0': expected the answer 'Charles' at"),
+        (("evaluate", tmp_path / "a", "--data", train, "--columns", "a,b"), "SQuAD's format have none"),
+        (("predict", tmp_path / "a", "--input", tmp_path / "lines"), "expected pairs"),
+        (("predict", tmp_path / "a", "--input", tmp_path / "long"), "expected at most 15 tokens"),
+        ((*common, "--out", tmp_path / "a", "--resume", "--stride", 7), "--stride (now 7, then 6)"),
+        ((*common, "--out", tmp_path / "b", "--stride", 20), "`stride` must lie in 1 to 12; it is 20"),
+    ):
+        capsys.readouterr()
+        assert run(*arguments) == 2
+        assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_choices_are_made(trained, tmp_path, capsys):
+    """From the encoder of another task's RUN."""
+    lines = [
+        {"text": "a warm", "choices": ["film", "mess"], "label": 0},
+        {"text": "no", "choices": ["i", "funny"], "label": 1},
+    ]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, lines * 10)), "utf-8")
+    common = ("train", "choose", "--train", tmp_path / "train.jsonl", "--epochs", 1, "--from", trained)
+    assert run(*common, "--out", tmp_path / "a") == 0
+    capsys.readouterr()
+    assert run("evaluate", tmp_path / "a", "--data", tmp_path / "train.jsonl") == 0
+    assert json.loads(capsys.readouterr().out).keys() == {"accuracy", "loss", "examples"}
+    (tmp_path / "asked").write_text("a warm\tfilm\tmess\nno\ti\tfunny\n", "utf-8")
+    assert run("predict", tmp_path / "a", "--input", tmp_path / "asked") == 0
+    assert set(capsys.readouterr().out.split()) <= {"0", "1"}
+    (tmp_path / "asked").write_text("a warm\tfilm\tmess\nno\ti\n", "utf-8")
+    assert run("predict", tmp_path / "a", "--input", tmp_path / "asked") == 2
+    assert "example 2: expected 2 choices, as the first has, got 1" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`keras-tfm train classify` and `train tag`: fine-tuning an encoder, and where it starts from."""
+"""`keras-tfm train classify`, `tag`, `answer`, `choose`: fine-tuning an encoder, and where it starts from."""
 
 import dataclasses
 import functools
@@ -28,6 +28,8 @@ class Kind:
     files: str
     columns: tuple[int, ...] = ()  # how many --columns may name
     epochs: int = 3
+    length: int = 128  # tokens of an example, by default
+    batch_tokens: int = 1_024
 
 
 KINDS = (
@@ -44,6 +46,20 @@ KINDS = (
         "fine-tune an encoder, or train one, to tag the words of sentences",
         "CoNLL columns (plain, .gz, .xz): a word first, its tag last, a blank line after each sentence",
         epochs=10,
+    ),
+    Kind(
+        "answer",
+        "QuestionAnswerer",
+        "fine-tune an encoder, or train one, to find the answers to questions in texts",
+        "JSON in SQuAD's format, 1.1 or 2.0 (plain, .gz, .xz)",
+        length=384,
+        batch_tokens=4_608,
+    ),
+    Kind(
+        "choose",
+        "ChoiceAnswerer",
+        "fine-tune an encoder, or train one, to choose among texts",
+        '.jsonl files (plain, .gz, .xz): {"text": "…", "choices": ["…", "…"], "label": 0}',
     ),
 )
 
@@ -95,10 +111,17 @@ def _add(tasks, kind):
         "--max-length",
         type=positive,
         metavar="N",
-        help="tokens of an example, special ones too (default: 128)",
+        help=f"tokens of an example, or a window, special ones too (default: {kind.length})",
     )
+    if kind.name == "answer":
+        model.add_argument(
+            "--stride",
+            type=positive,
+            metavar="N",
+            help="a window of a longer text begins every N tokens (default: a third of --max-length)",
+        )
     training = verb.add_argument_group("training")
-    add_training(training, epochs=kind.epochs, patience=5, batch_tokens=1024, learning_rate=5e-5)
+    add_training(training, epochs=kind.epochs, patience=5, batch_tokens=kind.batch_tokens, learning_rate=5e-5)
     training.add_argument(
         "--epoch-batches",
         type=positive,
@@ -137,7 +160,7 @@ def run(options, kind):
     examples = read(options.train)
     validation = read(options.valid) if options.valid else None
     tell(f"{len(examples[0]):,} examples to train on")
-    fields = {"max_length": options.max_length, "problem": getattr(options, "problem", None)}
+    fields = {name: getattr(options, name, None) for name in ("max_length", "problem", "stride")}
     fields = {name: value for name, value in fields.items() if value is not None}
 
     def make():
@@ -178,12 +201,13 @@ def run(options, kind):
 
 def _reader(options, kind):
     """What reads the files of a task."""
-    from keras_tfm.data import labelled
+    from keras_tfm import data
 
-    if kind.name == "tag":
-        return labelled.read_tagged_words
-    columns = columns_of(options, kind.columns)
-    return functools.partial(labelled.read_labelled_texts, columns=columns, problem=options.problem)
+    if kind.name == "classify":
+        columns = columns_of(options, kind.columns)
+        return functools.partial(data.read_labelled_texts, columns=columns, problem=options.problem)
+    readers = {"tag": data.read_tagged_words, "answer": data.read_questions, "choose": data.read_choices}
+    return readers[kind.name]
 
 
 def _load(task_class, examples, fields, folder):
@@ -198,7 +222,7 @@ def _load(task_class, examples, fields, folder):
     backbone = getattr(task.model, "backbone", task.model)
     if not hasattr(task, "tokenizer") or "sequence_output" not in backbone.output:
         raise ValueError(f"--from: {folder} is a {task.name!r} task, which has no encoder of texts")
-    length = min(128, backbone.config.max_length)
+    length = min(task_class.default_length, backbone.config.max_length)
     fields = {"max_length": length, **fields}
     return task_class.from_backbone(backbone, task.tokenizer, examples, **fields)
 
@@ -218,6 +242,8 @@ def refuse_another_model(options, task):
 
     then = dataclasses.asdict(task.model.backbone.config) | {"--max-length": task.config.max_length}
     now = {"--max-length": options.max_length} if options.max_length else {}
+    if getattr(options, "stride", None):
+        then, now = then | {"--stride": task.config.stride}, now | {"--stride": options.stride}
     if options.size:
         size = dataclasses.asdict(task.model.backbone.config_of_size(options.size))
         now |= {name: size[name] for name in ("num_layers", "dim", "num_heads", "hidden_dim")}

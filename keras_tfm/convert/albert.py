@@ -4,7 +4,7 @@ from keras_tfm.convert.bert import FAMILY as BERT
 from keras_tfm.convert.bert import own_activation
 from keras_tfm.convert.family import Family, Head, labels_of, number_of_labels
 from keras_tfm.convert.keymap import embedding, linear, norm, weight
-from keras_tfm.heads import Classifier, MaskedLM, SpanFinder, TokenTagger
+from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
 from keras_tfm.models import ALBERT
 
 BLOCK, LAYER = "encoder/group_{}/block_{}", "encoder.albert_layer_groups.{}.albert_layers.{}"
@@ -96,6 +96,9 @@ FAMILY = Family(
         ),
         "AlbertForSequenceClassification": Head(Classifier, **CLASSIFIER, arguments={"hidden_dim": None}),
         "AlbertForTokenClassification": Head(TokenTagger, **CLASSIFIER, lacks=("pooler",)),
+        "AlbertForMultipleChoice": Head(
+            MultipleChoice, CLASSIFIER["rows"], {"hidden_dim": None}, dropout_of, dropout_entries
+        ),
         "AlbertForQuestionAnswering": Head(
             SpanFinder, linear("head/output", "qa_outputs"), lacks=("pooler",)
         ),

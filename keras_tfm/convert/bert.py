@@ -2,7 +2,7 @@
 
 from keras_tfm.convert.family import Family, Head, labels_of, number_of_labels
 from keras_tfm.convert.keymap import embedding, linear, norm, weight
-from keras_tfm.heads import Classifier, MaskedLM, NextSentence, SpanFinder, TokenTagger
+from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, NextSentence, SpanFinder, TokenTagger
 from keras_tfm.models import BERT
 
 ATTENTION = "encoder.layer.{}.attention"
@@ -32,15 +32,22 @@ MASKED_LM = [
 NEXT_SENTENCE = linear("nsp/output", "cls.seq_relationship")
 
 
-def classifier_options(entries):
-    """The classifier's arguments; its dropout is the hidden states' where none is named."""
+def dropout_of(entries):
+    """The classifier's, which is the hidden states' where none is named."""
     dropout = entries.get("classifier_dropout")
-    dropout = entries.get("hidden_dropout_prob", 0.1) if dropout is None else dropout
-    return {"num_classes": number_of_labels(entries), "dropout": dropout}
+    return {"dropout": entries.get("hidden_dropout_prob", 0.1) if dropout is None else dropout}
+
+
+def dropout_entries(model):
+    return {"classifier_dropout": model.dropout}
+
+
+def classifier_options(entries):
+    return {"num_classes": number_of_labels(entries), **dropout_of(entries)}
 
 
 def classifier_entries(model):
-    return {"classifier_dropout": model.dropout, **labels_of(model.num_classes)}
+    return {**dropout_entries(model), **labels_of(model.num_classes)}
 
 
 CLASSIFIER = {
@@ -96,6 +103,9 @@ FAMILY = Family(
         "BertForNextSentencePrediction": Head(NextSentence, NEXT_SENTENCE),
         "BertForSequenceClassification": Head(Classifier, **CLASSIFIER, arguments={"hidden_dim": None}),
         "BertForTokenClassification": Head(TokenTagger, **CLASSIFIER, lacks=("pooler",)),
+        "BertForMultipleChoice": Head(
+            MultipleChoice, CLASSIFIER["rows"], {"hidden_dim": None}, dropout_of, dropout_entries
+        ),
         "BertForQuestionAnswering": Head(SpanFinder, linear("head/output", "qa_outputs"), lacks=("pooler",)),
     },
     copies={

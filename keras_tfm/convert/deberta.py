@@ -17,7 +17,7 @@ from keras_tfm.convert.family import (
     number_of_labels,
 )
 from keras_tfm.convert.keymap import TRANSPOSED, Row, Transform, embedding, linear, norm, weight
-from keras_tfm.heads import Classifier, MaskedLM, SpanFinder, TokenTagger
+from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
 from keras_tfm.models import DeBERTa
 
 BLOCK, LAYER = "encoder/block_{}", "encoder.layer.{}"
@@ -76,24 +76,30 @@ def version_1(config):
     ]
 
 
-def classifier_options(entries):
-    """The classifier's: its hidden layer is called the pooler there."""
+def choice_options(entries):
+    """A choice's: its hidden layer is called the pooler there."""
     dropout = entries.get("cls_dropout")
     return {
-        "num_classes": number_of_labels(entries),
         "dropout": entries.get("hidden_dropout_prob", 0.1) if dropout is None else dropout,
         "activation": ACTIVATIONS[entries.get("pooler_hidden_act", "gelu")],
         "input_dropout": entries.get("pooler_dropout", 0.0),
     }
 
 
-def classifier_entries(model):
+def choice_entries(model):
     return {
         "cls_dropout": model.dropout,
         "pooler_hidden_act": THEIR_ACTIVATIONS[model.activation],
         "pooler_dropout": model.input_dropout,
-        **labels_of(model.num_classes),
     }
+
+
+def classifier_options(entries):
+    return {"num_classes": number_of_labels(entries), **choice_options(entries)}
+
+
+def classifier_entries(model):
+    return {**choice_entries(model), **labels_of(model.num_classes)}
 
 
 def tagger_options(entries):
@@ -164,6 +170,10 @@ SHAPES = {
 }
 
 
+TWO_LAYERS = [*linear("head/hidden", "pooler.dense"), *linear("head/output", "classifier")]
+HIDDEN_LAYER = {"hidden_dim": lambda config: config.dim}
+
+
 def heads(prefix):
     """Those of the architectures whose names begin with `prefix`."""
     return {
@@ -172,8 +182,8 @@ def heads(prefix):
         ),
         f"{prefix}ForSequenceClassification": Head(
             Classifier,
-            [*linear("head/hidden", "pooler.dense"), *linear("head/output", "classifier")],
-            {"hidden_dim": lambda config: config.dim},
+            TWO_LAYERS,
+            HIDDEN_LAYER,
             classifier_options,
             classifier_entries,
         ),
@@ -222,7 +232,12 @@ V2 = Family(
     only={"key_bias": True},
     shapes=SHAPES,
     rows=VERSION_2,
-    heads=heads("DebertaV2"),
+    heads={
+        **heads("DebertaV2"),
+        "DebertaV2ForMultipleChoice": Head(
+            MultipleChoice, TWO_LAYERS, HIDDEN_LAYER, choice_options, choice_entries
+        ),
+    },
     renamed={
         "lm_predictions.lm_head.dense.": "cls.predictions.transform.dense.",
         "lm_predictions.lm_head.LayerNorm.": "cls.predictions.transform.LayerNorm.",

@@ -2,7 +2,7 @@
 
 from keras_tfm.convert.family import Family, Head, labels_of, number_of_labels
 from keras_tfm.convert.keymap import embedding, linear, norm, weight
-from keras_tfm.heads import Classifier, MaskedLM, SpanFinder, TokenTagger
+from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
 from keras_tfm.models import DistilBERT
 
 BLOCK, LAYER = "encoder/block_{}", "transformer.layer.{}"
@@ -28,14 +28,23 @@ MASKED_LM = [
     *weight("mlm/vocabulary/bias", "vocab_projector.bias"),
 ]
 TWO_LAYERS = [*linear("head/hidden", "pre_classifier"), *linear("head/output", "classifier")]
+HIDDEN_LAYER = {"hidden_dim": lambda config: config.dim, "activation": "relu"}
+
+
+def dropout_of(entries):
+    return {"dropout": entries.get("seq_classif_dropout", 0.2)}
+
+
+def dropout_entries(model):
+    return {"seq_classif_dropout": model.dropout}
 
 
 def classifier_options(entries):
-    return {"num_classes": number_of_labels(entries), "dropout": entries.get("seq_classif_dropout", 0.2)}
+    return {"num_classes": number_of_labels(entries), **dropout_of(entries)}
 
 
 def classifier_entries(model):
-    return {"seq_classif_dropout": model.dropout, **labels_of(model.num_classes)}
+    return {**dropout_entries(model), **labels_of(model.num_classes)}
 
 
 def tagger_options(entries):
@@ -86,9 +95,12 @@ FAMILY = Family(
         "DistilBertForSequenceClassification": Head(
             Classifier,
             TWO_LAYERS,
-            {"hidden_dim": lambda config: config.dim, "activation": "relu"},
+            HIDDEN_LAYER,
             classifier_options,
             classifier_entries,
+        ),
+        "DistilBertForMultipleChoice": Head(
+            MultipleChoice, TWO_LAYERS, HIDDEN_LAYER, dropout_of, dropout_entries
         ),
         "DistilBertForTokenClassification": Head(
             TokenTagger, linear("head/output", "classifier"), {}, tagger_options, tagger_entries

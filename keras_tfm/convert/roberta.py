@@ -4,7 +4,7 @@ from keras_tfm.convert.bert import CLASSIFIER, ROWS, classifier_entries, classif
 from keras_tfm.convert.bert import FAMILY as BERT
 from keras_tfm.convert.family import Entry, Family, Head
 from keras_tfm.convert.keymap import linear, norm, weight
-from keras_tfm.heads import Classifier, MaskedLM, SpanFinder, TokenTagger
+from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
 from keras_tfm.models import RoBERTa
 
 MASKED_LM = [
@@ -19,6 +19,11 @@ def two_layer_options(entries):
     """The classifier's: one dropout before each of its layers."""
     options = classifier_options(entries)
     return {**options, "input_dropout": options["dropout"]}
+
+
+def choice_options(entries):
+    """A choice's, whose dropout is that of the hidden states."""
+    return {"dropout": entries.get("hidden_dropout_prob", 0.1)}
 
 
 def length_of(num_positions, entries):
@@ -54,6 +59,9 @@ FAMILY = Family(
             lacks=("pooler",),
         ),
         "RobertaForTokenClassification": Head(TokenTagger, **CLASSIFIER, lacks=("pooler",)),
+        "RobertaForMultipleChoice": Head(
+            MultipleChoice, CLASSIFIER["rows"], {"hidden_dim": None}, choice_options
+        ),
         "RobertaForQuestionAnswering": Head(
             SpanFinder, linear("head/output", "qa_outputs"), lacks=("pooler",)
         ),

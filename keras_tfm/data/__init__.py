@@ -22,6 +22,7 @@ from keras_tfm.data.bert_tokenizer import BERTTokenizer
 from keras_tfm.data.blocks import TextBlocks, read_texts
 from keras_tfm.data.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.characters import CharacterTokenizer
+from keras_tfm.data.choices import Choices, read_choices
 from keras_tfm.data.dates import date_pairs, date_splits
 from keras_tfm.data.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.documents import read_documents, split_sentences
@@ -30,6 +31,7 @@ from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, re
 from keras_tfm.data.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.masking import Masking
 from keras_tfm.data.packing import PackedPairs
+from keras_tfm.data.questions import Answer, Questions, read_questions
 from keras_tfm.data.sentence_pairs import SentencePairs
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
 from keras_tfm.data.text import Around, PairBatches, encode_prompts, encode_sources
@@ -42,10 +44,12 @@ from keras_tfm.data.tokenizers import (
 )
 
 __all__ = [
+    "Answer",
     "Around",
     "BERTTokenizer",
     "ByteLevelTokenizer",
     "CharacterTokenizer",
+    "Choices",
     "DataError",
     "Denoising",
     "DenoisingBatches",
@@ -55,6 +59,7 @@ __all__ = [
     "PackedPairs",
     "PairBatches",
     "Pairs",
+    "Questions",
     "SentencePieceTokenizer",
     "SpanCorruption",
     "TaggedWords",
@@ -67,11 +72,13 @@ __all__ = [
     "encode_prompts",
     "encode_sources",
     "load_tokenizer",
+    "read_choices",
     "read_huggingface_tokenizer",
     "read_image_folder",
     "read_labelled_texts",
     "read_lines",
     "read_pairs",
+    "read_questions",
     "read_tagged_words",
     "read_texts",
     "train_tokenizer",

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from keras_tfm.data.offsets import encoded_size, original_offsets
 from keras_tfm.data.sources import DataError
 from keras_tfm.data.tokenizers import Tokenizer, learn_word_pieces
 from keras_tfm.training.safetensors import read_json
@@ -189,10 +190,30 @@ class BERTTokenizer(Tokenizer):
         chunks = tf.strings.split(self._mark(strings), " ")  # (B, chunks)
         unique, places = tf.unique(chunks.flat_values)
         words = tf.strings.split(self._normalize(unique))  # (unique chunks, words)
-        lengths = tf.strings.length(words.flat_values, "UTF8_CHAR")
-        known = tf.where(lengths > MAX_CHARACTERS, self._unknown, words.flat_values)
+        known = tf.where(_is_long(words.flat_values), self._unknown, words.flat_values)
         pieces = self._pieces.tokenize(words.with_flat_values(known)).merge_dims(1, 2)
         return chunks.with_flat_values(tf.gather(pieces, places)).merge_dims(1, 2)
+
+    def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        strings = tf.convert_to_tensor(strings, tf.string)
+        points, characters = tf.strings.unicode_decode_with_offsets(strings, "UTF-8")  # (B, characters)
+        # The sign, which stands for special tokens, is none of the characters.
+        normal = self._normal(tf.minimum(points, NUM_CHARACTERS))  # (B, characters, points)
+        sizes = tf.reduce_sum(normal.with_flat_values(encoded_size(normal.flat_values)), axis=2)
+        texts = tf.strings.unicode_encode(normal.merge_dims(1, 2), "UTF-8")
+        words, begins, ends = tf_text.regex_split_with_offsets(texts, " ")  # (B, words)
+        is_long, limits = _is_long(words.flat_values), (ends - begins).flat_values
+        known = tf.where(is_long, self._unknown, words.flat_values)
+        pieces, starts, ends = self._pieces.tokenize_with_offsets(known)  # (words, pieces)
+        rows = pieces.value_rowids()
+        ends = tf.where(tf.gather(is_long, rows), tf.gather(limits, rows), ends.flat_values)
+        of_words = tf.gather(begins.flat_values, rows)
+        token_ids, starts, ends = (
+            words.with_flat_values(pieces.with_flat_values(x)).merge_dims(1, 2)
+            for x in (pieces.flat_values, of_words + starts.flat_values, of_words + ends)
+        )  # (B, pieces)
+        lengths = tf.cast(tf.strings.length(strings), tf.int64)
+        return token_ids, *original_offsets(starts, ends, characters, sizes, lengths)
 
     def normalize(self, strings) -> tf.Tensor:
         """Strings (B,) as words with spaces between, special tokens by name after a private sign."""
@@ -205,16 +226,24 @@ class BERTTokenizer(Tokenizer):
         return tf.strings.regex_replace(strings, rf"\[({names})\]", rf" {SIGN}\1 ")
 
     def _normalize(self, strings) -> tf.Tensor:
-        characters = tf.strings.unicode_decode(strings, "UTF-8", errors="replace")  # (B, characters)
+        points = tf.strings.unicode_decode(strings, "UTF-8", errors="replace")  # (B, characters)
+        return tf.strings.unicode_encode(self._normal(points).merge_dims(1, 2), "UTF-8")
+
+    def _normal(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
+        """What becomes of code points (B, characters): (B, characters, None)."""
         points = characters.flat_values
         above = NUM_CHARACTERS + tf.cast(points == ord(SIGN), tf.int32)  # one row for all that are none
         rows = characters.with_flat_values(tf.where(points < NUM_CHARACTERS, points, above))
-        return tf.strings.unicode_encode(tf.gather(self._rows, rows).merge_dims(1, 2), "UTF-8")
+        return tf.gather(self._rows, rows)
 
     def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         words, begins = tf.gather(self._words, token_ids), tf.gather(self.begins_word, token_ids)
         spaced = tf.where(begins.flat_values, " " + words.flat_values, words.flat_values)
         return tf.strings.strip(tf.strings.reduce_join(words.with_flat_values(spaced), axis=1))
+
+
+def _is_long(words: tf.Tensor) -> tf.Tensor:
+    return tf.strings.length(words, "UTF8_CHAR") > MAX_CHARACTERS
 
 
 @functools.cache

@@ -18,6 +18,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
+from keras_tfm.data.offsets import original_offsets
 from keras_tfm.data.sources import DataError
 from keras_tfm.data.tokenizers import Tokenizer, _SharedModel
 from keras_tfm.data.unigram import train_unigram
@@ -220,6 +221,20 @@ class ByteLevelTokenizer(Tokenizer):
         found = tf.RaggedTensor.from_row_lengths(found, tf.cast(is_special, tf.int64))
         pieces = self._tokenize(tf.where(is_special, "", parts.flat_values))
         return parts.with_flat_values(tf.concat([found, pieces], axis=1)).merge_dims(1, 2)
+
+    def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        strings = tf.convert_to_tensor(strings, tf.string)
+        # The two marks become what has as many bytes.
+        texts = tf.strings.regex_replace(strings, f"{_MARK}|{_NUL}", chr(0x10FFFD))
+        token_ids = self._tokenize(tf.strings.regex_replace(texts, r"\x00", chr(0x10FFFE)))
+        sizes = tf.constant([len(x) for x in self._spelled], tf.int64)
+        sizes = token_ids.with_flat_values(tf.gather(sizes, token_ids.flat_values))
+        before = tf.cumsum(tf.reduce_sum(sizes, axis=1), exclusive=True)  # (B,)
+        ends = sizes.with_flat_values(tf.cumsum(sizes.flat_values) - tf.gather(before, sizes.value_rowids()))
+        _, characters = tf.strings.unicode_decode_with_offsets(strings, "UTF-8")  # (B, characters)
+        lengths = tf.cast(tf.strings.length(strings), tf.int64)
+        widths = tf.concat([characters, lengths[:, None]], axis=1)[:, 1:] - characters
+        return token_ids, *original_offsets(ends - sizes, ends, characters, widths, lengths)
 
     def _tokenize(self, strings) -> tf.RaggedTensor:
         """Texts (B,) without special tokens and NUL, as ids (B, None)."""

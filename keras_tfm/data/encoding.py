@@ -18,27 +18,33 @@ class EncodedBatches(LengthBatches):
     `inputs` are ragged, (N, None) int32 each, "token_ids" among them, which `pad_id` pads and which make the
     "padding_mask". `labels` are an array (N, ...), one for each example, then `weights` are (B,), 0.0 for
     rows that only fill up; or ragged, one for each token, negative where a token bears none, then `weights`
-    (B, S) count those that do; or a dict of arrays. `options` are those of `LengthBatches`.
+    (B, S) count those that do; or a dict of arrays. With several `rows` of the inputs for each example, one
+    after another, the inputs are (B, rows, S). `options` are those of `LengthBatches`.
     """
 
-    def __init__(self, inputs: Ragged, labels, pad_id: int = 0, **options):
-        lengths = inputs["token_ids"].row_lengths().numpy()
+    def __init__(self, inputs: Ragged, labels, pad_id: int = 0, rows: int = 1, **options):
+        lengths = inputs["token_ids"].row_lengths().numpy().reshape(-1, rows).max(axis=1)  # (N,)
         if not len(lengths):
             raise ValueError("examples: expected one or more, got none")
         with tf.device("cpu"):  # they may be larger than an accelerator's memory
             self._inputs = {name: tf.identity(x) for name, x in inputs.items()}
             self._labels = tf.nest.map_structure(tf.identity, labels, expand_composites=False)
-        self._pad_id = pad_id
+        self._pad_id, self._rows = pad_id, rows
         order = np.argsort(lengths, kind="stable")
-        super().__init__(order, lengths[order][None], **options)
+        super().__init__(order, np.tile(lengths[order], (rows, 1)), **options)
 
-    def _batch(self, chosen, num_rows, width) -> tuple:
-        inputs = {name: pad(tf.gather(x, chosen), num_rows, width) for name, x in self._inputs.items()}
-        lengths = tf.gather(self._inputs["token_ids"].row_lengths(), chosen)
-        missing = num_rows - tf.shape(chosen)[0]
-        mask = tf.sequence_mask(tf.concat([lengths, tf.zeros([missing], lengths.dtype)], 0), width)  # (B, S)
+    def _batch(self, chosen, num_rows, *widths) -> tuple:
+        width, total = widths[0], num_rows * self._rows
+        rows = tf.reshape(chosen[:, None] * self._rows + tf.range(self._rows, dtype=chosen.dtype), [-1])
+        lengths = fill_up(tf.gather(self._inputs["token_ids"].row_lengths(), rows), total - tf.shape(rows)[0])
+        mask = tf.sequence_mask(lengths, width)
+        inputs = {name: pad(tf.gather(x, rows), total, width) for name, x in self._inputs.items()}
         inputs["token_ids"] = tf.where(mask, inputs["token_ids"], self._pad_id)
         inputs["padding_mask"] = mask
+        if self._rows > 1:
+            shape = tf.stack([num_rows, self._rows, width])
+            inputs = {name: tf.reshape(x, shape) for name, x in inputs.items()}  # (B, rows, S)
+        missing = num_rows - tf.shape(chosen)[0]
         if isinstance(self._labels, tf.RaggedTensor):
             labels = pad(tf.gather(self._labels, chosen), num_rows, width, -1)  # (B, S)
             return inputs, tf.maximum(labels, 0), tf.cast(labels >= 0, tf.float32)
@@ -47,7 +53,7 @@ class EncodedBatches(LengthBatches):
         return inputs, labels, weights
 
 
-def pad(rows: tf.RaggedTensor, num_rows, width, value: int = 0) -> tf.Tensor:
+def pad(rows: tf.RaggedTensor, num_rows, width, value: float = 0) -> tf.Tensor:
     """Ragged rows as the first ones of a tensor (num_rows, width)."""
     return rows.to_tensor(value, shape=tf.stack([num_rows, tf.cast(width, tf.int32)]))
 
@@ -71,9 +77,14 @@ def pack_texts(
         return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids)}
     second, room = tokenizer.tokenize(seconds), max_length - 2 - len(tokenizer.between_ids)
     kept = tf.minimum(first.row_lengths(), tf.maximum(room - second.row_lengths(), room - room // 2))
-    front = surround(take_front(first, kept), [tokenizer.start_id], tokenizer.between_ids)
-    back = take_front(second, tf.minimum(second.row_lengths(), room - kept))
-    back = surround(back, [], [tokenizer.end_id])
+    second = take_front(second, tf.minimum(second.row_lengths(), room - kept))
+    return join_pairs(tokenizer, take_front(first, kept), second)
+
+
+def join_pairs(tokenizer: Tokenizer, first: tf.RaggedTensor, second: tf.RaggedTensor) -> Ragged:
+    """Ids of two texts, (B, None) each, as `pack_texts` puts them together."""
+    front = surround(first, [tokenizer.start_id], tokenizer.between_ids)
+    back = surround(second, [], [tokenizer.end_id])
     return {
         "token_ids": tf.concat([front, back], axis=1),
         "segment_ids": tf.concat([tf.zeros_like(front), tf.ones_like(back)], axis=1),

@@ -104,7 +104,7 @@ class Row(NamedTuple):
 
     def text(self, place: int) -> str:
         """The cell at `place`; DataError where it is no text, or blank."""
-        return _text(self.cells[place], self.path, self.line, self.names[place])
+        return check_text(self.cells[place], self.path, self.line, self.names[place])
 
     def refuse(self, problem: str):
         """Raise DataError for this line."""
@@ -170,7 +170,8 @@ def numbered_lines(path: str) -> Iterator[tuple[int, str]]:
         raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
 
 
-def _text(text, path: str, line: int, side: str, unit: str = "line") -> str:
+def check_text(text, path: str, line: int | None, side: str, unit: str = "line") -> str:
+    """`text`; DataError where it is no string, blank, or no Unicode."""
     if not isinstance(text, str):
         raise DataError(path, line, f"expected a string as {side}, got {json.dumps(text)[:60]}", unit)
     if not text or text.isspace():
@@ -187,7 +188,10 @@ def _parallel_rows(source_path: str, target_path: str) -> Iterator[tuple[str, st
             longer, shorter = (source_path, target_path) if target is None else (target_path, source_path)
             problem = f"expected parallel files of one length, {shorter} has only {line - 1} lines"
             raise DataError(longer, line, problem)
-        yield _text(source[1], source_path, line, "source"), _text(target[1], target_path, line, "target")
+        yield (
+            check_text(source[1], source_path, line, "source"),
+            check_text(target[1], target_path, line, "target"),
+        )
 
 
 def _table_rows(path: str, records: Iterator, columns: Columns) -> Iterator[Row]:
@@ -317,7 +321,7 @@ def _tfds_rows(path: str, columns: Columns) -> Iterator[tuple[str, str]]:
     if len(names) != 2 or any(name not in texts for name in names):
         raise DataError(path, None, f"expected two of the text features {', '.join(texts)}, got {names}")
     for number, example in enumerate(tfds.as_numpy(dataset), start=1):
-        source, target = (_text(example[name].decode(), path, number, name, "example") for name in names)
+        source, target = (check_text(example[name].decode(), path, number, name, "example") for name in names)
         yield source, target
 
 

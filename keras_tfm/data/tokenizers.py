@@ -45,6 +45,12 @@ class Tokenizer(tf.Module):
         """Splits UTF-8 strings (B,) into ids (B, None), int32, without start and end."""
         raise NotImplementedError
 
+    def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """As `tokenize`, and where each piece begins and ends in its string (valid UTF-8): bytes (B, None),
+        int64, of whole characters. What spells a special token is text here like any other.
+        """
+        raise NotImplementedError
+
     def tokenize_words(self, words) -> tf.RaggedTensor:
         """Splits words (N,) of a text that is split already, each as it would be behind a space."""
         return self.tokenize(words)
@@ -173,6 +179,17 @@ class SentencePieceTokenizer(Tokenizer):
         found = tf.RaggedTensor.from_row_lengths(found, tf.cast(is_special, tf.int64))
         pieces = self._pieces.tokenize(tf.where(is_special, "", parts))
         return texts.with_flat_values(tf.concat([found, pieces], axis=1)).merge_dims(1, 2)
+
+    def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        # What `tokenize` would replace becomes here what has as many bytes.
+        strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), r"\x00", " ")
+        if not self._is_lossless:
+            return self._pieces.tokenize_with_offsets(strings)
+        texts = tf.strings.regex_replace(strings, "▁", "\ufffd")
+        texts = tf.where(texts == "", texts, " " + texts)
+        token_ids, *offsets = self._pieces.tokenize_with_offsets(texts)
+        starts, ends = (tf.maximum(x - 1, 0) for x in offsets)  # without the space before the text
+        return token_ids, starts, ends
 
     def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         spelled = tf.gather(tf.constant(self._spelled), token_ids.flat_values)

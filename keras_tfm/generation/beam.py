@@ -12,7 +12,7 @@ from keras import ops
 from keras_tfm.generation.loop import read_prompts
 from keras_tfm.generation.processors import Written, process
 from keras_tfm.generation.stopping import EndTokens
-from keras_tfm.layers.cache import map_rows
+from keras_tfm.layers.cache import map_rows, repeat_rows
 
 LOW = -1e9  # below any score
 
@@ -41,7 +41,7 @@ class BeamSearch:
 
     `early_stopping` says when a prompt has its results: True as soon as `beam_size` sequences ended,
     False when no running beam would beat them at its present length, "never" when none would at the
-    best length there is. A step reorders the caches by one gather; contexts are shared, not copied.
+    best length there is. Beams share keys, values and contexts, and are reordered by their masks.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class BeamSearch:
         written, cache = read_prompts(
             self.model, token_ids, padding_mask, context, self.max_new_tokens, self.pad_id
         )
-        written, cache = map_rows(lambda x: ops.repeat(x, width, axis=0), (written, cache))
+        written, cache = repeat_rows((written, cache), width)
         num_rows = ops.shape(written.token_ids)[0]
         shape = (num_rows // width, width)
         return Beams(

@@ -1,7 +1,6 @@
-"""Classifying tokens: labels of words, and where an answer starts and ends (Devlin et al. 2019)."""
+"""Classifying tokens: labels of words (Devlin et al. 2019, section 5.3)."""
 
 import keras
-from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead, reading_of
 from keras_tfm.layers.base import Layer
@@ -48,19 +47,4 @@ class TokenTagger(ModelWithHead):
         inputs, outputs = reading_of(backbone)
         super().__init__(backbone, inputs, head(outputs["sequence_output"]), name=name, **kwargs)
         self.num_classes = num_classes
-        self.dropout = dropout
-
-
-class SpanFinder(ModelWithHead):
-    """A `backbone` and extractive question answering's head: {"start": (B, T), "end": (B, T)} logits.
-
-    `dropout` is the head's. The answer is the span from its first token to its last; the loss of each is
-    `classification_loss` over the T positions (Devlin et al. 2019, section 4.2).
-    """
-
-    def __init__(self, backbone, dropout=0.0, name="span_finder", **kwargs):
-        inputs, hidden = reading_of(backbone)
-        logits = TokenClassificationHead(2, dropout, name="head")(hidden["sequence_output"])
-        outputs = {"start": ops.take(logits, 0, axis=-1), "end": ops.take(logits, 1, axis=-1)}
-        super().__init__(backbone, inputs, outputs, name=name, **kwargs)
         self.dropout = dropout

@@ -9,6 +9,7 @@ from keras import ops
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.blockwise import blockwise_attention
 from keras_tfm.layers.cache import ContextCache, KeyValueCache, group_rows
+from keras_tfm.layers.dense import Dense, multiply
 from keras_tfm.layers.masks import LOWEST, causal_mask, combine_masks, in_float32, key_mask_of, masked_softmax
 from keras_tfm.layers.regularization import Dropout
 
@@ -24,13 +25,22 @@ def attention_weights(query, key, mask=None, bias=None, scale=None):
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     # Scaled after the product, which trains faster; before it where the product could exceed float16.
     is_narrow = keras.backend.standardize_dtype(query.dtype) == "float16"
-    scores = ops.einsum("...tk,...sk->...ts", query * scale if is_narrow else query, key)
+    scores = multiply_heads("...tk,...sk->...ts", query * scale if is_narrow else query, key)
     scores = scores if is_narrow else scores * scale
     if bias is not None:
         # In float32, and held above its lowest: -1e9 is -inf in half precision, and a row of those NaN.
         scores = in_float32(scores)
         scores = ops.maximum(scores + ops.cast(bias, scores.dtype), LOWEST)
     return masked_softmax(scores, combine_masks(mask, rank=len(query.shape)))
+
+
+def multiply_heads(equation, x, y):
+    """`einsum` of x (B, H, T, K) and y (B, H, …), or y (B H, …) as a cache keeps it: (B, H, T, …)."""
+    if len(y.shape) == len(x.shape):
+        return ops.einsum(equation, x, y)
+    *rows, length, width = ops.shape(x)
+    product = ops.einsum(equation, ops.reshape(x, (-1, length, width)), y)  # (B H, T, …)
+    return ops.reshape(product, (*rows, length, ops.shape(product)[-1]))  # (B, H, T, …)
 
 
 def dot_product_attention(query, key, value, mask=None, bias=None, scale=None):
@@ -57,7 +67,7 @@ def bilinear_attention(x, matrix, value=None, mask=None):
     return dot_product_attention(ops.matmul(x, matrix), x, x if value is None else value, mask, scale=1.0)
 
 
-class HeadProjection(keras.layers.Dense):
+class HeadProjection(Dense):
     """One product to `num_heads` heads of each of `widths`: (B, T, D) in, a (B, H, T, K) a width out.
 
     The bias is added to each part on its own: its gradient is then a plain sum, where behind the
@@ -69,15 +79,12 @@ class HeadProjection(keras.layers.Dense):
         self.num_heads = num_heads
         self.widths = tuple(widths)
 
-    def call(self, x):
-        heads = self._split(ops.matmul(x, self.kernel))
+    def call(self, x, training=None):
+        heads = self._split(multiply(x, self.kernel))
         if self.bias is None:
             return heads
         parts = zip(heads, self._cut(self.bias), self.widths, strict=True)
         return [x + ops.reshape(bias, (self.num_heads, 1, width)) for x, bias, width in parts]
-
-    def quantize(self, mode=None, type_check=True, config=None):
-        super().quantize(mode, type_check=False, config=config)  # Keras would refuse a subclass
 
     def quantized_call(self, *args, **kwargs):
         return self._split(super().quantized_call(*args, **kwargs))
@@ -183,7 +190,7 @@ class MultiHeadAttention(Layer):
             else:
                 self.key = heads("key", key_shape, self.key_width)
                 self.value = heads("value", value_shape or key_shape, self.value_width)
-        self.output_projection = keras.layers.Dense(width, name="output", **options())
+        self.output_projection = Dense(width, name="output", **options())
         self.output_projection.build((*query_shape[:-1], self.num_heads * self.value_width))
         if self.position is not None:
             self.position.build_for(self.num_heads, self.key_width, self.value_width)
@@ -225,8 +232,15 @@ class MultiHeadAttention(Layer):
         positions = cache.index + ops.arange(length, dtype="int32")
         query, key, value = self._project(query, positions=positions)
         cache = cache.append(key, value, mask)
-        y = self._attend(query, cache.key, cache.value, cache.attention_mask(length), positions=positions)
-        return y, cache
+        heads = self._heads(
+            cache.group(query),
+            cache.key,
+            cache.value,
+            cache.attention_mask(length),
+            positions=ops.repeat(positions, cache.group_size),
+            group_size=cache.group_size,
+        )
+        return self._join(cache.ungroup(heads)), cache
 
     def start_context(self, context, mask=None):
         """The cache of a context (B, S, D) for cross-attention; `mask` (B, S) hides its padding."""
@@ -259,19 +273,23 @@ class MultiHeadAttention(Layer):
             query, key = self.position.rotate(query, key, positions)
         return query, key, value
 
-    def _attend(self, query, key, value, mask=None, bias=None, positions=None, training=None):
+    def _attend(self, query, key, value, mask=None, bias=None, training=None):
         """Heads in (B, H, T, K), (B, H, S, K), (B, H, S, Kv); the layer's output (B, T, D) out."""
+        return self._join(self._heads(query, key, value, mask, bias, training=training))
+
+    def _heads(self, query, key, value, mask, bias=None, positions=None, group_size=1, training=None):
+        """Heads in, the first axes of keys and values apart or as one; (B, H, T, Kv) out."""
         position = self.position
         if position is not None:
             positions = ops.arange(ops.shape(query)[2], dtype="int32") if positions is None else positions
-            key_positions = ops.arange(ops.shape(key)[2], dtype="int32")
+            key_positions = ops.arange(ops.shape(key)[-2], dtype="int32") // group_size
             bias = add_if_given(bias, position.scores(query, positions, key_positions))
         weights = attention_weights(query, key, mask, bias, self.scale)
         weights = self.weight_dropout(ops.cast(weights, value.dtype), training=training)
-        heads = ops.matmul(weights, value)  # (B, H, T, Kv)
+        heads = multiply_heads("...ts,...sk->...tk", weights, value)  # (B, H, T, Kv)
         if position is not None:
             heads = add_if_given(heads, position.values(weights, positions, key_positions))
-        return self._join(heads)
+        return heads
 
     def _attend_by_blocks(self, query, key, value, mask, bias, causal, training):
         dropout = self.weight_dropout.rate if training else 0.0

@@ -2,22 +2,25 @@
 
 A cache goes in and comes out: `step(x, cache) -> (y, cache)`. Caches are named tuples of tensors,
 so a whole model's cache is one nest that a `while_loop` carries. In it a number () counts what was
-written, every other tensor has a row for each sequence, and a `ContextCache` one for each context,
-which several sequences in a row (beams) may share.
+written, and every other tensor has a row for each sequence, but for what several in a row (beams) may
+share: a `ContextCache` and the entries of a `KeyValueCache`.
 """
 
 from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_tfm.layers.masks import causal_mask, expand_mask
+from keras_tfm.layers.masks import causal_mask
 
 
 class KeyValueCache(NamedTuple):
-    """The keys and values that self-attention has seen so far.
+    """The keys and values that self-attention has seen so far, of B = N G sequences in N groups.
 
-    `key` (B, H, S, K) and `value` (B, H, S, Kv) hold S = the maximal length; `mask` (B, S) is True
-    where something was written that may be attended to; `index` () is the next position to write.
+    `key` (N H, S G, K) and `value` (N H, S G, Kv) hold G entries for each of S positions, one of each
+    sequence of a group, heads folded into rows: the form in which XLA updates them in place, and
+    multiplies them, without a copy. `mask` (B, S, G) says which entries of its group a sequence may
+    attend to: its own or, where it is a beam (G > 1), those of its ancestors; so beams are reordered by
+    their masks alone. `index` () is the next position to write.
     """
 
     key: Any
@@ -27,31 +30,91 @@ class KeyValueCache(NamedTuple):
 
     @classmethod
     def empty(cls, batch_size, num_heads, max_length, key_dim, value_dim, dtype):
-        """A cache of `max_length` positions, nothing written yet."""
+        """A cache of `max_length` positions, nothing written yet, of sequences each by itself."""
         return cls(
-            ops.zeros((batch_size, num_heads, max_length, key_dim), dtype),
-            ops.zeros((batch_size, num_heads, max_length, value_dim), dtype),
-            ops.zeros((batch_size, max_length), "bool"),
+            ops.zeros((batch_size * num_heads, max_length, key_dim), dtype),
+            ops.zeros((batch_size * num_heads, max_length, value_dim), dtype),
+            ops.zeros((batch_size, max_length, 1), "bool"),
             ops.zeros((), "int32"),
         )
 
+    @property
+    def group_size(self):
+        """G."""
+        return self.mask.shape[2]
+
     def append(self, key, value, mask=None):
-        """Write T more keys and values at `index`; `mask` (B, T) hides padding among them."""
-        length = ops.shape(key)[2]
+        """Write T more keys (B, H, T, K) and values at `index`; `mask` (B, T) hides padding among them."""
+        batch_size, length = ops.shape(key)[0], ops.shape(key)[2]
+        size = self.group_size
+        is_own = ops.arange(batch_size)[:, None] % size == ops.arange(size)  # (B, G)
         if mask is None:
-            mask = ops.ones((ops.shape(key)[0], length), "bool")
+            mask = ops.ones((batch_size, length), "bool")
+        mask = ops.logical_and(ops.cast(mask, "bool")[:, :, None], is_own[:, None])  # (B, T, G)
+
+        def entries(x):
+            x = self.group(x)  # (N, H, T G, K)
+            return ops.reshape(x, (-1, length * size, x.shape[-1]))  # (N H, T G, K)
+
         return KeyValueCache(
-            ops.slice_update(self.key, (0, 0, self.index, 0), key),
-            ops.slice_update(self.value, (0, 0, self.index, 0), value),
-            ops.slice_update(self.mask, (0, self.index), ops.cast(mask, "bool")),
+            ops.slice_update(self.key, (0, self.index * size, 0), entries(key)),
+            ops.slice_update(self.value, (0, self.index * size, 0), entries(value)),
+            ops.slice_update(self.mask, (0, self.index, 0), mask),
             self.index + length,
         )
 
+    def group(self, heads):
+        """Heads (B, H, T, K) as the groups have them, position by position: (N, H, T G, K)."""
+        if self.group_size == 1:
+            return heads
+        _, num_heads, length, dim = ops.shape(heads)
+        heads = ops.reshape(heads, (-1, self.group_size, num_heads, length, dim))  # (N, G, H, T, K)
+        heads = ops.transpose(heads, (0, 2, 3, 1, 4))  # (N, H, T, G, K)
+        return ops.reshape(heads, (-1, num_heads, length * self.group_size, dim))  # (N, H, T G, K)
+
+    def ungroup(self, heads):
+        """What `group` did, taken back: (B, H, T, K)."""
+        if self.group_size == 1:
+            return heads
+        _, num_heads, length, dim = ops.shape(heads)
+        length = length // self.group_size
+        heads = ops.reshape(heads, (-1, num_heads, length, self.group_size, dim))  # (N, H, T, G, K)
+        heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # (N, G, H, T, K)
+        return ops.reshape(heads, (-1, num_heads, length, dim))  # (B, H, T, K)
+
     def attention_mask(self, query_length):
-        """Which keys the last `query_length` positions written may see: (B, 1, T, S)."""
-        offset = self.index - query_length
-        causal = causal_mask(query_length, self.key.shape[2] or ops.shape(self.key)[2], offset)
-        return ops.logical_and(expand_mask(self.mask), expand_mask(causal))
+        """Which entries the last T = `query_length` positions written may see: (N, 1, T G, S G)."""
+        length, size = self.mask.shape[1] or ops.shape(self.mask)[1], self.group_size
+        causal = causal_mask(query_length, length, self.index - query_length)  # (1, T, S)
+        mask = ops.logical_and(self.mask[:, None], causal[..., None])  # (B, T, S, G)
+        mask = ops.reshape(mask, (-1, size, query_length, length * size))  # (N, G, T, S G)
+        mask = ops.transpose(mask, (0, 2, 1, 3))  # (N, T, G, S G)
+        return ops.reshape(mask, (-1, 1, query_length * size, length * size))  # (N, 1, T G, S G)
+
+    def repeat(self, count):
+        """Each sequence `count` times, as a group that shares its entries."""
+
+        def widen(x, axis):
+            return ops.pad(x, [(0, count - 1 if i == axis else 0) for i in range(len(x.shape))])
+
+        def entries(x):
+            length, dim = x.shape[1] or ops.shape(x)[1], x.shape[2]
+            return ops.reshape(widen(x[:, :, None], 2), (-1, length * count, dim))  # (N H, S G, K)
+
+        mask = widen(ops.repeat(self.mask, count, axis=0), 2)  # (B, S, G)
+        return KeyValueCache(entries(self.key), entries(self.value), mask, self.index)
+
+    def map_rows(self, function):
+        """`function` of every tensor's rows, one for each sequence; of a group's masks, for it stays one."""
+        if self.group_size > 1:
+            return self._replace(mask=function(self.mask))
+
+        def entries(x):
+            _, length, dim = ops.shape(x)
+            rows = ops.reshape(x, (ops.shape(self.mask)[0], -1, length, dim))  # (B, H, S, K)
+            return ops.reshape(function(rows), (-1, length, dim))  # (B H, S, K)
+
+        return KeyValueCache(entries(self.key), entries(self.value), function(self.mask), self.index)
 
 
 class ContextCache(NamedTuple):
@@ -93,7 +156,18 @@ class PositionCache(NamedTuple):
 
 def map_rows(function, cache):
     """`cache` with `function` applied to every tensor that has a row for each sequence."""
-    return _map(lambda x: function(x) if len(x.shape) else x, cache)
+    return _map(
+        lambda x: function(x) if len(x.shape) else x, cache, lambda entries: entries.map_rows(function)
+    )
+
+
+def repeat_rows(cache, count):
+    """`cache` for each sequence `count` times, beams one after the other, which may then be reordered."""
+    return _map(
+        lambda x: ops.repeat(x, count, axis=0) if len(x.shape) else x,
+        cache,
+        lambda entries: entries.repeat(count),
+    )
 
 
 def rewind(cache, count):
@@ -109,17 +183,19 @@ def rewind(cache, count):
         counters.append(x)
         return x - count
 
-    cache = _map(back, cache)
+    cache = _map(back, cache, lambda entries: entries._replace(index=back(entries.index)))
     if not counters:
         raise ValueError("This cache holds a recurrent state, which cannot be rewound.")
     return cache
 
 
-def _map(function, cache):
+def _map(function, cache, of_entries):
     if isinstance(cache, ContextCache):
         return cache
+    if isinstance(cache, KeyValueCache):
+        return of_entries(cache)
     if isinstance(cache, tuple | list):
-        parts = [_map(function, part) for part in cache]
+        parts = [_map(function, part, of_entries) for part in cache]
         return type(cache)(*parts) if hasattr(cache, "_fields") else type(cache)(parts)
     return function(cache)
 

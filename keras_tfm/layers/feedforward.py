@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.regularization import Dropout
 
 
@@ -56,7 +57,7 @@ class FeedForward(Layer):
 
     def build(self, x_shape):
         def dense(width, activation, name):
-            return keras.layers.Dense(
+            return Dense(
                 width,
                 activation,
                 use_bias=self.use_bias,

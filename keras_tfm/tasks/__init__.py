@@ -7,13 +7,17 @@ TextGenerator         generate          texts: [str]               [str] -> [str
 MaskedLanguageModel   masked-lm         documents: [str]           [str] -> [str]    documents
 TextClassifier        classify          texts, labels              texts -> labels   texts, labels
 TokenClassifier       tag               words, tags: [[str]]       [[str]] -> tags   words, tags
+QuestionAnswerer      answer            see data.Questions         pairs -> texts    as for fit
+ChoiceAnswerer        choose            see data.Choices           choices -> int    as for fit
 SentenceEncoder       sentence-vectors  -                          [str] -> vectors  -
 ImageClassifier       classify-images   images, labels: arrays     images -> names   images, labels
 """
 
 from keras_tfm.heads.language_model import LanguageModel
+from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
+from keras_tfm.tasks.question_answerer import QuestionAnswerer, QuestionAnswererConfig
 from keras_tfm.tasks.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from keras_tfm.tasks.summarizer import Summarizer
 from keras_tfm.tasks.task import Task, TaskError, read_config
@@ -31,6 +35,8 @@ TASKS = {
         MaskedLanguageModel,
         TextClassifier,
         TokenClassifier,
+        QuestionAnswerer,
+        ChoiceAnswerer,
         SentenceEncoder,
         ImageClassifier,
     )
@@ -51,7 +57,9 @@ def from_huggingface(name):
     from keras_tfm.convert import from_huggingface as read_model
 
     model = read_model(find_folder(name))
-    for task in (MaskedLanguageModel, TextClassifier, TokenClassifier):
+    for task in (
+        MaskedLanguageModel, TextClassifier, TokenClassifier, QuestionAnswerer, ChoiceAnswerer,
+    ):  # fmt: skip
         if isinstance(model, task.head_class):
             return task.from_huggingface(name)
     if isinstance(model, LanguageModel):

@@ -33,6 +33,9 @@ class EncoderTask(Task):
 
     examples_class: type
     head_class: type
+    default_length = 128  # tokens of an example, where neither the caller nor the model says fewer
+    default_batch = 1_024  # tokens of a batch
+    chunk = 8_192  # examples that are encoded at once
 
     def __init__(self, backbone, tokenizer, config):
         self.tokenizer, self.config = tokenizer, config
@@ -126,7 +129,7 @@ class EncoderTask(Task):
     def config_of(cls, model, entries, tokenizer, **options):
         """The configuration of a published model with its head, by the entries of its config.json."""
         config = model.backbone.config
-        length = options.pop("max_length", None) or min(128, config.max_length)
+        length = options.pop("max_length", None) or min(cls.default_length, config.max_length)
         fields = {**options, **cls._published(model, entries)}  # what the head answers is not to be chosen
         own = {"backbone", "num_classes", "name"}
         head = {name: value for name, value in model.get_config().items() if name not in own}
@@ -166,7 +169,7 @@ class EncoderTask(Task):
         *,
         epochs=3,
         minutes=None,
-        batch_tokens=1024,
+        batch_tokens=None,
         epoch_batches=2_000,
         learning_rate=5e-5,
         weight_decay=0.01,
@@ -193,6 +196,7 @@ class EncoderTask(Task):
         epochs without progress, or `minutes`.
         """
         keras.utils.set_random_seed(seed)
+        batch_tokens = batch_tokens or self.default_batch
         examples = self.examples_class(*examples)
         if validation is None:
             parts = hold_out(len(examples[0]), seed, 0.05, most=1_000)
@@ -251,11 +255,15 @@ class EncoderTask(Task):
         if len(set(map(len, examples))) != 1:
             counts = ", ".join(f"{len(x)} {name}" for name, x in zip(examples._fields, examples, strict=True))
             raise ValueError(f"examples: expected columns of one length, got {counts}")
-        encoded = in_chunks(self._encode, *examples[:-1])
+        encoded = in_chunks(self._encode, *examples[:-1], size=self.chunk)
         labels = self._encode_labels(examples, encoded)
-        return EncodedBatches(
-            self._inputs(encoded), labels, self.tokenizer.pad_id, batch_tokens=batch_tokens, **options
-        )
+        rows = self._rows_per_example(examples)
+        inputs, pad_id = self._inputs(encoded), self.tokenizer.pad_id
+        return EncodedBatches(inputs, labels, pad_id, rows, batch_tokens=batch_tokens, **options)
+
+    def _rows_per_example(self, examples):
+        """How many rows of what `_encode` gives the model reads as one."""
+        return 1
 
     def _inputs(self, encoded):
         """Of what `_encode` gives, what the model takes."""
@@ -264,8 +272,11 @@ class EncoderTask(Task):
     def _logits(self, *columns):
         """The model's answer to columns without labels, in the graph, and what `_encode` said of them."""
         encoded = self._encode(*columns)
-        inputs = model_inputs(self._inputs(encoded), self.tokenizer.pad_id)
-        return self.model(inputs, training=False), encoded
+        return self._run(model_inputs(self._inputs(encoded), self.tokenizer.pad_id)), encoded
+
+    def _run(self, inputs):
+        """The model's answer to its inputs, (B, T) each."""
+        return self.model(inputs, training=False)
 
     def export_resources(self):
         return [self.tokenizer]
@@ -302,6 +313,14 @@ def with_parts(backbone, **parts):
         if weight.path in weights:
             weight.assign(weights[weight.path])
     return changed
+
+
+def as_pairs(texts):
+    """Tuples of two strings, each of which may have come as one string with a tab between."""
+    pairs = [tuple(text.split("\t")) if isinstance(text, str) else tuple(text) for text in texts]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError("texts: expected pairs, tuples of two strings or one string with a tab between")
+    return pairs
 
 
 def rows_of(examples, rows):

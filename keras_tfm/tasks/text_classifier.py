@@ -10,7 +10,7 @@ from keras_tfm.data.encoding import pack_texts
 from keras_tfm.data.labelled import PROBLEMS, LabelledTexts, read_labelled_texts
 from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.heads.classification import Classifier, classification_loss
-from keras_tfm.tasks.encoder_task import EncoderTask, check_labels, lists_as_tuples, places_of
+from keras_tfm.tasks.encoder_task import EncoderTask, as_pairs, check_labels, lists_as_tuples, places_of
 
 PUBLISHED = dict(
     zip(PROBLEMS, ("single_label_classification", "multi_label_classification", "regression"), strict=True)
@@ -99,9 +99,7 @@ class TextClassifier(EncoderTask):
             if not all(isinstance(text, str) for text in texts):
                 raise ValueError("texts: expected strings, for this task was trained on texts, got a pair")
             return tf.constant(list(texts), tf.string), None
-        pairs = [tuple(text.split("\t")) if isinstance(text, str) else tuple(text) for text in texts]
-        if any(len(pair) != 2 for pair in pairs):
-            raise ValueError("texts: expected pairs, tuples of two strings or one string with a tab between")
+        pairs = as_pairs(texts)
         return tuple(tf.constant([pair[side] for pair in pairs], tf.string) for side in range(2))
 
     def _encode_labels(self, examples, inputs):

@@ -24,9 +24,9 @@ class Spec:
     def draw(self, rng, batch_size, lengths):
         shape = (batch_size, *(lengths.get(n, n) for n in self.shape))
         if self.dtype == "bool":  # padded on the right, the first row not at all
-            sizes = rng.integers(1, shape[1] + 1, shape[0])
-            sizes[:1] = shape[1]
-            return np.arange(shape[1]) < sizes[:, None]
+            sizes = rng.integers(1, shape[-1] + 1, shape[:-1])
+            sizes[:1] = shape[-1]
+            return np.arange(shape[-1]) < sizes[..., None]
         if self.dtype == "int32":
             return rng.integers(0, self.size, shape, "int32")
         return rng.normal(size=shape).astype(self.dtype)
@@ -42,9 +42,9 @@ def ids(axis, size):
     return Spec((axis,), "int32", size)
 
 
-def mask(axis):
-    """The padding mask (B, axis) of every input that has this axis."""
-    return Spec((axis,), "bool")
+def mask(*axes):
+    """The padding mask (B, *axes) of every input that has the last of these axes."""
+    return Spec(axes, "bool")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -49,7 +49,7 @@ def needs(capability, reason):
 
 def masks_of(case):
     """{axis: name} of the padding masks."""
-    return {spec.shape[0]: name for name, spec in case.inputs.items() if spec.dtype == "bool"}
+    return {spec.shape[-1]: name for name, spec in case.inputs.items() if spec.dtype == "bool"}
 
 
 def padded_by(amount, axis, inputs, case, after):

@@ -9,7 +9,7 @@ import pytest
 from keras_tfm import convert
 from keras_tfm.convert import CheckpointError
 from keras_tfm.convert.folder import WEIGHTS
-from keras_tfm.heads import Classifier, MaskedLM, NextSentence, SpanFinder, TokenTagger
+from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, NextSentence, SpanFinder, TokenTagger
 from keras_tfm.models import BERT, ViT
 from keras_tfm.training.safetensors import read_tensors
 from keras_tfm.training.weights import write_tensors
@@ -24,6 +24,7 @@ MODELS = {
     "BertForNextSentencePrediction": lambda: NextSentence(BERT(TINY)),
     "BertForSequenceClassification": lambda: Classifier(BERT(TINY), 3, dropout=0.3),
     "BertForTokenClassification": lambda: TokenTagger(BERT(WITHOUT_POOLER), 5, dropout=0.0),
+    "BertForMultipleChoice": lambda: MultipleChoice(BERT(TINY), dropout=0.3),
     "BertForQuestionAnswering": lambda: SpanFinder(BERT(WITHOUT_POOLER)),
 }
 

@@ -9,7 +9,7 @@ import pytest
 from keras_tfm import convert
 from keras_tfm.convert import CheckpointError
 from keras_tfm.convert.folder import WEIGHTS
-from keras_tfm.heads import Classifier, MaskedLM, SpanFinder, TokenTagger
+from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
 from keras_tfm.models import ALBERT, DeBERTa, DistilBERT, RoBERTa
 from keras_tfm.training.safetensors import read_tensors
 from keras_tfm.training.weights import write_tensors
@@ -31,12 +31,16 @@ MODELS = {
     ),
     "RobertaForTokenClassification": lambda: TokenTagger(RoBERTa(ROBERTA), 5, dropout=0.0),
     "RobertaForQuestionAnswering": lambda: SpanFinder(RoBERTa(ROBERTA)),
+    "RobertaForMultipleChoice": lambda: MultipleChoice(
+        RoBERTa(dataclasses.replace(ROBERTA, pooler=True)), dropout=ROBERTA.dropout
+    ),
     "AlbertModel": lambda: ALBERT(ALBERT_CONFIG),
     "AlbertForPreTraining": lambda: MaskedLM(ALBERT(ALBERT_CONFIG), next_sentence=True, dropout=0.3),
     "AlbertForMaskedLM": lambda: MaskedLM(ALBERT(WITHOUT_POOLER)),
     "AlbertForSequenceClassification": lambda: Classifier(ALBERT(ALBERT_CONFIG), 3, dropout=0.0),
     "AlbertForTokenClassification": lambda: TokenTagger(ALBERT(WITHOUT_POOLER), 5, dropout=0.3),
     "AlbertForQuestionAnswering": lambda: SpanFinder(ALBERT(WITHOUT_POOLER)),
+    "AlbertForMultipleChoice": lambda: MultipleChoice(ALBERT(ALBERT_CONFIG), dropout=0.2),
     "DebertaModel": lambda: DeBERTa(V1),
     "DebertaForMaskedLM": lambda: MaskedLM(DeBERTa(V1)),
     "DebertaForSequenceClassification": lambda: Classifier(
@@ -51,10 +55,16 @@ MODELS = {
     ),
     "DebertaV2ForTokenClassification": lambda: TokenTagger(DeBERTa(V2), 5, dropout=0.1),
     "DebertaV2ForQuestionAnswering": lambda: SpanFinder(DeBERTa(V2)),
+    "DebertaV2ForMultipleChoice": lambda: MultipleChoice(
+        DeBERTa(V2), **TWO_LAYERS, activation="gelu", input_dropout=0.1
+    ),
     "DistilBertModel": lambda: DistilBERT(DISTILBERT),
     "DistilBertForMaskedLM": lambda: MaskedLM(DistilBERT(DISTILBERT)),
     "DistilBertForSequenceClassification": lambda: Classifier(
         DistilBERT(DISTILBERT), 3, **TWO_LAYERS, activation="relu"
+    ),
+    "DistilBertForMultipleChoice": lambda: MultipleChoice(
+        DistilBERT(DISTILBERT), **TWO_LAYERS, activation="relu"
     ),
     "DistilBertForTokenClassification": lambda: TokenTagger(DistilBERT(DISTILBERT), 5, dropout=0.3),
     "DistilBertForQuestionAnswering": lambda: SpanFinder(DistilBERT(DISTILBERT), dropout=0.4),

@@ -37,10 +37,17 @@ class Reference:
                 torch.nn.init.normal_(parameter, mean=float(is_gamma), std=0.3)
         return model
 
-    def draw_inputs(self, rng, entries):
+    def draw_inputs(self, rng, entries, head=""):
         """A batch of ours, padded on the right; no token is a padding's id, whose row theirs holds still."""
+        if head == "MultipleChoice":
+            batch, choices = int(rng.integers(1, 4)), int(rng.integers(1, 5))
+            rows = self._draw_rows(rng, entries, batch * choices)
+            return {name: x.reshape(batch, choices, -1) for name, x in rows.items()}
+        return self._draw_rows(rng, entries, int(rng.integers(1, 5)))
+
+    def _draw_rows(self, rng, entries, batch):
         config = self.config(entries)
-        batch, length = int(rng.integers(1, 5)), int(rng.integers(1, MAX_LENGTH + 1))
+        length = int(rng.integers(1, MAX_LENGTH + 1))
         mask = np.arange(length) < rng.integers(1, length + 1, (batch, 1))
         others = np.setdiff1d(np.arange(config.vocab_size), [config.pad_token_id])
         tokens = rng.choice(others, (batch, length))
@@ -158,6 +165,7 @@ FINE_TUNED = {
     "TokenClassification": ("logits",),
     "QuestionAnswering": ("end_logits", "start_logits"),
 }
+CHOICE = {"MultipleChoice": ("logits",)}
 POOLED = ("pooler_output", "last_hidden_state")
 REFERENCES = {
     "bert": Reference(
@@ -168,13 +176,20 @@ REFERENCES = {
             "PreTraining": ("prediction_logits", "seq_relationship_logits"),
             "NextSentencePrediction": ("logits",),
             **FINE_TUNED,
+            **CHOICE,
         },
     ),
-    "roberta": Reference("Roberta", draw_roberta, {"": POOLED, **FINE_TUNED}),
-    "distilbert": Reference("DistilBert", draw_distilbert, {"": ("last_hidden_state",), **FINE_TUNED}),
+    "roberta": Reference("Roberta", draw_roberta, {"": POOLED, **FINE_TUNED, **CHOICE}),
+    "distilbert": Reference(
+        "DistilBert", draw_distilbert, {"": ("last_hidden_state",), **FINE_TUNED, **CHOICE}
+    ),
     "albert": Reference(
-        "Albert", draw_albert, {"": POOLED, "PreTraining": ("prediction_logits", "sop_logits"), **FINE_TUNED}
+        "Albert",
+        draw_albert,
+        {"": POOLED, "PreTraining": ("prediction_logits", "sop_logits"), **FINE_TUNED, **CHOICE},
     ),
     "deberta": Reference("Deberta", draw_deberta, {"": ("last_hidden_state",), **FINE_TUNED}),
-    "deberta-v2": Reference("DebertaV2", draw_deberta_v2, {"": ("last_hidden_state",), **FINE_TUNED}),
+    "deberta-v2": Reference(
+        "DebertaV2", draw_deberta_v2, {"": ("last_hidden_state",), **FINE_TUNED, **CHOICE}
+    ),
 }

@@ -41,7 +41,7 @@ def test_heads_in_both_directions(family, head, seed, tmp_path):
     theirs = reference.draw_model(rng, head, entries, num_labels)
     theirs.save_pretrained(tmp_path / "theirs", max_shard_size=["5GB", "2KB"][rng.integers(2)])
     ours = convert.from_huggingface(tmp_path / "theirs")
-    inputs = reference.draw_inputs(rng, entries)
+    inputs = reference.draw_inputs(rng, entries, head)
     outputs, expected = keras.tree.flatten(ours(inputs)), answer(theirs, inputs)
     names = reference.outputs[head]
     for y, name in zip(outputs, names, strict=True):

@@ -8,9 +8,9 @@ import pytest
 import torch
 import transformers
 
-from keras_tfm.data import BERTTokenizer, ByteLevelTokenizer
+from keras_tfm.data import Answer, BERTTokenizer, ByteLevelTokenizer
 from keras_tfm.models import BERT, RoBERTa
-from keras_tfm.tasks import TextClassifier, TokenClassifier
+from keras_tfm.tasks import QuestionAnswerer, TextClassifier, TokenClassifier
 
 pytestmark = pytest.mark.parity
 WORDS = "the cat sat on a mat and dogs ran ##s ##ing".split()  # noqa: SIM905
@@ -82,3 +82,53 @@ def test_taggers(tmp_path):
     theirs, config = logits_of(transformers.AutoModelForTokenClassification, tmp_path / "folder", texts)
     named = [[config.id2label[place] for place in row.argmax(-1)] for row in theirs]
     assert task.predict(words) == [[named[0][1], named[0][2], named[0][4]], [named[1][1]]]  # cat ##s is two
+
+
+CONTEXT = (
+    "The cats sat on a mat (and dogs!)\n ran. A “dog” sat on the café's mats 😀, and the cat's e\u0301nd."
+)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_windows_and_spans(family, tmp_path):
+    """The ids of all windows, the characters of each piece, and the logits."""
+    question = ["Who sat?", "on a mat"]
+    answers = [[Answer("dogs", CONTEXT.index("dogs"))], []]
+    task = make(family, QuestionAnswerer, (question, [CONTEXT] * 2, answers), stride=7)
+    task.save_huggingface(tmp_path / "folder")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "folder")
+    model, info = transformers.AutoModelForQuestionAnswering.from_pretrained(
+        tmp_path / "folder", output_loading_info=True
+    )
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    logits, encoded = task._answer(*task._columns(question, [CONTEXT] * 2))
+    row = 0
+    for text, count in zip(question, encoded["num_windows"].numpy(), strict=True):
+        special = tokenizer.num_special_tokens_to_add(pair=True)
+        overlap = 40 - special - len(tokenizer.tokenize(text)) - 7
+        theirs = tokenizer(
+            text, CONTEXT, truncation="only_second", max_length=40, stride=overlap, padding=True,
+            return_overflowing_tokens=True, return_offsets_mapping=True, return_tensors="pt",
+        )  # fmt: skip
+        offsets, owner = theirs.pop("offset_mapping").numpy(), theirs.sequence_ids
+        theirs.pop("overflow_to_sample_mapping")
+        with torch.no_grad():
+            expected = model.eval()(**theirs)
+        assert len(offsets) == count > 1
+        for window in range(count):
+            length = int(theirs["attention_mask"][window].sum())
+            ids = theirs["input_ids"][window, :length].tolist()
+            assert encoded["token_ids"][row].numpy().tolist() == ids
+            starts, ends = encoded["starts"][row].numpy(), encoded["ends"][row].numpy()
+            for place in range(length):
+                if owner(window)[place] == 1:
+                    first, last = offsets[window, place]
+                    ours = CONTEXT.encode()[starts[place] : ends[place]].decode()
+                    assert ours.strip("\u0301 ") == CONTEXT[first:last].strip("\u0301 ")
+                else:
+                    assert starts[place] == ends[place] == 0
+            for side, theirs_of_side in (("start", expected.start_logits), ("end", expected.end_logits)):
+                np.testing.assert_allclose(
+                    logits[side][row, :length], theirs_of_side[window, :length], atol=1e-4
+                )
+            row += 1

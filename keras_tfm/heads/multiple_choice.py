@@ -1,0 +1,62 @@
+"""Multiple choice: which of several texts fits best (Devlin et al. 2019, section 4.4)."""
+
+import keras
+from keras import ops
+
+from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.classification import Classifier
+from keras_tfm.layers.base import Layer
+
+
+class MultipleChoice(ModelWithHead):
+    """A `backbone` and one logit for each choice: inputs (B, C, T), logits (B, C).
+
+    Each choice is read by itself, as `Classifier` with one class reads a text, whose are the other arguments;
+    the loss is `classification_loss`, with the right choice's number, from 0, as the label.
+    """
+
+    def __init__(
+        self,
+        backbone,
+        hidden_dim=None,
+        dropout=0.0,
+        activation="tanh",
+        input_dropout=0.0,
+        name="multiple_choice",
+        **kwargs,
+    ):
+        classifier = Classifier(backbone, 1, hidden_dim, dropout, activation, input_dropout)
+        inputs = {
+            name: keras.Input((None, None), dtype=x.dtype, name=name) for name, x in backbone.input.items()
+        }
+        fold = FoldChoices(name="fold")
+        logits = classifier({name: fold(x) for name, x in inputs.items()})  # (B C, 1)
+        outputs = UnfoldChoices(name="unfold")(logits, inputs["token_ids"])
+        super().__init__(backbone, inputs, outputs, name=name, **kwargs)
+        self.hidden_dim = hidden_dim
+        self.dropout = dropout
+        self.activation = activation
+        self.input_dropout = input_dropout
+
+
+class FoldChoices(Layer):
+    """The choices as rows of a batch: (B, C, T) -> (B C, T), of whatever dtype."""
+
+    def call(self, x):
+        batch, choices, length = ops.shape(x)
+        return ops.reshape(x, (batch * choices, length))  # (B C, T)
+
+    def compute_output_spec(self, x):
+        batch, choices, length = x.shape
+        rows = None if batch is None or choices is None else batch * choices
+        return keras.KerasTensor((rows, length), x.dtype)
+
+
+class UnfoldChoices(Layer):
+    """One number of each row as that of a choice: (B C, 1) -> (B, C), as many as `like` (B, C, T) has."""
+
+    def call(self, x, like):
+        return ops.reshape(x, ops.shape(like)[:2])  # (B, C)
+
+    def compute_output_spec(self, x, like):
+        return keras.KerasTensor(like.shape[:2], x.dtype)

@@ -1,0 +1,139 @@
+"""Multiple choice: which of several texts goes on, or answers, another one."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.choices import Choices, read_choices
+from keras_tfm.data.encoding import model_inputs, pack_texts
+from keras_tfm.data.lengths import rows_by_length
+from keras_tfm.heads import MultipleChoice, classification_loss
+from keras_tfm.tasks.encoder_task import EncoderTask
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceAnswererConfig:
+    """`max_length` bounds the tokens of a text with one choice, special ones included. `head` are arguments
+    of `MultipleChoice`.
+    """
+
+    max_length: int = 128
+    head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
+
+    def __post_init__(self):
+        if self.max_length < 8:
+            raise ValueError(f"`max_length` must be at least 8; it is {self.max_length}.")
+
+
+class ChoiceAnswerer(EncoderTask):
+    """Texts with choices, lists of as many strings each, to the number of the right one, from 0.
+
+    Text and choice are read as a pair (Devlin et al. 2019, section 4.4); what exceeds `config.max_length`
+    tokens is cut off from the longer one. ValueError where examples differ in their number of choices.
+    """
+
+    name = "choose"
+    config_class = ChoiceAnswererConfig
+    examples_class = Choices
+    head_class = MultipleChoice
+
+    def _add_head(self, backbone):
+        return MultipleChoice(backbone, **self.config.head)
+
+    @classmethod
+    def config_for(cls, examples, **options):
+        """As `options` say."""
+        return ChoiceAnswererConfig(**options)
+
+    @classmethod
+    def _published(cls, model, entries):
+        return {}
+
+    @classmethod
+    def texts_of(cls, examples):
+        return [*examples.texts, *(text for texts in examples.choices for text in texts)]
+
+    def _rows_per_example(self, examples):
+        return number_of_choices(examples.choices)
+
+    def _encode(self, texts, choices):
+        if not tf.is_tensor(texts):
+            texts, choices = as_columns(texts, choices)
+        firsts = tf.repeat(texts, tf.shape(choices)[1])
+        seconds = tf.reshape(choices, tf.shape(firsts))  # (B C,)
+        return pack_texts(self.tokenizer, self.config.max_length, firsts, seconds)
+
+    def _encode_labels(self, examples, inputs):
+        count = number_of_choices(examples.choices)
+        for number, label in enumerate(examples.labels, start=1):
+            if not 0 <= label < count:
+                raise ValueError(f"example {number}: expected a label from 0 to {count - 1}, got {label}")
+        return np.array(examples.labels, "int32")
+
+    @property
+    def judged_by(self):
+        return "val_accuracy", "max"
+
+    def _objective(self):
+        accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+        return {"loss": classification_loss(), "weighted_metrics": [accuracy]}
+
+    def _logits(self, texts, choices):
+        encoded = self._encode(texts, choices)
+        inputs = model_inputs(self._inputs(encoded), self.tokenizer.pad_id)  # (B C, T) each
+        shape = tf.concat([tf.shape(choices), tf.shape(inputs["token_ids"])[1:]], axis=0)
+        return self._run({name: tf.reshape(x, shape) for name, x in inputs.items()}), encoded
+
+    def predict(self, examples, probabilities=False, batch_size=16):
+        """The number of the likeliest choice of each (text, choices), or of one string with tabs between, or,
+        with `probabilities`, an array (N, choices) of theirs.
+        """
+        examples = [x.split("\t") if isinstance(x, str) else [x[0], *x[1]] for x in examples]
+        texts, choices = [x[0] for x in examples], [x[1:] for x in examples]
+        chances = np.zeros((len(texts), number_of_choices(choices)), "float32")
+        for rows in rows_by_length([sum(map(len, x)) for x in examples], batch_size, "text"):
+            columns = as_columns(*([column[row] for row in rows] for column in (texts, choices)))
+            chances[rows] = tf.nn.softmax(tf.cast(self._answer(*columns)[0], tf.float32))
+        return chances if probabilities else [int(place) for place in chances.argmax(-1)]
+
+    def evaluate(self, examples):
+        """How good the answers to `examples` are: "accuracy", and "loss" in nats."""
+        texts, choices, _ = examples = self.examples_class(*examples)
+        truth = self._encode_labels(examples, None)
+        chances = self.predict(zip(texts, choices, strict=True), probabilities=True)
+        of_labels = np.maximum(chances[np.arange(len(truth)), truth], np.finfo("float32").tiny)
+        measures = {"accuracy": np.mean(chances.argmax(-1) == truth), "loss": -np.mean(np.log(of_labels))}
+        return {name: round(float(value), 4) for name, value in measures.items()} | {"examples": len(texts)}
+
+    @staticmethod
+    def read_examples(paths, columns=None):
+        """What `evaluate` takes, from files."""
+        return read_choices(paths, columns)
+
+    def export_endpoints(self):
+        def answer(text, choices):
+            chances = tf.nn.softmax(tf.cast(self._logits(text, choices)[0], tf.float32))
+            return {"choice": tf.argmax(chances, -1, output_type=tf.int32), "probabilities": chances}
+
+        shapes = {"text": [None], "choices": [None, None]}
+        specs = [tf.TensorSpec(shape, tf.string, name) for name, shape in shapes.items()]
+        return {"serving_default": (answer, specs)}
+
+
+def number_of_choices(choices):
+    """How many each example has; ValueError where they differ, or one has fewer than two."""
+    count = len(choices[0]) if choices else 2
+    for number, texts in enumerate(choices, start=1):
+        if len(texts) != count or count < 2:
+            expected = "two choices or more" if count < 2 else f"{count} choices, as the first has"
+            raise ValueError(f"example {number}: expected {expected}, got {len(texts)}")
+    return count
+
+
+def as_columns(texts, choices):
+    """Strings (B,) and (B, C)."""
+    count = number_of_choices(choices)
+    flat = tf.constant([text for row in choices for text in row], tf.string)
+    return tf.constant(list(texts), tf.string), tf.reshape(flat, [len(choices), count])

@@ -1,0 +1,268 @@
+"""Extractive question answering: the part of a text, however long, that answers a question about it."""
+
+import collections
+import dataclasses
+import re
+import string
+
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.encoding import pad
+from keras_tfm.data.lengths import rows_by_length
+from keras_tfm.data.questions import Questions, check_answer, read_questions
+from keras_tfm.data.windows import longest_question, question_windows
+from keras_tfm.heads import SpanCrossEntropy, SpanFinder, best_spans
+from keras_tfm.tasks.encoder_task import EncoderTask, as_pairs, with_parts
+
+LOWEST = -3.4e38  # of a sum of two logits that are not to count
+WINDOWS = 64  # that the model reads at once
+LARGEST = np.iinfo("int32").max
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionAnswererConfig:
+    """`max_length` bounds the tokens of a window, question and special ones included; a window begins every
+    `stride` tokens of the context, by default a third of that. An answer has at most `max_answer_length`
+    tokens. `unanswerable` says that a question may have none: then the answer is "" where that scores higher
+    than the likeliest span by more than `null_threshold`. `head` are arguments of `SpanFinder`.
+    """
+
+    max_length: int = 384
+    stride: int | None = None
+    max_answer_length: int = 30
+    unanswerable: bool = False
+    null_threshold: float = 0.0
+    head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.0})
+
+    def __post_init__(self):
+        if self.max_length < 16:
+            raise ValueError(f"`max_length` must be at least 16; it is {self.max_length}.")
+        stride = self.max_length // 3 if self.stride is None else self.stride
+        if not 1 <= stride <= self.max_length // 2:
+            raise ValueError(f"`stride` must lie in 1 to {self.max_length // 2}; it is {stride}.")
+        object.__setattr__(self, "stride", stride)
+        if self.max_answer_length < 1:
+            raise ValueError(f"`max_answer_length` must be at least 1; it is {self.max_answer_length}.")
+
+
+class QuestionAnswerer(EncoderTask):
+    """Questions and contexts to answers, each a part of its context (Devlin et al. 2019, section 4.2, 4.3).
+
+    Examples are (questions, contexts, answers), the last as `data.Answer`s, tuples of a text and the
+    character where it starts; none for a question without an answer, and of several training takes the first.
+    A context that exceeds `config.max_length` tokens is read in windows that overlap; training points to
+    [CLS] in those that have not the whole answer. Pieces know the bytes that they were made of: an answer is
+    the exact text from its first one to its last, and one that ends within a piece is learnt as if it ended
+    with it. ValueError for a question that leaves no room for `config.stride` tokens of its context, and for
+    an answer that is not where it is said to be.
+    """
+
+    name = "answer"
+    config_class = QuestionAnswererConfig
+    examples_class = Questions
+    head_class = SpanFinder
+    default_length = 384
+    default_batch = 12 * 384
+    chunk = 1_024
+
+    def _add_head(self, backbone):
+        return SpanFinder(with_parts(backbone, pooler=False), **self.config.head)
+
+    @classmethod
+    def config_for(cls, examples, **options):
+        """With `unanswerable` where there are such examples."""
+        unanswerable = not all(map(len, Questions(*examples).answers))
+        return QuestionAnswererConfig(**{"unanswerable": unanswerable, **options})
+
+    @classmethod
+    def _published(cls, model, entries):
+        return {}
+
+    @classmethod
+    def from_huggingface(cls, name, examples=None, **options):
+        if examples is not None:  # a published head does not say whether it knows questions without answers
+            options = {"unanswerable": cls.config_for(examples).unanswerable, **options}
+        return super().from_huggingface(name, examples, **options)
+
+    @classmethod
+    def texts_of(cls, examples):
+        return [*examples.questions, *dict.fromkeys(examples.contexts)]
+
+    def _encode(self, questions, contexts):
+        config = self.config
+        if not tf.is_tensor(questions):
+            questions, contexts = self._columns(questions, contexts)
+        return question_windows(self.tokenizer, config.max_length, config.stride, questions, contexts)
+
+    def _run(self, inputs):
+        # In parts of one size, for a book has thousands of windows.
+        count, width = tf.unstack(tf.shape(inputs["token_ids"]))
+        parts = tf.maximum(1, -(-count // WINDOWS))
+        size = -(-count // parts)
+        missing = [[0, parts * size - count], [0, 0]]
+        inputs = {
+            name: tf.reshape(tf.pad(x, missing), tf.stack([parts, size, width])) for name, x in inputs.items()
+        }
+        kinds = {side: x.dtype for side, x in self.model.output.items()}
+        logits = tf.map_fn(super()._run, inputs, kinds, parallel_iterations=1)  # (parts, size, T)
+        return {
+            side: tf.reshape(x, tf.stack([parts * size, width]))[:count] for side, x in logits.items()
+        }  # (W, T)
+
+    def _columns(self, questions, contexts):
+        """Both as strings (B,); ValueError for a question that is too long."""
+        columns = tuple(tf.constant(list(texts), tf.string) for texts in (questions, contexts))
+        most = longest_question(self.tokenizer, self.config.max_length, self.config.stride)
+        lengths = self.tokenizer.tokenize(columns[0]).row_lengths().numpy()
+        for place in np.flatnonzero(lengths > most)[:1]:
+            raise ValueError(
+                f"question {questions[place][:60]!r}: expected at most {most} tokens, for "
+                f"{self.config.stride} of its context are read beside it; got {lengths[place]}"
+            )
+        return columns
+
+    def _encode_labels(self, examples, inputs):
+        """{"start", "end"}: (W, 2) each, the token's place in its window, 0 without the whole answer there,
+        and how many tokens the window has.
+        """
+        first, limit = self._bytes_of(examples)  # (B,)
+        count = inputs["num_windows"].numpy()
+        question = np.repeat(np.arange(len(count)), count)  # (W,)
+        number = np.arange(len(question)) - (np.cumsum(count) - count)[question]  # of windows, from 0
+        starts, ends = (inputs[name].to_tensor().numpy() for name in ("starts", "ends"))  # (W, T)
+        is_context = ends > starts
+        is_answer = is_context & (ends > first[question, None]) & (starts < limit[question, None])
+        # The outermost windows of a context also have what stands there and became no piece.
+        seen_from = np.where(number == 0, 0, np.where(is_context, starts, LARGEST).min(1))
+        seen_to = np.where(number == count[question] - 1, LARGEST, ends.max(1))
+        is_whole = (seen_from <= first[question]) & (limit[question] <= seen_to) & is_answer.any(1)
+        width, lengths = is_answer.shape[1], inputs["starts"].row_lengths().numpy()
+        places = {"start": is_answer.argmax(1), "end": width - 1 - is_answer[:, ::-1].argmax(1)}
+        return {
+            name: np.stack([np.where(is_whole, place, 0), lengths], axis=1).astype("int32")
+            for name, place in places.items()
+        }
+
+    def _bytes_of(self, examples):
+        """Where each first answer starts and ends in its context, in bytes; 0 and 0 for none."""
+        spans = np.zeros((2, len(examples.answers)), "int64")
+        for number, (question, context, answers) in enumerate(zip(*examples, strict=True)):
+            for answer in answers:
+                try:
+                    check_answer(context, answer)
+                except ValueError as error:
+                    raise ValueError(f"question {question[:60]!r}: {error}") from None
+            if answers:
+                text, start = answers[0]
+                start = len(context[:start].encode()) + len(text) - len(text.lstrip())
+                spans[:, number] = start, start + len(text.strip().encode())
+            elif not self.config.unanswerable:
+                raise ValueError(
+                    f"question {question[:60]!r}: expected an answer, got none; all had one in training "
+                    "(`unanswerable` is False)"
+                )
+        return spans
+
+    def _objective(self):
+        return {
+            "loss": {side: SpanCrossEntropy() for side in ("start", "end")},
+            "loss_weights": {"start": 0.5, "end": 0.5},
+        }
+
+    def predict(self, pairs, scores=False, batch_size=16):
+        """The answer to each (question, context), "" where there is none; with `scores` also an array (N,) of
+        their probabilities: of this start and this end, among [CLS] and the context's tokens in that window.
+        """
+        pairs = as_pairs(pairs)
+        answers, chances = [""] * len(pairs), np.zeros(len(pairs), "float32")
+        for rows in rows_by_length([len(context) for _, context in pairs], batch_size, "question"):
+            columns = self._columns(*zip(*(pairs[row] for row in rows), strict=True))
+            found = self._decode(columns[1], *self._answer(*columns))
+            chances[rows] = found["score"]
+            for row, answer in zip(rows, found["answer"].numpy(), strict=True):
+                answers[row] = answer.decode()
+        return (answers, chances) if scores else answers
+
+    def _decode(self, contexts, logits, encoded):
+        """{"answer", "score"}, (B,) each, of the logits of all windows. Runs in a graph."""
+        start, end = (tf.cast(logits[side], tf.float32) for side in ("start", "end"))  # (W, T)
+        starts, ends = (pad(encoded[name], *tf.unstack(tf.shape(start))) for name in ("starts", "ends"))
+        is_context = ends > starts
+        first, last, score = best_spans(start, end, is_context, self.config.max_answer_length)
+        is_candidate = tf.concat([tf.ones_like(is_context[:, :1]), is_context[:, 1:]], axis=1)
+        total = sum(tf.reduce_logsumexp(tf.where(is_candidate, x, LOWEST / 2), axis=1) for x in (start, end))
+        null = start[:, 0] + end[:, 0]
+        begin, limit = (tf.gather(x, place, batch_dims=1) for x, place in ((starts, first), (ends, last)))
+
+        def by_question(x, fill=0.0):
+            windows = tf.RaggedTensor.from_row_lengths(x, encoded["num_windows"])
+            width = tf.maximum(1, windows.bounding_shape(1, out_type=tf.int32))
+            return pad(windows, windows.nrows(), width, fill)  # (B, windows)
+
+        best = tf.argmax(by_question(score, LOWEST), axis=1)  # (B,)
+        score, begin, limit, chance = (
+            tf.gather(by_question(x, fill), best, batch_dims=1)
+            for x, fill in ((score, LOWEST), (begin, 0), (limit, 0), (score - total, LOWEST))
+        )
+        texts = tf.strings.substr(contexts, begin, limit - begin)
+        texts = tf.strings.regex_replace(texts, r"^[\s\p{Z}]+|[\s\p{Z}]+$", "")
+        if self.config.unanswerable:
+            least = tf.argmin(by_question(null, -LOWEST), axis=1)
+            null, null_chance = (tf.gather(by_question(x), least, batch_dims=1) for x in (null, null - total))
+            is_none = null - score > self.config.null_threshold
+            texts, chance = tf.where(is_none, "", texts), tf.where(is_none, null_chance, chance)
+        return {"answer": texts, "score": tf.exp(chance)}
+
+    def evaluate(self, examples):
+        """How good the answers to `examples` are: "exact_match" and "f1" from 0 to 1, each the best over the
+        right answers, as SQuAD's script counts them (Rajpurkar et al. 2016, section 6.1; 2018).
+        """
+        questions, contexts, right = examples = self.examples_class(*examples)
+        self._bytes_of(examples)  # refuses answers that are not in their contexts
+        answers = self.predict(zip(questions, contexts, strict=True))
+        texts = [[text for text, _ in texts] or [""] for texts in right]
+        measures = {
+            name: [max(measure(answer, x) for x in row) for answer, row in zip(answers, texts, strict=True)]
+            for name, measure in (("exact_match", exact_match), ("f1", f1))
+        }
+        means = {name: round(float(np.mean(values)), 4) for name, values in measures.items()}
+        return {**means, "questions": len(answers)}
+
+    @staticmethod
+    def read_examples(paths, columns=None):
+        """What `evaluate` takes, from files."""
+        if columns is not None:
+            raise ValueError("--columns: files in SQuAD's format have none")
+        return read_questions(paths)
+
+    def export_endpoints(self):
+        def answer(question, context):
+            question, context = (
+                tf.strings.unicode_transcode(x, "UTF-8", "UTF-8", replace_control_characters=False)
+                for x in (question, context)
+            )
+            return self._decode(context, *self._logits(question, context))
+
+        names = ("question", "context")
+        return {"serving_default": (answer, [tf.TensorSpec([None], tf.string, name) for name in names])}
+
+
+def normalize_answer(text):
+    """The words of an answer as SQuAD's script compares them: lower case, no punctuation, no articles."""
+    text = "".join(character for character in text.lower() if character not in string.punctuation)
+    return re.sub(r"\b(a|an|the)\b", " ", text).split()
+
+
+def exact_match(answer, right):
+    """Whether two answers have the same words."""
+    return normalize_answer(answer) == normalize_answer(right)
+
+
+def f1(answer, right):
+    """The harmonic mean of precision and recall of an answer's words; of two answers without words, 1."""
+    words, others = normalize_answer(answer), normalize_answer(right)
+    if not words or not others:
+        return float(words == others)
+    shared = sum((collections.Counter(words) & collections.Counter(others)).values())
+    return 2 * shared / (len(words) + len(others))

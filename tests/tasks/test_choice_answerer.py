@@ -1,0 +1,148 @@
+"""Choosing among texts whole: read, learnt, kept, exported, given away, and what is refused."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_tfm import tasks
+from keras_tfm.data import BERTTokenizer, Choices, DataError, read_choices
+from keras_tfm.models import BERT
+from keras_tfm.tasks import ChoiceAnswerer, ChoiceAnswererConfig
+from tests.fresh_process import run_fresh
+
+TINY = {
+    "num_layers": 1,
+    "dim": 32,
+    "num_heads": 2,
+    "hidden_dim": 64,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+PIECES = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "one",
+    "two",
+    "three",
+    "plus",
+    "is",
+    "four",
+    "six",
+    "##s",
+]
+EXAMPLES = Choices(
+    ["one plus one", "one plus two", "two plus two", "three plus three"],
+    [["two", "three", "is is six"], ["one", "four", "three"], ["six", "four", "two"], ["six", "twos", "one"]],
+    [0, 2, 1, 0],
+)
+
+
+def make(**options):
+    keras.utils.set_random_seed(0)
+    bert = BERT.from_size("tiny", **TINY, vocabulary_size=len(PIECES), max_length=32)
+    options = {"max_length": 16, "head": {"dropout": 0.0}, **options}
+    return ChoiceAnswerer.from_backbone(bert, BERTTokenizer(PIECES), EXAMPLES, **options)
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    """A task that has learnt EXAMPLES by heart."""
+    task = make()
+    many = [column * 8 for column in EXAMPLES]
+    task.fit(many, EXAMPLES, epochs=25, batch_tokens=300, learning_rate=5e-3, weight_decay=0.0)
+    return task
+
+
+def test_a_batch_holds_the_choices_side_by_side():
+    task = make()
+    ((inputs, labels, weights),) = task._batches(EXAMPLES, 200, num_shapes=1, min_batches=1).dataset()
+    first = EXAMPLES.labels.index(2)
+    row = labels.numpy().tolist().index(2)
+    assert inputs["token_ids"].shape[:2] == inputs["segment_ids"].shape[:2] == (4, 3)
+    assert weights.numpy().tolist() == [1] * 4
+    expected = task._encode(EXAMPLES.texts[first : first + 1], EXAMPLES.choices[first : first + 1])
+    for ids, mask, choice in zip(
+        inputs["token_ids"][row], inputs["padding_mask"][row], expected["token_ids"].to_list(), strict=True
+    ):
+        assert ids.numpy()[mask].tolist() == choice
+    with_rest = [column * 5 for column in EXAMPLES]
+    for inputs, labels, weights in task._batches(Choices(*with_rest), 150, min_batches=1).dataset():
+        assert inputs["token_ids"].shape[0] == labels.shape[0] == weights.shape[0]
+        assert np.prod(inputs["token_ids"].shape) <= 150
+
+
+SERVE = """
+import os, sys, json
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf, tensorflow_text
+signature = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+texts, choices = json.loads(sys.argv[2])
+found = signature(text=tf.constant(texts), choices=tf.constant(choices))
+print(json.dumps([found["choice"].numpy().tolist(), found["probabilities"].numpy().tolist()]))
+"""
+
+
+def test_learnt_kept_exported_and_given_away(learnt, tmp_path):
+    asked = list(zip(EXAMPLES.texts, EXAMPLES.choices, strict=True))
+    assert learnt.predict(asked) == EXAMPLES.labels and learnt.predict([]) == []
+    assert learnt.predict(["\t".join([text, *choices]) for text, choices in asked]) == EXAMPLES.labels
+    measures = learnt.evaluate(EXAMPLES)
+    assert measures["accuracy"] == 1 and measures["loss"] < 0.3 and measures["examples"] == 4
+    chances = learnt.predict(asked, probabilities=True, batch_size=3)
+    np.testing.assert_allclose(chances.sum(1), 1, rtol=1e-5)
+    fewer = [(text, choices[:2]) for text, choices in asked]
+    assert learnt.predict(fewer, probabilities=True).shape == (4, 2)
+    learnt.export(tmp_path / "served")
+    run = run_fresh(SERVE, tmp_path / "served", json.dumps(EXAMPLES[:2]), blocked=("keras_tfm", "keras_hub"))
+    assert run.returncode == 0, run.stderr
+    labels, served = json.loads(run.stdout)
+    assert labels == EXAMPLES.labels
+    np.testing.assert_allclose(served, chances, atol=1e-5)
+    learnt.save(tmp_path / "task")
+    np.testing.assert_array_equal(tasks.load(tmp_path / "task").predict(asked, True), chances)
+    learnt.save_huggingface(tmp_path / "folder")
+    given = tasks.from_huggingface(tmp_path / "folder")
+    assert type(given) is ChoiceAnswerer
+    np.testing.assert_allclose(given.predict(asked, True), chances, atol=1e-6)
+
+
+def test_bad_input():
+    task = make()
+    with pytest.raises(ValueError, match="example 2: expected 2 choices, as the first has, got 3"):
+        task.predict([("one", ["one", "two"]), ("one", ["one", "two", "six"])])
+    with pytest.raises(ValueError, match="example 1: expected two choices or more, got 1"):
+        task.predict(["one\ttwo"])
+    with pytest.raises(ValueError, match="example 1: expected a label from 0 to 1, got 2"):
+        task.evaluate((["one"], [["one", "two"]], [2]))
+    with pytest.raises(ValueError, match="`max_length` must be at least 8; it is 7"):
+        ChoiceAnswererConfig(max_length=7)
+
+
+def test_choices_of_files(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": 1, "question": "a", "endings": ["b", "c"], "label": 1}\n', "utf-8")
+    assert read_choices(path) == (["a"], [["b", "c"]], [1])
+    path.write_text('{"x": "a", "y": ["b", "c"], "z": 0}\n', "utf-8")
+    assert read_choices([path], ["x", "y", "z"]) == (["a"], [["b", "c"]], [0])
+    good = '{"text": "a", "choices": ["b", "c"], "label": 1}\n'
+    for line, message in (
+        ('{"text": "a", "choices": ["b"], "label": 0}', "expected a list of two choices or more, got .'b'."),
+        ('{"text": "a", "choices": "bc", "label": 0}', "expected a list of two choices or more, got 'bc'"),
+        ('{"text": "a", "choices": ["b", "c", "d"], "label": 0}', "expected 2 choices, as before, got 3"),
+        ('{"text": "a", "choices": ["b", "c"], "label": 2}', "expected a label from 0 to 1, got 2"),
+        ('{"text": "a", "choices": ["b", "c"], "label": true}', "expected a label from 0 to 1, got True"),
+        ('{"text": "a", "choices": ["b", " "], "label": 1}', "expected a text, the choice is empty"),
+        ('{"text": "", "choices": ["b", "c"], "label": 1}', "expected a text, the 'text' is empty"),
+        ('{"text": "a", "choices": ["b", "c"]}', "expected a key 'label'"),
+    ):
+        path.write_text(good + line, "utf-8")
+        with pytest.raises(DataError, match=f"a.jsonl, line 2: {message}"):
+            read_choices(path)
+    path.write_text("", "utf-8")
+    with pytest.raises(DataError, match="expected texts with choices, the file is empty"):
+        read_choices(path)
