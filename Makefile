@@ -1,6 +1,7 @@
 # Every command runs in .venv; `make setup` makes it, and is instant while the files it depends on are unchanged.
 #   PYTHON=python3.12   the interpreter that .venv is made from (3.11 to 3.13)
 #   ARGS="-k masks"     more arguments for pytest, in test, test-slow, test-wheel and parity
+#   JOBS=1              processes that test and test-slow run at once; two need up to 16 GiB together
 #   CONFIGS=20          random models per family in parity
 #   TORCH_INDEX=URL     another package index for torch, such as https://download.pytorch.org/whl/cpu (no CUDA)
 
@@ -8,6 +9,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CONFIGS ?= 20
+JOBS ?= 2
 ARGS ?=
 TORCH_INDEX ?=
 
@@ -20,7 +22,7 @@ PYTEST := $(BIN)/python -m pytest
 # together would not fit into 16 GiB. pytest's exit code 5 says that a part has no such tests.
 PARTS := $(filter-out tests/parity/,$(sort $(dir $(wildcard tests/*/test_*.py)))) 'tests/test_*.py'
 in_parts = failed=; for part in $(PARTS); do \
-	  $(1) $$(echo $$part) $(ARGS) || [ $$? = 5 ] || failed="$$failed $$part"; \
+	  $(1) -n $(JOBS) --dist worksteal $$(echo $$part) $(ARGS) || [ $$? = 5 ] || failed="$$failed $$part"; \
 	  done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
