@@ -92,7 +92,10 @@ def test_save_and_load(task, tmp_path):
     other = tasks.load(tmp_path / "task")
     assert type(other) is ImageClassifier and other.config == task.config
     images, _ = examples(20, seed=4)
-    np.testing.assert_array_equal(other.probabilities(images), task.probabilities(images))
+    for kept, weight in zip(other.model.weights, task.model.weights, strict=True):
+        np.testing.assert_array_equal(kept, weight)
+    # Where other processes take the cores, the parts of a sum are others.
+    np.testing.assert_allclose(other.probabilities(images), task.probabilities(images), rtol=1e-5)
     with pytest.raises(FileExistsError):
         task.save(tmp_path / "task")
     config = json.loads((tmp_path / "task/config.json").read_text("utf-8"))

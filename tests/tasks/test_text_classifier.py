@@ -131,6 +131,7 @@ def test_frozen_blocks_stay():
     assert changed and not any("block_" in path or "embedding/" in path for path in changed)
 
 
+@pytest.mark.slow
 def test_low_rank_updates_end_in_the_kernels(tmp_path):
     whole, broken = make(EXAMPLES), make(EXAMPLES)
     before = {w.path: w.numpy() for w in whole.model.weights}
