@@ -110,7 +110,7 @@ def test_names_and_copies_of_older_files(folder):
     [
         ({"model_type": "gpt5"}, "model_type: expected one of bert.*, got 'gpt5'"),
         ({"model_type": ["bert"]}, "model_type: expected one of bert"),
-        ({"architectures": ["BertForMultipleChoice"]}, "architectures: expected one of BertModel, "),
+        ({"architectures": ["BertLMHeadModel"]}, "architectures: expected one of BertModel, "),
         ({"architectures": "BertModel"}, "architectures: expected one of BertModel, "),
         ({"is_decoder": True}, "is_decoder: expected False, got True"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type: expected 'absolute'"),
