@@ -53,7 +53,7 @@ def run_keras_hub(examples, jit_compile):
 
     from keras_tfm.data import BERTTokenizer
 
-    pieces = BERTTokenizer.train(examples.texts, VOCABULARY).symbols
+    pieces = BERTTokenizer.train(examples.texts, VOCABULARY).vocabulary
     tokenizer = keras_hub.tokenizers.BertTokenizer(vocabulary=list(pieces), lowercase=True)
     lines = tf.data.Dataset.from_tensor_slices(examples.texts).batch(1000)
     lengths = lines.map(lambda lines: tf.reduce_max(tokenizer(lines).row_lengths()))
