@@ -1,7 +1,7 @@
 # Every command runs in .venv; `make setup` makes it, and is instant while the files it depends on are unchanged.
 #   PYTHON=python3.12   the interpreter that .venv is made from (3.11 to 3.13)
 #   ARGS="-k masks"     more arguments for pytest, in test, test-slow, test-wheel and parity
-#   JOBS=1              processes that test and test-slow run at once; two need up to 16 GiB together
+#   JOBS=1              processes that test and test-slow run at once (2)
 #   CONFIGS=20          random models per family in parity
 #   TORCH_INDEX=URL     another package index for torch, such as https://download.pytorch.org/whl/cpu (no CUDA)
 

@@ -16,7 +16,7 @@ from keras import ops
 from keras_tfm.generation.loop import Loop, Progress, write_prompts
 from keras_tfm.generation.processors import process, require
 from keras_tfm.generation.stopping import EndTokens
-from keras_tfm.layers.cache import map_rows
+from keras_tfm.layers.cache import map_rows, repeat_rows
 
 
 class Memory(NamedTuple):
@@ -59,8 +59,7 @@ class ContrastiveSearch(Loop):
             written.token_ids[:, :length], cache, written.mask[:, :length]
         )  # (R, P, D)
         directions = ops.pad(direction(hidden), [[0, 0], [0, self.max_new_tokens], [0, 0]])  # (R, L, D)
-        cache = map_rows(lambda x: ops.repeat(x, self.k, axis=0), cache)
-        memory = Memory(directions, hidden[:, -1], cache)
+        memory = Memory(directions, hidden[:, -1], repeat_rows(cache, self.k))
         return Progress(written, ops.zeros((num_rows,), "bool"), self.stop.start(num_rows), memory)
 
     def _step(self, written, finished, stop, memory):

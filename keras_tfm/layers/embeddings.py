@@ -1,15 +1,11 @@
 """From token ids to vectors and, by the same table, back to logits."""
 
-import math
-
 import keras
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.dense import multiply_transposed
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
-
-# XLA's CPU compiler takes 3 to 10 times as long for so few rows times the transposed table as the other way.
-FEW_ROWS = 128
 
 
 class TokenEmbedding(Layer):
@@ -55,12 +51,10 @@ class TokenEmbedding(Layer):
 
     def logits(self, x):
         """Scores of every token by the transposed table: (..., D) -> (..., V)."""
-        rows = x.shape[:-1]
-        if None in rows or math.prod(rows) > FEW_ROWS or self.token.quantization_mode:
+        if self.token.quantization_mode:
             return self.token(x, reverse=True)
-        x = ops.reshape(ops.cast(x, self.compute_dtype), (-1, self.dim))  # (rows, D)
-        logits = ops.matmul(ops.cast(self.token.embeddings, x.dtype), ops.transpose(x))  # (V, rows)
-        return ops.reshape(ops.transpose(logits), (*rows, self.vocabulary_size))  # (..., V)
+        x = ops.cast(x, self.compute_dtype)
+        return multiply_transposed(x, ops.cast(self.token.embeddings, x.dtype))
 
     def compute_output_shape(self, token_ids_shape):
         return (*token_ids_shape, self.dim)

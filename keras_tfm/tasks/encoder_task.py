@@ -248,7 +248,8 @@ class EncoderTask(Task):
             tensorboard=tensorboard,
             settings=settings,
         )
-        merge(self.model)
+        if lora_rank is not None:
+            merge(self.model)
         return history
 
     def _batches(self, examples, batch_tokens, **options):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_tfm.layers.dense import Dense, multiply
+from keras_tfm.layers.dense import Dense, multiply, multiply_transposed
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 512), (1, 512), (2, 3, 512), (8, 512), (9, 512), (0, 512)])
@@ -14,6 +14,15 @@ def test_few_rows_times_a_large_kernel(shape, width):
     x, kernel = rng.normal(size=shape).astype("f"), rng.normal(size=(512, width)).astype("f")
     y = multiply(keras.ops.convert_to_tensor(x), keras.ops.convert_to_tensor(kernel))
     np.testing.assert_allclose(y, x @ kernel, atol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [(1,), (2, 3), (129,), (0, 1)])
+def test_few_rows_times_a_transposed_table(rows):
+    rng = np.random.default_rng(0)
+    x, table = rng.normal(size=(*rows, 16)).astype("f"), rng.normal(size=(50, 16)).astype("f")
+    np.testing.assert_allclose(
+        multiply_transposed(x, keras.ops.convert_to_tensor(table)), x @ table.T, atol=1e-4
+    )
 
 
 def test_the_layer_is_keras_s():
