@@ -14,15 +14,8 @@ from keras_tfm.models import BERT
 from keras_tfm.tasks import MaskedLanguageModel, MaskedLanguageModelConfig
 from keras_tfm.training import Checkpoint
 from tests.fresh_process import run_fresh
+from tests.tasks.tiny import TINY
 
-TINY = {
-    "num_layers": 1,
-    "dim": 32,
-    "num_heads": 2,
-    "hidden_dim": 64,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-}
 LINES = [
     "the bank of the river was very green",
     "bob deposited the check in the bank",

@@ -13,15 +13,9 @@ from keras_tfm.tasks import QuestionAnswerer, QuestionAnswererConfig, question_a
 from keras_tfm.tasks.question_answerer import exact_match, f1, normalize_answer
 from tests.contract import randomise
 from tests.fresh_process import run_fresh
+from tests.tasks import tiny
 
-TINY = {
-    "num_layers": 2,
-    "dim": 32,
-    "num_heads": 2,
-    "hidden_dim": 64,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-}
+TINY = tiny.TINY | {"num_layers": 2}
 WORDS = "who where when why met in the ada love ##lace bob łodz london 18 ##52 , . ? slept by river"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()]
 CONTEXT = "Ada Lovelace met Bob in Łódz, 1852. Bob slept\u00a0by the river, in London."

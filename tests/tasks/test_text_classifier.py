@@ -12,15 +12,8 @@ from keras_tfm.models import BERT
 from keras_tfm.tasks import TextClassifier, TextClassifierConfig
 from keras_tfm.tasks.text_classifier import f1
 from tests.fresh_process import run_fresh
+from tests.tasks.tiny import TINY
 
-TINY = {
-    "num_layers": 1,
-    "dim": 32,
-    "num_heads": 2,
-    "hidden_dim": 64,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-}
 GOOD, BAD = (
     ["a warm and funny film", "what a great story", "i liked it"],
     ["a dull mess", "so bad it hurts", "no"],

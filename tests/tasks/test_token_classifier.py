@@ -11,15 +11,8 @@ from keras_tfm.data import BERTTokenizer
 from keras_tfm.models import BERT
 from keras_tfm.tasks import TokenClassifier, TokenClassifierConfig
 from tests.fresh_process import run_fresh
+from tests.tasks.tiny import TINY
 
-TINY = {
-    "num_layers": 1,
-    "dim": 32,
-    "num_heads": 2,
-    "hidden_dim": 64,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-}
 WORDS = [
     ["Ada", "Lovelace", "met", "Bob"],
     ["Paris", "slept"],
