@@ -33,15 +33,10 @@ from keras_tfm.data.masking import Masking
 from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.questions import Answer, Questions, read_questions
 from keras_tfm.data.sentence_pairs import SentencePairs
+from keras_tfm.data.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
 from keras_tfm.data.text import Around, PairBatches, encode_prompts, encode_sources
-from keras_tfm.data.tokenizers import (
-    SentencePieceTokenizer,
-    Tokenizer,
-    WordPieceTokenizer,
-    load_tokenizer,
-    train_tokenizer,
-)
+from keras_tfm.data.tokenizers import Tokenizer, WordPieceTokenizer, load_tokenizer, train_tokenizer
 
 __all__ = [
     "Answer",

@@ -19,8 +19,9 @@ import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
 from keras_tfm.data.offsets import original_offsets
+from keras_tfm.data.sentence_pieces import SharedModel
 from keras_tfm.data.sources import DataError
-from keras_tfm.data.tokenizers import Tokenizer, _SharedModel
+from keras_tfm.data.tokenizers import Tokenizer
 from keras_tfm.data.unigram import train_unigram
 
 END = "<|endoftext|>"
@@ -102,7 +103,7 @@ class ByteLevelTokenizer(Tokenizer):
         self._names = np.array([name.encode() for name in names], object)
         model = _sentencepiece_model(tokens, made)
         self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
-        self._pieces._model_resource = _SharedModel(model)
+        self._pieces._model_resource = SharedModel(model)
 
     @classmethod
     def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "ByteLevelTokenizer":

@@ -5,9 +5,10 @@ from typing import Any
 
 from keras_tfm.data.bert_tokenizer import BERTTokenizer
 from keras_tfm.data.byte_pairs import ByteLevelTokenizer
+from keras_tfm.data.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.sources import DataError
 from keras_tfm.data.text import Around
-from keras_tfm.data.tokenizers import SentencePieceTokenizer, Tokenizer
+from keras_tfm.data.tokenizers import Tokenizer
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
 KINDS: dict[str, Any] = {

@@ -2,12 +2,14 @@
 
 T5, ALBERT, DeBERTa-v2/v3 and mBART add tokens to their model's pieces, move them, or change a text before it
 comes to them. All of that goes into the model itself: pieces in their final order, and a normalisation that
-does in one what the family does in several. A tokenizer.json of the same kind becomes such a model too.
+does in one what the family does in several. A tokenizer.json of the same kind becomes such a model too, and
+is what a model is written as.
 """
 
 import base64
 import binascii
 import functools
+import json
 import pathlib
 import re
 import sys
@@ -23,6 +25,7 @@ from keras_tfm.training.safetensors import read_json
 Kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
 NUM_SENTINELS = 100
 DEMOTION = 100  # ALBERT has no piece that ends in a digit and a comma, where there is another way
+MASKS = "[MASK]", "<mask>"
 ROLES = {"pad": ("<pad>", "[PAD]"), "bos": ("[CLS]", "<s>"), "eos": ("[SEP]", "</s>")}
 # mBART: Liu et al. 2020, table 1; mBART-50: Tang et al. 2020, table 1, in the order of their ids.
 LANGUAGES = """
@@ -70,6 +73,49 @@ def read_model(folder) -> bytes:
             if isinstance(error, DataError)
             else DataError(path, None, f"expected a unigram tokenizer ({error})")
         ) from error
+
+
+def write_model(model: bytes, around, folder):
+    """Write `model` into `folder` as tokenizer.json and tokenizer_config.json; `around` are the ids before
+    and behind a text.
+    """
+    import tokenizers
+    from tokenizers import decoders, normalizers, pre_tokenizers, processors
+
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    pieces = [(piece.piece, piece.score) for piece in proto.pieces]
+    spec = proto.trainer_spec
+    whole = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, spec.unk_id, spec.byte_fallback))
+    special = [piece.piece for piece in proto.pieces if piece.type in (Kinds.CONTROL, Kinds.UNKNOWN)]
+    whole.add_special_tokens([tokenizers.AddedToken(name, normalized=False) for name in special])
+    table = sentencepiece.SentencePieceNormalizer(normalizer_spec=proto.normalizer_spec)
+    whole.normalizer = normalizers.Sequence(
+        [
+            # There the table is asked for a character at a time, with its marks.
+            *(normalizers.Replace(*rule) for rule in table.Decompile() if rule[0].isascii() and rule[0][1:]),
+            normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap),
+            normalizers.Strip(),
+            normalizers.Replace(tokenizers.Regex(" {2,}"), " "),
+        ]
+    )
+    whole.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    whole.decoder = decoders.Metaspace(prepend_scheme="always")
+    is_pair = "[CLS]" in special  # the kind whose second texts are another segment
+    before, after = ([proto.pieces[i].piece for i in ids] for ids in around)
+    last = [f"{name}:{int(is_pair)}" for name in after]
+    whole.post_processor = processors.TemplateProcessing(
+        single=[*before, "$A", *after],
+        pair=[*before, "$A", *after, f"$B:{int(is_pair)}", *last],
+        special_tokens=[(name, whole.token_to_id(name)) for name in {*before, *after}],
+    )
+    names = {"pad": spec.pad_piece, "unk": spec.unk_piece}
+    names |= dict.fromkeys(("eos", "sep"), spec.eos_piece) | dict.fromkeys(("bos", "cls"), spec.bos_piece)
+    names["mask"] = next((name for name in MASKS if name in special), "")
+    options = {f"{role}_token": name for role, name in names.items() if name}
+    options["tokenizer_class"] = "PreTrainedTokenizerFast"
+    options["extra_special_tokens"] = [name for name in special if name not in names.values()]
+    whole.save(str(pathlib.Path(folder, "tokenizer.json")))
+    pathlib.Path(folder, "tokenizer_config.json").write_text(json.dumps(options, indent=2) + "\n", "utf-8")
 
 
 def _arrange_spiece(proto, options):

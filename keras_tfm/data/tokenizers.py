@@ -1,36 +1,24 @@
-"""Sub-word tokenizers that run inside a TensorFlow graph, and so inside a SavedModel.
+"""Tokenizers that run inside a TensorFlow graph, and so inside a SavedModel: what they are, and WordPiece.
 
-Both are trained on the user's own text, share one interface and are saved as one file beside the model:
-`SentencePieceTokenizer` (Kudo and Richardson, 2018; unigram model of Kudo, 2018) gives a text back
-exactly, and reads published models;
-`WordPieceTokenizer` (Schuster and Nakajima, 2012, with BERT's word splitting) does not keep white space.
+They share one interface, and each is saved as one file beside the model.
 """
 
-import collections
-import hashlib
 import json
 import pathlib
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-import sentencepiece
 import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
-from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 from keras_tfm.data.sources import DataError
-from keras_tfm.data.unigram import train_unigram
-
-# More text changes a vocabulary of thousands little, and training takes its memory.
-MAX_TRAINING_LINES = 500_000
+from keras_tfm.data.unigram import common_characters, require_size, sample_of, train_unigram
 
 
 class Tokenizer(tf.Module):
-    """What both tokenizers are: `tokenize` and `detokenize`, traceable in a `tf.function`, over the ids
-    0 = padding, 1 = start, 2 = end, 3 = unknown and then the pieces, `vocabulary_size` in all.
+    """What all tokenizers are: `tokenize` and `detokenize`, traceable in a `tf.function`, over
+    `vocabulary_size` ids, those trained here 0 = padding, 1 = start, 2 = end, 3 = unknown, then the pieces.
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)
@@ -80,144 +68,11 @@ class Tokenizer(tf.Module):
         raise TypeError(f"transformers knows no {type(self).__name__}.")
 
 
-class SentencePieceTokenizer(Tokenizer):
-    """A serialised SentencePiece `model`, all of it: pieces, ids, normalisation and special tokens.
-
-    One made by `train` is lossless: `detokenize(tokenize(text)) == text` for any valid UTF-8 without NUL
-    (which comes back as "▁"; malformed bytes come back as U+FFFD), rare characters being spelled in bytes.
-    A published one (`from_huggingface`) normalises as it says, and recognises its control pieces where a
-    text spells them. Without a start piece that is `pad_id`; `mask_id` and `sentinel_ids` (T5's
-    <extra_id_0>, ...) are there where their pieces are; `begins_word` (V,) tells which pieces do.
-    ValueError for what is no model.
-    """
-
-    NUM_BYTES = 256  # pieces <0x00>..<0xFF>
-
-    def __init__(self, model: bytes):
-        super().__init__(name="sentence_piece_tokenizer")
-        try:
-            proto = sentencepiece_model_pb2.ModelProto.FromString(model)
-            processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except (
-            Exception
-        ) as error:  # protobuf's DecodeError has no public home, RuntimeError is SentencePiece's
-            raise ValueError("expected a SentencePiece model, the file is damaged") from error
-        self.pad_id, self.end_id = processor.pad_id(), processor.eos_id()
-        self.unknown_id = processor.unk_id()
-        self.start_id = processor.bos_id() if processor.bos_id() >= 0 else self.pad_id
-        if min(self.pad_id, self.end_id) < 0 or not proto.HasField("normalizer_spec"):
-            raise ValueError(
-                "expected pieces for padding and end in the model, "
-                f"got the ids {self.pad_id} and {self.end_id}"
-            )
-        self.vocabulary_size = processor.vocab_size()
-        # What keeps white space as it is has been trained here, on texts spelled as `tokenize` does.
-        normalizer = proto.normalizer_spec
-        self._is_lossless = not (normalizer.add_dummy_prefix or normalizer.remove_extra_whitespaces)
-        kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
-        special = {i: p.piece for i, p in enumerate(proto.pieces) if p.type in (kinds.CONTROL, kinds.UNKNOWN)}
-        self.special_ids = tuple(special)
-        ids = {piece: i for i, piece in special.items()}
-        self.mask_id = next((ids[name] for name in ("[MASK]", "<mask>") if name in ids), None)
-        numbered = (ids.get(f"<extra_id_{i}>") for i in range(len(special)))
-        self.sentinel_ids = tuple(i for i in numbered if i is not None)
-        self._special = np.array([piece.encode() for piece in ids], object)
-        # The longest first, where one begins another.
-        self._pattern = "|".join(re.escape(piece) for piece in sorted(ids, key=len, reverse=True))
-        self._spelled = np.array([_spelling(proto, piece) for piece in proto.pieces], object)
-        self.begins_word = tf.constant([piece.piece.startswith("▁") for piece in proto.pieces])
-        self._model = model
-        self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
-        self._pieces._model_resource = _SharedModel(model)
-
-    @classmethod
-    def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "SentencePieceTokenizer":
-        """Trains a unigram model on `lines`. `vocabulary_size` is an upper bound, at least 300: little text
-        gives fewer pieces. The same lines give the same model. Raises ValueError when there is no text.
-        """
-        _require_size(vocabulary_size, least=300)
-        # Half the pieces at most are single characters: Chinese would otherwise leave no room for words.
-        lines = _common_characters(_sample(lines), limit=(vocabulary_size - 4 - cls.NUM_BYTES) // 2)
-        return cls(train_unigram(lines, vocabulary_size, byte_fallback=True))
-
-    @classmethod
-    def from_huggingface(cls, folder) -> "SentencePieceTokenizer":
-        """The tokenizer of a folder of T5, ALBERT, DeBERTa-v2/v3 or mBART: of its SentencePiece model or,
-        without one, of its tokenizer.json. DataError where there is neither, or one that is not understood.
-        """
-        from keras_tfm.data.sentencepiece_files import read_model
-
-        model = read_model(folder)
-        try:
-            return cls(model)
-        except ValueError as error:
-            raise DataError(folder, None, str(error)) from error
-
-    @property
-    def symbols(self) -> list[bytes]:
-        """What each token spells: the symbols of `generation.StopSequences`."""
-        return self._spelled.tolist()
-
-    @property
-    def language_ids(self) -> dict[str, int]:
-        """The ids of mBART's languages, "en_XX" and others."""
-        names = ((piece.decode(), i) for piece, i in zip(self._special, self.special_ids, strict=True))
-        return {name: i for name, i in names if re.fullmatch("[a-z]{2,3}_[A-Z]{2}", name)}
-
-    def tokenize(self, strings) -> tf.RaggedTensor:
-        strings = tf.convert_to_tensor(strings, tf.string)
-        if self._is_lossless:
-            strings = tf.strings.regex_replace(strings, "▁", "\0")
-            # A space before the text lets the first word share its pieces with the same word further on.
-            return self._pieces.tokenize(tf.where(strings == "", strings, " " + strings))
-        strings = tf.strings.regex_replace(strings, r"\x00", "\U0010ffff")  # it would end the splitting
-        texts = tf_text.regex_split(strings, self._pattern, keep_delim_regex_pattern=self._pattern)
-        parts = texts.flat_values
-        is_special = tf.strings.regex_full_match(parts, self._pattern)
-        found = tf.boolean_mask(parts, is_special)[:, None] == tf.constant(self._special)
-        found = tf.gather(tf.constant(self.special_ids), tf.argmax(found, axis=1))
-        found = tf.RaggedTensor.from_row_lengths(found, tf.cast(is_special, tf.int64))
-        pieces = self._pieces.tokenize(tf.where(is_special, "", parts))
-        return texts.with_flat_values(tf.concat([found, pieces], axis=1)).merge_dims(1, 2)
-
-    def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        # What `tokenize` would replace becomes here what has as many bytes.
-        strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), r"\x00", " ")
-        if not self._is_lossless:
-            return self._pieces.tokenize_with_offsets(strings)
-        texts = tf.strings.regex_replace(strings, "▁", "\ufffd")
-        texts = tf.where(texts == "", texts, " " + texts)
-        token_ids, *offsets = self._pieces.tokenize_with_offsets(texts)
-        starts, ends = (tf.maximum(x - 1, 0) for x in offsets)  # without the space before the text
-        return token_ids, starts, ends
-
-    def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
-        spelled = tf.gather(tf.constant(self._spelled), token_ids.flat_values)
-        strings = tf.strings.reduce_join(token_ids.with_flat_values(spelled), axis=-1)
-        strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
-        strings = tf.strings.regex_replace(strings, "^ ", "", replace_global=False)
-        return tf.strings.regex_replace(strings, r"\x00", "▁") if self._is_lossless else strings
-
-    def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
-        path = pathlib.Path(folder, f"{name}.model")
-        path.write_bytes(self._model)
-        return path
-
-
-def _spelling(proto, piece) -> bytes:
-    """What a piece of a SentencePiece model reads as."""
-    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
-    if piece.type == kinds.UNKNOWN:
-        return proto.trainer_spec.unk_surface.encode()
-    if piece.type == kinds.BYTE:
-        return bytes([int(piece.piece[3:-1], 16)])
-    return piece.piece.replace("▁", " ").encode()
-
-
 class WordPieceTokenizer(Tokenizer):
-    """BERT's sub-words: text is split at white space and around punctuation, then each word into the longest
-    pieces known. Lossy: `detokenize` puts one space between words and punctuation alike, control characters
-    are gone, and a word with an unknown character is "[UNK]". `vocabulary` lists the pieces, `SPECIAL` first.
+    """BERT's sub-words (Schuster and Nakajima 2012): text is split at white space and around punctuation,
+    then each word into the longest pieces known. Lossy: `detokenize` puts one space between words and
+    punctuation alike, control characters are gone, and a word with an unknown character is "[UNK]".
+    `vocabulary` lists the pieces, `SPECIAL` first.
     """
 
     SPECIAL = ("[PAD]", "[START]", "[END]", "[UNK]")
@@ -266,6 +121,7 @@ def train_tokenizer(
     # These are made of this file.
     from keras_tfm.data.byte_pairs import ByteLevelTokenizer
     from keras_tfm.data.characters import CharacterTokenizer
+    from keras_tfm.data.sentence_pieces import SentencePieceTokenizer
 
     kinds: dict[str, Any] = {
         "sentencepiece": SentencePieceTokenizer,
@@ -288,6 +144,7 @@ def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
         return BERTTokenizer.load(pathlib.Path(folder, f"{name}.json"))
     from keras_tfm.data.byte_pairs import ByteLevelTokenizer
     from keras_tfm.data.characters import CharacterTokenizer
+    from keras_tfm.data.sentence_pieces import SentencePieceTokenizer
 
     for suffix, kind in (("bytes", ByteLevelTokenizer), ("characters", CharacterTokenizer)):
         path = pathlib.Path(folder, f"{name}.{suffix}.json")
@@ -320,8 +177,8 @@ def learn_word_pieces(
     the words of strings (B,). `vocabulary_size` is an upper bound, at least 300: little text gives fewer. Of
     the text's characters the most frequent, `coverage` of them, are pieces. ValueError when there is no text.
     """
-    _require_size(vocabulary_size, least=300)
-    lines = _common_characters(_sample(lines), vocabulary_size // 4, coverage)
+    require_size(vocabulary_size, least=300)
+    lines = common_characters(sample_of(lines), vocabulary_size // 4, coverage)
     texts = []
     for start in range(0, len(lines), 8192):
         texts += [text.decode() for text in split(lines[start : start + 8192]).numpy()]
@@ -346,49 +203,3 @@ def _split_words(strings) -> tf.RaggedTensor:
     strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), r"[\p{Cc}\p{Cf}\p{Z}]", " ")
     mark = r"[!-/:-@\[-`{-~\p{P}\p{Han}]"
     return tf_text.regex_split(strings, f" +|{mark}", keep_delim_regex_pattern=mark)
-
-
-def _require_size(vocabulary_size: int, least: int):
-    if vocabulary_size < least:
-        raise ValueError(f"vocabulary_size: expected at least {least}, got {vocabulary_size}")
-
-
-class _SharedModel(tf.saved_model.experimental.TrackableResource):
-    """A SentencePiece model that lives as long as the process. tensorflow_text's own belongs to an eager
-    kernel, and goes with it whenever TensorFlow clears its kernels, as `tf.random.set_seed` does.
-    """
-
-    def __init__(self, model: bytes):
-        super().__init__()
-        self._model = model
-        with tf.init_scope():  # now: made within a function's first trace, it would belong to that trace
-            self.resource_handle  # noqa: B018
-
-    def _create_resource(self):
-        return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(
-            model=self._model, shared_name=f"sentencepiece_{hashlib.sha256(self._model).hexdigest()}"
-        )
-
-
-def _sample(lines: Iterable[str]) -> list[str]:
-    lines = [line for line in lines if line]
-    if not lines:
-        raise ValueError("lines: expected text to train a tokenizer on, got none")
-    if len(lines) > MAX_TRAINING_LINES:
-        chosen = np.random.default_rng(0).choice(len(lines), MAX_TRAINING_LINES, replace=False)
-        lines = [lines[position] for position in np.sort(chosen)]
-    return lines
-
-
-def _common_characters(lines: list[str], limit: int, coverage: float = 1.0) -> list[str]:
-    """Blanks all but the `limit` most frequent characters, fewer where those are `coverage` of the text, and
-    the two SentencePiece keeps for itself.
-    """
-    counts: collections.Counter[str] = collections.Counter()
-    for line in lines:
-        counts.update(line)
-    covered = np.cumsum([count for _, count in counts.most_common()])
-    limit = min(limit, 1 + int(np.searchsorted(covered, coverage * covered[-1])))
-    rare = {character for character, _ in counts.most_common()[limit:]} | {"▁", "\0"}
-    blank = str.maketrans(dict.fromkeys(rare, " "))
-    return [line.translate(blank) for line in lines]

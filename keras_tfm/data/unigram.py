@@ -1,11 +1,16 @@
 """Training of SentencePiece's unigram models (Kudo, 2018)."""
 
+import collections
 import io
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+import numpy as np
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
+
+# More text changes a vocabulary of thousands little, and training takes its memory.
+MAX_TRAINING_LINES = 500_000
 
 
 def train_unigram(lines: list[str], vocabulary_size: int, byte_fallback: bool) -> bytes:
@@ -44,3 +49,33 @@ def train_unigram(lines: list[str], vocabulary_size: int, byte_fallback: bool) -
 def _chunks(lines: list[str], size: int = 1000) -> Iterator[str]:
     """Cuts lines into training sentences, for SentencePiece skips those of more than 4192 bytes."""
     return (" " + line[start : start + size] for line in lines for start in range(0, len(line), size))
+
+
+def require_size(vocabulary_size: int, least: int):
+    if vocabulary_size < least:
+        raise ValueError(f"vocabulary_size: expected at least {least}, got {vocabulary_size}")
+
+
+def sample_of(lines: Iterable[str]) -> list[str]:
+    """The lines to train on, `MAX_TRAINING_LINES` of them at most; ValueError where there is no text."""
+    lines = [line for line in lines if line]
+    if not lines:
+        raise ValueError("lines: expected text to train a tokenizer on, got none")
+    if len(lines) > MAX_TRAINING_LINES:
+        chosen = np.random.default_rng(0).choice(len(lines), MAX_TRAINING_LINES, replace=False)
+        lines = [lines[position] for position in np.sort(chosen)]
+    return lines
+
+
+def common_characters(lines: list[str], limit: int, coverage: float = 1.0) -> list[str]:
+    """Blanks all but the `limit` most frequent characters, fewer where those are `coverage` of the text, and
+    the two SentencePiece keeps for itself.
+    """
+    counts: collections.Counter[str] = collections.Counter()
+    for line in lines:
+        counts.update(line)
+    covered = np.cumsum([count for _, count in counts.most_common()])
+    limit = min(limit, 1 + int(np.searchsorted(covered, coverage * covered[-1])))
+    rare = {character for character, _ in counts.most_common()[limit:]} | {"▁", "\0"}
+    blank = str.maketrans(dict.fromkeys(rare, " "))
+    return [line.translate(blank) for line in lines]

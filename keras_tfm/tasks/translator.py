@@ -1,6 +1,7 @@
 """Translation, or any task that maps a line of text to a line of text."""
 
 import dataclasses
+import functools
 import logging
 
 import keras
@@ -13,6 +14,7 @@ from keras_tfm.data.epochs import hold_out
 from keras_tfm.data.huggingface import read_huggingface_around, read_huggingface_tokenizer
 from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.data.packing import PackedPairs
+from keras_tfm.data.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.sources import Pairs, fingerprint, read_pairs
 from keras_tfm.data.text import Around, PairBatches, encode_prompts, encode_sources
 from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
@@ -162,8 +164,10 @@ class Translator(Task):
         decoding = dataclasses.replace(
             self.config.decoding, start_id=self._start_id, pad_id=self._pad_id, end_ids=self._stop.end_ids
         )
-        writers = [write_decoding(decoding)]
-        save_huggingface(self.model, folder, overwrite, tokenizer=self.tokenizer, writers=writers)
+        save = self.tokenizer.save_huggingface
+        if self.config.around and isinstance(self.tokenizer, SentencePieceTokenizer):
+            save = functools.partial(save, around=self.config.around[0])
+        save_huggingface(self.model, folder, overwrite, writers=[write_decoding(decoding), save])
 
     def fit(
         self,

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
 
 from keras_tfm.data import DataError, SentencePieceTokenizer, load_tokenizer
+from keras_tfm.data.huggingface import read_huggingface_around, read_huggingface_tokenizer
 
 tokenizers = pytest.importorskip("tokenizers")
 from tokenizers import normalizers, pre_tokenizers  # noqa: E402
@@ -246,6 +247,39 @@ def write_json(theirs, folder, **changes):
     content = json.loads(theirs.to_str()) | changes
     (folder / "tokenizer.json").write_text(json.dumps(content))
     return folder
+
+
+def test_it_is_written_as_tokenizer_json(pair, family, tmp_path):
+    ours, _ = pair
+    ours.save_huggingface(tmp_path)
+    theirs, again = (
+        tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json")),
+        read_huggingface_tokenizer(tmp_path),
+    )
+    assert again.special_ids == ours.special_ids and again.vocabulary_size == ours.vocabulary_size
+    mask = MASKS[family]
+    texts = [
+        *LINES,
+        f"fill {mask} in",
+        f"{mask}x {mask} y",
+        "  a  b ",
+        "1, 2,000 ``x'' \u00c9 \ufb01 \u6f22",
+        "",
+    ]
+    rows = [encoding.ids for encoding in theirs.encode_batch(texts, add_special_tokens=False)]
+    found = zip(texts, rows, ours.tokenize(texts).to_list(), again.tokenize(texts).to_list(), strict=True)
+    assert not [x for x in found if not is_same(x[1], x[2]) or not is_same(x[1], x[3])]
+    around = read_huggingface_around(tmp_path, again)
+    assert list(around.before) == ([ours.start_id] if family in ("albert", "deberta") else [])
+    assert list(around.after) == [ours.end_id]
+    one, two = ours.tokenize(["a house", "a tree"]).to_list()
+    behind = [*around.after]
+    whole = theirs.encode("a house", "a tree")
+    assert whole.ids == [*around.before, *one, *behind, *two, *behind]
+    expected = [0] * (len(around.before) + len(one) + 1)
+    assert whole.type_ids[: len(expected)] == expected
+    assert set(whole.type_ids[len(expected) :]) == {int(family in ("albert", "deberta"))}
+    assert theirs.decode(one) == "a house"
 
 
 def test_a_folder_of_tokenizer_json_alone(pair, tmp_path):

@@ -194,7 +194,7 @@ def test_foreign_files_are_refused():
 
 
 def test_large_text_is_sampled(monkeypatch):
-    monkeypatch.setattr("keras_tfm.data.tokenizers.MAX_TRAINING_LINES", 30)
+    monkeypatch.setattr("keras_tfm.data.unigram.MAX_TRAINING_LINES", 30)
     small, large = (train_tokenizer(LINES[:size], vocabulary_size=1000) for size in (6, 120))
     assert large.vocabulary_size <= 1000 and round_trip(large, LINES[:6]) == LINES[:6]
     assert small.vocabulary_size > 300

@@ -155,6 +155,9 @@ def test_mbart_begins_with_the_target_language(seed, tmp_path):
     np.testing.assert_array_equal(context["token_ids"], batch["input_ids"])
     assert_same_tokens(ours.generate_ids(batch["input_ids"], batch["attention_mask"]), rows.numpy(), 1)
     assert codes[2] in rows[0, :2]
+    ours.save_huggingface(tmp_path / "ours")
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    assert again(TEXTS, padding=True)["input_ids"] == batch["input_ids"].tolist()
 
 
 @SEEDS

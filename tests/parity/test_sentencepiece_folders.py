@@ -1,0 +1,45 @@
+"""Folders with a SentencePiece tokenizer, written here, in transformers: the same ids around and in texts."""
+
+import dataclasses
+
+import keras
+import pytest
+
+from keras_tfm.data import SentencePieceTokenizer
+from keras_tfm.heads import LanguageModel
+from keras_tfm.models import ALBERT, T5, DeBERTa
+from keras_tfm.tasks import TextClassifier, Translator, TranslatorConfig
+from tests.data.test_sentencepiece_files import FILES, LINES, MASKS, trained
+from tests.models import test_albert, test_deberta, test_t5
+
+EXAMPLES = (["a good film", "a bad one"], ["good", "bad"])
+
+
+def task_of(family, tokenizer):
+    sizes = {"vocabulary_size": tokenizer.vocabulary_size, "max_length": 128}
+    if family == "t5":
+        backbone = T5(dataclasses.replace(test_t5.TINY, vocabulary_size=tokenizer.vocabulary_size))
+        return Translator(LanguageModel(backbone), tokenizer, config=TranslatorConfig(64))
+    if family == "albert":
+        backbone, head = ALBERT(dataclasses.replace(test_albert.TINY, **sizes)), {}
+    else:
+        backbone, head = DeBERTa(dataclasses.replace(test_deberta.V3, **sizes)), test_deberta.TWO_LAYERS
+    return TextClassifier.from_backbone(backbone, tokenizer, EXAMPLES, head=head)
+
+
+@pytest.mark.parametrize("family", ["albert", "deberta", "t5"])
+def test_transformers_reads_the_same_tokens(family, tmp_path):
+    import transformers
+
+    keras.utils.set_random_seed(0)
+    (tmp_path / FILES[family]).write_bytes(trained(family))
+    tokenizer = SentencePieceTokenizer.from_huggingface(tmp_path)
+    task_of(family, tokenizer).save_huggingface(tmp_path / "theirs")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    before = [tokenizer.start_id] if family in ("albert", "deberta") else []
+    texts = [*LINES[:2_000], f"fill {MASKS[family]} in", "  a  b ", "\u00c9t\u00e9 \ufb01n \u6f22"]
+    for text, row in zip(texts, theirs(texts)["input_ids"], strict=True):
+        expected = [*before, *tokenizer.tokenize([text]).to_list()[0], tokenizer.end_id]
+        assert row == expected or sorted(row) == sorted(expected), text  # ties of scores
+    assert (theirs.pad_token_id, theirs.eos_token_id) == (tokenizer.pad_id, tokenizer.end_id)
+    assert theirs.mask_token_id == tokenizer.mask_id
