@@ -56,7 +56,7 @@ def test_train_evaluate_predict_export(data, trained, tmp_path, capsys):
     (tmp_path / "asked").write_text("1 May 2000\n\n" + "long " * 200 + "\n", "utf-8")
     assert run("predict", trained, "--input", tmp_path / "asked") == 0
     output = capsys.readouterr()
-    assert output.out.count("\n") == 3 and "1 of 3 lines exceed 48 tokens" in output.err
+    assert output.out.count("\n") == 3 and "1 of 3 texts exceed 48 tokens" in output.err
 
     assert run("export", trained, "--out", tmp_path / "served") == 0
     assert (tmp_path / "served" / "saved_model.pb").is_file() and not capsys.readouterr().out
@@ -112,6 +112,8 @@ def test_a_language_model_from_text_to_export(data, generator, tmp_path, capsys)
         answers.append(capsys.readouterr().out.splitlines())
         assert [answer[:4] for answer in answers[-1]] == ["1 Ma", "June"]
     assert answers[2] == answers[3]
+    assert run(*asked, "--whole") == 0
+    assert capsys.readouterr().out.startswith("1 May\nJune")
     assert run("export", generator, "--out", tmp_path / "served", "--max-new-tokens", 4) == 0
     assert (tmp_path / "served" / "saved_model.pb").is_file()
     assert run(*train_generate(data, generator), "--resume", "--epochs", 2) == 0

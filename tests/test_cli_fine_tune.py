@@ -47,7 +47,7 @@ def test_the_verbs_on_a_run(data, trained, tmp_path, capsys):
     assert run("predict", trained, "--input", tmp_path / "asked") == 0
     output = capsys.readouterr()
     assert len(output.out.splitlines()) == 3 and set(output.out.split()) <= {"good", "bad"}
-    assert "1 of 3 lines exceed 32 tokens" in output.err
+    assert "1 of 3 texts exceed 32 tokens" in output.err
     assert run("convert", trained, "--to-huggingface", tmp_path / "folder") == 0
     assert run("convert", tmp_path / "folder", "--out", tmp_path / "back") == 0
     texts = [text for text, _ in ROWS]

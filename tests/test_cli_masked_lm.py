@@ -45,7 +45,7 @@ def test_evaluate_predict_export_and_resume(data, trained, tmp_path, capsys):
     output = capsys.readouterr()
     first, second, third = output.out.splitlines()
     assert first.startswith("the ") and "[MASK]" not in first and not second and third.endswith("[MASK]")
-    assert "1 of 3 lines exceed 32 tokens" in output.err
+    assert "1 of 3 texts exceed 32 tokens" in output.err
     assert run("export", trained, "--out", tmp_path / "served") == 0
     assert (tmp_path / "served" / "saved_model.pb").is_file()
     assert run(*train(data, trained, "--resume"), "--epochs", 2) == 0

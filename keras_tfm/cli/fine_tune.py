@@ -113,6 +113,12 @@ def _add(tasks, kind):
         metavar="N",
         help=f"tokens of an example, or a window, special ones too (default: {kind.length})",
     )
+    if kind.name == "classify":
+        model.add_argument(
+            "--pooling",
+            choices=["first", "mean"],
+            help="classify by the first token (default), or by the mean of all, often better from scratch",
+        )
     if kind.name == "answer":
         model.add_argument(
             "--stride",
@@ -160,7 +166,7 @@ def run(options, kind):
     examples = read(options.train)
     validation = read(options.valid) if options.valid else None
     tell(f"{len(examples[0]):,} examples to train on")
-    fields = {name: getattr(options, name, None) for name in ("max_length", "problem", "stride")}
+    fields = {name: getattr(options, name, None) for name in ("max_length", "problem", "pooling", "stride")}
     fields = {name: value for name, value in fields.items() if value is not None}
 
     def make():

@@ -33,6 +33,9 @@ def add_asking(verbs):
     predict.add_argument(
         "--input", default="-", metavar="FILE", help="a text file, or - for standard input (default)"
     )
+    predict.add_argument(
+        "--whole", action="store_true", help="read all of it as one text, and print the answer as it is"
+    )
     _add_decoding(predict)
 
     export = add_verb(
@@ -106,16 +109,18 @@ def run_evaluate(options):
 
 
 def run_predict(options):
-    """predict: a line in, a line out."""
+    """predict: a line in, a line out; or a text."""
     from keras_tfm.data.sources import read_lines
 
     task = _load(options)
     lines = list(read_lines(options.input))
-    truncated = task.count_truncated(lines) if hasattr(task, "count_truncated") else 0
+    texts = ["\n".join(lines)] if options.whole else lines
+    truncated = task.count_truncated(texts) if hasattr(task, "count_truncated") else 0
     if truncated:
-        say(f"{truncated} of {len(lines)} lines exceed {task.config.max_length} tokens and are cut there")
-    for answer in task.predict(lines, **_decoding(options, task.predict)):
-        print(task.as_line(answer))
+        say(f"{truncated} of {len(texts)} texts exceed {task.config.max_length} tokens and are cut there")
+    for answer in task.predict(texts, **_decoding(options, task.predict)):
+        is_text = options.whole and isinstance(answer, str)
+        print(answer if is_text else task.as_line(answer))
 
 
 def run_export(options):

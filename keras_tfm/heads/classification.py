@@ -6,7 +6,10 @@ from keras import ops
 from keras_tfm.heads.base import ModelWithHead, reading_of
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.feedforward import activation_of
+from keras_tfm.layers.masks import masked_mean
 from keras_tfm.layers.regularization import Dropout
+
+POOLINGS = "first", "mean"
 
 
 class ClassificationHead(Layer):
@@ -58,8 +61,9 @@ class ClassificationHead(Layer):
 class Classifier(ModelWithHead):
     """A `backbone` and a head: its batches in, logits (B, num_classes) out.
 
-    The head reads the backbone's `pooled_output` or, where it has none, the first token's hidden state; the
-    other arguments are `ClassificationHead`'s.
+    With `pooling` "first" the head reads the backbone's `pooled_output` or, where it has none, the first
+    token's hidden state, with "mean" the mean of the tokens' that are not padding (Reimers and Gurevych 2019,
+    section 3). The other arguments are `ClassificationHead`'s.
     """
 
     def __init__(
@@ -70,22 +74,30 @@ class Classifier(ModelWithHead):
         dropout=0.0,
         activation="tanh",
         input_dropout=0.0,
+        pooling="first",
         name="classifier",
         **kwargs,
     ):
         head = ClassificationHead(num_classes, hidden_dim, dropout, activation, input_dropout, name="head")
         inputs, outputs = reading_of(backbone)
-        super().__init__(backbone, inputs, head(pooled_output_of(outputs)), name=name, **kwargs)
+        super().__init__(backbone, inputs, head(pooled_of(inputs, outputs, pooling)), name=name, **kwargs)
         self.num_classes = num_classes
         self.hidden_dim = hidden_dim
         self.dropout = dropout
         self.activation = activation
         self.input_dropout = input_dropout
+        self.pooling = pooling
         self.head = head
 
 
-def pooled_output_of(outputs):
-    """One vector for each input, (B, D), of a backbone's `outputs`: pooled, or else the first token's."""
+def pooled_of(inputs, outputs, pooling):
+    """One vector for each input, (B, D), of what a backbone made of `inputs`; see `Classifier`."""
+    if pooling not in POOLINGS:
+        raise ValueError(f"`pooling` must be one of {', '.join(POOLINGS)}; it is {pooling!r}.")
+    if pooling == "mean":
+        mask = inputs["padding_mask"] if isinstance(inputs, dict) and "padding_mask" in inputs else None
+        hidden = outputs["sequence_output"]
+        return ops.mean(hidden, axis=1) if mask is None else masked_mean(hidden, mask)
     if "pooled_output" in outputs:
         return outputs["pooled_output"]
     return ops.take(outputs["sequence_output"], 0, axis=1)

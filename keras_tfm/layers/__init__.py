@@ -14,7 +14,7 @@ from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
 from keras_tfm.layers.disentangled import DisentangledAttention, DistanceEmbedding
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.masks import causal_mask, combine_masks, masked_softmax
+from keras_tfm.layers.masks import causal_mask, combine_masks, masked_mean, masked_softmax
 from keras_tfm.layers.normalization import LayerNormalization, RMSNormalization
 from keras_tfm.layers.patches import ClassToken, PatchEncoder, combine_patches, extract_patches
 from keras_tfm.layers.positions import (

@@ -66,6 +66,13 @@ def in_float32(x):
     return x if keras.backend.standardize_dtype(x.dtype) == "float64" else ops.cast(x, "float32")
 
 
+def masked_mean(x, mask):
+    """The mean of what `mask` (B, T) shows of x, in float32 at least: (B, T, D) -> (B, D), 0 of nothing."""
+    x = in_float32(x)
+    weights = ops.cast(mask, x.dtype)[..., None]
+    return ops.sum(x * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1.0)
+
+
 def masked_softmax(scores, mask=None):
     """Softmax over the last axis in float32 at least: masked keys weigh exactly 0, rows sum to 1.
 

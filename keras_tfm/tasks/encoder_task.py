@@ -131,7 +131,7 @@ class EncoderTask(Task):
         config = model.backbone.config
         length = options.pop("max_length", None) or min(cls.default_length, config.max_length)
         fields = {**options, **cls._published(model, entries)}  # what the head answers is not to be chosen
-        own = {"backbone", "num_classes", "name"}
+        own = {"backbone", "num_classes", "name", *fields}
         head = {name: value for name, value in model.get_config().items() if name not in own}
         return cls.config_class(max_length=length, **fields, head=head)
 
@@ -205,19 +205,8 @@ class EncoderTask(Task):
         judge = self._batches(self.examples_class(*validation), batch_tokens, num_shapes=4, min_batches=1)
         total = batches.num_batches * epochs
         batches = Epochs(batches.epochs, min(batches.num_batches, epoch_batches))
-        with self.model.distribute_strategy.scope():
-            if lora_rank is not None:
-                if num_frozen is not None:
-                    raise ValueError("`lora_rank` freezes all blocks: leave out `num_frozen`.")
-                adapt(self.model, lora_rank)
-            if num_frozen is not None:
-                freeze(self.model, num_frozen)
-            rates = layer_rates(self.model, layer_decay) if layer_decay != 1 else None
-            schedule = WarmupLinearSchedule(learning_rate, max(1, total // 10), total + 2)
-            optimizer = AdamW(
-                schedule, weight_decay, global_clipnorm=1.0, rates=rates, **averaging(batches.num_batches)
-            )
-            self.model.compile(optimizer, **self._objective(), jit_compile=True)
+        if lora_rank is not None and num_frozen is not None:
+            raise ValueError("`lora_rank` freezes all blocks: leave out `num_frozen`.")
         settings = {
             "epochs": epochs,
             "batch_tokens": batch_tokens,
@@ -231,26 +220,41 @@ class EncoderTask(Task):
             "data": fingerprint(*(list(map(repr, column)) for column in examples)),
         }
         monitor, mode = self.judged_by
-        history = fit_best(
-            self.model,
-            batches,
-            judge.dataset(),
-            monitor=monitor,
-            mode=mode,
-            epochs=-(-total // batches.num_batches),
-            minutes=minutes,
-            patience=patience,
-            run=run,
-            save=self.save,
-            save_minutes=save_minutes,
-            resume=resume,
-            overwrite=overwrite,
-            tensorboard=tensorboard,
-            settings=settings,
-        )
-        if lora_rank is not None:
-            merge(self.model)
-        return history
+        schedule = WarmupLinearSchedule(learning_rate, max(1, total // 10), total + 2)
+        averages = averaging(batches.num_batches)
+        self._compile(schedule, weight_decay, layer_decay, num_frozen, lora_rank, **averages)
+        try:
+            return fit_best(
+                self.model,
+                batches,
+                judge.dataset(),
+                monitor=monitor,
+                mode=mode,
+                epochs=-(-total // batches.num_batches),
+                minutes=minutes,
+                patience=patience,
+                run=run,
+                save=self.save,
+                save_minutes=save_minutes,
+                resume=resume,
+                overwrite=overwrite,
+                tensorboard=tensorboard,
+                settings=settings,
+            )
+        finally:
+            if lora_rank is not None:
+                merge(self.model)
+
+    def _compile(self, schedule, weight_decay, layer_decay, num_frozen, lora_rank, **averages):
+        """Choose what is trained, and how."""
+        with self.model.distribute_strategy.scope():
+            if lora_rank is not None:
+                adapt(self.model, lora_rank)
+            if num_frozen is not None:
+                freeze(self.model, num_frozen)
+            rates = layer_rates(self.model, layer_decay) if layer_decay != 1 else None
+            optimizer = AdamW(schedule, weight_decay, global_clipnorm=1.0, rates=rates, **averages)
+            self.model.compile(optimizer, **self._objective(), jit_compile=True)
 
     def _batches(self, examples, batch_tokens, **options):
         if len(set(map(len, examples))) != 1:

@@ -9,6 +9,7 @@ from keras_tfm.data.encoding import model_inputs, pack_texts
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.data.tokenizers import load_tokenizer
+from keras_tfm.layers.masks import masked_mean
 from keras_tfm.tasks.encoder_task import check_vocabulary
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
 
@@ -68,9 +69,8 @@ class SentenceEncoder(Task):
         packed = pack_texts(self.tokenizer, self.config.max_length, texts)
         packed = {name: x for name, x in packed.items() if name in self.model.input}
         inputs = model_inputs(packed, self.tokenizer.pad_id)
-        hidden = tf.cast(self.model(inputs, training=False)["sequence_output"], tf.float32)  # (B, T, D)
-        weights = tf.cast(inputs["padding_mask"], tf.float32)[..., None]  # [CLS] and [SEP] are there always
-        vectors = tf.reduce_sum(hidden * weights, axis=1) / tf.reduce_sum(weights, axis=1)  # (B, D)
+        hidden = self.model(inputs, training=False)["sequence_output"]  # (B, T, D)
+        vectors = masked_mean(hidden, inputs["padding_mask"])  # (B, D)
         return tf.math.l2_normalize(vectors, axis=-1) if self.config.normalize else vectors
 
     def predict(self, texts, batch_size=64):

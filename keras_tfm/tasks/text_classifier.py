@@ -9,8 +9,15 @@ import tensorflow as tf
 from keras_tfm.data.encoding import pack_texts
 from keras_tfm.data.labelled import PROBLEMS, LabelledTexts, read_labelled_texts
 from keras_tfm.data.lengths import rows_by_length
-from keras_tfm.heads.classification import Classifier, classification_loss
-from keras_tfm.tasks.encoder_task import EncoderTask, as_pairs, check_labels, lists_as_tuples, places_of
+from keras_tfm.heads.classification import POOLINGS, Classifier, classification_loss
+from keras_tfm.tasks.encoder_task import (
+    EncoderTask,
+    as_pairs,
+    check_labels,
+    lists_as_tuples,
+    places_of,
+    with_parts,
+)
 
 PUBLISHED = dict(
     zip(PROBLEMS, ("single_label_classification", "multi_label_classification", "regression"), strict=True)
@@ -21,13 +28,14 @@ PUBLISHED = dict(
 class TextClassifierConfig:
     """`labels` are in the order of the logits, none for `problem` "regression"; the others are "classes" and
     "multi-label". `pairs` says that an example is two texts, `max_length` bounds the tokens of an example,
-    special ones included. `head` are arguments of `Classifier`.
+    special ones included. `pooling` and `head` are arguments of `Classifier`.
     """
 
     labels: tuple[str, ...] = ()
     problem: str = "classes"
     pairs: bool = False
     max_length: int = 128
+    pooling: str = "first"
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 
     def __post_init__(self):
@@ -39,6 +47,8 @@ class TextClassifierConfig:
                 raise ValueError(f"`labels` must be empty for a regression; they are {self.labels[:20]}.")
         else:
             check_labels(self.labels)
+        if self.pooling not in POOLINGS:
+            raise ValueError(f"`pooling` must be one of {', '.join(POOLINGS)}; it is {self.pooling!r}.")
         if self.max_length < 8:
             raise ValueError(f"`max_length` must be at least 8; it is {self.max_length}.")
 
@@ -56,7 +66,10 @@ class TextClassifier(EncoderTask):
     head_class = Classifier
 
     def _add_head(self, backbone):
-        return Classifier(backbone, max(1, len(self.config.labels)), **self.config.head)
+        if self.config.pooling == "mean":
+            backbone = with_parts(backbone, pooler=False)
+        num_classes = max(1, len(self.config.labels))
+        return Classifier(backbone, num_classes, pooling=self.config.pooling, **self.config.head)
 
     @classmethod
     def config_for(cls, examples, problem="classes", **options):
@@ -75,11 +88,12 @@ class TextClassifier(EncoderTask):
         problem = problem or ("regression" if model.num_classes == 1 else "classes")
         names = entries.get("id2label") or {str(i): f"LABEL_{i}" for i in range(model.num_classes)}
         labels = tuple(names[str(i)] for i in range(model.num_classes)) if problem != "regression" else ()
-        return {"labels": labels, "problem": problem}
+        return {"labels": labels, "problem": problem, "pooling": model.pooling}
 
     @classmethod
     def same_head(cls, one, other):
-        return one.problem == other.problem and super().same_head(one, other)
+        alike = (one.problem, one.pooling) == (other.problem, other.pooling)
+        return alike and super().same_head(one, other)
 
     def _entries(self):
         return {**super()._entries(), "problem_type": PUBLISHED[self.config.problem]}

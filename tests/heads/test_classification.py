@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_tfm.heads import ClassificationHead, classification_loss
+from keras_tfm.heads import ClassificationHead, Classifier, classification_loss
+from keras_tfm.models import BERT, ViT
 from tests import contract
 from tests.contract import Case, floats
 
@@ -26,6 +27,29 @@ def test_dropout_acts_in_training_alone():
     x = np.ones((64, 8), "float32")
     assert (np.std(head(x), axis=0) < 1e-5).all()
     assert (np.std(head(x, training=True), axis=0) > 0.1).all()
+
+
+def test_a_mean_is_that_of_the_tokens_and_not_of_padding():
+    backbone = BERT.from_size("tiny", vocabulary_size=20, max_length=8, dim=8, num_heads=2, hidden_dim=16)
+    model = Classifier(backbone, 3, pooling="mean")
+    token_ids = np.arange(1, 7)[None].repeat(2, 0)
+    padding_mask = np.array([[True] * 6, [True] * 4 + [False] * 2])
+    batch = {"token_ids": token_ids, "padding_mask": padding_mask, "segment_ids": np.zeros_like(token_ids)}
+    hidden = np.asarray(backbone(batch)["sequence_output"])
+    means = np.stack([hidden[0].mean(0), hidden[1, :4].mean(0)])
+    np.testing.assert_allclose(model(batch), model.head(means), atol=1e-6)
+    again = Classifier.from_config(model.get_config())
+    assert again.pooling == "mean" and again.count_params() == model.count_params()
+
+
+def test_a_mean_without_a_mask_is_of_all():
+    backbone = ViT.from_size("tiny", image_size=8, num_layers=1)
+    images = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype("float32")
+    model = Classifier(backbone, 3, pooling="mean")
+    means = np.asarray(backbone(images)["sequence_output"]).mean(1)
+    np.testing.assert_allclose(model(images), model.head(means), atol=1e-6)
+    with pytest.raises(ValueError, match="`pooling` must be one of first, mean; it is 'max'"):
+        Classifier(backbone, 3, pooling="max")
 
 
 def test_the_loss_is_the_mean_of_the_cross_entropies():

@@ -342,3 +342,11 @@ def test_causal_cross_attention_counts_from_the_first_key():
     attention = layers.MultiHeadAttention(2)
     expected = attention(query, context, mask=np.tri(T, S, dtype=bool)[None])
     np.testing.assert_allclose(attention(query, context, causal=True), expected, atol=1e-6)
+
+
+def test_a_mean_counts_what_the_mask_shows_and_is_0_of_nothing():
+    x = np.random.default_rng(0).normal(size=(3, 4, 5)).astype("float32")
+    mask = np.array([[1, 1, 1, 0], [1, 0, 1, 0], [0, 0, 0, 0]], bool)
+    expected = np.stack([x[0, :3].mean(0), x[1, [0, 2]].mean(0), np.zeros(5)])
+    np.testing.assert_allclose(layers.masked_mean(x, mask), expected, atol=1e-6)
+    assert layers.masked_mean(ops.cast(x, "bfloat16"), mask).dtype == "float32"

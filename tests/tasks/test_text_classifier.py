@@ -11,6 +11,7 @@ from keras_tfm.convert import CheckpointError
 from keras_tfm.models import BERT
 from keras_tfm.tasks import TextClassifier, TextClassifierConfig
 from keras_tfm.tasks.text_classifier import f1
+from keras_tfm.training.low_rank import adapted_layers
 from tests.fresh_process import run_fresh
 from tests.tasks.tiny import TINY
 
@@ -55,6 +56,19 @@ def test_texts_are_classified(learnt):
     np.testing.assert_allclose(learnt.predict(TEXTS[::-1], True)[::-1], chances, atol=1e-6)
     measures = learnt.evaluate(EXAMPLES)
     assert measures["accuracy"] == measures["macro_f1"] == 1 and measures["examples"] == 48
+
+
+def test_a_mean_of_the_tokens_classifies(tmp_path):
+    task = make(EXAMPLES, pooling="mean")
+    assert not any("pooler" in weight.path for weight in task.model.weights)
+    learn(task, EXAMPLES)
+    assert task.evaluate(EXAMPLES)["accuracy"] == 1
+    task.save(tmp_path / "run")
+    again = tasks.load(tmp_path / "run")
+    assert again.config == task.config
+    np.testing.assert_allclose(again.predict(TEXTS, True), task.predict(TEXTS, True), atol=1e-6)
+    with pytest.raises(TypeError, match="Classifier around BERT has no counterpart"):
+        task.save_huggingface(tmp_path / "theirs")
 
 
 def test_the_measures_count(learnt):
@@ -143,6 +157,9 @@ def test_low_rank_updates_end_in_the_kernels(tmp_path):
         )
     with pytest.raises(ValueError, match="`lora_rank` freezes all blocks"):
         learn(again, EXAMPLES, 4, lora_rank=2, num_frozen=1)
+    with pytest.raises(FileExistsError):
+        learn(again, EXAMPLES, 4, lora_rank=2, run=tmp_path / "whole")
+    assert not adapted_layers(again.model)
 
 
 SERVE = """
@@ -177,6 +194,8 @@ def test_folders_of_hugging_face(learnt, tmp_path):
     assert other.config.labels == ("x", "y")
     for a, b in zip(other.model.backbone.weights, learnt.model.backbone.weights, strict=True):
         np.testing.assert_array_equal(a, b)
+    mean = TextClassifier.from_huggingface(tmp_path / "folder", EXAMPLES, max_length=24, pooling="mean")
+    assert mean.model.pooling == "mean" and len(mean.model.weights) == len(kept.model.weights) - 2
     learnt.model.backbone.save_huggingface(tmp_path / "encoder")
     learnt.tokenizer.save(tmp_path / "encoder")
     with pytest.raises(CheckpointError, match="one for 'classify'"):
@@ -197,6 +216,7 @@ def test_bad_input(learnt):
         ({"labels": ("a",)}, "two at least"),
         ({"labels": ("a", "b"), "problem": "regression"}, "must be empty"),
         ({"labels": ("a", "b"), "problem": "poetry"}, "one of classes, multi-label, regression"),
+        ({"labels": ("a", "b"), "pooling": "max"}, "one of first, mean; it is 'max'"),
         ({"labels": ("a", "b"), "max_length": 4}, "at least 8"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -238,6 +238,9 @@ def test_a_folder_of_t5(tmp_path):
     assert answers == alone
     task.save(tmp_path / "run")
     assert Translator.load(tmp_path / "run").generate(texts, max_new_tokens=7) == answers
+    task.save_huggingface(tmp_path / "theirs")
+    again = Translator.from_huggingface(tmp_path / "theirs", max_length=20)
+    assert again.config == task.config and again.generate(texts, max_new_tokens=7) == answers
     entries = json.loads((tmp_path / "t5" / "config.json").read_text())
     for change, message in (
         ({"eos_token_id": 5}, "end_id: expected the tokenizer's 1, got 5"),
