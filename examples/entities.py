@@ -4,8 +4,8 @@ r"""Names in noisy text, WNUT 2017: a published encoder learns to tag words.
         --learning-rate 2e-4 --epochs 8 --out runs/entities
     keras-tfm evaluate runs/entities --data emerging.test.annotated
 
-gives an entity F1 of 54.3 on dev, which chose the epoch, and 39.4 on test, after 20 minutes on 2 busy cores. In
-Python:
+gives an entity F1 of 54.3 on dev, which chose the epoch, and 39.4 on test, after 20 minutes on 2 busy cores.
+In Python:
 
     python examples/entities.py DIR FOLDER      DIR holds the three files, FOLDER the encoder
 """
@@ -24,8 +24,8 @@ def main(data, folder, run="runs/entities"):
     tagger = TokenClassifier.from_huggingface(folder, train)
     tagger.fit(train, dev, learning_rate=2e-4, epochs=8, run=run)
     print(tagger.evaluate(test))
-    sentence = "Met Ada Lovelace at the Savoy in London".split()
-    print(*zip(sentence, tagger.predict([sentence])[0], strict=True))
+    sentence = "Met Ada Lovelace at the Savoy in London"
+    print(*zip(sentence.split(), tagger.predict([sentence])[0], strict=True))
 
 
 if __name__ == "__main__":

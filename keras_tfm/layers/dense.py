@@ -28,13 +28,13 @@ def multiply(x, kernel):
 
     Of few rows and a large kernel it is the sum of the products of parts of both: XLA's CPU compiler keeps
     every core reading weights in those, up to 1.5 times as fast, where one row times a matrix, and a bias
-    added, would run on one core.
+    added, would run on one core. Several rows gain nothing where it is square.
     """
     *rows, depth = x.shape
     width = kernel.shape[1]
     count = FEW_ROWS + 1 if None in rows else math.prod(rows)
-    parts = 4 if count == 1 else 8
-    if count > FEW_ROWS or depth % parts or depth * width < LARGE or (count > 1 and width <= depth):
+    parts = 4 if count == 1 else 8 if width > depth else 16 if width < depth else 1
+    if count > FEW_ROWS or parts == 1 or depth % parts or depth * width < LARGE:
         return ops.matmul(x, kernel)
     x = ops.transpose(ops.reshape(x, (count, parts, depth // parts)), (1, 0, 2))  # (P, rows, D/P)
     y = ops.matmul(x, ops.reshape(kernel, (parts, depth // parts, width)))  # (P, rows, F)

@@ -4,14 +4,16 @@ import keras
 import numpy as np
 import pytest
 
+from keras_tfm.layers import dense
 from keras_tfm.layers.dense import Dense, multiply, multiply_transposed
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 512), (1, 512), (2, 3, 512), (8, 512), (9, 512), (0, 512)])
-@pytest.mark.parametrize("width", [512, 1024])
-def test_few_rows_times_a_large_kernel(shape, width):
+@pytest.mark.parametrize("width", [512, 128, 2048])
+def test_few_rows_times_a_large_kernel(shape, width, monkeypatch):
     rng = np.random.default_rng(0)
     x, kernel = rng.normal(size=shape).astype("f"), rng.normal(size=(512, width)).astype("f")
+    monkeypatch.setattr(dense, "LARGE", 1 << 16)
     y = multiply(keras.ops.convert_to_tensor(x), keras.ops.convert_to_tensor(kernel))
     np.testing.assert_allclose(y, x @ kernel, atol=1e-3)
 
