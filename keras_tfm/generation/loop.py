@@ -167,13 +167,15 @@ class CompiledDecoding:
         if not num_rows:
             return tf.zeros([0, length + options.max_new_tokens], tf.int32)
         padding, *inputs = self._inputs(options, token_ids, padding_mask, context)
-        return self._functions(options)[0](*inputs)[:num_rows, padding:]
+        whole, *_ = self._functions(options, inputs)
+        return whole(*inputs)[:num_rows, padding:]
 
     def stream(self, options, token_ids, padding_mask=None, context=None):
         """Yield the generated tokens (B,) one by one, as NumPy arrays, until every row has ended."""
         num_rows = len(token_ids)
-        _, numbers, prompt, context = self._inputs(options, token_ids, padding_mask, context)
-        _, start, advance = self._functions(options)
+        _, *inputs = self._inputs(options, token_ids, padding_mask, context)
+        _, start, advance = self._functions(options, inputs)
+        numbers, prompt, context = inputs
         progress = start(numbers, prompt, context)
         for token_ids in each_token(progress, lambda progress: advance(numbers, progress), options):
             yield token_ids[:num_rows]
@@ -205,15 +207,16 @@ class CompiledDecoding:
         }
         return padding, numbers, prompt, context
 
-    def _functions(self, options):
-        """Decoding whole, its start, and one token further, of the kind of `options`."""
+    def _functions(self, options, inputs):
+        """Decoding whole, its start, and one token further, of the kind of `options` and `inputs`' sizes."""
         kind = dataclasses.replace(options, **dict.fromkeys(options.numbers, 1))
-        if kind not in self.functions:
+        key = kind, *(tuple(x.shape) for x in tf.nest.flatten(inputs) if x is not None)
+        if key not in self.functions:  # of one with many sizes TensorFlow would warn
 
             def decoder(numbers):
                 return dataclasses.replace(kind, **numbers).decoder(self.model, self.stop, self.pad_id)
 
-            self.functions[kind] = [
+            self.functions[key] = [
                 tf.function(function, autograph=False, jit_compile=self.jit_compile)
                 for function in (
                     lambda numbers, prompt, context: decoder(numbers)(**prompt, context=context),
@@ -221,7 +224,7 @@ class CompiledDecoding:
                     lambda numbers, progress: decoder(numbers).advance(progress, 1),
                 )
             ]
-        return self.functions[kind]
+        return self.functions[key]
 
 
 def each_token(progress, advance, decoder):

@@ -242,6 +242,10 @@ def test_one_function_serves_all_seeds_and_temperatures():
     assert whole.experimental_get_tracing_count() == 1
     compiled(DecodingOptions(3), [[1]])
     assert len(compiled.functions) == 2
+    compiled(DecodingOptions(3), [[1] * 40])
+    compiled(DecodingOptions(3), [[1] * 50])  # both are 64 tokens
+    assert len(compiled.functions) == 3
+    assert all(whole.experimental_get_tracing_count() == 1 for whole, *_ in compiled.functions.values())
 
 
 def test_a_memorised_translation_is_returned_and_ends():
