@@ -5,7 +5,7 @@ r"""Papers in a sentence: SciTLDR's abstracts summed up two ways, measured besid
 The first way is an encoder-decoder, the second one language model that goes on behind the abstract. Ten
 minutes each, on 2 busy cores, give on test ROUGE-1, -2 and -L of 18.7, 3.6 and 16.2, and of 16.9, 3.0 and
 15.6; the abstracts' first sentences have 25.7, 9.3 and 20.1. Two thousand papers teach how summaries sound,
-not what a paper says: for that begin with a published model. By the CLI, for any table of texts and summaries:
+not what a paper says: for that begin with a published model. By the CLI, for a table of texts and summaries:
 
     keras-tfm train summarize --train train.tsv --valid dev.tsv --out runs/summaries --family gpt2
     keras-tfm evaluate runs/summaries --data test.tsv

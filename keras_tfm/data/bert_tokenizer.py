@@ -50,6 +50,7 @@ class BERTTokenizer(Tokenizer):
         self.vocabulary = tuple(vocabulary)
         self.vocabulary_size = len(vocabulary)
         self.lowercase, self.strip_accents = lowercase, strip_accents
+        self.blank = "[MASK]"
         self.pad_id, self.unknown_id, self.start_id, self.end_id, self.mask_id = map(
             vocabulary.index, SPECIAL
         )

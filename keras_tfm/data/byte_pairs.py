@@ -84,6 +84,7 @@ class ByteLevelTokenizer(Tokenizer):
             raise ValueError(f"tokens: expected a merge that makes {min(surplus - {END})!r}, got none")
         self.vocabulary_size = self.unknown_id = len(tokens)
         self.pad_id, self.start_id, self.end_id = map(tokens.index, special[:3])
+        self.blank = special.mask
         self.mask_id = None if special.mask is None else tokens.index(special.mask)
         self.special_ids = tuple(i for i, token in enumerate(tokens) if token in surplus)
         self.begins_word = tf.constant([token.startswith("Ġ") for token in tokens])

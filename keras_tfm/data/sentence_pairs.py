@@ -39,6 +39,7 @@ class SentencePairs:
     In each it is drawn anew where they are parted, what stands in false pairs, what is masked and which rows
     meet; with `num_drawings` that many such epochs recur (1 is static masking), in another order of batches.
     All is fixed by `seed` and the epoch's number. `num_dropped` documents have too few sentences for a pair.
+    Without `segments` there are no segment_ids.
     ValueError where no document is left, or one alone for "next".
     """
 
@@ -53,6 +54,7 @@ class SentencePairs:
         batch_size: int = 32,
         seed: int = 0,
         num_drawings: int | None = None,
+        segments: bool = True,
     ):
         if objective not in OBJECTIVES:
             raise ValueError(f"objective: expected one of {', '.join(OBJECTIVES)}, got {objective!r}")
@@ -65,7 +67,7 @@ class SentencePairs:
             )
         self.objective, self.max_length, self.batch_size = objective, max_length, batch_size
         self._tokenizer, self._masking = tokenizer, masking
-        self._seed, self._num_drawings = seed, num_drawings
+        self._seed, self._num_drawings, self._segments = seed, num_drawings, segments
         tokens, lengths, counts = _tokenize(documents, tokenizer)
         room = max_length - self._num_special
         rows = list(_stretches(lengths, counts, room, least=1 if objective == "none" else 2))
@@ -113,7 +115,9 @@ class SentencePairs:
         texts, label = self._draw(rows, seeds[0])
         token_ids, padding_mask, segment_ids = self._pack(texts, is_row)
         inputs, labels, weights = self._masking(token_ids, seeds[1], self.num_positions)
-        inputs |= {"padding_mask": padding_mask, "segment_ids": segment_ids}
+        inputs["padding_mask"] = padding_mask
+        if self._segments:
+            inputs["segment_ids"] = segment_ids
         if self.objective == "none":
             if "span_boundaries" in inputs:
                 return inputs, {"mlm": labels, "sbo": labels}, {"mlm": weights, "sbo": weights}
@@ -196,7 +200,7 @@ def _tokenize(documents: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarra
     tokens, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     chunks = range(0, len(lines), 16_384)
     for start in tqdm(chunks, "tokenizing documents", unit="chunk", leave=False, disable=len(chunks) < 8):
-        token_ids = tokenizer.tokenize(lines[start : start + 16_384])
+        token_ids = tokenizer.tokenize_words(lines[start : start + 16_384])  # most are behind a space
         tokens.append(token_ids.flat_values.numpy())
         lengths.append(token_ids.row_lengths().numpy())
     num_tokens = np.concatenate(lengths)

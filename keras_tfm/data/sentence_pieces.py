@@ -56,7 +56,8 @@ class SentencePieceTokenizer(Tokenizer):
         special = {i: p.piece for i, p in enumerate(proto.pieces) if p.type in (kinds.CONTROL, kinds.UNKNOWN)}
         self.special_ids = tuple(special)
         ids = {piece: i for i, piece in special.items()}
-        self.mask_id = next((ids[name] for name in MASKS if name in ids), None)
+        self.blank = next((name for name in MASKS if name in ids), None)
+        self.mask_id = None if self.blank is None else ids[self.blank]
         numbered = (ids.get(f"<extra_id_{i}>") for i in range(len(special)))
         self.sentinel_ids = tuple(i for i in numbered if i is not None)
         self._special = np.array([piece.encode() for piece in ids], object)

@@ -23,6 +23,7 @@ class Tokenizer(tf.Module):
 
     pad_id, start_id, end_id, unknown_id = range(4)
     vocabulary_size: int
+    blank: str | None = None  # how a text spells the mask, of which there is one then
 
     @property
     def between_ids(self) -> tuple[int, ...]:

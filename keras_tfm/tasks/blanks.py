@@ -1,20 +1,20 @@
-"""What stands where a text has "[MASK]", wholly in the graph."""
+"""What stands where a text has a blank, wholly in the graph."""
 
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.data.bert_tokenizer import BERTTokenizer
 from keras_tfm.training.model import FunctionalModel
-
-BLANK = "[MASK]"
 
 
 class Blanks:
     """Strings to strings by a masked language `model` and its `tokenizer`, of texts up to `max_length`
     tokens.
 
-    `fill(texts)` puts the likeliest piece, a special one never, in the place of each "[MASK]" of strings
-    (B,), but for those beyond `max_length`. `candidates(texts, count)` are the `count` likeliest of M blanks
-    at most: (ids, probabilities), both (B, M, count), and which of the M are blanks, (B, M).
+    `fill(texts)` puts the likeliest piece, a special one never, in the place of each blank of strings (B,),
+    the tokenizer's `blank`, but for those beyond `max_length`. `candidates(texts, count)` are the `count`
+    likeliest of M blanks at most: (ids, probabilities), both (B, M, count), and which of the M are blanks,
+    (B, M). `pieces` are the tokens as they read, BERT's with its ##.
     """
 
     def __init__(self, model, tokenizer, max_length):
@@ -23,6 +23,12 @@ class Blanks:
         logits = outputs["mlm"] if isinstance(outputs, dict) else outputs
         inputs = {name: x for name, x in model.input.items() if name != "span_boundaries"}
         self._model = FunctionalModel(inputs, logits)  # the same weights, without other heads
+        if isinstance(tokenizer, BERTTokenizer):
+            self.pieces = list(tokenizer.vocabulary)
+            self._words = [piece.removeprefix("##") for piece in self.pieces]
+        else:
+            self.pieces = [symbol.decode("utf-8", "replace") for symbol in tokenizer.symbols]
+            self._words = [piece.strip() for piece in self.pieces]
         self.fill = tf.function(
             self._filled, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
         )
@@ -35,14 +41,10 @@ class Blanks:
         )
         width = tf.maximum(1, tf.cast(tf.reduce_max(places.row_lengths()), tf.int32))
         positions = places.to_tensor(0, shape=tf.stack([tf.shape(token_ids)[0], width]))  # (B, M)
-        logits = self._model(
-            {
-                "token_ids": token_ids,
-                "padding_mask": padding_mask,
-                "segment_ids": tf.zeros_like(token_ids),
-                "mask_positions": positions,
-            }
-        )
+        inputs = {"token_ids": token_ids, "padding_mask": padding_mask, "mask_positions": positions}
+        if "segment_ids" in self._model.input:
+            inputs["segment_ids"] = tf.zeros_like(token_ids)
+        logits = self._model(inputs)
         size = self._tokenizer.vocabulary_size  # a model may have more
         special = tf.constant([i in self._tokenizer.special_ids for i in range(size)])
         logits = tf.where(special, -np.inf, tf.cast(logits[..., :size], tf.float32))
@@ -52,11 +54,11 @@ class Blanks:
 
     def _filled(self, texts):
         ids, _, is_blank = self._likeliest(texts, 1)
-        pieces = tf.constant([piece.removeprefix("##") for piece in self._tokenizer.vocabulary])
-        words = tf.ragged.boolean_mask(tf.gather(pieces, ids[..., 0]), is_blank)
-        parts = tf.strings.split(texts, BLANK)  # one more than there are blanks
+        blank = self._tokenizer.blank
+        words = tf.ragged.boolean_mask(tf.gather(tf.constant(self._words), ids[..., 0]), is_blank)
+        parts = tf.strings.split(texts, blank)  # one more than there are blanks
         missing = parts.row_lengths() - words.row_lengths() - 1  # of a text that was cut
-        blanks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(missing)], BLANK), missing)
+        blanks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(missing)], blank), missing)
         words = tf.concat([words, blanks, tf.fill([parts.nrows(), 1], "")], axis=1)
         joined = parts.with_flat_values(parts.flat_values + words.flat_values)
         return tf.strings.reduce_join(joined, axis=1)

@@ -12,6 +12,7 @@ import keras_tfm.models
 from keras_tfm.data.bert_tokenizer import BERTTokenizer
 from keras_tfm.data.documents import read_documents
 from keras_tfm.data.epochs import Epochs, hold_out
+from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.masking import Masking
 from keras_tfm.data.sentence_pairs import OBJECTIVES, SentencePairs
 from keras_tfm.data.sources import fingerprint
@@ -54,10 +55,11 @@ class MaskedLanguageModelConfig:
 
 
 class MaskedLanguageModel(Task):
-    """Pre-trains an encoder on documents, then says what stands where a text has "[MASK]".
+    """Pre-trains an encoder on documents, then says what stands where a text has a blank: "[MASK]", or how
+    its tokenizer spells it, RoBERTa's "<mask>".
 
-    `backbone` is a `BERT`, or the model with its heads that `config` asks for. A document is a string with a
-    paragraph a line. `tokenizer` has the special tokens of BERT's.
+    `backbone` is an encoder, a `BERT` for example, or the model with its heads that `config` asks for. A
+    document is a string with a paragraph a line. ValueError for a `tokenizer` without a mask.
     """
 
     name = "masked-lm"
@@ -67,6 +69,8 @@ class MaskedLanguageModel(Task):
     def __init__(self, backbone, tokenizer, config=None):
         self.config = config or MaskedLanguageModelConfig()
         self.tokenizer = tokenizer
+        if tokenizer.blank is None:
+            raise ValueError(f"tokenizer: expected one with a mask, got a {type(tokenizer).__name__}")
         if hasattr(backbone, "backbone"):
             self.model = backbone
         elif self.config.pairs == "none" and self.config.masking == "span":
@@ -117,7 +121,7 @@ class MaskedLanguageModel(Task):
         model = from_huggingface(name)
         if not isinstance(model, MaskedLM):
             raise CheckpointError(name, "architectures", "one for masked language modelling", model.name)
-        tokenizer = BERTTokenizer.from_huggingface(find_folder(name))
+        tokenizer = read_huggingface_tokenizer(find_folder(name))
         length = max_length or min(128, model.backbone.config.max_length)
         pairs = "next" if model.next_sentence else "none"
         return cls(model, tokenizer, MaskedLanguageModelConfig(length, pairs))
@@ -214,6 +218,7 @@ class MaskedLanguageModel(Task):
             batch_size=max(1, batch_tokens // length),
             seed=seed,
             num_drawings=num_drawings,
+            segments="segment_ids" in self.model.input,
         )
 
     def _objectives(self):
@@ -279,10 +284,9 @@ class MaskedLanguageModel(Task):
         return measures | {"masked_tokens": int(tokens.sum()), "documents": len(documents)}
 
     def predict(self, texts, batch_size=64):
-        """The strings `texts`, in each every "[MASK]" replaced by the likeliest piece: a list of strings.
+        """The strings `texts`, in each every blank replaced by the likeliest piece: a list of strings.
 
-        What is cut off beyond `config.max_length` tokens keeps its "[MASK]"; `count_truncated` tells how
-        many.
+        What is cut off beyond `config.max_length` tokens keeps its blank; `count_truncated` tells how many.
         """
         return [
             text.decode("utf-8", "replace")
@@ -291,7 +295,7 @@ class MaskedLanguageModel(Task):
         ]
 
     def candidates(self, texts, count=5, batch_size=64):
-        """The likeliest pieces for each "[MASK]" of each text: [[[(piece, probability), …], …], …]."""
+        """The likeliest pieces for each blank of each text: [[[(piece, probability), …], …], …]."""
         if not 1 <= count <= self.tokenizer.vocabulary_size:
             raise ValueError(f"`count` must lie in [1, {self.tokenizer.vocabulary_size}]; it is {count}.")
         answers = []
@@ -300,7 +304,7 @@ class MaskedLanguageModel(Task):
             for row, chances, blanks in zip(
                 ids.numpy(), probabilities.numpy(), is_blank.numpy(), strict=True
             ):
-                pieces = [[self.tokenizer.vocabulary[i] for i in each] for each in row[blanks]]
+                pieces = [[self._blanks.pieces[i] for i in each] for each in row[blanks]]
                 answers.append(
                     [
                         list(zip(p, c, strict=True))

@@ -8,9 +8,16 @@ import pytest
 import torch
 import transformers
 
-from keras_tfm.data import Answer, BERTTokenizer, ByteLevelTokenizer
-from keras_tfm.models import BERT, RoBERTa
-from keras_tfm.tasks import QuestionAnswerer, TextClassifier, TokenClassifier
+from keras_tfm.data import Answer, BERTTokenizer, ByteLevelTokenizer, SentencePieceTokenizer
+from keras_tfm.models import BERT, DeBERTa, RoBERTa
+from keras_tfm.tasks import (
+    MaskedLanguageModel,
+    MaskedLanguageModelConfig,
+    QuestionAnswerer,
+    TextClassifier,
+    TokenClassifier,
+)
+from tests.data.test_sentencepiece_files import trained
 
 pytestmark = pytest.mark.parity
 WORDS = "the cat sat on a mat and dogs ran ##s ##ing".split()  # noqa: SIM905
@@ -82,6 +89,39 @@ def test_taggers(tmp_path):
     theirs, config = logits_of(transformers.AutoModelForTokenClassification, tmp_path / "folder", texts)
     named = [[config.id2label[place] for place in row.argmax(-1)] for row in theirs]
     assert task.predict(words) == [[named[0][1], named[0][2], named[0][4]], [named[1][1]]]  # cat ##s is two
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "deberta"])
+def test_blanks_are_filled(family, tmp_path):
+    """Their likeliest tokens at the mask; a folder of theirs becomes a task, learns, and is given back."""
+    if family == "deberta":
+        (tmp_path / "spm.model").write_bytes(trained("deberta"))
+        tokenizer = SentencePieceTokenizer.from_huggingface(tmp_path)
+        backbone, size, changes = DeBERTa, "v3-base", {**CHANGES, "num_buckets": 8}
+    else:
+        backbone, size, changes, tokenizer = FAMILIES[family][0], "base", CHANGES, FAMILIES[family][1]()
+    keras.utils.set_random_seed(2)
+    encoder = backbone.from_size(size, **changes, vocabulary_size=tokenizer.vocabulary_size)
+    config = MaskedLanguageModelConfig(40, pairs="none")
+    MaskedLanguageModel(encoder, tokenizer, config).save_huggingface(tmp_path / "folder")
+    task = MaskedLanguageModel.from_huggingface(tmp_path / "folder", max_length=40)
+    documents = ["The cat sat. A dog ran on the mats. Cats and dogs ran.\nA cat sat on a mat."] * 8
+    assert task.fit(documents, documents, epochs=2, batch_tokens=160)["loss"]
+    task.save_huggingface(tmp_path / "again")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
+    texts = [f"the {theirs.mask_token} sat on {theirs.mask_token}", "a mat", f"{theirs.mask_token} ran"]
+    logits, _ = logits_of(transformers.AutoModelForMaskedLM, tmp_path / "again", texts)
+    ids = theirs(texts, padding=True, return_tensors="np")["input_ids"]
+    logits[..., theirs.all_special_ids] = -np.inf
+    filled = []
+    for text, row, of_text in zip(texts, ids, logits, strict=True):
+        for token_id in of_text[row == theirs.mask_token_id].argmax(-1):
+            piece = theirs.convert_ids_to_tokens(int(token_id))
+            word = piece.removeprefix("##") if family == "bert" else theirs.decode([int(token_id)]).strip()
+            text = text.replace(theirs.mask_token, word, 1)
+        filled.append(text)
+    assert task.predict(texts) == filled and filled[1] == "a mat"
+    assert [len(blanks) for blanks in task.candidates(texts, count=2)] == [2, 0, 1]
 
 
 CONTEXT = (
