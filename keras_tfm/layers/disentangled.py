@@ -206,15 +206,24 @@ class DisentangledAttention(Layer):
         if CONTENT_TO_POSITION in self.terms:
             if not self.share_projections:
                 (position_key,) = self.position_key(table)
-            of_distances = ops.matmul(query, ops.transpose(position_key, (0, 1, 3, 2)))  # (B, H, T, 2T)
+            of_distances = scores_of(query, position_key[0])  # (B, H, T, 2T)
             scores = scores + shear(of_distances, length - 1)
         if POSITION_TO_CONTENT in self.terms:
             if not self.share_projections:
                 (position_query,) = self.position_query(table)
-            position_query = ops.flip(position_query, axis=2)  # of the distances -T, ..., T-1
-            of_distances = ops.matmul(key, ops.transpose(position_query, (0, 1, 3, 2)))  # (B, H, T, 2T)
+            position_query = ops.flip(position_query[0], axis=1)  # of the distances -T, ..., T-1
+            of_distances = scores_of(key, position_query)  # (B, H, T, 2T)
             scores = scores + ops.transpose(shear(of_distances, length), (0, 1, 3, 2))
         return scores
+
+
+def scores_of(x, vectors):
+    """Products of x (B, H, T, K) with each head's vectors (H, S, K): (B, H, T, S).
+
+    Not as a batched product that repeats the vectors: TensorFlow 2.21's, by oneDNN, writes outside its arrays
+    (its issue 117700).
+    """
+    return ops.einsum("bhtk,hsk->bhts", x, vectors)
 
 
 def shear(x, first):

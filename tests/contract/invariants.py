@@ -20,6 +20,7 @@ from tests.contract.fresh_process import answers_of_a_fresh_process
 from tests.contract.tools import (
     assert_close,
     assert_equal,
+    broadcast_products,
     corner,
     decoded_outputs,
     gradients_of,
@@ -45,7 +46,9 @@ def config_round_trip(case):
 def eager_graph_and_xla_agree(case):
     model, inputs = case.model, case.draw()
     expected = run(model, inputs)
-    assert_close(run(tf.function(lambda x: model(x), autograph=False), inputs), expected)
+    graph = tf.function(lambda x: model(x), autograph=False)
+    assert_close(run(graph, inputs), expected)
+    assert not broadcast_products(graph.get_concrete_function(inputs).graph)
     assert_close(run(tf.function(lambda x: model(x), autograph=False, jit_compile=True), inputs), expected)
 
 

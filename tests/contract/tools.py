@@ -36,6 +36,15 @@ def assert_equal(actual, expected):
         np.testing.assert_array_equal(a, e)
 
 
+def broadcast_products(graph):
+    """Products of batches of unlike sizes: in those TensorFlow 2.21, by oneDNN, writes outside its arrays (its
+    issue 117700).
+    """
+    products = [operation for operation in graph.get_operations() if operation.type.startswith("BatchMatMul")]
+    batches = [[x.shape[:-2] for x in operation.inputs] for operation in products]
+    return [p.name for p, (x, y) in zip(products, batches, strict=True) if x != y and len(x) > 1]
+
+
 def corner(arrays, like):
     """The leading part of each array, of the shape of its counterpart in `like`."""
     return [a[tuple(slice(n) for n in b.shape)] for a, b in zip(arrays, like, strict=True)]
