@@ -37,8 +37,8 @@ def assert_equal(actual, expected):
 
 
 def broadcast_products(graph):
-    """Products of batches of unlike sizes: in those TensorFlow 2.21, by oneDNN, writes outside its arrays (its
-    issue 117700).
+    """Products of batches of unlike sizes: TensorFlow 2.21 with oneDNN writes outside its arrays in those, by
+    its issue 117700.
     """
     products = [operation for operation in graph.get_operations() if operation.type.startswith("BatchMatMul")]
     batches = [[x.shape[:-2] for x in operation.inputs] for operation in products]
