@@ -1,5 +1,6 @@
 """Live: encoders and their heads against transformers': states, logits, gradients, folders both ways."""
 
+import copy
 import os
 import re
 
@@ -85,7 +86,9 @@ def test_hidden_states_of_every_layer(family, seed, tmp_path, monkeypatch):
 @pytest.mark.parametrize("seed", CONFIGS)
 @pytest.mark.parametrize("family", REFERENCES)
 def test_gradients_of_pre_training(family, seed, tmp_path):
-    """Of all losses' sum, masked positions gathered here and ignored labels there."""
+    """Of all losses' sum, masked positions gathered here and ignored labels there, beside theirs in float64:
+    a few of the configurations drawn lose more than the bound in float32, theirs as much as ours.
+    """
     rng, reference = np.random.default_rng(seed), REFERENCES[family]
     entries = reference.draw(rng)
     head = "PreTraining" if "PreTraining" in reference.outputs else "MaskedLM"
@@ -105,8 +108,10 @@ def test_gradients_of_pre_training(family, seed, tmp_path):
     for row in range(batch):
         chosen[row, positions[row, weights[row]]] = labels[row, positions[row, weights[row]]]
     pair = {PAIR_LABELS[family]: torch.from_numpy(follows)} if head == "PreTraining" else {}
-    loss = answer(theirs, inputs, labels=torch.from_numpy(chosen), **pair).loss
-    loss.backward()
+    exact = copy.deepcopy(theirs).double()
+    for model in (exact, theirs):
+        loss = answer(model, inputs, labels=torch.from_numpy(chosen), **pair).loss
+        loss.backward()
 
     with tf.GradientTape() as tape:
         outputs = ours({**inputs, "mask_positions": positions})
@@ -121,9 +126,10 @@ def test_gradients_of_pre_training(family, seed, tmp_path):
     table = FAMILIES[theirs.config.model_type].of(ours.backbone.config)
     rows = table.rows_with(table.heads[type(theirs).__name__], table.prefix)
     actual = keymap.save(ours, rows)
-    expected = {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}
-    assert actual.keys() == expected.keys()
-    for name, gradient in expected.items():
-        error = np.abs(actual[name] - gradient).max()
-        rounding = 1e-6  # all there is of key biases' gradients, which are zero by theory
+    theirs_in_float32 = {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}
+    assert actual.keys() == theirs_in_float32.keys()
+    for name, parameter in exact.named_parameters():
+        gradient = parameter.grad.numpy()
+        error, rounding = (np.abs(x[name] - gradient).max() for x in (actual, theirs_in_float32))
+        rounding = 1e-6 + 2 * rounding  # all there is of key biases' gradients, which are zero by theory
         assert error <= 1e-4 * np.abs(gradient).max() + rounding, name
