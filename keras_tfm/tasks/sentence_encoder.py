@@ -9,7 +9,7 @@ from keras_tfm.data.encoding import model_inputs, pack_texts
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.data.tokenizers import load_tokenizer
-from keras_tfm.layers.masks import masked_mean
+from keras_tfm.heads.classification import pooled_of
 from keras_tfm.tasks.encoder_task import check_vocabulary
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
 
@@ -69,8 +69,7 @@ class SentenceEncoder(Task):
         packed = pack_texts(self.tokenizer, self.config.max_length, texts)
         packed = {name: x for name, x in packed.items() if name in self.model.input}
         inputs = model_inputs(packed, self.tokenizer.pad_id)
-        hidden = self.model(inputs, training=False)["sequence_output"]  # (B, T, D)
-        vectors = masked_mean(hidden, inputs["padding_mask"])  # (B, D)
+        vectors = pooled_of(inputs, self.model(inputs, training=False), "mean")  # (B, D)
         return tf.math.l2_normalize(vectors, axis=-1) if self.config.normalize else vectors
 
     def predict(self, texts, batch_size=64):
