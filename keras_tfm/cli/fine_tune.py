@@ -179,7 +179,9 @@ def run(options, kind):
             **fields,
         )
 
-    task = task_on(devices, options, functools.partial(_load, task_class, examples, fields), make)
+    # What is resumed stays as it is: other wishes are refused below.
+    load = functools.partial(_load, task_class, examples, {} if options.resume else fields)
+    task = task_on(devices, options, load, make)
     if options.resume:
         refuse_another_model(options, task)
     tell(f"{task.model.count_params():,} weights, {task.tokenizer.vocabulary_size:,} pieces")
@@ -223,7 +225,8 @@ def _load(task_class, examples, fields, folder):
     if is_huggingface(folder):
         return task_class.from_huggingface(folder, examples, **fields)
     task = tasks.load(folder)
-    if type(task) is task_class:
+    pooling = getattr(task.config, "pooling", None)
+    if type(task) is task_class and fields.get("pooling", pooling) == pooling:
         return task
     backbone = getattr(task.model, "backbone", task.model)
     if not hasattr(task, "tokenizer") or "sequence_output" not in backbone.output:
@@ -248,8 +251,9 @@ def refuse_another_model(options, task):
 
     then = dataclasses.asdict(task.model.backbone.config) | {"--max-length": task.config.max_length}
     now = {"--max-length": options.max_length} if options.max_length else {}
-    if getattr(options, "stride", None):
-        then, now = then | {"--stride": task.config.stride}, now | {"--stride": options.stride}
+    for name in ("stride", "pooling"):
+        if asked := getattr(options, name, None):
+            then[f"--{name}"], now[f"--{name}"] = getattr(task.config, name), asked
     if options.size:
         size = dataclasses.asdict(task.model.backbone.config_of_size(options.size))
         now |= {name: size[name] for name in ("num_layers", "dim", "num_heads", "hidden_dim")}
