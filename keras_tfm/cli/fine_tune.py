@@ -117,7 +117,7 @@ def _add(tasks, kind):
         model.add_argument(
             "--pooling",
             choices=["first", "mean"],
-            help="classify by the first token (default), or by the mean of all, often better from scratch",
+            help="classify by the first token (default), or by the mean of all",
         )
     if kind.name == "answer":
         model.add_argument(

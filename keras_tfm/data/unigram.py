@@ -52,6 +52,7 @@ def _chunks(lines: list[str], size: int = 1000) -> Iterator[str]:
 
 
 def require_size(vocabulary_size: int, least: int):
+    """Raise ValueError for a vocabulary of fewer than `least`."""
     if vocabulary_size < least:
         raise ValueError(f"vocabulary_size: expected at least {least}, got {vocabulary_size}")
 
