@@ -1,23 +1,29 @@
 """What every test stands on: a quiet TensorFlow on the CPU, fixed seeds, Keras's own float policy.
 
 The environment is set before anything imports TensorFlow, by `setdefault`: `CUDA_VISIBLE_DEVICES=0 make test`
-runs on a GPU.
+runs on a GPU. Each test's CPU time is measured: over LIMIT seconds it fails, unless it is marked slow.
 """
 
+import collections
 import importlib.util
+import json
 import os
+import pathlib
 import random
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("KERAS_TFM_JIT", "0")  # XLA takes seconds to compile a step: `jit` is for tests of that
 
 import hypothesis
 import numpy as np
 import pytest
 
 SEED = 2017
+LIMIT = 20  # seconds of CPU time, of this process and of those that it waited for
+SECONDS = collections.defaultdict(float)  # by test, with its fixtures
 
 # Assertions in shared helpers say what differed, as those in test files do.
 pytest.register_assert_rewrite("tests.contract.invariants", "tests.contract.tools")
@@ -46,3 +52,61 @@ def float_policy():
         config = sys.modules["keras"].config
         config.set_floatx("float32")
         config.set_dtype_policy("float32")
+
+
+@pytest.fixture
+def jit(monkeypatch):
+    """Training steps and decoding are compiled by XLA, as they are outside the tests."""
+    monkeypatch.setenv("KERAS_TFM_JIT", "1")
+
+
+def cpu_seconds():
+    """CPU time so far, of this process and of those that it waited for."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Measure each test with the fixtures that are made for it."""
+    began = cpu_seconds()
+    try:
+        return (yield)
+    finally:
+        SECONDS[item.nodeid] = round(cpu_seconds() - began, 2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Fail a test that takes too long, its fixtures apart."""
+    began = cpu_seconds()
+    result = yield
+    taken = cpu_seconds() - began
+    if taken > LIMIT and not item.get_closest_marker("slow"):
+        pytest.fail(f"It took {taken:.0f} s of CPU time, over {LIMIT}: make it quicker, or mark it slow.")
+    return result
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Write the report that tests/run.py adds up: outcomes, reasons of skips, seconds by file and by test."""
+    if path := os.environ.get("KERAS_TFM_TEST_REPORT"):
+        stats = terminalreporter.stats
+        files = collections.Counter()
+        for test, taken in SECONDS.items():
+            files[test.partition("::")[0]] += taken
+        report = {
+            "outcomes": {
+                name: len(stats.get(key, ()))
+                for name, key in (
+                    ("passed", "passed"),
+                    ("failed", "failed"),
+                    ("errors", "error"),
+                    ("skipped", "skipped"),
+                )
+            },
+            "skips": collections.Counter(
+                skip.longrepr[2].removeprefix("Skipped: ") for skip in stats.get("skipped", ())
+            ),
+            "seconds": files,
+            "tests": {test: taken for test, taken in SECONDS.items() if taken > LIMIT / 4},
+        }
+        pathlib.Path(path).write_text(json.dumps(report), "utf-8")

@@ -23,6 +23,7 @@ from keras import ops
 from keras_tfm.generation.processors import Written, process
 from keras_tfm.generation.samplers import greedy
 from keras_tfm.generation.stopping import EndTokens
+from keras_tfm.jit import jit_compile
 
 
 class Progress(NamedTuple):
@@ -79,7 +80,7 @@ class Loop(abc.ABC):
     def _compiled(self):
         """`start`, and `advance` by one token."""
         functions = self.start, lambda progress: self.advance(progress, 1)
-        return [tf.function(f, autograph=False, jit_compile=True) for f in functions]
+        return [tf.function(f, autograph=False, jit_compile=jit_compile()) for f in functions]
 
 
 class Decoder(Loop):
@@ -152,13 +153,12 @@ class CompiledDecoding:
     `max_length` for prompt and continuation together, if they are given.
     """
 
-    def __init__(self, model, stop=None, pad_id=0, max_length=None, max_context=None, jit_compile=True):
+    def __init__(self, model, stop=None, pad_id=0, max_length=None, max_context=None):
         self.model = model
         self.stop = stop
         self.pad_id = pad_id
         self.max_length = max_length
         self.max_context = max_context
-        self.jit_compile = jit_compile
         self.functions: dict = {}
 
     def __call__(self, options, token_ids, padding_mask=None, context=None):
@@ -217,7 +217,7 @@ class CompiledDecoding:
                 return dataclasses.replace(kind, **numbers).decoder(self.model, self.stop, self.pad_id)
 
             self.functions[key] = [
-                tf.function(function, autograph=False, jit_compile=self.jit_compile)
+                tf.function(function, autograph=False, jit_compile=jit_compile())
                 for function in (
                     lambda numbers, prompt, context: decoder(numbers)(**prompt, context=context),
                     lambda numbers, prompt, context: decoder(numbers).start(**prompt, context=context),

@@ -14,6 +14,7 @@ from keras_tfm.data.epochs import Epochs, hold_out
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.sources import fingerprint
 from keras_tfm.data.tokenizers import load_tokenizer
+from keras_tfm.jit import jit_compile
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
 from keras_tfm.training.fit import averaging, fit_best
 from keras_tfm.training.low_rank import adapt, merge
@@ -254,7 +255,7 @@ class EncoderTask(Task):
                 freeze(self.model, num_frozen)
             rates = layer_rates(self.model, layer_decay) if layer_decay != 1 else None
             optimizer = AdamW(schedule, weight_decay, global_clipnorm=1.0, rates=rates, **averages)
-            self.model.compile(optimizer, **self._objective(), jit_compile=True)
+            self.model.compile(optimizer, **self._objective(), jit_compile=jit_compile())
 
     def _batches(self, examples, batch_tokens, **options):
         if len(set(map(len, examples))) != 1:

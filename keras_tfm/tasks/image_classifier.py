@@ -12,6 +12,7 @@ from keras_tfm.data.epochs import hold_out
 from keras_tfm.data.images import ImageBatches, check_images, decode_images, scale_images
 from keras_tfm.data.sources import fingerprint
 from keras_tfm.heads.classification import Classifier, classification_loss
+from keras_tfm.jit import jit_compile
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
 from keras_tfm.training.fit import averaging, fit_best
 from keras_tfm.training.optimizers import AdamW
@@ -129,7 +130,7 @@ class ImageClassifier(Task):
             self.model.compile(
                 optimizer,
                 classification_loss(),
-                jit_compile=True,
+                jit_compile=jit_compile(),
                 weighted_metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
             )
         settings = {

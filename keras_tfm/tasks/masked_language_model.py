@@ -25,6 +25,7 @@ from keras_tfm.heads import (
     token_accuracy,
     token_cross_entropy,
 )
+from keras_tfm.jit import jit_compile
 from keras_tfm.tasks.blanks import Blanks
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
 from keras_tfm.training.fit import averaging, fit_best
@@ -180,7 +181,7 @@ class MaskedLanguageModel(Task):
             optimizer = AdamW(
                 schedule, weight_decay, 0.9, 0.98, 1e-6, clipnorm=1.0, **averaging(batches.num_batches)
             )
-            self.model.compile(optimizer, **self._objectives(), jit_compile=True)
+            self.model.compile(optimizer, **self._objectives(), jit_compile=jit_compile())
         settings = {
             "batch_tokens": batch_tokens,
             "epoch_batches": epoch_batches,

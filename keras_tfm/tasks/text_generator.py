@@ -23,6 +23,7 @@ from keras_tfm.heads.language_model import (
     token_accuracy,
     token_cross_entropy,
 )
+from keras_tfm.jit import jit_compile
 from keras_tfm.tasks.decoding import DecodingDefaults, check_ids
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
 from keras_tfm.training.fit import averaging, fit_best
@@ -179,7 +180,7 @@ class TextGenerator(Task):
             self.model.compile(
                 optimizer,
                 TokenCrossEntropy(),
-                jit_compile=True,
+                jit_compile=jit_compile(),
                 weighted_metrics=[token_cross_entropy, token_accuracy],
             )
         settings = {
@@ -220,7 +221,7 @@ class TextGenerator(Task):
         """
         blocks = self._blocks(texts, min_batches=1)
 
-        @tf.function(autograph=False, jit_compile=True)
+        @tf.function(autograph=False, jit_compile=jit_compile())
         def cost(inputs, labels, weights):
             logits = self.model(inputs, training=False)
             return tf.reduce_sum(weights * token_cross_entropy(labels, logits))

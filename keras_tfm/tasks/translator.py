@@ -25,6 +25,7 @@ from keras_tfm.heads.language_model import (
     token_accuracy,
     token_cross_entropy,
 )
+from keras_tfm.jit import jit_compile
 from keras_tfm.tasks.decoding import DecodingDefaults, check_ids, with_languages
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
 from keras_tfm.training.fit import averaging, fit_best
@@ -215,7 +216,7 @@ class Translator(Task):
             self.model.compile(
                 optimizer,
                 TokenCrossEntropy(label_smoothing),
-                jit_compile=True,
+                jit_compile=jit_compile(),
                 weighted_metrics=[token_cross_entropy, token_accuracy],
             )
         settings = {

@@ -8,13 +8,13 @@
 What a class can do is declared in its case; an invariant that does not apply is skipped with its
 reason. Axes are named by a letter, so that padding and causality know which inputs belong together. A
 layer is checked as a functional model of unknown batch size and lengths; every weight, biases and
-scales too, is drawn at random.
+scales too, is drawn at random. Invariants that cost seconds are marked slow, but for cases of a `kind`.
 """
 
 import pytest
 
 from tests.contract.case import Case, Spec, floats, ids, mask, randomise
-from tests.contract.invariants import INVARIANTS
+from tests.contract.invariants import DEAR, INVARIANTS
 from tests.contract.tools import assert_close, run
 
 __all__ = ["Case", "Spec", "assert_close", "check", "floats", "ids", "mask", "randomise", "run"]
@@ -23,9 +23,15 @@ __all__ = ["Case", "Spec", "assert_close", "check", "floats", "ids", "mask", "ra
 def check(*cases):
     """The test of all invariants for `cases`, each pair under an id of its own."""
 
-    @pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
-    @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.__name__)
-    def test(case, invariant):
+    def parameter(invariant, case):
+        is_slow = invariant in DEAR and case.kind is None
+        name = f"{invariant.__name__}-{case.name}"
+        return pytest.param(invariant, case, id=name, marks=pytest.mark.slow if is_slow else ())
+
+    @pytest.mark.parametrize(
+        ("invariant", "case"), [parameter(invariant, case) for case in cases for invariant in INVARIANTS]
+    )
+    def test(invariant, case):
         invariant(case)
 
     return test

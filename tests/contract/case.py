@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 import keras_tfm
 
@@ -57,6 +58,10 @@ class Case:
     the axis that may be padded on the left; `cache(layer, inputs, max_length)` starts decoding along
     `causal`; `reference(layer, **inputs)` computes the same with NumPy in float64, `plain` without
     fusing; `tied(model)` gives the two variables that are one.
+
+    `kind` says what the case stands for among all others, "encoder" for example, or how it differs from them:
+    `make test` checks the dear invariants (XLA, SavedModel, rematerialisation, overfitting) on these cases
+    alone, `make test-slow` on all.
     """
 
     name: str
@@ -70,6 +75,7 @@ class Case:
     reference: Callable | None = None
     plain: Callable | None = None
     tied: Callable | None = None
+    kind: str | None = None
 
     def draw(self, seed=0, batch_size=BATCH, **lengths):
         """The case's inputs; `lengths` by axis."""
@@ -102,6 +108,24 @@ class Case:
         model = self.around(self.layer)
         randomise(model, seed=1)
         return model
+
+    @functools.cached_property
+    def traced(self):
+        """`model` as one graph for all batch sizes and lengths, quicker than many eager calls."""
+        signature = {
+            name: tf.TensorSpec((None, *spec_shape(spec)), spec.dtype, name)
+            for name, spec in self.inputs.items()
+        }
+        return tf.function(self.model, input_signature=[signature], autograph=False)
+
+    def other(self, seed):
+        """A second model, the same one at each call, with weights drawn from `seed`: what it held is lost."""
+        randomise(self._other, seed)
+        return self._other
+
+    @functools.cached_property
+    def _other(self):
+        return self.around(self.factory())
 
     def axes(self, letter):
         """{input: axis} of the inputs that have this axis."""

@@ -79,12 +79,11 @@ def decoded_outputs(outputs):
     return outputs.get("decoder_sequence_output", outputs.get("sequence_output"))
 
 
-def gradients_of(model, inputs, training=False):
+def gradients_of(model, inputs, training=False, traced=True):
     """The gradients of a random weighting of all outputs."""
     inputs = tree.map_structure(tf.convert_to_tensor, inputs)
     variables = [weight.value for weight in model.trainable_weights]
 
-    @tf.function(autograph=False)
     def gradients():
         rng = np.random.default_rng(8)
         with tf.GradientTape() as tape:
@@ -92,21 +91,30 @@ def gradients_of(model, inputs, training=False):
             loss = tf.add_n([tf.reduce_sum(y * rng.normal(size=y.shape).astype("float32")) for y in outputs])
         return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, variables)]
 
-    return [gradient.numpy() for gradient in gradients()]
+    compute = tf.function(gradients, autograph=False) if traced else gradients
+    return [gradient.numpy() for gradient in compute()]
 
 
 def step_towards(targets, model, inputs, optimizer=None, training=False):
-    """A function that takes a training step of `model` towards `targets` and returns the loss before it."""
+    """A function that takes a training step of `model` towards `targets` and returns the loss before it.
+
+    Without an `optimizer` it is a plain step down the gradient.
+    """
     inputs, targets = tree.map_structure(tf.convert_to_tensor, inputs), tree.flatten(targets)
-    variables = model.trainable_variables
-    optimizer = optimizer or keras.optimizers.SGD(0.1)
-    optimizer.build(variables)
+    variables = [variable.value for variable in model.trainable_variables]
+    if optimizer is not None:
+        optimizer.build(model.trainable_variables)
 
     def step():
         with tf.GradientTape() as tape:
             outputs = tree.flatten(model(inputs, training=training))
             loss = tf.add_n([tf.reduce_mean((y - t) ** 2) for y, t in zip(outputs, targets, strict=True)])
-        optimizer.apply(tape.gradient(loss, [variable.value for variable in variables]))
+        gradients = tape.gradient(loss, variables)
+        if optimizer is not None:
+            optimizer.apply(gradients)
+        else:
+            for variable, gradient in zip(variables, gradients, strict=True):
+                variable.assign_sub(0.1 * tf.convert_to_tensor(gradient))
         return loss
 
     return step

@@ -45,7 +45,7 @@ PROMISES = {"attends": True, "reference": reference.attention, "plain": unfused}
 Attention = layers.MultiHeadAttention
 
 test_contract = contract.check(
-    Case("self", lambda: Attention(2, dropout=0.1), **SELF, **PROMISES),
+    Case("self", lambda: Attention(2, dropout=0.1), **SELF, **PROMISES, kind="attention"),
     Case("cross", lambda: Attention(2, key_dim=6, value_dim=5, use_bias=False),
          {"query": floats("T", 6), "value": floats("S", 5), "mask": mask("S")}, **PROMISES),
     Case("separate_key", lambda: Attention(3, dropout=0.1),

@@ -37,7 +37,8 @@ test_contract = contract.check(
     Case("pre_norm", lambda: Block(2, 9, key_dim=4, activation="gelu", normalize_first=True),
          **SELF, **BLOCK),
     Case("causal", lambda: Block(2, 9, causal=True), **decodes(False), **BLOCK),
-    Case("cross", lambda: Block(2, 9, causal=True, cross_attention=True), **decodes(True), **BLOCK),
+    Case("cross", lambda: Block(2, 9, causal=True, cross_attention=True), **decodes(True), **BLOCK,
+         kind="block"),
     Case("encoder", lambda: Encoder(2, 2, 9, normalize_first=True), **SELF, **STACK),
     Case("decoder", lambda: Decoder(2, 2, 9, cross_attention=True), **decodes(True), **STACK),
     Case("shared_position", lambda: Decoder(

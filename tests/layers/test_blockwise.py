@@ -31,7 +31,7 @@ def injected():
 
 
 test_contract = contract.check(
-    Case("self", lambda: Attention(2, dropout=0.1, block_size=2), **SELF, **BLOCKS),
+    Case("self", lambda: Attention(2, dropout=0.1, block_size=2), **SELF, **BLOCKS, kind="blockwise"),
     Case("causal", lambda: Attention(2, 5, 3, dropout=0.1, block_size=3), **DECODING, **BLOCKS),
     Case("rotary", lambda: Attention(2, position=layers.RotaryEmbedding(100.0), block_size=2),
          **DECODING, **BLOCKS),

@@ -14,7 +14,8 @@ Embedding = layers.TokenAndPositionEmbedding
 
 
 test_contract = contract.check(
-    Case("learned", lambda: Embedding(11, 9, 6), {"token_ids": ids("T", 11)}, reference=reference.embedding),
+    Case("learned", lambda: Embedding(11, 9, 6), {"token_ids": ids("T", 11)}, reference=reference.embedding,
+         kind="look-up"),
     Case("segments_scaled_sine",
          lambda: Embedding(11, 9, 6, num_segments=2, scale=True, position=layers.SinePositionEncoding()),
          {"token_ids": ids("T", 11), "segment_ids": ids("T", 2)}, reference=reference.embedding),

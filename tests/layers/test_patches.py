@@ -11,7 +11,7 @@ from tests import contract
 from tests.contract import Case, floats
 
 test_contract = contract.check(
-    Case("class token", lambda: PatchEncoder(4, 6), {"images": floats(8, 12, 3)}),
+    Case("class token", lambda: PatchEncoder(4, 6), {"images": floats(8, 12, 3)}, kind="images"),
     Case("patches alone", lambda: PatchEncoder((2, 3), 6, class_token=False), {"images": floats(4, 6, 1)}),
 )
 

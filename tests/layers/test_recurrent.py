@@ -121,6 +121,7 @@ test_contract = contract.check(
         cache=lambda layer, x, max_length: layer.start(
             3, max_length, x["context"], x["context_mask"], x["initial_state"]
         ),
+        kind="recurrent",
     ),
     Case("token embedding", lambda: TokenEmbedding(9, 6), {"token_ids": ids("T", 9)}),
 )

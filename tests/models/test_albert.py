@@ -16,7 +16,7 @@ TINY = ALBERTConfig(11, embedding_dim=5, max_length=16, **SIZES)
 INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T"), "segment_ids": ids("T", 2)}
 
 test_contract = contract.check(
-    Case("ALBERT", lambda: ALBERT(TINY), INPUTS, attends=True),
+    Case("ALBERT", lambda: ALBERT(TINY), INPUTS, attends=True, kind="shared blocks"),
     Case("pre-training", lambda: MaskedLM(ALBERT(TINY), next_sentence=True, dropout=0.1),
          {**INPUTS, "mask_positions": ids("M", 1)}, attends=True,
          tied=lambda model: (model.get_layer("mlm").embedding.token, model.backbone.embedding.token)),

@@ -32,7 +32,7 @@ PROMISES = {"attends": True, "causal": "T"}
 
 test_contract = contract.check(
     Case("decoder", lambda: GPT2(TINY), {**INPUTS, "segment_ids": ids("T", 1)}, **PROMISES, cache=cache,
-         left_padding="T"),
+         left_padding="T", kind="decoder"),
     Case("packed", lambda: GPT2(dataclasses.replace(TINY, normalize_first=False)),
          {**INPUTS, "segment_ids": Documents(("T",), "int32", 2)}, **PROMISES),
 )  # fmt: skip

@@ -28,6 +28,7 @@ test_contract = contract.check(
         INPUTS,
         causal="T",
         cache=lambda model, x, length: model.start(3, length, x),
+        kind="recurrent",
     ),
 )
 

@@ -18,7 +18,7 @@ MEAN = dataclasses.replace(SMALL, class_token=False)
 IMAGES = {"images": floats(4, 6, 1)}
 
 test_contract = contract.check(
-    Case("ViT", lambda: ViT(SMALL), IMAGES, attends=True),
+    Case("ViT", lambda: ViT(SMALL), IMAGES, attends=True, kind="images"),
     Case("ViT without class token", lambda: ViT(MEAN), IMAGES, attends=True),
     Case("Classifier", lambda: Classifier(ViT(SMALL), 3, hidden_dim=5), IMAGES, attends=True),
 )

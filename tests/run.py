@@ -1,0 +1,125 @@
+"""All tests in a few processes at once, each of which gets files that take about as long as the others'.
+
+    python -m tests.run --jobs 2 -m "not slow and not parity" [FOLDER or FILE ...] [pytest's options]
+
+What TensorFlow and XLA compile is never let go, so one process for all tests would outgrow the memory: the
+files are dealt into parts of about two minutes, by the CPU seconds in durations.json. `--record` writes that
+file anew. Passing parts print one line, failing ones all of pytest's output. At the end stand the skips by
+reason, the seconds by folder, the slowest tests, and the sum.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+TESTS = pathlib.Path(__file__).parent
+DURATIONS = TESTS / "durations.json"
+PART_SECONDS = 150  # of CPU time; memory grows with it, and so does the wait for the last part
+UNKNOWN_SECONDS = 10  # of a file that was never recorded
+LISTED_SECONDS = 10  # a test that takes longer is listed
+NO_TESTS = 5  # pytest's exit code where the selection leaves none
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--jobs", type=int, default=2, help="processes at once (default: %(default)s)")
+    parser.add_argument("--record", action="store_true", help="write durations.json anew")
+    options, arguments = parser.parse_known_args()
+    paths = [pathlib.Path(argument) for argument in arguments if pathlib.Path(argument).exists()]
+    arguments = [argument for argument in arguments if not pathlib.Path(argument).exists()]
+    known = json.loads(DURATIONS.read_text("utf-8")) if DURATIONS.exists() else {}
+    parts = deal(files_in(paths or [TESTS]), known, options.jobs)
+
+    began, results = time.monotonic(), []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        running = [pool.submit(run_part, files, arguments) for files in parts]
+        for done in concurrent.futures.as_completed(running):
+            results.append(done.result())
+            print(
+                f"[{len(results)}/{len(parts)}, {time.monotonic() - began:.0f} s] {results[-1].pop('text')}"
+            )
+            sys.stdout.flush()
+    seconds = merge(results, "seconds")
+    if options.record:
+        DURATIONS.write_text(json.dumps({**known, **seconds}, indent=0, sort_keys=True) + "\n", "utf-8")
+    raise SystemExit(summarise(results, seconds, time.monotonic() - began))
+
+
+def files_in(paths):
+    """The test files in `paths`, by their names from the folder above tests/."""
+    found = {path for given in paths for path in ([given] if given.is_file() else given.rglob("test_*.py"))}
+    return sorted(path.resolve().relative_to(TESTS.resolve().parent).as_posix() for path in found)
+
+
+def deal(files, known, jobs):
+    """`files` in parts of about equal `known` seconds, the longest part first: each file, longest first, goes
+    to the part that has least.
+    """
+    seconds = {file: known.get(file, UNKNOWN_SECONDS) for file in files}
+    count = max(jobs, round(sum(seconds.values()) / PART_SECONDS))
+    parts = [([], 0.0) for _ in range(min(count, len(files)))]
+    for file in sorted(files, key=seconds.__getitem__, reverse=True):
+        least = min(range(len(parts)), key=lambda part: parts[part][1])
+        parts[least] = [*parts[least][0], file], parts[least][1] + seconds[file]
+    return [sorted(names) for names, _ in sorted(parts, key=lambda part: part[1], reverse=True)]
+
+
+def run_part(files, arguments):
+    """What one pytest process says of `files`: conftest.py's report, the exit code and the text to print."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder, "report.json")
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *arguments, *files],
+            env={**os.environ, "KERAS_TFM_TEST_REPORT": str(report)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        result = json.loads(report.read_text("utf-8")) if report.exists() else {}
+    is_fine = done.returncode in (0, NO_TESTS)
+    lines = done.stdout.rstrip().split("\n")
+    return {
+        **result,
+        "code": 0 if is_fine else done.returncode,
+        "text": lines[-1] if is_fine else done.stdout,
+    }
+
+
+def merge(results, name):
+    """The counts called `name` of all parts together."""
+    return dict(sum((collections.Counter(result.get(name, {})) for result in results), collections.Counter()))
+
+
+def summarise(results, seconds, wall):
+    """Print what all parts together came to; the exit code."""
+    for reason, count in sorted(merge(results, "skips").items(), key=lambda item: -item[1]):
+        print(f"skipped {count:5}  {reason}")
+    folders = collections.Counter()
+    for file, taken in seconds.items():
+        folders[str(pathlib.PurePosixPath(file).parent)] += taken
+    for folder, taken in folders.most_common():
+        print(f"CPU {taken:6.0f} s  {folder}")
+    slowest = {name: taken for result in results for name, taken in result.get("tests", {}).items()}
+    for name, taken in sorted(slowest.items(), key=lambda item: -item[1]):
+        if taken > LISTED_SECONDS:
+            print(f"CPU {taken:6.1f} s  {name}")
+    outcomes = merge(results, "outcomes")
+    broken = sum(result["code"] != 0 for result in results)
+    failed = outcomes.get("failed", 0) + outcomes.get("error", 0)
+    counts = f"{outcomes.get('passed', 0)} passed, {failed} failed, {outcomes.get('skipped', 0)} skipped"
+    print(f"{sum(seconds.values()):.0f} s of CPU in {wall:.0f} s; {broken} of {len(results)} parts failed")
+    print(counts)
+    return int(broken > 0)
+
+
+if __name__ == "__main__":
+    main()
