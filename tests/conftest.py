@@ -37,11 +37,16 @@ collect_ignore = [] if importlib.util.find_spec("torch") else ["parity"]
 
 @pytest.fixture(autouse=True)
 def fixed_seeds():
-    """Seed Python and NumPy, and Keras and TensorFlow where the test's file has imported them."""
+    """Seed Python and NumPy, from which Keras's layers take their seeds."""
     random.seed(SEED)
     np.random.seed(SEED)
-    if "keras" in sys.modules:
-        sys.modules["keras"].utils.set_random_seed(SEED)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fixed_seed_of_tensorflow():
+    """Seed TensorFlow, once a file: each time it forgets its kernels, and functions are made ready anew."""
+    if "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].random.set_seed(SEED)
 
 
 @pytest.fixture(autouse=True)
@@ -94,15 +99,7 @@ def pytest_terminal_summary(terminalreporter):
         for test, taken in SECONDS.items():
             files[test.partition("::")[0]] += taken
         report = {
-            "outcomes": {
-                name: len(stats.get(key, ()))
-                for name, key in (
-                    ("passed", "passed"),
-                    ("failed", "failed"),
-                    ("errors", "error"),
-                    ("skipped", "skipped"),
-                )
-            },
+            "outcomes": {name: len(stats.get(name, ())) for name in ("passed", "failed", "error", "skipped")},
             "skips": collections.Counter(
                 skip.longrepr[2].removeprefix("Skipped: ") for skip in stats.get("skipped", ())
             ),
