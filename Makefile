@@ -1,7 +1,7 @@
 # Every command runs in .venv; `make setup` makes it, and is instant while the files it depends on are unchanged.
 #   PYTHON=python3.12   the interpreter that .venv is made from (3.11 to 3.13)
 #   ARGS="-k masks"     more arguments for pytest, in test, test-slow, test-wheel and parity
-#   JOBS=1              processes that test and test-slow run at once (2)
+#   JOBS=1              processes of tests at once (2)
 #   CONFIGS=20          random models per family in parity
 #   TORCH_INDEX=URL     another package index for torch, such as https://download.pytorch.org/whl/cpu (no CUDA)
 
@@ -16,14 +16,7 @@ TORCH_INDEX ?=
 STAMP := $(VENV)/.setup-stamp
 PARITY_STAMP := $(VENV)/.parity-stamp
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-PYTEST := $(BIN)/python -m pytest
-
-# Each folder of tests in a process of its own: what TensorFlow and XLA compile is never let go, and all of it
-# together would not fit into 16 GiB. pytest's exit code 5 says that a part has no such tests.
-PARTS := $(filter-out tests/parity/,$(sort $(dir $(wildcard tests/*/test_*.py)))) 'tests/test_*.py'
-in_parts = failed=; for part in $(PARTS); do \
-	  $(1) -n $(JOBS) --dist worksteal $$(echo $$part) $(ARGS) || [ $$? = 5 ] || failed="$$failed $$part"; \
-	  done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+TESTS := -m tests.run --jobs $(JOBS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -48,10 +41,12 @@ demo: setup ## train, test and export the embedded example: written-out dates to
 	$(BIN)/keras-tfm demo
 
 test: setup ## all tests but the slow ones and parity
-	@$(call in_parts,$(PYTEST) -m "not slow and not parity")
+	@$(BIN)/python $(TESTS) -m "not slow and not parity" $(ARGS)
 
-test-slow: setup ## the slow tests only
-	@$(call in_parts,$(PYTEST) -m "slow and not parity")
+# With XLA, as users have it: `make test` leaves it out but where it is what is tested.
+test-slow: setup ## the slow tests, and those of tasks and the command line with XLA
+	@$(BIN)/python $(TESTS) -m "slow and not parity" $(ARGS)
+	@KERAS_TFM_JIT=1 $(BIN)/python $(TESTS) -m "not slow and not parity" tests/tasks tests/test_cli*.py $(ARGS)
 
 lint: setup ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .
@@ -64,7 +59,7 @@ $(PARITY_STAMP): $(STAMP)
 	@touch $@
 
 parity: setup $(PARITY_STAMP) ## compare with torch and transformers on CONFIGS random models per family
-	KERAS_TFM_PARITY_CONFIGS=$(CONFIGS) $(PYTEST) tests/parity $(ARGS)
+	@KERAS_TFM_PARITY_CONFIGS=$(CONFIGS) $(BIN)/python $(TESTS) -m parity tests/parity $(ARGS)
 
 wheel: setup ## build the source archive and the wheel into dist/
 	$(BIN)/python -m build --outdir dist
@@ -80,7 +75,7 @@ test-wheel: setup ## install the built wheel alone and run the tests without the
 	$(PIP) --python "$$tmp/venv/bin/python" install --quiet --no-deps --no-index "$$tmp"/dist/*.whl; \
 	cp -R tests pyproject.toml "$$tmp"; cd "$$tmp"; \
 	venv/bin/python -c 'import importlib.util as u; p = u.find_spec("keras_tfm").origin; assert "/venv/" in p, p; print("testing", p)'; \
-	$(call in_parts,venv/bin/python -m pytest -m "not slow and not parity" -p no:cacheprovider)
+	venv/bin/python $(TESTS) -m "not slow and not parity" -p no:cacheprovider $(ARGS)
 
 # One resolution for all supported versions of Python and both platforms; read from PyPI alone.
 constraints: setup ## write constraints.txt anew: the newest versions that setup.py's ranges allow

@@ -39,7 +39,6 @@ REQUIREMENTS = [
 
 TEST = [
     "pytest>=8.3",
-    "pytest-xdist>=3.6",
     "hypothesis>=6.100",
     "scikit-learn>=1.5",  # handwritten digits, used by tests and examples
     "pyyaml>=6.0",  # reads the manifests of docs/

@@ -1,8 +1,8 @@
 """Cases of training that must give the same numbers in every layout, and a process that runs them.
 
-    python -m tests.training.exactness STRATEGY FILE.npz [CASE ...]
+    python -m tests.training.exactness STRATEGY[,STRATEGY] FILE.npz [CASE ...]
 
-writes what each case ends with under STRATEGY (TF_CONFIG says who a worker is): the weights after two
+writes what each case ends with under each STRATEGY (TF_CONFIG says who a worker is): the weights after two
 epochs, the history, what `evaluate` and `predict` give. A case "pairs FILE FILE2" trains a translation model.
 """
 
@@ -327,36 +327,46 @@ def differences(ours, expected):
 
 def run_layout(layout, file, names, timeout=1800):
     """Run cases in a fresh process, or `processes:N` of them: {case: {name: array}}."""
-    kind, _, count = layout.partition(":")
+    return run_layouts([layout], file, names, timeout)[layout]
+
+
+def run_layouts(layouts, file, names, timeout=1800):
+    """Run cases in one process for `none` and a `mirrored:N`, or N for `processes:N`: {layout: {case: …}}.
+
+    A second `MirroredStrategy` in one process is more than TensorFlow takes.
+    """
+    kind, _, count = layouts[0].partition(":")
     workers = int(count) if kind == "processes" else 1
-    strategy = "multi-worker" if kind == "processes" else layout
+    strategies = "multi-worker" if kind == "processes" else ",".join(layouts)
     for code, errors in cluster.wait(
-        cluster.start("tests.training.exactness", strategy, file, *names, workers=workers), timeout
+        cluster.start("tests.training.exactness", strategies, file, *names, workers=workers), timeout
     ):
         assert code == 0, errors[-4000:]
     with np.load(file, allow_pickle=False) as arrays:
-        results = {name: {} for name in names}
+        results = {layout: {name: {} for name in names} for layout in layouts}
         for key in arrays:
-            case, _, name = key.partition("|")
-            results[case][name] = arrays[key]
+            place, case, name = key.split("|", 2)
+            results[layouts[int(place)]][case][name] = arrays[key]
     return results
 
 
-def main(layout, file, *names):
+def main(layouts, file, *names):
     from keras_tfm.training.strategy import strategy, worker_index
 
-    chosen = strategy(layout)
+    # Replicas first: a layout's devices are chosen before TensorFlow begins, and serve `none` as well.
+    chosen = {layout: strategy(layout) for layout in sorted(layouts.split(","), key="none".__eq__)}
     arrays = {}
-    for name in names or CASES:
-        if name == "dropout":
-            results = run_dropout(chosen.scope)
-        elif name.startswith("pairs "):
-            results = run_pairs(chosen.scope, name.split()[1:])
-        else:
-            results = run((CASES | DRAWING)[name], chosen.scope)
-        for key, value in results.items():
-            arrays[f"{name}|{key}"] = value
-    if worker_index(chosen) == 0:  # all have the same
+    for place, layout in enumerate(layouts.split(",")):
+        scope = chosen[layout].scope
+        for name in names or CASES:
+            if name == "dropout":
+                results = run_dropout(scope)
+            elif name.startswith("pairs "):
+                results = run_pairs(scope, name.split()[1:])
+            else:
+                results = run((CASES | DRAWING)[name], scope)
+            arrays |= {f"{place}|{name}|{key}": value for key, value in results.items()}
+    if worker_index(chosen[layouts.split(",")[0]]) == 0:  # all have the same
         np.savez(file, **arrays)
 
 

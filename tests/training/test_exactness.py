@@ -3,42 +3,68 @@
 import numpy as np
 import pytest
 
-from tests.training.exactness import BOUNDS, CASES, DRAWING, QUICK, differences, run_layout
-
-LAYOUTS = ("mirrored:2", "mirrored:4", "processes:2")
-
-
-def check(names, layouts, tmp_path):
-    expected = run_layout("none", tmp_path / "none.npz", names)
-    for layout in layouts:
-        results = run_layout(layout, tmp_path / f"{layout.replace(':', '_')}.npz", names)
-        for name in names:
-            for kind, difference in differences(results[name], expected[name]).items():
-                bound = BOUNDS[CASES[name].policy] * (1 if kind == "weight" else 10)
-                assert difference <= bound, (layout, name, kind, difference)
+from tests.training.exactness import (
+    BOUNDS,
+    CASES,
+    DRAWING,
+    QUICK,
+    differences,
+    run_layout,
+    run_layouts,
+)
 
 
-def test_quick_cases_are_exact(tmp_path):
-    check(QUICK, ("mirrored:2", "processes:2"), tmp_path)
+def check(results, expected):
+    for name, result in results.items():
+        for kind, difference in differences(result, expected[name]).items():
+            bound = BOUNDS[CASES[name].policy] * (1 if kind == "weight" else 10)
+            assert difference <= bound, (name, kind, difference)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """The quick cases, and dropout, on one device and on two replicas."""
+    file = tmp_path_factory.mktemp("first") / "results.npz"
+    return run_layouts(["none", "mirrored:2"], file, [*QUICK, "dropout"])
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory):
+    """What draws random numbers, on two replicas of another process."""
+    file = tmp_path_factory.mktemp("second") / "results.npz"
+    return run_layout("mirrored:2", file, ["dropout", *DRAWING])
+
+
+def test_two_replicas_are_exact(first):
+    check({name: first["mirrored:2"][name] for name in QUICK}, first["none"])
 
 
 @pytest.mark.slow
-def test_all_cases_are_exact(tmp_path):
-    check(tuple(CASES), LAYOUTS, tmp_path)
+@pytest.mark.parametrize("layout", ["mirrored:2", "mirrored:4", "processes:2"])
+def test_all_cases_are_exact(layout, tmp_path):
+    expected = run_layout("none", tmp_path / "none.npz", tuple(CASES))
+    check(run_layout(layout, tmp_path / "results.npz", tuple(CASES)), expected)
 
 
-def test_dropout_differs_between_replicas_and_repeats(tmp_path):
-    first, second = (
-        run_layout("mirrored:2", tmp_path / f"{i}.npz", ["dropout"])["dropout"] for i in range(2)
-    )
-    for name, value in first.items():
-        np.testing.assert_array_equal(value, second[name])
-    zeros = first["masks"] == 0
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory):
+    return run_layout("processes:2", tmp_path_factory.mktemp("processes") / "results.npz", QUICK)
+
+
+def test_two_processes_are_exact(first, two_processes):
+    check(two_processes, first["none"])
+
+
+def test_dropout_differs_between_replicas_and_repeats(first, second):
+    results = first["mirrored:2"]["dropout"]
+    for name, value in results.items():
+        np.testing.assert_array_equal(value, second["dropout"][name])
+    zeros = results["masks"] == 0
     assert 0.4 < zeros.mean() < 0.6
     assert (zeros[0] != zeros[1]).mean() > 0.3
 
 
-def test_what_replicas_recompute_drops_the_same(tmp_path):
-    plain, rematerialized = run_layout("mirrored:2", tmp_path / "2.npz", DRAWING).values()
+def test_what_replicas_recompute_drops_the_same(second):
+    plain, rematerialized = (second[name] for name in DRAWING)
     for kind, difference in differences(rematerialized, plain).items():
         assert difference <= 1e-6, (kind, difference)
