@@ -30,9 +30,18 @@ MAY_IMPORT = {
 }
 MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
 
-# Leaves that everybody may import: the model class, the reading and writing of its weights, the version, and
-# whether XLA compiles.
-FOR_EVERYBODY = {"training.model", "training.safetensors", "training.weights", "version", "jit"}
+# Leaves that everybody may import: the model class, the reading and writing of its weights, what all layers
+# and models have in common, the version, and whether XLA compiles.
+FOR_EVERYBODY = {
+    "training.model",
+    "training.safetensors",
+    "training.weights",
+    "added_losses",
+    "jit",
+    "precision",
+    "registry",
+    "version",
+}
 
 # Imports that stand inside a function of this name, and nowhere else.
 INSIDE_FUNCTIONS = {

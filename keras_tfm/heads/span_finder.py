@@ -6,6 +6,7 @@ from keras import ops
 from keras_tfm.heads.base import ModelWithHead, reading_of
 from keras_tfm.heads.tokens import TokenClassificationHead
 from keras_tfm.layers.masks import LOWEST
+from keras_tfm.registry import register
 
 
 class SpanFinder(ModelWithHead):
@@ -23,7 +24,7 @@ class SpanFinder(ModelWithHead):
         self.dropout = dropout
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 class SpanCrossEntropy(keras.losses.Loss):
     """Cross-entropy of one position with logits (B, T), in nats, averaged over the batch.
 

@@ -6,15 +6,16 @@ from keras import ops
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.regularization import Dropout
+from keras_tfm.registry import register
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 def gelu_tanh(x):
     """GELU, approximated by tanh (Hendrycks and Gimpel 2016, section 2): up to 5e-4 off the exact one."""
     return keras.activations.gelu(x, approximate=True)
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 def gelu_quick(x):
     """GELU, approximated by x sigmoid(1.702 x) (section 2 as well): up to 2e-2 off the exact one."""
     return x * ops.sigmoid(1.702 * x)
@@ -63,7 +64,6 @@ class FeedForward(Layer):
                 use_bias=self.use_bias,
                 kernel_initializer=own(self.kernel_initializer),
                 name=name,
-                dtype=self.dtype_policy,
             )
 
         if self.gated:

@@ -11,6 +11,8 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_tfm.registry import register
+
 # Biases, gains and offsets of norms, positions and the class token, whatever holds them.
 NOT_DECAYED = r"(bias|gamma|beta|scale)$|position|class_token"
 
@@ -110,17 +112,17 @@ def _dense(gradient):
     return gradient
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 class Adam(ByPath, MeasuredGradients, keras.optimizers.Adam):
     """Keras's Adam (Kingma and Ba 2015) with `rates` and decay by path and a measured gradient."""
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 class AdamW(ByPath, MeasuredGradients, keras.optimizers.AdamW):
     """Keras's AdamW (Loshchilov and Hutter 2019) with `rates` and decay by path and a measured gradient."""
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 class SGD(ByPath, MeasuredGradients, keras.optimizers.SGD):
     """Keras's SGD with `rates` and decay by path and a measured gradient."""
 

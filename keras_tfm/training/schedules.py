@@ -5,8 +5,10 @@ import math
 import keras
 from keras import ops
 
+from keras_tfm.registry import register
 
-@keras.saving.register_keras_serializable("keras_tfm")
+
+@register
 class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up to `peak` over `warmup_steps`, then decay by the inverse square root.
 
@@ -32,7 +34,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return {"peak": self.peak, "warmup_steps": self.warmup_steps}
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 class WarmupConstantSchedule(WarmupSchedule):
     """Linear warm-up to `peak` over `warmup_steps`, which then stays."""
 
@@ -40,7 +42,7 @@ class WarmupConstantSchedule(WarmupSchedule):
         return ops.ones_like(step)
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 class WarmupLinearSchedule(WarmupSchedule):
     """Linear warm-up to `peak` over `warmup_steps`, then a line to 0 at `total_steps`.
 
@@ -66,7 +68,7 @@ class WarmupLinearSchedule(WarmupSchedule):
         return {**super().get_config(), "total_steps": self.total_steps}
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 class WarmupCosineSchedule(WarmupLinearSchedule):
     """Linear warm-up to `peak` over `warmup_steps`, then a half cosine to 0 at `total_steps`.
 

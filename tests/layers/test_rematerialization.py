@@ -15,7 +15,7 @@ from tests import contract
 Block, Encoder, Decoder = layers.TransformerBlock, layers.TransformerEncoder, layers.TransformerDecoder
 
 
-class Counting(layers.FeedForward):
+class CountingFeedForward(layers.FeedForward):
     """Counts its calls."""
 
     calls = 0
@@ -109,19 +109,19 @@ def test_fit_gives_the_same_weights(jit_compile):
 
 
 def test_each_block_recomputes_once_and_only_to_train():
-    Counting.calls = 0
-    encoder = layers.rematerialize(Encoder(3, 2, 9, feedforward=Counting(9)))
+    CountingFeedForward.calls = 0
+    encoder = layers.rematerialize(Encoder(3, 2, 9, feedforward=CountingFeedForward(9)))
     x = tf.ones((2, 5, 6))
     for training, calls in ((False, 3), (True, 6)):
         encoder(x)
-        Counting.calls = 0
+        CountingFeedForward.calls = 0
         with tf.GradientTape() if training else contextlib.nullcontext() as tape:
             tape and tape.watch(x)
             y = encoder(x, training=training)
         if training:
-            assert Counting.calls == 3
+            assert CountingFeedForward.calls == 3
             tape.gradient(y, x)
-        assert Counting.calls == calls
+        assert CountingFeedForward.calls == calls
 
 
 def test_the_backward_pass_takes_inputs_of_blocks_and_no_scores():
