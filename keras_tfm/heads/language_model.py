@@ -5,39 +5,46 @@ from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer
+from keras_tfm.registry import register
 
 
 class LanguageModelHead(Layer):
     """Logits over the vocabulary at every position: (B, T, D) -> (B, T, V).
 
     With `embedding` (a `TokenAndPositionEmbedding`) the projection is its transposed table (Press
-    and Wolf 2017), without it a table of its own. `scale` multiplies the hidden states before.
+    and Wolf 2017), without it a table of its own. `scale` multiplies the hidden states before. Where
+    `train_bias` is False, the bias is loaded and never trained.
     """
 
-    def __init__(self, vocabulary_size, embedding=None, use_bias=False, scale=1.0, **kwargs):
+    def __init__(self, vocabulary_size, embedding=None, use_bias=False, scale=1.0, train_bias=True, **kwargs):
         super().__init__(**kwargs)
         self.scale = scale
         self.vocabulary_size = vocabulary_size
         self.embedding = embedding
         self.use_bias = use_bias
+        self.train_bias = train_bias
 
     def build(self, x_shape):
+        dense_has_bias = self.use_bias and self.train_bias and self.embedding is None
         if self.embedding is None:
-            self.dense = keras.layers.Dense(
-                self.vocabulary_size, use_bias=self.use_bias, name="dense", dtype=self.dtype_policy
-            )
+            self.dense = keras.layers.Dense(self.vocabulary_size, use_bias=dense_has_bias, name="dense")
             self.dense.build(x_shape)
-        elif self.use_bias:
-            self.bias = self.add_weight((self.vocabulary_size,), "zeros", name="bias")
+        self.bias = None
+        if self.use_bias and not dense_has_bias:
+            # Made as one that is not trained: `trainable = True` of a layer leaves such weights as they are.
+            self.bias = self.add_weight(
+                (self.vocabulary_size,), "zeros", trainable=self.train_bias, name="bias"
+            )
         self.built = True
 
     def call(self, x):
         """(B, T, D) -> (B, T, V)."""
         x = x if self.scale == 1 else x * self.scale
         if self.embedding is None:
-            return self.dense(x)
-        logits = self.embedding.logits(x)
-        return logits + self.bias if self.use_bias else logits
+            logits = self.dense(x)
+        else:
+            logits = ops.cast(self.embedding.logits(x), self.compute_dtype)
+        return logits if self.bias is None else logits + self.bias
 
     def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.vocabulary_size)
@@ -60,6 +67,7 @@ class LanguageModel(ModelWithHead):
             embedding if tied else None,
             use_bias,
             getattr(backbone, "output_scale", 1.0),
+            train_bias=False,
             name="head",
         )
         outputs = backbone.output
@@ -68,9 +76,6 @@ class LanguageModel(ModelWithHead):
         self.head = head
         self.tied = tied
         self.use_bias = use_bias
-        if use_bias:
-            bias = head.bias if tied else head.dense.bias
-            bias.trainable = False
 
     def start(self, batch_size, max_length, context=None):
         """The backbone's cache for decoding up to `max_length` tokens."""
@@ -85,7 +90,7 @@ class LanguageModel(ModelWithHead):
         return self.head(hidden), cache
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 class TokenCrossEntropy(keras.losses.Loss):
     """Cross-entropy of each token in nats, averaged over the tokens that `sample_weight` counts.
 
@@ -106,14 +111,14 @@ class TokenCrossEntropy(keras.losses.Loss):
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 def token_accuracy(labels, logits):
     """1 where the label's logit is the highest, else 0: (B, T)."""
     label_logits = ops.sum(logits * ops.one_hot(labels, logits.shape[-1], dtype=logits.dtype), axis=-1)
     return ops.cast(label_logits >= ops.max(logits, axis=-1), "float32")
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 def token_cross_entropy(labels, logits, label_smoothing=0.0):
     """-log of the probability of each label (B, T) under the logits (B, T, V), in nats: (B, T)."""
     logits, size = ops.cast(logits, "float32"), logits.shape[-1]

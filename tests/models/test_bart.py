@@ -75,7 +75,12 @@ def test_the_logits_bias_is_added_and_not_trained():
     before = model(BATCH).numpy()
     model.head.bias.assign(np.arange(11.0))
     np.testing.assert_allclose(model(BATCH), before + np.arange(11), atol=1e-5)
-    assert not any(weight is model.head.bias for weight in model.trainable_weights)
+    for tied in (True, False):
+        model = LanguageModel(BART(TINY), tied=tied, use_bias=True)
+        for trainable in (True, False, True):  # as freezing, and merging low-rank updates, do and undo
+            model.trainable = trainable
+            assert not any(weight is model.head.bias for weight in model.trainable_weights)
+            assert any(weight is model.head.bias for weight in model.non_trainable_weights)
 
 
 def test_too_long_is_refused():
