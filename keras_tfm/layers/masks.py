@@ -61,9 +61,25 @@ def combine_masks(*masks, rank=4, name="mask"):
     return combined
 
 
+def padding_mask_of(x, mask, name="mask"):
+    """`mask` (B, T) of `x` (B, T, D), ANDed with the one that Keras carries on `x`, or None."""
+    if mask is not None and len(mask.shape) != 2:
+        raise ValueError(f"`{name}` must have the shape (B, T) of the sequence; it is {tuple(mask.shape)}.")
+    mask = combine_masks(mask, key_mask_of(x), rank=3, name=name)
+    return None if mask is None else mask[:, 0]  # (B, T)
+
+
+def tokens_of(mask):
+    """Which tokens are no padding (B or 1, T): a self-attention's `mask` of rank 4 shows them themselves."""
+    mask = ops.any(mask, axis=1)  # (B or 1, T or 1, S)
+    return mask[:, 0] if mask.shape[1] == 1 else ops.diagonal(mask, axis1=1, axis2=2)
+
+
 def in_float32(x):
     """`x` in float32 at least."""
-    return x if keras.backend.standardize_dtype(x.dtype) == "float64" else ops.cast(x, "float32")
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    # A cast reads a variable, also one of float64 already: a custom gradient takes tensors alone.
+    return ops.cast(x, dtype if dtype == "float64" else "float32")
 
 
 def masked_mean(x, mask):

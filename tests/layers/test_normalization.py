@@ -24,13 +24,15 @@ PAIRS = {
 }
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("float64", 1e-12)])
 @pytest.mark.parametrize("shape", [(5, 7), (2, 3, 16), (2, 3, 4, 9)])
 @pytest.mark.parametrize("pair", PAIRS)
-def test_values_and_gradients_are_those_of_keras(pair, shape):
+def test_values_and_gradients_are_those_of_keras(pair, shape, dtype, tolerance):
+    keras.config.set_dtype_policy(dtype)
     pair = PAIRS[pair]()
     rng = np.random.default_rng(0)
-    x = tf.constant(rng.normal(3.0, 2.0, shape), "float32")
-    upstream = tf.constant(rng.normal(size=shape), "float32")
+    x = tf.constant(rng.normal(3.0, 2.0, shape), dtype)
+    upstream = tf.constant(rng.normal(size=shape), dtype)
     weights = rng.normal(size=(2, shape[-1]))
     results = []
     for layer in pair:
@@ -41,4 +43,5 @@ def test_values_and_gradients_are_those_of_keras(pair, shape):
             y = layer(x)
         results.append([y, *tape.gradient(y, [x, *layer.trainable_variables], upstream)])
     for ours, theirs in zip(*results, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=2e-5)
+        assert ours.dtype == dtype
+        np.testing.assert_allclose(ours, theirs, atol=tolerance)
