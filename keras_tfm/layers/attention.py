@@ -116,7 +116,7 @@ class MultiHeadAttention(Layer):
 
     `layer(x)` is self-attention and projects queries, keys and values in one product;
     `layer(x, context)` is cross-attention and projects the context's keys and values in one;
-    with a `key` of its own each has its own product. Which, is settled when the layer is built.
+    with a `key` of its own each has its own product. The first build fixes which form is used.
 
     With a `block_size` (512 is a good one) memory is linear in the length while training: `call` is
     `blockwise_attention`, with dropout drawn by blocks, and without relative or bucketed positions.
@@ -172,7 +172,6 @@ class MultiHeadAttention(Layer):
             return {
                 "use_bias": self.use_bias,
                 "kernel_initializer": own(self.kernel_initializer),
-                "dtype": self.dtype_policy,
             }
 
         def heads(name, input_shape, *widths):
@@ -247,12 +246,24 @@ class MultiHeadAttention(Layer):
         if mask is None:
             mask = ops.ones(ops.shape(context)[:2], "bool")
         key, value = self.key_value(context)
+        if self.position is not None:
+            _, key = self.position.rotate(None, key)
         return ContextCache(key, value, mask)
 
-    def step_context(self, query, cache):
-        """Cross-attention from (B, T, D), or beams (B G, T, D), to the B contexts that `cache` holds."""
-        y = self._attend(*self.query(group_rows(query, ops.shape(cache.key)[0])), *cache)
-        return ops.reshape(y, ops.shape(query))
+    def step_context(self, query, cache, positions=None):
+        """Cross-attention from (B, T, D), or beams (B G, T, D), to the B contexts that `cache` holds.
+
+        `positions` (T,) are the queries', by default 0 .. T-1; only a layer with a `position` heeds them.
+        """
+        (heads,) = self.query(group_rows(query, ops.shape(cache.key)[0]))  # (B, H, G T, K)
+        if self.position is not None:
+            if positions is None:
+                positions = ops.arange(ops.shape(query)[1], dtype="int32")
+            group_size = ops.shape(heads)[2] // ops.shape(positions)[0]
+            positions = ops.tile(ops.cast(positions, "int32"), (group_size,))
+            heads, _ = self.position.rotate(heads, None, positions)
+        y = self._heads(heads, cache.key, cache.value, cache.mask, positions=positions)
+        return ops.reshape(self._join(y), ops.shape(query))
 
     def _project(self, query, value=None, key=None, positions=None):
         if self.is_self_attention != (value is None and key is None):
@@ -270,7 +281,7 @@ class MultiHeadAttention(Layer):
         else:
             query, key, value = self.query_key_value(query)
         if self.position is not None:
-            query, key = self.position.rotate(query, key, positions)
+            query, key = self.position.rotate(query, key, positions, positions)
         return query, key, value
 
     def _attend(self, query, key, value, mask=None, bias=None, training=None):
@@ -283,7 +294,8 @@ class MultiHeadAttention(Layer):
         if position is not None:
             positions = ops.arange(ops.shape(query)[2], dtype="int32") if positions is None else positions
             key_positions = ops.arange(ops.shape(key)[-2], dtype="int32") // group_size
-            bias = add_if_given(bias, position.scores(query, positions, key_positions))
+            scale = query.shape[-1] ** -0.5 if self.scale is None else self.scale
+            bias = add_if_given(bias, position.scores(query * scale, positions, key_positions))
         weights = attention_weights(query, key, mask, bias, self.scale)
         weights = self.weight_dropout(ops.cast(weights, value.dtype), training=training)
         heads = multiply_heads("...ts,...sk->...tk", weights, value)  # (B, H, T, Kv)

@@ -66,7 +66,6 @@ class PositionEmbedding(Layer):
             x_shape[-1],
             name="embedding",
             embeddings_initializer=own(self.initializer),
-            dtype=self.dtype_policy,
         )
         self.embedding.build()
         self.built = True
@@ -91,7 +90,8 @@ class PositionEmbedding(Layer):
 class AttentionPosition(Layer):
     """What a position does inside attention; each subclass defines what it needs of the three hooks.
 
-    Heads are (B, H, T, K); `positions` are the queries' (T,), `key_positions` the keys' (S,).
+    Queries are (B, H, T, K) at `positions` (T,), keys (B, H, S, K) at `key_positions` (S,). In
+    cross-attention each of the two sequences counts its own from 0.
     """
 
     def build_for(self, num_heads, key_dim, value_dim):
@@ -108,12 +108,12 @@ class AttentionPosition(Layer):
         own, base = type(self), AttentionPosition
         return own.scores is not base.scores or own.values is not base.values
 
-    def rotate(self, query, key, positions=None):
-        """New queries and keys; `positions` (T,) are those of both, by default 0 .. T-1."""
+    def rotate(self, query, key, positions=None, key_positions=None):
+        """New queries and keys, either of which may be None; positions are by default 0, 1, 2, ..."""
         return query, key
 
     def scores(self, query, positions, key_positions):
-        """What is added to the scaled scores, broadcasting over (B, H, T, S), or None."""
+        """What is added to the scaled scores, broadcasting over (B, H, T, S), or None; `query` is scaled."""
         return None
 
     def values(self, weights, positions, key_positions):
@@ -137,16 +137,18 @@ class RotaryEmbedding(AttentionPosition):
             raise ValueError(f"A head's width must be even to rotate pairs; it is {heads[1]}.")
         self.built = True
 
-    def rotate(self, query, key, positions=None):
-        dim = query.shape[-1]
+    def rotate(self, query, key, positions=None, key_positions=None):
+        return self._rotated(query, positions), self._rotated(key, key_positions)
+
+    def _rotated(self, x, positions):
+        if x is None:
+            return None
         if positions is None:
-            positions = ops.arange(ops.shape(query)[2], dtype="int32")
+            positions = ops.arange(ops.shape(x)[2], dtype="int32")
+        dim = x.shape[-1]
         frequencies = self.base ** (-np.arange(0, dim, 2) / dim)
         angles = ops.cast(positions, "float32")[:, None] * frequencies.astype("float32")  # (T, K/2)
-        cosine, sine = ops.cast(ops.cos(angles), query.dtype), ops.cast(ops.sin(angles), query.dtype)
-        return tuple(self._rotate(x, cosine, sine) for x in (query, key))
-
-    def _rotate(self, x, cosine, sine):
+        cosine, sine = ops.cast(ops.cos(angles), x.dtype), ops.cast(ops.sin(angles), x.dtype)
         first, second = ops.split(x, 2, axis=-1)
         return ops.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
 
@@ -177,7 +179,7 @@ class RelativePositionEmbedding(AttentionPosition):
 
     def scores(self, query, positions, key_positions):
         vectors = ops.take(self.key_table, self._rows(positions, key_positions), axis=0)  # (T, S, K)
-        return ops.einsum("bhtk,tsk->bhts", query * query.shape[-1] ** -0.5, ops.cast(vectors, query.dtype))
+        return ops.einsum("bhtk,tsk->bhts", query, ops.cast(vectors, query.dtype))
 
     def values(self, weights, positions, key_positions):
         if not self.with_values:

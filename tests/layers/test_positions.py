@@ -139,7 +139,7 @@ def test_rotation_leaves_scores_that_depend_on_distance_alone():
     scores = []
     for t, s in ((0, 3), (7, 10), (50, 53), (0, 4)):
         turned, _ = rotary.rotate(query, query, np.array([t]))
-        _, other = rotary.rotate(key, key, np.array([s]))
+        _, other = rotary.rotate(key, key, key_positions=np.array([s]))
         scores.append(float(ops.sum(turned * other)))
     np.testing.assert_allclose(scores[:3], scores[0], rtol=1e-4)
     assert abs(scores[3] - scores[0]) > 1e-2
@@ -158,6 +158,54 @@ def test_rotation_by_hand():
     turned, _ = layers.RotaryEmbedding().rotate(x, x)
     expected = [np.cos(1), 2 * np.cos(0.01), np.sin(1), 2 * np.sin(0.01)]
     np.testing.assert_allclose(turned[0, 0, 1], expected, rtol=1e-6)
+
+
+POSITIONS = {
+    "rotary": layers.RotaryEmbedding,
+    "shaw": lambda: layers.RelativePositionEmbedding(2),
+    "buckets": lambda: layers.RelativePositionBias(6, 4),
+}
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_in_cross_attention_each_side_counts_its_own_positions(position):
+    """Whole, a position at a time against the cached context, and in two beams for each context."""
+    layer = layers.MultiHeadAttention(2, position=POSITIONS[position](), scale=0.7)
+    query, context = (np.random.normal(size=(2, n, 8)).astype("float32") for n in (5, 3))
+    layer.build(query.shape, context.shape)
+    contract.randomise(layer, seed=3)
+    y = ops.convert_to_numpy(layer(query, context))
+    np.testing.assert_allclose(y, reference.attention(layer, query, context), atol=1e-5)
+    cache = layer.start_context(context)
+    for t in range(5):
+        one = query[:, t : t + 1]
+        stepped = layer.step_context(one, cache, ops.arange(t, t + 1))
+        np.testing.assert_allclose(stepped, y[:, t : t + 1], atol=1e-5)
+        assert t == 0 or np.abs(layer(one, context) - y[:, t : t + 1]).max() > 1e-3
+    beams = layer.step_context(np.repeat(query, 2, axis=0), cache)
+    np.testing.assert_allclose(beams, np.repeat(y, 2, axis=0), atol=1e-5)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_a_decoder_steps_as_it_is_called_with_positions_in_cross_attention(position):
+    attention = layers.MultiHeadAttention(2, position=POSITIONS[position]())
+    layer = layers.TransformerDecoder(2, 2, 9, attention=attention, cross_attention=attention)
+    x, context = (np.random.normal(size=(2, n, 8)).astype("float32") for n in (4, 3))
+    layer.build(x.shape, context.shape)
+    contract.randomise(layer, seed=3)
+    cache, pieces = layer.start(2, 4, context), []
+    for piece in np.split(x, [1, 3], axis=1):
+        y, cache = layer.step(piece, cache)
+        pieces.append(y)
+    np.testing.assert_allclose(np.concatenate(pieces, axis=1), layer(x, context), atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [None, 1.0, 0.3])
+def test_the_layers_scale_is_that_of_shaws_scores_too(scale):
+    """The vectors of distances are added to the keys, and the sum is what is scaled (eq. 4)."""
+    layer = attention(layers.RelativePositionEmbedding(2), scale=scale)
+    x = np.random.normal(size=(2, 6, 8)).astype("float32")
+    np.testing.assert_allclose(layer(x), reference.attention(layer, x), atol=1e-5)
 
 
 @pytest.mark.parametrize("with_values", [True, False])
@@ -188,7 +236,7 @@ def test_shaw_distances_are_clipped():
     position = layers.RelativePositionEmbedding(2)
     attention(position)
     query = np.ones((1, 1, 1, 4), "float32")
-    scores = position.scores(query, np.array([4]), np.arange(9))[0, 0, 0]
+    scores = position.scores(query / 2, np.array([4]), np.arange(9))[0, 0, 0]
     rows = ops.convert_to_numpy(ops.sum(position.key_table, -1)) / 2
     np.testing.assert_allclose(scores, rows[[0, 0, 0, 1, 2, 3, 4, 4, 4]], rtol=1e-5)
 
