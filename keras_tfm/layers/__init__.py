@@ -32,3 +32,4 @@ from keras_tfm.layers.recurrent import (
     additive_attention_weights,
 )
 from keras_tfm.layers.regularization import Dropout
+from keras_tfm.layers.switch import SwitchFeedForward

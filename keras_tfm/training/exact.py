@@ -14,6 +14,8 @@ from keras.src.backend import get_keras_mask, set_keras_mask
 from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, unscale_loss_for_distribution
 from keras.src.trainers.compile_utils import CompileLoss
 
+from keras_tfm.added_losses import added_losses
+
 Base: Any = object  # a mixin: `keras.Model` follows it
 
 
@@ -94,12 +96,17 @@ class ExactTrainer(Base):
         """
 
         def call(x):
-            y_pred = self(x, training=True) if self._call_has_training_arg else self(x)
-            return y_pred, keras.tree.map_structure(get_keras_mask, y_pred)
+            with added_losses(self) as losses:
+                y_pred = self(x, training=True) if self._call_has_training_arg else self(x)
+            return y_pred, keras.tree.map_structure(get_keras_mask, y_pred), losses
 
-        if self.jit_compile and not self.losses:  # losses that layers add would not leave the function
+        if self.jit_compile:
             call = tf.function(call, jit_compile=True, autograph=False)
-        y_pred, masks = call(x)
+        y_pred, masks, losses = call(x)
+        for loss in losses:
+            keras.layers.Layer.add_loss(
+                self, loss
+            )  # a functional model refuses: it has no `call` to do so in
         for y, mask in zip(keras.tree.flatten(y_pred), keras.tree.flatten(masks), strict=True):
             if mask is not None:
                 set_keras_mask(y, mask)

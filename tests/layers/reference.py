@@ -78,7 +78,7 @@ def attention(layer, query, value=None, key=None, mask=None, bias=None, causal=F
         scores = scores + bucket_bias(position, *scores.shape[-2:])
     if isinstance(position, layers.RelativePositionEmbedding):
         key_vectors = shaw_vectors(position, position.key_table, *scores.shape[-2:])
-        scores = scores + np.einsum("bhtk,tsk->bhts", query, key_vectors) / math.sqrt(layer.key_width)
+        scores = scores + np.einsum("bhtk,tsk->bhts", query, key_vectors) * scale
     weights = softmax(scores, allowed_keys(scores.shape, mask, causal))
     heads = weights @ value
     if isinstance(position, layers.RelativePositionEmbedding) and position.with_values:
@@ -135,6 +135,29 @@ def feedforward(layer, x):
         gate = ACTIVATIONS[layer.activation](dense(layer.gate, x))
         return dense(layer.output_projection, gate * dense(layer.value, x))
     return dense(layer.output_projection, ACTIVATIONS[layer.activation](dense(layer.hidden, x)))
+
+
+def switch(layer, x, mask=None, factor=None):
+    """`SwitchFeedForward` and its balance loss, token by token; a `factor` limits the experts' capacity."""
+    kernels, biases = exact(layer.hidden.kernel), exact(layer.hidden.bias)[:, 0]
+    outputs, offsets = exact(layer.output_projection.kernel), exact(layer.output_projection.bias)[:, 0]
+    y, losses = np.zeros(np.shape(x)), []
+    for row in range(len(x)):
+        tokens = range(len(x[row])) if mask is None else np.flatnonzero(mask[row])
+        free = [len(tokens) if factor is None else math.ceil(factor * len(tokens) / layer.num_experts)]
+        free, gates, sent = free * layer.num_experts, [], []
+        for t in tokens:
+            scores = exact(x[row][t]) @ exact(layer.router)
+            gates.append(softmax(scores, True))
+            i = int(np.argmax(scores))
+            sent.append(np.arange(layer.num_experts) == i)
+            if free[i]:
+                free[i] -= 1
+                hidden = ACTIVATIONS[layer.activation](exact(x[row][t]) @ kernels[i] + biases[i])
+                y[row, t] = gates[-1][i] * (hidden @ outputs[i] + offsets[i])
+        share = np.mean(sent, 0) @ np.mean(gates, 0) if gates else 0.0
+        losses.append(layer.balance * layer.num_experts * share)
+    return y, np.mean(losses)
 
 
 def block(layer, x, context=None, mask=None, context_mask=None):

@@ -114,15 +114,16 @@ def translation():
     return LanguageModel(Transformer.from_size("tiny", vocabulary_size=V, dim=16, hidden_dim=32, dropout=0.0))
 
 
-def blocks(dropout=0.0, rematerialize=True):
-    """A Transformer's block; GELU, whose slope does not jump with a rounding."""
+def blocks(dropout=0.0, rematerialize=True, num_experts=0):
+    """A Transformer's block; GELU, whose slope does not jump with a rounding. Experts add a loss."""
     import keras
 
     import keras_tfm
     from keras_tfm import layers
 
     inputs = keras.Input((T,), dtype="int32")
-    block = layers.TransformerBlock(2, 16, dropout=dropout, activation="gelu")
+    experts = layers.SwitchFeedForward(num_experts, 16, "gelu", balance=0.5) if num_experts else None
+    block = layers.TransformerBlock(2, 16, dropout=dropout, activation="gelu", feedforward=experts)
     x = block(keras.layers.Embedding(V, 8, mask_zero=True)(inputs))
     model = keras_tfm.Model(inputs, keras.layers.Dense(V)(x))
     return layers.rematerialize(model) if rematerialize else model
@@ -192,6 +193,9 @@ CASES = {
     "jit": Case(weighted=True, compile={"jit_compile": True}),
     "rematerialized": Case(blocks),
     "rematerialized, jit": Case(blocks, compile={"jit_compile": True}),
+    "experts, rematerialized, jit": Case(
+        lambda: blocks(num_experts=3), batch_size=13, compile={"jit_compile": True}
+    ),
     "regularizer": Case(lambda: tagger(kernel_regularizer="l2")),
     "add_loss": Case(adding_loss, batch_size=13),
     "two outputs": Case(two_headed, batch_size=13, compile={"loss_weights": {"tokens": 1.0, "size": 0.3}}),
