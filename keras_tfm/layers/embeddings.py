@@ -12,7 +12,8 @@ class TokenEmbedding(Layer):
     """Token embeddings alone, for models that know order otherwise: (B, T) ids -> (B, T, D).
 
     `scale` multiplies the vectors by sqrt(D). `logits` is the tied output projection (Press and Wolf
-    2017). An id outside the vocabulary raises, or gives NaN where a graph cannot raise (XLA, GPU).
+    2017). An id outside the vocabulary raises, or gives NaN where a graph cannot raise (XLA, GPU). Ids may
+    be whole numbers in float32, as a `keras.Sequential` hands them to its first layer.
     """
 
     def __init__(self, vocabulary_size, dim, scale=False, initializer="uniform", **kwargs):
@@ -32,8 +33,6 @@ class TokenEmbedding(Layer):
             self.dim,
             embeddings_initializer=own(self.initializer),
             name=name,
-            dtype=self.dtype_policy,
-            reverse_dtype=self.compute_dtype,
         )
 
     def build(self, token_ids_shape):
@@ -42,8 +41,7 @@ class TokenEmbedding(Layer):
 
     def call(self, token_ids):
         """(B, T) -> (B, T, D)."""
-        if "int" not in keras.backend.standardize_dtype(token_ids.dtype):
-            raise ValueError(f"`token_ids` must be integers; they are {token_ids.dtype}.")
+        token_ids = as_integers(token_ids, "token_ids")
         x = self.token(token_ids)
         return (x * self.dim**0.5 if self.scale else x) + outside_is_nan(
             token_ids, self.vocabulary_size, x.dtype
@@ -97,6 +95,7 @@ class TokenAndPositionEmbedding(TokenEmbedding):
 
     def call(self, token_ids, segment_ids=None, positions=None):
         """Embed `token_ids` (B, T); `segment_ids` (B, T) default to 0, `positions` to 0 .. T-1."""
+        token_ids = as_integers(token_ids, "token_ids")
         x = super().call(token_ids)
         if self.segment is not None:
             segment_ids = ops.zeros_like(token_ids) if segment_ids is None else segment_ids
@@ -105,3 +104,23 @@ class TokenAndPositionEmbedding(TokenEmbedding):
 
     def compute_output_shape(self, token_ids_shape, segment_ids_shape=None, positions_shape=None):
         return (*token_ids_shape, self.dim)
+
+
+def as_integers(ids, name):
+    """Integers as they are, whole numbers in float32 or float64 as int32.
+
+    A fraction raises ValueError, naming the argument, or becomes -1 where a graph is traced, which is outside
+    of every table. So do half precisions, which round ids from 257 or 2,049 on.
+    """
+    dtype = keras.backend.standardize_dtype(ids.dtype)
+    if "int" in dtype:
+        return ids
+    whole = ops.cast(ids, "int32")
+    is_whole = ops.equal(ops.cast(whole, ids.dtype), ids)
+    has_values = hasattr(is_whole, "numpy")  # not while a graph is traced
+    if dtype not in ("float32", "float64") or (has_values and not ops.convert_to_numpy(is_whole).all()):
+        raise ValueError(
+            f"`{name}` must be integers; they are {dtype}. A `keras.Sequential` takes integers where "
+            'keras.Input((None,), dtype="int32") stands first.'
+        )
+    return ops.where(is_whole, whole, -1)

@@ -1,5 +1,6 @@
 """Token, position and segment embeddings."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -83,6 +84,22 @@ def test_an_id_outside_the_vocabulary_is_loud(argument, wrong):
 def test_fractional_ids_are_refused():
     with pytest.raises(ValueError, match="`token_ids` must be integers; they are"):
         built(11, 9, 6)(np.array([[1.9]]))
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_sequential_model_begins_with_it(jit_compile):
+    """Keras then hands whole numbers over as floats; a fraction is loud, half precision is refused."""
+    layer = Embedding(11, 9, 6, num_segments=2)
+    model = keras.Sequential([layer, keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(2)])
+    token_ids = np.array([[1, 2, 3], [4, 10, 0]])
+    expected = model.layers[2](model.layers[1](layer(token_ids)))
+    np.testing.assert_allclose(model(token_ids), expected, rtol=1e-6)
+    model.compile("sgd", "mse", jit_compile=jit_compile)
+    model.fit(token_ids, np.ones((2, 2)), verbose=0)
+    call = tf.function(layer.call, autograph=False, jit_compile=True)
+    assert np.isnan(call(tf.constant([[1.0, 1.5]]))[0]).all(-1).tolist() == [False, True]
+    with pytest.raises(ValueError, match=r"`token_ids` must be integers; they are bfloat16. A `keras.Seq"):
+        keras.Sequential([Embedding(11, 9, 6, dtype="bfloat16")])(token_ids)
 
 
 def test_impossible_sizes_are_refused():
