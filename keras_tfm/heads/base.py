@@ -4,6 +4,8 @@ import inspect
 
 import keras
 
+from keras_tfm.precision import layers_follow
+from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
 
 
@@ -11,12 +13,13 @@ class ModelWithHead(FunctionalModel):
     """A functional model around a `backbone`, whose weights it shares and does not copy.
 
     A subclass takes the backbone, plain values and `name`, and keeps each as the attribute of the same name;
-    `get_config` and loading follow from that. To fine-tune a pre-trained backbone, give it a new head.
+    `get_config` and loading follow from that. To fine-tune a pre-trained backbone, give it a new head. The
+    head has the backbone's dtype policy, or that of `dtype`.
     """
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        keras.saving.register_keras_serializable(package=cls.__module__.partition(".")[0])(cls)
+        layers_follow(register(cls), lambda backbone, *_, **__: backbone.dtype_policy)
 
     def __init__(self, backbone, inputs, outputs, **kwargs):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
@@ -26,7 +29,8 @@ class ModelWithHead(FunctionalModel):
         parameters = inspect.signature(type(self).__init__).parameters.values()
         names = [p.name for p in parameters if p.name != "self" and p.kind is not p.VAR_KEYWORD]
         config = {name: getattr(self, name) for name in names}
-        return {**config, "backbone": keras.saving.serialize_keras_object(self.backbone)}
+        dtype = keras.dtype_policies.serialize(self.dtype_policy)
+        return {**config, "backbone": keras.saving.serialize_keras_object(self.backbone), "dtype": dtype}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

@@ -40,11 +40,9 @@ class ClassificationHead(Layer):
             raise ValueError(f"`x` must have the shape (B, D); it is {tuple(x_shape)}.")
         self.hidden = None
         if self.hidden_dim is not None:
-            self.hidden = keras.layers.Dense(
-                self.hidden_dim, activation_of(self.activation), name="hidden", dtype=self.dtype_policy
-            )
+            self.hidden = keras.layers.Dense(self.hidden_dim, activation_of(self.activation), name="hidden")
             self.hidden.build(x_shape)
-        self.output_projection = keras.layers.Dense(self.num_classes, name="output", dtype=self.dtype_policy)
+        self.output_projection = keras.layers.Dense(self.num_classes, name="output")
         self.output_projection.build((x_shape[0], self.hidden_dim or x_shape[1]))
         self.built = True
 

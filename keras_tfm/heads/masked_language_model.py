@@ -40,7 +40,6 @@ class MaskedLMHead(Layer):
             activation_of(self.activation),
             kernel_initializer=initializer,
             name="dense",
-            dtype=self.dtype_policy,
         )
         self.dense.build(x_shape)
         self.norm = LayerNormalization(self.epsilon, name="norm")

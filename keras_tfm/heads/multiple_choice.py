@@ -25,7 +25,8 @@ class MultipleChoice(ModelWithHead):
         name="multiple_choice",
         **kwargs,
     ):
-        classifier = Classifier(backbone, 1, hidden_dim, dropout, activation, input_dropout)
+        policy = keras.config.dtype_policy()  # this model's own, while it is made
+        classifier = Classifier(backbone, 1, hidden_dim, dropout, activation, input_dropout, dtype=policy)
         inputs = {
             name: keras.Input((None, None), dtype=x.dtype, name=name) for name, x in backbone.input.items()
         }

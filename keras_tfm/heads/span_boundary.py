@@ -46,7 +46,7 @@ class SpanBoundaryHead(Layer):
             return keras.initializers.TruncatedNormal(stddev=0.02)
 
         self.position = keras.layers.Embedding(
-            self.max_length, self.position_dim, initializer(), name="position", dtype=self.dtype_policy
+            self.max_length, self.position_dim, initializer(), name="position"
         )
         self.position.build()
         self.dense, self.norms = [], []
@@ -57,7 +57,6 @@ class SpanBoundaryHead(Layer):
                     activation_of(self.activation),
                     kernel_initializer=initializer(),
                     name=f"dense_{i}",
-                    dtype=self.dtype_policy,
                 )
             )
             self.dense[-1].build((None, None, width))

@@ -24,7 +24,7 @@ class TokenClassificationHead(Layer):
     def build(self, x_shape):
         if len(x_shape) != 3:
             raise ValueError(f"`x` must have the shape (B, T, D); it is {tuple(x_shape)}.")
-        self.output_projection = keras.layers.Dense(self.num_classes, name="output", dtype=self.dtype_policy)
+        self.output_projection = keras.layers.Dense(self.num_classes, name="output")
         self.output_projection.build(x_shape)
         self.built = True
 

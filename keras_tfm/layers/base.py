@@ -1,12 +1,16 @@
 """The base of every layer here: a constructor's arguments are the layer's configuration."""
 
 import contextlib
+import dataclasses
 import inspect
 
 import keras
 from keras import ops
 
+from keras_tfm.added_losses import added_losses
 from keras_tfm.layers.masks import key_mask_of
+from keras_tfm.precision import has_own_policy, parts_follow
+from keras_tfm.registry import register
 
 if keras.backend.backend() != "tensorflow":
     raise ImportError(
@@ -19,48 +23,54 @@ class Layer(keras.layers.Layer):
     """A `keras.layers.Layer` whose configuration is its constructor's arguments.
 
     One convention serves all: each argument is kept as the attribute of the same name. Arguments
-    may be layers themselves (a position, a norm), so what differs enters by composition and still
-    survives `get_config`, cloning and a `.keras` file. Subclasses are registered for loading.
+    may be layers themselves (a position, a norm), alone or in lists and dicts, so what differs enters by
+    composition and still survives `get_config`, cloning and a `.keras` file. Layers that are made for
+    this one, or given to it, have its dtype policy, unless they were made with a dtype of their own.
+    Subclasses are registered for loading.
     """
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        keras.saving.register_keras_serializable(package=cls.__module__.partition(".")[0])(cls)
+        parts_follow(register(cls))
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
+        self.has_own_policy = kwargs.get("dtype") is not None
         self.supports_masking = True
 
     def get_config(self):
         config = super().get_config()
         for name, parameter in inspect.signature(type(self).__init__).parameters.items():
-            if name == "self" or parameter.kind is parameter.VAR_KEYWORD:
-                continue
-            value = getattr(self, name)
-            is_plain = value is None or isinstance(value, str | int | float | list | tuple)
-            config[name] = value if is_plain else keras.saving.serialize_keras_object(value)
-            if not is_plain:
-                config[name].pop("build_config", None)  # an argument is built where it is used
+            if name != "self" and parameter.kind is not parameter.VAR_KEYWORD:
+                config[name] = self._configuration_of(getattr(self, name))
         return config
+
+    def _configuration_of(self, value):
+        """An argument as `get_config` keeps it."""
+        if value is None or isinstance(value, str | int | float):
+            return value
+        if isinstance(value, Pattern):
+            return value.config
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return dataclasses.asdict(value)
+        if isinstance(value, list | tuple):
+            parts = [self._configuration_of(part) for part in value]
+            return tuple(parts) if isinstance(value, tuple) else parts
+        if isinstance(value, dict):
+            return {key: self._configuration_of(part) for key, part in value.items()}
+        return _serialized(value, self.dtype_policy)
 
     @classmethod
     def from_config(cls, config):
         """Rebuild a layer, and the layers among its arguments, from `get_config`'s dictionary."""
-        return cls(
-            **{
-                name: keras.saving.deserialize_keras_object(value)
-                if isinstance(value, dict) and "class_name" in value
-                else value
-                for name, value in config.items()
-            }
-        )
+        return cls(**{name: _argument_of(value) for name, value in config.items()})
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
-        """Keras's, under a `keras.RematScope`, mended where TensorFlow would refuse or spoil it.
+        """Works around limits of TensorFlow's `recompute_grad`, which serves a `keras.RematScope`.
 
-        TensorFlow recomputes functions of floating-point tensors alone, given by position and without
-        their masks; what is recomputed must draw the same dropout, and nothing within it be recomputed
-        once more.
+        It takes floating-point tensors alone, by position and without their masks. What is recomputed must
+        draw the same dropout, and nothing within it may be recomputed once more. Losses that layers add would
+        have no gradient: they are returned beside the output.
         """
         if self._remat_mode.mode == "activations":
             return layer_call  # they are those of the layers within
@@ -79,11 +89,19 @@ class Layer(keras.layers.Layer):
             given = dict(zip(names, tensors, strict=True))
             for name, x in given.items():
                 x._keras_mask = key_mask_of(arguments[name])
-            with _drawn_once(generators, draws):
-                return layer_call(**{**arguments, **given})
+            with _drawn_once(generators, draws), added_losses(self) as losses:
+                y = layer_call(**{**arguments, **given})
+            return y, losses
 
-        call = super().rematerialized_call(call, *args, **kwargs)
-        return lambda *args, **kwargs: call(*(arguments[name] for name in names))
+        recomputed = super().rematerialized_call(call, *args, **kwargs)
+
+        def call_and_add_losses(*args, **kwargs):
+            y, losses = recomputed(*(arguments[name] for name in names))
+            for loss in losses:
+                self.add_loss(loss)
+            return y
+
+        return call_and_add_losses
 
 
 @contextlib.contextmanager
@@ -121,7 +139,42 @@ def own(initializer):
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
-def clone(layer, name=None, **changes):
-    """A new layer of the same configuration but for `changes`, with weights of its own, called `name`."""
-    config = layer.get_config()
-    return type(layer).from_config({**config, "name": name or layer.name, **changes})
+class Pattern:
+    """A layer's class and configuration, to make layers like it: it is itself no part of anything."""
+
+    def __init__(self, layer):
+        self.layer_class = type(layer)
+        self.config = _serialized(layer, keras.config.dtype_policy())
+
+    def new(self, name, **changes):
+        """A layer of this configuration but for `changes`, with weights of its own, called `name`."""
+        return self.layer_class.from_config({**self.config["config"], "name": name, **changes})
+
+
+def pattern(layer):
+    """The `Pattern` of a layer; None and booleans, which stand for a default, as they are."""
+    return layer if layer is None or isinstance(layer, bool) else Pattern(layer)
+
+
+def _serialized(value, default):
+    """What Keras keeps of `value`; of a layer neither where it was built, nor the dtype policy `default`.
+
+    Unless it was made with a dtype, it has the policy of the layer that it becomes a part of.
+    """
+    config = keras.saving.serialize_keras_object(value)
+    if isinstance(value, keras.layers.Layer):
+        config.pop("build_config", None)  # an argument is built where it is used
+        if not has_own_policy(value, default):
+            config["config"].pop("dtype", None)
+    return config
+
+
+def _argument_of(value):
+    """The argument that `get_config` kept as `value`."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_argument_of, value))
+    if not isinstance(value, dict):
+        return value
+    if "class_name" in value:
+        return keras.saving.deserialize_keras_object(value)
+    return {key: _argument_of(part) for key, part in value.items()}

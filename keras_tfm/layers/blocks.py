@@ -1,12 +1,15 @@
 """Transformer blocks and stacks of them (Vaswani et al. 2017, section 3.1)."""
 
+import inspect
+
 import keras
+from keras import ops
 
 from keras_tfm.layers.attention import MultiHeadAttention
-from keras_tfm.layers.base import Layer, clone
+from keras_tfm.layers.base import Layer, Pattern, pattern
 from keras_tfm.layers.cache import BlockCache
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.masks import combine_masks, key_mask_of
+from keras_tfm.layers.masks import combine_masks, key_mask_of, tokens_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
 
@@ -20,7 +23,7 @@ class TransformerBlock(Layer):
 
     `attention`, `feedforward` and `normalization` are layers to use in place of the defaults;
     the last is a pattern, each place gets a layer of its configuration. `cross_attention` is True,
-    or the layer to use.
+    or the layer to use. A feed-forward layer whose call takes a `mask` is told which tokens are no padding.
     """
 
     def __init__(
@@ -54,17 +57,18 @@ class TransformerBlock(Layer):
             num_heads, key_dim, dropout=dropout, name="attention"
         )
         self.feedforward = feedforward or FeedForward(hidden_dim, activation, name="feedforward")
-        self.normalization = normalization or LayerNormalization(epsilon=epsilon)
+        self.normalization = Pattern(normalization or LayerNormalization(epsilon=epsilon))
         self.cross_attention = cross_attention
         if cross_attention is True:
             cross_attention = MultiHeadAttention(
                 num_heads, key_dim, dropout=dropout, name="context_attention"
             )
         self.context_attention = cross_attention or None
-        self.attention_norm = clone(self.normalization, "attention_norm")
-        self.context_norm = clone(self.normalization, "context_norm") if cross_attention else None
-        self.feedforward_norm = clone(self.normalization, "feedforward_norm")
+        self.attention_norm = self.normalization.new("attention_norm")
+        self.context_norm = self.normalization.new("context_norm") if cross_attention else None
+        self.feedforward_norm = self.normalization.new("feedforward_norm")
         self.residual_dropout = Dropout(dropout, name="dropout")
+        self.feeds_mask = "mask" in inspect.signature(self.feedforward.call).parameters
 
     def build(self, x_shape, context_shape=None, mask_shape=None, context_mask_shape=None):
         self.attention.build(x_shape)
@@ -85,6 +89,7 @@ class TransformerBlock(Layer):
         `keras_tfm.layers.masks`, and are ANDed with what Keras carries on the tensors.
         """
         mask = combine_masks(mask, key_mask_of(x))
+        tokens = tokens_of(mask) if self.feeds_mask and mask is not None else None
         y = self.attention(
             self._before(self.attention_norm, x), mask=mask, causal=self.causal, training=training
         )
@@ -95,7 +100,7 @@ class TransformerBlock(Layer):
                 self._before(self.context_norm, x), context, mask=mask, training=training
             )
             x = self._after(self.context_norm, x, y, training)
-        y = self.feedforward(self._before(self.feedforward_norm, x), training=training)
+        y = self._feed(self._before(self.feedforward_norm, x), tokens, training=training)
         return self._after(self.feedforward_norm, x, y, training)
 
     def start(self, batch_size, max_length, context=None, context_mask=None):
@@ -110,10 +115,18 @@ class TransformerBlock(Layer):
         y, attention = self.attention.step(self._before(self.attention_norm, x), cache.attention, mask)
         x = self._after(self.attention_norm, x, y)
         if self.context_attention is not None:
-            y = self.context_attention.step_context(self._before(self.context_norm, x), cache.context)
+            positions = cache.attention.index + ops.arange(ops.shape(x)[1], dtype="int32")
+            query = self._before(self.context_norm, x)
+            y = self.context_attention.step_context(query, cache.context, positions)
             x = self._after(self.context_norm, x, y)
-        y = self.feedforward(self._before(self.feedforward_norm, x))
+        y = self._feed(self._before(self.feedforward_norm, x), mask)
         return self._after(self.feedforward_norm, x, y), BlockCache(attention, cache.context)
+
+    def _feed(self, x, mask, training=None):
+        """`mask` (B, T) is False at padding, or None."""
+        if self.feeds_mask and mask is not None:
+            return self.feedforward(x, mask=mask, training=training)
+        return self.feedforward(x, training=training)
 
     def _before(self, norm, x):
         return norm(x) if self.normalize_first else x
@@ -169,18 +182,18 @@ class TransformerStack(Layer):
         self.activation = activation
         self.normalize_first = normalize_first
         self.epsilon = epsilon
-        self.cross_attention = cross_attention
-        self.attention = attention
-        self.feedforward = feedforward
-        self.normalization = normalization or LayerNormalization(epsilon=epsilon)
+        self.cross_attention = pattern(cross_attention)
+        self.attention = pattern(attention)
+        self.feedforward = pattern(feedforward)
+        self.normalization = Pattern(normalization or LayerNormalization(epsilon=epsilon))
         self.position = position
         self.blocks = [self._block(f"block_{i}") for i in range(num_layers)]
-        self.norm = clone(self.normalization, "norm") if normalize_first else None
+        self.norm = self.normalization.new("norm") if normalize_first else None
 
     def _block(self, name):
         own = {
-            part: layer if layer is None or isinstance(layer, bool) else clone(layer, part)
-            for part, layer in (
+            part: given.new(part) if isinstance(given, Pattern) else given
+            for part, given in (
                 ("attention", self.attention),
                 ("feedforward", self.feedforward),
                 ("cross_attention", self.cross_attention),
@@ -188,7 +201,7 @@ class TransformerStack(Layer):
             )
         }
         if self.position is not None:
-            own["attention"] = clone(self.attention, "attention", position=self.position)
+            own["attention"] = self.attention.new("attention", position=self.position)
         return TransformerBlock(
             self.num_heads,
             self.hidden_dim,

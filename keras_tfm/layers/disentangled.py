@@ -169,7 +169,7 @@ class DisentangledAttention(Layer):
         self.built = True
 
     def _options(self):
-        return {"kernel_initializer": own(self.kernel_initializer), "dtype": self.dtype_policy}
+        return {"kernel_initializer": own(self.kernel_initializer)}
 
     def call(self, x, mask=None, causal=False, training=None):
         """(B, T, D) -> (B, T, D); `mask` follows `keras_tfm.layers.masks`, `causal` hides later keys."""

@@ -127,17 +127,15 @@ class PatchEncoder(Layer):
         self.image_shape = tuple(images_shape[1:])
         *_, num_tokens, _ = self.compute_output_shape(images_shape)
         patch_height, patch_width = height_and_width(self.patch_size)
-        self.projection = keras.layers.Dense(
-            self.dim, kernel_initializer="lecun_normal", name="projection", dtype=self.dtype_policy
-        )
+        self.projection = keras.layers.Dense(self.dim, kernel_initializer="lecun_normal", name="projection")
         self.projection.build((None, None, patch_height * patch_width * images_shape[-1]))
         if self.class_token:
-            self.token = ClassToken(name="class_token", dtype=self.dtype_policy)
+            self.token = ClassToken(name="class_token")
             self.token.build((None, num_tokens - 1, self.dim))
         # Ten times the authors' 0.02, which beside patches of about unit scale stays unseen for many epochs:
         # on scikit-learn's digits, after 40, it is an accuracy of 98 % against 92 %.
         initializer = keras.initializers.RandomNormal(stddev=0.2)
-        self.position = PositionEmbedding(num_tokens, initializer, name="position", dtype=self.dtype_policy)
+        self.position = PositionEmbedding(num_tokens, initializer, name="position")
         self.position.build((None, num_tokens, self.dim))
         self.built = True
 

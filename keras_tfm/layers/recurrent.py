@@ -18,9 +18,9 @@ import keras
 from keras import ops
 from keras.src.backend import rnn  # keras.layers.RNN's loop; its cells can hold no context
 
-from keras_tfm.layers.base import Layer, clone
+from keras_tfm.layers.base import Layer, Pattern
 from keras_tfm.layers.cache import ContextCache, group_rows
-from keras_tfm.layers.masks import combine_masks, key_mask_of, masked_softmax
+from keras_tfm.layers.masks import combine_masks, key_mask_of, masked_softmax, padding_mask_of
 
 
 def additive_attention_weights(query, key, scale, mask=None):
@@ -52,11 +52,9 @@ class AdditiveAttention(Layer):
 
     def build(self, query_shape, value_shape, mask_shape=None):
         # Not a Dense layer: on three axes its gradient inside a loop does not compile with XLA.
-        self.query = keras.layers.EinsumDense(
-            "btd,du->btu", (None, self.units), name="query", dtype=self.dtype_policy
-        )
+        self.query = keras.layers.EinsumDense("btd,du->btu", (None, self.units), name="query")
         self.query.build(query_shape)
-        self.key = keras.layers.Dense(self.units, use_bias=self.use_bias, name="key", dtype=self.dtype_policy)
+        self.key = keras.layers.Dense(self.units, use_bias=self.use_bias, name="key")
         self.key.build(value_shape)
         self.scale = self.add_weight((self.units,), "glorot_uniform", name="scale")
         self.built = True
@@ -102,19 +100,18 @@ class RecurrentEncoder(Layer):
         super().__init__(**kwargs)
         self.units = units
         self.num_layers = num_layers
-        self.cell = _cell(units, num_layers, cell, self.dtype_policy)
+        self.cell = Pattern(_cell(units, num_layers, cell))
         self.layers = [self._layer(f"layer_{i}") for i in range(num_layers)]
 
     def _layer(self, name):
         # Not keras.layers.LSTM: its cuDNN kernel rules out XLA and fails on a row of padding alone.
         rnn = keras.layers.RNN(
-            clone(self.cell, "cell"),
+            self.cell.new("cell"),
             return_sequences=True,
             return_state=True,
             name="rnn",
-            dtype=self.dtype_policy,
         )
-        return keras.layers.Bidirectional(rnn, name=name, dtype=self.dtype_policy)
+        return keras.layers.Bidirectional(rnn, name=name)
 
     def build(self, x_shape, mask_shape=None):
         for layer in self.layers:
@@ -163,11 +160,11 @@ class LSTMAttentionDecoder(Layer):
         super().__init__(**kwargs)
         self.units = units
         self.num_layers = num_layers
-        self.cell = _cell(units, num_layers, cell, self.dtype_policy)
-        self.attention = attention or AdditiveAttention(units, dtype=self.dtype_policy)
-        self.context_attention = clone(self.attention, "attention")
-        self.cells = [clone(self.cell, f"cell_{i}") for i in range(num_layers)]
-        sizes = self.cell.state_size  # [units, units] of an LSTM, units of a GRU
+        self.cell = Pattern(_cell(units, num_layers, cell))
+        self.attention = Pattern(attention or AdditiveAttention(units))
+        self.context_attention = self.attention.new("attention")
+        self.cells = [self.cell.new(f"cell_{i}") for i in range(num_layers)]
+        sizes = self.cells[0].state_size  # [units, units] of an LSTM, units of a GRU
         self.num_states = 1 if isinstance(sizes, int) else len(sizes)
         self.state_dim = num_layers * self.num_states * units
 
@@ -177,9 +174,7 @@ class LSTMAttentionDecoder(Layer):
         context_dim = self.context_attention.compute_output_shape(query_shape, context_shape)[-1]
         for i, cell in enumerate(self.cells):
             cell.build((x_shape[0], self.units if i else x_shape[-1] + context_dim))
-        self.output_projection = keras.layers.Dense(
-            x_shape[-1], "tanh", name="output", dtype=self.dtype_policy
-        )
+        self.output_projection = keras.layers.Dense(x_shape[-1], "tanh", name="output")
         self.output_projection.build((*x_shape[:-1], self.units + x_shape[-1] + context_dim))
         self.built = True
 
@@ -233,20 +228,12 @@ class LSTMAttentionDecoder(Layer):
         return key_mask_of(x)
 
 
-def padding_mask_of(x, mask, name="mask"):
-    """`mask` (B, T) of `x` (B, T, D), ANDed with the one that Keras carries on `x`, or None."""
-    if mask is not None and len(mask.shape) != 2:
-        raise ValueError(f"`{name}` must have the shape (B, T) of the sequence; it is {tuple(mask.shape)}.")
-    mask = combine_masks(mask, key_mask_of(x), rank=3, name=name)
-    return None if mask is None else mask[:, 0]  # (B, T)
-
-
-def _cell(units, num_layers, cell, dtype):
+def _cell(units, num_layers, cell):
     """The pattern of the recurrent cells, after the checks that encoder and decoder share."""
     for name, size in (("units", units), ("num_layers", num_layers)):
         if size < 1:
             raise ValueError(f"`{name}` must be at least 1; it is {size}.")
-    cell = cell or keras.layers.LSTMCell(units, name="cell", dtype=dtype)
+    cell = cell or keras.layers.LSTMCell(units, name="cell")
     if cell.units != units:
         raise ValueError(f"`cell` must have `units` = {units}; it has {cell.units}.")
     if getattr(cell, "dropout", 0) or getattr(cell, "recurrent_dropout", 0):

@@ -313,7 +313,7 @@ def with_parts(backbone, **parts):
     changes = {name: value for name, value in parts.items() if getattr(config, name, value) != value}
     if not changes:
         return backbone
-    changed = type(backbone)(dataclasses.replace(config, **changes))
+    changed = type(backbone)(dataclasses.replace(config, **changes), dtype=backbone.dtype_policy)
     weights = {weight.path: weight for weight in backbone.weights}
     for weight in changed.weights:
         if weight.path in weights:

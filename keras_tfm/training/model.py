@@ -8,6 +8,8 @@ from keras import ops
 from keras.src.models.functional import Functional
 from keras.src.models.model import functional_init_arguments
 
+from keras_tfm.precision import default_policy, layers_follow
+from keras_tfm.registry import register
 from keras_tfm.training.exact import ExactTrainer
 
 
@@ -33,7 +35,7 @@ class Model(ExactTrainer, keras.Model):
         return layer_call
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 class FunctionalModel(Model, Functional):
     """A `Model` made of `inputs` and `outputs`.
 
@@ -99,7 +101,7 @@ class ConfiguredModel(FunctionalModel):
     """A family's functional model: a frozen dataclass `config`, and a table of published sizes.
 
     A family sets `config_class` and `sizes`, {name: config}, and builds its inputs and outputs in
-    `__init__(config)`.
+    `__init__(config)`. A `dtype` is the policy of the model and of all its layers.
     """
 
     config_class: type
@@ -107,21 +109,22 @@ class ConfiguredModel(FunctionalModel):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        keras.saving.register_keras_serializable(package=cls.__module__.partition(".")[0])(cls)
+        layers_follow(register(cls), lambda *_, **__: None)
 
     def __init__(self, config, inputs, outputs, **kwargs):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.config = config
 
     @classmethod
-    def from_huggingface(cls, name):
+    def from_huggingface(cls, name, dtype=None):
         """The model in a folder of config.json and safetensors, or of a hub id; a head is left behind.
 
         Raises CheckpointError where something in it is not as it must be.
         """
         from keras_tfm.convert import CheckpointError, from_huggingface
 
-        model = from_huggingface(name, with_head=False)
+        with default_policy(dtype):
+            model = from_huggingface(name, with_head=False)
         if not isinstance(model, cls):
             raise CheckpointError(name, "model_type", f"a {cls.__name__}", f"a {type(model).__name__}")
         return model
@@ -133,13 +136,13 @@ class ConfiguredModel(FunctionalModel):
         save_huggingface(self, folder, overwrite)
 
     @classmethod
-    def from_size(cls, size, **changes):
+    def from_size(cls, size, dtype=None, **changes):
         """The model of a published size, with fields of its configuration changed.
 
         Raises ValueError, naming the known ones, for another size or field.
         """
-        make: Callable = cls  # a family's constructor takes its configuration alone
-        return make(cls.config_of_size(size, **changes))
+        make: Callable = cls  # a family's constructor takes its configuration, not inputs and outputs
+        return make(cls.config_of_size(size, **changes), dtype=dtype)
 
     @classmethod
     def config_of_size(cls, size, **changes):
@@ -153,10 +156,11 @@ class ConfiguredModel(FunctionalModel):
         return dataclasses.replace(cls.sizes[size], **changes)
 
     def get_config(self):
-        return {"config": dataclasses.asdict(self.config), "name": self.name}
+        dtype = keras.dtype_policies.serialize(self.dtype_policy)
+        return {"config": dataclasses.asdict(self.config), "name": self.name, "dtype": dtype}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         """Rebuild the model from `get_config`'s dictionary."""
         make: Callable = cls
-        return make(cls.config_class(**config["config"]), name=config["name"])
+        return make(cls.config_class(**config["config"]), name=config["name"], dtype=config["dtype"])

@@ -290,6 +290,21 @@ def mixed_precision_keeps_its_bound(case):
             assert np.abs(actual - exact).max() <= bound * max(1, np.abs(exact).max())
 
 
+def parts_have_their_layers_dtype(case):
+    config = case.layer.get_config() | {"dtype": "mixed_bfloat16"}
+    needs("input_layers" not in config, "a graph: each of its layers keeps its own")
+    if "backbone" in config:
+        config["backbone"]["config"]["dtype"] = "mixed_bfloat16"
+    layer = type(case.layer).from_config(config)
+    model = case.around(layer)
+    for part in layer._flatten_layers():
+        if not isinstance(part, keras.layers.InputLayer):
+            assert part.built, f"{part.path or part.name} is a part that nobody calls"
+            assert part.compute_dtype == "bfloat16", part.path
+    assert {y.dtype for y in tree.flatten(model.output)} == {"bfloat16"}
+    assert keras.config.dtype_policy().name == "float32"
+
+
 def overfits_one_batch(case):
     needs(case.model.trainable_weights, "nothing to train")
     inputs = case.draw()
@@ -359,6 +374,7 @@ INVARIANTS = (
     frozen_weights_stay,
     rematerialised_gradients_are_equal,
     mixed_precision_keeps_its_bound,
+    parts_have_their_layers_dtype,
     overfits_one_batch,
     tied_weights_survive,
     tokenizer_equals_its_reference,

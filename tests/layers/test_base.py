@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm import layers
-from keras_tfm.layers.base import clone
+from keras_tfm.layers.base import Pattern
 
 
 class Counting(layers.Layer):
@@ -30,7 +30,7 @@ def test_layers_among_the_arguments_are_configuration_not_state():
     position = layers.RelativePositionEmbedding(2)
     attention = layers.MultiHeadAttention(2, position=position)
     attention(np.ones((1, 3, 4), "float32"))
-    copy = clone(attention, "copy")
+    copy = Pattern(attention).new("copy")
     assert copy.name == "copy" and copy.position is not position
     assert copy.position.max_distance == 2 and not copy.position.built
 

@@ -76,6 +76,23 @@ def test_a_shared_position_is_one():
         Encoder(3, 2, 9, position=shared)
 
 
+@pytest.mark.parametrize("make", [
+    lambda x: Encoder(2, 2, 64, feedforward=layers.FeedForward(64))(x),
+    lambda x: layers.RecurrentEncoder(16)(x)[0],
+    lambda x: layers.LSTMAttentionDecoder(16)(x, x),
+], ids=["encoder", "recurrent_encoder", "recurrent_decoder"])  # fmt: skip
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method:UserWarning")
+def test_patterns_are_no_layers(make):
+    """So that Keras's own quantisation, which wants all layers built, works on a model of stacks."""
+    inputs = keras.Input((None, 32))
+    model = keras.Model(inputs, make(inputs))
+    assert all(part.built for part in model._flatten_layers())
+    x = normal(2, 5, 32)
+    y = model(x)
+    model.quantize("int8")
+    np.testing.assert_allclose(model(x), y, atol=0.1 * np.abs(y).max())
+
+
 @pytest.mark.parametrize("normalize_first", [False, True])
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swish"])
 def test_equals_the_composition_of_keras_layers(normalize_first, activation):

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import keras
 import numpy as np
 import pytest
 
@@ -66,3 +67,15 @@ def test_the_padding_mask_stays_inside():
     batch = {"token_ids": np.array([[1, 2, 3]]), "padding_mask": np.array([[True, True, False]])}
     logits = model({**batch, "mask_positions": np.array([[1]])})
     assert getattr(logits, "_keras_mask", None) is None
+
+
+def test_it_recomputes_block_by_block():
+    """As one, the backward pass would hold what all blocks together make."""
+    with keras.RematScope("full"):
+        model = ALBERT(TINY)
+    call = model.encoder.call
+    assert model.encoder.rematerialized_call(call) is call
+    blocks = [block for group in model.encoder.groups for block in group.blocks]
+    assert len(blocks) == 4 and all(
+        block.rematerialized_call(call, np.zeros((1, 2, 8))) is not call for block in blocks
+    )

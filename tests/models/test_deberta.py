@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 
+import keras
 import numpy as np
 import pytest
 
@@ -101,3 +102,17 @@ def test_impossible_configurations_are_refused():
         DeBERTa(dataclasses.replace(V3, convolution=2))
     with pytest.raises(ValueError, match="`num_layers` must be at least 1; it is 0"):
         DeBERTa(dataclasses.replace(V3, num_layers=0))
+
+
+def test_its_encoder_is_a_layer_like_others():
+    """It can be configured, copied and cloned within a functional model of a user's own."""
+    encoder = DeBERTa(V2).encoder
+    config = json.loads(json.dumps(encoder.get_config()))
+    copy = type(encoder).from_config(config)
+    assert copy.config == V2 and json.loads(json.dumps(copy.get_config())) == config
+    x, padding_mask = keras.Input((None, 8)), keras.Input((None,), dtype="bool")
+    model = keras.Model([x, padding_mask], copy(x, padding_mask))
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    inputs = np.random.normal(size=(2, 5, 8)).astype("float32"), np.ones((2, 5), bool)
+    np.testing.assert_array_equal(clone(inputs), model(inputs))

@@ -9,7 +9,7 @@ import dataclasses
 
 import keras
 
-from keras_tfm.layers.base import Layer, clone
+from keras_tfm.layers.base import Layer, Pattern
 from keras_tfm.layers.blocks import TransformerEncoder
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.masks import key_mask_of
@@ -53,12 +53,12 @@ class SharedEncoder(Layer):
         self.dim = dim
         self.num_layers = num_layers
         self.num_groups = num_groups
-        self.group = group
-        self.groups = [clone(group, f"group_{i}") for i in range(num_groups)]
+        self.group = Pattern(group)
+        self.groups = [self.group.new(f"group_{i}") for i in range(num_groups)]
 
     def build(self, x_shape, mask_shape=None):
         self.projection = keras.layers.Dense(
-            self.dim, kernel_initializer=INITIALIZER.clone(), name="projection", dtype=self.dtype_policy
+            self.dim, kernel_initializer=INITIALIZER.clone(), name="projection"
         )
         self.projection.build(x_shape)
         for group in self.groups:
@@ -72,6 +72,10 @@ class SharedEncoder(Layer):
             which = int(i / (self.num_layers / self.num_groups))  # rounded as in the released code
             x = self.groups[which](x, mask=mask, training=training)
         return x
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """As it is: the blocks recompute, each for itself."""
+        return layer_call
 
     def compute_output_shape(self, x_shape, mask_shape=None):
         return (*x_shape[:-1], self.dim)

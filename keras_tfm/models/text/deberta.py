@@ -98,10 +98,9 @@ class ConvolutionBranch(Layer):
             padding="same",
             kernel_initializer=INITIALIZER.clone(),
             name="convolution",
-            dtype=self.dtype_policy,
         )
         self.convolution.build(x_shape)
-        self.norm = LayerNormalization(self.epsilon, name="norm", dtype=self.dtype_policy)
+        self.norm = LayerNormalization(self.epsilon, name="norm")
         self.norm.build(x_shape)
         self.built = True
 
@@ -125,6 +124,7 @@ class DisentangledEncoder(Layer):
         super().__init__(**kwargs)
         if config.num_layers < 1:
             raise ValueError(f"`num_layers` must be at least 1; it is {config.num_layers}.")
+        self.config = config
         self.distances = None
         if config.position_terms:
             self.distances = DistanceEmbedding(
@@ -179,6 +179,11 @@ class DisentangledEncoder(Layer):
         if self.convolution is not None:
             self.convolution.build(x_shape)
         self.built = True
+
+    @classmethod
+    def from_config(cls, config):
+        """Rebuild the layer, and the dataclass `config`, from `get_config`'s dictionary."""
+        return super().from_config({**config, "config": DeBERTaConfig(**config["config"])})
 
     def call(self, x, mask, training=None):
         """(B, T, D) -> (B, T, D); `mask` (B, T) hides padding."""

@@ -72,7 +72,8 @@ class ViT(ConfiguredModel):
 
     def with_image_size(self, image_size):
         """A copy for images of another size, the positions interpolated: for fine-tuning (section 3.2)."""
-        model = type(self)(dataclasses.replace(self.config, image_size=image_size), name=self.name)
+        config = dataclasses.replace(self.config, image_size=image_size)
+        model = type(self)(config, name=self.name, dtype=self.dtype_policy)
         grids = [
             patch_grid(height_and_width(size), self.config.patch_size)
             for size in (self.config.image_size, image_size)
