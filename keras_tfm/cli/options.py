@@ -138,7 +138,8 @@ def prepare(options):
     devices = strategy(options.strategy)  # before anything else makes TensorFlow choose its devices
     is_chief = worker_index(devices) == 0
     if is_chief:
-        refuse_existing(options.out, options.resume or options.overwrite, "pass --resume or --overwrite")
+        if not options.resume:
+            refuse_existing(options.out, options.overwrite, "pass --resume or --overwrite")
         refuse_running(options.out)
     if options.deterministic:
         tf.config.experimental.enable_op_determinism()

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras_tfm.models
 from keras_tfm.heads.language_model import LanguageModel
-from keras_tfm.training.folder import new_folder
+from keras_tfm.training.folder import mark_saved_model, new_folder
 from keras_tfm.training.quantization import quantization_of, quantize
 from keras_tfm.training.weights import load_weights, save_weights
 from keras_tfm.version import __version__
@@ -107,6 +107,7 @@ class Task(abc.ABC):
         endpoints = self.export_endpoints(**options)
         with new_folder(folder, overwrite) as work:
             write_saved_model(self.model, endpoints, self.export_resources(), work)
+            mark_saved_model(work)
 
     def export_resources(self):
         """Trackable objects that the endpoints use beside the model, tokenizers for example."""

@@ -75,7 +75,7 @@ def fit_best(
 
 def refuse_running(run):
     """Raise BlockingIOError where another process trains in the folder `run`."""
-    if pathlib.Path(run).is_dir():
+    if pathlib.Path(run, "checkpoints").is_dir():
         folder = CheckpointFolder(pathlib.Path(run) / "checkpoints")
         folder.lock()
         folder.unlock()
