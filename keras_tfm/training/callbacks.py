@@ -6,6 +6,7 @@ import time
 import keras
 import tqdm
 
+from keras_tfm.training.monitor import Monitor
 from keras_tfm.training.strategy import ASK_EVERY, num_workers, sum_over_workers
 
 
@@ -69,17 +70,15 @@ class TimeLimit(keras.callbacks.Callback):
 class BestWeights(keras.callbacks.Callback):
     """Keeps the weights of the best epoch, stops when none gets better, leaves the model with them.
 
-    Epochs are judged by `monitor`, with `mode` "min" or "max", on the averages of the weights where the
-    optimizer keeps them (`use_ema=True`); of equals the later is the better one. After `patience` epochs
-    without a better one training stops.
+    Epochs are judged by `monitor` and `mode`, as `Monitor` has them, on the averages of the weights where
+    the optimizer keeps them (`use_ema=True`). After `patience` epochs without a better one training stops.
     `on_best()` is called while the model holds a new best, `load_best()` where the best epoch was of an
     earlier process. `score`, the lower the better, and `waited` are its state.
     """
 
-    def __init__(self, monitor, patience=None, on_best=None, load_best=None, mode="min"):
+    def __init__(self, monitor, patience=None, on_best=None, load_best=None, mode="auto"):
         super().__init__()
-        self.sign = {"min": 1, "max": -1}[mode]
-        self.monitor = monitor
+        self.monitor = Monitor(monitor, mode)
         self.patience = patience
         self.on_best = on_best
         self.load_best = load_best
@@ -98,8 +97,8 @@ class BestWeights(keras.callbacks.Callback):
             self.trained = None
 
     def on_epoch_end(self, epoch, logs=None):
-        score = self.sign * float(logs[self.monitor])
-        if score <= self.score:
+        score = self.monitor.score(logs)
+        if self.monitor.is_best(score, self.score):
             self.score, self.waited = score, 0
             self._keep()
         else:

@@ -82,7 +82,7 @@ def fit(model, *callbacks, epochs=4, scores=(3.0, 1.0, 2.0, 2.0)):
 def test_the_best_averages_stay():
     saved = []
     model = compiled()
-    best = BestWeights("score", on_best=lambda: saved.append(float(model.get_weights()[0][0, 0])))
+    best = BestWeights("score", mode="min", on_best=lambda: saved.append(float(model.get_weights()[0][0, 0])))
     history = fit(model, best).history
     # Weights -1, -2, -3, -4; averages, which begin at the first weight: -1, -1.5, -2.25, …
     assert saved == [-1.0, -1.5]
@@ -99,7 +99,7 @@ def test_the_highest_is_best_and_of_equals_the_later():
 
 def test_patience_stops():
     model = compiled(use_ema=False)
-    assert len(fit(model, BestWeights("score", patience=1)).epoch) == 3
+    assert len(fit(model, BestWeights("score", patience=1, mode="min")).epoch) == 3
     assert model.get_weights()[0] == -2.0
 
 
