@@ -32,8 +32,8 @@ class Checkpoint(keras.callbacks.Callback):
     data (each worker its own), the measures so far, the history, and the state of the callbacks
     `tracked`: their public plain attributes that are no constructor arguments. `keep` newest ones stay, and
     that of the epoch which is best by `monitor` and `mode`, as `Monitor` has them. With `resume` the newest
-    whole one is gone on from; without, a folder that has some is refused. `settings` (JSON values) are what must
-    not change between the runs.
+    whole one is gone on from; without, a folder that has some is refused. `settings` (JSON values) are what
+    must not change between the runs.
 
     SIGTERM ends the process with exit code 143 after a checkpoint at the next step; a loss or weights
     that are not finite raise FloatingPointError and are not kept. Writing runs beside the training.
