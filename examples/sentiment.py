@@ -2,7 +2,7 @@ r"""Film reviews as good or bad, SST-2: from scratch, or from a published encode
 
     keras-tfm train classify --train train.tsv.xz --valid dev.tsv --size L-2_H-256 \
         --config examples/sentiment.json --pooling mean --vocabulary 16000 --learning-rate 1e-3 \
-        --batch-tokens 2048 --epochs 1 --epoch-batches 100 --out runs/sentiment
+        --batch-tokens 2048 --epochs 8 --epoch-batches 100 --out runs/sentiment
     keras-tfm evaluate runs/sentiment --data dev.tsv
 
 gives 82.4 % on dev, which chose the epoch, and 81.0 % on test, after 2 minutes on 2 cores; other seeds give a
@@ -10,7 +10,7 @@ point less or as much, and longer training learns the phrases by heart. From all
 dev:
 
     keras-tfm train classify --train train.tsv.xz --valid dev.tsv --from all-MiniLM-L6-v2/ \
-        --learning-rate 1e-4 --epochs 2 --epoch-batches 300 --out runs/sentiment
+        --learning-rate 1e-4 --epochs 10 --epoch-batches 300 --out runs/sentiment
 
 In Python, from a folder of Hugging Face's where one is given:
 
@@ -33,10 +33,10 @@ def main(data, folder=None, run="runs/sentiment"):
     if folder is None:
         changes = {"dropout": 0.5, "attention_dropout": 0.1}
         classifier = TextClassifier.from_examples(train, "L-2_H-256", 16_000, changes=changes, pooling="mean")
-        options = {"learning_rate": 1e-3, "batch_tokens": 2_048, "epochs": 1, "epoch_batches": 100}
+        options = {"learning_rate": 1e-3, "batch_tokens": 2_048, "epochs": 8, "epoch_batches": 100}
     else:
         classifier = TextClassifier.from_huggingface(folder, train)
-        options = {"learning_rate": 1e-4, "epochs": 2, "epoch_batches": 300}
+        options = {"learning_rate": 1e-4, "epochs": 10, "epoch_batches": 300}
     classifier.fit(train, dev, run=run, **options)
     print(classifier.evaluate(dev), classifier.evaluate(test))
     print(classifier.predict(["a gripping, tender film", "two hours of my life i will not get back"]))

@@ -55,6 +55,45 @@ def test_the_verbs_on_a_run(data, trained, tmp_path, capsys):
     np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_run_that_has_not_ended_an_epoch_says_so(data, trained, tmp_path, capsys, monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("keras_tfm.training.fit.Progress.on_epoch_begin", interrupt)
+        task = tasks.load(trained)
+        task.fit(task.read_examples([data / "train.tsv"]), run=tmp_path / "run")
+    (tmp_path / "asked").write_text("a dull mess\n", "utf-8")
+    message = "no epoch of its training has ended yet; its weights are those that it began with\n"
+    for arguments in (
+        ("predict", tmp_path / "run", "--input", tmp_path / "asked"),
+        ("evaluate", tmp_path / "run", "--data", data / "train.tsv"),
+        ("export", tmp_path / "run", "--out", tmp_path / "served"),
+        ("quantize", tmp_path / "run", "--out", tmp_path / "small"),
+        ("convert", tmp_path / "run", "--to-huggingface", tmp_path / "theirs"),
+    ):
+        capsys.readouterr()
+        assert run(*arguments) == 0
+        assert f"{tmp_path / 'run'}: {message}" in capsys.readouterr().err
+    assert not tasks.load(tmp_path / "small").is_trained and tasks.load(trained).is_trained
+    assert run("predict", trained, "--input", tmp_path / "asked") == 0
+    assert message not in capsys.readouterr().err
+
+
+def test_one_epoch_is_what_is_asked_for_and_a_resumed_run_keeps_its_precision(data, tmp_path, capsys):
+    """Of 40 texts 2 are held out; a pass over the others has more than 3 batches."""
+    arguments = train(data, tmp_path / "run", "--batch-tokens", 32, "--epoch-batches", 3)
+    assert run(*arguments) == 0
+    said = capsys.readouterr().err
+    assert "38 examples to train on, 2 to judge the epochs by" in said and "40 examples read" in said
+    _, *rows = (tmp_path / "run" / "metrics.csv").read_text().splitlines()
+    assert [row.split(",")[:2] for row in rows] == [["1", "3"]]
+    assert run(*arguments, "--resume", "--precision", "mixed_bfloat16") == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "these differ: precision (now " in error and "mixed_bfloat16" in error and "then float32)" in error
+
+
 def test_training_from_the_encoder_of_others(data, trained, tmp_path, capsys):
     assert run("convert", trained, "--to-huggingface", tmp_path / "folder") == 0
     common = ("train", "classify", "--train", data / "train.tsv", "--epochs", 1, "--freeze", 1)
@@ -93,7 +132,7 @@ def test_mistakes_are_one_line_and_leave_no_run(options, message, data, tmp_path
     assert run(*arguments) == 2
     output = capsys.readouterr()
     assert message.format(data=data) in output.err and not output.out
-    assert output.err.count("\n") == 1 + ("examples to train on" in output.err) + ("weights," in output.err)
+    assert output.err.count("\n") == 1 + ("examples read" in output.err) + ("weights," in output.err)
     assert not (tmp_path / "run").exists()
 
 

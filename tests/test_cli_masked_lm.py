@@ -81,7 +81,7 @@ def test_mistakes_are_one_line_and_leave_no_run(options, message, data, tmp_path
     assert run(*arguments) == 2
     output = capsys.readouterr()
     assert message.format(data=data) in output.err and not output.out
-    assert output.err.count("\n") == 1 + ("documents to train on" in output.err) + ("weights," in output.err)
+    assert output.err.count("\n") == 1 + ("documents read" in output.err) + ("weights," in output.err)
     assert not (tmp_path / "run").exists()
 
 

@@ -7,6 +7,7 @@ import pathlib
 
 from keras_tfm.cli.options import (
     add_columns,
+    add_epoch_batches,
     add_run,
     add_training,
     add_verb,
@@ -128,13 +129,7 @@ def _add(tasks, kind):
         )
     training = verb.add_argument_group("training")
     add_training(training, epochs=kind.epochs, patience=5, batch_tokens=kind.batch_tokens, learning_rate=5e-5)
-    training.add_argument(
-        "--epoch-batches",
-        type=positive,
-        default=2_000,
-        metavar="N",
-        help="judge after so many batches where the data is larger (default: %(default)s)",
-    )
+    add_epoch_batches(training, None)
     training.add_argument(
         "--layer-decay",
         type=float,
@@ -165,7 +160,7 @@ def run(options, kind):
     read = _reader(options, kind)
     examples = read(options.train)
     validation = read(options.valid) if options.valid else None
-    tell(f"{len(examples[0]):,} examples to train on")
+    tell(f"{len(examples[0]):,} examples read")
     fields = {name: getattr(options, name, None) for name in ("max_length", "problem", "pooling", "stride")}
     fields = {name: value for name, value in fields.items() if value is not None}
 

@@ -3,7 +3,16 @@
 import codecs
 import dataclasses
 
-from keras_tfm.cli.options import add_run, add_training, add_verb, positive, prepare, read_changes, task_on
+from keras_tfm.cli.options import (
+    add_epoch_batches,
+    add_run,
+    add_training,
+    add_verb,
+    positive,
+    prepare,
+    read_changes,
+    task_on,
+)
 
 
 def add(tasks):
@@ -47,13 +56,7 @@ def add(tasks):
     )
     training = generate.add_argument_group("training")
     add_training(training, epochs=20, patience=5, batch_tokens=8192, learning_rate=1e-3)
-    training.add_argument(
-        "--epoch-batches",
-        type=positive,
-        default=500,
-        metavar="N",
-        help="judge after so many batches where the data is larger (default: %(default)s)",
-    )
+    add_epoch_batches(training, 500)
 
 
 def run(options):
@@ -66,7 +69,7 @@ def run(options):
                                                     "unicode_escape")  # fmt: skip
     texts = read_texts(options.train, separator)
     validation = read_texts(options.valid, separator) if options.valid else None
-    tell(f"{len(texts):,} documents of {sum(map(len, texts)):,} characters to train on")
+    tell(f"{len(texts):,} documents of {sum(map(len, texts)):,} characters read")
 
     def make():
         return TextGenerator.from_texts(

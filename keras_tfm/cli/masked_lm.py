@@ -4,6 +4,7 @@ import dataclasses
 
 from keras_tfm.cli.fine_tune import is_huggingface
 from keras_tfm.cli.options import (
+    add_epoch_batches,
     add_run,
     add_training,
     add_verb,
@@ -64,13 +65,7 @@ def add(tasks):
     )
     training = masked.add_argument_group("training")
     add_training(training, epochs=40, patience=5, batch_tokens=4096, learning_rate=1e-3)
-    training.add_argument(
-        "--epoch-batches",
-        type=positive,
-        default=500,
-        metavar="N",
-        help="judge after so many batches where the data is larger (default: %(default)s)",
-    )
+    add_epoch_batches(training, 500)
     training.add_argument(
         "--drawings",
         type=positive,
@@ -88,7 +83,7 @@ def run(options):
     devices, tell = prepare(options)
     documents = read_documents(options.train)
     validation = read_documents(options.valid) if options.valid else None
-    tell(f"{len(documents):,} documents to train on")
+    tell(f"{len(documents):,} documents read")
 
     def make():
         chosen = {"max_length": options.max_length, "pairs": options.pairs, "masking": options.masking}

@@ -53,12 +53,34 @@ def add_run(group):
     existing.add_argument("--overwrite", action="store_true", help="replace RUN if it exists")
 
 
+def add_epoch_batches(group, default):
+    """--epoch-batches N of the tasks that part long passes; `default` is None for whole passes."""
+    group.add_argument(
+        "--epoch-batches",
+        type=positive,
+        default=default,
+        metavar="N",
+        help="an epoch ends after N batches where a pass over the data has more, and the next goes on from "
+        f"there (default: {default or 'a whole pass'})",
+    )
+
+
 def add_training(group, epochs, patience, batch_tokens, learning_rate):
     """How to train, the same for every task; the arguments are its defaults."""
     group.add_argument(
-        "--epochs", type=positive, default=epochs, metavar="N", help="at most (default: %(default)s)"
+        "--epochs",
+        type=positive,
+        default=epochs,
+        metavar="N",
+        help="epochs at most, each a pass over the data and judged at its end (default: %(default)s)",
     )
-    group.add_argument("--minutes", type=float, metavar="M", help="stop after so long, with the best epoch")
+    group.add_argument(
+        "--minutes",
+        type=float,
+        metavar="M",
+        help="stop after so long in all, resumed runs included, with the best epoch; the learning rate warms "
+        "up and falls within this time",
+    )
     group.add_argument(
         "--patience",
         type=positive,
@@ -123,6 +145,12 @@ def read_changes(path):
     return changes
 
 
+def warn_of_untrained(task, folder):
+    """Say so where the training in `folder` has not ended an epoch yet."""
+    if not task.is_trained:
+        say(f"{folder}: no epoch of its training has ended yet; its weights are those that it began with")
+
+
 def prepare(options):
     """The devices of --strategy, and `say` for one of its workers; --precision, --seed and --deterministic
     are set, and RUN may be written.
@@ -138,7 +166,8 @@ def prepare(options):
     devices = strategy(options.strategy)  # before anything else makes TensorFlow choose its devices
     is_chief = worker_index(devices) == 0
     if is_chief:
-        refuse_existing(options.out, options.resume or options.overwrite, "pass --resume or --overwrite")
+        if not options.resume:
+            refuse_existing(options.out, options.overwrite, "pass --resume or --overwrite")
         refuse_running(options.out)
     if options.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -159,12 +188,14 @@ def task_on(devices, options, load, make):
     start = options.out if options.resume else options.start
     if start is None and num_workers(devices) > 1:
         if worker_index(devices) == 0:
-            make().save(options.out, options.overwrite)
+            make().save(options.out, options.overwrite, trained=False)
         sum_over_workers(devices, 0)  # all wait for the chief
         keras.utils.set_random_seed(options.seed)
         start = options.out
         options.overwrite = True
     with devices.scope():
         task = make() if start is None else load(start)
+    if start not in (None, options.out):
+        warn_of_untrained(task, start)
     sum_over_workers(devices, 0)  # the chief waits until all have read it
     return task

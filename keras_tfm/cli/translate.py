@@ -77,7 +77,7 @@ def run(options):
     devices, tell = prepare(options)
     pairs = read_pairs(options.train, columns_of(options))
     validation = read_pairs(options.valid, columns_of(options)) if options.valid else None
-    tell(f"{len(pairs.sources):,} pairs to train on")
+    tell(f"{len(pairs.sources):,} pairs read")
 
     def make():
         return task_class.from_pairs(

@@ -4,7 +4,7 @@ import json
 from inspect import signature
 
 from keras_tfm.cli.console import say
-from keras_tfm.cli.options import add_columns, add_verb, columns_of
+from keras_tfm.cli.options import add_columns, add_verb, columns_of, warn_of_untrained
 
 
 def add_demo(verbs):
@@ -100,7 +100,7 @@ def _decoding(options, method):
 
 def run_evaluate(options):
     """evaluate: one JSON line."""
-    task = _load(options)
+    task = _load(options.task_folder)
     if not hasattr(task, "evaluate"):
         raise ValueError(f"{options.task_folder}: the task {task.name!r} has no measure")
     decoding = _decoding(options, task.evaluate)
@@ -112,7 +112,7 @@ def run_predict(options):
     """predict: a line in, a line out; or a text."""
     from keras_tfm.data.sources import read_lines
 
-    task = _load(options)
+    task = _load(options.task_folder)
     lines = list(read_lines(options.input))
     texts = ["\n".join(lines)] if options.whole else lines
     truncated = task.count_truncated(texts) if hasattr(task, "count_truncated") else 0
@@ -128,7 +128,7 @@ def run_export(options):
     from keras_tfm.training.folder import refuse_existing
 
     refuse_existing(options.out, options.overwrite, "pass --overwrite")
-    task = _load(options)
+    task = _load(options.task_folder)
     task.export(options.out, overwrite=options.overwrite, **_decoding(options, task.export_endpoints))
     say(f"the SavedModel stands in {options.out}")
 
@@ -143,7 +143,7 @@ def run_convert(options):
     if options.out:
         tasks.from_huggingface(options.source).save(target, options.overwrite)
     else:
-        task = tasks.load(options.source)
+        task = _load(options.source)
         if not hasattr(task, "save_huggingface"):
             raise ValueError(f"{options.source}: transformers has no counterpart of the task {task.name!r}")
         try:
@@ -155,11 +155,11 @@ def run_convert(options):
 
 def run_quantize(options):
     """quantize: a RUN with weights in 8 bits."""
-    from keras_tfm import tasks
     from keras_tfm.training.folder import refuse_existing
 
     refuse_existing(options.out, options.overwrite, "pass --overwrite")
-    tasks.load(options.task_folder, quantization="int8").save(options.out, options.overwrite)
+    task = _load(options.task_folder, quantization="int8")
+    task.save(options.out, options.overwrite, task.is_trained)
     say(f"the task with weights in 8 bits stands in {options.out}")
 
 
@@ -171,7 +171,9 @@ def run_demo(options):
         raise SystemExit(1)
 
 
-def _load(options):
+def _load(folder, quantization=None):
     from keras_tfm import tasks
 
-    return tasks.load(options.task_folder)
+    task = tasks.load(folder, quantization)
+    warn_of_untrained(task, folder)
+    return task

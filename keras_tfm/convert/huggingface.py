@@ -4,10 +4,11 @@ import json
 
 from keras_tfm.convert import albert, bart, bert, deberta, distilbert, gpt2, keymap, roberta, t5
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
-from keras_tfm.training.folder import new_folder
+from keras_tfm.training.folder import MARK, new_folder
 from keras_tfm.training.quantization import quantization_of
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.weights import write_tensors
+from keras_tfm.version import __version__
 
 FAMILIES = {
     family.model_type: family
@@ -96,6 +97,7 @@ def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=Non
         tensors = {k: x for k, x in tensors.items() if not k.startswith(family.prefix + family.parts[part])}
     with new_folder(folder, overwrite) as work:
         config = {"architectures": [architecture], "dtype": "float32", **own, **(entries or {})}
+        config[MARK] = __version__
         (work / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
         write_tensors(tensors, work / WEIGHTS, {"format": "pt"})
         if tokenizer is not None:

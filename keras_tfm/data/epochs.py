@@ -16,6 +16,13 @@ class Epochs(NamedTuple):
     epochs: Callable[[], tf.data.Dataset]
     num_batches: int
 
+    @classmethod
+    def of(cls, batches, most: int | None = None) -> "Epochs":
+        """Epochs that are passes over `batches`, or, where a pass has more, `most` batches of it; the next
+        epoch goes on from there.
+        """
+        return cls(batches.epochs, min(batches.num_batches, most or batches.num_batches))
+
 
 def one_after_another(epoch, num_batches) -> tf.data.Dataset:
     """The datasets `epoch(0)`, `epoch(1)`, … of `num_batches` batches each, without end: for

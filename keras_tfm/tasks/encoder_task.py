@@ -1,9 +1,9 @@
 """What tasks that fine-tune an encoder share: where it comes from, how it is trained, kept and given away."""
 
 import abc
+import contextlib
 import dataclasses
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -14,11 +14,11 @@ from keras_tfm.data.epochs import Epochs, hold_out
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.sources import fingerprint
 from keras_tfm.data.tokenizers import load_tokenizer
-from keras_tfm.jit import jit_compile
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
-from keras_tfm.training.fit import averaging, fit_best
-from keras_tfm.training.low_rank import adapt, merge
-from keras_tfm.training.optimizers import AdamW, freeze, layer_rates
+from keras_tfm.training.fit import fit_best, trains
+from keras_tfm.training.freezing import freeze
+from keras_tfm.training.low_rank import adapted
+from keras_tfm.training.optimizers import AdamW, layer_rates
 from keras_tfm.training.schedules import WarmupLinearSchedule
 
 VOCABULARY_TEXTS = 200_000  # more change a vocabulary of thousands little
@@ -163,6 +163,7 @@ class EncoderTask(Task):
             "label2id": {label: i for i, label in enumerate(labels)},
         } if labels else {}  # fmt: skip
 
+    @trains
     def fit(
         self,
         examples,
@@ -171,7 +172,7 @@ class EncoderTask(Task):
         epochs=3,
         minutes=None,
         batch_tokens=None,
-        epoch_batches=2_000,
+        epoch_batches=None,
         learning_rate=5e-5,
         weight_decay=0.01,
         layer_decay=1.0,
@@ -188,26 +189,32 @@ class EncoderTask(Task):
         """Train on `examples` and keep the best epoch: {measure: [value an epoch]}.
 
         `validation` examples judge the epochs; by default a random 5 %, at most 1,000, are held out. An epoch
-        is a pass over the examples, or `epoch_batches` of one, after which it goes on. The learning rate
-        warms up over a tenth of the steps and falls linearly; a block's is `layer_decay` times that of the
-        one above, and the embeddings and the lowest `num_frozen` blocks stay as they are; with `lora_rank`
-        they all do, but for updates of that rank to the blocks' kernels, merged at the end. With `run` the
-        best task so far stands in that folder, new or to `resume`, with checkpoints after every epoch and
-        every `save_minutes`, metrics.csv and, with `tensorboard`, logs/; training stops after `patience`
-        epochs without progress, or `minutes`.
+        is a pass over the examples, or `epoch_batches` where a pass has more; the next goes on from there.
+        The learning rate warms up over a tenth of the steps, or of the `minutes`, and falls linearly; a
+        block's is `layer_decay` times that of the one above, and the embeddings and the lowest `num_frozen`
+        blocks stay as they are; with `lora_rank` they all do, but for updates of that rank to the blocks'
+        kernels, merged at the end. With `run` the best task so far stands in that folder, new or to `resume`,
+        with checkpoints after every epoch and every `save_minutes`, metrics.csv and, with `tensorboard`,
+        logs/; training stops after `patience` epochs without progress, or `minutes` in all.
         """
-        keras.utils.set_random_seed(seed)
+        if lora_rank is not None and num_frozen is not None:
+            raise ValueError("`lora_rank` freezes all blocks: leave out `num_frozen`.")
         batch_tokens = batch_tokens or self.default_batch
         examples = self.examples_class(*examples)
         if validation is None:
             parts = hold_out(len(examples[0]), seed, 0.05, most=1_000)
             examples, validation = (rows_of(examples, rows) for rows in parts)
+        validation = self.examples_class(*validation)
         batches = self._batches(examples, batch_tokens, seed=seed, num_epochs=epochs)
-        judge = self._batches(self.examples_class(*validation), batch_tokens, num_shapes=4, min_batches=1)
+        judge = self._batches(validation, batch_tokens, num_shapes=4, min_batches=1)
+        batches = Epochs.of(batches, epoch_batches)
         total = batches.num_batches * epochs
-        batches = Epochs(batches.epochs, min(batches.num_batches, epoch_batches))
-        if lora_rank is not None and num_frozen is not None:
-            raise ValueError("`lora_rank` freezes all blocks: leave out `num_frozen`.")
+        monitor, mode = self.judged_by
+
+        def optimizer(schedule, **averages):
+            rates = layer_rates(self.model, layer_decay) if layer_decay != 1 else None
+            return AdamW(schedule, weight_decay, global_clipnorm=1.0, rates=rates, **averages)
+
         settings = {
             "epochs": epochs,
             "batch_tokens": batch_tokens,
@@ -220,18 +227,18 @@ class EncoderTask(Task):
             "seed": seed,
             "data": fingerprint(*(list(map(repr, column)) for column in examples)),
         }
-        monitor, mode = self.judged_by
-        schedule = WarmupLinearSchedule(learning_rate, max(1, total // 10), total + 2)
-        averages = averaging(batches.num_batches)
-        self._compile(schedule, weight_decay, layer_decay, num_frozen, lora_rank, **averages)
-        try:
+        with self._partly_trained(num_frozen, lora_rank, seed):
             return fit_best(
                 self.model,
                 batches,
                 judge.dataset(),
+                schedule=WarmupLinearSchedule(learning_rate, max(1, total // 10), total + 2),
+                optimizer=optimizer,
+                objective=self._objective(),
                 monitor=monitor,
                 mode=mode,
-                epochs=-(-total // batches.num_batches),
+                counts=("examples", len(examples[0]), len(validation[0])),
+                epochs=epochs,
                 minutes=minutes,
                 patience=patience,
                 run=run,
@@ -242,20 +249,17 @@ class EncoderTask(Task):
                 tensorboard=tensorboard,
                 settings=settings,
             )
-        finally:
-            if lora_rank is not None:
-                merge(self.model)
 
-    def _compile(self, schedule, weight_decay, layer_decay, num_frozen, lora_rank, **averages):
-        """Choose what is trained, and how."""
-        with self.model.distribute_strategy.scope():
-            if lora_rank is not None:
-                adapt(self.model, lora_rank)
-            if num_frozen is not None:
-                freeze(self.model, num_frozen)
-            rates = layer_rates(self.model, layer_decay) if layer_decay != 1 else None
-            optimizer = AdamW(schedule, weight_decay, global_clipnorm=1.0, rates=rates, **averages)
-            self.model.compile(optimizer, **self._objective(), jit_compile=jit_compile())
+    @contextlib.contextmanager
+    def _partly_trained(self, num_frozen, lora_rank, seed):
+        """Train parts of the model alone: the blocks above `num_frozen`, or updates of `lora_rank`."""
+        with contextlib.ExitStack() as parts:
+            with self.model.distribute_strategy.scope():
+                if lora_rank is not None:
+                    parts.enter_context(adapted(self.model, lora_rank, seed))
+                if num_frozen is not None:
+                    freeze(self.model, num_frozen)
+            yield
 
     def _batches(self, examples, batch_tokens, **options):
         if len(set(map(len, examples))) != 1:

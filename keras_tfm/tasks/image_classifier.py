@@ -12,9 +12,8 @@ from keras_tfm.data.epochs import hold_out
 from keras_tfm.data.images import ImageBatches, check_images, decode_images, scale_images
 from keras_tfm.data.sources import fingerprint
 from keras_tfm.heads.classification import Classifier, classification_loss
-from keras_tfm.jit import jit_compile
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
-from keras_tfm.training.fit import averaging, fit_best
+from keras_tfm.training.fit import fit_best, trains
 from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.schedules import WarmupCosineSchedule
 
@@ -85,6 +84,7 @@ class ImageClassifier(Task):
         height, width, _ = self.image_shape
         return scale_images(images, height, width, self.config.mean, self.config.std)
 
+    @trains
     def fit(
         self,
         images,
@@ -108,12 +108,12 @@ class ImageClassifier(Task):
         """Train on `images` and `labels` and keep the best epoch: {measure: [value an epoch]}.
 
         `validation`, (images, labels) or the share to hold out at random, judges the epochs by its loss. The
-        learning rate warms up over a tenth of the steps and falls by a half cosine; images are shifted at
-        random by up to `max_shift` pixels. With `run` the best task so far stands in that folder, new or to
-        `resume`, with checkpoints after every epoch and every `save_minutes`, metrics.csv and, with
-        `tensorboard`, logs/; training stops after `patience` epochs without progress, or `minutes`.
+        learning rate warms up over a tenth of the steps, or of the `minutes`, and falls by a half cosine;
+        images are shifted at random by up to `max_shift` pixels. With `run` the best task so far stands in
+        that folder, new or to `resume`, with checkpoints after every epoch and every `save_minutes`,
+        metrics.csv and, with `tensorboard`, logs/; training stops after `patience` epochs without progress,
+        or `minutes` in all.
         """
-        keras.utils.set_random_seed(seed)
         images, labels = self._examples(images, labels)
         if isinstance(validation, float):
             rows, held = hold_out(len(images), seed, validation)
@@ -124,15 +124,6 @@ class ImageClassifier(Task):
         batches = ImageBatches(images, labels, self.prepare, batch_size, seed, max_shift)
         judge = ImageBatches(judges[0], judges[1], self.prepare, batch_size)
         steps = batches.num_batches * epochs
-        schedule = WarmupCosineSchedule(learning_rate, max(1, steps // 10), steps + 1)
-        with self.model.distribute_strategy.scope():
-            optimizer = AdamW(schedule, weight_decay, global_clipnorm=1.0, **averaging(batches.num_batches))
-            self.model.compile(
-                optimizer,
-                classification_loss(),
-                jit_compile=jit_compile(),
-                weighted_metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
-            )
         settings = {
             "epochs": epochs,
             "batch_size": batch_size,
@@ -146,7 +137,16 @@ class ImageClassifier(Task):
             self.model,
             batches,
             judge.dataset(),
+            schedule=WarmupCosineSchedule(learning_rate, max(1, steps // 10), steps + 1),
+            optimizer=lambda schedule, **averages: AdamW(
+                schedule, weight_decay, global_clipnorm=1.0, **averages
+            ),
+            objective={
+                "loss": classification_loss(),
+                "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+            },
             monitor="val_loss",
+            counts=("images", len(images), len(judges[0])),
             epochs=epochs,
             minutes=minutes,
             patience=patience,

@@ -25,10 +25,9 @@ from keras_tfm.heads import (
     token_accuracy,
     token_cross_entropy,
 )
-from keras_tfm.jit import jit_compile
 from keras_tfm.tasks.blanks import Blanks
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
-from keras_tfm.training.fit import averaging, fit_best
+from keras_tfm.training.fit import fit_best, trains
 from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.schedules import WarmupSchedule
 
@@ -133,6 +132,7 @@ class MaskedLanguageModel(Task):
 
         save_huggingface(self.model, folder, overwrite, tokenizer=self.tokenizer)
 
+    @trains
     def fit(
         self,
         documents,
@@ -156,13 +156,13 @@ class MaskedLanguageModel(Task):
         """Train on `documents` and keep the best epoch: {measure: [value an epoch]}.
 
         `validation` documents judge the epochs; by default a random 2 %, at most 500, are held out. An epoch
-        is a pass over the documents, or `epoch_batches` of one, after which it goes on. `num_drawings` is how
-        often masks and pairs are drawn, always anew by default, 1 for static masking. The learning rate warms
-        up over two epochs, at most 10,000 steps. With `run` the best task so far stands in that folder, new
-        or to `resume`, with checkpoints after every epoch and every `save_minutes`, metrics.csv and, with
-        `tensorboard`, logs/; training stops after `patience` epochs without progress, or `minutes`.
+        is a pass over the documents, or `epoch_batches` where a pass has more; the next goes on from there.
+        `num_drawings` is how often masks and pairs are drawn, always anew by default, 1 for static masking.
+        The learning rate warms up over two epochs, at most 10,000 steps, or over a tenth of the `minutes`.
+        With `run` the best task so far stands in that folder, new or to `resume`, with checkpoints after
+        every epoch and every `save_minutes`, metrics.csv and, with `tensorboard`, logs/; training stops after
+        `patience` epochs without progress, or `minutes` in all.
         """
-        keras.utils.set_random_seed(seed)
         if validation is None:
             share = min(0.5, max(0.02, 2 / len(documents)))  # two: of one alone no false pair can be made
             rows, held = hold_out(len(documents), seed, share, most=500)
@@ -175,13 +175,8 @@ class MaskedLanguageModel(Task):
                 batches.num_dropped,
                 len(documents),
             )
-        batches = Epochs(batches.epochs, min(batches.num_batches, epoch_batches))
-        with self.model.distribute_strategy.scope():
-            schedule = WarmupSchedule(learning_rate, min(10_000, 2 * batches.num_batches))
-            optimizer = AdamW(
-                schedule, weight_decay, 0.9, 0.98, 1e-6, clipnorm=1.0, **averaging(batches.num_batches)
-            )
-            self.model.compile(optimizer, **self._objectives(), jit_compile=jit_compile())
+        num_train = len(documents) - batches.num_dropped
+        batches = Epochs.of(batches, epoch_batches)
         settings = {
             "batch_tokens": batch_tokens,
             "epoch_batches": epoch_batches,
@@ -195,7 +190,13 @@ class MaskedLanguageModel(Task):
             self.model,
             batches,
             judge.dataset(),
+            schedule=WarmupSchedule(learning_rate, min(10_000, 2 * batches.num_batches)),
+            optimizer=lambda schedule, **averages: AdamW(
+                schedule, weight_decay, 0.9, 0.98, 1e-6, clipnorm=1.0, **averages
+            ),
+            objective=self._objectives(),
             monitor="val_loss",
+            counts=("documents", num_train, len(validation)),
             epochs=epochs,
             minutes=minutes,
             patience=patience,

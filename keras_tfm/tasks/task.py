@@ -8,7 +8,7 @@ from typing import Any
 
 import keras_tfm.models
 from keras_tfm.heads.language_model import LanguageModel
-from keras_tfm.training.folder import new_folder
+from keras_tfm.training.folder import mark_saved_model, new_folder
 from keras_tfm.training.quantization import quantization_of, quantize
 from keras_tfm.training.weights import load_weights, save_weights
 from keras_tfm.version import __version__
@@ -23,12 +23,14 @@ class Task(abc.ABC):
 
     `task(batch)` takes token dicts or image arrays and gives logits. A folder keeps a task:
     config.json with its "task", model.safetensors, and what `save_parts` adds; weights in 8 bits stay so.
+    `is_trained` is False of a task whose folder says that no epoch of its training has ended.
     """
 
     name: str  # in config.json and on the command line
     config_class: type
     model: Any
     config: Any
+    is_trained: bool = True
 
     def __call__(self, batch, training=False):
         return self.model(batch, training=training)
@@ -54,8 +56,11 @@ class Task(abc.ABC):
         """One of `predict`'s answers as a line of text."""
         return str(answer).replace("\n", " ")
 
-    def save(self, folder, overwrite=False):
-        """Write the task to a new `folder`, whole or not at all; FileExistsError where it exists."""
+    def save(self, folder, overwrite=False, trained=True):
+        """Write the task to a new `folder`, whole or not at all; FileExistsError where it exists.
+
+        `trained=False` says in it that its training has yet to begin.
+        """
         with new_folder(folder, overwrite) as work:
             config = {
                 "task": self.name,
@@ -68,7 +73,7 @@ class Task(abc.ABC):
             (work / "config.json").write_text(
                 json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8"
             )
-            save_weights(self.model, work / "model.safetensors")
+            save_weights(self.model, work / "model.safetensors", trained)
             self.save_parts(work)
 
     @classmethod
@@ -92,7 +97,7 @@ class Task(abc.ABC):
                 quantize(task.model, kept)
             except ValueError as error:
                 raise TaskError(f"{folder}/config.json: {error}") from None
-        load_weights(task.model, pathlib.Path(folder) / "model.safetensors")
+        task.is_trained = load_weights(task.model, pathlib.Path(folder) / "model.safetensors")
         if quantization not in (None, kept):
             quantize(task.model, quantization)
         return task
@@ -107,6 +112,7 @@ class Task(abc.ABC):
         endpoints = self.export_endpoints(**options)
         with new_folder(folder, overwrite) as work:
             write_saved_model(self.model, endpoints, self.export_resources(), work)
+            mark_saved_model(work)
 
     def export_resources(self):
         """Trackable objects that the endpoints use beside the model, tokenizers for example."""

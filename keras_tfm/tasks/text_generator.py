@@ -4,7 +4,6 @@ import codecs
 import dataclasses
 import functools
 
-import keras
 import numpy as np
 import tensorflow as tf
 import tqdm
@@ -12,6 +11,7 @@ import tqdm
 import keras_tfm.models
 from keras_tfm.data.blocks import TextBlocks, hold_out_texts, read_texts
 from keras_tfm.data.byte_pairs import ByteLevelTokenizer
+from keras_tfm.data.epochs import Epochs
 from keras_tfm.data.huggingface import read_huggingface_around
 from keras_tfm.data.sources import fingerprint
 from keras_tfm.data.text import Around, encode_prompts
@@ -26,7 +26,7 @@ from keras_tfm.heads.language_model import (
 from keras_tfm.jit import jit_compile
 from keras_tfm.tasks.decoding import DecodingDefaults, check_ids
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
-from keras_tfm.training.fit import averaging, fit_best
+from keras_tfm.training.fit import fit_best, trains
 from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.schedules import WarmupSchedule
 
@@ -138,6 +138,7 @@ class TextGenerator(Task):
             writers.append(save)
         save_huggingface(self.model, folder, overwrite, entries, writers=writers)
 
+    @trains
     def fit(
         self,
         texts,
@@ -160,29 +161,16 @@ class TextGenerator(Task):
         """Train on the strings `texts`, a document each, and keep the best epoch: {measure: [an epoch's]}.
 
         `validation` texts judge the epochs; by default 2 % of the texts at random, at most 500, are held
-        out, of few texts the last tenth of each. An epoch is a pass over the text, or `epoch_batches` of
-        one, after which it goes on. The learning rate warms up over an epoch, at most 2,000 steps. With
-        `run` the best task so far stands in that folder, new or to `resume`, with checkpoints after every
-        epoch and every `save_minutes`, metrics.csv and, with `tensorboard`, logs/; training stops after
-        `patience` epochs without progress, or `minutes`.
+        out, of few texts the last tenth of each. An epoch is a pass over the text, or `epoch_batches` where
+        a pass has more; the next goes on from there. The learning rate warms up over an epoch, at most 2,000
+        steps, or over a tenth of the `minutes`. With `run` the best task so far stands in that folder, new or
+        to `resume`, with checkpoints after every epoch and every `save_minutes`, metrics.csv and, with
+        `tensorboard`, logs/; training stops after `patience` epochs without progress, or `minutes` in all.
         """
-        keras.utils.set_random_seed(seed)
         if validation is None:
             texts, validation = hold_out_texts(texts, seed)
-        batches = self._blocks(texts, batch_tokens, seed=seed)
+        batches = Epochs.of(self._blocks(texts, batch_tokens, seed=seed), epoch_batches)
         judge = self._blocks(validation, batch_tokens, min_batches=1)
-        batches.num_batches = min(batches.num_batches, epoch_batches)
-        with self.model.distribute_strategy.scope():
-            schedule = WarmupSchedule(learning_rate, max(1, min(2_000, batches.num_batches)))
-            optimizer = AdamW(
-                schedule, weight_decay, 0.9, 0.99, 1e-8, clipnorm=1.0, **averaging(batches.num_batches)
-            )
-            self.model.compile(
-                optimizer,
-                TokenCrossEntropy(),
-                jit_compile=jit_compile(),
-                weighted_metrics=[token_cross_entropy, token_accuracy],
-            )
         settings = {
             "batch_tokens": batch_tokens,
             "epoch_batches": epoch_batches,
@@ -195,7 +183,16 @@ class TextGenerator(Task):
             self.model,
             batches,
             judge.dataset(),
+            schedule=WarmupSchedule(learning_rate, min(2_000, batches.num_batches)),
+            optimizer=lambda schedule, **averages: AdamW(
+                schedule, weight_decay, 0.9, 0.99, 1e-8, clipnorm=1.0, **averages
+            ),
+            objective={
+                "loss": TokenCrossEntropy(),
+                "weighted_metrics": [token_cross_entropy, token_accuracy],
+            },
             monitor="val_token_cross_entropy",
+            counts=("characters", sum(map(len, texts)), sum(map(len, validation))),
             epochs=epochs,
             minutes=minutes,
             patience=patience,

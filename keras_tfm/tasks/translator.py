@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import logging
 
-import keras
 import numpy as np
 import sacrebleu
 import tensorflow as tf
@@ -25,10 +24,9 @@ from keras_tfm.heads.language_model import (
     token_accuracy,
     token_cross_entropy,
 )
-from keras_tfm.jit import jit_compile
 from keras_tfm.tasks.decoding import DecodingDefaults, check_ids, with_languages
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
-from keras_tfm.training.fit import averaging, fit_best
+from keras_tfm.training.fit import fit_best, trains
 from keras_tfm.training.optimizers import Adam
 from keras_tfm.training.schedules import WarmupSchedule
 
@@ -170,6 +168,7 @@ class Translator(Task):
             save = functools.partial(save, around=self.config.around[0])
         save_huggingface(self.model, folder, overwrite, writers=[write_decoding(decoding), save])
 
+    @trains
     def fit(
         self,
         pairs,
@@ -191,13 +190,12 @@ class Translator(Task):
         """Train on `pairs` (sources, targets) and keep the best epoch: {measure: [value an epoch]}.
 
         `validation` pairs judge the epochs; by default a random 2 %, at most 1,000, are held out.
-        A batch holds up to `batch_tokens` tokens, fewer where the data is small, and the learning
-        rate warms up over three epochs, at most 4,000 steps. With `run` the best task so far
-        stands in that folder, new or to `resume`, with checkpoints after every epoch and every
+        A batch holds up to `batch_tokens` tokens, fewer where the data is small. The learning rate warms up
+        over three epochs, at most 4,000 steps, or over a tenth of the `minutes`. With `run` the best task so
+        far stands in that folder, new or to `resume`, with checkpoints after every epoch and every
         `save_minutes`, metrics.csv and, with `tensorboard`, logs/; training stops after `patience` epochs
-        without progress, or `minutes`.
+        without progress, or `minutes` in all.
         """
-        keras.utils.set_random_seed(seed)
         if validation is None:
             pairs, validation = hold_out_pairs(pairs, seed)
         pairs, validation = Pairs(*pairs), Pairs(*validation)
@@ -210,15 +208,6 @@ class Translator(Task):
                 len(pairs.sources),
                 self.config.max_length,
             )
-        with self.model.distribute_strategy.scope():
-            schedule = WarmupSchedule(learning_rate, min(4_000, 3 * batches.num_batches))
-            optimizer = Adam(schedule, 0.9, 0.98, 1e-9, clipnorm=1.0, **averaging(batches.num_batches))
-            self.model.compile(
-                optimizer,
-                TokenCrossEntropy(label_smoothing),
-                jit_compile=jit_compile(),
-                weighted_metrics=[token_cross_entropy, token_accuracy],
-            )
         settings = {
             "batch_tokens": batch_tokens,
             "learning_rate": learning_rate,
@@ -230,7 +219,14 @@ class Translator(Task):
             self.model,
             batches,
             judge.dataset(),
+            schedule=WarmupSchedule(learning_rate, min(4_000, 3 * batches.num_batches)),
+            optimizer=lambda schedule, **averages: Adam(schedule, 0.9, 0.98, 1e-9, clipnorm=1.0, **averages),
+            objective={
+                "loss": TokenCrossEntropy(label_smoothing),
+                "weighted_metrics": [token_cross_entropy, token_accuracy],
+            },
             monitor="val_token_cross_entropy",
+            counts=("pairs", len(pairs.sources) - batches.num_dropped, len(validation.sources)),
             epochs=epochs,
             minutes=minutes,
             patience=patience,

@@ -1,17 +1,20 @@
 """Training: the model class, strategies, schedules, callbacks, weights files."""
 
-from keras_tfm.training.callbacks import BestWeights, Progress, TimeLimit
+from keras_tfm.training.callbacks import BestWeights, Progress
 from keras_tfm.training.checkpoint import Checkpoint
+from keras_tfm.training.freezing import freeze, trainable_kept
 from keras_tfm.training.logs import GradientNorm, MetricsFile, TensorBoard, Throughput
-from keras_tfm.training.low_rank import adapt, merge
+from keras_tfm.training.low_rank import adapted
 from keras_tfm.training.model import Model
-from keras_tfm.training.optimizers import SGD, Adam, AdamW, freeze, layer_rates
+from keras_tfm.training.optimizers import SGD, Adam, AdamW, layer_rates
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.schedules import (
+    TimedSchedule,
     WarmupConstantSchedule,
     WarmupCosineSchedule,
     WarmupLinearSchedule,
     WarmupSchedule,
 )
 from keras_tfm.training.strategy import strategy
+from keras_tfm.training.time_limit import TimeLimit
 from keras_tfm.training.weights import load_weights, save_weights

@@ -1,4 +1,4 @@
-"""Callbacks that training shares: progress, a time limit, and the best averaged weights."""
+"""Callbacks that training shares: progress, and the best averaged weights."""
 
 import sys
 import time
@@ -6,25 +6,40 @@ import time
 import keras
 import tqdm
 
-from keras_tfm.training.strategy import ASK_EVERY, num_workers, sum_over_workers
+from keras_tfm.training.monitor import Monitor
 
 
 class Progress(keras.callbacks.Callback):
-    """One bar an epoch on standard error, closed by a line of the epoch's measures."""
+    """One bar per epoch on standard error, closed by a line of the epoch's measures.
+
+    Where standard error is no terminal, a file for example, a line each minute takes the bar's place.
+    """
+
+    def __init__(self, clock=time.perf_counter):
+        super().__init__()
+        self.clock = clock
 
     def on_epoch_begin(self, epoch, logs=None):
+        self.name = f"epoch {epoch + 1}/{self.params['epochs']}"
+        self.began = self.said = self.clock()
         self.bar = tqdm.tqdm(
             total=self.params["steps"],
-            desc=f"epoch {epoch + 1}/{self.params['epochs']}",
+            desc=self.name,
             file=sys.stderr,
+            disable=not sys.stderr.isatty(),
             leave=False,
             mininterval=0.5,
             dynamic_ncols=True,
             unit="batch",
         )
-        self.began = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
+        if self.bar.disable:
+            if self.clock() - self.said >= 60:
+                self.said = self.clock()
+                loss = f", loss {float(logs['loss']):.3f}" if logs else ""
+                print(f"{self.name}  batch {batch + 1} of {self.params['steps']}{loss}", file=sys.stderr)
+            return
         self.bar.update(batch + 1 - self.bar.n)
         # Reading the measures waits for the device: once in a while is enough.
         if batch % 20 == 0 and logs:
@@ -37,49 +52,21 @@ class Progress(keras.callbacks.Callback):
             for name, value in (logs or {}).items()
             if name != "learning_rate"
         )
-        seconds = time.perf_counter() - self.began
-        tqdm.tqdm.write(
-            f"epoch {epoch + 1}/{self.params['epochs']}  {seconds:.0f} s  {measures}", file=sys.stderr
-        )
-
-
-class TimeLimit(keras.callbacks.Callback):
-    """Stops training, in the middle of an epoch if need be, once `minutes` have passed.
-
-    Several workers ask each other every few steps, and stop at the same one.
-    """
-
-    def __init__(self, minutes):
-        super().__init__()
-        self.seconds = minutes * 60
-        self.steps = 0
-
-    def on_train_begin(self, logs=None):
-        self.began = time.perf_counter()
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.steps += 1
-        strategy = self.model.distribute_strategy
-        if num_workers(strategy) == 1 or self.steps % ASK_EVERY == 0:
-            is_over = time.perf_counter() - self.began > self.seconds
-            if sum_over_workers(strategy, float(is_over)):
-                self.model.stop_training = True
+        tqdm.tqdm.write(f"{self.name}  {self.clock() - self.began:.0f} s  {measures}", file=sys.stderr)
 
 
 class BestWeights(keras.callbacks.Callback):
     """Keeps the weights of the best epoch, stops when none gets better, leaves the model with them.
 
-    Epochs are judged by `monitor`, with `mode` "min" or "max", on the averages of the weights where the
-    optimizer keeps them (`use_ema=True`); of equals the later is the better one. After `patience` epochs
-    without a better one training stops.
+    Epochs are judged by `monitor` and `mode`, as `Monitor` has them, on the averages of the weights where
+    the optimizer keeps them (`use_ema=True`). After `patience` epochs without a better one training stops.
     `on_best()` is called while the model holds a new best, `load_best()` where the best epoch was of an
     earlier process. `score`, the lower the better, and `waited` are its state.
     """
 
-    def __init__(self, monitor, patience=None, on_best=None, load_best=None, mode="min"):
+    def __init__(self, monitor, patience=None, on_best=None, load_best=None, mode="auto"):
         super().__init__()
-        self.sign = {"min": 1, "max": -1}[mode]
-        self.monitor = monitor
+        self.monitor = Monitor(monitor, mode)
         self.patience = patience
         self.on_best = on_best
         self.load_best = load_best
@@ -98,8 +85,8 @@ class BestWeights(keras.callbacks.Callback):
             self.trained = None
 
     def on_epoch_end(self, epoch, logs=None):
-        score = self.sign * float(logs[self.monitor])
-        if score <= self.score:
+        score = self.monitor.score(logs)
+        if self.monitor.is_best(score, self.score):
             self.score, self.waited = score, 0
             self._keep()
         else:

@@ -15,6 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.training.monitor import Monitor
 from keras_tfm.training.position import Position
 from keras_tfm.training.safetensors import CheckpointError, read_tensors
 from keras_tfm.training.store import CheckpointFolder
@@ -29,10 +30,10 @@ class Checkpoint(keras.callbacks.Callback):
 
     One holds the weights, the optimizer, the loss scale, every seed generator, the place in the
     data (each worker its own), the measures so far, the history, and the state of the callbacks
-    `tracked`: their plain attributes that are no constructor arguments. `keep` newest ones stay, and
-    that of the epoch which is best by `monitor`, lowest best. With `resume` the newest whole one is
-    gone on from; without, a folder that has some is refused. `settings` (JSON values) are what must
-    not change between the runs.
+    `tracked`: their public plain attributes that are no constructor arguments. `keep` newest ones stay, and
+    that of the epoch which is best by `monitor` and `mode`, as `Monitor` has them. With `resume` the newest
+    whole one is gone on from; without, a folder that has some is refused. `settings` (JSON values) are what
+    must not change between the runs.
 
     SIGTERM ends the process with exit code 143 after a checkpoint at the next step; a loss or weights
     that are not finite raise FloatingPointError and are not kept. Writing runs beside the training.
@@ -50,6 +51,7 @@ class Checkpoint(keras.callbacks.Callback):
         every_minutes=None,
         keep=3,
         monitor=None,
+        mode="auto",
         tracked=(),
         settings=None,
         resume=False,
@@ -63,7 +65,7 @@ class Checkpoint(keras.callbacks.Callback):
         self.folder = CheckpointFolder(folder, keep)
         self.every_steps = every_steps
         self.every_minutes = every_minutes
-        self.monitor = monitor
+        self.monitor = None if monitor is None else Monitor(monitor, mode)
         self.tracked = {f"{i}.{type(callback).__name__}": callback for i, callback in enumerate(tracked)}
         self.settings = settings or {}
         self.resume = resume
@@ -144,8 +146,10 @@ class Checkpoint(keras.callbacks.Callback):
             self._epoch, self._batch = epoch + 1, 0
             for name, value in (logs or {}).items():
                 self.history.setdefault(name, []).append(float(value))
-        if self.monitor is not None and float(logs[self.monitor]) < self._best["score"]:
-            self._best = {"step": self.step, "score": float(logs[self.monitor])}
+        if self.monitor is not None:
+            score = self.monitor.score(logs)
+            if self.monitor.is_best(score, self._best["score"]):
+                self._best = {"step": self.step, "score": score}
         self._save()
 
     def on_train_end(self, logs=None):
@@ -309,7 +313,11 @@ def refuse_changes(now, then):
 def _state_of(callback):
     arguments = inspect.signature(type(callback).__init__).parameters
     plain = bool | int | float | str | None
-    return {k: v for k, v in vars(callback).items() if isinstance(v, plain) and k not in arguments}
+    return {
+        name: value
+        for name, value in vars(callback).items()
+        if isinstance(value, plain) and name not in arguments and not name.startswith("_")
+    }
 
 
 def _arrays(variables):

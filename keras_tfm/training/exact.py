@@ -15,6 +15,7 @@ from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, un
 from keras.src.trainers.compile_utils import CompileLoss
 
 from keras_tfm.added_losses import added_losses
+from keras_tfm.training.strategy import use_own_collective_keys
 
 Base: Any = object  # a mixin: `keras.Model` follows it
 
@@ -30,6 +31,7 @@ class ExactTrainer(Base):
         super().compile(*args, **kwargs)
         if not self._is_replicated:
             return
+        use_own_collective_keys(self.distribute_strategy)
         loss = self._compile_loss
         if loss is not None:
             self._compile_loss = GlobalCompileLoss(

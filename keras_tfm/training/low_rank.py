@@ -1,43 +1,52 @@
 """Low-rank adaptation: small updates of the blocks' kernels are trained in the kernels' place.
 
-Keras's layers hold them (`enable_lora`); a model is adapted, trained and merged whole:
+Keras's layers hold them (`enable_lora`); a model is trained while it is adapted:
 
-adapt(model, rank=8)
-model.compile(…), model.fit(…)
-merge(model)
+with adapted(model, rank=8):
+    model.compile(…), model.fit(…)
 """
+
+import contextlib
 
 import keras
 
-from keras_tfm.training.optimizers import blocks_of, freeze
+from keras_tfm.training.freezing import freeze, trainable_kept
+from keras_tfm.training.optimizers import blocks_of
 
 
-def adapt(model, rank):
-    """Freeze embeddings and blocks, and add to each kernel of the blocks a trained update A B of `rank`.
+@contextlib.contextmanager
+def adapted(model, rank, seed=0):
+    """Freeze embeddings and blocks, and train in the blocks' kernels an update A B of `rank` each.
 
-    An update is zero at first (Hu et al. 2022, section 4.1); what follows the blocks, a head, trains as it
-    is. Compile the model after it. Raises ValueError for a model without named blocks, or adapted already.
+    An update is zero at first (Hu et al. 2022, section 4.1): A is drawn by `seed`, B is 0. What follows the
+    blocks, a head, trains as it is. However the block ends, the updates are added to their kernels, and what
+    may be trained is what it was; compile the model inside, and anew after it. Raises ValueError for a model
+    without named blocks, or adapted already.
     """
     if rank < 1:
         raise ValueError(f"`rank` must be at least 1; it is {rank}.")
     if adapted_layers(model):
-        raise ValueError(f"{model.name!r} is adapted already; merge it first.")
+        raise ValueError(f"{model.name!r} is adapted already.")
     blocks = blocks_of(model)
-    freeze(model)
-    for layer in model._flatten_layers():
-        if isinstance(layer, keras.layers.Dense | keras.layers.EinsumDense) and layer._kernel.path in blocks:
-            layer.enable_lora(rank)
+    with trainable_kept(model):
+        freeze(model)
+        for layer in model._flatten_layers():
+            is_product = isinstance(layer, keras.layers.Dense | keras.layers.EinsumDense)
+            if is_product and layer._kernel.path in blocks:
+                seed += 1
+                layer.enable_lora(rank, a_initializer=keras.initializers.HeUniform(seed))
+        try:
+            yield
+        finally:
+            _merge(model)
 
 
-def merge(model):
-    """Add the updates of `adapt` to their kernels, and let all weights train again. Compile after it."""
+def _merge(model):
     for layer in adapted_layers(model):
         kernel = keras.ops.convert_to_numpy(layer.kernel)
         del layer.lora_kernel_a, layer.lora_kernel_b
         layer.lora_enabled, layer.lora_rank, layer.lora_alpha = False, None, None
         layer._kernel.assign(kernel)
-    model.trainable = False  # Keras skips setting what is set
-    model.trainable = True
 
 
 def adapted_layers(model):

@@ -138,7 +138,7 @@ def layer_rates(model, decay):
     if not 0 < decay <= 1:
         raise ValueError(f"`decay` must lie in (0, 1]; it is {decay}.")
     blocks = blocks_of(model)
-    sizes = _stack_sizes(blocks)
+    sizes = sizes_of_stacks(blocks)
     lowest = max(sizes.values()) + 1
     rates = {}
     for variable in model.trainable_variables:
@@ -148,23 +148,6 @@ def layer_rates(model, decay):
             height = sizes[stack] - index
         rates[variable.path] = decay**height
     return rates
-
-
-def freeze(model, num_blocks=None):
-    """Leave the embeddings and the lowest `num_blocks` blocks of each stack, or all, out of training.
-
-    Compile the model after it. `model.trainable = False`, then `True`, takes it back: Keras skips setting
-    what is set. Raises ValueError for more blocks than there are.
-    """
-    blocks = blocks_of(model)
-    most = max(_stack_sizes(blocks).values())
-    num_blocks = most if num_blocks is None else num_blocks
-    if not 0 <= num_blocks <= most:
-        raise ValueError(f"`num_blocks` must lie in [0, {most}]; it is {num_blocks}.")
-    for variable in model.trainable_variables:
-        _, index = blocks.get(variable.path, ("", -1 if EMBEDDING.search(variable.path) else most))
-        if index < num_blocks:
-            variable.trainable = False
 
 
 def blocks_of(model):
@@ -178,7 +161,8 @@ def blocks_of(model):
     return blocks
 
 
-def _stack_sizes(blocks):
+def sizes_of_stacks(blocks):
+    """{stack: how many blocks it has} of `blocks_of`'s answer."""
     return {
         stack: max(i for other, i in blocks.values() if other == stack) + 1 for stack, _ in blocks.values()
     }

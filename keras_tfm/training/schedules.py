@@ -1,4 +1,4 @@
-"""Learning rates that warm up linearly, then stay or fall."""
+"""Learning rates that warm up linearly, then stay or fall, by steps or by a time limit."""
 
 import math
 
@@ -6,6 +6,8 @@ import keras
 from keras import ops
 
 from keras_tfm.registry import register
+
+WARMUP_SHARE = 0.1  # of a time limit
 
 
 @register
@@ -77,3 +79,38 @@ class WarmupCosineSchedule(WarmupLinearSchedule):
 
     def decay(self, step):
         return 0.5 * (1.0 + ops.cos(math.pi * self.done(step)))
+
+
+@keras.saving.register_keras_serializable("keras_tfm")
+class TimedSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """A warm-up `schedule` of `total_steps`, by the share of steps or of a time limit, whichever is larger.
+
+    `share`, a variable from 0 to 1, is the share of the time that is used; `TimeLimit` sets it. The first
+    tenth of the time runs through the warm-up, the rest through all other steps. While the share is 0, the
+    learning rates are exactly those of `schedule`.
+    """
+
+    def __init__(self, schedule, total_steps):
+        self.schedule = schedule
+        self.total_steps = total_steps
+        self.share = keras.Variable(0.0, dtype="float32", trainable=False, name="share_of_time")
+
+    def __call__(self, step):
+        """The learning rate of step 0, 1, …"""
+        return self.schedule(ops.maximum(ops.cast(step, "float32"), self.step_by_time()))
+
+    def step_by_time(self):
+        """The step, not a whole number, that would have been reached by now if time alone decided."""
+        warmup = self.schedule.warmup_steps
+        warmed = ops.minimum(self.share / WARMUP_SHARE, 1.0)
+        decayed = ops.maximum((self.share - WARMUP_SHARE) / (1 - WARMUP_SHARE), 0.0)
+        return warmed * warmup + decayed * max(0, self.total_steps - warmup)
+
+    def get_config(self):
+        schedule = keras.saving.serialize_keras_object(self.schedule)
+        return {"schedule": schedule, "total_steps": self.total_steps}
+
+    @classmethod
+    def from_config(cls, config):
+        """Rebuild the schedule from `get_config`'s dictionary; no time is used yet."""
+        return cls(keras.saving.deserialize_keras_object(config["schedule"]), config["total_steps"])

@@ -1,5 +1,6 @@
 """`tf.distribute` strategies by name."""
 
+import itertools
 import json
 import os
 
@@ -32,6 +33,25 @@ def strategy(name="none"):
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     raise ValueError(f"There is no strategy {name!r}; there are {NAMES}.")
+
+
+_num_keyed = itertools.count(1)
+
+
+def use_own_collective_keys(strategy):
+    """Give a `MirroredStrategy` keys of its own for what its replicas exchange.
+
+    TensorFlow numbers them anew for each strategy and keeps their shapes for the whole process, so a second
+    strategy with other shapes would fail, "Shape mismatch in the collective instance", and all after it.
+    """
+    extended = strategy.extended
+    if type(strategy) is not tf.distribute.MirroredStrategy or extended._collective_key_base:
+        return
+    extended._collective_key_base = 1_000 * next(_num_keyed)
+    exchanges_by_them = extended._cross_device_ops is extended._collective_ops
+    extended._collective_ops = extended._make_collective_ops_with_fallbacks()
+    if exchanges_by_them:
+        extended._cross_device_ops = extended._collective_ops
 
 
 def num_workers(strategy):

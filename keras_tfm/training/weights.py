@@ -11,23 +11,32 @@ from keras_tfm.training.folder import new_file
 from keras_tfm.training.low_rank import adapted_layers
 from keras_tfm.training.safetensors import CheckpointError, read_tensors
 
+UNTRAINED = {"trained": "no"}  # in the metadata of a file whose weights are those that training began with
 
-def save_weights(model, path):
-    """Write every weight of `model` to `path`, whole or not at all; low-rank updates merged."""
+
+def save_weights(model, path, trained=True):
+    """Write every weight of `model` to `path`, whole or not at all; low-rank updates merged.
+
+    Where they are not `trained` yet the file says so.
+    """
     values = _plain(model)
     values |= {layer._kernel.path: layer.kernel for layer in adapted_layers(model)}
-    write_tensors(values, path)
+    write_tensors(values, path, None if trained else UNTRAINED)
 
 
 def load_weights(model, path):
-    """Set every weight of `model` from `path`, low-rank updates to zero; on any CheckpointError none."""
+    """Set every weight of `model` from `path`, low-rank updates to zero; on any CheckpointError none.
+
+    Returns whether they are trained: False where an epoch of their training has yet to end.
+    """
     weights = _plain(model)
-    tensors, _ = read_tensors(path)
+    tensors, metadata = read_tensors(path)
     for key in sorted(tensors.keys() - weights.keys()):
         raise CheckpointError(path, key, "no such weight", f"one of shape {tensors[key].shape}")
     assign_all(path, [(weight, key, tensors.get(key)) for key, weight in weights.items()])
     for layer in adapted_layers(model):
         layer.lora_kernel_b.assign(keras.ops.zeros_like(layer.lora_kernel_b))
+    return not UNTRAINED.items() <= metadata.items()
 
 
 def assign_all(path, values):

@@ -135,8 +135,8 @@ def test_frozen_blocks_stay():
     before = {w.path: w.numpy() for w in task.model.weights}
     learn(task, EXAMPLES, 1, num_frozen=1)
     changed = {w.path for w in task.model.weights if (w.numpy() != before[w.path]).any()}
-    assert changed == {w.path for w in task.model.trainable_weights}  # frozen they stay, after it too
-    assert changed and not any("block_" in path or "embedding/" in path for path in changed)
+    assert changed == {path for path in before if path.startswith(("pooler/", "head/"))}
+    assert len(task.model.trainable_weights) == len(task.model.weights)  # a next fit trains them all
 
 
 @pytest.mark.slow

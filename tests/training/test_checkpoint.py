@@ -191,14 +191,32 @@ def test_weights_that_are_not_finite_are_not_kept(tmp_path):
     assert CheckpointFolder(tmp_path).steps() == [0]
 
 
-def test_the_newest_and_the_best_are_kept(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "options", "scores"),
+    [
+        ("score", {"mode": "min"}, [3.0, 1.0, 2.0, 2.0, 2.0, 2.0]),
+        ("score", {"mode": "max"}, [0.3, 0.9, 0.2, 0.2, 0.2, 0.2]),
+        ("val_accuracy", {}, [0.3, 0.9, 0.2, 0.2, 0.2, 0.2]),
+        ("val_token_cross_entropy", {}, [3.0, 1.0, 2.0, 2.0, 2.0, 2.0]),
+    ],
+)
+def test_the_newest_and_the_best_are_kept(name, options, scores, tmp_path):
     class Score(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
-            logs["score"] = [3.0, 1.0, 2.0, 2.0, 2.0, 2.0][epoch]
+            logs[name] = scores[epoch]
 
-    checkpoint = Checkpoint(tmp_path, keep=2, monitor="score")
+    checkpoint = Checkpoint(tmp_path, keep=2, monitor=name, **options)
     small_model().fit(ones(3), epochs=6, verbose=0, shuffle=False, callbacks=[Score(), checkpoint])
     assert CheckpointFolder(tmp_path).steps() == [6, 15, 18]
+
+
+def test_a_measure_that_does_not_tell_its_direction_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="'score' is best low or high its name does not tell: pass `mode`"):
+        Checkpoint(tmp_path, monitor="score")
+    with pytest.raises(ValueError, match="`mode` must be auto, min or max; it is 'best'"):
+        Checkpoint(tmp_path, monitor="val_loss", mode="best")
+    with pytest.raises(ValueError, match="`monitor` must be one of loss; it is 'val_loss'"):
+        small_model().fit(ones(1), verbose=0, callbacks=[Checkpoint(tmp_path, monitor="val_loss")])
 
 
 def test_minutes_decide_too(tmp_path):

@@ -1,5 +1,7 @@
 """Folders appear whole or not at all; weights are all set or none."""
 
+import json
+import os
 import resource
 
 import keras
@@ -9,6 +11,8 @@ import pytest
 from keras_tfm.training.folder import new_file, new_folder
 from keras_tfm.training.safetensors import CheckpointError, read_tensors
 from keras_tfm.training.weights import load_weights, save_weights, write_tensors
+
+OURS = json.dumps({"keras_tfm": "0.1"})
 
 
 def names(folder):
@@ -24,15 +28,103 @@ def test_a_folder_that_fails_leaves_nothing(tmp_path):
 
 def test_a_folder_is_replaced_only_when_asked_and_only_when_whole(tmp_path):
     with new_folder(tmp_path / "a") as work:
-        (work / "file").write_text("first")
+        (work / "config.json").write_text(OURS)
+        (work / "metrics.csv").write_text("first")
     with pytest.raises(FileExistsError, match="exists already"), new_folder(tmp_path / "a"):
         pass
     with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "a", overwrite=True) as work:
         raise ZeroDivisionError
-    assert (tmp_path / "a" / "file").read_text() == "first"
+    assert (tmp_path / "a" / "metrics.csv").read_text() == "first"
     with new_folder(tmp_path / "a", overwrite=True) as work:
         (work / "other").write_text("second")
     assert names(tmp_path) == ["a"] and names(tmp_path / "a") == ["other"]
+
+
+def fill(folder, files):
+    """Write {path in the folder: text}; a text that begins with "->" is a link."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(text.removeprefix("->")) if text.startswith("->") else path.write_text(text)
+
+
+RUN = {
+    "config.json": OURS,
+    "model.safetensors": "",
+    "tokenizer.vocab.txt": "",
+    "checkpoints/.lock": "",
+    "checkpoints/step-00000004/state.json": "{}",
+    "checkpoints/.step-00000008/worker-0.index": "",  # training was killed there
+    ".model.safetensors.123": "",
+    "metrics.csv": "",
+    "logs/train/events.out.tfevents.1": "",
+}
+SERVED = {"saved_model.pb": "", "variables/variables.index": "", "assets/pieces.model": ""}
+
+
+@pytest.mark.parametrize(
+    ("files", "foreign"),
+    [
+        ({}, None),
+        (RUN, None),
+        (SERVED | {"assets.extra/keras_tfm.json": OURS}, None),
+        ({"config.json": OURS, "model.safetensors": "", "tokenizer.json": ""}, None),  # for transformers
+        ({"thesis.tex": "years of work"}, "thesis.tex"),
+        (RUN | {"notes.txt": ""}, "notes.txt"),
+        (RUN | {"logs/thesis.tex": ""}, "logs/thesis.tex"),
+        (RUN | {"tokenizer.json": "->../elsewhere"}, "tokenizer.json"),
+        (SERVED, "assets/pieces.model, saved_model.pb, variables/variables.index"),  # somebody else's
+        ({"config.json": "{}", "model.safetensors": ""}, "config.json, model.safetensors"),
+        ({"config.json": "[" * 100_000}, "config.json"),
+    ],
+)
+def test_only_what_the_package_wrote_is_replaced(files, foreign, tmp_path):
+    (tmp_path / "a").mkdir()
+    fill(tmp_path / "a", files)
+    if foreign is None:
+        with new_folder(tmp_path / "a", overwrite=True) as work:
+            (work / "new").write_text("")
+        assert names(tmp_path / "a") == ["new"]
+        return
+    with (
+        pytest.raises(FileExistsError, match=f"a holds files that keras_tfm did not write.*: {foreign}"),
+        new_folder(tmp_path / "a", overwrite=True),
+    ):
+        pass
+    assert all(os.path.lexists(tmp_path / "a" / name) for name in files)
+
+
+def test_links_and_files_are_never_replaced_and_an_empty_folder_is_filled(tmp_path):
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "run").mkdir()
+    fill(tmp_path / "run", RUN)
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    (tmp_path / "loose").symlink_to(tmp_path / "nowhere")
+    for name, kind in (("file", "file"), ("link", "link"), ("loose", "link")):
+        with (
+            pytest.raises(FileExistsError, match=f"{name} is a {kind}, and a folder is to be written"),
+            new_folder(tmp_path / name, overwrite=True),
+        ):
+            pass
+    (tmp_path / "empty").mkdir()
+    with new_folder(tmp_path / "empty") as work:
+        (work / "new").write_text("")
+    assert names(tmp_path / "empty") == ["new"] and names(tmp_path / "run") == sorted(
+        {name.partition("/")[0] for name in RUN}
+    )
+
+
+def test_the_umask_alone_says_who_may_read(tmp_path):
+    before = os.umask(0o027)
+    try:
+        with new_folder(tmp_path / "a") as work:
+            (work / "config.json").write_text(OURS)
+            write_tensors({"x": KERNEL}, work / "model.safetensors")
+    finally:
+        os.umask(before)
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in (tmp_path / "a").iterdir()}
+    assert modes == {"config.json": "0o640", "model.safetensors": "0o640"}
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o750
 
 
 def test_a_file_that_fails_keeps_the_earlier_one(tmp_path):

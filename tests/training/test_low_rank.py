@@ -1,12 +1,15 @@
 """Low-rank updates of a model's kernels: what they train, that merging and files keep the function."""
 
+import random
+
 import keras
 import numpy as np
 import pytest
 
 from keras_tfm.heads import Classifier
 from keras_tfm.models import BERT
-from keras_tfm.training.low_rank import adapt, adapted_layers, merge
+from keras_tfm.training import freeze
+from keras_tfm.training.low_rank import adapted, adapted_layers
 from keras_tfm.training.weights import load_weights, save_weights
 
 DIM, HIDDEN, RANK = 16, 32, 3
@@ -29,46 +32,64 @@ def trained(model):
 def test_only_updates_and_head_train():
     model = make()
     expected, frozen = model(BATCH), {w.path: w.numpy() for w in model.backbone.weights}
-    adapt(model, RANK)
-    np.testing.assert_allclose(model(BATCH), expected, atol=1e-6)
-    a_block = (DIM + 3 * DIM) + (DIM + DIM) + 2 * (DIM + HIDDEN)  # q k v in one, output, two of the FFN
-    pooler_and_head = DIM * DIM + DIM + DIM * 2 + 2
-    assert sum(np.prod(w.shape) for w in model.trainable_weights) == 2 * RANK * a_block + pooler_and_head
-    trained(model)
-    for weight in model.backbone.weights:
-        if weight.path in frozen and "pooler" not in weight.path:
-            np.testing.assert_array_equal(weight.numpy(), frozen[weight.path])
-    assert np.abs(model(BATCH) - expected).max() > 0.1
+    with adapted(model, RANK):
+        np.testing.assert_allclose(model(BATCH), expected, atol=1e-6)
+        a_block = (DIM + 3 * DIM) + (DIM + DIM) + 2 * (DIM + HIDDEN)  # q k v in one, output, two of the FFN
+        pooler_and_head = DIM * DIM + DIM + DIM * 2 + 2
+        assert sum(np.prod(w.shape) for w in model.trainable_weights) == 2 * RANK * a_block + pooler_and_head
+        trained(model)
+        for weight in model.backbone.weights:
+            if weight.path in frozen and "pooler" not in weight.path:
+                np.testing.assert_array_equal(weight.numpy(), frozen[weight.path])
+        assert np.abs(model(BATCH) - expected).max() > 0.1
 
 
 def test_merging_and_files_keep_the_function(tmp_path):
     model = make()
     weights = [weight.path for weight in model.weights]
-    adapt(model, RANK)
-    expected = trained(model)(BATCH, training=False)
-    save_weights(model, tmp_path / "model.safetensors")
-    other = make(1)
-    load_weights(other, tmp_path / "model.safetensors")
-    np.testing.assert_allclose(other(BATCH), expected, atol=1e-5)
-    load_weights(model, tmp_path / "model.safetensors")  # into one that is adapted: its updates start anew
-    np.testing.assert_allclose(model(BATCH), expected, atol=1e-5)
-    assert adapted_layers(model)
-    trained(model)
-    expected = model(BATCH, training=False)
-    merge(model)
+    with adapted(model, RANK):
+        expected = trained(model)(BATCH, training=False)
+        save_weights(model, tmp_path / "model.safetensors")
+        other = make(1)
+        load_weights(other, tmp_path / "model.safetensors")
+        np.testing.assert_allclose(other(BATCH), expected, atol=1e-5)
+        load_weights(model, tmp_path / "model.safetensors")  # its updates start anew
+        np.testing.assert_allclose(model(BATCH), expected, atol=1e-5)
+        assert adapted_layers(model)
+        trained(model)
+        expected = model(BATCH, training=False)
     np.testing.assert_allclose(model(BATCH), expected, atol=1e-5)
     assert [weight.path for weight in model.weights] == weights == [w.path for w in model.trainable_weights]
-    adapt(model, 1)
-    np.testing.assert_allclose(model(BATCH), expected, atol=1e-5)
+    with adapted(model, 1):
+        np.testing.assert_allclose(model(BATCH), expected, atol=1e-5)
+
+
+def test_what_the_caller_froze_stays_frozen_however_the_block_ends():
+    model = make()
+    freeze(model, 1)
+    before = [(weight.path, weight.trainable) for weight in model.weights]
+    with pytest.raises(ZeroDivisionError), adapted(model, RANK):
+        raise ZeroDivisionError
+    assert [(weight.path, weight.trainable) for weight in model.weights] == before
+    assert not adapted_layers(model)
+
+
+def test_a_seed_draws_the_updates_and_no_global_generator():
+    model, before = make(), (random.getstate(), np.random.get_state()[1].copy())
+    drawn = []
+    for seed in (0, 0, 1):
+        with adapted(model, RANK, seed):
+            drawn.append([layer.lora_kernel_a.numpy() for layer in adapted_layers(model)])
+    assert all((a == b).all() and (a != c).any() for a, b, c in zip(*drawn, strict=True))
+    assert random.getstate() == before[0] and (np.random.get_state()[1] == before[1]).all()
 
 
 def test_refusals():
     model = make()
-    with pytest.raises(ValueError, match="`rank` must be at least 1; it is 0"):
-        adapt(model, 0)
-    adapt(model, 1)
-    with pytest.raises(ValueError, match="adapted already; merge it first"):
-        adapt(model, 1)
+    with pytest.raises(ValueError, match="`rank` must be at least 1; it is 0"), adapted(model, 0):
+        pass
+    with adapted(model, 1), pytest.raises(ValueError, match="adapted already"), adapted(model, 1):
+        pass
     dense = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    with pytest.raises(ValueError, match="has no blocks"):
-        adapt(dense, 1)
+    with pytest.raises(ValueError, match="has no blocks"), adapted(dense, 1):
+        pass

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_tfm.heads import Classifier, LanguageModel
 from keras_tfm.models import RecurrentSeq2Seq, Transformer, ViT
-from keras_tfm.training import SGD, Adam, AdamW, WarmupLinearSchedule, freeze, layer_rates
+from keras_tfm.training import SGD, Adam, AdamW, WarmupLinearSchedule, freeze, layer_rates, trainable_kept
 
 TINY = {"dim": 8, "hidden_dim": 16, "num_heads": 2}
 
@@ -190,7 +190,20 @@ def test_rates_of_a_recurrent_model():
     )
 
 
-def test_what_is_frozen_stays():
+def test_what_may_be_trained_is_given_back():
+    model = classifier(num_layers=2)
+    model.layers[-1].trainable = False
+    before = [layer.trainable for layer in model._flatten_layers()], [w.trainable for w in model.weights]
+    with pytest.raises(ZeroDivisionError), trainable_kept(model):
+        freeze(model, 1)
+        model.trainable = False
+        model.trainable = True
+        raise ZeroDivisionError
+    after = [layer.trainable for layer in model._flatten_layers()], [w.trainable for w in model.weights]
+    assert after == before and False in before[0] and len(model.trainable_weights) < len(model.weights)
+
+
+def test_freezing_trains_what_is_above():
     model = classifier(num_layers=2)
     freeze(model, 1)
     trained = {variable.path for variable in model.trainable_variables}
@@ -201,9 +214,6 @@ def test_what_is_frozen_stays():
     for variable in model.weights:
         changed = not np.array_equal(variable.numpy(), before[variable.path])
         assert changed == (variable.path in trained), variable.path
-    model.trainable = False
-    model.trainable = True
-    assert len(model.trainable_variables) == len(model.weights)
 
 
 def test_mistakes_are_named():

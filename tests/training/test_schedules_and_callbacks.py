@@ -1,11 +1,16 @@
 """Warm-up by its formula; the best averaged weights; the time limit."""
 
+import io
+import itertools
+import sys
+
 import keras
 import numpy as np
 import pytest
 
 from keras_tfm.training import (
     BestWeights,
+    Progress,
     TimeLimit,
     WarmupConstantSchedule,
     WarmupCosineSchedule,
@@ -82,7 +87,7 @@ def fit(model, *callbacks, epochs=4, scores=(3.0, 1.0, 2.0, 2.0)):
 def test_the_best_averages_stay():
     saved = []
     model = compiled()
-    best = BestWeights("score", on_best=lambda: saved.append(float(model.get_weights()[0][0, 0])))
+    best = BestWeights("score", mode="min", on_best=lambda: saved.append(float(model.get_weights()[0][0, 0])))
     history = fit(model, best).history
     # Weights -1, -2, -3, -4; averages, which begin at the first weight: -1, -1.5, -2.25, …
     assert saved == [-1.0, -1.5]
@@ -99,8 +104,30 @@ def test_the_highest_is_best_and_of_equals_the_later():
 
 def test_patience_stops():
     model = compiled(use_ema=False)
-    assert len(fit(model, BestWeights("score", patience=1)).epoch) == 3
+    assert len(fit(model, BestWeights("score", patience=1, mode="min")).epoch) == 3
     assert model.get_weights()[0] == -2.0
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_progress_is_a_bar_on_a_terminal_and_a_line_a_minute_in_a_file(stream, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream())
+    seconds = itertools.count(step=7.0)  # between two batches
+    progress = Progress(clock=lambda: next(seconds))
+    one = np.ones((50, 1))
+    compiled().fit(one, one, batch_size=1, verbose=0, callbacks=[progress])
+    written = sys.stderr.getvalue()
+    if stream is Terminal:
+        assert "\r" in written and written.endswith("\n")
+        return
+    *minutes, last = written.splitlines()
+    assert "\r" not in written and 4 <= len(minutes) <= 7  # 50 times 7 s are six minutes
+    assert minutes[0].startswith("epoch 1/1  batch ") and "of 50, loss" in minutes[0]
+    assert last.startswith("epoch 1/1  ") and "loss -" in last
 
 
 def test_the_time_limit_stops_within_an_epoch():

@@ -1,6 +1,8 @@
 """Strategies by name: what cannot be is refused in one line that says why."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
@@ -48,3 +50,25 @@ def test_a_malformed_cluster_names_the_key(config, message, monkeypatch):
         monkeypatch.setenv("TF_CONFIG", config if isinstance(config, str) else json.dumps(config))
     with pytest.raises(ValueError, match=message):
         strategy("multi-worker")
+
+
+TWICE = """
+import keras, numpy as np, tensorflow as tf, keras_tfm
+from keras_tfm.training import strategy
+for width in (3, 5):
+    devices = strategy("mirrored:2")
+    with devices.scope():
+        inputs = keras.Input((width,))
+        model = keras_tfm.Model(inputs, keras.layers.Dense(width, kernel_initializer="zeros")(inputs))
+        model.compile("sgd", "mse", steps_per_execution=3)
+    x = np.ones((32, width), "float32")
+    dataset = tf.data.Dataset.from_tensor_slices((x, x)).batch(4)
+    print(width, model.fit(dataset, verbose=0).history["loss"][0] > 0)
+"""
+
+
+def test_a_second_strategy_in_one_process_trains():
+    """TensorFlow's own would fail: "Shape mismatch in the collective instance"."""
+    result = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert result.stdout.splitlines() == ["3 True", "5 True"]

@@ -1,0 +1,44 @@
+"""Leaving parts of a model out of training, for as long as a `with` block lasts.
+
+with trainable_kept(model):
+    freeze(model, num_blocks=2)
+    model.compile(…), model.fit(…)
+"""
+
+import contextlib
+
+from keras_tfm.training.optimizers import EMBEDDING, blocks_of, sizes_of_stacks
+
+
+@contextlib.contextmanager
+def trainable_kept(model):
+    """Give all layers and variables of `model` back the `trainable` that they had, however the block ends.
+
+    Compile the model anew after it, where the block has changed what is trained.
+    """
+    layers = [(layer, layer.trainable) for layer in model._flatten_layers()]
+    variables = [(variable, variable.trainable) for variable in model.variables]
+    try:
+        yield
+    finally:
+        for layer, trainable in layers:
+            layer._trainable = trainable  # the public setter would set all layers inside, too
+        for variable, trainable in variables:
+            variable.trainable = trainable
+
+
+def freeze(model, num_blocks=None):
+    """Leave the embeddings and the lowest `num_blocks` blocks of each stack, or all, out of training.
+
+    Compile the model after it; `trainable_kept` takes it back. Raises ValueError for more blocks than there
+    are.
+    """
+    blocks = blocks_of(model)
+    most = max(sizes_of_stacks(blocks).values())
+    num_blocks = most if num_blocks is None else num_blocks
+    if not 0 <= num_blocks <= most:
+        raise ValueError(f"`num_blocks` must lie in [0, {most}]; it is {num_blocks}.")
+    for variable in model.trainable_variables:
+        _, index = blocks.get(variable.path, ("", -1 if EMBEDDING.search(variable.path) else most))
+        if index < num_blocks:
+            variable.trainable = False

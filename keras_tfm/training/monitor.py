@@ -1,0 +1,35 @@
+"""The measure that judges epochs, and which of two values of it is the better one."""
+
+import re
+
+HIGHER = re.compile(r"(^|_)(acc|accuracy|auc|precision|recall|f1|iou|bleu|chrf|pearson|exact_match)$")
+LOWER = re.compile(r"(^|_)(loss|error|entropy|perplexity|mse|mae)$")
+
+
+class Monitor:
+    """Judges epochs by the measure `name`, best where it is lowest (`mode` "min") or highest ("max").
+
+    "auto" tells by the name: "val_accuracy" is best high, "val_loss" low. Raises ValueError for a name that
+    does not tell, and for another mode.
+    """
+
+    def __init__(self, name, mode="auto"):
+        if mode not in ("auto", "min", "max"):
+            raise ValueError(f"`mode` must be auto, min or max; it is {mode!r}.")
+        if mode == "auto":
+            mode = "max" if HIGHER.search(name) else "min" if LOWER.search(name) else None
+        if mode is None:
+            raise ValueError(f"Whether {name!r} is best low or high its name does not tell: pass `mode`.")
+        self.name = name
+        self.sign = 1 if mode == "min" else -1
+
+    def score(self, logs):
+        """The epoch's score, the lower the better; ValueError where `logs` lack the measure."""
+        if self.name not in logs:
+            raise ValueError(f"`monitor` must be one of {', '.join(logs)}; it is {self.name!r}.")
+        return self.sign * float(logs[self.name])
+
+    @staticmethod
+    def is_best(score, best):
+        """Whether `score` is at least as good as the `best` so far: of equals the later one is kept."""
+        return score <= best

@@ -1,0 +1,184 @@
+"""What the `fit` of every task has in common: what an epoch is, what is refused, and what is left alone."""
+
+import importlib
+import inspect
+import random
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_tfm import tasks
+from keras_tfm.data import BERTTokenizer
+from keras_tfm.tasks import (
+    ImageClassifier,
+    MaskedLanguageModel,
+    MaskedLanguageModelConfig,
+    TextClassifier,
+    TextGenerator,
+    Translator,
+)
+from tests.tasks.test_image_classifier import NAMES, SMALL, examples
+from tests.tasks.tiny import TINY
+
+LINES = [f"the {adjective} {noun} slept" for adjective in ("old", "young", "wise") for noun in ("cat", "dog")]
+WITH_DROPOUT = {"num_layers": 1, "dim": 32, "num_heads": 2, "hidden_dim": 64, "dropout": 0.3}
+DECODER = {"num_layers": 1, "dim": 16, "num_heads": 2, "max_length": 16}
+
+
+def image_classifier():
+    return ImageClassifier.from_size("tiny", NAMES, **SMALL), examples(80), {"batch_size": 4}
+
+
+def translator():
+    pairs = LINES * 20, LINES[::-1] * 20
+    made = Translator.from_pairs(pairs, size="tiny", vocabulary_size=300, max_length=16, **WITH_DROPOUT)
+    return made, (pairs,), {"batch_tokens": 40}
+
+
+def text_generator():
+    return TextGenerator.from_texts(LINES, "tiny", 300, **DECODER), (LINES * 20,), {"batch_tokens": 40}
+
+
+def masked_language_model():
+    tokenizer = BERTTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *" ".join(LINES).split()[:4]])
+    made = MaskedLanguageModel.from_tokenizer(tokenizer, "tiny", MaskedLanguageModelConfig(24), **TINY)
+    return made, (["\n".join(LINES)] * 20,), {"batch_tokens": 24}
+
+
+def text_classifier():
+    labelled = LINES * 20, ["old", "young"] * 60
+    made = TextClassifier.from_examples(
+        labelled, "tiny", 300, changes=TINY, max_length=16, head={"dropout": 0.3}
+    )
+    return made, (labelled,), {"batch_tokens": 32}
+
+
+FITS = {make.__name__: make for make in (
+    image_classifier, translator, text_generator, masked_language_model, text_classifier,
+)}  # fmt: skip
+PARTED = ("text_generator", "masked_language_model", "text_classifier")  # they take `epoch_batches`
+
+
+@pytest.fixture(scope="module", params=FITS)
+def made(request):
+    """(its name, a task, what its `fit` takes: examples, and options that make small batches)"""
+    return request.param, *FITS[request.param]()
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What each `fit` asks `fit_best` for, which does nothing."""
+    arguments = {}
+
+    def ask(model, batches, validation, **options):
+        arguments.update(options, batches=batches, model=model)
+
+    for name in ("image_classifier", "translator", "text_generator", "masked_language_model", "encoder_task"):
+        monkeypatch.setattr(importlib.import_module(f"keras_tfm.tasks.{name}"), "fit_best", ask)
+    return arguments
+
+
+def test_epochs_are_counted_alike(made, asked):
+    name, task, data, options = made
+    task.fit(*data, epochs=3, **options)
+    a_pass = asked["batches"].num_batches
+    assert a_pass > 4 and asked["epochs"] == 3
+    if name in PARTED:
+        task.fit(*data, epochs=3, epoch_batches=4, **options)
+        assert (asked["batches"].num_batches, asked["epochs"]) == (4, 3)
+        task.fit(*data, epochs=3, epoch_batches=10**6, **options)
+        assert (asked["batches"].num_batches, asked["epochs"]) == (a_pass, 3)
+
+
+def test_what_is_held_out_is_not_counted_as_trained_on(made, asked):
+    name, task, data, options = made
+    task.fit(*data, epochs=1, **options)
+    _, num_train, num_held = asked["counts"]
+    whole = sum(map(len, data[0])) if name == "text_generator" else len(data[0])
+    whole = len(data[0][0]) if name in ("translator", "text_classifier") else whole
+    assert num_train + num_held == whole and 0 < num_held < num_train
+
+
+SENSELESS = {
+    "epochs": (0, 1.5),
+    "minutes": (-1.0, float("nan"), float("inf")),
+    "save_minutes": (0, float("nan")),
+    "learning_rate": (-1.0, 0.0, float("inf")),
+    "weight_decay": (-1.0, float("nan")),
+    "label_smoothing": (-0.1, 1.0),
+    "patience": (0,),
+    "seed": (-1, "0"),
+    "epoch_batches": (0,),
+}
+
+
+def test_numbers_without_sense_are_refused_before_anything_is_done(made, asked):
+    _, task, data, options = made
+    taken = inspect.signature(task.fit).parameters.keys() & SENSELESS.keys()
+    assert len(taken) >= 7
+    for name in taken:
+        for value in SENSELESS[name]:
+            with pytest.raises(ValueError, match=f"`{name}` must be .*; it is '?{value}"):
+                task.fit(*data, **options | {name: value})
+    assert not asked
+
+
+def test_a_fit_leaves_the_global_generators_alone(made, asked):
+    _, task, data, options = made
+
+    def state():
+        return (
+            random.getstate(),
+            np.random.get_state()[1].tolist(),
+            keras.random.uniform([2]).numpy().tolist(),
+        )
+
+    keras.utils.set_random_seed(3)
+    before, drawn = state(), tf.random.uniform([2]).numpy().tolist()
+    keras.utils.set_random_seed(3)
+    task.fit(*data, seed=5, epochs=1, **options)
+    assert (state(), tf.random.uniform([2]).numpy().tolist()) == (before, drawn)
+
+
+def test_dropout_is_drawn_by_the_seed_of_the_fit(made, asked):
+    _, task, data, options = made
+    states = []
+    for seed in (1, 1, 2):
+        task.fit(*data, seed=seed, epochs=1, **options)
+        states.append([generator.state.numpy().tolist() for generator in generators(task.model)])
+    assert states[0] == states[1] != states[2]
+    assert len({tuple(state) for state in states[0]}) == len(states[0]) > 0  # each layer draws for itself
+
+
+def generators(model):
+    found = [g for layer in model._flatten_layers() for g in getattr(layer, "_seed_generators", ())]
+    return list({id(generator): generator for generator in found}.values())
+
+
+def test_what_may_be_trained_is_left_as_it_was(made, asked):
+    """And what the caller has frozen stays so."""
+    _, task, data, options = made
+    (first, *_) = task.model.trainable_variables
+    first.trainable = False
+    before = [(w.path, w.trainable) for w in task.model.weights]
+    task.fit(*data, epochs=1, **options)
+    assert [(w.path, w.trainable) for w in task.model.weights] == before
+    if isinstance(task, TextClassifier):
+        for parts in ({"num_frozen": 1}, {"lora_rank": 2}):
+            task.fit(*data, epochs=1, **options, **parts)
+            assert [(w.path, w.trainable) for w in task.model.weights] == before
+        assert sum(trainable for _, trainable in before) == len(before) - 1
+    first.trainable = True
+
+
+def test_weights_in_eight_bits_are_not_trained(tmp_path):
+    task, data, options = text_classifier()
+    task.save(tmp_path / "whole")
+    small = tasks.load(tmp_path / "whole", quantization="int8")
+    with pytest.raises(ValueError, match="8 bits cannot be trained: train the task that they were quantised"):
+        small.fit(*data, **options)
+    backbone = TextClassifier.from_backbone(small.model.backbone, small.tokenizer, data[0], max_length=16)
+    with pytest.raises(ValueError, match="8 bits cannot be trained"):
+        backbone.fit(*data, **options)
