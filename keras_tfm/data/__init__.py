@@ -29,7 +29,7 @@ from keras_tfm.data.documents import read_documents, split_sentences
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
 from keras_tfm.data.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
-from keras_tfm.data.masking import Masking
+from keras_tfm.data.masking import NOT_CHOSEN, Masking
 from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.questions import Answer, Questions, read_questions
 from keras_tfm.data.sentence_pairs import SentencePairs
@@ -39,6 +39,7 @@ from keras_tfm.data.text import Around, PairBatches, encode_prompts, encode_sour
 from keras_tfm.data.tokenizers import Tokenizer, WordPieceTokenizer, load_tokenizer, train_tokenizer
 
 __all__ = [
+    "NOT_CHOSEN",
     "Answer",
     "Around",
     "BERTTokenizer",
