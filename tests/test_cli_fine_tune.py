@@ -99,10 +99,10 @@ def test_training_from_the_encoder_of_others(data, trained, tmp_path, capsys):
     common = ("train", "classify", "--train", data / "train.tsv", "--epochs", 1, "--freeze", 1)
     assert run(*common, "--from", tmp_path / "folder", "--out", tmp_path / "a") == 0
     assert run(*common, "--from", trained, "--out", tmp_path / "b") == 0
-    assert run(*common, "--from", trained, "--out", tmp_path / "c", "--pooling", "mean") == 0
-    assert tasks.load(tmp_path / "c").model.pooling == "mean"
+    assert run(*common, "--from", trained, "--out", tmp_path / "c", "--pooling", "max") == 0
+    assert tasks.load(tmp_path / "c").model.pooling == "max"
     assert run(*common, "--resume", "--out", tmp_path / "c", "--pooling", "first") == 2
-    assert "--pooling (now first, then mean)" in capsys.readouterr().err
+    assert "--pooling (now first, then max)" in capsys.readouterr().err
     (before,) = (w for w in tasks.load(trained).model.weights if w.path == "embedding/token/embeddings")
     for out in ("a", "b", "c"):
         (after,) = (w for w in tasks.load(tmp_path / out).model.weights if w.path == before.path)

@@ -117,8 +117,8 @@ def _add(tasks, kind):
     if kind.name == "classify":
         model.add_argument(
             "--pooling",
-            choices=["first", "mean"],
-            help="classify by the first token (default), or by the mean of all",
+            choices=["first", "mean", "max"],
+            help="classify by the first token (default), or by the mean or the maximum of all",
         )
     if kind.name == "answer":
         model.add_argument(

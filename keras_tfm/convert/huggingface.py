@@ -122,7 +122,8 @@ def _head_of(model, family):
         if (
             type(model) is head.model
             and all(getattr(model, name) == value for name, value in arguments.items())
-            and getattr(model, "pooling", "first") == "first"  # no classifier of theirs takes a mean
+            and getattr(model, "pooling", "first")
+            == "first"  # no classifier of theirs takes a mean or a maximum
             and all(getattr(config, part) for part in needs)
         ):
             return architecture, head

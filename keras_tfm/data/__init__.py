@@ -29,7 +29,15 @@ from keras_tfm.data.documents import read_documents, split_sentences
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
 from keras_tfm.data.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
-from keras_tfm.data.masking import Masking
+from keras_tfm.data.masking import NOT_CHOSEN, Masking
+from keras_tfm.data.noises import (
+    DocumentRotation,
+    OneOf,
+    SentencePermutation,
+    TextInfilling,
+    TokenDeletion,
+    TokenMasking,
+)
 from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.questions import Answer, Questions, read_questions
 from keras_tfm.data.sentence_pairs import SentencePairs
@@ -39,6 +47,7 @@ from keras_tfm.data.text import Around, PairBatches, encode_prompts, encode_sour
 from keras_tfm.data.tokenizers import Tokenizer, WordPieceTokenizer, load_tokenizer, train_tokenizer
 
 __all__ = [
+    "NOT_CHOSEN",
     "Answer",
     "Around",
     "BERTTokenizer",
@@ -48,17 +57,23 @@ __all__ = [
     "DataError",
     "Denoising",
     "DenoisingBatches",
+    "DocumentRotation",
     "ImageBatches",
     "LabelledImages",
     "LabelledTexts",
+    "OneOf",
     "PackedPairs",
     "PairBatches",
     "Pairs",
     "Questions",
+    "SentencePermutation",
     "SentencePieceTokenizer",
     "SpanCorruption",
     "TaggedWords",
     "TextBlocks",
+    "TextInfilling",
+    "TokenDeletion",
+    "TokenMasking",
     "Tokenizer",
     "WordPieceTokenizer",
     "date_pairs",

@@ -1,8 +1,9 @@
-"""Texts spoilt for an encoder-decoder to mend, in the graph: T5's span corruption and BART's denoising.
+"""Denoising objectives for encoder-decoders, in the graph: T5's span corruption and BART's denoising.
 
 `SpanCorruption` takes spans out of a text and asks for them alone, each by its sentinel (Raffel et al. 2020,
-section 3.1.4). `Denoising` puts one mask for each span, shuffles the sentences, and asks for the whole text
-(Lewis et al. 2020, section 2.2). Every draw is a function of a seed.
+section 3.1.4). `Denoising` makes a text worse by noises, and asks for the whole text (Lewis et al. 2020,
+section 2.2). Every draw is a function of a seed; which spans are taken out can also be said
+(`SpanCorruption.take_out`).
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from keras_tfm.data.epochs import finished, one_after_another, shuffled
+from keras_tfm.data.noises import Noise, choose
 
 
 class SpanCorruption:
@@ -39,11 +41,31 @@ class SpanCorruption:
 
     def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tuple:
         lengths = tf.cast(token_ids.row_lengths(), tf.int32)
+        width = tf.cast(token_ids.bounding_shape(1), tf.int32)
+        return self.take_out(token_ids, self.noise(lengths, width, seed))
+
+    def take_out(self, token_ids: tf.RaggedTensor, is_noise: tf.Tensor) -> tuple:
+        """`(inputs, labels, weights)` where `is_noise`, bool, says which tokens are taken out: ragged as the
+        ids are, or (B, S), S the longest text's length. Neighbours are one span. What stays behind the last
+        span has a sentinel in the target too, as in the paper's figure 2:
+
+        Thank you <X> me to your party <Y> week    ->    <X> for inviting <Y> last <Z>
+        """
+        if isinstance(is_noise, tf.RaggedTensor):
+            is_noise = is_noise.to_tensor()
         tokens = tf.cast(token_ids.to_tensor(), tf.int32)  # (B, S)
-        is_noise = self.noise(lengths, tf.shape(tokens)[1], seed)
-        is_kept = tf.sequence_mask(lengths, tf.shape(tokens)[1]) & ~is_noise
-        source, target = (
-            self._marked(tokens, stays, goes) for stays, goes in ((is_kept, is_noise), (is_noise, is_kept))
+        is_text = tf.sequence_mask(token_ids.row_lengths(), tf.shape(tokens)[1])
+        tf.debugging.assert_equal(
+            tf.shape(is_noise), tf.shape(tokens), "is_noise: expected the shape of token_ids"
+        )
+        is_noise, is_kept = is_noise & is_text, ~is_noise & is_text
+        source = self._marked(tokens, is_kept, is_noise)
+        # A text that begins with a span has nothing before it whose sentinel could name it: one is put there.
+        front = tf.reduce_any(is_noise[:, :1], axis=1, keepdims=True)
+        target = self._marked(
+            tf.pad(tokens, [[0, 0], [1, 0]]),
+            tf.pad(is_noise, [[0, 0], [1, 0]]),
+            tf.concat([front, is_kept], axis=1),
         )
         ends = tf.fill([token_ids.nrows(), 1], self._end_id)
         source, target = (tf.concat([text, ends], axis=1) for text in (source, target))
@@ -80,86 +102,40 @@ class SpanCorruption:
 class Denoising:
     """`denoising(token_ids, seed)` of ids (B, None) without special tokens: `(inputs, labels, weights)`.
 
-    The source is `begin_id`, the text's sentences, which end in one of `sentence_end_ids`, in another order,
-    and `end_id`; of its tokens `share`, rounded up, is taken out in spans of lengths drawn from
-    Poisson(`mean_span`), the last one cut, each of which becomes one `mask_id`: so one of length 0 puts it in
-    between. All places for the spans are equally likely. The target is `begin_id`, the text as it was, and
-    `end_id`; the decoder's first token is `start_id`, by default `end_id`. ValueError for impossible numbers.
+    The source is `begin_id`, the text after all `noises` in a row (see `keras_tfm.data.noises`), and
+    `end_id`; the target `begin_id`, the text as it was, and `end_id`. The decoder's first token is
+    `start_id`, by default `end_id`. BART was trained with its sentences permuted and 30 % of it infilled:
+
+        Denoising([SentencePermutation([full_stop]), TextInfilling(mask)], begin_id=0, end_id=2, pad_id=1)
     """
 
     def __init__(
         self,
-        mask_id: int,
+        noises: Sequence[Noise],
         begin_id: int,
         end_id: int,
         pad_id: int,
-        sentence_end_ids: Sequence[int] = (),
-        *,
         start_id: int | None = None,
-        share: float = 0.3,
-        mean_span: float = 3.0,
     ):
-        if not 0 <= share < 1 or mean_span <= 0:
-            raise ValueError(
-                f"share, mean_span: expected 0 <= share < 1 and more than 0, got {share} and {mean_span}"
-            )
-        self.share, self.mean_span = share, mean_span
-        self._mask_id, self._begin_id, self._end_id, self._pad_id = mask_id, begin_id, end_id, pad_id
+        self.noises = tuple(noises)
+        self._begin_id, self._end_id, self._pad_id = begin_id, end_id, pad_id
         self._start_id = end_id if start_id is None else start_id
-        self._sentence_end_ids = tuple(sentence_end_ids)
 
     def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tuple:
-        seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
-        token_ids = tf.cast(token_ids, tf.int32)
-        source = self.infill(self.permute(token_ids, seeds[0]), seeds[1])
+        source = token_ids = tf.cast(token_ids, tf.int32)
+        for number, noise in enumerate(self.noises):
+            source = noise(source, tf.random.fold_in(seed, number, alg="philox"))
         begins, ends = (tf.fill([token_ids.nrows(), 1], x) for x in (self._begin_id, self._end_id))
         source, target = (tf.concat([begins, text, ends], axis=1) for text in (source, token_ids))
         return _to_batch(source, target, self._start_id, self._pad_id)
 
-    def permute(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
-        """The sentences of each text in any order."""
-        tokens = token_ids.to_tensor()  # (B, S)
-        is_end = tf.zeros_like(tokens, tf.bool)
-        for token_id in self._sentence_end_ids:
-            is_end = is_end | (tokens == token_id)
-        sentence = tf.cumsum(tf.cast(is_end, tf.int32), axis=1, exclusive=True)
-        draws = tf.random.stateless_uniform(tf.shape(tokens), seed)
-        is_text = tf.sequence_mask(token_ids.row_lengths(), tf.shape(tokens)[1])
-        keys = tf.where(is_text, tf.gather(draws, sentence, batch_dims=1), 2.0)
-        order = tf.argsort(keys, axis=1, stable=True)
-        return tf.RaggedTensor.from_tensor(
-            tf.gather(tokens, order, batch_dims=1), lengths=token_ids.row_lengths()
-        )
-
-    def infill(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
-        """Each text with spans of it, some of them empty, replaced by a mask."""
-        lengths = tf.cast(token_ids.row_lengths(), tf.int32)
-        tokens = token_ids.to_tensor(self._pad_id)  # (B, S)
-        num_rows, width = tf.unstack(tf.shape(tokens))
-        seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
-        budget = tf.cast(tf.math.ceil(self.share * tf.cast(lengths, tf.float32)), tf.int32)
-        # Twice the width: enough spans to use up the budget, but for one text in ever so many.
-        drawn = tf.random.stateless_poisson([num_rows, 2 * width], seeds[0], self.mean_span, tf.int32)
-        before = tf.cumsum(drawn, axis=1, exclusive=True)
-        is_used = before < budget[:, None]
-        spans = tf.where(is_used, tf.minimum(drawn, budget[:, None] - before), 0)  # (B, 2 S) lengths
-        num_spans = tf.reduce_sum(tf.cast(is_used, tf.int32), axis=1)
-        num_units = lengths - tf.reduce_sum(spans, axis=1) + num_spans  # what stays, and the masks
-        is_mask = _choose(num_units, num_spans, 3 * width, seeds[1])  # (B, 3 S)
-        masks = tf.cumsum(tf.cast(is_mask, tf.int32), axis=1, exclusive=True)
-        skipped = tf.pad(tf.cumsum(spans, axis=1), [[0, 0], [1, 0]])
-        skipped = tf.gather(skipped, tf.minimum(masks, 2 * width), batch_dims=1)
-        place = tf.range(3 * width) - masks + skipped
-        units = tf.gather(tokens, tf.clip_by_value(place, 0, tf.maximum(width - 1, 0)), batch_dims=1)
-        return tf.RaggedTensor.from_tensor(tf.where(is_mask, self._mask_id, units), lengths=num_units)
-
 
 class DenoisingBatches:
-    """Batches of texts of ids (N, None) spoilt by `corruption`, a `SpanCorruption` or `Denoising`.
+    """Batches of texts of ids (N, None) after a `corruption`, a `SpanCorruption` or `Denoising`.
 
-    An epoch has each text once, in `num_batches` batches of `batch_size`, the last of which may be smaller;
-    in each it is drawn anew how texts are spoilt and which meet. All is fixed by `seed` and the epoch's
-    number. ValueError where there is no text.
+    An epoch has each text once, in `num_batches` batches of `batch_size`, the last of which may be smaller.
+    Every epoch draws anew what becomes of each text and which texts share a batch, as `seed` and the epoch's
+    number decide. ValueError where there is no text.
     """
 
     def __init__(self, token_ids: tf.RaggedTensor, corruption, batch_size: int = 32, seed: int = 0):
@@ -192,17 +168,9 @@ class DenoisingBatches:
         return tf.data.Dataset.range(self.num_batches).map(batch)
 
 
-def _choose(num_items, num_chosen, width, seed) -> tf.Tensor:
-    """`num_chosen` of the first `num_items` of each row, any as likely as any other: (B, width), bool."""
-    draws = tf.random.stateless_uniform([tf.shape(num_items)[0], width], seed)
-    draws = tf.where(tf.sequence_mask(num_items, width), draws, 2.0)
-    rank = tf.argsort(tf.argsort(draws, axis=1), axis=1)
-    return rank < num_chosen[:, None]
-
-
 def _partition(num_items, num_parts, width, seed) -> tf.Tensor:
     """`num_items` (B,) in `num_parts` (B,) runs of one or more, any as likely as any other: (B, width)."""
-    begins = tf.pad(_choose(num_items - 1, num_parts - 1, width, seed), [[0, 0], [1, 0]])[:, :-1]
+    begins = tf.pad(choose(num_items - 1, num_parts - 1, width, seed), [[0, 0], [1, 0]])[:, :-1]
     part = tf.cumsum(tf.cast(begins, tf.int32), axis=1)
     part = part + width * tf.range(tf.shape(num_items)[0])[:, None]
     is_item = tf.cast(tf.sequence_mask(num_items, width), tf.int32)

@@ -3,7 +3,8 @@
 Of the tokens that are not special 15 % are chosen, of which 80 % become [MASK], 10 % another token at random
 and 10 % stay as they are (Devlin et al. 2019, section 3.1). Chosen are tokens, whole words (their release of
 2019) or spans of words (Joshi et al. 2020, "SpanBERT", section 3.1). Spans here do not touch: what stands
-beside one is always there to be read. Every draw is a function of a seed.
+beside one is always there to be read. Every draw is a function of a seed; what becomes of which token can
+also be said (`Masking.replace`).
 """
 
 import numpy as np
@@ -12,6 +13,7 @@ import tensorflow as tf
 MAX_SPAN, SPAN_END = 10, 0.2  # a span's words: geometric, renormalised up to the longest
 MAX_TRIES = 48  # to place spans in a row; nearly all are full before
 BY_UNIT = ("token", "word", "span")
+NOT_CHOSEN = -1  # among the replacements: the token stays, and is not to be predicted
 
 
 class Masking:
@@ -53,13 +55,14 @@ class Masking:
         return int(np.ceil(self.share * num_tokens))
 
     def __call__(self, token_ids: tf.Tensor, seed: tf.Tensor, num_positions: int) -> tuple:
-        """(inputs, labels, weights) of ids (B, S) and a `seed` (2,):
+        """(inputs, labels, weights) of ids (B, S) and a `seed` (2,), as `replace` gives them; `num_positions`
+        is at least `share` of S.
+        """
+        return self.replace(token_ids, self.draw(token_ids, seed, num_positions), num_positions)
 
-        inputs["token_ids"]        (B, S)     int32    with tokens masked
-        inputs["mask_positions"]   (B, M)     int32    ascending; M is `num_positions`, at least `share` of S
-        inputs["span_boundaries"]  (B, M, 2)  int32    by spans: the tokens before and after the position's
-        labels                     (B, M)     int32    the ids that stood there
-        weights                    (B, M)     float32  1.0, and 0.0 where there were fewer than M to choose
+    def draw(self, token_ids: tf.Tensor, seed: tf.Tensor, num_positions: int) -> tf.Tensor:
+        """What becomes of each of the ids (B, S), at most `num_positions` of a row chosen: the
+        `replacements` of `replace`.
         """
         seeds = tf.unstack(tf.random.split(tf.cast(seed, tf.int32), 4, alg="philox"))
         token_ids = tf.cast(token_ids, tf.int32)
@@ -70,13 +73,46 @@ class Masking:
         budget = tf.minimum(budget, num_positions)
         choose = choose_spans if self.unit == "span" else choose_words
         chosen, groups = choose(eligible, begins, budget, seeds[1])
-        masked = self._replace(token_ids, chosen, groups, seeds[2], seeds[3])
-        positions, weights = _positions_of(chosen, num_positions)
-        inputs = {"token_ids": masked, "mask_positions": positions}
+        return tf.where(chosen, self._replacements(token_ids, groups, seeds[2], seeds[3]), NOT_CHOSEN)
+
+    def replace(self, token_ids: tf.Tensor, replacements: tf.Tensor, num_positions: int | None = None):
+        """(inputs, labels, weights) of ids (B, S) whose choices are made: `replacements` (B, S) has the id
+        that is to stand in the place of a chosen token, its own to keep it, and `NOT_CHOSEN` elsewhere.
+
+        inputs["token_ids"]        (B, S)     int32    with tokens masked
+        inputs["mask_positions"]   (B, M)     int32    ascending
+        inputs["span_boundaries"]  (B, M, 2)  int32    by spans: the tokens before and after the position's
+        labels                     (B, M)     int32    the ids that stood there
+        weights                    (B, M)     float32  1.0, and 0.0 where fewer than M are chosen
+
+        M is `num_positions`, by default that of the row with the most; more of them, or ids outside the
+        vocabulary, raise InvalidArgumentError. With the unit "span" neighbours that are chosen are one span.
+        """
+        token_ids, replacements = (tf.cast(x, tf.int32) for x in (token_ids, replacements))
+        chosen = replacements != NOT_CHOSEN
+        count = tf.reduce_max(tf.reduce_sum(tf.cast(chosen, tf.int32), axis=1))
+        num_positions = tf.maximum(count, 0) if num_positions is None else num_positions
+        size = self._begins_word.shape[0]
+        checks = [
+            tf.debugging.assert_equal(
+                tf.shape(replacements), tf.shape(token_ids), "replacements: expected the shape of token_ids"
+            ),
+            tf.debugging.assert_less_equal(
+                count, num_positions, "replacements: expected num_positions a row at most"
+            ),
+            tf.debugging.assert_equal(
+                (replacements >= NOT_CHOSEN) & (replacements < size),
+                True,
+                f"replacements: expected ids below {size} or NOT_CHOSEN, {NOT_CHOSEN}",
+            ),
+        ]
+        with tf.control_dependencies([check for check in checks if check is not None]):  # None where eager
+            positions, weights = _positions_of(chosen, num_positions)
+        inputs = {"token_ids": tf.where(chosen, replacements, token_ids), "mask_positions": positions}
         if self.unit == "span":
-            boundaries = tf.gather(_boundaries(groups), positions, batch_dims=1)  # (B, M, 2)
+            boundaries = tf.gather(_boundaries(chosen), positions, batch_dims=1)  # (B, M, 2)
             inputs["span_boundaries"] = tf.where(weights[..., None] > 0, boundaries, 0)
-            # What only fills up the row lies inside it too: the place after the boundary.
+            # What only fills up the row lies inside a span too: the place after the boundary.
             inputs["mask_positions"] += tf.cast(weights == 0, tf.int32)
         labels = tf.gather(token_ids, positions, batch_dims=1)
         return inputs, tf.where(weights > 0, labels, 0), weights
@@ -86,16 +122,15 @@ class Masking:
         special = tf.constant(self._special_ids, tf.int32)
         return ~tf.reduce_any(token_ids[..., None] == special, axis=-1)
 
-    def _replace(self, token_ids, chosen, groups, decision_seed, id_seed):
-        """The ids with those `chosen` masked, drawn or kept, as the first token of each group decides."""
+    def _replacements(self, token_ids, groups, decision_seed, id_seed):
+        """The mask, a random id or its own for every token, as the first token of its group decides."""
         draws = tf.gather(_uniform(decision_seed, tf.shape(token_ids)), groups, batch_dims=1)
         size = self._begins_word.shape[0] - len(self._special_ids)
         others = tf.random.stateless_uniform(tf.shape(token_ids), id_seed, 0, size, tf.int32, alg="philox")
         for special_id in self._special_ids:  # ascending: each moves what is drawn past itself
             others += tf.cast(others >= special_id, tf.int32)
         replaced = tf.where(draws < self.mask_share + self.random_share, others, token_ids)
-        replaced = tf.where(draws < self.mask_share, self._mask_id, replaced)
-        return tf.where(chosen, replaced, token_ids)
+        return tf.where(draws < self.mask_share, self._mask_id, replaced)
 
 
 def choose_words(eligible, begins, budget, seed) -> tuple[tf.Tensor, tf.Tensor]:
@@ -181,11 +216,11 @@ def _words(eligible, begins) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     return words, by_word(tf.where(begins, places, 0)), by_word(tf.cast(eligible, tf.int32))
 
 
-def _boundaries(groups) -> tf.Tensor:
-    """The places before and after the span of each token, (B, S, 2); `groups` are where the spans begin."""
-    same = groups[:, :, None] == groups[:, None, :]  # (B, S, S)
-    lengths = tf.reduce_sum(tf.cast(same, tf.int32), axis=-1)
-    return tf.stack([groups - 1, groups + lengths], axis=-1)
+def _boundaries(chosen) -> tf.Tensor:
+    """The places before and after each token's run of neighbours that are `chosen` (B, S): (B, S, 2)."""
+    goes_on = chosen & tf.pad(chosen, [[0, 0], [1, 0]])[:, :-1]
+    runs = tf.cumsum(tf.cast(~goes_on, tf.int32), axis=1)  # ascending: a run is a stretch of one number
+    return tf.stack([tf.searchsorted(runs, runs) - 1, tf.searchsorted(runs, runs, side="right")], axis=-1)
 
 
 def _positions_of(chosen, num_positions) -> tuple[tf.Tensor, tf.Tensor]:

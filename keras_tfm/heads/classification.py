@@ -4,12 +4,12 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead, reading_of
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.feedforward import activation_of
-from keras_tfm.layers.masks import masked_mean
+from keras_tfm.layers.masks import masked_max, masked_mean
 from keras_tfm.layers.regularization import Dropout
 
-POOLINGS = "first", "mean"
+POOLINGS = "first", "mean", "max"
 
 
 class ClassificationHead(Layer):
@@ -21,7 +21,14 @@ class ClassificationHead(Layer):
     """
 
     def __init__(
-        self, num_classes, hidden_dim=None, dropout=0.0, activation="tanh", input_dropout=0.0, **kwargs
+        self,
+        num_classes,
+        hidden_dim=None,
+        dropout=0.0,
+        activation="tanh",
+        input_dropout=0.0,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
     ):
         super().__init__(**kwargs)
         for name, size in (("num_classes", num_classes), ("hidden_dim", hidden_dim)):
@@ -32,6 +39,7 @@ class ClassificationHead(Layer):
         self.dropout = dropout
         self.activation = activation
         self.input_dropout = input_dropout
+        self.kernel_initializer = kernel_initializer
         self.last_dropout = Dropout(dropout, name="dropout")
         self.first_dropout = Dropout(input_dropout, name="input_dropout")
 
@@ -40,11 +48,14 @@ class ClassificationHead(Layer):
             raise ValueError(f"`x` must have the shape (B, D); it is {tuple(x_shape)}.")
         self.hidden = None
         if self.hidden_dim is not None:
-            self.hidden = keras.layers.Dense(self.hidden_dim, activation_of(self.activation), name="hidden")
+            self.hidden = self._dense(self.hidden_dim, activation_of(self.activation), name="hidden")
             self.hidden.build(x_shape)
-        self.output_projection = keras.layers.Dense(self.num_classes, name="output")
+        self.output_projection = self._dense(self.num_classes, name="output")
         self.output_projection.build((x_shape[0], self.hidden_dim or x_shape[1]))
         self.built = True
+
+    def _dense(self, *arguments, **options):
+        return keras.layers.Dense(*arguments, kernel_initializer=own(self.kernel_initializer), **options)
 
     def call(self, x, training=None):
         """(B, D) -> (B, num_classes)."""
@@ -61,7 +72,8 @@ class Classifier(ModelWithHead):
 
     With `pooling` "first" the head reads the backbone's `pooled_output` or, where it has none, the first
     token's hidden state, with "mean" the mean of the tokens' that are not padding (Reimers and Gurevych 2019,
-    section 3). The other arguments are `ClassificationHead`'s.
+    section 3), with "max" the greatest value of each feature among them (the "max layer" of Collobert et al.
+    2011); of padding alone both are zeros. The other arguments are `ClassificationHead`'s.
     """
 
     def __init__(
@@ -92,13 +104,12 @@ def pooled_of(inputs, outputs, pooling):
     """One vector for each input, (B, D), of what a backbone made of `inputs`; see `Classifier`."""
     if pooling not in POOLINGS:
         raise ValueError(f"`pooling` must be one of {', '.join(POOLINGS)}; it is {pooling!r}.")
-    if pooling == "mean":
-        mask = inputs["padding_mask"] if isinstance(inputs, dict) and "padding_mask" in inputs else None
-        hidden = outputs["sequence_output"]
-        return ops.mean(hidden, axis=1) if mask is None else masked_mean(hidden, mask)
-    if "pooled_output" in outputs:
-        return outputs["pooled_output"]
-    return ops.take(outputs["sequence_output"], 0, axis=1)
+    hidden = outputs["sequence_output"]
+    if pooling == "first":
+        return outputs["pooled_output"] if "pooled_output" in outputs else ops.take(hidden, 0, axis=1)
+    is_masked = isinstance(inputs, dict) and "padding_mask" in inputs
+    mask = inputs["padding_mask"] if is_masked else ops.ones_like(hidden[..., 0], "bool")
+    return masked_mean(hidden, mask) if pooling == "mean" else masked_max(hidden, mask)
 
 
 def classification_loss():

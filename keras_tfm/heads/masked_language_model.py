@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
-from keras_tfm.heads.classification import ClassificationHead
+from keras_tfm.heads.classification import ClassificationHead, pooled_of
 from keras_tfm.heads.language_model import LanguageModelHead
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.feedforward import activation_of
@@ -60,19 +60,21 @@ class MaskedLMHead(Layer):
 class NextSentenceHead(ClassificationHead):
     """Logits of "it follows" (0) and "it does not" (1) from a pooled vector: (B, D) -> (B, 2).
 
-    `dropout` acts on the vector.
+    `dropout` acts on the vector. The kernel is drawn as in BERT's released code, so that the loss begins at
+    ln 2.
     """
 
     def __init__(self, dropout=0.0, **kwargs):
-        super().__init__(2, dropout=dropout, **kwargs)
+        initializer = keras.initializers.TruncatedNormal(stddev=0.02)
+        super().__init__(2, dropout=dropout, kernel_initializer=initializer, **kwargs)
 
 
 class MaskedLM(ModelWithHead):
     """A `backbone` and the masked language model's head: logits (B, M, V) at `mask_positions` (B, M).
 
     `mask_positions` left out are all positions; `activation` is by default the backbone's. With
-    `next_sentence` the outputs are {"mlm": (B, M, V), "nsp": (B, 2)}, the latter from the backbone's
-    `pooled_output` after `dropout`, and pre-training sums both losses: `TokenCrossEntropy`, weighed by
+    `next_sentence` the outputs are {"mlm": (B, M, V), "nsp": (B, 2)}, the latter from what `NextSentence`
+    reads, after `dropout`, and pre-training sums both losses: `TokenCrossEntropy`, weighed by
     `mask_weights`, and `classification_loss`. Trained on sentences in and out of order, "nsp" is ALBERT's
     sentence-order prediction (Lan et al. 2020, section 3.1).
     """
@@ -87,7 +89,7 @@ class MaskedLM(ModelWithHead):
         outputs = mlm(hidden["sequence_output"], positions)
         if next_sentence:
             nsp = NextSentenceHead(dropout=dropout, name="nsp")
-            outputs = {"mlm": outputs, "nsp": nsp(hidden["pooled_output"])}
+            outputs = {"mlm": outputs, "nsp": nsp(pooled_of(backbone.input, hidden, "first"))}
         inputs = {**backbone.input, "mask_positions": positions}
         super().__init__(backbone, inputs, outputs, name=name, **kwargs)
         self.next_sentence = next_sentence
@@ -96,13 +98,16 @@ class MaskedLM(ModelWithHead):
 
 
 class NextSentence(ModelWithHead):
-    """A `backbone` with a `pooled_output`, and `NextSentenceHead`: its batches in, logits (B, 2) out."""
+    """A `backbone` and `NextSentenceHead`: its batches in, logits (B, 2) out.
+
+    The head reads the backbone's `pooled_output`, as BERT's does, or, where it has none, the hidden state of
+    the first token, [CLS].
+    """
 
     def __init__(self, backbone, name="next_sentence", **kwargs):
         head = NextSentenceHead(name="nsp")
-        super().__init__(
-            backbone, backbone.input, head(backbone.output["pooled_output"]), name=name, **kwargs
-        )
+        pooled = pooled_of(backbone.input, backbone.output, "first")
+        super().__init__(backbone, backbone.input, head(pooled), name=name, **kwargs)
 
 
 def take_positions(x, positions):

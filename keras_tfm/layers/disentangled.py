@@ -139,7 +139,7 @@ class DisentangledAttention(Layer):
         self.kernel_initializer = kernel_initializer
         self.weight_dropout = Dropout(dropout, name="dropout")
 
-    def build(self, x_shape):
+    def build(self, x_shape, value_shape=None):
         width = x_shape[-1]
         if width % self.num_heads:
             raise ValueError(f"`num_heads` must divide the width {width}; it is {self.num_heads}.")
@@ -171,11 +171,17 @@ class DisentangledAttention(Layer):
     def _options(self):
         return {"kernel_initializer": own(self.kernel_initializer)}
 
-    def call(self, x, mask=None, causal=False, training=None):
-        """(B, T, D) -> (B, T, D); `mask` follows `keras_tfm.layers.masks`, `causal` hides later keys."""
+    def call(self, x, value=None, mask=None, causal=False, training=None):
+        """(B, T, D) -> (B, T, D); `mask` follows `keras_tfm.layers.masks`, `causal` hides later keys.
+
+        `value` (B, T, D) is what `x` attends to, at the same positions; by default `x` itself.
+        """
         length = ops.shape(x)[1]
-        mask = combine_masks(mask, key_mask_of(x), causal_mask(length, length) if causal else None)
-        query, key, value = self._project(x)
+        hidden = x if value is None else value
+        mask = combine_masks(mask, key_mask_of(hidden), causal_mask(length, length) if causal else None)
+        query, key, value = self._project(hidden)
+        if hidden is not x:
+            query, *_ = self._project(x)
         scale = (self.key_width * (1 + len(self.terms))) ** -0.5
         bias = scale * self._positional(query, key, length, training) if self.terms else None
         weights = attention_weights(query, key, mask, bias, scale)
@@ -183,7 +189,7 @@ class DisentangledAttention(Layer):
         heads = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))  # (B, T, H, K)
         return self.output_projection(ops.reshape(heads, ops.shape(x)))  # (B, T, D)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape, value_shape=None):
         return tuple(x_shape)
 
     def compute_mask(self, x, previous_mask=None):

@@ -89,6 +89,14 @@ def masked_mean(x, mask):
     return ops.sum(x * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1.0)
 
 
+def masked_max(x, mask):
+    """The maximum, for each feature, of what `mask` (B, T) shows of x: (B, T, D) -> (B, D), 0 of nothing."""
+    x, mask = in_float32(x), ops.cast(mask, "bool")[..., None]
+    # With an `initial` value Keras takes an empty batch too.
+    highest = ops.max(ops.where(mask, x, ops.cast(LOWEST, x.dtype)), axis=1, initial=LOWEST)
+    return ops.where(ops.any(mask, axis=1), highest, ops.zeros_like(highest))
+
+
 def masked_softmax(scores, mask=None):
     """Softmax over the last axis in float32 at least: masked keys weigh exactly 0, rows sum to 1.
 

@@ -18,6 +18,7 @@ from keras_tfm.data.sentence_pairs import OBJECTIVES, SentencePairs
 from keras_tfm.data.sources import fingerprint
 from keras_tfm.data.tokenizers import load_tokenizer
 from keras_tfm.heads import (
+    EnhancedMaskedLM,
     MaskedLM,
     SpanMaskedLM,
     TokenCrossEntropy,
@@ -32,6 +33,7 @@ from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.schedules import WarmupSchedule
 
 LOG = logging.getLogger(__name__)
+MODELS = MaskedLM, SpanMaskedLM, EnhancedMaskedLM
 VOCABULARY_DOCUMENTS = 10_000  # more change a vocabulary of thousands little
 
 
@@ -58,8 +60,9 @@ class MaskedLanguageModel(Task):
     """Pre-trains an encoder on documents, then says what stands where a text has a blank: "[MASK]", or how
     its tokenizer spells it, RoBERTa's "<mask>".
 
-    `backbone` is an encoder, a `BERT` for example, or the model with its heads that `config` asks for. A
-    document is a string with a paragraph a line. ValueError for a `tokenizer` without a mask.
+    `backbone` is an encoder, a `BERT` for example, or the model with its heads that `config` asks for, such
+    as `EnhancedMaskedLM` of a `DeBERTa`. A document is a string with a paragraph a line. ValueError for a
+    `tokenizer` without a mask.
     """
 
     name = "masked-lm"
@@ -335,14 +338,21 @@ class MaskedLanguageModel(Task):
         return [self.tokenizer]
 
     def describe_model(self):
-        return describe_backbone(self.model.backbone)
+        config = self.model.get_config()
+        head = {name: value for name, value in config.items() if name not in ("backbone", "name")}
+        return {
+            **describe_backbone(self.model.backbone),
+            "head": {"class": type(self.model).__name__, **head},
+        }
 
     def save_parts(self, folder):
         self.tokenizer.save(folder)
 
     @classmethod
     def load_parts(cls, folder, config, model):
-        return cls(make_backbone(model), load_tokenizer(folder), config)
+        head = {**model["head"]}
+        model_class = {known.__name__: known for known in MODELS}[head.pop("class")]
+        return cls(model_class(make_backbone(model), **head), load_tokenizer(folder), config)
 
 
 def _in_batches(texts, size):

@@ -66,7 +66,7 @@ class TextClassifier(EncoderTask):
     head_class = Classifier
 
     def _add_head(self, backbone):
-        if self.config.pooling == "mean":
+        if self.config.pooling != "first":
             backbone = with_parts(backbone, pooler=False)
         num_classes = max(1, len(self.config.labels))
         return Classifier(backbone, num_classes, pooling=self.config.pooling, **self.config.head)

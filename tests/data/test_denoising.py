@@ -7,14 +7,22 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_tfm.data import Denoising, DenoisingBatches, SpanCorruption
+from keras_tfm.data import (
+    Denoising,
+    DenoisingBatches,
+    SentencePermutation,
+    SpanCorruption,
+    TextInfilling,
+)
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy
 from keras_tfm.models import T5, T5Config
 
 SENTINELS = tuple(range(99, 49, -1))
 CORRUPTION = SpanCorruption(SENTINELS, start_id=0, end_id=1)
 MASK, STOP = 48, 7
-DENOISING = Denoising(MASK, begin_id=2, end_id=1, pad_id=0, sentence_end_ids=[STOP])
+INFILLING, PERMUTATION = TextInfilling(MASK), SentencePermutation([STOP])
+SPECIAL = {"begin_id": 2, "end_id": 1, "pad_id": 0}
+DENOISING = Denoising([PERMUTATION, INFILLING], **SPECIAL)
 
 
 def texts(lengths, seed=0):
@@ -96,7 +104,7 @@ def test_denoising_on_a_million_tokens():
     assert taken.sum() / counts.sum() == pytest.approx(3, rel=0.02)
     for text, (source, target) in zip(batch.to_list(), pairs, strict=True):
         assert target == [2, *text, 1] and source[0] == 2 and source[-1] == 1
-    whole = Denoising(MASK, 2, 1, 0, [STOP], share=0.0)
+    whole = Denoising([PERMUTATION], **SPECIAL)
     moved = 0
     batch = tf.concat([batch[:200], tf.fill([200, 1], STOP)], axis=1)
     for text, (source, _) in zip(batch.to_list(), rows(whole(batch, [5, 6])), strict=True):
@@ -117,7 +125,7 @@ def sentences(text):
 
 def test_spans_have_poisson_lengths():
     """Of a text without repetitions the spans can be told; the last one is cut and left out."""
-    denoising = Denoising(1000, 1001, 1002, 0, share=0.5)
+    denoising = Denoising([TextInfilling(1000, share=0.5)], 1001, 1002, 0)
     batch = tf.RaggedTensor.from_row_lengths(np.tile(np.arange(3, 403, dtype="int32"), 300), [400] * 300)
     lengths = []
     for source, _ in rows(denoising(batch, [0, 0])):
@@ -137,7 +145,7 @@ def test_spans_have_poisson_lengths():
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=5), st.integers(0, 2**31 - 1))
 def test_what_stays_is_in_order(lengths, seed):
     batch = texts(lengths)
-    without = Denoising(MASK, 2, 1, 0)
+    without = Denoising([INFILLING], **SPECIAL)
     for text, (source, target) in zip(batch.to_list(), rows(without(batch, [seed, 3])), strict=True):
         assert target == [2, *text, 1]
         kept = iter(text)
@@ -145,6 +153,36 @@ def test_what_stays_is_in_order(lengths, seed):
         assert len(text) - sum(token != MASK for token in source[1:-1]) == np.ceil(
             np.float32(0.3) * len(text)
         )
+
+
+def test_the_papers_figure_of_t5():
+    """Raffel et al. 2020, figure 2, the full stop left out."""
+    text, taken = "Thank you for inviting me to your party last week", {"for", "inviting", "last"}
+    words = ["<pad>", "</s>", *dict.fromkeys(text.split()), "<X>", "<Y>", "<Z>"]
+    corruption = SpanCorruption([words.index(f"<{name}>") for name in "XYZ"], start_id=0, end_id=1)
+    token_ids = tf.ragged.constant([[words.index(word) for word in text.split()]])
+    batch = corruption.take_out(token_ids, tf.ragged.constant([[word in taken for word in text.split()]]))
+    ((source, target),) = rows(batch)
+    assert " ".join(words[i] for i in source) == "Thank you <X> me to your party <Y> week </s>"
+    assert " ".join(words[i] for i in target) == "<X> for inviting <Y> last <Z> </s>"
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(st.booleans(), max_size=40), min_size=1, max_size=5), st.booleans())
+def test_what_is_said_to_be_taken_out_is_taken_out(taken, is_ragged):
+    batch = texts([len(row) for row in taken])
+    is_noise = tf.ragged.constant(taken, tf.bool, ragged_rank=1)
+    parts = rows(CORRUPTION.take_out(batch, is_noise if is_ragged else is_noise.to_tensor()))
+    for text, row, (source, target) in zip(batch.to_list(), taken, parts, strict=True):
+        if row and any(row) and not row[-1]:
+            target.pop(-2)  # the sentinel of what stays behind the last span
+        if not any(row):
+            target = [1]
+        whole, spans = mended(source, target)
+        assert whole == text
+        assert [token for span in spans.values() for token in span] == [
+            token for token, is_out in zip(text, row, strict=True) if is_out
+        ]
 
 
 @pytest.mark.parametrize("corruption", [CORRUPTION, DENOISING], ids=["t5", "bart"])
@@ -187,8 +225,8 @@ def test_what_cannot_be_is_refused():
         SpanCorruption(SENTINELS, 0, 1, share=1.0)
     with pytest.raises(ValueError, match=r"got 0\.15, 3\.0 and 0"):
         SpanCorruption((), 0, 1)
-    with pytest.raises(ValueError, match="expected 0 <= share < 1"):
-        Denoising(MASK, 2, 1, 0, mean_span=0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="is_noise: expected the shape of token_ids"):
+        CORRUPTION.take_out(texts([4, 3]), [[True]])
     with pytest.raises(ValueError, match="expected 1 or more, got 0 and 32"):
         DenoisingBatches(texts([]), CORRUPTION)
     with pytest.raises(tf.errors.InvalidArgumentError, match="More spans than sentinels"):

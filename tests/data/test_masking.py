@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_tfm.data.masking import Masking, choose_spans, choose_words, span_lengths
+from keras_tfm.data.masking import NOT_CHOSEN, Masking, choose_spans, choose_words, span_lengths
 
 VOCABULARY = 1_000
 SPECIAL = (0, 100, 101, 102, 999)  # scattered, as in BERT's own vocabulary; 102 is [MASK]
@@ -155,18 +155,62 @@ def test_a_seed_fixes_the_draws_and_another_gives_others():
 FISH = np.array([[0, 1, 2, 3, 4, 5, 6, 7, 8, 0]], "int32")
 
 
-def test_forced_choices_give_the_figures_labels():
-    """With all chosen and nothing else to draw, every label is the word that stood there."""
-    mask = Masking(np.ones(10, bool), (0, 9), 9, share=1.0, mask_share=1.0, random_share=0.0)
-    inputs, labels, weights = mask(FISH, (0, 0), 8)
-    assert inputs["token_ids"].numpy().tolist() == [[0, *[9] * 8, 0]]
-    assert inputs["mask_positions"].numpy().tolist() == [[1, 2, 3, 4, 5, 6, 7, 8]]
-    assert labels.numpy().tolist() == [[1, 2, 3, 4, 5, 6, 7, 8]] and weights.numpy().all()
-    kept = Masking(np.ones(10, bool), (0, 9), 9, share=3 / 8, mask_share=0.0, random_share=0.0)
-    inputs, labels, weights = kept(FISH, (0, 0), 3)
-    np.testing.assert_array_equal(inputs["token_ids"], FISH)
-    np.testing.assert_array_equal(labels, tf.gather(FISH, inputs["mask_positions"], batch_dims=1))
-    assert weights.numpy().tolist() == [[1, 1, 1]]
+def test_forced_choices_give_the_figure():
+    """ "long" and "thanks" are masked, "apricot" replaces "the"."""
+    text = "So long and thanks for all the fish"
+    words = ["[mask]", *text.split(), "apricot"]
+    token_ids = np.array([[words.index(word) for word in text.split()]])
+    replacements = np.full_like(token_ids, NOT_CHOSEN)
+    replacements[0, [1, 3, 6]] = [words.index(word) for word in ("[mask]", "[mask]", "apricot")]
+    masking = Masking(np.ones(10, bool), [0], mask_id=0)
+    inputs, labels, weights = masking.replace(token_ids, replacements)
+    assert " ".join(words[i] for i in inputs["token_ids"][0]) == "So [mask] and [mask] for all apricot fish"
+    places = inputs["mask_positions"][0].numpy()
+    targets = {place: words[i] for place, i in zip(places, labels[0], strict=True)}
+    assert targets == {1: "long", 3: "thanks", 6: "the"} and weights.numpy().all()
+
+
+def test_a_forced_span_knows_its_boundaries():
+    """For "and thanks for" they are "long" (place 2, after [CLS]) and "all" (6)."""
+    masking = Masking(np.ones(10, bool), (0, 9), 9, "span")
+    replacements = np.where(np.isin(FISH, (3, 4, 5)), 9, NOT_CHOSEN)
+    inputs, labels, _ = masking.replace(FISH, replacements)
+    assert labels.numpy().tolist() == [[3, 4, 5]]
+    assert inputs["span_boundaries"].numpy().tolist() == [[[2, 6]] * 3]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_what_is_said_of_each_token_comes_to_be(data):
+    """Masked, replaced, kept or not chosen: the inputs, the labels and their places tell it again."""
+    num_rows, length = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 12))
+    grid = lambda values: np.array(  # noqa: E731
+        data.draw(st.lists(values, min_size=num_rows * length, max_size=num_rows * length))
+    ).reshape(num_rows, length)
+    token_ids, replacements = grid(st.integers(0, 9)), grid(st.integers(NOT_CHOSEN, 9))
+    chosen = replacements != NOT_CHOSEN
+    spare = data.draw(st.integers(0, 3))
+    num_positions = data.draw(st.sampled_from([None, int(chosen.sum(1).max()) + spare]))
+    masking = Masking(np.ones(10, bool), (0, 9), 9)
+    inputs, labels, weights = masking.replace(token_ids, replacements, num_positions)
+    np.testing.assert_array_equal(inputs["token_ids"], np.where(chosen, replacements, token_ids))
+    weights = weights.numpy().astype(bool)
+    np.testing.assert_array_equal(weights.sum(1), chosen.sum(1))
+    rows, places = np.nonzero(chosen)
+    np.testing.assert_array_equal(inputs["mask_positions"].numpy()[weights], places)
+    np.testing.assert_array_equal(labels.numpy()[weights], token_ids[rows, places])
+
+
+def test_impossible_replacements_are_refused():
+    masking = Masking(np.ones(10, bool), (0, 9), 9)
+    for replacements, num_positions, message in (
+        (FISH, 3, "expected num_positions a row at most"),
+        (FISH + 9, None, "expected ids below 10 or NOT_CHOSEN, -1"),
+        (FISH - 2, None, "expected ids below 10 or NOT_CHOSEN, -1"),
+        (FISH[:, :1], None, "expected the shape of token_ids"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            masking.replace(FISH, replacements, num_positions)
 
 
 def test_a_span_lies_between_its_boundaries():

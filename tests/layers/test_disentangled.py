@@ -11,8 +11,8 @@ from tests.contract import Case, floats, mask
 INPUTS = {"x": floats("T", 8), "mask": mask("T")}
 
 
-def reference(layer, x, mask):
-    """The definition, pair by pair."""
+def reference(layer, x, mask, value=None):
+    """The definition, pair by pair; `x` attends to `value`, by default itself."""
     heads, width, length = layer.num_heads, layer.key_width, x.shape[1]
     distances = layer.distances
     table = np.float64(distances.embeddings.numpy())
@@ -35,7 +35,8 @@ def reference(layer, x, mask):
         bias = 0.0 if projection.bias is None else projection.bias.numpy()
         return split(table @ np.float64(projection.kernel.numpy()) + bias)
 
-    query, key, value = of_contents(x)  # (B, T, H, K)
+    query, *_ = of_contents(x)  # (B, T, H, K)
+    _, key, value = of_contents(x if value is None else value)
     if layer.share_projections:
         position_query, position_key, _ = of_contents(table)  # (rows, H, K)
     else:
@@ -78,6 +79,7 @@ test_contract = contract.check(
     Case("content to position", lambda: attention(terms=("c2p",), key_bias=False), INPUTS, **PROMISES),
     Case("position to content", lambda: attention(terms=("p2c",)), INPUTS, **PROMISES),
     Case("causal", lambda: attention(), {"x": floats("T", 8)}, {"causal": True}, attends=True, causal="T"),
+    Case("of others", attention, {**INPUTS, "value": floats("T", 8)}, **PROMISES),
 )
 
 

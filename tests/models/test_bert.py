@@ -34,6 +34,7 @@ test_contract = contract.check(
          tied=lambda model: (model.get_layer("mlm").embedding.token, model.backbone.embedding.token)),
     Case("pre-training", lambda: MaskedLM(BERT(TINY), True), WITH_POSITIONS, attends=True),
     Case("NextSentence", lambda: NextSentence(BERT(TINY)), INPUTS, attends=True),
+    Case("NextSentence without pooler", lambda: NextSentence(BERT(WITHOUT_POOLER)), INPUTS, attends=True),
     Case("Classifier", lambda: Classifier(BERT(TINY), 3, dropout=0.2), INPUTS, attends=True),
     Case("TokenTagger", lambda: TokenTagger(BERT(WITHOUT_POOLER), 3, 0.2), INPUTS, attends=True),
     Case("SpanFinder", lambda: SpanFinder(BERT(WITHOUT_POOLER)), INPUTS, attends=True),
@@ -117,6 +118,32 @@ def test_a_position_outside_is_loud(position):
     batch = {"token_ids": np.array([[1, 2, 3, 4]]), "mask_positions": np.array([[position]])}
     logits = tf.function(lambda x: model(x), jit_compile=True)({k: tf.constant(x) for k, x in batch.items()})
     assert np.isnan(logits).all()
+
+
+def test_without_a_pooler_the_next_sentence_is_told_by_one_dense_layer_over_the_first_token():
+    model = NextSentence(BERT(WITHOUT_POOLER))
+    contract.randomise(model, seed=0)
+    token_ids = {"token_ids": np.array([[1, 2, 3]])}
+    kernel, bias = model.get_layer("nsp").get_weights()
+    hidden = np.asarray(model.backbone(token_ids)["sequence_output"])
+    np.testing.assert_allclose(model(token_ids), hidden[:, 0] @ kernel + bias, atol=1e-5)
+    assert MaskedLM(model.backbone, next_sentence=True)(token_ids)["nsp"].shape == (1, 2)
+
+
+@pytest.mark.parametrize("pooler", [True, False])
+def test_next_sentences_are_learnt_with_and_without_a_pooler(pooler):
+    """What holds a 4 follows, what holds a 5 does not; the loss begins at chance, ln 2."""
+    keras.utils.set_random_seed(0)
+    labels = np.arange(64) % 2
+    token_ids = np.random.default_rng(0).integers(6, 11, (64, 7))
+    token_ids[np.arange(64), 4 + np.arange(64) % 3] = 4 + labels
+    inputs = {"token_ids": token_ids, "segment_ids": np.tile([0, 0, 0, 0, 1, 1, 1], (64, 1))}
+    config = dataclasses.replace(TINY, dim=16, dropout=0.0, attention_dropout=0.0, pooler=pooler)
+    model = NextSentence(BERT(config))
+    model.compile(keras.optimizers.Adam(0.01), classification_loss(), metrics=["accuracy"], jit_compile=False)
+    np.testing.assert_allclose(model.evaluate(inputs, labels, verbose=0)[0], np.log(2), atol=0.1)
+    model.fit(inputs, labels, batch_size=64, epochs=30, verbose=0)
+    assert model.evaluate(inputs, labels, verbose=0)[1] > 0.95
 
 
 def losses():

@@ -9,10 +9,11 @@ import pytest
 from keras_tfm import tasks
 from keras_tfm.convert import CheckpointError
 from keras_tfm.data import BERTTokenizer
-from keras_tfm.heads import MaskedLM, SpanMaskedLM
-from keras_tfm.models import BERT
+from keras_tfm.heads import EnhancedMaskedLM, MaskedLM, SpanMaskedLM
+from keras_tfm.models import BERT, DeBERTa, DeBERTaConfig
 from keras_tfm.tasks import MaskedLanguageModel, MaskedLanguageModelConfig
 from keras_tfm.training import Checkpoint
+from tests import contract
 from tests.fresh_process import run_fresh
 from tests.tasks.tiny import TINY
 
@@ -117,6 +118,26 @@ texts = tf.constant(["the bank of the [MASK] was very green", "", "bob", "the " 
 print(*signature(text=texts)["text"].numpy().tolist(), sep="|")
 assert signature(text=tf.constant([], tf.string))["text"].shape == (0,)
 """
+
+
+@pytest.mark.parametrize(
+    "make_model",
+    [
+        lambda config: EnhancedMaskedLM(DeBERTa(config), num_layers=3),
+        lambda config: MaskedLM(DeBERTa(config), activation="relu"),  # another than the backbone's
+    ],
+    ids=["enhanced mask decoder", "activation"],
+)
+def test_a_folder_keeps_the_head(make_model, tmp_path):
+    tokenizer = BERTTokenizer([*SPECIAL, *WORDS])
+    config = DeBERTaConfig(tokenizer.vocabulary_size, max_length=32, num_buckets=0, **TINY)
+    task = MaskedLanguageModel(make_model(config), tokenizer, MaskedLanguageModelConfig(24, "none"))
+    contract.randomise(task.model, seed=0)
+    task.save(tmp_path / "task")
+    again = tasks.load(tmp_path / "task")
+    assert type(again.model) is type(task.model)
+    batch = {"token_ids": np.array([[5, 6, 7]])}
+    np.testing.assert_array_equal(again(batch), task(batch))
 
 
 def test_the_saved_model_answers_alone(learnt, tmp_path):

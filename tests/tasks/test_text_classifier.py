@@ -5,6 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.convert import CheckpointError
@@ -69,6 +70,19 @@ def test_a_mean_of_the_tokens_classifies(tmp_path):
     np.testing.assert_allclose(again.predict(TEXTS, True), task.predict(TEXTS, True), atol=1e-6)
     with pytest.raises(TypeError, match="Classifier around BERT has no counterpart"):
         task.save_huggingface(tmp_path / "theirs")
+
+
+def test_a_maximum_of_the_tokens_is_kept_and_exported(tmp_path):
+    task = make(EXAMPLES, pooling="max")
+    assert not any("pooler" in weight.path for weight in task.model.weights)
+    task.save(tmp_path / "run")
+    again = tasks.load(tmp_path / "run")
+    assert again.config == task.config and again.model.pooling == "max"
+    chances = task.predict(TEXTS, True)
+    np.testing.assert_allclose(again.predict(TEXTS, True), chances, atol=1e-6)
+    task.export(tmp_path / "export")
+    served = tf.saved_model.load(tmp_path / "export").signatures["serving_default"](tf.constant(TEXTS))
+    np.testing.assert_allclose(served["probabilities"], chances, atol=1e-6)
 
 
 def test_the_measures_count(learnt):
@@ -216,7 +230,7 @@ def test_bad_input(learnt):
         ({"labels": ("a",)}, "two at least"),
         ({"labels": ("a", "b"), "problem": "regression"}, "must be empty"),
         ({"labels": ("a", "b"), "problem": "poetry"}, "one of classes, multi-label, regression"),
-        ({"labels": ("a", "b"), "pooling": "max"}, "one of first, mean; it is 'max'"),
+        ({"labels": ("a", "b"), "pooling": "sum"}, "one of first, mean, max; it is 'sum'"),
         ({"labels": ("a", "b"), "max_length": 4}, "at least 8"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -2,8 +2,8 @@
 
 BERT's blocks with disentangled attention (section 3.1). Versions 2 and 3 (He et al. 2023, "DeBERTaV3")
 project distances as contents are, in buckets, from a normalised table; version 2's models add a convolution
-beside the first block. The enhanced mask decoder (section 3.2) is left out, as transformers does: the masked
-language model's head reads the last hidden states.
+beside the first block. The enhanced mask decoder (section 3.2) is `keras_tfm.heads.EnhancedMaskedLM`;
+transformers leaves it out, and so does `MaskedLM`, whose head reads the last hidden states.
 """
 
 import dataclasses
@@ -187,12 +187,18 @@ class DisentangledEncoder(Layer):
 
     def call(self, x, mask, training=None):
         """(B, T, D) -> (B, T, D); `mask` (B, T) hides padding."""
+        *_, x = self.states(x, mask, training)
+        return x
+
+    def states(self, x, mask, training=None):
+        """One after another, what goes into the first block and what comes out of each: (B, T, D)."""
         embedded = x
+        yield x
         for i, block in enumerate(self.blocks):
             x = block(x, mask=mask, training=training)
             if i == 0 and self.convolution is not None:
                 x = self.convolution(embedded, x, mask, training=training)
-        return x
+            yield x
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
         """As it is: the blocks recompute, each for itself."""

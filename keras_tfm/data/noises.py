@@ -1,0 +1,178 @@
+"""BART's noises, in the graph: what makes a text worse, for a model to restore it.
+
+Lewis et al. 2020, "BART", section 2.2: token masking, token deletion, text infilling, sentence permutation
+and document rotation. Each is called `noise(token_ids, seed)` on ragged ids (B, None) without special tokens,
+and gives ragged ids; every draw is a function of the seed. They compose: `Denoising` applies several in a
+row, and `OneOf` draws one of several for each text.
+
+    original             A B C . D E .
+    TokenMasking         A _ C . _ E .
+    TokenDeletion        A C . E .
+    TextInfilling        A _ . D _ E .      one mask for "B C", one for an empty span
+    SentencePermutation  D E . A B C .
+    DocumentRotation     C . D E . A B
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+Noise = Callable[[tf.RaggedTensor, tf.Tensor], tf.RaggedTensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenMasking:
+    """`mask_id` in the place of `share` of a text's tokens, drawn alike.
+
+    A fraction of a token is rounded up or down at random, so that the mean is exact. ValueError for a share
+    outside [0, 1].
+    """
+
+    mask_id: int
+    share: float = 0.15
+
+    def __post_init__(self):
+        _check_share(self.share)
+
+    def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
+        is_masked = _drawn(token_ids, self.share, seed)
+        tokens = tf.where(is_masked, self.mask_id, token_ids.to_tensor())
+        return tf.RaggedTensor.from_tensor(tokens, lengths=token_ids.row_lengths())
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenDeletion:
+    """A text without `share` of its tokens, drawn alike: the model has to find out where one is missing.
+
+    A fraction of a token is rounded up or down at random; one token stays in any case. ValueError for a share
+    outside [0, 1].
+    """
+
+    share: float = 0.15
+
+    def __post_init__(self):
+        _check_share(self.share)
+
+    def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
+        tokens = token_ids.to_tensor()  # (B, S)
+        is_text = tf.sequence_mask(token_ids.row_lengths(), tf.shape(tokens)[1])
+        return tf.ragged.boolean_mask(tokens, is_text & ~_drawn(token_ids, self.share, seed, least_left=1))
+
+
+@dataclasses.dataclass(frozen=True)
+class TextInfilling:
+    """Each text with spans of it, some of them empty, replaced by one `mask_id` each.
+
+    `share` of the tokens, rounded up, is taken out in spans of lengths drawn from Poisson(`mean_span`), the
+    last one cut; a span of length 0 puts a mask in between. All places for the spans are equally likely.
+    ValueError for impossible numbers.
+    """
+
+    mask_id: int
+    share: float = 0.3
+    mean_span: float = 3.0
+
+    def __post_init__(self):
+        if not 0 <= self.share < 1 or self.mean_span <= 0:
+            raise ValueError(
+                "share, mean_span: expected 0 <= share < 1 and more than 0, "
+                f"got {self.share} and {self.mean_span}"
+            )
+
+    def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
+        lengths = tf.cast(token_ids.row_lengths(), tf.int32)
+        tokens = token_ids.to_tensor()  # (B, S)
+        num_rows, width = tf.unstack(tf.shape(tokens))
+        seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
+        budget = tf.cast(tf.math.ceil(self.share * tf.cast(lengths, tf.float32)), tf.int32)
+        # 2 S spans: all but a vanishing share of texts use up their budget with fewer.
+        drawn = tf.random.stateless_poisson([num_rows, 2 * width], seeds[0], self.mean_span, tf.int32)
+        before = tf.cumsum(drawn, axis=1, exclusive=True)
+        is_used = before < budget[:, None]
+        spans = tf.where(is_used, tf.minimum(drawn, budget[:, None] - before), 0)  # (B, 2 S) lengths
+        num_spans = tf.reduce_sum(tf.cast(is_used, tf.int32), axis=1)
+        num_units = lengths - tf.reduce_sum(spans, axis=1) + num_spans  # what stays, and the masks
+        is_mask = choose(num_units, num_spans, 3 * width, seeds[1])  # (B, 3 S)
+        masks = tf.cumsum(tf.cast(is_mask, tf.int32), axis=1, exclusive=True)
+        skipped = tf.pad(tf.cumsum(spans, axis=1), [[0, 0], [1, 0]])
+        skipped = tf.gather(skipped, tf.minimum(masks, 2 * width), batch_dims=1)
+        place = tf.range(3 * width) - masks + skipped
+        units = tf.gather(tokens, tf.clip_by_value(place, 0, tf.maximum(width - 1, 0)), batch_dims=1)
+        return tf.RaggedTensor.from_tensor(tf.where(is_mask, self.mask_id, units), lengths=num_units)
+
+
+@dataclasses.dataclass(frozen=True)
+class SentencePermutation:
+    """The sentences of each text, which end in one of `sentence_end_ids`, in any order."""
+
+    sentence_end_ids: Sequence[int]
+
+    def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
+        tokens = token_ids.to_tensor()  # (B, S)
+        ends = tf.constant(self.sentence_end_ids, tokens.dtype)
+        is_end = tf.reduce_any(tokens[..., None] == ends, axis=-1)
+        sentence = tf.cumsum(tf.cast(is_end, tf.int32), axis=1, exclusive=True)
+        draws = tf.random.stateless_uniform(tf.shape(tokens), seed)
+        is_text = tf.sequence_mask(token_ids.row_lengths(), tf.shape(tokens)[1])
+        keys = tf.where(is_text, tf.gather(draws, sentence, batch_dims=1), 2.0)
+        return _taken(token_ids, tf.argsort(keys, axis=1, stable=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class DocumentRotation:
+    """Each text rotated to begin with one of its tokens, any as likely as any other, and go on from there."""
+
+    def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
+        lengths = tf.cast(token_ids.row_lengths(), tf.int32)[:, None]  # (B, 1)
+        draws = tf.random.stateless_uniform(tf.shape(lengths), seed)
+        first = tf.cast(draws * tf.cast(lengths, tf.float32), tf.int32)
+        places = first + tf.range(tf.cast(token_ids.bounding_shape(1), tf.int32))  # (B, S)
+        return _taken(token_ids, places % tf.maximum(lengths, 1))
+
+
+@dataclasses.dataclass(frozen=True)
+class OneOf:
+    """For each text one of `noises`, any as likely as any other. ValueError where there are none."""
+
+    noises: Sequence[Noise]
+
+    def __post_init__(self):
+        if not self.noises:
+            raise ValueError("noises: expected one or more, got none")
+
+    def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
+        seeds = tf.unstack(tf.random.split(seed, 1 + len(self.noises), alg="philox"))
+        texts = [noise(token_ids, own) for noise, own in zip(self.noises, seeds[1:], strict=True)]
+        num_rows = tf.cast(token_ids.nrows(), tf.int32)
+        chosen = tf.random.stateless_uniform([num_rows], seeds[0], 0, len(self.noises), tf.int32)
+        return tf.gather(tf.concat(texts, axis=0), chosen * num_rows + tf.range(num_rows))
+
+
+def choose(num_items: tf.Tensor, num_chosen: tf.Tensor, width, seed: tf.Tensor) -> tf.Tensor:
+    """`num_chosen` of the first `num_items` of each row, any as likely as any other: (B, width), bool."""
+    draws = tf.random.stateless_uniform([tf.shape(num_items)[0], width], seed)
+    draws = tf.where(tf.sequence_mask(num_items, width), draws, 2.0)
+    rank = tf.argsort(tf.argsort(draws, axis=1), axis=1)
+    return rank < num_chosen[:, None]
+
+
+def _drawn(token_ids, share, seed, least_left=0):
+    """Which tokens are among `share` of their text, of which `least_left` are not: (B, S), bool."""
+    lengths = tf.cast(token_ids.row_lengths(), tf.int32)
+    seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
+    wanted = share * tf.cast(lengths, tf.float32)
+    count = tf.cast(wanted + tf.random.stateless_uniform(tf.shape(lengths), seeds[0]), tf.int32)
+    count = tf.minimum(count, tf.maximum(lengths - least_left, 0))
+    return choose(lengths, count, tf.cast(token_ids.bounding_shape(1), tf.int32), seeds[1])
+
+
+def _taken(token_ids, places):
+    """The tokens at `places` (B, S) of each text, as long as it was."""
+    tokens = tf.gather(token_ids.to_tensor(), places, batch_dims=1)
+    return tf.RaggedTensor.from_tensor(tokens, lengths=token_ids.row_lengths())
+
+
+def _check_share(share):
+    if not 0 <= share <= 1:
+        raise ValueError(f"share: expected 0 to 1, got {share}")

@@ -1,0 +1,74 @@
+"""The enhanced mask decoder: the contract, its definition, and what absolute positions tell it."""
+
+import numpy as np
+import pytest
+
+from keras_tfm.heads import EnhancedMaskDecoder, EnhancedMaskedLM, MaskedLM
+from keras_tfm.models import BERT, DeBERTa
+from tests import contract
+from tests.contract import Case, ids
+from tests.layers import test_disentangled as attention
+from tests.models.test_bert import TINY
+from tests.models.test_deberta import ALL, INPUTS, V1, V2, V3
+
+WITH_POSITIONS = {**INPUTS, "mask_positions": ids("M", 1)}  # 0 alone is inside whatever the length
+
+test_contract = contract.check(
+    Case("EnhancedMaskedLM", lambda: EnhancedMaskedLM(DeBERTa(V3)), WITH_POSITIONS, attends=True,
+         tied=lambda model: (model.get_layer("mlm").embedding.token, model.backbone.embedding.token)),
+)  # fmt: skip
+
+
+def model_of(config, **options):
+    model = EnhancedMaskedLM(DeBERTa(config), **options)
+    contract.randomise(model, seed=0)
+    return model
+
+
+@pytest.mark.parametrize("config", [V1, V2, V3, ALL], ids=["v1", "v2", "v3", "every option"])
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_it_is_the_last_block_asked_again_about_the_states_before_it(config, num_layers):
+    """Section 3.2, with the attention pair by pair in float64."""
+    model = model_of(config, num_layers=num_layers)
+    decoder, encoder = model.get_layer("decoder"), model.backbone.encoder
+    x = np.random.default_rng(1).normal(size=(2, 5, 8)).astype("float32")
+    mask = np.array([[True] * 5, [True] * 3 + [False] * 2])
+    *_, hidden, _ = (np.asarray(state) for state in encoder.states(x, mask))
+    query, block = hidden + decoder.position.embedding.embeddings.numpy()[:5], encoder.blocks[-1]
+    for _ in range(num_layers):
+        y = attention.reference(block.attention, query, mask, value=hidden)
+        query = np.asarray(block.attention_norm(query + y))
+        query = np.asarray(block.feedforward_norm(query + np.asarray(block.feedforward(query))))
+    np.testing.assert_allclose(np.asarray(decoder(x, mask))[mask], query[mask], atol=2e-5)
+
+
+def test_a_layer_without_positions_is_the_encoders_last_block():
+    enhanced = model_of(V3, num_layers=1)
+    enhanced.get_layer("decoder").position.embedding.embeddings.assign(np.zeros((V3.max_length, V3.dim)))
+    plain = MaskedLM(enhanced.backbone)
+    for weight, value in zip(plain.get_layer("mlm").weights, enhanced.get_layer("mlm").weights, strict=True):
+        weight.assign(value)
+    batch = {"token_ids": np.array([[1, 2, 3, 4]]), "padding_mask": np.array([[True, True, True, False]])}
+    np.testing.assert_allclose(enhanced(batch)[:, :3], plain(batch)[:, :3], atol=1e-5)
+
+
+def test_it_tells_absolute_positions_and_the_encoder_does_not():
+    """In a row of one token alone nothing but absolute positions differs."""
+    model, batch = model_of(V3), {"token_ids": np.full((1, 6), 5)}
+    plain = MaskedLM(model.backbone)
+    contract.randomise(plain.get_layer("mlm"), seed=0)
+    spread, of_plain = (np.ptp(np.asarray(logits(batch)), axis=1).max() for logits in (model, plain))
+    assert of_plain < 1e-5 and spread > 1e-2
+
+
+def test_only_the_positions_are_weights_of_its_own():
+    backbone = DeBERTa(V3)
+    more = EnhancedMaskedLM(backbone).count_params() - MaskedLM(backbone).count_params()
+    assert more == V3.max_length * V3.dim
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(ValueError, match="`num_layers` must be at least 1; it is 0"):
+        EnhancedMaskedLM(DeBERTa(V3), num_layers=0)
+    with pytest.raises(ValueError, match=r"`encoder` must be a DeBERTa's, .* it is 'encoder'"):
+        EnhancedMaskDecoder(BERT(TINY).encoder, 16)
