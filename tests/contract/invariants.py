@@ -292,9 +292,9 @@ def mixed_precision_keeps_its_bound(case):
 
 def parts_have_their_layers_dtype(case):
     config = case.layer.get_config() | {"dtype": "mixed_bfloat16"}
-    needs("input_layers" not in config, "a graph: each of its layers keeps its own")
-    if "backbone" in config:
-        config["backbone"]["config"]["dtype"] = "mixed_bfloat16"
+    backbone = config["backbone"]["config"] if "backbone" in config else config
+    needs("input_layers" not in backbone, "a graph: each of its layers keeps its own")
+    backbone["dtype"] = "mixed_bfloat16"
     layer = type(case.layer).from_config(config)
     model = case.around(layer)
     for part in layer._flatten_layers():
