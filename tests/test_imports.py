@@ -30,9 +30,9 @@ MAY_IMPORT = {
 }
 MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
 
-# Leaves that everybody may import: the model class, the reading and writing of its weights, the version, and
-# whether XLA compiles.
-FOR_EVERYBODY = {"training.model", "training.safetensors", "training.weights", "version", "jit"}
+# Leaves that everybody may import: checked configurations, the model class, the reading and writing of its
+# weights, the version, and whether XLA compiles.
+FOR_EVERYBODY = {"configs", "training.model", "training.safetensors", "training.weights", "version", "jit"}
 
 # Imports that stand inside a function of this name, and nowhere else.
 INSIDE_FUNCTIONS = {
