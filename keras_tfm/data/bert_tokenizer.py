@@ -130,7 +130,7 @@ class BERTTokenizer(Tokenizer):
         if not all(type(token_id) is int for token_id in ids) or not ids or sorted(ids) != [*range(len(ids))]:
             raise DataError(path, None, "vocab: expected the ids 0, 1, ... each once")
         try:
-            pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+            pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
             lowercase = checked(normalizer.get("lowercase", True), bool, "lowercase")
             strip_accents = checked(normalizer.get("strip_accents"), bool | None, "strip_accents")
             return cls(pieces, lowercase, strip_accents)
