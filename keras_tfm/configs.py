@@ -48,13 +48,13 @@ class Between(NamedTuple):
     most: float = math.inf
     is_open: bool = False
 
-    def __contains__(self, number):
-        return self.least <= number and (number < self.most if self.is_open else number <= self.most)
-
-    def __str__(self):
-        if self.most == math.inf:
-            return f"of at least {self.least:,}"
-        return f"in [{self.least:,}, {self.most:,}{')' if self.is_open else ']'}"
+    def problem(self, number):
+        """What `number` must be and is not, None where it is."""
+        if number < self.least:
+            return f"at least {self.least:,}"
+        if number > self.most or (self.is_open and number == self.most):
+            return f"{'below' if self.is_open else 'at most'} {self.most:,}"
+        return None
 
 
 class InWeights(NamedTuple):
@@ -136,8 +136,8 @@ def checked(value, kind, name):
     if origin is Annotated:
         number = checked(value, parts[0], name)
         bounds = next(part for part in parts if isinstance(part, Between))
-        if number not in bounds:
-            raise ValueError(f"{name} must be a number {bounds}; it is {brief(value)}.")
+        if problem := bounds.problem(number):
+            raise ValueError(f"{name} must be {problem}; it is {brief(value)}.")
         return number
     if origin in (typing.Union, types.UnionType):
         return _checked_union(value, parts, name)

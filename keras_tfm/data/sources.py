@@ -150,10 +150,11 @@ def _open(path: str) -> io.BufferedIOBase:
     return open(path, "rb")
 
 
-def numbered_lines(path: str, most: int = MAX_LINE_BYTES) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: str, most: int | None = None) -> Iterator[tuple[int, str]]:
     """Yields (line number from 1, text): split at LF alone, for U+2028 and its like are text. DataError for a
-    line of more than `most` bytes, of which no more are read.
+    line of more than `most` bytes (None: `MAX_LINE_BYTES`), of which no more are read.
     """
+    most = most or MAX_LINE_BYTES
     number = 0
     try:
         with nullcontext(sys.stdin.buffer) if path == "-" else _open(path) as file:

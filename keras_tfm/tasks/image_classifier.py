@@ -36,12 +36,12 @@ class ImageClassifierConfig(Config):
     def __post_init__(self):
         for field in ("class_names", "mean", "std"):  # JSON keeps lists, callers bring arrays
             object.__setattr__(self, field, tuple(np.atleast_1d(getattr(self, field)).tolist()))
-        super().__post_init__()
         names = self.class_names
-        if len(set(names)) < max(2, len(names)):
+        if len(set(names)) < max(2, len(names)) or {type(name) for name in names} not in ({str}, {int}):
             raise ValueError(
                 f"`class_names` must be different strings, or integers, two at least; they are {names}."
             )
+        super().__post_init__()
         if not all(value > 0 for value in self.std):
             raise ValueError(f"`std` must be positive; it is {self.std}.")
 

@@ -30,7 +30,7 @@ class QuestionAnswererConfig(Config):
     """
 
     max_length: Length = 384
-    stride: Length | None = None
+    stride: int | None = None
     max_answer_length: Length = 30
     unanswerable: bool = False
     null_threshold: float = 0.0

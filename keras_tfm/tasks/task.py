@@ -100,14 +100,17 @@ class Task(abc.ABC):
             refuse_sizes(backbone_of(content["model"])[1], [tensor.shape for tensor in tensors.values()])
             with no_variable_larger_than(max((tensor.size for tensor in tensors.values()), default=0)):
                 task = cls.load_parts(folder, cls.config_class.from_json(content["config"]), content["model"])
-            if kept is not None:
-                quantize(task.model, kept)
         except (TaskError, DataError, CheckpointError):
             raise
         except (ValueError, TypeError, KeyError, AttributeError, tf.errors.OpError) as error:
             problem = " ".join(str(error).split())[:300]
             message = f"{folder}/config.json: not a configuration of {cls.name!r}: {problem}"
             raise TaskError(message) from error
+        if kept is not None:
+            try:
+                quantize(task.model, kept)
+            except ValueError as error:
+                raise TaskError(f"{folder}/config.json: {error}") from None
         load_weights(task.model, folder / WEIGHTS)
         if quantization not in (None, kept):
             quantize(task.model, quantization)
@@ -134,7 +137,10 @@ def read_config(folder):
     path = pathlib.Path(folder) / "config.json"
     if not path.exists():
         raise TaskError(f"{folder}: no task folder, it has no config.json")
-    content = read_json(path)
+    try:
+        content = read_json(path)
+    except CheckpointError as error:
+        raise TaskError(str(error)) from None
     for name, kind in (("task", str), ("config", dict), ("model", dict)):
         if not isinstance(content.get(name), kind):
             words = {str: "a string", dict: "an object"}[kind]

@@ -15,10 +15,8 @@ README = pathlib.Path(__file__).parents[2] / "README.md"
 @pytest.mark.parametrize("name", ["data"])
 def test_all_names_are_listed(name):
     package = importlib.import_module(f"keras_tfm.{name}")
-    imported = {
-        key for key, value in vars(package).items() if not key.startswith("_") and not inspect.ismodule(value)
-    }
-    assert set(package.__all__) == imported
+    public = {name: value for name, value in vars(package).items() if not name.startswith("_")}
+    assert set(package.__all__) == {name for name, value in public.items() if not inspect.ismodule(value)}
 
 
 @pytest.mark.skipif(not README.exists(), reason="needs the source tree")
@@ -28,7 +26,7 @@ def test_readme_names_every_task_and_nothing_that_is_not():
     assert len(rows) >= 8
     for task in TASKS.values():
         assert f"`{task.__name__}`" in rows["keras_tfm.tasks"]
-    for package, row in rows.items():
+    for package in rows:
         importlib.import_module(package)
     for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         for module, names in re.findall(r"^from (keras_tfm\S*) import (.*)$", code, re.MULTILINE):
