@@ -135,7 +135,8 @@ class Family:
         try:
             return self.model.config_class(**values)
         except ValueError as error:
-            raise CheckpointError(path, None, f"values of {self.model.__name__}", str(error)) from None
+            expected = f"a configuration of {self.model.__name__}"
+            raise CheckpointError(path, None, expected, str(error).rstrip(".")) from None
 
     def write_config(self, config):
         """Their entries for our configuration; ValueError for what they have none for."""
