@@ -9,7 +9,7 @@ import pytest
 from keras_tfm.cli import main
 from tests.edges.bad_inputs import BAD
 
-SECONDS = 5  # of CPU time; what makes no model takes some milliseconds
+SECONDS = 10  # of CPU time; what makes no model takes some milliseconds
 
 
 def prepared(bad, run_of, folder):
