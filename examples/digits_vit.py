@@ -2,8 +2,12 @@
 
     python examples/digits_vit.py
 
-Takes 50 seconds on 2 cores. Expected: accuracy 97.2 % on the 360 held-out digits, and an
-export that answers as the classifier does.
+Takes 50 seconds on 2 idle cores. It prints
+
+    accuracy 98.3 % on 360 held-out digits
+    saved_models/digits-vit answers as the classifier does, for files and for arrays
+
+where another machine, which adds in another order, may be a per cent away: 97.2 % was seen too.
 """
 
 import keras

@@ -1,4 +1,4 @@
-"""keras_tfm: Transformers for Keras 3 and TensorFlow, from word vectors to served SavedModels.
+"""keras_tfm: Transformers for Keras 3 and TensorFlow, from raw text or images to served SavedModels.
 
 Packages load at their first use, so that `import keras_tfm` and the command's `--help` are quick.
 """

@@ -127,14 +127,18 @@ def test_a_language_model_from_text_to_export(data, generator, tmp_path, capsys)
         (b"\n", (), "Prompt 1 is empty"),
         (b"long " * 9, (), "A prompt has 46 tokens; the model holds 32"),
         (b"a\xff\n", (), "line 1: expected UTF-8"),
-        (b"a\n", ("--max-new-tokens", 0), "`max_new_tokens` must be at least 1; it is 0"),
+        (
+            b"a\n",
+            ("--max-new-tokens", 0),
+            "argument --max-new-tokens: expected a whole number of 1 to 1,048,576, got 0",
+        ),
         (b"a\n", ("--max-new-tokens", 32), "`max_new_tokens` must be at most 30"),
-        (b"a\n", ("--beam", 0), "`beam_size` must be at least 1; it is 0"),
-        (b"a\n", ("--beam", "x"), "argument --beam: invalid int value: 'x'"),
-        (b"a\n", ("--temperature", 0), "`temperature` must be above 0; it is 0.0"),
-        (b"a\n", ("--temperature", -1), "`temperature` must be above 0; it is -1.0"),
-        (b"a\n", ("--top-p", 1.5), "`top_p` must lie in (0, 1]; it is 1.5"),
-        (b"a\n", ("--top-k", 0), "`top_k` must be at least 1; it is 0"),
+        (b"a\n", ("--beam", 0), "argument --beam: expected a whole number of 1 to 1,000, got 0"),
+        (b"a\n", ("--beam", "x"), "argument --beam: expected a whole number of 1 to 1,000, got x"),
+        (b"a\n", ("--temperature", 0), "argument --temperature: expected a number in (0, 1000], got 0"),
+        (b"a\n", ("--temperature", -1), "argument --temperature: expected a number in (0, 1000], got -1"),
+        (b"a\n", ("--top-p", 1.5), "argument --top-p: expected a number in (0, 1], got 1.5"),
+        (b"a\n", ("--top-k", 0), "argument --top-k: expected a whole number of at least 1, got 0"),
         (b"a\n", ("--beam", 2, "--seed", 1), "Beam search does not sample"),
     ],
 )
@@ -150,7 +154,7 @@ def test_options_of_decoding_reach_translations(data, trained, tmp_path, capsys)
     assert run("predict", trained, "--input", tmp_path / "asked", "--beam", 2, "--length-penalty", 0.6) == 0
     assert capsys.readouterr().out.count("\n") == 1
     assert run("predict", trained, "--input", tmp_path / "asked", "--beam", 0) == 2
-    assert "`beam_size` must be at least 1" in capsys.readouterr().err
+    assert "argument --beam: expected a whole number of 1 to 1,000, got 0" in capsys.readouterr().err
     files = data / "source.txt", data / "target.txt"
     assert run("evaluate", trained, "--data", *files, "--beam", 2, "--max-new-tokens", 3) == 0
     assert json.loads(capsys.readouterr().out)["pairs"] == 48
@@ -190,7 +194,7 @@ ALONE = ("train", "translate", "--train", "a", "--out", "b")
         (("evaluate", "{generator}", "--data", "{data}/source.txt", "--beam", "2"), "decodes no text"),
         (("evaluate", "{generator}", "--data", "{data}/source.txt", "--columns", "a,b"), "has no columns"),
         (("train", "generate", "--train", "{data}/missing", "--out", "{data}/x"), "cannot be read"),
-        (("launch", "--workers", "0", "--", "train"), "a whole number of at least 1, got 0"),
+        (("launch", "--workers", "0", "--", "train"), "a whole number of 1 to 1,000, got 0"),
         (("launch", "--workers", "2"), "expected -- train …; got no command"),
         (("launch", "--workers", "2", "--", "fly"), "expected -- train …; got fly"),
         (("launch", "--workers", "2", "--", "train", "fly"), "invalid choice: 'fly'"),

@@ -30,13 +30,14 @@ MAY_IMPORT = {
 }
 MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
 
-# Leaves that everybody may import: the model class, the reading and writing of its weights, what all layers
-# and models have in common, the version, and whether XLA compiles.
+# Leaves that everybody may import: checked configurations, the model class, the reading and writing of its
+# weights, what all layers and models have in common, the version, and whether XLA compiles.
 FOR_EVERYBODY = {
     "training.model",
     "training.safetensors",
     "training.weights",
     "added_losses",
+    "configs",
     "jit",
     "precision",
     "registry",

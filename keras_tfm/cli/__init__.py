@@ -5,9 +5,10 @@ A mistake of the caller's is one line and exit code 2; KERAS_TFM_TRACEBACK=1 sho
 
 import argparse
 import os
+from typing import Any
 
 from keras_tfm.cli import fine_tune, generate, launch, masked_lm, summarize, translate, verbs
-from keras_tfm.cli.console import quiet_tensorflow, say
+from keras_tfm.cli.console import ending_when_unread, quiet_tensorflow, say
 from keras_tfm.version import __version__
 
 TASKS = (translate, summarize, generate, masked_lm, fine_tune)
@@ -39,13 +40,22 @@ def parser():
 
 def main(arguments=None):
     """Run the command: exit code 0, 2 for a mistake of the caller's, 130 when interrupted, 1 for what else
-    stops a training, 143 for SIGTERM.
+    stops a training, 143 for SIGTERM, 141 where nobody reads the answers any more.
     """
-    options = parser().parse_args(arguments)
-    # `launch` needs no TensorFlow itself.
-    worker_lost = () if options.run is launch.run else quiet_tensorflow().errors.UnavailableError
+    with ending_when_unread():
+        _run(parser().parse_args(arguments))
+
+
+def _run(options):
+    worker_lost: Any = ()
     try:
+        if options.check:
+            options.check(options)
+        if options.run is not launch.run:  # which needs no TensorFlow itself
+            worker_lost = quiet_tensorflow().errors.UnavailableError
         options.run(options)
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError) as error:
         _end(error, 2)
     except FloatingPointError as error:

@@ -1,12 +1,28 @@
 """What the command says: answers go to standard output, everything else to standard error."""
 
+import contextlib
 import os
+import signal
 import sys
 
 
 def say(text):
     """Tell the caller on standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def ending_when_unread():
+    """End silently, with SIGPIPE's exit code, where the reader of standard output is gone (`| head -1`)."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still to be written is dropped: at its end Python would try once more, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(128 + signal.SIGPIPE) from None
 
 
 def quiet_tensorflow():

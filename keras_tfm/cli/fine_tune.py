@@ -2,19 +2,19 @@
 
 import dataclasses
 import functools
-import json
-import pathlib
 
+from keras_tfm.cli.masked_lm import changes_of
+from keras_tfm.cli.numbers import length, number, positive, whole
 from keras_tfm.cli.options import (
     add_columns,
     add_epoch_batches,
     add_run,
     add_training,
     add_verb,
+    checks_size,
     columns_of,
-    positive,
+    is_huggingface,
     prepare,
-    read_changes,
     task_on,
 )
 
@@ -72,7 +72,7 @@ def add(tasks):
 
 
 def _add(tasks, kind):
-    verb = add_verb(tasks, kind.name, functools.partial(run, kind=kind), kind.help)
+    verb = add_verb(tasks, kind.name, functools.partial(run, kind=kind), kind.help, checks_size("bert"))
     data = verb.add_argument_group("data")
     data.add_argument("--train", nargs="+", required=True, metavar="FILE", help=kind.files)
     data.add_argument(
@@ -110,7 +110,7 @@ def _add(tasks, kind):
     model.add_argument("--cased", action="store_true", help="keep capitals and accents apart")
     model.add_argument(
         "--max-length",
-        type=positive,
+        type=length,
         metavar="N",
         help=f"tokens of an example, or a window, special ones too (default: {kind.length})",
     )
@@ -123,7 +123,7 @@ def _add(tasks, kind):
     if kind.name == "answer":
         model.add_argument(
             "--stride",
-            type=positive,
+            type=length,
             metavar="N",
             help="a window of a longer text begins every N tokens (default: a third of --max-length)",
         )
@@ -132,14 +132,14 @@ def _add(tasks, kind):
     add_epoch_batches(training, None)
     training.add_argument(
         "--layer-decay",
-        type=float,
+        type=number("(0, 1]"),
         default=1.0,
         metavar="R",
         help="a block learns R times as fast as the one above it (default: %(default)s)",
     )
     training.add_argument(
         "--freeze",
-        type=int,
+        type=whole(0),
         metavar="N",
         help="leave the embeddings and the lowest N blocks as they are (default: train all)",
     )
@@ -156,6 +156,7 @@ def run(options, kind):
     from keras_tfm import tasks
 
     devices, tell = prepare(options)
+    changes = {} if options.resume or options.start else changes_of(options)
     task_class = getattr(tasks, kind.task)
     read = _reader(options, kind)
     examples = read(options.train)
@@ -170,7 +171,7 @@ def run(options, kind):
             options.size or "mini",
             options.vocabulary or 8_000,
             not options.cased,
-            read_changes(options.config) if options.config else None,
+            changes,
             **fields,
         )
 
@@ -231,15 +232,6 @@ def _load(task_class, examples, fields, folder):
     return task_class.from_backbone(backbone, task.tokenizer, examples, **fields)
 
 
-def is_huggingface(folder):
-    """Whether a folder is one of Hugging Face's, by its config.json."""
-    try:
-        content = json.loads(pathlib.Path(folder, "config.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(content, dict) and "model_type" in content
-
-
 def refuse_another_model(options, task):
     """Raise ValueError, naming the fields, where the options ask for another model than `task`'s."""
     from keras_tfm.training.checkpoint import refuse_changes
@@ -252,5 +244,5 @@ def refuse_another_model(options, task):
     if options.size:
         size = dataclasses.asdict(task.model.backbone.config_of_size(options.size))
         now |= {name: size[name] for name in ("num_layers", "dim", "num_heads", "hidden_dim")}
-    now |= read_changes(options.config) if options.config else {}
+    now |= changes_of(options, task.model.backbone.config)
     refuse_changes(now, {name: then.get(name) for name in now})

@@ -3,12 +3,14 @@
 import codecs
 import dataclasses
 
+from keras_tfm.cli.numbers import length, positive
 from keras_tfm.cli.options import (
     add_epoch_batches,
     add_run,
     add_training,
     add_verb,
-    positive,
+    checks_size,
+    is_huggingface,
     prepare,
     read_changes,
     task_on,
@@ -17,7 +19,8 @@ from keras_tfm.cli.options import (
 
 def add(tasks):
     """Add the task to those that `train` knows."""
-    generate = add_verb(tasks, "generate", run, "train a language model on plain text, which continues texts")
+    text = "train a language model on plain text, which continues texts"
+    generate = add_verb(tasks, "generate", run, text, checks_size("gpt2"))
     data = generate.add_argument_group("data")
     data.add_argument(
         "--train", nargs="+", required=True, metavar="FILE", help="plain text (or .gz, .xz), a document each"
@@ -52,7 +55,7 @@ def add(tasks):
         help="tokens at most, fewer for small files (default: 8000)",
     )
     model.add_argument(
-        "--max-length", type=positive, metavar="N", help="tokens of a block, and of prompt and continuation"
+        "--max-length", type=length, metavar="N", help="tokens of a block, and of prompt and continuation"
     )
     training = generate.add_argument_group("training")
     add_training(training, epochs=20, patience=5, batch_tokens=8192, learning_rate=1e-3)
@@ -65,6 +68,7 @@ def run(options):
     from keras_tfm.tasks import TextGenerator
 
     devices, tell = prepare(options)
+    changes = {} if options.resume or options.start else changes_of(options)
     separator = options.separator and codecs.decode(options.separator.encode("latin-1", "backslashreplace"),
                                                     "unicode_escape")  # fmt: skip
     texts = read_texts(options.train, separator)
@@ -78,7 +82,7 @@ def run(options):
             options.vocabulary or 8_000,
             options.tokenizer or "bytes",
             separator,
-            **changes_of(options),
+            **changes,
         )
 
     generator = task_on(devices, options, load, make)
@@ -107,13 +111,9 @@ def run(options):
 
 def load(folder):
     """The task of a RUN, or of a folder of Hugging Face's."""
-    import json
-    import pathlib
-
     from keras_tfm.tasks import TextGenerator
 
-    path = pathlib.Path(folder, "config.json")
-    if path.is_file() and "model_type" in json.loads(path.read_text("utf-8")):
+    if is_huggingface(folder):
         generator = TextGenerator.from_huggingface(folder)
         if generator.tokenizer is None:
             raise ValueError(f"{folder}: expected a tokenizer, tokenizer.json or vocab.json; there is none")
@@ -121,9 +121,12 @@ def load(folder):
     return TextGenerator.load(folder)
 
 
-def changes_of(options):
-    """The fields of the model's configuration that options change."""
-    changes = read_changes(options.config) if options.config else {}
+def changes_of(options, config=None):
+    """The fields that options change in a model's `config`, by default that of --size."""
+    from keras_tfm.models import GPT2
+
+    config = config or GPT2.config_of_size(options.size or "tiny")
+    changes = read_changes(options.config, config, {"vocabulary_size": "--vocabulary"})
     return changes | ({"max_length": options.max_length} if options.max_length else {})
 
 
@@ -132,7 +135,7 @@ def refuse_another_model(options, generator):
     from keras_tfm.training.checkpoint import refuse_changes
 
     backbone = generator.model.backbone
-    then, now = dataclasses.asdict(backbone.config), changes_of(options)
+    then, now = dataclasses.asdict(backbone.config), changes_of(options, backbone.config)
     if options.size:
         size = dataclasses.asdict(backbone.config_of_size(options.size))
         now = {name: size[name] for name in ("num_layers", "dim", "num_heads")} | now

@@ -2,18 +2,23 @@
 
 import argparse
 
-from keras_tfm.cli.options import add_verb, positive
+from keras_tfm.cli.numbers import whole
+from keras_tfm.cli.options import add_verb
 
 
 def add(verbs):
     """keras-tfm launch."""
     launch = add_verb(verbs, "launch", run, "train by several processes on this machine")
     launch.add_argument(
-        "--workers", type=positive, required=True, metavar="N", help="how many; GPUs are divided among them"
+        "--workers",
+        type=whole(1, 1_000),
+        required=True,
+        metavar="N",
+        help="how many; GPUs are divided among them",
     )
     launch.add_argument(
         "--grace",
-        type=positive,
+        type=whole(1, 86_400),
         default=120,
         metavar="S",
         help="seconds to save and end in, when asked to stop (default: %(default)s)",
@@ -31,7 +36,10 @@ def run(options):
     command = options.command[options.command[:1] == ["--"] :]
     if command[:1] != ["train"]:
         raise ValueError(f"launch: expected -- train …; got {' '.join(command[:1]) or 'no command'}.")
-    strategy = parser().parse_args(command).strategy  # what is wrong with it is said once, before it starts
+    wanted = parser().parse_args(command)  # what is wrong with it is said once, before it starts
+    if wanted.check:
+        wanted.check(wanted)
+    strategy = wanted.strategy
     if strategy == "none":
         command += ["--strategy", "multi-worker"]
     elif strategy != "multi-worker":

@@ -2,13 +2,14 @@
 
 import dataclasses
 
-from keras_tfm.cli.fine_tune import is_huggingface
+from keras_tfm.cli.numbers import length, positive
 from keras_tfm.cli.options import (
     add_epoch_batches,
     add_run,
     add_training,
     add_verb,
-    positive,
+    checks_size,
+    is_huggingface,
     prepare,
     read_changes,
     task_on,
@@ -22,7 +23,11 @@ DOCUMENTS = (
 def add(tasks):
     """Add the task to those that `train` knows."""
     masked = add_verb(
-        tasks, "masked-lm", run, "pre-train an encoder on documents: masked words, pairs of texts"
+        tasks,
+        "masked-lm",
+        run,
+        "pre-train an encoder on documents: masked words, pairs of texts",
+        checks_size("bert"),
     )
     data = masked.add_argument_group("data")
     data.add_argument("--train", nargs="+", required=True, metavar="FILE", help=DOCUMENTS)
@@ -54,7 +59,7 @@ def add(tasks):
         "--tokenizer", metavar="FOLDER", help="one that is there: tokenizer.json, or vocab.txt of BERT's"
     )
     model.add_argument("--cased", action="store_true", help="keep capitals and accents apart")
-    model.add_argument("--max-length", type=positive, metavar="N", help="tokens of a row (default: 128)")
+    model.add_argument("--max-length", type=length, metavar="N", help="tokens of a row (default: 128)")
     model.add_argument(
         "--pairs",
         choices=["next", "order", "none"],
@@ -81,6 +86,7 @@ def run(options):
     from keras_tfm.tasks import MaskedLanguageModel, MaskedLanguageModelConfig
 
     devices, tell = prepare(options)
+    changes = {} if options.resume or options.start else changes_of(options)
     documents = read_documents(options.train)
     validation = read_documents(options.valid) if options.valid else None
     tell(f"{len(documents):,} documents read")
@@ -88,7 +94,6 @@ def run(options):
     def make():
         chosen = {"max_length": options.max_length, "pairs": options.pairs, "masking": options.masking}
         config = MaskedLanguageModelConfig(**{k: value for k, value in chosen.items() if value is not None})
-        changes = read_changes(options.config) if options.config else {}
         size = options.size or "mini"
         if options.tokenizer:
             tokenizer = BERTTokenizer.from_huggingface(options.tokenizer)
@@ -121,6 +126,14 @@ def run(options):
     tell(f"the best model stands in {options.out}; keras-tfm evaluate says how good it is")
 
 
+def changes_of(options, config=None):
+    """The fields that --config changes in a model's `config`, by default that of BERT's --size."""
+    from keras_tfm.models import BERT
+
+    config = config or BERT.config_of_size(options.size or "mini")
+    return read_changes(options.config, config, {"vocabulary_size": "--vocabulary"})
+
+
 def load(folder):
     """The task of a RUN, or of a folder of Hugging Face's."""
     from keras_tfm.tasks import MaskedLanguageModel
@@ -143,5 +156,5 @@ def refuse_another_model(options, task):
     if options.size:
         size = dataclasses.asdict(backbone.config_of_size(options.size))
         now |= {name: size[name] for name in ("num_layers", "dim", "num_heads", "hidden_dim")}
-    now |= read_changes(options.config) if options.config else {}
+    now |= changes_of(options, backbone.config)
     refuse_changes(now, {name: then.get(name) for name in now})

@@ -1,28 +1,37 @@
 """Options that verbs and tasks share."""
 
 import argparse
-import json
+import dataclasses
+import pathlib
+import re
 
 from keras_tfm.cli.console import say
+from keras_tfm.cli.names import refuse_unknown_size
+from keras_tfm.cli.numbers import number, positive, seed
 
 PAIRS = (
     ".tsv, .csv or .jsonl (plain, .gz, .xz), two parallel text files, or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 )
 
 
-def add_verb(verbs, name, run, help):
-    """A parser of the verb `name`, which `run(options)` does; its description is `help`."""
+def add_verb(verbs, name, run, help, check=None):
+    """A parser of the verb `name`, which `run(options)` does; its description is `help`.
+
+    `check(options)` raises ValueError for what is wrong by itself, before TensorFlow is imported.
+    """
     verb = verbs.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
-    verb.set_defaults(run=run)
+    verb.set_defaults(run=run, check=check)
     return verb
 
 
-def positive(text):
-    """A whole number of at least 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text}")
-    return value
+def checks_size(family):
+    """The `check` of a verb that makes models of one family; a RUN that is there may be of another."""
+
+    def check(options):
+        if not (options.resume or options.start):
+            refuse_unknown_size(family, options.size)
+
+    return check
 
 
 def add_columns(group, help="names or numbers from 0 of the two columns"):
@@ -67,6 +76,7 @@ def add_epoch_batches(group, default):
 
 def add_training(group, epochs, patience, batch_tokens, learning_rate):
     """How to train, the same for every task; the arguments are its defaults."""
+    minutes = number("(0, 1e6]")
     group.add_argument(
         "--epochs",
         type=positive,
@@ -76,7 +86,7 @@ def add_training(group, epochs, patience, batch_tokens, learning_rate):
     )
     group.add_argument(
         "--minutes",
-        type=float,
+        type=minutes,
         metavar="M",
         help="stop after so long in all, resumed runs included, with the best epoch; the learning rate warms "
         "up and falls within this time",
@@ -97,7 +107,7 @@ def add_training(group, epochs, patience, batch_tokens, learning_rate):
     )
     group.add_argument(
         "--learning-rate",
-        type=float,
+        type=number("(0, 100]"),
         default=learning_rate,
         metavar="R",
         help="at the end of the warm-up (default: %(default)s)",
@@ -110,6 +120,7 @@ def add_training(group, epochs, patience, batch_tokens, learning_rate):
     )
     group.add_argument(
         "--strategy",
+        type=strategy_name,
         default="none",
         metavar="NAME",
         help="devices to train on: none (the first, default), mirrored (all GPUs), mirrored:N, multi-worker "
@@ -117,7 +128,7 @@ def add_training(group, epochs, patience, batch_tokens, learning_rate):
     )
     group.add_argument(
         "--save-minutes",
-        type=float,
+        type=minutes,
         default=10,
         metavar="M",
         help="keep a checkpoint so often, and after every epoch (default: %(default)s)",
@@ -125,7 +136,7 @@ def add_training(group, epochs, patience, batch_tokens, learning_rate):
     group.add_argument(
         "--tensorboard", action="store_true", help="keep in RUN/logs, for TensorBoard, what metrics.csv holds"
     )
-    group.add_argument("--seed", type=int, default=0, metavar="N", help="default: %(default)s")
+    group.add_argument("--seed", type=seed, default=0, metavar="N", help="default: %(default)s")
     group.add_argument(
         "--deterministic",
         action="store_true",
@@ -133,15 +144,31 @@ def add_training(group, epochs, patience, batch_tokens, learning_rate):
     )
 
 
-def read_changes(path):
-    """The fields of a model's configuration to change, from a JSON file."""
-    with open(path, encoding="utf-8") as file:
-        try:
-            changes = json.load(file)
-        except ValueError as error:
-            raise ValueError(f"{path}: not a JSON file ({error})") from None
-    if not isinstance(changes, dict):
-        raise ValueError(f'{path}: expected a JSON object of fields, {{"dropout": 0.3}} for example')
+def strategy_name(text):
+    """A name of devices; `training.strategy` says later whether this machine has them."""
+    if not re.fullmatch(r"none|mirrored(:[1-9]\d{0,3})?|multi-worker|tpu(:.+)?", text):
+        raise argparse.ArgumentTypeError(
+            f"expected none, mirrored, mirrored:N, multi-worker or tpu[:ADDRESS], got {text[:80]}"
+        )
+    return text
+
+
+def read_changes(path, config, options_of):
+    """The fields of the model's `config` to change, from a JSON file; {} where `path` is None.
+
+    `options_of` are the fields that options set, {field: option}. ValueError, naming the file, for these, for
+    unknown fields and for values that are none.
+    """
+    from keras_tfm.training.safetensors import read_json
+
+    changes = read_json(path) if path else {}
+    for field, option in options_of.items():
+        if field in changes:
+            raise ValueError(f"{path}: expected fields that no option sets, got {field}, see {option}")
+    try:
+        type(config).from_json({**dataclasses.asdict(config), **changes})
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     return changes
 
 
@@ -149,6 +176,16 @@ def warn_of_untrained(task, folder):
     """Say so where the training in `folder` has not ended an epoch yet."""
     if not task.is_trained:
         say(f"{folder}: no epoch of its training has ended yet; its weights are those that it began with")
+
+
+def is_huggingface(folder):
+    """Whether a folder is one of Hugging Face's, by its config.json."""
+    from keras_tfm.training.safetensors import CheckpointError, read_json
+
+    try:
+        return "model_type" in read_json(pathlib.Path(folder, "config.json"))
+    except CheckpointError:
+        return False
 
 
 def prepare(options):

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any
 
+from keras_tfm.cli.names import FAMILIES, TOKENIZERS, refuse_unknown_size
+from keras_tfm.cli.numbers import length, number, positive
 from keras_tfm.cli.options import (
     PAIRS,
     add_columns,
@@ -10,7 +12,6 @@ from keras_tfm.cli.options import (
     add_training,
     add_verb,
     columns_of,
-    positive,
     prepare,
     read_changes,
     task_on,
@@ -24,7 +25,7 @@ def add(tasks):
 
 def add_task(tasks, name, text, max_length):
     """Add the task `name`, with the `text` of its help and the default of --max-length."""
-    translate = add_verb(tasks, name, run, text)
+    translate = add_verb(tasks, name, run, text, check)
     translate.set_defaults(default_max_length=max_length)
     data = translate.add_argument_group("data")
     data.add_argument("--train", nargs="+", required=True, metavar="FILE", help=PAIRS)
@@ -40,7 +41,9 @@ def add_task(tasks, name, text, max_length):
     model.add_argument(
         "--from", dest="start", metavar="RUN", help="go on from the weights and tokenizer of a task folder"
     )
-    model.add_argument("--family", help="transformer (default), recurrent, or gpt2, a decoder alone")
+    model.add_argument(
+        "--family", choices=FAMILIES, help="transformer (default), recurrent, or gpt2, a decoder alone"
+    )
     model.add_argument("--size", help="a size of the family (default: small, of gpt2 tiny)")
     model.add_argument(
         "--config", metavar="FILE", help='JSON with fields of the size to change, {"dropout": 0.3}'
@@ -51,21 +54,29 @@ def add_task(tasks, name, text, max_length):
         metavar="N",
         help="sub-words at most, fewer for small files (default: 8000)",
     )
-    model.add_argument("--tokenizer", help="sentencepiece (default, lossless) or wordpiece")
+    model.add_argument(
+        "--tokenizer", choices=TOKENIZERS, help="sentencepiece (default, lossless) or wordpiece"
+    )
     model.add_argument(
         "--separate-tokenizers", action="store_true", help="one tokenizer a side instead of a joint one"
     )
     model.add_argument(
         "--max-length",
-        type=positive,
+        type=length,
         metavar="N",
         help=f"tokens of a source or target; longer pairs are left out, and counted (default: {max_length})",
     )
     training = translate.add_argument_group("training")
     add_training(training, epochs=30, patience=5, batch_tokens=4096, learning_rate=1e-3)
     training.add_argument(
-        "--label-smoothing", type=float, default=0.1, metavar="S", help="default: %(default)s"
+        "--label-smoothing", type=number("[0, 1)"), default=0.1, metavar="S", help="default: %(default)s"
     )
+
+
+def check(options):
+    """Refuse a size that the family has not; that of a RUN is not known yet."""
+    if options.family or not (options.resume or options.start):
+        refuse_unknown_size(options.family or "transformer", options.size)
 
 
 def run(options):
@@ -75,6 +86,7 @@ def run(options):
 
     task_class: Any = TASKS[options.task]
     devices, tell = prepare(options)
+    changes = {} if options.resume or options.start else changes_of(options)
     pairs = read_pairs(options.train, columns_of(options))
     validation = read_pairs(options.valid, columns_of(options)) if options.valid else None
     tell(f"{len(pairs.sources):,} pairs read")
@@ -88,7 +100,7 @@ def run(options):
             options.tokenizer or "sentencepiece",
             options.separate_tokenizers,
             options.max_length or options.default_max_length,
-            **(read_changes(options.config) if options.config else {}),
+            **changes,
         )
 
     translator = task_on(devices, options, task_class.load, make)
@@ -115,6 +127,20 @@ def run(options):
     tell(f"best validation cross-entropy {best:.4f} nats a token; the model stands in {options.out}")
 
 
+def changes_of(options, config=None):
+    """The fields that --config changes in a model's `config`, by default that of --family and --size."""
+    from keras_tfm.tasks.translator import FAMILIES, default_size
+
+    family = options.family or "transformer"
+    config = config or FAMILIES[family].config_of_size(options.size or default_size(family))
+    set_by_options = {
+        "vocabulary_size": "--vocabulary",
+        "target_vocabulary_size": "--vocabulary",
+        "max_length": "--max-length",
+    }
+    return read_changes(options.config, config, set_by_options)
+
+
 def refuse_another_model(options, translator):
     """Raise ValueError, naming the fields, where the options ask for another model than `translator`'s."""
     from keras_tfm.tasks.translator import FAMILIES
@@ -129,5 +155,5 @@ def refuse_another_model(options, translator):
     if options.size:
         size = (FAMILIES.get(options.family) or backbone).config_of_size(options.size)
         now |= {name: value for name, value in dataclasses.asdict(size).items() if "vocabulary" not in name}
-    now |= read_changes(options.config) if options.config else {}
+    now |= changes_of(options, backbone.config)
     refuse_changes(now, {name: then.get(name) for name in now})

@@ -4,6 +4,7 @@ import json
 from inspect import signature
 
 from keras_tfm.cli.console import say
+from keras_tfm.cli.numbers import length, number, positive, seed, whole
 from keras_tfm.cli.options import add_columns, add_verb, columns_of, warn_of_untrained
 
 
@@ -70,23 +71,23 @@ def _add_task_folder(verb):
     verb.add_argument("task_folder", metavar="RUN", help="the folder that train wrote")
 
 
-# Options of the verbs, their types, and the fields of `DecodingOptions` that they are.
+# Options: the fields of `DecodingOptions` that they set, which numbers they take, and their help.
 DECODING = (
-    ("--beam", "beam_size", int, "search with N beams"),
-    ("--length-penalty", "length_penalty", float, "of beam search, above 1 for longer texts (default: 1)"),
-    ("--max-new-tokens", "max_new_tokens", int, "write no more than N tokens"),
-    ("--temperature", "temperature", float, "sample, the sharper the lower"),
-    ("--top-k", "top_k", int, "sample among the N likeliest tokens; of contrastive search the candidates"),
-    ("--top-p", "top_p", float, "sample among the likeliest tokens of this probability together"),
-    ("--seed", "seed", int, "of sampling"),
-    ("--contrastive-alpha", "contrastive_alpha", float, "contrastive search: shun likeness, from 0 to 1"),
+    ("--beam", "beam_size", whole(1, 1_000), "search with N beams"),
+    ("--length-penalty", "length_penalty", number("[-100, 100]"), "of beams, above 1 for longer texts"),
+    ("--max-new-tokens", "max_new_tokens", length, "write no more than N tokens"),
+    ("--temperature", "temperature", number("(0, 1000]"), "sample, the sharper the lower"),
+    ("--top-k", "top_k", positive, "sample among the N likeliest tokens; contrastive search: its candidates"),
+    ("--top-p", "top_p", number("(0, 1]"), "sample among the likeliest tokens of this probability together"),
+    ("--seed", "seed", seed, "of sampling"),
+    ("--contrastive-alpha", "contrastive_alpha", number("[0, 1]"), "contrastive search: shun likeness"),
 )
 
 
 def _add_decoding(verb):
     group = verb.add_argument_group("for tasks that write text (default: the likeliest token at each step)")
     for option, name, kind, text in DECODING:
-        group.add_argument(option, dest=name, type=kind, metavar="N" if kind is int else "X", help=text)
+        group.add_argument(option, dest=name, type=kind, metavar="N", help=text)
 
 
 def _decoding(options, method):
@@ -103,6 +104,8 @@ def run_evaluate(options):
     task = _load(options.task_folder)
     if not hasattr(task, "evaluate"):
         raise ValueError(f"{options.task_folder}: the task {task.name!r} has no measure")
+    if not hasattr(task, "read_examples"):
+        raise ValueError(f"{options.task_folder}: evaluate reads texts; {task.name!r} is measured in Python")
     decoding = _decoding(options, task.evaluate)
     examples = task.read_examples(options.data, columns_of(options, (2, 3)))
     print(json.dumps(task.evaluate(examples, **decoding)))
@@ -113,6 +116,8 @@ def run_predict(options):
     from keras_tfm.data.sources import read_lines
 
     task = _load(options.task_folder)
+    if not hasattr(task, "tokenizer"):
+        raise ValueError(f"{options.task_folder}: predict reads texts; {task.name!r} is asked in Python")
     lines = list(read_lines(options.input))
     texts = ["\n".join(lines)] if options.whole else lines
     truncated = task.count_truncated(texts) if hasattr(task, "count_truncated") else 0

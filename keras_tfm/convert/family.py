@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_tfm.configs import brief
 from keras_tfm.convert.keymap import Row
 from keras_tfm.training.safetensors import CheckpointError
 
@@ -23,6 +24,8 @@ ACTIVATIONS = {
 }
 THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 MAX_LABELS = 100_000
+PROBLEMS = ("single_label_classification", "multi_label_classification", "regression")
+TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 MAX_LAYERS = 10_000
 
 
@@ -117,9 +120,10 @@ class Family:
 
     def read_config(self, entries, path):
         """Our configuration from their entries; CheckpointError for one of another kind or meaning."""
+        check_entries(entries, path)
         for name, value in self.fixed.items():
             if entries.get(name, value) != value:
-                raise CheckpointError(path, name, repr(value), repr(entries[name])[:80])
+                raise CheckpointError(path, name, repr(value), brief(entries[name]))
         entries = {**self.absent, **entries}
         values: dict = dict(self.only)
         defaults = {field.name: field.default for field in dataclasses.fields(self.model.config_class)}
@@ -128,7 +132,11 @@ class Family:
             if name in entries:
                 value = _read(theirs, entries, path) if isinstance(theirs, Entry) else entries[name]
                 values[ours] = _value(value, ours, defaults[ours], path, name)
-        return self.model.config_class(**values)
+        try:
+            return self.model.config_class(**values)
+        except ValueError as error:
+            expected = f"a configuration of {self.model.__name__}"
+            raise CheckpointError(path, None, expected, str(error).rstrip(".")) from None
 
     def write_config(self, config):
         """Their entries for our configuration; ValueError for what they have none for."""
@@ -188,12 +196,32 @@ class Family:
                 raise CheckpointError(path, key, "no such weight", f"one of shape {tensors[key].shape}")
 
 
+def check_entries(entries, path):
+    """Refuse what no family means, in entries that several read, or that none does and others would."""
+    for name, value in entries.items():
+        if name in TOKEN_IDS and value is not None:
+            ids = value if isinstance(value, list) else [value]
+            if not all(type(x) is int and 0 <= x < 2**31 for x in ids):
+                raise CheckpointError(path, name, "the id of a token", brief(value))
+        elif "drop" in name and value is not None and not isinstance(value, bool):
+            if not isinstance(value, int | float) or not 0 <= value < 1:
+                raise CheckpointError(path, name, "a rate in [0, 1)", brief(value))
+        elif name == "problem_type" and value not in (None, *PROBLEMS):
+            raise CheckpointError(path, name, f"one of {', '.join(PROBLEMS)}", brief(value))
+        elif name == "id2label" and value is not None:
+            labels = value if isinstance(value, dict) else {}
+            if labels.keys() != {str(i) for i in range(len(labels))} or not labels:
+                raise CheckpointError(path, name, 'labels by their numbers "0", "1", ...', brief(value))
+            if not all(isinstance(label, str) for label in labels.values()):
+                raise CheckpointError(path, name, "names of labels", brief(value))
+
+
 def number_of_labels(entries):
     """How many labels a classifier has, by `id2label` or `num_labels`; 2 if nothing is said."""
     labels = entries.get("id2label")
     count = len(labels) if isinstance(labels, dict) else entries.get("num_labels", 2)
     if type(count) is not int or not 0 < count <= MAX_LABELS:
-        raise CheckpointError("config.json", "num_labels", f"1 to {MAX_LABELS}", repr(count)[:80])
+        raise CheckpointError("config.json", "num_labels", f"1 to {MAX_LABELS}", brief(count))
     return count
 
 
@@ -216,7 +244,7 @@ def _read(entry, entries, path):
     try:
         return entry.read(entries[entry.name], entries)
     except (TypeError, ValueError, KeyError, AttributeError):
-        got = repr(entries[entry.name])[:80]
+        got = brief(entries[entry.name])
         raise CheckpointError(path, entry.name, "a value of its kind", got) from None
 
 
@@ -224,12 +252,12 @@ def _value(value, ours, default, path, theirs):
     """`value` as the field `ours`, whose `default` says its kind."""
     if ours == "activation":
         if not isinstance(value, str) or value not in ACTIVATIONS:
-            raise CheckpointError(path, theirs, f"one of {', '.join(ACTIVATIONS)}", repr(value)[:80])
+            raise CheckpointError(path, theirs, f"one of {', '.join(ACTIVATIONS)}", brief(value))
         return ACTIVATIONS[value]
     if default is None and value is None:
         return None
     kinds = (int, float) if isinstance(default, float) else int if default is None else type(default)
     is_number = default is None or (isinstance(default, int | float) and not isinstance(default, bool))
     if not isinstance(value, kinds) or (is_number and (isinstance(value, bool) or not 0 <= value < 2**31)):
-        raise CheckpointError(path, theirs, f"a value like {default!r}", repr(value)[:80])
+        raise CheckpointError(path, theirs, f"a value like {default!r}", brief(value))
     return float(value) if isinstance(default, float) else value

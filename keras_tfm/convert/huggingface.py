@@ -52,7 +52,9 @@ def from_huggingface(name, with_head=True):
     try:
         model = family.model(config)
         model = head.model(model, **head.arguments_for(config), **head.options(entries)) if head else model
-    except ValueError as error:
+    except CheckpointError:
+        raise
+    except (ValueError, TypeError, KeyError) as error:  # of entries that only a head reads
         raise CheckpointError(path, None, f"a configuration of {family.model.__name__}", str(error)) from None
     read = keymap.load(model, tensors, family.rows_with(head, prefix), file)
     family.check_unread(tensors, read, prefix, file, with_head)

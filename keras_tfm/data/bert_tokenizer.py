@@ -10,17 +10,19 @@ import functools
 import json
 import pathlib
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from keras_tfm.configs import brief, checked
 from keras_tfm.data.offsets import encoded_size, original_offsets
 from keras_tfm.data.sources import DataError
 from keras_tfm.data.tokenizers import Tokenizer, learn_word_pieces
 from keras_tfm.training.safetensors import read_json
 
+PARTS = ("model", "normalizer", "pre_tokenizer")  # of tokenizer.json
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_CHARACTERS = 100  # longer words are unknown
 COVERAGE = 0.9995  # SentencePiece's default: of the characters that become pieces of a trained vocabulary
@@ -107,8 +109,10 @@ class BERTTokenizer(Tokenizer):
     def load(cls, path) -> "BERTTokenizer":
         """Reads a tokenizer.json, `save`'s or any of the kind "WordPiece" with BERT's rules."""
         content = read_json(path)
-        model, normalizer = (content.get(part) or {} for part in ("model", "normalizer"))
-        splitter = content.get("pre_tokenizer") or {}
+        model, normalizer, splitter = (content.get(part) or {} for part in PARTS)
+        for part, value in zip(PARTS, (model, normalizer, splitter), strict=True):
+            if not isinstance(value, dict):
+                raise DataError(path, None, f"{part}: expected an object, got {brief(value)}")
         rules = {
             "model type": (model.get("type", "WordPiece"), "WordPiece"),
             "prefix": (model.get("continuing_subword_prefix", "##"), "##"),
@@ -122,11 +126,14 @@ class BERTTokenizer(Tokenizer):
             if value != expected:
                 raise DataError(path, None, f"{name}: expected {expected!r}, got {value!r}")
         vocabulary = model.get("vocab")
-        if not isinstance(vocabulary, Mapping) or sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        ids = [*vocabulary.values()] if isinstance(vocabulary, dict) else []
+        if not all(type(token_id) is int for token_id in ids) or not ids or sorted(ids) != [*range(len(ids))]:
             raise DataError(path, None, "vocab: expected the ids 0, 1, ... each once")
         try:
-            pieces = sorted(vocabulary, key=vocabulary.__getitem__)
-            return cls(pieces, normalizer.get("lowercase", True), normalizer.get("strip_accents"))
+            pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+            lowercase = checked(normalizer.get("lowercase", True), bool, "lowercase")
+            strip_accents = checked(normalizer.get("strip_accents"), bool | None, "strip_accents")
+            return cls(pieces, lowercase, strip_accents)
         except ValueError as error:
             raise DataError(path, None, str(error)) from error
 

@@ -23,6 +23,7 @@ from keras_tfm.data.sentence_pieces import SharedModel
 from keras_tfm.data.sources import DataError
 from keras_tfm.data.tokenizers import Tokenizer
 from keras_tfm.data.unigram import train_unigram
+from keras_tfm.training.safetensors import read_json
 
 END = "<|endoftext|>"
 # White space by Unicode; \s of TensorFlow's expressions is that of ASCII.
@@ -128,8 +129,8 @@ class ByteLevelTokenizer(Tokenizer):
     @classmethod
     def from_files(cls, vocabulary, merges) -> "ByteLevelTokenizer":
         """The tokenizer of a vocab.json {token: id} and a merges.txt; ValueError where they are none."""
-        ids = json.loads(pathlib.Path(vocabulary).read_text("utf-8"))
-        if not isinstance(ids, dict) or sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
+        ids = read_json(vocabulary)
+        if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
             raise ValueError(f"{vocabulary}: expected {{token: id}} with the ids 0, 1, ...")
         lines = pathlib.Path(merges).read_text("utf-8").split("\n")
         return cls(_in_order(ids), [x for x in lines if x and not x.startswith("#version")])
@@ -148,7 +149,7 @@ class ByteLevelTokenizer(Tokenizer):
             except (ValueError, OSError) as error:
                 raise DataError(folder, None, f"no tokenizer of GPT-2's kind ({error})") from None
         try:
-            content = json.loads(path.read_text("utf-8"))
+            content = read_json(path)
             model, splitting = content["model"], content["pre_tokenizer"]
             if model["type"] != "BPE" or splitting["type"] != "ByteLevel" or splitting["add_prefix_space"]:
                 raise ValueError(f"expected byte-level pairs, got {model['type']} of {splitting['type']}")

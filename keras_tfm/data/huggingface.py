@@ -3,6 +3,7 @@
 import pathlib
 from typing import Any
 
+from keras_tfm.configs import brief
 from keras_tfm.data.bert_tokenizer import BERTTokenizer
 from keras_tfm.data.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.sentence_pieces import SentencePieceTokenizer
@@ -34,8 +35,8 @@ def read_huggingface_tokenizer(folder) -> Tokenizer:
     if path.is_file():
         model = read_json(path).get("model")
         name = model.get("type", "WordPiece") if isinstance(model, dict) else model
-        if name not in KINDS:
-            raise DataError(path, None, f"model type: expected one of {', '.join(KINDS)}, got {name!r}")
+        if not isinstance(name, str) or name not in KINDS:
+            raise DataError(path, None, f"model type: expected one of {', '.join(KINDS)}, got {brief(name)}")
         return KINDS[name].from_huggingface(folder)
     for name, kind in FILES.items():
         if pathlib.Path(folder, name).is_file():

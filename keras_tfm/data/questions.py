@@ -5,7 +5,10 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from keras_tfm.configs import parse_json
 from keras_tfm.data.sources import DataError, check_text, numbered_lines
+
+MAX_BYTES = 1 << 28  # of a line: these files, of up to some hundred megabytes, are often a single one
 
 
 class Answer(NamedTuple):
@@ -57,11 +60,13 @@ def check_answer(context: str, answer: Answer) -> None:
 
 def _paragraphs(path: str) -> Iterator[tuple[dict, str]]:
     try:
-        content = json.loads("\n".join(text for _, text in numbered_lines(path)))
+        content = parse_json("\n".join(text for _, text in numbered_lines(path, MAX_BYTES)))
     except json.JSONDecodeError as error:
         raise DataError(path, error.lineno, f"expected JSON: {error.msg}") from None
-    except RecursionError:
-        raise DataError(path, None, "expected JSON of SQuAD's depth, got a deeper one") from None
+    except ValueError as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(path, None, f"expected JSON: {error}") from None
     for article, place in _values(path, content, "", "data"):
         yield from _values(path, article, place, "paragraphs")
 

@@ -23,6 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from babel import Locale
 
+from keras_tfm.configs import parse_json
+
 # Column names that mark a first row as a header; languages ("en", "pt-BR", "German") do so too.
 KNOWN_COLUMNS = (
     ("source", "target"), ("src", "tgt"), ("input", "output"), ("question", "answer"),
@@ -32,7 +34,7 @@ KNOWN_COLUMNS = (
 COUNTS = ("no", "one", "two", "three")
 
 # A longer "line" is a binary file or a decompression bomb; texts of many megabytes are read as they are.
-MAX_LINE_BYTES = 1 << 28
+MAX_LINE_BYTES = 1 << 26
 
 
 class DataError(ValueError):
@@ -148,15 +150,18 @@ def _open(path: str) -> io.BufferedIOBase:
     return open(path, "rb")
 
 
-def numbered_lines(path: str) -> Iterator[tuple[int, str]]:
-    """Yields (line number from 1, text): split at LF alone, for U+2028 and its like are text."""
+def numbered_lines(path: str, most: int | None = None) -> Iterator[tuple[int, str]]:
+    """Yields (line number from 1, text): split at LF alone, for U+2028 and its like are text. DataError for a
+    line of more than `most` bytes (None: `MAX_LINE_BYTES`), of which no more are read.
+    """
+    most = most or MAX_LINE_BYTES
     number = 0
     try:
         with nullcontext(sys.stdin.buffer) if path == "-" else _open(path) as file:
-            while line := file.readline(MAX_LINE_BYTES + 1):
+            while line := file.readline(most + 1):
                 number += 1
-                if len(line) > MAX_LINE_BYTES:
-                    raise DataError(path, number, f"expected text, got a line over {MAX_LINE_BYTES:,} bytes")
+                if len(line) > most:
+                    raise DataError(path, number, f"expected text, got a line over {most:,} bytes")
                 line = line.removesuffix(b"\n").removesuffix(b"\r")
                 if number == 1:
                     line = line.removeprefix(b"\xef\xbb\xbf")  # the byte order mark that Windows writes
@@ -277,8 +282,8 @@ def _json_rows(path: str, columns: Columns) -> Iterator[Row]:
         raise ValueError(f"columns: JSON objects have names, not positions, got {names}")
     for line, text in numbered_lines(path):
         try:
-            record = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            record = parse_json(text)
+        except ValueError as error:
             raise DataError(path, line, f"expected a JSON object: {error}") from None
         if isinstance(record, dict) and isinstance(record.get("translation"), dict):
             record = record["translation"]  # {"translation": {"en": ..., "de": ...}}

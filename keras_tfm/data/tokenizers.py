@@ -3,7 +3,6 @@
 They share one interface, and each is saved as one file beside the model.
 """
 
-import json
 import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from keras_tfm.data.sources import DataError
 from keras_tfm.data.unigram import common_characters, require_size, sample_of, train_unigram
+from keras_tfm.training.safetensors import read_json
 
 
 class Tokenizer(tf.Module):
@@ -151,7 +151,7 @@ def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
         path = pathlib.Path(folder, f"{name}.{suffix}.json")
         if path.is_file():
             try:
-                return kind(**json.loads(path.read_text("utf-8")))
+                return kind(**read_json(path))
             except (ValueError, TypeError, AttributeError) as error:
                 raise DataError(path, None, str(error)) from error
     model, vocabulary = pathlib.Path(folder, f"{name}.model"), pathlib.Path(folder, f"{name}.vocab.txt")

@@ -1,12 +1,16 @@
 """SavedModels that hold a task whole and need neither Keras nor this package to answer."""
 
+import re
+
 import keras
+import tensorflow as tf
 
 
 def write_saved_model(model, endpoints, resources, folder):
     """Write `endpoints` {signature: (function, input signature)} around `model` to `folder`.
 
-    `resources` are the trackable objects, tokenizers for example, that the functions use.
+    `resources` are the trackable objects, tokenizers for example, that the functions use. OSError where they
+    cannot be written.
     """
     archive = keras.export.ExportArchive()
     archive.track(model)
@@ -14,4 +18,8 @@ def write_saved_model(model, endpoints, resources, folder):
     archive._tf_trackable.resources = list(resources)
     for name, (function, signature) in endpoints.items():
         archive.add_endpoint(name, function, input_signature=signature)
-    archive.write_out(str(folder), verbose=False)
+    try:
+        archive.write_out(str(folder), verbose=False)
+    except tf.errors.OpError as error:  # a disk that is full, for example
+        reason = re.sub(r"\{\{[^}]*\}+|\[Op:\w+\]", "", error.message)
+        raise OSError(" ".join(f"{folder}: {reason}".split())[:500]) from error

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.configs import Config, Length
 from keras_tfm.data.choices import Choices, read_choices
 from keras_tfm.data.encoding import model_inputs, pack_texts
 from keras_tfm.data.lengths import rows_by_length
@@ -14,15 +15,16 @@ from keras_tfm.tasks.encoder_task import EncoderTask
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceAnswererConfig:
+class ChoiceAnswererConfig(Config):
     """`max_length` bounds the tokens of a text with one choice, special ones included. `head` are arguments
     of `MultipleChoice`.
     """
 
-    max_length: int = 128
+    max_length: Length = 128
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 
     def __post_init__(self):
+        super().__post_init__()
         if self.max_length < 8:
             raise ValueError(f"`max_length` must be at least 8; it is {self.max_length}.")
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_tfm.configs import Config, Length, checked, kinds_of
 from keras_tfm.data.text import Around
 from keras_tfm.generation import DecodingOptions
 
@@ -10,7 +11,7 @@ FIELDS = {field.name for field in dataclasses.fields(DecodingOptions)} - SAMPLIN
 
 
 @dataclasses.dataclass(frozen=True)
-class DecodingDefaults:
+class DecodingDefaults(Config):
     """`start_id`, `end_ids` and `pad_id` where they are others than the tokenizer's; `options` are fields of
     `DecodingOptions` but those of sampling, and `max_length` and `min_length`, which count the prompt too.
     """
@@ -21,17 +22,14 @@ class DecodingDefaults:
     options: dict = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
+        super().__post_init__()
         if unknown := self.options.keys() - FIELDS - {"max_length", "min_length"}:
             raise ValueError(f"`options` of decoding: there is no {', '.join(sorted(unknown))}.")
-        if self.end_ids is not None:
-            object.__setattr__(self, "end_ids", tuple(self.end_ids))
-        options = {name: tuple(x) if isinstance(x, list) else x for name, x in self.options.items()}
+        kinds = kinds_of(DecodingOptions) | {"max_length": Length, "min_length": int}
+        options = {name: checked(x, kinds[name], f"`{name}`") for name, x in self.options.items()}
         object.__setattr__(self, "options", options)
-
-    @classmethod
-    def of(cls, value):
-        """`value` itself, or what its fields in a JSON file make."""
-        return value if isinstance(value, cls) else cls(**value)
+        lengths = {"max_length", "min_length"}
+        DecodingOptions(**{"max_new_tokens": 1, **{k: x for k, x in options.items() if k not in lengths}})
 
     def choose(self, length, **given):
         """The fields of `DecodingOptions`, those `given` first, for prompts of `length` tokens.

@@ -3,11 +3,13 @@
 import abc
 import contextlib
 import dataclasses
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
+from keras_tfm.configs import Rate, Size, checked
 from keras_tfm.data.bert_tokenizer import BERTTokenizer
 from keras_tfm.data.encoding import EncodedBatches, in_chunks, model_inputs
 from keras_tfm.data.epochs import Epochs, hold_out
@@ -21,6 +23,12 @@ from keras_tfm.training.low_rank import adapted
 from keras_tfm.training.optimizers import AdamW, layer_rates
 from keras_tfm.training.schedules import WarmupLinearSchedule
 
+HEAD_ARGUMENTS: dict[str, Any] = {
+    "hidden_dim": Size | None,
+    "activation": str,
+    "dropout": Rate,
+    "input_dropout": Rate,
+}
 VOCABULARY_TEXTS = 200_000  # more change a vocabulary of thousands little
 
 
@@ -40,6 +48,7 @@ class EncoderTask(Task):
 
     def __init__(self, backbone, tokenizer, config):
         self.tokenizer, self.config = tokenizer, config
+        check_head(config.head)
         self.model = backbone if hasattr(backbone, "backbone") else self._add_head(backbone)
         sizes = self.model.backbone.config
         if config.max_length > sizes.max_length:
@@ -311,6 +320,14 @@ def check_vocabulary(sizes, tokenizer):
         )
 
 
+def check_head(arguments):
+    """Raise ValueError for what heads take no arguments of, or other values of."""
+    for name, value in arguments.items():
+        if name not in HEAD_ARGUMENTS:
+            raise ValueError(f"`head` takes {', '.join(HEAD_ARGUMENTS)}; it was given {name}.")
+        checked(value, HEAD_ARGUMENTS[name], f"`{name}` of `head`")
+
+
 def with_parts(backbone, **parts):
     """The backbone with fields of its configuration changed that add or leave out layers, and its weights."""
     config = backbone.config
@@ -336,12 +353,6 @@ def as_pairs(texts):
 def rows_of(examples, rows):
     """Those `rows` of all columns."""
     return type(examples)(*([column[row] for row in rows] for column in examples))
-
-
-def lists_as_tuples(config, *fields):
-    """Make fields of a frozen dataclass hashable: JSON keeps lists."""
-    for field in fields:
-        object.__setattr__(config, field, tuple(getattr(config, field)))
 
 
 def check_labels(labels):

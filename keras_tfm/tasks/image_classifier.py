@@ -8,6 +8,7 @@ import tensorflow as tf
 import tqdm
 
 import keras_tfm.models
+from keras_tfm.configs import Config, Rate, Size
 from keras_tfm.data.epochs import hold_out
 from keras_tfm.data.images import ImageBatches, check_images, decode_images, scale_images
 from keras_tfm.data.sources import fingerprint
@@ -19,7 +20,7 @@ from keras_tfm.training.schedules import WarmupCosineSchedule
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageClassifierConfig:
+class ImageClassifierConfig(Config):
     """`class_names` are strings, or integers, in the order of the logits. Pixels from 0 to 1 become
     (x - `mean`) / `std`, each one number for all channels or one for each. `hidden_dim` and `dropout` are
     those of `ClassificationHead`.
@@ -28,8 +29,8 @@ class ImageClassifierConfig:
     class_names: tuple[str, ...] | tuple[int, ...]
     mean: tuple[float, ...] = (0.5,)
     std: tuple[float, ...] = (0.5,)
-    hidden_dim: int | None = None
-    dropout: float = 0.0
+    hidden_dim: Size | None = None
+    dropout: Rate = 0.0
 
     def __post_init__(self):
         for field in ("class_names", "mean", "std"):  # JSON keeps lists, callers bring arrays
@@ -39,6 +40,7 @@ class ImageClassifierConfig:
             raise ValueError(
                 f"`class_names` must be different strings, or integers, two at least; they are {names}."
             )
+        super().__post_init__()
         if not all(value > 0 for value in self.std):
             raise ValueError(f"`std` must be positive; it is {self.std}.")
 

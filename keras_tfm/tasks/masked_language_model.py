@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from typing import Literal
 
 import keras
 import numpy as np
@@ -9,12 +10,13 @@ import tensorflow as tf
 import tqdm
 
 import keras_tfm.models
+from keras_tfm.configs import Config, Length
 from keras_tfm.data.bert_tokenizer import BERTTokenizer
 from keras_tfm.data.documents import read_documents
 from keras_tfm.data.epochs import Epochs, hold_out
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.masking import Masking
-from keras_tfm.data.sentence_pairs import OBJECTIVES, SentencePairs
+from keras_tfm.data.sentence_pairs import SentencePairs
 from keras_tfm.data.sources import fingerprint
 from keras_tfm.data.tokenizers import load_tokenizer
 from keras_tfm.heads import (
@@ -38,20 +40,18 @@ VOCABULARY_DOCUMENTS = 10_000  # more change a vocabulary of thousands little
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskedLanguageModelConfig:
+class MaskedLanguageModelConfig(Config):
     """`max_length` bounds the tokens of a row, special ones included. `pairs` is what is learnt of two texts
     beside each other: "next" (BERT), "order" (ALBERT) or "none" (RoBERTa); `masking` the unit: "token",
     "word" or "span". Spans without pairs are SpanBERT, boundary objective included.
     """
 
-    max_length: int = 128
-    pairs: str = "next"
-    masking: str = "token"
+    max_length: Length = 128
+    pairs: Literal["next", "order", "none"] = "next"
+    masking: Literal["token", "word", "span"] = "token"
 
     def __post_init__(self):
-        for field, known in (("pairs", OBJECTIVES), ("masking", ("token", "word", "span"))):
-            if getattr(self, field) not in known:
-                raise ValueError(f"`{field}` must be {', '.join(known)}; it is {getattr(self, field)!r}.")
+        super().__post_init__()
         if self.max_length < 8:
             raise ValueError(f"`max_length` must be at least 8; it is {self.max_length}.")
 
@@ -126,8 +126,8 @@ class MaskedLanguageModel(Task):
             raise CheckpointError(name, "architectures", "one for masked language modelling", model.name)
         tokenizer = read_huggingface_tokenizer(find_folder(name))
         length = max_length or min(128, model.backbone.config.max_length)
-        pairs = "next" if model.next_sentence else "none"
-        return cls(model, tokenizer, MaskedLanguageModelConfig(length, pairs))
+        config = MaskedLanguageModelConfig(length, "next" if model.next_sentence else "none")
+        return cls(model, tokenizer, config)
 
     def save_huggingface(self, folder, overwrite=False):
         """Write a new `folder` for `transformers`: config.json, model.safetensors and tokenizer.json."""

@@ -8,6 +8,7 @@ import string
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.configs import Config, Length
 from keras_tfm.data.encoding import pad
 from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.data.questions import Questions, check_answer, read_questions
@@ -21,29 +22,28 @@ LARGEST = np.iinfo("int32").max
 
 
 @dataclasses.dataclass(frozen=True)
-class QuestionAnswererConfig:
+class QuestionAnswererConfig(Config):
     """`max_length` bounds the tokens of a window, question and special ones included; a window begins every
     `stride` tokens of the context, by default a third of that. An answer has at most `max_answer_length`
     tokens. `unanswerable` says that a question may have none: then the answer is "" where that scores higher
     than the likeliest span by more than `null_threshold`. `head` are arguments of `SpanFinder`.
     """
 
-    max_length: int = 384
+    max_length: Length = 384
     stride: int | None = None
-    max_answer_length: int = 30
+    max_answer_length: Length = 30
     unanswerable: bool = False
     null_threshold: float = 0.0
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.0})
 
     def __post_init__(self):
+        super().__post_init__()
         if self.max_length < 16:
             raise ValueError(f"`max_length` must be at least 16; it is {self.max_length}.")
         stride = self.max_length // 3 if self.stride is None else self.stride
         if not 1 <= stride <= self.max_length // 2:
             raise ValueError(f"`stride` must lie in 1 to {self.max_length // 2}; it is {stride}.")
         object.__setattr__(self, "stride", stride)
-        if self.max_answer_length < 1:
-            raise ValueError(f"`max_answer_length` must be at least 1; it is {self.max_answer_length}.")
 
 
 class QuestionAnswerer(EncoderTask):

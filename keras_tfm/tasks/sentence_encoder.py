@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.configs import Config, Length
 from keras_tfm.data.encoding import model_inputs, pack_texts
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.lengths import rows_by_length
@@ -15,12 +16,12 @@ from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
 
 
 @dataclasses.dataclass(frozen=True)
-class SentenceEncoderConfig:
+class SentenceEncoderConfig(Config):
     """`max_length` bounds the tokens of a sentence, special ones included; what exceeds it is not read.
     `normalize` gives vectors the length 1.
     """
 
-    max_length: int = 128
+    max_length: Length = 128
     normalize: bool = True
 
 

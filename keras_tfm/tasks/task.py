@@ -2,16 +2,26 @@
 
 import abc
 import dataclasses
+import hashlib
 import json
 import pathlib
+import re
 from typing import Any
 
+import tensorflow as tf
+
 import keras_tfm.models
+from keras_tfm.configs import Config, brief, refuse_sizes
+from keras_tfm.data.sources import DataError
 from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.training.folder import mark_saved_model, new_folder
 from keras_tfm.training.quantization import quantization_of, quantize
+from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
 from keras_tfm.training.weights import load_weights, save_weights
 from keras_tfm.version import __version__
+
+WEIGHTS = "model.safetensors"
+SMALL = 1_000  # numbers: seeds of dropout, for example, are in no file of weights
 
 
 class TaskError(ValueError):
@@ -27,7 +37,7 @@ class Task(abc.ABC):
     """
 
     name: str  # in config.json and on the command line
-    config_class: type
+    config_class: Any  # a class derived from Config
     model: Any
     config: Any
     is_trained: bool = True
@@ -62,42 +72,51 @@ class Task(abc.ABC):
         `trained=False` says in it that its training has yet to begin.
         """
         with new_folder(folder, overwrite) as work:
+            self.save_parts(work)
             config = {
                 "task": self.name,
                 "keras_tfm": __version__,
                 "config": dataclasses.asdict(self.config),
                 "model": self.describe_model(),
+                "files": {file.name: _digest(file) for file in sorted(work.iterdir())},
             }
             if quantization := quantization_of(self.model):
                 config["quantization"] = quantization
             (work / "config.json").write_text(
                 json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8"
             )
-            save_weights(self.model, work / "model.safetensors", trained)
-            self.save_parts(work)
+            save_weights(self.model, work / WEIGHTS, trained)
 
     @classmethod
     def load(cls, folder, quantization=None):
         """The task that `save` wrote; with `quantization` "int8", its weights are in 8 bits from here on.
 
-        TaskError or CheckpointError say what is wrong with the folder.
+        TaskError, DataError or CheckpointError say what is wrong with the folder. Nothing is made of a size
+        that the file of weights does not bear out.
         """
+        folder = pathlib.Path(folder)
         content = read_config(folder)
         if content["task"] != cls.name:
             raise TaskError(f"{folder}: its task is {content['task']!r}, expected {cls.name!r}")
-        try:
-            task = cls.load_parts(
-                pathlib.Path(folder), cls.config_class(**content["config"]), content["model"]
-            )
-        except (KeyError, TypeError) as error:
-            raise TaskError(f"{folder}/config.json: not a configuration of {cls.name!r} ({error})") from None
+        check_files(folder, content.get("files", {}))
+        tensors, _ = read_tensors(folder / WEIGHTS)
         kept = content.get("quantization")
+        try:
+            refuse_sizes(backbone_of(content["model"])[1], [tensor.shape for tensor in tensors.values()])
+            with no_variable_larger_than(max((tensor.size for tensor in tensors.values()), default=0)):
+                task = cls.load_parts(folder, cls.config_class.from_json(content["config"]), content["model"])
+        except (TaskError, DataError, CheckpointError):
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError, tf.errors.OpError) as error:
+            problem = " ".join(str(error).split())[:300]
+            message = f"{folder}/config.json: not a configuration of {cls.name!r}: {problem}"
+            raise TaskError(message) from error
         if kept is not None:
             try:
                 quantize(task.model, kept)
             except ValueError as error:
                 raise TaskError(f"{folder}/config.json: {error}") from None
-        task.is_trained = load_weights(task.model, pathlib.Path(folder) / "model.safetensors")
+        task.is_trained = load_weights(task.model, folder / WEIGHTS)
         if quantization not in (None, kept):
             quantize(task.model, quantization)
         return task
@@ -122,15 +141,58 @@ class Task(abc.ABC):
 def read_config(folder):
     """The content of a task folder's config.json; TaskError where there is none, or not a task's."""
     path = pathlib.Path(folder) / "config.json"
+    if not path.exists():
+        raise TaskError(f"{folder}: no task folder, it has no config.json")
     try:
-        content = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise TaskError(f"{folder}: no task folder, it has no config.json") from None
-    except (ValueError, OSError) as error:
-        raise TaskError(f"{path}: not a JSON file ({error})") from None
-    if not isinstance(content, dict) or not {"task", "config", "model"} <= content.keys():
-        raise TaskError(f'{path}: expected the fields "task", "config" and "model"')
+        content = read_json(path)
+    except CheckpointError as error:
+        raise TaskError(str(error)) from None
+    for name, kind in (("task", str), ("config", dict), ("model", dict)):
+        if not isinstance(content.get(name), kind):
+            words = {str: "a string", dict: "an object"}[kind]
+            raise TaskError(f"{path}: expected {words} as {name!r}, got {brief(content.get(name))}")
+    version = content.get("keras_tfm", __version__)
+    if not isinstance(version, str) or not re.match(r"\d{1,9}\.\d{1,9}", version):
+        raise TaskError(f"{path}: expected the version that wrote it as 'keras_tfm', got {brief(version)}")
+    if _release(version) > _release(__version__):
+        raise TaskError(f"{path}: written by keras_tfm {version}, newer than this one, {__version__}")
     return content
+
+
+def _release(version):
+    """The two first numbers of a version: a later third one changes no format."""
+    return [int(number) for number in re.findall(r"\d+", version)[:2]]
+
+
+def check_files(folder, digests):
+    """Raise TaskError unless `folder` holds the files that were saved beside the weights, unchanged.
+
+    A tokenizer of another model, or of another size, would make the weights answer garbage.
+    """
+    if not isinstance(digests, dict):
+        raise TaskError(f"{folder}/config.json: expected an object as 'files', got {brief(digests)}")
+    for name, digest in digests.items():
+        path = folder / name
+        if pathlib.PurePath(name).name != name or not path.is_file():
+            raise TaskError(f"{folder}: expected the file {brief(name)}, as its config.json says, got none")
+        if _digest(path) != digest:
+            raise TaskError(f"{path}: expected the file that was saved with these weights, got another")
+
+
+def _digest(path):
+    return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+def no_variable_larger_than(size):
+    """A scope in which ValueError stops at the first variable of more than `size` numbers."""
+
+    def create(next_creator, **options):
+        variable = next_creator(**options)
+        if (count := variable.shape.num_elements()) > max(size, SMALL):
+            raise ValueError(f"it asks for a weight of {count:,} numbers; the largest kept has {size:,}")
+        return variable
+
+    return tf.variable_creator_scope(create)
 
 
 def describe_backbone(model):
@@ -138,18 +200,31 @@ def describe_backbone(model):
     return {"class": type(model).__name__, "config": dataclasses.asdict(model.config)}
 
 
-def make_backbone(description):
-    """The model, with fresh weights, of `describe_backbone`'s values; TaskError for unknown classes."""
+def backbone_of(description):
+    """The class and the configuration of `describe_backbone`'s values; ValueError for others."""
     known = {
         name: value
         for name, value in vars(keras_tfm.models).items()
         if isinstance(value, type) and hasattr(value, "config_class")
     }
-    name = description["class"]
-    if name not in known:
-        raise TaskError(f"config.json: unknown model class {name!r}; known are {', '.join(known)}")
-    model_class = known[name]
-    return model_class(model_class.config_class(**description["config"]))
+    name = description.get("class")
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"unknown model class {brief(name)}; known are {', '.join(known)}")
+    return known[name], known[name].config_class.from_json(description.get("config"))
+
+
+def make_backbone(description):
+    """The model, with fresh weights, of `describe_backbone`'s values; ValueError for others."""
+    model_class, config = backbone_of(description)
+    return model_class(config)
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModelArguments(Config):
+    """What a `LanguageModel` takes beside its backbone."""
+
+    tied: bool | None = None
+    use_bias: bool = False
 
 
 def describe_language_model(model):
@@ -159,4 +234,5 @@ def describe_language_model(model):
 
 def make_language_model(description):
     """The `LanguageModel`, with fresh weights, of `describe_language_model`'s values."""
-    return LanguageModel(make_backbone(description), **description.get("head", {}))
+    head = LanguageModelArguments.from_json(description.get("head", {}))
+    return LanguageModel(make_backbone(description), head.tied, head.use_bias)

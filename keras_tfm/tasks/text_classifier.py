@@ -1,20 +1,21 @@
 """Classifying texts, or pairs of texts: one class, several labels at once, or a number."""
 
 import dataclasses
+from typing import Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.configs import Config, Length
 from keras_tfm.data.encoding import pack_texts
 from keras_tfm.data.labelled import PROBLEMS, LabelledTexts, read_labelled_texts
 from keras_tfm.data.lengths import rows_by_length
-from keras_tfm.heads.classification import POOLINGS, Classifier, classification_loss
+from keras_tfm.heads.classification import Classifier, classification_loss
 from keras_tfm.tasks.encoder_task import (
     EncoderTask,
     as_pairs,
     check_labels,
-    lists_as_tuples,
     places_of,
     with_parts,
 )
@@ -25,30 +26,26 @@ PUBLISHED = dict(
 
 
 @dataclasses.dataclass(frozen=True)
-class TextClassifierConfig:
+class TextClassifierConfig(Config):
     """`labels` are in the order of the logits, none for `problem` "regression"; the others are "classes" and
     "multi-label". `pairs` says that an example is two texts, `max_length` bounds the tokens of an example,
     special ones included. `pooling` and `head` are arguments of `Classifier`.
     """
 
     labels: tuple[str, ...] = ()
-    problem: str = "classes"
+    problem: Literal["classes", "multi-label", "regression"] = "classes"
     pairs: bool = False
-    max_length: int = 128
-    pooling: str = "first"
+    max_length: Length = 128
+    pooling: Literal["first", "mean"] = "first"
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 
     def __post_init__(self):
-        lists_as_tuples(self, "labels")
-        if self.problem not in PROBLEMS:
-            raise ValueError(f"`problem` must be one of {', '.join(PROBLEMS)}; it is {self.problem!r}.")
+        super().__post_init__()
         if self.problem == "regression":
             if self.labels:
                 raise ValueError(f"`labels` must be empty for a regression; they are {self.labels[:20]}.")
         else:
             check_labels(self.labels)
-        if self.pooling not in POOLINGS:
-            raise ValueError(f"`pooling` must be one of {', '.join(POOLINGS)}; it is {self.pooling!r}.")
         if self.max_length < 8:
             raise ValueError(f"`max_length` must be at least 8; it is {self.max_length}.")
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tqdm
 
 import keras_tfm.models
+from keras_tfm.configs import Config
 from keras_tfm.data.blocks import TextBlocks, hold_out_texts, read_texts
 from keras_tfm.data.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.epochs import Epochs
@@ -34,7 +35,7 @@ NEW_TOKENS = 128  # that are generated unless something else is said
 
 
 @dataclasses.dataclass(frozen=True)
-class TextGeneratorConfig:
+class TextGeneratorConfig(Config):
     """Files are documents, or several between which `separator` stands. A prompt begins one where
     `add_start`: the start token, which was learnt before each, stands before it. Without a tokenizer a task
     generates ids alone. `decoding` is how it writes unless a call says otherwise.
@@ -44,9 +45,6 @@ class TextGeneratorConfig:
     add_start: bool = False
     has_tokenizer: bool = True
     decoding: DecodingDefaults = dataclasses.field(default_factory=DecodingDefaults)
-
-    def __post_init__(self):
-        object.__setattr__(self, "decoding", DecodingDefaults.of(self.decoding))
 
 
 class TextGenerator(Task):

@@ -5,25 +5,26 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.configs import Config, Length
 from keras_tfm.data.encoding import surround
 from keras_tfm.data.labelled import TaggedWords, read_tagged_words
 from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
-from keras_tfm.tasks.encoder_task import EncoderTask, check_labels, lists_as_tuples, places_of, with_parts
+from keras_tfm.tasks.encoder_task import EncoderTask, check_labels, places_of, with_parts
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenClassifierConfig:
+class TokenClassifierConfig(Config):
     """`labels` are in the order of the logits; `max_length` bounds the tokens of a sentence, special ones
     included. `head` are arguments of `TokenTagger`.
     """
 
     labels: tuple[str, ...]
-    max_length: int = 128
+    max_length: Length = 128
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 
     def __post_init__(self):
-        lists_as_tuples(self, "labels")
+        super().__post_init__()
         check_labels(self.labels)
         if self.max_length < 8:
             raise ValueError(f"`max_length` must be at least 8; it is {self.max_length}.")

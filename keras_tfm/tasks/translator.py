@@ -9,6 +9,7 @@ import sacrebleu
 import tensorflow as tf
 
 import keras_tfm.models
+from keras_tfm.configs import Config, Length
 from keras_tfm.data.epochs import hold_out
 from keras_tfm.data.huggingface import read_huggingface_around, read_huggingface_tokenizer
 from keras_tfm.data.lengths import rows_by_length
@@ -39,22 +40,16 @@ FAMILIES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class TranslatorConfig:
+class TranslatorConfig(Config):
     """`max_length` bounds the tokens of a source and of a target, the end token included.
 
     `around` are the ids before and behind a source and a target, where they are others than an end behind
     both; `decoding` is how it writes unless a call says otherwise.
     """
 
-    max_length: int = 128
+    max_length: Length = 128
     around: tuple[Around, Around] | None = None
     decoding: DecodingDefaults = dataclasses.field(default_factory=DecodingDefaults)
-
-    def __post_init__(self):
-        object.__setattr__(self, "decoding", DecodingDefaults.of(self.decoding))
-        if self.around is not None:
-            around = tuple(Around(*map(tuple, ids)) for ids in self.around)
-            object.__setattr__(self, "around", around)
 
 
 class Translator(Task):
@@ -114,8 +109,7 @@ class Translator(Task):
             changes["max_length"] = 2 * max_length
         elif separate_tokenizers:
             changes["target_vocabulary_size"] = tokenizers[1].vocabulary_size
-        size = size or ("small" if "small" in FAMILIES[family].sizes else "tiny")
-        model = LanguageModel(FAMILIES[family].from_size(size, **changes))
+        model = LanguageModel(FAMILIES[family].from_size(size or default_size(family), **changes))
         return cls(model, tokenizers[0], tokenizers[-1], TranslatorConfig(max_length))
 
     @classmethod
@@ -372,6 +366,11 @@ class Translator(Task):
         separate = bool(list(folder.glob("target_tokenizer.*")))
         target_tokenizer = load_tokenizer(folder, "target_tokenizer") if separate else None
         return cls(make_language_model(model), tokenizer, target_tokenizer, config)
+
+
+def default_size(family):
+    """The size of a `family`'s model where none is named."""
+    return "small" if "small" in FAMILIES[family].sizes else "tiny"
 
 
 def hold_out_pairs(pairs, seed):

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from keras_tfm.training.monitor import Monitor
 from keras_tfm.training.position import Position
-from keras_tfm.training.safetensors import CheckpointError, read_tensors
+from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
 from keras_tfm.training.store import CheckpointFolder
 from keras_tfm.training.strategy import ASK_EVERY, num_workers, sum_over_workers, worker_index
 from keras_tfm.training.weights import assign_all, write_tensors
@@ -249,7 +249,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     def _restore(self, step):
         folder = self.folder.folder(step)
-        state = json.loads((folder / "state.json").read_text("utf-8"))
+        state = read_json(folder / "state.json")
         refuse_changes(self.settings, state["settings"])
         if self.tracked.keys() != state["tracked"].keys():
             raise ValueError(f"`tracked` was {', '.join(state['tracked'])}; it is {', '.join(self.tracked)}.")

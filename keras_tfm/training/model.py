@@ -8,6 +8,7 @@ from keras import ops
 from keras.src.models.functional import Functional
 from keras.src.models.model import functional_init_arguments
 
+from keras_tfm.configs import Config
 from keras_tfm.precision import default_policy, layers_follow
 from keras_tfm.registry import register
 from keras_tfm.training.exact import ExactTrainer
@@ -98,13 +99,13 @@ def _derive_from_functional(cls):
 
 
 class ConfiguredModel(FunctionalModel):
-    """A family's functional model: a frozen dataclass `config`, and a table of published sizes.
+    """A family's functional model: a `config` derived from `Config`, and a table of published sizes.
 
     A family sets `config_class` and `sizes`, {name: config}, and builds its inputs and outputs in
     `__init__(config)`. A `dtype` is the policy of the model and of all its layers.
     """
 
-    config_class: type
+    config_class: type[Config]
     sizes: dict = {}
 
     def __init_subclass__(cls, **kwargs):
@@ -139,7 +140,7 @@ class ConfiguredModel(FunctionalModel):
     def from_size(cls, size, dtype=None, **changes):
         """The model of a published size, with fields of its configuration changed.
 
-        Raises ValueError, naming the known ones, for another size or field.
+        Raises ValueError, naming the known ones, for another size or field, and for a value that is none.
         """
         make: Callable = cls  # a family's constructor takes its configuration, not inputs and outputs
         return make(cls.config_of_size(size, **changes), dtype=dtype)
@@ -149,11 +150,7 @@ class ConfiguredModel(FunctionalModel):
         """The configuration of `from_size`'s model."""
         if size not in cls.sizes:
             raise ValueError(f"{cls.__name__} has no size {size!r}; it has {', '.join(cls.sizes)}.")
-        fields = [field.name for field in dataclasses.fields(cls.config_class)]
-        if not changes.keys() <= set(fields):
-            unknown = ", ".join(sorted(changes.keys() - set(fields)))
-            raise ValueError(f"{cls.__name__}'s configuration has no {unknown}; it has {', '.join(fields)}.")
-        return dataclasses.replace(cls.sizes[size], **changes)
+        return cls.config_class.from_json(dataclasses.asdict(cls.sizes[size]) | changes)
 
     def get_config(self):
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
@@ -163,4 +160,5 @@ class ConfiguredModel(FunctionalModel):
     def from_config(cls, config, custom_objects=None):
         """Rebuild the model from `get_config`'s dictionary."""
         make: Callable = cls
-        return make(cls.config_class(**config["config"]), name=config["name"], dtype=config["dtype"])
+        config_class = cls.config_class
+        return make(config_class.from_json(config["config"]), name=config["name"], dtype=config["dtype"])

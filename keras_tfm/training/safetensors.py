@@ -4,13 +4,15 @@ The `safetensors` package writes these files. It does not read them here: it let
 and sizes without sense, and knows no bfloat16 under NumPy.
 """
 
-import json
+import collections
 import math
 import mmap
 import os
 import stat
 
 import numpy as np
+
+from keras_tfm import configs
 
 
 class CheckpointError(ValueError):
@@ -81,16 +83,15 @@ def parse_json(text, path):
     def unique(pairs):
         result = dict(pairs)
         if len(result) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
+            ((twice, _),) = collections.Counter(name for name, _ in pairs).most_common(1)
             raise CheckpointError(path, twice, "one entry of this name", "several")
         return result
 
     try:
-        result = json.loads(text.decode("utf-8"), object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, CheckpointError):
-            raise
+        result = configs.parse_json(text.decode("utf-8"), object_pairs_hook=unique)
+    except CheckpointError:
+        raise
+    except ValueError as error:
         raise CheckpointError(path, None, "JSON", f"text that is not ({error})") from None
     if not isinstance(result, dict):
         raise CheckpointError(path, None, "a JSON object", repr(result)[:80])

@@ -12,6 +12,8 @@ import os
 import pathlib
 import shutil
 
+from keras_tfm.training.safetensors import read_json
+
 LOG = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
 
@@ -101,7 +103,7 @@ class CheckpointFolder:
 def _fault(folder):
     """What is wrong with a checkpoint, or None."""
     try:
-        files = json.loads((folder / MANIFEST).read_text("utf-8"))
+        files = read_json(folder / MANIFEST)
         found = {path.name for path in folder.iterdir()} - {MANIFEST}
         if files.keys() != found:
             return f"{', '.join(sorted(files.keys() ^ found))}: missing, or not in {MANIFEST}"

@@ -1,10 +1,11 @@
 """`tf.distribute` strategies by name."""
 
 import itertools
-import json
 import os
 
 import tensorflow as tf
+
+from keras_tfm.configs import parse_json
 
 ASK_EVERY = 10  # steps between questions that several workers answer together
 NAMES = "none, mirrored, mirrored:N, multi-worker, tpu, tpu:ADDRESS"
@@ -109,7 +110,7 @@ def check_cluster(text):
     if not text:
         raise ValueError("multi-worker needs the environment variable TF_CONFIG; it is not set.")
     try:
-        config = json.loads(text)
+        config = parse_json(text)
     except ValueError as error:
         raise ValueError(f"TF_CONFIG is not JSON: {error}") from None
 

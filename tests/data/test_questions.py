@@ -81,7 +81,7 @@ def test_bad_questions_are_named_by_their_place(path, value, message, tmp_path):
 def test_files_that_are_no_json(tmp_path):
     with pytest.raises(DataError, match=r"squad.json, line 2: expected JSON: Expecting value"):
         read_questions(written(tmp_path, '{"data":\n}'))
-    with pytest.raises(DataError, match="a deeper one"):
+    with pytest.raises(DataError, match="nested more than 64 deep"):
         read_questions(written(tmp_path, "[" * 100_000))
     with pytest.raises(DataError, match=r"none\.json: cannot be read: No such file"):
         read_questions(tmp_path / "none.json")

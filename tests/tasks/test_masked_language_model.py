@@ -222,8 +222,8 @@ def test_a_vocabulary_is_trained_on_the_documents():
 
 def test_refusals():
     for options, message in (
-        ({"pairs": "both"}, "`pairs` must be next, order, none; it is 'both'"),
-        ({"masking": "letter"}, "`masking` must be token, word, span"),
+        ({"pairs": "both"}, "`pairs` must be one of next, order, none; it is 'both'"),
+        ({"masking": "letter"}, "`masking` must be one of token, word, span"),
         ({"max_length": 3}, "`max_length` must be at least 8"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -201,8 +201,8 @@ def test_a_folder_cut_short_is_refused(tmp_path):
     config = tmp_path / "task" / "config.json"
     text = config.read_text()
     for broken, message in (
-        (text[:40], "not a JSON file"),
-        ("[]", "expected the fields"),
+        (text[:40], "expected JSON"),
+        ("[]", "expected a JSON object"),
         (text.replace('"translate"', '"fly"'), "its task is 'fly'"),
         (text.replace('"Transformer"', '"Keras"'), "unknown model class 'Keras'"),
         (text.replace('"max_length"', '"max"', 1), "not a configuration"),

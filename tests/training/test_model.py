@@ -11,6 +11,7 @@ from keras.src.models.functional import Functional
 
 import keras_tfm
 from keras_tfm import layers
+from keras_tfm.configs import Config
 from keras_tfm.training.model import ConfiguredModel
 
 
@@ -169,7 +170,7 @@ def test_a_file_gives_the_same_class_back(make, tmp_path):
 
 
 @dataclasses.dataclass(frozen=True)
-class FamilyConfig:
+class FamilyConfig(Config):
     dim: int
     depth: int = 2
 
@@ -192,7 +193,7 @@ def test_a_size_is_a_configuration_with_changes():
 def test_unknown_sizes_and_fields_are_refused():
     with pytest.raises(ValueError, match="Family has no size 'l'; it has s, m"):
         Family.from_size("l")
-    with pytest.raises(ValueError, match="Family's configuration has no width; it has dim, depth"):
+    with pytest.raises(ValueError, match="FamilyConfig has no width; it has dim, depth"):
         Family.from_size("s", width=3)
 
 

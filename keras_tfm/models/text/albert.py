@@ -9,6 +9,7 @@ import dataclasses
 
 import keras
 
+from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Rounds, Size, Whole
 from keras_tfm.layers.base import Layer, Pattern
 from keras_tfm.layers.blocks import TransformerEncoder
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
@@ -17,26 +18,26 @@ from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_of,
 
 
 @dataclasses.dataclass(frozen=True)
-class ALBERTConfig:
+class ALBERTConfig(Config):
     """`embedding_dim` is the embedding's width. `num_layers` times one of `num_groups` groups, each of
     `group_size` blocks, is applied, the first group first. `dropout` acts on the embeddings and on what each
     sub-layer adds, `attention_dropout` on the attention weights.
     """
 
-    vocabulary_size: int = 30_000
-    embedding_dim: int = 128
-    num_layers: int = 12
-    num_groups: int = 1
-    group_size: int = 1
-    dim: int = 768
-    num_heads: int = 12
-    hidden_dim: int = 3072
-    max_length: int = 512
-    num_segments: int = 2
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
+    vocabulary_size: Size = 30_000
+    embedding_dim: Size = 128
+    num_layers: Rounds = 12
+    num_groups: Depth = 1
+    group_size: Depth = 1
+    dim: Size = 768
+    num_heads: Heads = 12
+    hidden_dim: Size = 3072
+    max_length: Length = 512
+    num_segments: Whole = 2
+    dropout: Rate = 0.0
+    attention_dropout: Rate = 0.0
     activation: str = "gelu_tanh"
-    epsilon: float = 1e-12
+    epsilon: Rate = 1e-12
     pooler: bool = True
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, TokenId
 from keras_tfm.layers.attention import MultiHeadAttention
 from keras_tfm.layers.blocks import TransformerDecoder, TransformerEncoder
 from keras_tfm.layers.cache import PositionCache
@@ -26,32 +27,32 @@ INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # of the released co
 
 
 @dataclasses.dataclass(frozen=True)
-class BARTConfig:
+class BARTConfig(Config):
     """What the `decoder_` fields leave open, None, is as in the encoder. `dropout` acts on the embeddings and
     on what each sub-layer adds, the other two on the attention weights and in the feed-forward layers.
     `scale_embedding` multiplies the tokens' vectors by sqrt(D). A decoder's first token is `start_id`, and
     its last one `end_id`.
     """
 
-    vocabulary_size: int = 50_265
-    max_length: int = 1_024
-    dim: int = 1024
-    num_layers: int = 12
-    num_decoder_layers: int | None = None
-    num_heads: int = 16
-    num_decoder_heads: int | None = None
-    hidden_dim: int = 4096
-    decoder_hidden_dim: int | None = None
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
+    vocabulary_size: Size = 50_265
+    max_length: Length = 1_024
+    dim: Size = 1024
+    num_layers: Depth = 12
+    num_decoder_layers: Depth | None = None
+    num_heads: Heads = 16
+    num_decoder_heads: Heads | None = None
+    hidden_dim: Size = 4096
+    decoder_hidden_dim: Size | None = None
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.0
+    activation_dropout: Rate = 0.0
     activation: str = "gelu"
     scale_embedding: bool = False
     normalize_first: bool = False
-    epsilon: float = 1e-5
-    pad_id: int = 1
-    start_id: int = 2
-    end_id: int = 2
+    epsilon: Rate = 1e-5
+    pad_id: TokenId = 1
+    start_id: TokenId = 2
+    end_id: TokenId = 2
 
     @property
     def num_positions(self):

@@ -6,27 +6,28 @@ The heads of pre-training and fine-tuning stand in `keras_tfm.heads`.
 
 import dataclasses
 
+from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, Whole
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_of, token_inputs
 
 
 @dataclasses.dataclass(frozen=True)
-class BERTConfig:
+class BERTConfig(Config):
     """`dropout` acts on the embeddings and on what each sub-layer adds, `attention_dropout` on the attention
     weights. Without `pooler` there is no pooled output, and none of its weights.
     """
 
-    vocabulary_size: int = 30_522
-    num_layers: int = 12
-    dim: int = 768
-    num_heads: int = 12
-    hidden_dim: int = 3072
-    max_length: int = 512
-    num_segments: int = 2
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
+    vocabulary_size: Size = 30_522
+    num_layers: Depth = 12
+    dim: Size = 768
+    num_heads: Heads = 12
+    hidden_dim: Size = 3072
+    max_length: Length = 512
+    num_segments: Whole = 2
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.1
     activation: str = "gelu"
-    epsilon: float = 1e-12
+    epsilon: Rate = 1e-12
     pooler: bool = True
 
 

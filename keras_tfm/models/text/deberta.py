@@ -11,6 +11,7 @@ import dataclasses
 import keras
 from keras import ops
 
+from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, Whole
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import TransformerBlock
 from keras_tfm.layers.disentangled import DisentangledAttention, DistanceEmbedding
@@ -23,7 +24,7 @@ from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, token_input
 
 
 @dataclasses.dataclass(frozen=True)
-class DeBERTaConfig:
+class DeBERTaConfig(Config):
     """By default version 3's base model.
 
     `position_terms` are those of `DisentangledAttention`, `share_projections` and `key_bias` its arguments;
@@ -34,30 +35,27 @@ class DeBERTaConfig:
     attention weights.
     """
 
-    vocabulary_size: int = 128_100
-    num_layers: int = 12
-    dim: int = 768
-    num_heads: int = 12
-    hidden_dim: int = 3072
-    max_length: int = 512
-    num_segments: int = 0
-    embedding_dim: int | None = None
+    vocabulary_size: Size = 128_100
+    num_layers: Depth = 12
+    dim: Size = 768
+    num_heads: Heads = 12
+    hidden_dim: Size = 3072
+    max_length: Length = 512
+    num_segments: Whole = 0
+    embedding_dim: Size | None = None
     absolute_positions: bool = False
     position_terms: tuple[str, ...] = ("p2c", "c2p")
-    max_distance: int | None = None
-    num_buckets: int = 256
+    max_distance: Length | None = None
+    num_buckets: Whole = 256
     normalize_distances: bool = True
     share_projections: bool = True
     key_bias: bool = True
-    convolution: int = 0
+    convolution: Whole = 0
     convolution_activation: str = "tanh"
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.1
     activation: str = "gelu"
-    epsilon: float = 1e-7
-
-    def __post_init__(self):
-        object.__setattr__(self, "position_terms", tuple(self.position_terms))  # JSON knows lists alone
+    epsilon: Rate = 1e-7
 
     @property
     def embedding_width(self):

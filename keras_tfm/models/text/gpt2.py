@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.layers.attention import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import TransformerDecoder
@@ -23,23 +24,23 @@ from keras_tfm.training.model import ConfiguredModel
 
 
 @dataclasses.dataclass(frozen=True)
-class GPT2Config:
+class GPT2Config(Config):
     """`hidden_dim` None means 4 `dim`; `activation` is any that `FeedForward` takes. `dropout` acts on what
     each sub-layer adds, the other two on the attention weights and on the embeddings.
     """
 
-    vocabulary_size: int = 50_257
-    max_length: int = 1_024
-    num_layers: int = 12
-    dim: int = 768
-    num_heads: int = 12
-    hidden_dim: int | None = None
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    embedding_dropout: float = 0.1
+    vocabulary_size: Size = 50_257
+    max_length: Length = 1_024
+    num_layers: Depth = 12
+    dim: Size = 768
+    num_heads: Heads = 12
+    hidden_dim: Size | None = None
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.1
+    embedding_dropout: Rate = 0.1
     activation: str = "gelu_tanh"
     normalize_first: bool = True
-    epsilon: float = 1e-5
+    epsilon: Rate = 1e-5
 
 
 class GPT2Cache(NamedTuple):

@@ -7,9 +7,11 @@ well, and the embedding may be shared by both languages and the output.
 
 import dataclasses
 import functools
+from typing import Literal
 
 import keras
 
+from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
 from keras_tfm.layers.regularization import Dropout
@@ -19,20 +21,20 @@ CELLS = {"lstm": keras.layers.LSTMCell, "gru": functools.partial(keras.layers.GR
 
 
 @dataclasses.dataclass(frozen=True)
-class RecurrentSeq2SeqConfig:
+class RecurrentSeq2SeqConfig(Config):
     """`vocabulary_size` is the source's; the target's is the same and shares its embedding table
     unless `target_vocabulary_size` is given. `dim` is the width of embeddings and output,
     `hidden_dim` that of a state, for each direction. `cell` is "lstm", or "gru" as in the paper.
     `dropout` acts on the embeddings and the output, not within the recurrence (Zaremba et al. 2014).
     """
 
-    vocabulary_size: int
-    target_vocabulary_size: int | None = None
-    num_layers: int = 1
-    dim: int = 256
-    hidden_dim: int = 512
-    cell: str = "lstm"
-    dropout: float = 0.1
+    vocabulary_size: Size
+    target_vocabulary_size: Size | None = None
+    num_layers: Depth = 1
+    dim: Size = 256
+    hidden_dim: Size = 512
+    cell: Literal["lstm", "gru"] = "lstm"
+    dropout: Rate = 0.1
 
 
 class RecurrentSeq2Seq(ConfiguredModel):
@@ -46,8 +48,6 @@ class RecurrentSeq2Seq(ConfiguredModel):
     config_class = RecurrentSeq2SeqConfig
 
     def __init__(self, config, name="recurrent_seq2seq", **kwargs):
-        if config.cell not in CELLS:
-            raise ValueError(f"`cell` must be one of {', '.join(CELLS)}; it is {config.cell!r}.")
         inputs = {
             "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
             "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),

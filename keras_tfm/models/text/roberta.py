@@ -8,28 +8,29 @@ import dataclasses
 
 from keras import ops
 
+from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, TokenId, Whole
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_of, token_inputs
 
 
 @dataclasses.dataclass(frozen=True)
-class RoBERTaConfig:
+class RoBERTaConfig(Config):
     """`dropout` acts on the embeddings and on what each sub-layer adds, `attention_dropout` on the attention
     weights. The released models have no `pooler` but for fine-tuning multiple choice.
     """
 
-    vocabulary_size: int = 50_265
-    num_layers: int = 12
-    dim: int = 768
-    num_heads: int = 12
-    hidden_dim: int = 3072
-    max_length: int = 512
-    num_segments: int = 1
-    pad_id: int = 1
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
+    vocabulary_size: Size = 50_265
+    num_layers: Depth = 12
+    dim: Size = 768
+    num_heads: Heads = 12
+    hidden_dim: Size = 3072
+    max_length: Length = 512
+    num_segments: Whole = 1
+    pad_id: TokenId = 1
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.1
     activation: str = "gelu"
-    epsilon: float = 1e-5
+    epsilon: Rate = 1e-5
     pooler: bool = False
 
     @property

@@ -12,6 +12,7 @@ import dataclasses
 import keras
 import numpy as np
 
+from keras_tfm.configs import Config, Depth, Length, Rate, Size, TokenId
 from keras_tfm.layers.attention import MultiHeadAttention
 from keras_tfm.layers.blocks import TransformerDecoder, TransformerEncoder
 from keras_tfm.layers.embeddings import TokenEmbedding
@@ -23,7 +24,7 @@ from keras_tfm.training.model import ConfiguredModel
 
 
 @dataclasses.dataclass(frozen=True)
-class T5Config:
+class T5Config(Config):
     """`num_decoder_layers` None means as many as `num_layers`; `key_dim` is a head's width, at any `dim`.
 
     `gated` puts a gate in the feed-forward layers; `tied` says how the output is made: by the scaled
@@ -31,23 +32,23 @@ class T5Config:
     token is `start_id`, and its last one `end_id`.
     """
 
-    vocabulary_size: int = 32_128
-    num_layers: int = 12
-    num_decoder_layers: int | None = None
-    dim: int = 768
-    num_heads: int = 12
-    key_dim: int = 64
-    hidden_dim: int = 3072
-    num_buckets: int = 32
-    max_distance: int = 128
-    dropout: float = 0.1
+    vocabulary_size: Size = 32_128
+    num_layers: Depth = 12
+    num_decoder_layers: Depth | None = None
+    dim: Size = 768
+    num_heads: Size = 12
+    key_dim: Size = 64
+    hidden_dim: Size = 3072
+    num_buckets: Size = 32
+    max_distance: Length = 128
+    dropout: Rate = 0.1
     activation: str = "relu"
     gated: bool = False
     tied: bool = True
-    epsilon: float = 1e-6
-    pad_id: int = 0
-    start_id: int = 0
-    end_id: int = 1
+    epsilon: Rate = 1e-6
+    pad_id: TokenId = 0
+    start_id: TokenId = 0
+    end_id: TokenId = 1
 
     @property
     def inner_dim(self):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.layers.blocks import TransformerDecoder, TransformerEncoder
 from keras_tfm.layers.cache import PositionCache
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
@@ -20,23 +21,23 @@ from keras_tfm.training.model import ConfiguredModel
 
 
 @dataclasses.dataclass(frozen=True)
-class TransformerConfig:
+class TransformerConfig(Config):
     """`vocabulary_size` is the source's; the target's is the same and shares its embedding table
     unless `target_vocabulary_size` is given. `key_dim` None means truncated heads, dim / num_heads.
     """
 
-    vocabulary_size: int
-    target_vocabulary_size: int | None = None
-    num_layers: int = 6
-    dim: int = 512
-    num_heads: int = 8
-    hidden_dim: int = 2048
-    key_dim: int | None = None
-    dropout: float = 0.1
+    vocabulary_size: Size
+    target_vocabulary_size: Size | None = None
+    num_layers: Depth = 6
+    dim: Size = 512
+    num_heads: Heads = 8
+    hidden_dim: Size = 2048
+    key_dim: Size | None = None
+    dropout: Rate = 0.1
     activation: str = "relu"
     normalize_first: bool = False
-    epsilon: float = 1e-6
-    max_length: int = 512
+    epsilon: Rate = 1e-6
+    max_length: Length = 512
 
 
 class TransformerCache(NamedTuple):

@@ -6,38 +6,37 @@ not between the two layers of a feed-forward.
 """
 
 import dataclasses
+from typing import Annotated
 
 import keras
 from keras import ops
 
+from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Size
 from keras_tfm.layers.blocks import TransformerEncoder
 from keras_tfm.layers.patches import PatchEncoder, height_and_width, interpolate_positions, patch_grid
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.training.model import ConfiguredModel
 
+Side = Annotated[int, Between(1, 2**14)]  # in pixels
+
 
 @dataclasses.dataclass(frozen=True)
-class ViTConfig:
+class ViTConfig(Config):
     """`image_size` and `patch_size` are sides or (height, width) pairs. Without `class_token` the pooled
     output is the mean over the patches.
     """
 
-    image_size: int | tuple[int, int] = 224
-    patch_size: int | tuple[int, int] = 16
-    num_channels: int = 3
-    num_layers: int = 12
-    dim: int = 768
-    num_heads: int = 12
-    hidden_dim: int = 3072
-    dropout: float = 0.0
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Side | tuple[Side, Side] = 16
+    num_channels: Size = 3
+    num_layers: Depth = 12
+    dim: Size = 768
+    num_heads: Heads = 12
+    hidden_dim: Size = 3072
+    dropout: Rate = 0.0
     activation: str = "gelu"
-    epsilon: float = 1e-6
+    epsilon: Rate = 1e-6
     class_token: bool = True
-
-    def __post_init__(self):
-        for field in ("image_size", "patch_size"):
-            if isinstance(size := getattr(self, field), list):  # as JSON keeps a pair
-                object.__setattr__(self, field, tuple(size))
 
 
 class ViT(ConfiguredModel):

@@ -1,0 +1,267 @@
+"""What comes out of JSON, checked against what is declared: depth of nesting, and configurations.
+
+A configuration is a frozen dataclass derived from `Config`. Its annotations say everything: `dim: Size` is
+a whole number of at least 1, `dropout: Rate` a number from 0 to below 1, `pairs: Literal["next", "none"]` one
+of two words, `tuple[str, ...]` strings, for which JSON's lists are taken too. This file imports no Keras.
+"""
+
+import dataclasses
+import json
+import math
+import operator
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
+
+MAX_DEPTH = 64  # of JSON; tokenizer.json, the deepest that is read, has about ten levels
+
+
+def parse_json(text, **options):
+    """`json.loads`; ValueError also where lists and objects are nested more than `MAX_DEPTH` deep."""
+    try:
+        value = json.loads(text, **options)
+    except RecursionError:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep") from None
+    is_suspect = text.count("[") + text.count("{") > MAX_DEPTH
+    if is_suspect and _is_deeper(value, MAX_DEPTH):
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    return value
+
+
+def _is_deeper(value, depth):
+    level = [value]
+    for _ in range(depth):
+        level = [
+            item
+            for holder in level
+            if isinstance(holder, dict | list)
+            for item in (holder.values() if isinstance(holder, dict) else holder)
+        ]
+    return any(isinstance(item, dict | list) for item in level)
+
+
+class Between(NamedTuple):
+    """Numbers from `least` to `most`, or to below it where `is_open`."""
+
+    least: float
+    most: float = math.inf
+    is_open: bool = False
+
+    def problem(self, number):
+        """What `number` must be and is not, None where it is."""
+        if number < self.least:
+            return f"at least {self.least:,}"
+        if number > self.most or (self.is_open and number == self.most):
+            return f"{'below' if self.is_open else 'at most'} {self.most:,}"
+        return None
+
+
+class InWeights(NamedTuple):
+    """How many weights a model has depends on this number: see `refuse_sizes`."""
+
+    is_depth: bool
+
+
+class Divides(NamedTuple):
+    """The number divides the field `of`, unless the field `key_dim` says how wide a head is."""
+
+    of: str
+
+
+class InVocabulary(NamedTuple):
+    """The number is below the field `vocabulary_size`."""
+
+
+Size = Annotated[int, Between(1, 2**31, is_open=True), InWeights(is_depth=False)]  # a width, or a part of one
+Heads = Annotated[Size, Divides("dim")]
+Depth = Annotated[int, Between(1, 10_000), InWeights(is_depth=True)]  # layers with weights of their own
+Rounds = Annotated[int, Between(1, 256)]  # how often layers are applied that share their weights
+Length = Annotated[int, Between(1, 2**20)]
+Whole = Annotated[int, Between(0, 2**16)]  # of what there may be none
+TokenId = Annotated[int, Between(0, 2**31, is_open=True), InVocabulary()]
+Rate = Annotated[float, Between(0, 1, is_open=True)]
+
+
+class Config:
+    """Base of frozen dataclasses whose fields are checked, and converted, as their annotations say.
+
+    ValueError names the field, what was expected and what came.
+    """
+
+    def __post_init__(self):
+        for name, kind in kinds_of(type(self)).items():
+            object.__setattr__(self, name, checked(getattr(self, name), kind, f"`{name}`"))
+        for name, rule in rules_of(type(self), Divides):
+            value, whole = getattr(self, name), getattr(self, rule.of)
+            if value is not None and getattr(self, "key_dim", None) is None and whole % value:
+                raise ValueError(f"`{name}` must divide `{rule.of}`, {whole:,}; it is {value:,}.")
+        for name, _ in rules_of(type(self), InVocabulary):
+            value, size = getattr(self, name), getattr(self, "vocabulary_size", math.inf)
+            if value >= size:
+                raise ValueError(f"`{name}` must be in the vocabulary of {size:,}; it is {value}.")
+
+    @classmethod
+    def from_json(cls, values):
+        """The configuration of an object's `values`; ValueError for unknown and missing fields too."""
+        if not isinstance(values, Mapping):
+            raise ValueError(f"{cls.__name__}: expected an object of fields, got {brief(values)}.")
+        kinds = kinds_of(cls)
+        if unknown := values.keys() - kinds.keys():
+            raise ValueError(
+                f"{cls.__name__} has no {', '.join(sorted(unknown))}; it has {', '.join(kinds)}."
+            )
+        needed = {
+            field.name
+            for field in dataclasses.fields(typing.cast(Any, cls))
+            if field.default is field.default_factory is dataclasses.MISSING
+        }
+        if missing := needed - values.keys():
+            raise ValueError(f"{cls.__name__} needs {', '.join(sorted(missing))}.")
+        make: Callable = cls
+        return make(**values)
+
+
+def kinds_of(cls):
+    """{field: annotation} of a configuration."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def checked(value, kind, name):
+    """`value` as the annotation `kind` has it; ValueError, which begins with `name`, where it is none."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if origin is Annotated:
+        number = checked(value, parts[0], name)
+        bounds = next(part for part in parts if isinstance(part, Between))
+        if problem := bounds.problem(number):
+            raise ValueError(f"{name} must be {problem}; it is {brief(value)}.")
+        return number
+    if origin in (typing.Union, types.UnionType):
+        return _checked_union(value, parts, name)
+    if origin is typing.Literal:
+        if not any(value is word or (isinstance(word, str) and value == word) for word in parts):
+            raise ValueError(f"{name} must be one of {', '.join(map(str, parts))}; it is {brief(value)}.")
+        return value
+    if isinstance(kind, type) and issubclass(kind, Config):
+        return value if isinstance(value, kind) else kind.from_json(value)
+    if origin is Sequence:
+        return checked(value, types.GenericAlias(tuple, (parts[0], ...)), name)
+    if origin is tuple or (isinstance(kind, type) and issubclass(kind, tuple)):
+        return _checked_tuple(value, kind, origin, parts, name)
+    convert, words = _PLAIN[origin or kind]
+    try:
+        return convert(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be {words}; it is {brief(value)}.") from None
+
+
+def brief(value):
+    """`value` in a few characters, whatever it is."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a nested {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _checked_union(value, kinds, name):
+    if value is None and type(None) in kinds:
+        return None
+    problems = []
+    for kind in kinds:
+        if kind is not type(None):
+            try:
+                return checked(value, kind, name)
+            except ValueError as error:
+                problems.append(error)
+    raise problems[0] if len(problems) == 1 else ValueError(_joined(problems))
+
+
+def _joined(problems):
+    """The expectations of several errors about one value, in one sentence."""
+    expectations, _, end = zip(*(str(error).rpartition("; it is ") for error in problems), strict=True)
+    first, *others = expectations
+    return f"{first}, or {', or '.join(text.partition(' must be ')[2] for text in others)}; it is {end[0]}"
+
+
+def _checked_tuple(value, kind, origin, parts, name):
+    is_named = origin is None
+    if is_named:  # a NamedTuple: its fields are of these kinds
+        parts = tuple(typing.get_type_hints(kind, include_extras=True).values())
+    is_list = isinstance(value, list | tuple)
+    if len(parts) == 2 and parts[1] is Ellipsis:
+        if not is_list:
+            raise ValueError(f"{name} must be a list; it is {brief(value)}.")
+        return tuple(checked(item, parts[0], f"{name}[{i}]") for i, item in enumerate(value))
+    if not is_list or len(value) != len(parts):
+        raise ValueError(f"{name} must be a list of {len(parts)}; it is {brief(value)}.")
+    items = [
+        checked(item, part, f"{name}[{i}]") for i, (item, part) in enumerate(zip(value, parts, strict=True))
+    ]
+    return kind(*items) if is_named else tuple(items)
+
+
+def _whole(value):
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)
+
+
+def _number(value):
+    if isinstance(value, bool | str | bytes) or not math.isfinite(number := float(value)):
+        raise TypeError
+    return number
+
+
+def _exactly(kind):
+    def convert(value):
+        if not isinstance(value, kind):
+            raise TypeError
+        return value
+
+    return convert
+
+
+_PLAIN: dict[Any, Any] = {
+    int: (_whole, "a whole number"),
+    float: (_number, "a number"),
+    bool: (_exactly(bool), "true or false"),
+    str: (_exactly(str), "a string"),
+    dict: (_exactly(dict), "an object"),
+}
+
+
+def refuse_sizes(config, shapes):
+    """Raise ValueError where `config` asks for more, or wider, layers than weights of these `shapes` hold.
+
+    It is called before a model is made, for one of a size without sense would take all memory, or hours.
+    A width is a factor of some axis; layers have a weight each at least.
+    """
+    axes = {axis for shape in shapes for axis in shape}
+    for name, rule in rules_of(type(config), InWeights):
+        value = getattr(config, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if number is None:
+                continue
+            if rule.is_depth and number > len(shapes):
+                raise ValueError(f"`{name}` is {number:,}, and there are {len(shapes):,} weights.")
+            if not rule.is_depth and not any(axis and axis % number == 0 for axis in axes):
+                raise ValueError(f"`{name}` is {number:,}, and no weight has such an axis.")
+
+
+def rules_of(cls, rule_class):
+    """(Field, rule) for the rules of a class that annotate the fields of a configuration."""
+    for name, kind in kinds_of(cls).items():
+        rule = next((part for part in _parts(kind) if isinstance(part, rule_class)), None)
+        if rule is not None:
+            yield name, rule
+
+
+def _parts(kind):
+    """What an annotation is made of."""
+    for part in typing.get_args(kind):
+        yield part
+        yield from _parts(part)

@@ -1,0 +1,286 @@
+"""Bad inputs of the command line as data: what is typed, the files that it names, and what the error says.
+
+`{folder}` in an argument is a new folder with the row's `files`, `{run}` a copy of the RUN `of`, in whose
+config.json `entry`, a path of keys, is set to `value`. Each must end with exit code 2 and one line.
+"""
+
+import gzip
+import json
+import lzma
+from typing import Any, NamedTuple
+
+DEPTH = 100_000
+DEEP = "[" * DEPTH + "]" * DEPTH
+DEEP_OBJECTS = '{"a":' * DEPTH + "1" + "}" * DEPTH
+
+
+class Bad(NamedTuple):
+    """One bad input: its name, the command's arguments, a part of the message."""
+
+    name: str
+    arguments: str
+    message: str
+    files: dict = {}  # name -> text, bytes, or a function that makes them
+    of: str | None = None  # the RUN or the folder of Hugging Face's that is copied to {run}
+    entry: tuple = ()
+    value: Any = None
+
+
+def zeros(compress):
+    """80 MB of zeros in a file of some kilobytes."""
+    return lambda: compress(bytes(80_000_000))
+
+
+PAIRS = "1 May\t2\n3 June\t4\n"
+TRANSLATE = "train translate --train {folder}/pairs.tsv --out {folder}/out"
+GENERATE = "train generate --train {folder}/text.txt --out {folder}/out"
+ASK = "predict RUN"
+CONVERT = "convert {run} --out {folder}/out"
+CLASSIFY = "train classify --train {folder}/text.tsv --out {folder}/out"
+ANSWER = "train answer --train {folder}/squad.json --out {folder}/out"
+TEXTS = {"pairs.tsv": PAIRS, "text.txt": "A text.\n", "text.tsv": "good\ta\nbad\tb\n"}
+
+
+def config(name, content, message, command=TRANSLATE):
+    """A --config FILE of this content."""
+    content = content if isinstance(content, str) else json.dumps(content)
+    command += " --config {folder}/config.json"
+    return Bad(f"--config: {name}", command, message, {**TEXTS, "config.json": content})
+
+
+def run_entry(of, path, value, message):
+    """A RUN in whose config.json one entry is another."""
+    return Bad(
+        f"{of}: {path} = {json.dumps(value):.20}", "predict {run} --input {folder}/text.txt", message,
+        TEXTS, of, tuple(path.split(".")), value,
+    )  # fmt: skip
+
+
+def their_entry(path, value, message, of="bert"):
+    """A folder of Hugging Face's in whose config.json one entry is another."""
+    return Bad(
+        f"{of}: {path} = {json.dumps(value):.20}", CONVERT, message,
+        {}, of, tuple(path.split(".")), value,
+    )  # fmt: skip
+
+
+def option(text, expected, command=TRANSLATE):
+    """An option with a value that it does not take."""
+    return Bad(text, f"{command} {text}", f"{text.split()[0]}: {expected}, got {text.split()[1]}")
+
+
+CONFIGS = [
+    config("letters", {"dropout": "x"}, "config.json: `dropout` must be a number; it is 'x'"),
+    config("a list", {"num_layers": [1]}, "`num_layers` must be a whole number; it is [1]"),
+    config("null", {"dim": None}, "`dim` must be a whole number; it is None"),
+    config("a rate of 1", {"dropout": 1.0}, "`dropout` must be below 1; it is 1.0"),
+    config("no layers", {"num_layers": 0}, "`num_layers` must be at least 1; it is 0"),
+    config("a half", {"num_layers": 1.5}, "`num_layers` must be a whole number; it is 1.5"),
+    config("a truth", {"dim": True}, "`dim` must be a whole number; it is True"),
+    config("a number as truth", {"normalize_first": 1}, "`normalize_first` must be true or false; it is 1"),
+    config("no number", '{"dropout": NaN}', "`dropout` must be a number; it is nan"),
+    config("a huge layer", {"dim": 10**12}, "`dim` must be below 2,147,483,648; it is 1000000000000"),
+    config("an unknown field", {"wings": 2}, "TransformerConfig has no wings"),
+    config("what an option says", {"max_length": 5}, "max_length, see --max-length"),
+    config("what another option says", {"vocabulary_size": 5}, "vocabulary_size, see --vocabulary"),
+    config("an argument's name", {"size": "tiny"}, "TransformerConfig has no size"),
+    config("no object", [1], "a JSON object"),
+    config("nested lists", DEEP, "deep"),
+    config("nested objects", DEEP_OBJECTS, "deep"),
+    config("no JSON", "{", "expected JSON"),
+    config("heads that do not divide", {"num_heads": 7}, "7", CLASSIFY),
+    config("letters of classify", {"dropout": "x"}, "`dropout` must be a number; it is 'x'", CLASSIFY),
+    config("letters of generate", {"max_length": "x"}, "`max_length` must be a whole number", GENERATE),
+    Bad("--config: no file", f"{TRANSLATE} --config {{folder}}/none", "none: expected a file to read", TEXTS),
+]
+
+RUNS = [
+    run_entry("translate", "task", ["translate"], "expected a string as 'task', got ['translate']"),
+    run_entry("translate", "task", "fly", "unknown task 'fly'"),
+    run_entry("translate", "keras_tfm", "99.0", "written by keras_tfm 99.0, newer than this one"),
+    run_entry("translate", "keras_tfm", 1, "expected the version that wrote it"),
+    run_entry("translate", "config.max_length", "x", "`max_length` must be a whole number; it is 'x'"),
+    run_entry("translate", "config.max_length", 10**12, "`max_length` must be at most 1,048,576"),
+    run_entry("translate", "config.decoding.options.beam_size", "x", "`beam_size` must be a whole number"),
+    run_entry("translate", "config.decoding.options.beam_size", -1, "`beam_size` must be at least 1"),
+    run_entry("translate", "config.decoding.options.wings", 1, "there is no wings"),
+    run_entry("translate", "config.decoding.end_ids", [10**9], "must lie in [0, "),
+    run_entry("translate", "config.around", [[[1], "x"]], "`around` must be a list of 2"),
+    run_entry("translate", "config.wings", 1, "TranslatorConfig has no wings"),
+    run_entry("translate", "model.class", ["Transformer"], "unknown model class ['Transformer']"),
+    run_entry("translate", "model.class", "Model", "unknown model class 'Model'"),
+    run_entry("translate", "model.config", 5, "expected an object of fields, got 5"),
+    run_entry("translate", "model.config.dim", 10**12, "`dim` must be below 2,147,483,648"),
+    run_entry("translate", "model.config.dim", 10**8, "`dim` is 100,000,000, and no weight has such an axis"),
+    run_entry("translate", "model.config.vocabulary_size", 10**9, "and no weight has such an axis"),
+    run_entry("translate", "model.config.num_layers", 10**7, "`num_layers` must be at most 10,000"),
+    run_entry("translate", "model.config.num_layers", 9_999, "`num_layers` is 9,999, and there are"),
+    run_entry("translate", "model.config.num_layers", 2, "model.safetensors"),
+    run_entry("translate", "model.config.activation", "nosuch", "nosuch"),
+    run_entry("translate", "model.config.normalize_first", "x", "`normalize_first` must be true or false"),
+    run_entry("translate", "model.head.tied", "x", "`tied` must be true or false; it is 'x'"),
+    run_entry("translate", "model.head", [1], "expected an object of fields, got [1]"),
+    run_entry("translate", "model", None, "expected an object as 'model', got None"),
+    run_entry(
+        "translate", "quantization", "int3", "config.json: `quantization` must be one of int8; it is 'int3'"
+    ),
+    run_entry("translate", "files", 3, "expected an object as 'files', got 3"),
+    run_entry("classify", "config.problem", "nosuch", "`problem` must be one of classes, multi-label, regr"),
+    run_entry("classify", "config.labels", 5, "`labels` must be a list; it is 5"),
+    run_entry("classify", "config.labels", [1, 2], "`labels`[0] must be a string; it is 1"),
+    run_entry("classify", "config.labels", ["a", "a"], "`labels` must be different"),
+    run_entry("classify", "config.head", {"dropout": "x"}, "not a configuration of 'classify'"),
+    run_entry("classify", "config.head", {"wings": 1}, "wings"),
+    run_entry("classify", "config.max_length", 1, "`max_length` must be at least 8; it is 1"),
+    run_entry("classify", "model.config.pooler", 3, "`pooler` must be true or false; it is 3"),
+    run_entry("classify", "model.config.max_length", 2**20, "it asks for a weight of"),
+    run_entry("generate", "config.separator", 3, "`separator` must be a string; it is 3"),
+    run_entry("generate", "config.has_tokenizer", "no", "`has_tokenizer` must be true or false"),
+    Bad("RUN: nested", "predict {run}", "deep", {"run/config.json": DEEP_OBJECTS}, "translate"),
+    Bad("RUN: no object", "predict {run}", "a JSON object", {"run/config.json": "[]"}, "translate"),
+    Bad("RUN: empty", "predict {run}", "expected JSON", {"run/config.json": ""}, "translate"),
+    Bad(
+        "RUN: the tokenizer of another",
+        "predict {run}",
+        "tokenizer.model: expected the file that was saved with these weights, got another",
+        {"run/tokenizer.model": lambda: b"another"},
+        "translate",
+    ),
+    Bad(
+        "RUN: weights of nothing",
+        "predict {run}",
+        "whole safetensors",
+        {"run/model.safetensors": ""},
+        "translate",
+    ),
+    Bad(
+        "RUN: a nested header",
+        "predict {run}",
+        "deep",
+        {"run/model.safetensors": (2 * DEPTH).to_bytes(8, "little") + DEEP.encode()},
+        "translate",
+    ),
+    Bad("evaluate: images", "evaluate {run} --data {folder}", "evaluate reads texts", of="classify-images"),
+    Bad(
+        "predict: images",
+        "predict {run} --input {folder}/text.txt",
+        "predict reads texts",
+        TEXTS,
+        "classify-images",
+    ),
+    Bad("evaluate: vectors", "evaluate {run} --data {folder}", "has no measure", of="sentence-vectors"),
+    Bad(
+        "export: beams of labels",
+        "export {run} --out {folder}/out --beam 2",
+        "decodes no text",
+        of="classify",
+    ),
+    Bad("export: a folder that is", "export {run} --out {run}", "exists already", of="classify"),
+    Bad(
+        "convert: no counterpart",
+        "convert {run} --to-huggingface {folder}/out",
+        "has no counterpart",
+        of="classify-images",
+    ),
+]
+
+PUBLISHED = [
+    their_entry("id2label", 5, "id2label: expected labels by their numbers"),
+    their_entry("id2label", {"0": "a", "5": "b"}, "id2label: expected labels by their numbers"),
+    their_entry("id2label", {"0": "a", "1": 5}, "id2label: expected names of labels"),
+    their_entry("problem_type", "nosuch", "problem_type: expected one of single_label_classification"),
+    their_entry("pad_token_id", -7, "pad_token_id: expected the id of a token, got -7"),
+    their_entry("classifier_dropout", "x", "classifier_dropout: expected a rate in [0, 1), got 'x'"),
+    their_entry("hidden_dropout_prob", 2, "hidden_dropout_prob: expected a rate in [0, 1), got 2"),
+    their_entry("hidden_size", 10**12, "hidden_size: expected a value like 768"),
+    their_entry("hidden_size", "x", "hidden_size: expected a value like 768, got 'x'"),
+    their_entry("num_hidden_layers", 10**7, "10000000"),
+    their_entry("num_attention_heads", 0, "`num_heads` must be at least 1; it is 0"),
+    their_entry("num_attention_heads", 7, "7"),
+    their_entry("architectures", ["Nosuch"], "architectures: expected one of"),
+    their_entry("architectures", [{}], "architectures: expected one of"),
+    their_entry("model_type", ["bert"], "model_type: expected one of"),
+    Bad("theirs: nested", CONVERT, "deep", {"run/config.json": DEEP_OBJECTS}, "bert"),
+    Bad("theirs: a nested tokenizer", CONVERT, "deep", {"run/tokenizer.json": DEEP_OBJECTS}, "bert"),
+]
+
+FILES = [
+    Bad(
+        "rows of nested JSON",
+        TRANSLATE.replace(".tsv", ".jsonl"),
+        "line 2: expected a JSON object: nested",
+        {"pairs.jsonl": '{"source": "a", "target": "b"}\n' + DEEP + "\n"},
+    ),
+    Bad(
+        "a cell of nested JSON",
+        TRANSLATE.replace(".tsv", ".jsonl"),
+        "line 1: expected a JSON object: nested",
+        {"pairs.jsonl": '{"target": "b", "source": ' + "[" * 900 + "]" * 900 + "}\n"},
+    ),
+    Bad("nested questions", ANSWER, "squad.json: expected JSON: nested", {"squad.json": DEEP}),
+    Bad(
+        "questions of zeros",
+        ANSWER.replace(".json", ".json.xz"),
+        "squad.json.xz",
+        {"squad.json.xz": zeros(lzma.compress)},
+    ),
+    Bad(
+        "zeros in .xz",
+        GENERATE.replace(".txt", ".txt.xz"),
+        "text.txt.xz, line 1: expected text, got a line over",
+        {"text.txt.xz": zeros(lzma.compress)},
+    ),
+    Bad(
+        "zeros in .gz",
+        GENERATE.replace(".txt", ".txt.gz"),
+        "text.txt.gz, line 1: expected text, got a line over",
+        {"text.txt.gz": zeros(gzip.compress)},
+    ),
+    Bad(
+        "a .gz that is cut",
+        GENERATE.replace(".txt", ".txt.gz"),
+        "expected a whole compressed file",
+        {"text.txt.gz": lambda: gzip.compress(b"A text.\n" * 99)[:-9]},
+    ),
+    Bad("bytes that are no text", GENERATE, "line 1: expected UTF-8, got byte 0xff", {"text.txt": b"\xff\n"}),
+    Bad("a folder as a file", GENERATE, "text.txt: cannot be read: Is a directory", {"text.txt/a": b""}),
+    Bad("no file", GENERATE, "text.txt: cannot be read: No such file"),
+    Bad("columns that are not there", TRANSLATE + " --columns 0,7", "expected column 7", TEXTS),
+    Bad("columns without end", TRANSLATE + " --columns 0,1,2", "--columns: expected two", TEXTS),
+]
+
+NUMBER = "expected a number"
+OPTIONS = [
+    *(option(f"--minutes {text}", f"{NUMBER} in (0, 1e6]") for text in ("-1", "0", "nan", "inf")),
+    *(option(f"--save-minutes {text}", f"{NUMBER} in (0, 1e6]") for text in ("-1", "0", "nan")),
+    *(option(f"--learning-rate {text}", f"{NUMBER} in (0, 100]") for text in ("-1", "0", "nan", "inf", "x")),
+    option("--label-smoothing 2", f"{NUMBER} in [0, 1)"),
+    option("--layer-decay 0", f"{NUMBER} in (0, 1]", CLASSIFY),
+    option("--freeze -1", "expected a whole number of at least 0", CLASSIFY),
+    option("--seed -1", "expected a whole number of at least 0"),
+    option(f"--seed {2**32}", "expected a whole number of at least 0"),
+    option("--epochs 0", "expected a whole number of at least 1"),
+    option("--epochs 1.5", "expected a whole number of at least 1"),
+    option(f"--batch-tokens {10**30}", "expected a whole number of at least 1"),
+    option(f"--max-length {10**9}", "expected a whole number of 1 to 1,048,576"),
+    *(option(f"--temperature {text}", f"{NUMBER} in (0, 1000]", ASK) for text in ("inf", "0", "-1")),
+    *(option(f"--top-p {text}", f"{NUMBER} in (0, 1]", ASK) for text in ("2", "0", "nan")),
+    option("--length-penalty nan", f"{NUMBER} in [-100, 100]", ASK),
+    option("--contrastive-alpha 2", f"{NUMBER} in [0, 1]", ASK),
+    option("--beam 0", "expected a whole number of 1 to 1,000", ASK),
+    option(f"--beam {10**9}", "expected a whole number of 1 to 1,000", "export RUN --out DIR"),
+    option("--top-k -1", "expected a whole number of at least 1", "evaluate RUN --data FILE"),
+    option("--max-new-tokens 0", "expected a whole number of 1 to 1,048,576", ASK),
+    option("--grace 0", "expected a whole number of 1 to 86,400", "launch --workers 2"),
+    Bad("a family", f"{TRANSLATE} --family nosuch", "invalid choice: 'nosuch'"),
+    Bad("a tokenizer", f"{TRANSLATE} --tokenizer nosuch", "invalid choice: 'nosuch'"),
+    Bad("a size", f"{TRANSLATE} --size nosuch", "transformer has no size 'nosuch'; it has tiny, small"),
+    Bad("a size of others", f"{TRANSLATE} --family recurrent --size base", "recurrent has no size 'base'"),
+    Bad("a size of GPT-2", f"{GENERATE} --size nosuch", "gpt2 has no size 'nosuch'"),
+    Bad("a size of BERT", f"{CLASSIFY} --size nosuch", "bert has no size 'nosuch'"),
+    Bad("a size for launch", f"launch --workers 2 -- {CLASSIFY} --size nosuch", "bert has no size"),
+    Bad("devices", f"{TRANSLATE} --strategy nosuch", "--strategy: expected none, mirrored"),
+    Bad("a number of devices", f"{TRANSLATE} --strategy mirrored:x", "got mirrored:x"),
+]
+
+BAD = [*OPTIONS, *CONFIGS, *FILES, *RUNS, *PUBLISHED]

@@ -1,0 +1,106 @@
+"""Configurations that check themselves, and JSON of a bounded depth."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pytest
+
+from keras_tfm.configs import MAX_DEPTH, Config, Depth, Heads, Rate, Size, TokenId, parse_json, refuse_sizes
+
+
+class Pair(NamedTuple):
+    before: Sequence[int]
+    after: Sequence[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner(Config):
+    words: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes(Config):
+    vocabulary_size: Size
+    dim: Size = 8
+    num_heads: Heads = 2
+    num_layers: Depth = 1
+    dropout: Rate = 0.0
+    kind: Literal["a", "b"] = "a"
+    sides: Size | tuple[Size, Size] = 4
+    end_id: TokenId = 1
+    pairs: tuple[Pair, Pair] | None = None
+    inner: Inner = dataclasses.field(default_factory=Inner)
+    anything: Any = None
+
+
+def test_what_json_gives_is_converted():
+    values = {
+        "vocabulary_size": np.int64(9),
+        "dropout": 0,
+        "sides": [1, 2],
+        "pairs": [[[1], []], [[], [2]]],
+        "inner": {"words": ["a"]},
+    }
+    config = Sizes.from_json(values)
+    assert config.sides == (1, 2) and config.inner == Inner(("a",)) and config.pairs[1] == Pair((), (2,))
+    assert type(config.vocabulary_size) is int and type(config.dropout) is float
+    assert Sizes.from_json(json.loads(json.dumps(dataclasses.asdict(config)))) == config
+    assert dataclasses.replace(config, dropout=0.5).dropout == 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dim": "8"}, "`dim` must be a whole number; it is '8'"),
+        ({"dim": 8.0}, "`dim` must be a whole number; it is 8.0"),
+        ({"dim": False}, "`dim` must be a whole number; it is False"),
+        ({"dim": 0}, "`dim` must be at least 1; it is 0"),
+        ({"dropout": float("nan")}, "`dropout` must be a number; it is nan"),
+        ({"dropout": 1}, "`dropout` must be below 1; it is 1"),
+        ({"kind": "c"}, "`kind` must be one of a, b; it is 'c'"),
+        ({"kind": []}, r"`kind` must be one of a, b; it is \[\]"),
+        ({"sides": [1]}, r"`sides` must be a whole number, or a list of 2; it is \[1\]"),
+        ({"pairs": [1, 2]}, r"`pairs`\[0\] must be a list of 2; it is 1"),
+        ({"inner": {"words": "a"}}, "`words` must be a list; it is 'a'"),
+        ({"inner": {"word": "a"}}, "Inner has no word; it has words"),
+        ({"inner": 3}, "Inner: expected an object of fields, got 3"),
+        ({"num_heads": 3}, "`num_heads` must divide `dim`, 8; it is 3"),
+        ({"end_id": 9}, "`end_id` must be in the vocabulary of 9; it is 9"),
+        ({"anything": 1, "more": 1}, "Sizes has no more; it has vocabulary_size, dim"),
+    ],
+)
+def test_what_is_declared_holds(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Sizes.from_json({"vocabulary_size": 9, **changes})
+
+
+def test_what_is_missing_is_named():
+    with pytest.raises(ValueError, match="Sizes needs vocabulary_size"):
+        Sizes.from_json({})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_layers": 4}, "`num_layers` is 4, and there are 3 weights"),
+        ({"dim": 16}, "`dim` is 16, and no weight has such an axis"),
+        ({"sides": (4, 7)}, "`sides` is 7, and no weight has such an axis"),
+    ],
+)
+def test_sizes_are_borne_out_by_weights(changes, message):
+    shapes = [(9, 8), (8, 3, 8), (8,)]
+    refuse_sizes(Sizes(9, num_layers=3), shapes)
+    with pytest.raises(ValueError, match=message):
+        refuse_sizes(Sizes(9, **changes), shapes)
+
+
+def test_json_of_a_bounded_depth():
+    assert parse_json("[" * MAX_DEPTH + "]" * MAX_DEPTH)
+    assert parse_json(json.dumps(["[" * 1_000])) == ["[" * 1_000]
+    for depth in (MAX_DEPTH + 1, 500, 100_000):
+        for text in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth):
+            with pytest.raises(ValueError, match="nested more than 64 deep"):
+                parse_json(text)

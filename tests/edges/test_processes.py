@@ -1,0 +1,95 @@
+"""What only a process of its own shows: readers that leave, Ctrl-C, full disks, what is not imported."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from keras_tfm.cli import main
+from tests.fresh_process import run_fresh
+
+COMMAND = sys.executable, "-m", "keras_tfm"
+
+
+def started(*arguments):
+    return subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def unread(*arguments):
+    """The exit code, and what is said, where nobody reads standard output."""
+    process = started(*arguments)
+    process.stdout.close()
+    with process.stderr:
+        said = process.stderr.read()
+    return process.wait(60), said
+
+
+def test_a_reader_that_leaves_is_no_error():
+    """`| head -1`: nothing is said. Argparse itself drops what it cannot print."""
+    for arguments in (("--version",), ("train", "translate", "--help")):
+        code, said = unread(*arguments)
+        assert code in (0, 128 + signal.SIGPIPE) and said == b""
+
+
+def test_answers_that_nobody_reads(run_of, tmp_path, monkeypatch, capfd):
+    reader, writer = os.pipe()
+    os.close(reader)
+    (tmp_path / "asked").write_text("a film\n" * 3)
+    with open(writer, "w") as unread, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", unread)
+        with pytest.raises(SystemExit) as end:
+            main(["predict", str(run_of("classify")), "--input", str(tmp_path / "asked")])
+    assert end.value.code == 128 + signal.SIGPIPE and capfd.readouterr().err == ""
+
+
+def test_names_are_refused_before_tensorflow_is_imported():
+    code = """if True:
+        from keras_tfm.cli import main
+        main(sys.argv[1:])
+    """
+    command = "train", "translate", "--train", "a", "--out", "b", "--family"
+    for name, message in (("nosuch", "invalid choice"), ("recurrent", "no size 'nosuch'")):
+        end = run_fresh(code, *command, name, "--size", "nosuch", blocked=("tensorflow", "keras"), timeout=60)
+        assert end.returncode == 2 and message in end.stderr and end.stderr.count("\n") == 1
+
+
+def test_reading_is_interrupted(tmp_path):
+    """Ctrl-C while a pipe is read."""
+    os.mkfifo(tmp_path / "text.txt")
+    process = started("train", "generate", "--train", tmp_path / "text.txt", "--out", tmp_path / "out")
+    with open(tmp_path / "text.txt", "wb") as pipe:  # it is being read now
+        pipe.write(b"A text.\n")
+        pipe.flush()
+        process.send_signal(signal.SIGINT)
+        output, error = process.communicate(timeout=60)
+    assert (
+        process.returncode == 130 and error.decode().splitlines() == ["keras-tfm: interrupted"] and not output
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of 256 KB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small disk")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("verb", ["export", "quantize", "convert"])
+def test_a_full_disk_is_one_line(verb, run_of, small_disk, capfd):
+    source = run_of("translate" if verb != "convert" else "bert")
+    (small_disk / "ballast").write_bytes(bytes(240_000))
+    capfd.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main([verb, str(source), "--out", str(small_disk / "out")])
+    output = capfd.readouterr()
+    assert end.value.code == 2 and output.err.count("\n") == 1 and "No space left" in output.err, output.err
+    assert not output.out and [path.name for path in small_disk.iterdir()] == ["ballast"]

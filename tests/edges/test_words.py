@@ -1,0 +1,34 @@
+"""What README and the packages' lists of names say is there."""
+
+import importlib
+import inspect
+import pathlib
+import re
+
+import pytest
+
+from keras_tfm.tasks import TASKS
+
+README = pathlib.Path(__file__).parents[2] / "README.md"
+
+
+@pytest.mark.parametrize("name", ["data"])
+def test_all_names_are_listed(name):
+    package = importlib.import_module(f"keras_tfm.{name}")
+    public = {name: value for name, value in vars(package).items() if not name.startswith("_")}
+    assert set(package.__all__) == {name for name, value in public.items() if not inspect.ismodule(value)}
+
+
+@pytest.mark.skipif(not README.exists(), reason="needs the source tree")
+def test_readme_names_every_task_and_nothing_that_is_not():
+    text = README.read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(keras_tfm\.\w+)` \| (.*) \|$", text, re.MULTILINE))
+    assert len(rows) >= 8
+    for task in TASKS.values():
+        assert f"`{task.__name__}`" in rows["keras_tfm.tasks"]
+    for package in rows:
+        importlib.import_module(package)
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        for module, names in re.findall(r"^from (keras_tfm\S*) import (.*)$", code, re.MULTILINE):
+            for name in names.split(", "):
+                assert hasattr(importlib.import_module(module), name), (module, name)
