@@ -20,7 +20,7 @@ TESTS := -m tests.run --jobs $(JOBS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-slow lint parity wheel test-wheel constraints clean
+.PHONY: help setup demo test test-slow lint private parity wheel test-wheel constraints clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -57,6 +57,9 @@ $(PARITY_STAMP): $(STAMP)
 	$(PIP) install -c constraints.txt torch==2.13.0 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 	$(PIP) install -c constraints.txt -e ".[parity]"
 	@touch $@
+
+private: setup ## whether Keras, TensorFlow and tensorflow-text still are what was read of them
+	$(BIN)/python -m pytest tests/test_private.py $(ARGS)
 
 parity: setup $(PARITY_STAMP) ## compare with torch and transformers on CONFIGS random models per family
 	@KERAS_TFM_PARITY_CONFIGS=$(CONFIGS) $(BIN)/python $(TESTS) -m parity tests/parity $(ARGS)

@@ -6,6 +6,8 @@ import inspect
 
 import keras
 
+from keras_tfm.private.keras import parts_of
+
 
 @contextlib.contextmanager
 def default_policy(policy):
@@ -99,7 +101,7 @@ def _hand_on(layer, default):
     `default` was the policy of those made without.
     """
     policy = layer.dtype_policy
-    for part in layer._layers:
+    for part in parts_of(layer):
         held = part.dtype_policy
         if held != policy and not has_own_policy(part, default) and not part.weights:
             part.dtype_policy = policy

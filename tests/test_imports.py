@@ -40,6 +40,7 @@ FOR_EVERYBODY = {
     "configs",
     "jit",
     "precision",
+    "private",
     "registry",
     "version",
 }
@@ -54,7 +55,7 @@ INSIDE_FUNCTIONS = {
 
 # Where tensorflow (and tensorflow_text, tensorflow_datasets) may be imported: elsewhere keras.ops speaks.
 # The command line imports it once, so that what it logs while starting stays unseen.
-TENSORFLOW = {"data", "tasks", "export", "training", "word_vectors", "generation.loop", "cli"}
+TENSORFLOW = {"data", "tasks", "export", "training", "word_vectors", "generation.loop", "cli", "private"}
 
 # Modules that execute what they read.
 FORBIDDEN = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}

@@ -23,6 +23,7 @@ from keras_tfm.data.sentence_pieces import SharedModel
 from keras_tfm.data.sources import DataError
 from keras_tfm.data.tokenizers import Tokenizer
 from keras_tfm.data.unigram import train_unigram
+from keras_tfm.private.tensorflow_text import use_model
 from keras_tfm.training.safetensors import read_json
 
 END = "<|endoftext|>"
@@ -105,7 +106,7 @@ class ByteLevelTokenizer(Tokenizer):
         self._names = np.array([name.encode() for name in names], object)
         model = _sentencepiece_model(tokens, made)
         self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
-        self._pieces._model_resource = SharedModel(model)
+        use_model(self._pieces, SharedModel(model))
 
     @classmethod
     def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "ByteLevelTokenizer":

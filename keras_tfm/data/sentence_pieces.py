@@ -10,12 +10,12 @@ import sentencepiece
 import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
-from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 from keras_tfm.data.sentencepiece_files import MASKS, read_model, write_model
 from keras_tfm.data.sources import DataError
 from keras_tfm.data.tokenizers import Tokenizer
 from keras_tfm.data.unigram import common_characters, require_size, sample_of, train_unigram
+from keras_tfm.private.tensorflow_text import sentencepiece_model, use_model
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -67,7 +67,7 @@ class SentencePieceTokenizer(Tokenizer):
         self.begins_word = tf.constant([piece.piece.startswith("▁") for piece in proto.pieces])
         self._model = model
         self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
-        self._pieces._model_resource = SharedModel(model)
+        use_model(self._pieces, SharedModel(model))
 
     @classmethod
     def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "SentencePieceTokenizer":
@@ -174,6 +174,6 @@ class SharedModel(tf.saved_model.experimental.TrackableResource):
             self.resource_handle  # noqa: B018
 
     def _create_resource(self):
-        return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(
-            model=self._model, shared_name=f"sentencepiece_{hashlib.sha256(self._model).hexdigest()}"
+        return sentencepiece_model(
+            self._model, shared_name=f"sentencepiece_{hashlib.sha256(self._model).hexdigest()}"
         )

@@ -5,6 +5,8 @@ import re
 import keras
 import tensorflow as tf
 
+from keras_tfm.private.keras import track_in_export
+
 
 def write_saved_model(model, endpoints, resources, folder):
     """Write `endpoints` {signature: (function, input signature)} around `model` to `folder`.
@@ -15,7 +17,7 @@ def write_saved_model(model, endpoints, resources, folder):
     archive = keras.export.ExportArchive()
     archive.track(model)
     # Tables that are not tracked would leave an "untracked resource" behind.
-    archive._tf_trackable.resources = list(resources)
+    track_in_export(archive, resources)
     for name, (function, signature) in endpoints.items():
         archive.add_endpoint(name, function, input_signature=signature)
     try:

@@ -10,6 +10,13 @@ from keras import ops
 from keras_tfm.added_losses import added_losses
 from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.precision import has_own_policy, parts_follow
+from keras_tfm.private.keras import (
+    layers_in,
+    rematerialization_of,
+    seed_generators_of,
+    set_keras_mask,
+    set_rematerialization,
+)
 from keras_tfm.registry import register
 
 if keras.backend.backend() != "tensorflow":
@@ -72,23 +79,23 @@ class Layer(keras.layers.Layer):
         draw the same dropout, and nothing within it may be recomputed once more. Losses that layers add would
         have no gradient: they are returned beside the output.
         """
-        if self._remat_mode.mode == "activations":
+        if rematerialization_of(self).mode == "activations":
             return layer_call  # they are those of the layers within
-        for layer in self._flatten_layers(include_self=False):
-            layer._remat_mode = None
+        for layer in layers_in(self, include_self=False):
+            set_rematerialization(layer, None)
         arguments = inspect.signature(layer_call).bind(*args, **kwargs).arguments
         names = [
             name
             for name, x in arguments.items()
             if ops.is_tensor(x) and keras.backend.is_float_dtype(x.dtype)
         ]
-        generators = [generator for layer in self._flatten_layers() for generator in layer._seed_generators]
+        generators = [generator for layer in layers_in(self) for generator in seed_generators_of(layer)]
         draws: list = []
 
         def call(*tensors):
             given = dict(zip(names, tensors, strict=True))
             for name, x in given.items():
-                x._keras_mask = key_mask_of(arguments[name])
+                set_keras_mask(x, key_mask_of(arguments[name]))
             with _drawn_once(generators, draws), added_losses(self) as losses:
                 y = layer_call(**{**arguments, **given})
             return y, losses

@@ -12,6 +12,7 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import combine_masks, key_mask_of, tokens_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
+from keras_tfm.private.keras import layers_in, rematerialization_of, set_rematerialization
 
 
 class TransformerBlock(Layer):
@@ -275,11 +276,11 @@ def rematerialize(layer):
     is no part of the configuration: call it before the first training step. Returns `layer`; raises
     ValueError where no block is found.
     """
-    blocks = [part for part in layer._flatten_layers() if isinstance(part, TransformerBlock)]
+    blocks = [part for part in layers_in(layer) if isinstance(part, TransformerBlock)]
     if not blocks:
         raise ValueError(f"{layer.name!r} has no `TransformerBlock` to rematerialise.")
     with keras.RematScope("full"):
-        mode = keras.layers.Layer()._remat_mode
+        mode = rematerialization_of(keras.layers.Layer())
     for block in blocks:
-        block._remat_mode = mode
+        set_rematerialization(block, mode)
     return layer

@@ -9,6 +9,8 @@
 import keras
 from keras import ops
 
+from keras_tfm.private.keras import get_keras_mask
+
 # Half of the lowest float32: far below any score, and its sum with one does not overflow.
 LOWEST = -1.7e38
 
@@ -22,7 +24,7 @@ def causal_mask(query_length, key_length, offset=0):
 
 def key_mask_of(tensor):
     """The (B, S) mask that Keras carries on `tensor` (`mask_zero`), or None."""
-    return getattr(tensor, "_keras_mask", None)
+    return get_keras_mask(tensor)
 
 
 def expand_mask(mask, rank=4, name="mask"):

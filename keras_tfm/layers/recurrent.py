@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import keras
 from keras import ops
-from keras.src.backend import rnn  # keras.layers.RNN's loop; its cells can hold no context
 
 from keras_tfm.layers.base import Layer, Pattern
 from keras_tfm.layers.cache import ContextCache, group_rows
 from keras_tfm.layers.masks import combine_masks, key_mask_of, masked_softmax, padding_mask_of
+from keras_tfm.private.keras import rnn  # keras.layers.RNN's loop; its cells can hold no context
 
 
 def additive_attention_weights(query, key, scale, mask=None):

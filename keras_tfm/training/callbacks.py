@@ -6,6 +6,7 @@ import time
 import keras
 import tqdm
 
+from keras_tfm.private.keras import averages_of
 from keras_tfm.training.monitor import Monitor
 
 
@@ -111,7 +112,7 @@ class BestWeights(keras.callbacks.Callback):
 
     def _averages(self):
         optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
-        return optimizer._model_variables_moving_average if optimizer.use_ema else None
+        return averages_of(optimizer)
 
     def _values(self):
         return [keras.ops.convert_to_numpy(variable) for variable in self.model.trainable_variables]

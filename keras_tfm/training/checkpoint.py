@@ -15,6 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.private.keras import begin_at
 from keras_tfm.training.monitor import Monitor
 from keras_tfm.training.position import Position
 from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
@@ -163,7 +164,7 @@ class Checkpoint(keras.callbacks.Callback):
             signal.signal(signal.SIGTERM, self._handler)
             self._handler = None
         self.folder.unlock()
-        self.model._initial_epoch = None
+        begin_at(self.model, None)
 
     @property
     def _is_chief(self):
@@ -280,7 +281,7 @@ class Checkpoint(keras.callbacks.Callback):
             self._resumed, _ = read_tensors(path)
             for name in sorted(self._resumed.keys() ^ self._measures().keys()):
                 raise CheckpointError(path, name, "the same measures", "others")
-        self.model._initial_epoch = self._epoch
+        begin_at(self.model, self._epoch)
 
     def _variables(self, *kinds):
         """{name: variable}, numbered: names of optimizers and seed generators differ between processes."""

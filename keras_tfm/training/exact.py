@@ -10,11 +10,9 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend import get_keras_mask, set_keras_mask
-from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, unscale_loss_for_distribution
-from keras.src.trainers.compile_utils import CompileLoss
 
 from keras_tfm.added_losses import added_losses
+from keras_tfm.private import keras as private
 from keras_tfm.training.strategy import use_own_collective_keys
 
 Base: Any = object  # a mixin: `keras.Model` follows it
@@ -34,9 +32,7 @@ class ExactTrainer(Base):
         use_own_collective_keys(self.distribute_strategy)
         loss = self._compile_loss
         if loss is not None:
-            self._compile_loss = GlobalCompileLoss(
-                loss._user_loss, loss._user_loss_weights, output_names=loss.output_names
-            )
+            self._compile_loss = private.remade_loss(loss, GlobalCompileLoss)
 
     def compile_from_config(self, config):
         """Keras's, which leaves out models with a `compile` of their own."""
@@ -84,7 +80,9 @@ class ExactTrainer(Base):
             y_pred = self._forward(x)
             loss = self._compute_loss(x, y, y_pred, sample_weight, training=True)
             scaled_loss = self.optimizer.scale_loss(loss)
-        self._loss_tracker.update_state(unscale_loss_for_distribution(loss), sample_weight=batch_size_of(x))
+        self._loss_tracker.update_state(
+            private.unscale_loss_for_distribution(loss), sample_weight=batch_size_of(x)
+        )
         # Here and not in `compile`: a `train_step` of the user's own leaves the summing to the optimizer.
         expect_summed_gradients(getattr(self.optimizer, "inner_optimizer", self.optimizer))
         self.optimizer.apply_gradients(
@@ -100,7 +98,7 @@ class ExactTrainer(Base):
         def call(x):
             with added_losses(self) as losses:
                 y_pred = self(x, training=True) if self._call_has_training_arg else self(x)
-            return y_pred, keras.tree.map_structure(get_keras_mask, y_pred), losses
+            return y_pred, keras.tree.map_structure(private.get_keras_mask, y_pred), losses
 
         if self.jit_compile:
             call = tf.function(call, jit_compile=True, autograph=False)
@@ -111,7 +109,7 @@ class ExactTrainer(Base):
             )  # a functional model refuses: it has no `call` to do so in
         for y, mask in zip(keras.tree.flatten(y_pred), keras.tree.flatten(masks), strict=True):
             if mask is not None:
-                set_keras_mask(y, mask)
+                private.set_keras_mask(y, mask)
         return y_pred
 
     def _make_function(self, step):
@@ -169,13 +167,13 @@ class ExactTrainer(Base):
 
     def _make_draws_distinct(self):
         """Let dropout and all that draws do so differently on each replica."""
-        for layer in self._flatten_layers():
-            for generator in getattr(layer, "_seed_generators", ()):
+        for layer in private.layers_in(self):
+            for generator in private.seed_generators_of(layer):
                 if not isinstance(generator.next, functools.partial):
                     generator.next = functools.partial(_next_on_replica, generator.next)
 
 
-class GlobalCompileLoss(CompileLoss):
+class GlobalCompileLoss(private.CompileLoss):
     """Keras's structure of losses, each of them over all replicas."""
 
     _flat_losses: list
@@ -197,7 +195,7 @@ def global_loss(loss, y_true, y_pred, sample_weight=None):
     if not isinstance(loss, keras.losses.Loss) or type(loss).__call__ is not keras.losses.Loss.__call__:
         values = loss(y_true, y_pred, sample_weight)
         return over_all_replicas(tf.reduce_sum(values) * batch_size, batch_size)
-    mask = get_keras_mask(y_pred)
+    mask = private.get_keras_mask(y_pred)
     y_true, y_pred = (
         keras.tree.map_structure(lambda x: keras.ops.convert_to_tensor(x, dtype=loss.dtype), y)
         for y in (y_true, y_pred)
@@ -206,9 +204,9 @@ def global_loss(loss, y_true, y_pred, sample_weight=None):
     if values.shape.rank == 0:
         return over_all_replicas(values * batch_size, batch_size)
     # "sum": Keras then takes the mask as plain weights, without making up for what it hides.
-    weights = apply_mask(sample_weight, mask, values.dtype, reduction="sum")
+    weights = private.apply_mask(sample_weight, mask, values.dtype, reduction="sum")
     if weights is not None:
-        values, weights = squeeze_or_expand_to_same_rank(
+        values, weights = private.squeeze_or_expand_to_same_rank(
             values, keras.ops.convert_to_tensor(weights, dtype=values.dtype)
         )
     total = tf.reduce_sum(values if weights is None else values * weights)
@@ -253,28 +251,26 @@ def expect_summed_gradients(optimizer):
     It accumulates them, where asked to, outside of the replicas: a condition within one could not
     update the variables of all.
     """
-    optimizer._all_reduce_sum_gradients = list
+    private.take_summed_gradients(optimizer)
     if optimizer.gradient_accumulation_steps:
         if optimizer.use_ema and optimizer.ema_overwrite_frequency:
             raise ValueError(
                 "On several replicas `gradient_accumulation_steps` excludes `ema_overwrite_frequency`."
             )
-        optimizer._backend_apply_gradients = functools.partial(_accumulate, optimizer)
+        private.replace_update(optimizer, functools.partial(_accumulate, optimizer))
 
 
 def _accumulate(optimizer, gradients, variables):
-    """Keras's `_backend_apply_gradients` where gradients accumulate."""
+    """A step of the optimizer where gradients accumulate."""
     steps = optimizer.gradient_accumulation_steps
-    sums = [optimizer._accumulated_gradients[optimizer._get_variable_index(v)] for v in variables]
+    sums = private.accumulated_gradients(optimizer, variables)
 
     def apply_mean(gradients):
         means = [(gradient + total) / steps for gradient, total in zip(gradients, sums, strict=True)]
-        means = optimizer._clip_gradients(means)
-        optimizer._apply_weight_decay(variables)
-        optimizer._backend_update_step(means, variables, optimizer.learning_rate)
+        private.clip_decay_and_update(optimizer, means, variables)
 
     def add(gradients):
-        optimizer._backend_increment_gradient_accumulators(gradients, sums)
+        private.accumulate(optimizer, gradients, sums)
 
     def in_turn(strategy, gradients):
         on_each = functools.partial(strategy.extended.call_for_each_replica, args=(gradients,))
@@ -284,11 +280,11 @@ def _accumulate(optimizer, gradients, variables):
             for total in sums:
                 total.assign(tf.zeros_like(total))
 
-        tf.cond((optimizer._iterations + 1) % steps == 0, update, lambda: on_each(add))
+        tf.cond((optimizer.iterations + 1) % steps == 0, update, lambda: on_each(add))
 
     tf.distribute.get_replica_context().merge_call(in_turn, args=(gradients,))
     if optimizer.use_ema:
-        optimizer._update_model_variables_moving_average(optimizer._trainable_variables)
+        private.update_averages(optimizer)
 
 
 def _next_on_replica(draw, *args, **kwargs):

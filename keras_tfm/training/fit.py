@@ -9,6 +9,7 @@ import sys
 import numpy as np
 
 from keras_tfm.jit import jit_compile
+from keras_tfm.private.keras import layers_in, seed_generators_of
 from keras_tfm.training.callbacks import BestWeights, Progress
 from keras_tfm.training.checkpoint import Checkpoint
 from keras_tfm.training.freezing import trainable_kept
@@ -66,7 +67,7 @@ def refuse_senseless(arguments):
 
 def refuse_eight_bits(model):
     """Raise ValueError where layers of `model` are quantised: their weights get no gradient."""
-    if any(getattr(layer, "quantization_mode", None) for layer in model._flatten_layers()):
+    if any(getattr(layer, "quantization_mode", None) for layer in layers_in(model)):
         raise ValueError(
             "Weights in 8 bits cannot be trained: train the task that they were quantised from, and quantise "
             "what comes of it."
@@ -76,9 +77,7 @@ def refuse_eight_bits(model):
 def seed_draws(model, seed):
     """Begin all that `model` draws, for dropout above all, anew by `seed`."""
     generators = {
-        id(generator): generator
-        for layer in model._flatten_layers()
-        for generator in getattr(layer, "_seed_generators", ())
+        id(generator): generator for layer in layers_in(model) for generator in seed_generators_of(layer)
     }
     seeds = np.random.SeedSequence(seed).generate_state(len(generators)) % 2**31
     for generator, own in zip(generators.values(), seeds, strict=True):
@@ -174,7 +173,7 @@ def refuse_running(run):
 
 def precision_of(model):
     """The float policies of the layers of `model`, "mixed_bfloat16" for example, by name."""
-    return ", ".join(sorted({layer.dtype_policy.name for layer in model._flatten_layers()}))
+    return ", ".join(sorted({layer.dtype_policy.name for layer in layers_in(model)}))
 
 
 def averaging(num_batches):

@@ -7,6 +7,7 @@ with trainable_kept(model):
 
 import contextlib
 
+from keras_tfm.private.keras import layers_in, set_trainable_alone
 from keras_tfm.training.optimizers import EMBEDDING, blocks_of, sizes_of_stacks
 
 
@@ -16,13 +17,13 @@ def trainable_kept(model):
 
     Compile the model anew after it, where the block has changed what is trained.
     """
-    layers = [(layer, layer.trainable) for layer in model._flatten_layers()]
+    layers = [(layer, layer.trainable) for layer in layers_in(model)]
     variables = [(variable, variable.trainable) for variable in model.variables]
     try:
         yield
     finally:
         for layer, trainable in layers:
-            layer._trainable = trainable  # the public setter would set all layers inside, too
+            set_trainable_alone(layer, trainable)
         for variable, trainable in variables:
             variable.trainable = trainable
 

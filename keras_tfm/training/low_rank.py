@@ -10,6 +10,7 @@ import contextlib
 
 import keras
 
+from keras_tfm.private.keras import kernel_of, layers_in
 from keras_tfm.training.freezing import freeze, trainable_kept
 from keras_tfm.training.optimizers import blocks_of
 
@@ -30,9 +31,9 @@ def adapted(model, rank, seed=0):
     blocks = blocks_of(model)
     with trainable_kept(model):
         freeze(model)
-        for layer in model._flatten_layers():
+        for layer in layers_in(model):
             is_product = isinstance(layer, keras.layers.Dense | keras.layers.EinsumDense)
-            if is_product and layer._kernel.path in blocks:
+            if is_product and kernel_of(layer).path in blocks:
                 seed += 1
                 layer.enable_lora(rank, a_initializer=keras.initializers.HeUniform(seed))
         try:
@@ -46,9 +47,9 @@ def _merge(model):
         kernel = keras.ops.convert_to_numpy(layer.kernel)
         del layer.lora_kernel_a, layer.lora_kernel_b
         layer.lora_enabled, layer.lora_rank, layer.lora_alpha = False, None, None
-        layer._kernel.assign(kernel)
+        kernel_of(layer).assign(kernel)
 
 
 def adapted_layers(model):
     """The layers of `model` whose kernels have updates."""
-    return [layer for layer in model._flatten_layers() if getattr(layer, "lora_enabled", False)]
+    return [layer for layer in layers_in(model) if getattr(layer, "lora_enabled", False)]

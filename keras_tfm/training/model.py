@@ -5,11 +5,10 @@ from collections.abc import Callable
 
 import keras
 from keras import ops
-from keras.src.models.functional import Functional
-from keras.src.models.model import functional_init_arguments
 
 from keras_tfm.configs import Config
 from keras_tfm.precision import default_policy, layers_follow
+from keras_tfm.private.keras import Functional, functional_init_arguments
 from keras_tfm.registry import register
 from keras_tfm.training.exact import ExactTrainer
 

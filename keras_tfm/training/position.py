@@ -8,6 +8,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_tfm.private import keras as private
+from keras_tfm.private.tensorflow import local_dataset_of
 from keras_tfm.training.strategy import sum_over_workers
 
 
@@ -23,16 +25,16 @@ class Position:
         self._first = 0
         self._iterator: Any = None
         if strategy.num_replicas_in_sync > 1:
-            epochs._distributed_dataset = WorkerDataset(strategy, epochs._distributed_dataset)
-        epochs._enumerate_iterator = self._steps
+            private.replace_distributed_dataset(epochs, lambda dataset: WorkerDataset(strategy, dataset))
+        private.replace_steps(epochs, self._steps)
 
     def build(self, model):
         """Make all variables of model, optimizer and measures, which Keras may leave for later."""
         dataset = self._epochs.data_adapter.get_tf_dataset()
-        model._symbolic_build(
-            data_batch=keras.tree.map_structure(
-                lambda spec: keras.KerasTensor(spec.shape.as_list(), spec.dtype.name), dataset.element_spec
-            )
+        spec = dataset.element_spec
+        private.build_for(
+            model,
+            keras.tree.map_structure(lambda x: keras.KerasTensor(x.shape.as_list(), x.dtype.name), spec),
         )
 
     def save(self, prefix):
@@ -61,7 +63,7 @@ class Position:
             # restoring makes one more, and its state at an epoch's end does not tell how many there were:
             # whichever way an epoch begins, its iterator is number `epoch` + 2.
             for _ in range(epoch if restores else epoch + 1):
-                iter(epochs._get_iterator())
+                private.new_iterator(epochs)
             seen = step
         else:
             seen = epoch * epochs.steps_per_epoch + step
@@ -70,36 +72,41 @@ class Position:
         if restores:
             tf.train.Checkpoint(iterator=self._saveable()).read(str(prefix)).assert_consumed()
         self._first = step
-        epochs._steps_seen = seen % epochs._num_batches if epochs._num_batches else seen
+        known = private.num_batches_of(epochs)
+        private.set_steps_seen(epochs, seen % known if known else seen)
 
     def _opened(self):
         if self._iterator is None:
-            self._iterator = iter(self._epochs._get_iterator())
+            self._iterator = private.new_iterator(self._epochs)
         return self._iterator
 
     def _saveable(self):
         iterator = self._opened()
         return iterator.local if isinstance(iterator, WorkerIterator) else iterator
 
+    def _begin_anew(self):
+        self._iterator = None
+        private.set_steps_seen(self._epochs, 0)
+
     def _steps(self):
         """Keras's `EpochIterator._enumerate_iterator`, which this stands for, from any step on."""
         epochs = self._epochs
-        size, known = epochs.steps_per_execution, epochs._num_batches
+        size, known = epochs.steps_per_execution, private.num_batches_of(epochs)
         first, self._first = self._first, 0
         if not epochs.steps_per_epoch and not first:
-            self._iterator, epochs._steps_seen = None, 0
+            self._begin_anew()
         epochs.data_adapter.on_epoch_begin()
         limit = epochs.steps_per_epoch or known
         for step in range(first, limit, size) if limit else itertools.count(first, size):
-            if known and epochs._steps_seen >= known:
+            if known and private.steps_seen(epochs) >= known:
                 if epochs.steps_per_epoch:
-                    epochs._interrupted_warning()
+                    private.warn_of_the_end(epochs)
                 break
             iterator = self._opened()
-            epochs._steps_seen += size
+            private.set_steps_seen(epochs, private.steps_seen(epochs) + size)
             yield step, step + size - 1, iterator
-        if epochs.steps_per_epoch and known and epochs._steps_seen >= known:
-            self._iterator, epochs._steps_seen = None, 0
+        if epochs.steps_per_epoch and known and private.steps_seen(epochs) >= known:
+            self._begin_anew()
         epochs.data_adapter.on_epoch_end()
 
 
@@ -107,7 +114,7 @@ class WorkerDataset:
     """This worker's share of a distributed dataset: batches for its replicas, equal to the original's."""
 
     def __init__(self, strategy, distributed):
-        (self._local,) = distributed._cloned_datasets
+        self._local = local_dataset_of(distributed)
         self._strategy = strategy
 
     def __iter__(self):

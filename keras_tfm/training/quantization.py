@@ -2,6 +2,8 @@
 
 import keras
 
+from keras_tfm.private.keras import layers_in
+
 MODES = ("int8",)
 
 
@@ -19,7 +21,7 @@ def quantize(model, mode="int8"):
 
 def quantization_of(model):
     """ "int8" of a model that `quantize` changed, None of one that nothing did; ValueError for others."""
-    modes = [getattr(layer, "quantization_mode", None) for layer in model._flatten_layers()]
+    modes = [getattr(layer, "quantization_mode", None) for layer in layers_in(model)]
     if not any(modes):
         return None
     for layer in _quantizable(model):
@@ -32,5 +34,5 @@ def quantization_of(model):
 
 
 def _quantizable(model):
-    layers = model._flatten_layers()
+    layers = layers_in(model)
     return [layer for layer in layers if isinstance(layer, keras.layers.Dense | keras.layers.Embedding)]

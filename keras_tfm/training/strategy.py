@@ -6,6 +6,7 @@ import os
 import tensorflow as tf
 
 from keras_tfm.configs import parse_json
+from keras_tfm.private.tensorflow import first_collective_key, set_first_collective_key
 
 ASK_EVERY = 10  # steps between questions that several workers answer together
 NAMES = "none, mirrored, mirrored:N, multi-worker, tpu, tpu:ADDRESS"
@@ -46,13 +47,8 @@ def use_own_collective_keys(strategy):
     strategy with other shapes would fail, "Shape mismatch in the collective instance", and all after it.
     """
     extended = strategy.extended
-    if type(strategy) is not tf.distribute.MirroredStrategy or extended._collective_key_base:
-        return
-    extended._collective_key_base = 1_000 * next(_num_keyed)
-    exchanges_by_them = extended._cross_device_ops is extended._collective_ops
-    extended._collective_ops = extended._make_collective_ops_with_fallbacks()
-    if exchanges_by_them:
-        extended._cross_device_ops = extended._collective_ops
+    if type(strategy) is tf.distribute.MirroredStrategy and not first_collective_key(extended):
+        set_first_collective_key(extended, 1_000 * next(_num_keyed))
 
 
 def num_workers(strategy):

@@ -7,6 +7,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from keras_tfm.private.keras import kernel_of
 from keras_tfm.training.folder import new_file
 from keras_tfm.training.low_rank import adapted_layers
 from keras_tfm.training.safetensors import CheckpointError, read_tensors
@@ -20,7 +21,7 @@ def save_weights(model, path, trained=True):
     Where they are not `trained` yet the file says so.
     """
     values = _plain(model)
-    values |= {layer._kernel.path: layer.kernel for layer in adapted_layers(model)}
+    values |= {kernel_of(layer).path: layer.kernel for layer in adapted_layers(model)}
     write_tensors(values, path, None if trained else UNTRAINED)
 
 

@@ -1,0 +1,234 @@
+"""Private names of Keras 3.15."""
+
+import keras
+from keras.src.backend import get_keras_mask, rnn, set_keras_mask
+from keras.src.backend.tensorflow.trainer import TFEpochIterator as EpochIterator
+from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, unscale_loss_for_distribution
+from keras.src.models.functional import Functional
+from keras.src.models.model import functional_init_arguments
+from keras.src.trainers.compile_utils import CompileLoss
+
+__all__ = [  # imported by others as they are
+    "CompileLoss",
+    "Functional",
+    "apply_mask",
+    "functional_init_arguments",
+    "get_keras_mask",
+    "rnn",
+    "set_keras_mask",
+    "squeeze_or_expand_to_same_rank",
+    "unscale_loss_for_distribution",
+]
+
+# What is used, overridden ones among them, by the class that has it.
+ATTRIBUTES: dict = {
+    keras.layers.Layer: ("_flatten_layers", "_layers", "_remat_mode", "_seed_generators", "_trainable"),
+    keras.layers.Dense: ("_kernel",),
+    keras.layers.EinsumDense: ("_kernel",),
+    keras.Model: (
+        "_call_has_training_arg",
+        "_compile_loss",
+        "_compute_loss",
+        "_get_metrics_result_or_logs",
+        "_initial_epoch",
+        "_loss_tracker",
+        "_make_function",
+        "_maybe_symbolic_build",
+        "_symbolic_build",
+    ),
+    Functional: ("_inputs_struct",),
+    CompileLoss: ("_flat_losses", "_user_loss", "_user_loss_weights"),
+    keras.optimizers.Optimizer: (
+        "_accumulated_gradients",
+        "_all_reduce_sum_gradients",
+        "_apply_weight_decay",
+        "_backend_apply_gradients",
+        "_backend_increment_gradient_accumulators",
+        "_backend_update_step",
+        "_clip_gradients",
+        "_get_variable_index",
+        "_model_variables_moving_average",
+        "_trainable_variables",
+        "_update_model_variables_moving_average",
+    ),
+    EpochIterator: (
+        "_distributed_dataset",
+        "_enumerate_iterator",
+        "_get_iterator",
+        "_interrupted_warning",
+        "_num_batches",
+        "_steps_seen",
+    ),
+    keras.export.ExportArchive: ("_tf_trackable",),
+}
+
+# Methods that ours replace or follow, and digests of their syntax trees as they were read.
+READ: dict = {
+    # layers/base.py
+    keras.layers.Layer.rematerialized_call: "2041dbcd5212fc52",
+    # layers/dense.py
+    keras.layers.Dense.call: "f249c1c483ab4ee4",
+    keras.layers.Dense.quantize: "97c2d2ca568f326a",
+    # training/model.py
+    keras.Model.__new__: "a6656a9287404b0f",
+    # training/exact.py
+    keras.Model.compile_from_config: "fd27c5c8a359d9be",
+    keras.Model.compute_loss: "027e09e77280d87c",
+    keras.Model.train_step: "5e61593806fc57ea",
+    keras.Model._get_metrics_result_or_logs: "2a9f16f4fb6ce8cc",
+    keras.Model._make_function: "7748c2074eef55e5",
+    keras.Model._maybe_symbolic_build: "e6b142865da81cff",
+    CompileLoss.build: "a0e3bc3522b04cf3",
+    keras.losses.Loss.__call__: "0266f05b7f18a78c",
+    keras.optimizers.Optimizer._backend_apply_gradients: "cfc37732bcbed4d5",
+    # training/position.py
+    EpochIterator._enumerate_iterator: "7c534cb2253670d7",
+}
+
+
+# Layers ----------------------------------------------------------------------------------------------
+
+
+def layers_in(layer, include_self=True):
+    """`layer`, a model or a layer, and all layers within it."""
+    return list(layer._flatten_layers(include_self=include_self))
+
+
+def parts_of(layer):
+    """The layers that `layer` holds itself, not those within them."""
+    return layer._layers
+
+
+def set_trainable_alone(layer, trainable):
+    """Set `trainable` of a layer, and of none of those within it."""
+    layer._trainable = trainable
+
+
+def kernel_of(layer):
+    """The kernel of a dense layer as it is kept: without a low-rank update, in 8 bits if need be."""
+    return layer._kernel
+
+
+def seed_generators_of(layer):
+    """The generators from which a layer draws seeds, those of the layers within it left out."""
+    return getattr(layer, "_seed_generators", [])
+
+
+def rematerialization_of(layer):
+    """What a `keras.RematScope` around the making of `layer` asked for, or None."""
+    return layer._remat_mode
+
+
+def set_rematerialization(layer, mode):
+    """Have `layer` recompute as one made within a `keras.RematScope`; None for one made outside."""
+    layer._remat_mode = mode
+
+
+def inputs_of(model):
+    """The inputs of a functional model in the structure in which they were given."""
+    return model._inputs_struct
+
+
+def track_in_export(archive, resources):
+    """Have a SavedModel hold trackable `resources`, tables for example, that its functions use."""
+    archive._tf_trackable.resources = list(resources)
+
+
+# Optimizers ------------------------------------------------------------------------------------------
+
+
+def averages_of(optimizer):
+    """The moving averages of the weights, None where the optimizer keeps none."""
+    return optimizer._model_variables_moving_average if optimizer.use_ema else None
+
+
+def take_summed_gradients(optimizer):
+    """Have `optimizer` take its gradients as summed over the replicas."""
+    optimizer._all_reduce_sum_gradients = list
+
+
+def replace_update(optimizer, update):
+    """Have `optimizer` call `update(gradients, variables)` for a step, which accumulates if need be."""
+    optimizer._backend_apply_gradients = update
+
+
+def accumulated_gradients(optimizer, variables):
+    """The variables that hold the sums of the gradients of `variables`."""
+    return [optimizer._accumulated_gradients[index_of(optimizer, variable)] for variable in variables]
+
+
+def accumulate(optimizer, gradients, sums):
+    """Add `gradients` to their `sums`."""
+    optimizer._backend_increment_gradient_accumulators(gradients, sums)
+
+
+def clip_decay_and_update(optimizer, gradients, variables):
+    """The update itself: clipping, weight decay, and the optimizer's rule."""
+    gradients = optimizer._clip_gradients(gradients)
+    optimizer._apply_weight_decay(variables)
+    optimizer._backend_update_step(gradients, variables, optimizer.learning_rate)
+
+
+def update_averages(optimizer):
+    """Move the averages of the weights on."""
+    optimizer._update_model_variables_moving_average(optimizer._trainable_variables)
+
+
+def index_of(optimizer, variable):
+    """The number of `variable` among those that the optimizer was built for."""
+    return optimizer._get_variable_index(variable)
+
+
+# Training --------------------------------------------------------------------------------------------
+
+
+def remade_loss(compile_loss, cls):
+    """A model's compiled losses and their weights as an object of another class, not built yet."""
+    return cls(
+        compile_loss._user_loss, compile_loss._user_loss_weights, output_names=compile_loss.output_names
+    )
+
+
+def build_for(model, data_batch):
+    """Make all variables of model, optimizer and measures for a batch of symbolic tensors."""
+    model._symbolic_build(data_batch=data_batch)
+
+
+def begin_at(model, epoch):
+    """Have the running `fit` go on with `epoch`; None for its own first one."""
+    model._initial_epoch = epoch
+
+
+def replace_steps(epochs, steps):
+    """Have an `EpochIterator` take `steps()` for an epoch: (first step, last step, iterator) each."""
+    epochs._enumerate_iterator = steps
+
+
+def replace_distributed_dataset(epochs, replace):
+    """Have an `EpochIterator` read `replace(dataset)` in place of its distributed dataset."""
+    epochs._distributed_dataset = replace(epochs._distributed_dataset)
+
+
+def new_iterator(epochs):
+    """A new iterator over the dataset of an `EpochIterator`."""
+    return iter(epochs._get_iterator())
+
+
+def num_batches_of(epochs):
+    """How many batches the dataset of an `EpochIterator` has, None where that is unknown."""
+    return epochs._num_batches
+
+
+def steps_seen(epochs):
+    """How many batches of its dataset an `EpochIterator` has taken."""
+    return epochs._steps_seen
+
+
+def set_steps_seen(epochs, count):
+    """Have an `EpochIterator` count from `count` on."""
+    epochs._steps_seen = count
+
+
+def warn_of_the_end(epochs):
+    """Warn that the data ended before the steps of an epoch."""
+    epochs._interrupted_warning()

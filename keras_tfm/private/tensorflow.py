@@ -1,0 +1,35 @@
+"""Private names of TensorFlow 2.21."""
+
+from tensorflow.python.distribute.input_lib import DistributedDataset
+from tensorflow.python.distribute.mirrored_strategy import MirroredExtended
+
+ATTRIBUTES: dict = {
+    DistributedDataset: ("_cloned_datasets",),
+    MirroredExtended: (
+        "_collective_key_base",
+        "_collective_ops",
+        "_cross_device_ops",
+        "_make_collective_ops_with_fallbacks",
+    ),
+}
+READ: dict = {MirroredExtended._make_collective_ops_with_fallbacks: "df90b44f836881a0"}
+
+
+def first_collective_key(extended):
+    """The first of the keys that a strategy's replicas exchange values by; TensorFlow begins all at 0."""
+    return extended._collective_key_base
+
+
+def set_first_collective_key(extended, number):
+    """Make the exchanges of a strategy's replicas anew, with keys from `number` on."""
+    extended._collective_key_base = number
+    exchanges_by_them = extended._cross_device_ops is extended._collective_ops
+    extended._collective_ops = extended._make_collective_ops_with_fallbacks()
+    if exchanges_by_them:
+        extended._cross_device_ops = extended._collective_ops
+
+
+def local_dataset_of(distributed):
+    """This worker's share of a distributed dataset, before it is dealt to replicas."""
+    (local,) = distributed._cloned_datasets
+    return local
