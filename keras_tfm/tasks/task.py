@@ -99,12 +99,14 @@ class Task(abc.ABC):
         if content["task"] != cls.name:
             raise TaskError(f"{folder}: its task is {content['task']!r}, expected {cls.name!r}")
         check_files(folder, content.get("files", {}))
-        tensors, _ = read_tensors(folder / WEIGHTS)
         kept = content.get("quantization")
         try:
-            refuse_sizes(backbone_of(content["model"])[1], [tensor.shape for tensor in tensors.values()])
-            with no_variable_larger_than(max((tensor.size for tensor in tensors.values()), default=0)):
-                task = cls.load_parts(folder, cls.config_class.from_json(content["config"]), content["model"])
+            config = cls.config_class.from_json(content["config"])
+            _, sizes = backbone_of(content["model"])
+            tensors = read_tensors(folder / WEIGHTS)[0].values()
+            refuse_sizes(sizes, [tensor.shape for tensor in tensors])
+            with no_variable_larger_than(max((tensor.size for tensor in tensors), default=0)):
+                task = cls.load_parts(folder, config, content["model"])
         except (TaskError, DataError, CheckpointError):
             raise
         except (ValueError, TypeError, KeyError, AttributeError, tf.errors.OpError) as error:

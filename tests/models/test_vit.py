@@ -110,7 +110,7 @@ def test_refusals():
         ViT.from_size("B/8")
     with pytest.raises(ValueError, match="225 x 225 are not divisible into patches of 16 x 16"):
         ViT.from_size("B/16", image_size=225)
-    with pytest.raises(ValueError, match="`image_size` must be a positive integer"):
+    with pytest.raises(ValueError, match="`image_size` must be at least 1, or a list of 2; it is 0"):
         ViT(dataclasses.replace(SMALL, image_size=0))
     with pytest.raises(ValueError, match="it was given pixels"):
         ViT(SMALL)({"pixels": np.zeros((1, 4, 6, 1), "float32")})
