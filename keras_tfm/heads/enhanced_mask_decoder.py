@@ -20,6 +20,8 @@ from keras_tfm.heads.masked_language_model import MaskedLMHead
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.positions import PositionEmbedding
 
+MOST_LAYERS = 64  # no weights bear out how many there are: a folder's number alone must not cost hours
+
 
 class EnhancedMaskDecoder(Layer):
     """What `encoder`, a `DisentangledEncoder`, is called with to states that know positions: (B, T, D) both.
@@ -31,8 +33,8 @@ class EnhancedMaskDecoder(Layer):
 
     def __init__(self, encoder, max_length, num_layers=2, **kwargs):
         super().__init__(**kwargs)
-        if num_layers < 1:
-            raise ValueError(f"`num_layers` must be at least 1; it is {num_layers}.")
+        if not 1 <= num_layers <= MOST_LAYERS:
+            raise ValueError(f"`num_layers` must lie in [1, {MOST_LAYERS}]; it is {num_layers}.")
         if not hasattr(encoder, "states"):
             raise ValueError(
                 f"`encoder` must be a DeBERTa's, whose blocks attend disentangled; it is {encoder.name!r}."

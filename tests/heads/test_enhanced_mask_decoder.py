@@ -68,7 +68,8 @@ def test_only_the_positions_are_weights_of_its_own():
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="`num_layers` must be at least 1; it is 0"):
-        EnhancedMaskedLM(DeBERTa(V3), num_layers=0)
+    for num_layers in (0, 10**7):
+        with pytest.raises(ValueError, match=rf"`num_layers` must lie in \[1, 64\]; it is {num_layers}"):
+            EnhancedMaskedLM(DeBERTa(V3), num_layers=num_layers)
     with pytest.raises(ValueError, match=r"`encoder` must be a DeBERTa's, .* it is 'encoder'"):
         EnhancedMaskDecoder(BERT(TINY).encoder, 16)

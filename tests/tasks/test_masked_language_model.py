@@ -138,6 +138,19 @@ def test_a_folder_keeps_the_head(make_model, tmp_path):
     assert type(again.model) is type(task.model)
     batch = {"token_ids": np.array([[5, 6, 7]])}
     np.testing.assert_array_equal(again(batch), task(batch))
+    path = tmp_path / "task" / "config.json"
+    content = json.loads(path.read_text("utf-8"))
+    for head in (
+        {"class": "EnhancedMaskedLM", "num_layers": 10**7},
+        {"class": "Model"},
+        {"class": []},
+        {},
+        "x",
+    ):
+        content["model"]["head"] = head
+        path.write_text(json.dumps(content), "utf-8")
+        with pytest.raises(tasks.TaskError, match=r"config\.json: not a configuration of 'masked-lm'"):
+            tasks.load(tmp_path / "task")
 
 
 def test_the_saved_model_answers_alone(learnt, tmp_path):
