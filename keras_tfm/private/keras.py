@@ -3,6 +3,7 @@
 import keras
 from keras.src.backend import get_keras_mask, rnn, set_keras_mask
 from keras.src.backend.tensorflow.trainer import TFEpochIterator as EpochIterator
+from keras.src.export.saved_model_export_archive import SavedModelExportArchive
 from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, unscale_loss_for_distribution
 from keras.src.models.functional import Functional
 from keras.src.models.model import functional_init_arguments
@@ -59,7 +60,7 @@ ATTRIBUTES: dict = {
         "_num_batches",
         "_steps_seen",
     ),
-    keras.export.ExportArchive: ("_tf_trackable",),
+    SavedModelExportArchive: ("_tf_trackable",),
 }
 
 # Methods that ours replace or follow, and digests of their syntax trees as they were read.
