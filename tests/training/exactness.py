@@ -337,7 +337,7 @@ def run_layout(layout, file, names, timeout=1800):
 def run_layouts(layouts, file, names, timeout=1800):
     """Run cases in one process for `none` and a `mirrored:N`, or N for `processes:N`: {layout: {case: …}}.
 
-    A second `MirroredStrategy` in one process is more than TensorFlow takes.
+    Both fit into one since replicas are parts of its CPU, and `none` takes the first part.
     """
     kind, _, count = layouts[0].partition(":")
     workers = int(count) if kind == "processes" else 1

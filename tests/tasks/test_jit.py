@@ -1,0 +1,68 @@
+"""Training and decoding compiled by XLA, as users have them, equal the plain ones that other tests check."""
+
+import random
+
+import numpy as np
+import pytest
+
+from keras_tfm.tasks import TextClassifier, TextGenerator, Translator
+from tests.tasks.tiny import TINY
+
+TEXTS = ["a warm and funny film", "a dull mess", "what a great story", "so bad it hurts"] * 4
+PAIRS = (TEXTS, TEXTS[::-1])
+SMALL = {"num_layers": 1, "dim": 16, "num_heads": 2, "hidden_dim": 32, "dropout": 0.0}
+PLAIN = dict.fromkeys(("dropout", "attention_dropout", "embedding_dropout"), 0.0)
+
+
+def classifier():
+    task = TextClassifier.from_examples(
+        (TEXTS, ["good", "bad"] * 8), "tiny", 300, changes=TINY, max_length=16, head={"dropout": 0.0}
+    )
+    return task, (TEXTS, ["good", "bad"] * 8), lambda: task.predict(TEXTS[:4], probabilities=True)
+
+
+def generator():
+    sizes = {"num_layers": 1, "dim": 16, "num_heads": 2, "max_length": 32}
+    task = TextGenerator.from_texts(TEXTS, "tiny", tokenizer="characters", **sizes, **PLAIN)
+    return task, TEXTS, lambda: task.generate(["a d"], max_new_tokens=6)
+
+
+def translator():
+    task = Translator.from_pairs(PAIRS, size="tiny", vocabulary_size=300, max_length=16, **SMALL)
+    return task, PAIRS, lambda: task.generate(["a dull mess"], max_new_tokens=6)
+
+
+def recurrent():
+    task = Translator.from_pairs(PAIRS, "recurrent", "tiny", 300, max_length=16, dropout=0.0)
+    return task, PAIRS, lambda: task.generate(["a dull mess"], max_new_tokens=6)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        classifier,
+        generator,
+        pytest.param(translator, marks=pytest.mark.slow),
+        pytest.param(recurrent, marks=pytest.mark.slow),
+    ],
+)
+def test_compiled_is_plain(make, monkeypatch):
+    losses, answers = [], []
+    for value in ("0", "1"):
+        monkeypatch.setenv("KERAS_TFM_JIT", value)
+        random.seed(0)  # of which Keras makes the seeds of layers
+        task, examples, ask = make()
+        losses.append(task.fit(examples, examples, epochs=2, learning_rate=1e-3)["loss"])
+        assert task.model.jit_compile == (value == "1")
+        answers.append(ask())
+    np.testing.assert_allclose(*losses, rtol=1e-4)
+    if isinstance(answers[0], list):
+        assert answers[0] == answers[1]
+    else:
+        np.testing.assert_allclose(*answers, atol=1e-4)
+
+
+def test_the_variable_is_0_or_1(monkeypatch):
+    monkeypatch.setenv("KERAS_TFM_JIT", "yes")
+    with pytest.raises(ValueError, match="KERAS_TFM_JIT must be 0 or 1; it is 'yes'"):
+        classifier()[0].fit((TEXTS, ["good", "bad"] * 8))
