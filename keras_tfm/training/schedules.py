@@ -81,7 +81,7 @@ class WarmupCosineSchedule(WarmupLinearSchedule):
         return 0.5 * (1.0 + ops.cos(math.pi * self.done(step)))
 
 
-@keras.saving.register_keras_serializable("keras_tfm")
+@register
 class TimedSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """A warm-up `schedule` of `total_steps`, by the share of steps or of a time limit, whichever is larger.
 
