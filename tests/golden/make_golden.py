@@ -156,7 +156,7 @@ def main():
         arrays |= {f"inputs/{key}": array for key, array in inputs.items()}
         path = FOLDER / f"{name}.npz"
         np.savez_compressed(path, config=json.dumps(config), encoded=encoded, decoded=decoded, **arrays)
-        assert path.stat().st_size <= 200_000, path
+        assert path.stat().st_size <= 400_000, path
 
 
 if __name__ == "__main__":
