@@ -25,12 +25,17 @@ class ModelWithHead(FunctionalModel):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.backbone = backbone
 
-    def get_config(self):
+    @property
+    def head_arguments(self):
+        """The constructor's arguments that describe the head: all but the backbone and the name."""
         parameters = inspect.signature(type(self).__init__).parameters.values()
-        names = [p.name for p in parameters if p.name != "self" and p.kind is not p.VAR_KEYWORD]
-        config = {name: getattr(self, name) for name in names}
+        names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+        return {name: getattr(self, name) for name in names if name not in ("self", "backbone", "name")}
+
+    def get_config(self):
+        backbone = keras.saving.serialize_keras_object(self.backbone)
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
-        return {**config, "backbone": keras.saving.serialize_keras_object(self.backbone), "dtype": dtype}
+        return {**self.head_arguments, "name": self.name, "backbone": backbone, "dtype": dtype}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

@@ -141,8 +141,8 @@ class EncoderTask(Task):
         config = model.backbone.config
         length = options.pop("max_length", None) or min(cls.default_length, config.max_length)
         fields = {**options, **cls._published(model, entries)}  # what the head answers is not to be chosen
-        own = {"backbone", "num_classes", "name", *fields}
-        head = {name: value for name, value in model.get_config().items() if name not in own}
+        own = {"num_classes", *fields}
+        head = {name: value for name, value in model.head_arguments.items() if name not in own}
         return cls.config_class(max_length=length, **fields, head=head)
 
     @classmethod

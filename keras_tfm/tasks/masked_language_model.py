@@ -338,12 +338,8 @@ class MaskedLanguageModel(Task):
         return [self.tokenizer]
 
     def describe_model(self):
-        config = self.model.get_config()
-        head = {name: value for name, value in config.items() if name not in ("backbone", "name")}
-        return {
-            **describe_backbone(self.model.backbone),
-            "head": {"class": type(self.model).__name__, **head},
-        }
+        head = {"class": type(self.model).__name__, **self.model.head_arguments}
+        return {**describe_backbone(self.model.backbone), "head": head}
 
     def save_parts(self, folder):
         self.tokenizer.save(folder)

@@ -36,7 +36,7 @@ class TextClassifierConfig(Config):
     problem: Literal["classes", "multi-label", "regression"] = "classes"
     pairs: bool = False
     max_length: Length = 128
-    pooling: Literal["first", "mean"] = "first"
+    pooling: Literal["first", "mean", "max"] = "first"
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 
     def __post_init__(self):
