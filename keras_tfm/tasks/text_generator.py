@@ -32,6 +32,7 @@ from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.schedules import WarmupSchedule
 
 NEW_TOKENS = 128  # that are generated unless something else is said
+STOPS = 8  # sets of strings that end a text, whose compiled decoding is kept: those used last
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +75,7 @@ class TextGenerator(Task):
         self._pad_id: int = self._end_ids[0] if tokenizer is None else tokenizer.pad_id
         if defaults.pad_id is not None:
             self._pad_id = defaults.pad_id
-        self._decodings: dict = {}
+        self._decoding = functools.lru_cache(maxsize=STOPS)(self._compiled_decoding)
 
     @classmethod
     def from_texts(
@@ -252,9 +253,11 @@ class TextGenerator(Task):
             for first in range(0, len(prompts), batch_size):
                 some = prompts[first : first + batch_size]
                 inputs, chosen = self._prepare(some, max_new_tokens, **options)
-                if chosen.samples and first:
+                if chosen.seed is not None and first:
                     chosen = dataclasses.replace(chosen, seed=(chosen.seed + first) % 2**31)
-                token_ids = self._decoding(stop)(chosen, **inputs)[:, inputs["token_ids"].shape[1] :]
+                token_ids = self._decoding(as_stops(stop))(chosen, **inputs)[
+                    :, inputs["token_ids"].shape[1] :
+                ]
                 texts = self.tokenizer.detokenize(token_ids).numpy()
                 answers += [a + b.decode("utf-8", "replace") for a, b in zip(some, texts, strict=True)]
                 bar.update(len(some))
@@ -270,7 +273,7 @@ class TextGenerator(Task):
         inputs, chosen = self._prepare([prompt], max_new_tokens, **options)
         symbols = self.tokenizer.symbols
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        for (token_id,) in self._decoding(stop).stream(chosen, **inputs):
+        for (token_id,) in self._decoding(as_stops(stop)).stream(chosen, **inputs):
             if token_id == self.tokenizer.end_id:  # other ends are text
                 break
             spelled = symbols[token_id] if token_id < len(symbols) else "\ufffd".encode()
@@ -321,14 +324,9 @@ class TextGenerator(Task):
             **chosen | {"max_new_tokens": min(room, chosen.get("max_new_tokens", NEW_TOKENS))}
         )
 
-    def _decoding(self, stop):
+    def _compiled_decoding(self, stop):
         """The compiled decoding that ends with the strings `stop`, or the end token."""
-        stop = (stop,) if isinstance(stop, str) else tuple(stop)
-        if stop not in self._decodings:
-            self._decodings[stop] = CompiledDecoding(
-                self.model, self._stop(stop), self._pad_id, max_length=self.max_length
-            )
-        return self._decodings[stop]
+        return CompiledDecoding(self.model, self._stop(stop), self._pad_id, max_length=self.max_length)
 
     def _stop(self, strings):
         if not strings:
@@ -339,7 +337,7 @@ class TextGenerator(Task):
 
     def export_endpoints(self, max_new_tokens=NEW_TOKENS, stop=(), **options):
         """`serving_default(text)`, decoded by `options`, and `generate(text, temperature, top_p, seed)`."""
-        stop = self._stop((stop,) if isinstance(stop, str) else tuple(stop))
+        stop = self._stop(as_stops(stop))
         room = self._options(1, max_new_tokens).max_new_tokens
 
         def answer(text, **options):
@@ -388,3 +386,8 @@ class TextGenerator(Task):
     def load_parts(cls, folder, config, model):
         tokenizer = load_tokenizer(folder) if config.has_tokenizer else None
         return cls(make_language_model(model), tokenizer, config)
+
+
+def as_stops(stop):
+    """The strings that end a text, of which one may have come alone."""
+    return (stop,) if isinstance(stop, str) else tuple(stop)

@@ -72,7 +72,8 @@ def test_an_epoch_may_be_fewer_batches_than_a_pass(monkeypatch):
     """What `fit` hands on goes through the whole text, an epoch of two batches after the other."""
     handed_on = []
     monkeypatch.setattr(
-        "keras_tfm.tasks.text_generator.fit_best", lambda model, batches, judge, **_: handed_on.append(batches)
+        "keras_tfm.tasks.text_generator.fit_best",
+        lambda model, batches, judge, **_: handed_on.append(batches),
     )
     generator = make("characters", max_length=8)
     generator.fit(TEXTS, TEXTS, batch_tokens=8, epoch_batches=2)
