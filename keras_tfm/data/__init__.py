@@ -28,6 +28,7 @@ from keras_tfm.data.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.documents import read_documents, split_sentences
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
+from keras_tfm.data.inputs import Inputs
 from keras_tfm.data.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.masking import NOT_CHOSEN, Masking
 from keras_tfm.data.noises import (
@@ -59,6 +60,7 @@ __all__ = [
     "DenoisingBatches",
     "DocumentRotation",
     "ImageBatches",
+    "Inputs",
     "LabelledImages",
     "LabelledTexts",
     "Masking",

@@ -266,7 +266,8 @@ def require(name, value, is_right=lambda value: True, rule="", whole=False):
     """
     if ops.is_tensor(value):
         return
-    kind, most = (numbers.Integral, 2**31 - 1) if whole else (numbers.Real, LARGEST)
+    kind: Any = numbers.Integral if whole else numbers.Real
+    most = 2**31 - 1 if whole else LARGEST
     if isinstance(value, bool) or not isinstance(value, kind) or not abs(value) <= most:
         expected = "a whole number of 32 bits" if whole else "a finite number"
         raise ValueError(f"`{name}` must be {expected}; it is {value!r}.")

@@ -111,8 +111,9 @@ def test_bytes_that_are_no_text_are_replaced():
 @pytest.mark.parametrize(
     ("prompt", "options", "message"),
     [
-        ("", {}, "Prompt 1 is empty"),
-        ("x" * 64, {}, "A prompt has 6[45] tokens; the model holds 64"),
+        ("", {}, "row 0: expected a prompt, got an empty text"),
+        ("x" * 64, {}, "row 0: .* room for a new one among the model's 64 tokens, got one of 6[45]"),
+        ("x" * 50, {"max_new_tokens": 20}, "row 0: .* room for 20 new ones among the model's 64 tokens"),
         ("x", {"max_new_tokens": 64}, "`max_new_tokens` must be at most 6[23]"),
         ("x", {"max_new_tokens": 0}, "`max_new_tokens` must be at least 1; it is 0"),
         ("x", {"beam_size": 0}, "`beam_size` must be at least 1"),
