@@ -1,6 +1,6 @@
 """Copying in context (Olsson et al. 2022, "In-context Learning and Induction Heads").
 
-A tiny GPT-2 continues a random segment that stands once in its prompt, and that it has never seen in training.
+A tiny GPT-2 continues a random segment that stands once in its prompt, and that it never saw in training.
 """
 
 import keras

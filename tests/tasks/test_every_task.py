@@ -12,10 +12,8 @@ import tensorflow as tf
 from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Answer, BERTTokenizer
-from keras_tfm.generation import CompiledDecoding
 from keras_tfm.models import BERT
 from keras_tfm.tasks import task as base
-from keras_tfm.tasks import text_generator, translator
 from tests.tasks.tiny import TINY
 
 WORDS = ["the", "cat", "sat", "on", "mat", "dog", "ran", "where", "who", "is"]
@@ -78,24 +76,15 @@ MAKERS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def made():
-    """A function: the task of a name in MAKERS, with fresh weights, made once; decoding is not compiled."""
-    patch = pytest.MonkeyPatch()
-    for module in (translator, text_generator):
-        patch.setattr(module, "CompiledDecoding", functools.partial(CompiledDecoding, jit_compile=False))
-
-    @functools.cache
-    def make(name):
-        keras.utils.set_random_seed(0)
-        return MAKERS[name][0]()
-
-    yield make
-    patch.undo()
+@functools.cache
+def made(name):
+    """The task of a name in MAKERS, with fresh weights."""
+    keras.utils.set_random_seed(0)
+    return MAKERS[name][0]()
 
 
 @pytest.mark.parametrize("name", [name for name, (_, examples) in MAKERS.items() if examples is not None])
-def test_measures_are_plain_numbers_and_strings(name, made):
+def test_measures_are_plain_numbers_and_strings(name):
     task, examples = made(name), MAKERS[name][1]
     measures = task.evaluate(*examples) if name == "classify-images" else task.evaluate(examples)
     assert measures and {type(value) for value in measures.values()} <= {int, float, str}
@@ -140,7 +129,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_every_row_is_answered_or_refused_by_its_number(name, made, said):
+def test_every_row_is_answered_or_refused_by_its_number(name, said):
     task, (first, last) = made(name), RIGHT[name]
     answers = task.predict([first, last])
     assert len(answers) == 2 and not task.refusals([first, last])
@@ -164,7 +153,7 @@ def run_predict(task, path, capsys, monkeypatch, *options):
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_as_many_lines_come_out_as_went_in(name, made, tmp_path, capsys, monkeypatch):
+def test_as_many_lines_come_out_as_went_in(name, tmp_path, capsys, monkeypatch):
     """One wrong line of the middle, and a blank one, are empty, and told by their numbers."""
     right = next(x for x in RIGHT[name] if isinstance(x, str))
     wrong = next((x for x in WRONG.get(name, {}) if isinstance(x, str) and x), " ")
@@ -211,13 +200,13 @@ CONLL = "-DOCSTART- -X- O\n\nthe DT O\ncat NN B-X\n\n\ndog NN B-Y\n"
         ("masked-lm", "a.txt", "the\n\ncat\n", ["the", "", "cat"]),
     ],
 )
-def test_predict_takes_what_train_took(name, file, content, expected, made, tmp_path):
+def test_predict_takes_what_train_took(name, file, content, expected, tmp_path):
     (tmp_path / file).write_text(content, "utf-8")
     examples, places = made(name).read_inputs(tmp_path / file)
     assert examples == expected and len(places) == len(examples)
 
 
-def test_columns_folders_and_images_are_inputs_too(made, tmp_path):
+def test_columns_folders_and_images_are_inputs_too(tmp_path):
     (tmp_path / "a.csv").write_text("a,b,c\nthe cat,sat,x\n", "utf-8")
     for name, columns, expected in (("pairs", ["a", "b"], ("the cat", "sat")), ("classify", [1], "b"),
                                     ("pairs", ["b", "a", "c"], ("sat", "the cat"))):  # fmt: skip
@@ -236,7 +225,7 @@ def test_columns_folders_and_images_are_inputs_too(made, tmp_path):
     assert images.shape == (2, 8, 8, 1) and [path[-5:] for path in places] == ["2.png", "1.png"]
 
 
-def test_predict_answers_what_train_was_given(made, tmp_path, capsys, monkeypatch):
+def test_predict_answers_what_train_was_given(tmp_path, capsys, monkeypatch):
     content = '{"text": "who sat", "choices": ["cat", "mat"], "label": 1}\n'
     content += (
         '{"text": "who", "choices": ["cat"], "label": 0}\n{"text": "who", "choices": ["a", "b", "c"]}\n'
@@ -250,7 +239,7 @@ def test_predict_answers_what_train_was_given(made, tmp_path, capsys, monkeypatc
     assert len(lines) == 2 and not said
 
 
-def test_many_lines_without_an_answer_are_counted(made, tmp_path, capsys, monkeypatch):
+def test_many_lines_without_an_answer_are_counted(tmp_path, capsys, monkeypatch):
     (tmp_path / "a.txt").write_text("\n" * 100, "utf-8")
     lines, said = run_predict(made("generate"), tmp_path / "a.txt", capsys, monkeypatch)
     assert lines == [""] * 100 and said.count("\n") == 21 and said.endswith("80 more get an empty line\n")
