@@ -21,10 +21,11 @@ def long_description():
 
 REQUIREMENTS = [
     # The trainer overrides private methods of keras.Model: Keras is held to the minor version read here.
-    # tensorflow-text, which keras-nlp brings, is bound to TensorFlow's minor version.
+    # tensorflow-text is bound to TensorFlow's minor version.
     "tensorflow>=2.21,<2.22",
+    "tensorflow-text>=2.21,<2.22",  # the kernels of the tokenizers; KerasHub does without it
     "keras>=3.15,<3.16",
-    "keras-nlp>=0.32,<0.33",  # brings keras-hub and tensorflow-text: tokenizers, not models
+    "keras-nlp>=0.32,<0.33",  # brings keras-hub, whose layers and tokenizers go with these
     "tensorflow-datasets>=4.9.9,<5",
     "safetensors>=0.5",
     "sentencepiece>=0.2.3",  # trains the sub-word tokenizer, compiles its normalisation

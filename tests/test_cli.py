@@ -124,8 +124,8 @@ def test_a_language_model_from_text_to_export(data, generator, tmp_path, capsys)
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (b"\n", (), "Prompt 1 is empty"),
-        (b"long " * 9, (), "A prompt has 46 tokens; the model holds 32"),
+        (b"\n", ("--whole",), "the text gets no answer: it is blank"),
+        (b"long " * 9, ("--whole",), "room for a new one among the model's 32 tokens, got one of 46"),
         (b"a\xff\n", (), "line 1: expected UTF-8"),
         (
             b"a\n",

@@ -45,7 +45,7 @@ def columns_of(options, counts=(2,)):
         return None
     columns = tuple(int(name) if name.isdigit() else name for name in options.columns.split(","))
     if len(columns) not in counts:
-        expected = {2: "two, A,B", 3: "three, A,B,C"}
+        expected = {1: "one, A", 2: "two, A,B", 3: "three, A,B,C"}
         raise ValueError(
             f"--columns: expected {' or '.join(expected[count] for count in counts)}; got {options.columns}"
         )

@@ -1,5 +1,7 @@
 """The verbs for a trained task: evaluate, predict, export; and the demo."""
 
+import argparse
+import itertools
 import json
 from inspect import signature
 
@@ -31,9 +33,15 @@ def add_asking(verbs):
 
     predict = add_verb(verbs, "predict", run_predict, "answer a line for each line read")
     _add_task_folder(predict)
+    predict.epilog = INPUTS
+    predict.formatter_class = argparse.RawDescriptionHelpFormatter
     predict.add_argument(
-        "--input", default="-", metavar="FILE", help="a text file, or - for standard input (default)"
+        "--input",
+        default="-",
+        metavar="FILE",
+        help="a text file, or one as for train (see below), or - for standard input (default)",
     )
+    add_columns(predict, "names or numbers from 0 of a table's columns, those of train or all but the label")
     predict.add_argument(
         "--whole", action="store_true", help="read all of it as one text, and print the answer as it is"
     )
@@ -84,6 +92,23 @@ DECODING = (
 )
 
 
+# The epilogue of predict's help.
+INPUTS = """\
+FILE, plain or .gz or .xz, by the RUN's task; labels in it are passed over, and may be missing:
+  translate, summarize   lines, or a .tsv, .csv or .jsonl file, or tfds:NAME[/CONFIG][:VERSION]#SPLIT
+  classify               lines (a tab between two texts), or a .tsv, .csv or .jsonl file
+  tag                    lines, or CoNLL columns
+  answer                 lines: question, tab, context; or JSON in SQuAD's format
+  choose                 lines: text, tab, choice, tab, choice, ...; or a .jsonl file
+  generate, masked-lm, sentence-vectors   lines; of a folder those of its text files
+  classify-images        an image, or a folder of images, or of such folders
+
+Each of these gets one line. It is empty where a text is blank or cannot be answered; which, and why, is
+told on standard error.
+"""
+MOST_TOLD = 20  # inputs without an answer that are told one by one
+
+
 def _add_decoding(verb):
     group = verb.add_argument_group("for tasks that write text (default: the likeliest token at each step)")
     for option, name, kind, text in DECODING:
@@ -112,20 +137,32 @@ def run_evaluate(options):
 
 
 def run_predict(options):
-    """predict: a line in, a line out; or a text."""
+    """predict: a line for each line, or example, of a file; or a text for all of it."""
     from keras_tfm.data.sources import read_lines
 
     task = _load(options.task_folder)
-    if not hasattr(task, "tokenizer"):
-        raise ValueError(f"{options.task_folder}: predict reads texts; {task.name!r} is asked in Python")
-    lines = list(read_lines(options.input))
-    texts = ["\n".join(lines)] if options.whole else lines
-    truncated = task.count_truncated(texts) if hasattr(task, "count_truncated") else 0
+    decoding = _decoding(options, task.predict)
+    if options.whole:
+        examples, places = ["\n".join(read_lines(options.input))], ["the text"]
+    else:
+        examples, places = task.read_inputs(options.input, columns_of(options, (1, 2, 3)))
+    reasons = task.refusals(examples, **decoding)
+    reasons |= {row: "it is blank" for row, x in enumerate(examples) if isinstance(x, str) and not x.strip()}
+    if options.whole and reasons:
+        raise ValueError(f"the text gets no answer: {reasons[0]}")
+    answered = [example for row, example in enumerate(examples) if row not in reasons]
+    truncated = task.count_truncated(answered) if hasattr(task, "count_truncated") else 0
     if truncated:
-        say(f"{truncated} of {len(texts)} texts exceed {task.config.max_length} tokens and are cut there")
-    for answer in task.predict(texts, **_decoding(options, task.predict)):
+        say(f"{truncated} of {len(examples)} texts exceed {task.config.max_length} tokens and are cut there")
+    for row, reason in itertools.islice(sorted(reasons.items()), MOST_TOLD):
+        say(f"{places[row]} gets an empty line: {reason}")
+    if len(reasons) > MOST_TOLD:
+        say(f"{len(reasons) - MOST_TOLD:,} more get an empty line")
+    answers = iter(task.predict(answered, **decoding))
+    for row in range(len(examples)):
+        answer = "" if row in reasons else next(answers)
         is_text = options.whole and isinstance(answer, str)
-        print(answer if is_text else task.as_line(answer))
+        print(answer if row in reasons or is_text else task.as_line(answer))
 
 
 def run_export(options):

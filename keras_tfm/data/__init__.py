@@ -28,6 +28,8 @@ from keras_tfm.data.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.documents import read_documents, split_sentences
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
+from keras_tfm.data.inputs import Inputs
+from keras_tfm.data.keras_hub import from_keras_hub, to_keras_hub
 from keras_tfm.data.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.masking import NOT_CHOSEN, Masking
 from keras_tfm.data.noises import (
@@ -59,6 +61,7 @@ __all__ = [
     "DenoisingBatches",
     "DocumentRotation",
     "ImageBatches",
+    "Inputs",
     "LabelledImages",
     "LabelledTexts",
     "Masking",
@@ -83,6 +86,7 @@ __all__ = [
     "decode_image",
     "encode_prompts",
     "encode_sources",
+    "from_keras_hub",
     "load_tokenizer",
     "read_choices",
     "read_documents",
@@ -95,5 +99,6 @@ __all__ = [
     "read_tagged_words",
     "read_texts",
     "split_sentences",
+    "to_keras_hub",
     "train_tokenizer",
 ]

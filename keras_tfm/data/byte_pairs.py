@@ -207,6 +207,16 @@ class ByteLevelTokenizer(Tokenizer):
         return (self.end_id,) * self._special.ends_between
 
     @property
+    def content(self) -> dict[str, list[str]]:
+        """The "tokens" and "merges" that make it."""
+        return json.loads(self._content)
+
+    @property
+    def special_tokens(self) -> list[str]:
+        """The tokens that no merge makes, each once: padding, start, end, unknown and the mask."""
+        return self._special.names
+
+    @property
     def symbols(self) -> list[bytes]:
         """What each token spells: the symbols of `generation.StopSequences`."""
         return self._spelled[:-1].tolist()

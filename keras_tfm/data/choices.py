@@ -27,7 +27,7 @@ def read_choices(paths, columns: Sequence[str | int] | None = None) -> Choices:
     `columns` are the names of the three, by default known ones. Raises DataError, naming file and line, for
     whatever is not as it must be, other numbers of choices than the first line's among it.
     """
-    chosen = Columns(("text", "choices", "label"), _known, parse_columns(columns, counts=(3,)))
+    chosen = Columns(("text", "choices", "label"), known_columns, parse_columns(columns, counts=(3,)))
     examples = Choices([], [], [])
     for path in map(os.fspath, [paths] if isinstance(paths, (str, os.PathLike)) else paths):
         before = len(examples.texts)
@@ -47,6 +47,6 @@ def read_choices(paths, columns: Sequence[str | int] | None = None) -> Choices:
     return examples
 
 
-def _known(cells: list[str]) -> tuple[int, ...] | None:
+def known_columns(cells: list[str]) -> tuple[int, ...] | None:
     found = [[cells.index(x) for x in names if x in cells][:1] for names in (TEXTS, CHOICES, LABELS)]
     return tuple(place for (place,) in found) if all(found) else None

@@ -27,7 +27,7 @@ def read_documents(paths) -> list[str]:
     documents: list[str] = []
     for path in map(os.fspath, paths):
         before = len(documents)
-        for file in _files(path):
+        for file in text_files(path):
             paragraphs: list[str] = []
             for line in read_lines(file):
                 if line := line.strip():
@@ -47,7 +47,8 @@ def split_sentences(document: str) -> list[str]:
     return [sentence for line in document.splitlines() for sentence in ENDS.split(line) if sentence.strip()]
 
 
-def _files(path: str) -> Sequence[str]:
+def text_files(path: str) -> Sequence[str]:
+    """The text files in a folder, by name, or else the path itself; DataError for a folder without any."""
     if not os.path.isdir(path):
         return [path]
     files = sorted(str(file) for file in pathlib.Path(path).iterdir() if file.name.endswith(TEXT_FILES))

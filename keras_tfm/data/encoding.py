@@ -73,12 +73,24 @@ def pack_texts(
     """
     first = tokenizer.tokenize(firsts)
     if seconds is None:
-        token_ids = surround(first[:, : max_length - 2], [tokenizer.start_id], [tokenizer.end_id])
+        room = max_length - tokenizer.num_added()
+        token_ids = surround(first[:, :room], [tokenizer.start_id], [tokenizer.end_id])
         return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids)}
-    second, room = tokenizer.tokenize(seconds), max_length - 2 - len(tokenizer.between_ids)
+    second, room = tokenizer.tokenize(seconds), max_length - tokenizer.num_added(2)
     kept = tf.minimum(first.row_lengths(), tf.maximum(room - second.row_lengths(), room - room // 2))
     second = take_front(second, tf.minimum(second.row_lengths(), room - kept))
     return join_pairs(tokenizer, take_front(first, kept), second)
+
+
+def are_cut(
+    tokenizer: Tokenizer, max_length: int, firsts: Sequence[str], seconds: Sequence[str] | None = None
+) -> np.ndarray:
+    """Which of the texts (B,), or pairs of them, exceed `max_length` tokens, so that `pack_texts` cuts
+    them: bool (B,).
+    """
+    sides = [firsts] if seconds is None else [firsts, seconds]
+    lengths = sum(tokenizer.tokenize(tf.constant(list(side), tf.string)).row_lengths() for side in sides)
+    return (lengths > max_length - tokenizer.num_added(len(sides))).numpy()
 
 
 def join_pairs(tokenizer: Tokenizer, first: tf.RaggedTensor, second: tf.RaggedTensor) -> Ragged:

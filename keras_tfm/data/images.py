@@ -45,6 +45,18 @@ def read_image_folder(folder, height, width, channels) -> LabelledImages:
     return LabelledImages(np.stack(images), np.array(labels, "int32"), [path.name for path in classes])
 
 
+def read_images(path, height, width, channels) -> tuple[np.ndarray, list[str]]:
+    """The images (N, H, W, C) of a PNG or JPEG file, or of a folder and the folders in it, in order of name,
+    and their paths. Resized and refused as `read_image_folder` does.
+    """
+    path = pathlib.Path(path)
+    inside = _visible(path) if path.is_dir() else [path]
+    files = [file for part in inside for file in (_visible(part) if part.is_dir() else [part])]
+    if not files:
+        raise DataError(path, None, "expected images, the folder is empty")
+    return np.stack([_read_image(file, height, width, channels) for file in files]), list(map(str, files))
+
+
 def _visible(folder: pathlib.Path) -> list[pathlib.Path]:
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))

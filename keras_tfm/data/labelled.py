@@ -2,7 +2,8 @@
 
 import math
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from keras_tfm.data.sources import Columns, DataError, Row, numbered_lines, parse_columns, read_rows
@@ -14,6 +15,7 @@ TEXTS = (
     ("question", "sentence"), ("question", "passage"), ("text_a", "text_b"), ("first", "second"),
     ("sentence",), ("text",), ("review",), ("comment",),
 )  # fmt: skip
+DOCUMENT = "-DOCSTART-"  # begins a document in CoNLL's files
 PROBLEMS = ("classes", "multi-label", "regression")
 
 
@@ -62,10 +64,10 @@ def read_labelled_texts(
 
 def _rows(path, columns):
     names = ("text", "text", "label") if columns and len(columns) == 3 else ("text", "label")
-    return read_rows(path, Columns(names, _known, columns))
+    return read_rows(path, Columns(names, known_columns, columns))
 
 
-def _known(cells: list[str]) -> tuple[int, ...] | None:
+def known_columns(cells: list[str]) -> tuple[int, ...] | None:
     label = next((name for name in LABELS if name in cells), None)
     texts = next((names for names in TEXTS if set(names) <= set(cells)), None)
     return None if label is None or texts is None else tuple(map(cells.index, (*texts, label)))
@@ -102,26 +104,47 @@ def read_tagged_words(paths) -> TaggedWords:
     """
     examples = TaggedWords([], [])
     for path in map(os.fspath, [paths] if isinstance(paths, (str, os.PathLike)) else paths):
-        before, width = len(examples.words), None
-        words: list[str] = []
-        tags: list[str] = []
-        for number, line in numbered_lines(path):
-            line = line.replace("\ufeff", "").strip()  # files put together hold marks of byte order within
-            cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
-            if not cells:
-                _end_sentence(examples, words, tags)
-                words, tags = [], []
-            elif cells[0] != "-DOCSTART-":
-                width = width or len(cells)
-                if len(cells) != width or width < 2:
-                    expected = width if width > 1 else "two or more"
-                    raise DataError(path, number, f"expected {expected} columns, got {len(cells)}")
-                words.append(cells[0])
-                tags.append(cells[-1])
-        _end_sentence(examples, words, tags)
-        if len(examples.words) == before:
+        sentences = parse_tagged_words(path, numbered_lines(path))
+        if not sentences.words:
             raise DataError(path, None, "expected tagged words, the file has none")
+        for column, more in zip(examples, sentences, strict=True):
+            column.extend(more)
     return examples
+
+
+def parse_tagged_words(path: str, lines: Iterable[tuple[int, str]]) -> TaggedWords:
+    """The sentences in numbered lines of CoNLL columns; see `read_tagged_words`."""
+    examples, width = TaggedWords([], []), None
+    words: list[str] = []
+    tags: list[str] = []
+    for number, line in lines:
+        cells = _cells(line)
+        if not cells:
+            _end_sentence(examples, words, tags)
+            words, tags = [], []
+        elif cells[0] != DOCUMENT:
+            width = width or len(cells)
+            if len(cells) != width or width < 2:
+                expected = width if width > 1 else "two or more"
+                raise DataError(path, number, f"expected {expected} columns, got {len(cells)}")
+            words.append(cells[0])
+            tags.append(cells[-1])
+    _end_sentence(examples, words, tags)
+    return examples
+
+
+def is_tagged(lines: Iterable[str], labels: Sequence[str]) -> bool:
+    """Whether lines are CoNLL columns rather than sentences: all have as many columns, two at least, and the
+    last is a tag, one of `labels` or "O" or one that begins a phrase, goes on or ends it.
+    """
+    rows = [cells for cells in map(_cells, lines) if cells and cells[0] != DOCUMENT]
+    is_tag = re.compile("|".join(["O", r"[BIESLU]-\S+", *map(re.escape, labels)])).fullmatch
+    return len({len(cells) for cells in rows}) == 1 < len(rows[0]) and all(is_tag(row[-1]) for row in rows)
+
+
+def _cells(line: str) -> list[str]:
+    line = line.replace("\ufeff", "").strip()  # files put together hold marks of byte order within
+    return [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
 
 
 def _end_sentence(examples, words, tags):

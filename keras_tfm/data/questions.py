@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from keras_tfm.configs import parse_json
@@ -39,12 +39,10 @@ def read_questions(paths) -> Questions:
     examples = Questions([], [], [])
     for path in map(os.fspath, [paths] if isinstance(paths, (str, os.PathLike)) else paths):
         before = len(examples.questions)
-        for paragraph, place in _paragraphs(path):
-            context = _text(path, paragraph, place, "context")
-            for question, where in _values(path, paragraph, place, "qas"):
-                examples.questions.append(_text(path, question, where, "question"))
-                examples.contexts.append(context)
-                examples.answers.append(_answers(path, question, where, context))
+        for question, context, record, place in parse_questions(path, numbered_lines(path, MAX_BYTES)):
+            examples.questions.append(question)
+            examples.contexts.append(context)
+            examples.answers.append(_answers(path, record, place, context))
         if len(examples.questions) == before:
             raise DataError(path, None, "expected questions, the file has none")
     return examples
@@ -58,9 +56,19 @@ def check_answer(context: str, answer: Answer) -> None:
         raise ValueError(f"expected the answer {text[:60]!r} at character {start}, got {there[:60]!r}")
 
 
-def _paragraphs(path: str) -> Iterator[tuple[dict, str]]:
+def parse_questions(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, str, dict, str]]:
+    """Question, context, the question's record, and where that stands, of a file's numbered lines; see
+    `read_questions`.
+    """
+    for paragraph, place in _paragraphs(path, lines):
+        context = _text(path, paragraph, place, "context")
+        for record, where in _values(path, paragraph, place, "qas"):
+            yield _text(path, record, where, "question"), context, record, where
+
+
+def _paragraphs(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[dict, str]]:
     try:
-        content = parse_json("\n".join(text for _, text in numbered_lines(path, MAX_BYTES)))
+        content = parse_json("\n".join(text for _, text in lines))
     except json.JSONDecodeError as error:
         raise DataError(path, error.lineno, f"expected JSON: {error.msg}") from None
     except ValueError as error:

@@ -91,6 +91,16 @@ class SentencePieceTokenizer(Tokenizer):
             raise DataError(folder, None, str(error)) from error
 
     @property
+    def model(self) -> bytes:
+        """The serialised model that makes it."""
+        return self._model
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether it was trained here, and gives white space back as it was."""
+        return self._is_lossless
+
+    @property
     def symbols(self) -> list[bytes]:
         """What each token spells: the symbols of `generation.StopSequences`."""
         return self._spelled.tolist()

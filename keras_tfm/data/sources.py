@@ -71,7 +71,7 @@ def read_pairs(paths, columns: Sequence[str | int] | None = None) -> Pairs:
     empty, cut short or not UTF-8, when rows or parallel files disagree in length, when a text is blank.
     """
     paths = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
-    chosen = Columns(("source", "target"), _known_pair, parse_columns(columns))
+    chosen = Columns(("source", "target"), known_pair, parse_columns(columns))
     if len(paths) not in (1, 2):
         raise ValueError(f"paths: expected one file, or two parallel ones, got {len(paths)}")
     if len(paths) == 2:
@@ -257,7 +257,7 @@ def _choose_columns(path: str, first_row: list[str], columns: Columns) -> tuple[
     return [cells.index(name) for name in chosen], True
 
 
-def _known_pair(cells: list[str]) -> tuple[int, int] | None:
+def known_pair(cells: list[str]) -> tuple[int, int] | None:
     for source, target in KNOWN_COLUMNS:
         if source in cells and target in cells:
             return cells.index(source), cells.index(target)

@@ -30,6 +30,10 @@ class Tokenizer(tf.Module):
         """What stands between two texts that are read as a pair."""
         return (self.end_id,)
 
+    def num_added(self, num_texts: int = 1) -> int:
+        """How many special tokens stand around and between so many texts that are read together."""
+        return 2 + (num_texts - 1) * len(self.between_ids)
+
     def tokenize(self, strings) -> tf.RaggedTensor:
         """Splits UTF-8 strings (B,) into ids (B, None), int32, without start and end."""
         raise NotImplementedError

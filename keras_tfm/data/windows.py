@@ -8,7 +8,7 @@ from keras_tfm.data.tokenizers import Tokenizer
 
 def longest_question(tokenizer: Tokenizer, max_length: int, stride: int) -> int:
     """How many tokens a question may have, so that `stride` of its context fit beside it."""
-    return max_length - stride - 2 - len(tokenizer.between_ids)
+    return max_length - stride - tokenizer.num_added(2)
 
 
 def question_windows(

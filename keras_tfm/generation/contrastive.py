@@ -38,7 +38,7 @@ class ContrastiveSearch(Loop):
 
     def __init__(self, model, max_new_tokens, alpha=0.6, k=4, processors=(), stop=None, pad_id=0):
         require("contrastive_alpha", alpha, lambda alpha: 0 <= alpha <= 1, "must lie in [0, 1]")
-        require("top_k", k, lambda k: k >= 1, "must be at least 1")
+        require("top_k", k, lambda k: k >= 1, "must be at least 1", whole=True)
         if not (hasattr(model, "backbone") and hasattr(model, "head")):
             raise TypeError(f"{type(model).__name__} has no `backbone` and `head`, so no hidden states.")
         size = model.head.vocabulary_size

@@ -13,17 +13,20 @@ All of it traces, also under XLA (`tf.function(jit_compile=True)`), which is the
 """
 
 import abc
+import collections
 import dataclasses
 import functools
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from keras import ops
+from keras import ops, random
 
 from keras_tfm.generation.processors import Written, process
 from keras_tfm.generation.samplers import greedy
 from keras_tfm.generation.stopping import EndTokens
 from keras_tfm.jit import jit_compile
+
+MOST_FUNCTIONS = 128  # that a `CompiledDecoding` keeps
 
 
 class Progress(NamedTuple):
@@ -150,7 +153,9 @@ class CompiledDecoding:
 
     Sizes are rounded up to few, which padding makes up for and changes nothing: rows and the
     `context` to powers of two, prompts to multiples of 32; as far as `max_context` allows, and
-    `max_length` for prompt and continuation together, if they are given.
+    `max_length` for prompt and continuation together, if they are given. Of one kind are options that differ
+    in no more than the numbers of sampling: processors that are equal count as one, those without a hash by
+    identity. The functions that were used last are kept, `MOST_FUNCTIONS` of them.
     """
 
     def __init__(self, model, stop=None, pad_id=0, max_length=None, max_context=None):
@@ -159,7 +164,7 @@ class CompiledDecoding:
         self.pad_id = pad_id
         self.max_length = max_length
         self.max_context = max_context
-        self.functions: dict = {}
+        self.functions: collections.OrderedDict = collections.OrderedDict()
 
     def __call__(self, options, token_ids, padding_mask=None, context=None):
         """Prompts (B, P) and continuations as a tensor (B, P + max_new_tokens)."""
@@ -201,17 +206,29 @@ class CompiledDecoding:
             context = {name: tf.pad(x, [[0, 0], [0, more]]) for name, x in context.items()}
         rows = tf.minimum(tf.range(round_up(num_rows, 1)), num_rows - 1)  # the last one, again and again
         prompt, context = (x and {name: tf.gather(x[name], rows) for name in x} for x in (prompt, context))
+        numbers = options.numbers
+        if "seed" in numbers and numbers["seed"] is None:
+            numbers["seed"] = draw_seed()
         numbers = {
             name: tf.constant(value, tf.int32 if name == "seed" else tf.float32)
-            for name, value in options.numbers.items()
+            for name, value in numbers.items()
         }
         return padding, numbers, prompt, context
 
     def _functions(self, options, inputs):
         """Decoding whole, its start, and one token further, of the kind of `options` and `inputs`' sizes."""
         kind = dataclasses.replace(options, **dict.fromkeys(options.numbers, 1))
-        key = kind, *(tuple(x.shape) for x in tf.nest.flatten(inputs) if x is not None)
-        if key not in self.functions:  # of one with many sizes TensorFlow would warn
+        processors = tuple(map(told_apart_by, kind.processors))
+        key = (
+            dataclasses.replace(kind, processors=()),
+            processors,
+            *(tuple(x.shape) for x in tf.nest.flatten(inputs) if x is not None),
+        )
+        if key in self.functions:
+            self.functions.move_to_end(key)
+        else:  # One tf.function per shape: a single one that retraces makes TensorFlow warn.
+            while len(self.functions) >= MOST_FUNCTIONS:
+                self.functions.popitem(last=False)
 
             def decoder(numbers):
                 return dataclasses.replace(kind, **numbers).decoder(self.model, self.stop, self.pad_id)
@@ -225,6 +242,21 @@ class CompiledDecoding:
                 )
             ]
         return self.functions[key]
+
+
+def told_apart_by(processor):
+    """What tells a processor from others: what it equals, or, where it has no hash, which object it is."""
+    try:
+        hash(processor)
+    except TypeError:
+        return id(processor)  # The compiled function holds the object: no other gets this id meanwhile.
+    return processor
+
+
+def draw_seed():
+    """A seed below 2^31 from Keras's global generator, which `keras.utils.set_random_seed` sets."""
+    with tf.init_scope():  # where a graph is traced the seed is drawn now, once
+        return int(random.randint((), 0, 2**31 - 1, dtype="int32"))
 
 
 def each_token(progress, advance, decoder):

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+from keras import ops
 
 from keras_tfm.generation.beam import BeamSearch
 from keras_tfm.generation.contrastive import ContrastiveSearch
-from keras_tfm.generation.loop import Decoder
+from keras_tfm.generation.loop import Decoder, draw_seed
 from keras_tfm.generation.processors import (
     ForcedTokens,
     MinNewTokens,
@@ -18,6 +18,7 @@ from keras_tfm.generation.processors import (
     Temperature,
     TopK,
     TopP,
+    as_ids,
     require,
 )
 from keras_tfm.generation.samplers import Sample, greedy
@@ -31,11 +32,12 @@ class DecodingOptions:
     """The likeliest token at each step; by beam search with a `beam_size`; else sampled.
 
     With `contrastive_alpha` in [0, 1] it is contrastive search among the `top_k` likeliest, 4 by default.
-    Otherwise sampling begins with any of `temperature`, `top_k`, `top_p` and `seed`, which may be tensors;
-    without a `seed` one is drawn. `repetition_penalty`, `no_repeat_ngram_size`, `min_new_tokens`, the token
-    `forced_first_id`, those of which the last one allowed must be, `forced_last_ids`, and `suppressed_ids`
-    act first, in this order, then the `processors`, then what belongs to sampling. Raises ValueError for
-    what cannot be.
+    Otherwise sampling begins with any of `temperature`, `top_k`, `top_p` and `seed`, which may be tensors.
+    Without a `seed` each call draws one as `keras.random` does: from Keras's own generator, which
+    `keras.utils.set_random_seed` sets, and never from NumPy's. `repetition_penalty`, `no_repeat_ngram_size`,
+    `min_new_tokens`, the token `forced_first_id`, those of which the last one allowed must be,
+    `forced_last_ids`, and `suppressed_ids` act first, in this order, then the `processors`, then what belongs
+    to sampling. Raises ValueError, naming the field, for what cannot be.
     """
 
     max_new_tokens: int
@@ -56,28 +58,40 @@ class DecodingOptions:
     processors: Sequence = ()
 
     def __post_init__(self):
-        for name in ("forced_last_ids", "suppressed_ids", "processors"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        require("max_new_tokens", self.max_new_tokens, lambda n: n >= 1, "must be at least 1")
-        require("beam_size", self.beam_size, lambda n: n >= 1, "must be at least 1")
-        require("min_new_tokens", self.min_new_tokens, lambda n: n >= 0, "must be at least 0")
-        require("no_repeat_ngram_size", self.no_repeat_ngram_size, lambda n: n >= 0, "must be at least 0")
-        list(self._constraints(EndTokens()))  # each refuses what it cannot be
+        for name in ("max_new_tokens", "beam_size"):
+            require(name, getattr(self, name), lambda n: n >= 1, "must be at least 1", whole=True)
+        for name in ("min_new_tokens", "no_repeat_ngram_size"):
+            require(name, getattr(self, name), lambda n: n >= 0, "must be at least 0", whole=True)
+        require("length_penalty", self.length_penalty)
+        if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
+            raise ValueError(
+                f'`early_stopping` must be True, False or "never"; it is {self.early_stopping!r}.'
+            )
+        for name in ("forced_last_ids", "suppressed_ids"):
+            object.__setattr__(self, name, as_ids(name, getattr(self, name)))
+        if self.forced_first_id is not None:
+            as_ids("forced_first_id", self.forced_first_id)
+        object.__setattr__(self, "processors", tuple(self.processors))
+        if not all(map(callable, self.processors)):
+            raise ValueError(f"`processors` must be callables; they are {self.processors}.")
+        # What is made of the other fields refuses what it cannot be.
+        list(self._constraints(EndTokens()))
         self._warpers()
         if self.contrastive_alpha is not None:
             self._refuse_with_contrastive()
-        if self.samples and self.seed is None:
-            object.__setattr__(self, "seed", np.random.randint(2**31))
+        if self.seed is not None:
+            Sample(self.seed)
         if self.samples and self.beam_size > 1:
             raise ValueError("Beam search does not sample: give `beam_size`, or what belongs to sampling.")
 
     @property
     def numbers(self):
-        """What may differ from call to call of one compiled function: {name: value}."""
-        if self.contrastive_alpha is not None:
-            return {}
+        """What may differ from call to call of one compiled function: {name: value}; a seed of None is still
+        to be drawn.
+        """
         names = ("temperature", "top_k", "top_p", "seed")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {**given, "seed": self.seed} if given and self.contrastive_alpha is None else {}
 
     @property
     def samples(self):
@@ -95,7 +109,7 @@ class DecodingOptions:
         if self.contrastive_alpha is not None:
             alpha, k = self.contrastive_alpha, self.top_k or CANDIDATES
             return ContrastiveSearch(model, self.max_new_tokens, alpha, k, processors, **common)
-        sampler = Sample(self.seed) if self.samples else greedy
+        sampler = Sample(draw_seed() if self.seed is None else self.seed) if self.samples else greedy
         return Decoder(model, self.max_new_tokens, sampler, (*processors, *self._warpers()), **common)
 
     def _constraints(self, stop):
@@ -116,11 +130,12 @@ class DecodingOptions:
     def _refuse_with_contrastive(self):
         alpha, k = self.contrastive_alpha, self.top_k
         require("contrastive_alpha", alpha, lambda alpha: 0 <= alpha <= 1, "must lie in [0, 1]")
-        if k is not None and (not isinstance(k, int) or k < 1):
-            raise ValueError(f"`top_k` must be at least 1, a plain number; it is {k}.")
+        if ops.is_tensor(k):
+            raise ValueError(f"`top_k` must be a plain number for contrastive search; it is {k}.")
         if self.beam_size > 1 or any(x is not None for x in (self.temperature, self.top_p, self.seed)):
             raise ValueError("Contrastive search takes `top_k` alone beside it: no beams, no sampling.")
 
     def _warpers(self):
         makers = {"temperature": Temperature, "top_k": TopK, "top_p": TopP}
-        return [make(self.numbers[name]) for name, make in makers.items() if name in self.numbers]
+        given = {name: getattr(self, name) for name in makers}
+        return [makers[name](value) for name, value in given.items() if value is not None]

@@ -4,14 +4,32 @@ Logits are float32 (R, V), -inf where a token must not be chosen; under beam sea
 log-probabilities. Definitions are those of transformers' classes of like names, with which results
 agree; parameters may be tensors, so that a graph takes them as inputs. None sorts: a threshold that
 keeps the wanted count or mass is found by halving, at a fraction of the cost.
+
+Any callable will do as a processor of your own. Equal ones share a compiled function, so derive it from
+`Value`, or define `__eq__` and `__hash__`; without them each object is compiled anew.
 """
 
+import numbers
 from typing import Any, NamedTuple
 
 from keras import ops
 
 MINUS_INFINITY = float("-inf")
 HALVINGS = 32  # from a range of some hundreds to a float32's last digit
+SMALLEST, LARGEST = 1.1754944e-38, 3.4028235e38  # normal numbers of float32
+
+
+class Value:
+    """An object that its class and its attributes describe wholly: it equals another where both agree.
+
+    Attributes that have no hash, tensors for example, leave it without one, and then its identity counts.
+    """
+
+    def __eq__(self, other):
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self):
+        return hash((type(self), frozenset(vars(self).items())))
 
 
 class Written(NamedTuple):
@@ -41,29 +59,29 @@ class Written(NamedTuple):
         )
 
 
-class Temperature:
+class Temperature(Value):
     """logits / `temperature`: below 1 sharpens the distribution, above 1 flattens it."""
 
     def __init__(self, temperature):
-        require("temperature", temperature, lambda t: t > 0, "must be above 0")
+        require("temperature", temperature, lambda t: t >= SMALLEST, "must be above 0")
         self.temperature = temperature
 
     def __call__(self, logits, written):
         return logits / self.temperature
 
 
-class TopK:
+class TopK(Value):
     """Keeps the `k` likeliest tokens (Fan et al. 2018), and what is exactly as likely as the last."""
 
     def __init__(self, k):
-        require("top_k", k, lambda k: k >= 1, "must be at least 1")
+        require("top_k", k, lambda k: k >= 1, "must be at least 1", whole=True)
         self.k = k
 
     def __call__(self, logits, written):
         return keep_highest(logits, logits, ops.ones_like(logits), self.k)
 
 
-class TopP:
+class TopP(Value):
     """Keeps the likeliest tokens that together have probability `p` (Holtzman et al. 2020, "nucleus")."""
 
     def __init__(self, p):
@@ -74,7 +92,7 @@ class TopP:
         return keep_highest(logits, logits, ops.softmax(logits), self.p)
 
 
-class MinP:
+class MinP(Value):
     """Keeps the tokens of at least `p` times the likeliest one's probability (Nguyen et al. 2024)."""
 
     def __init__(self, p):
@@ -87,7 +105,7 @@ class MinP:
         return ops.where(too_low, MINUS_INFINITY, logits)
 
 
-class Typical:
+class Typical(Value):
     """Keeps tokens of probability `mass` whose information is nearest the entropy (Meister et al. 2023)."""
 
     def __init__(self, mass):
@@ -102,14 +120,14 @@ class Typical:
         return keep_highest(logits, -ops.abs(information - entropy), probabilities, self.mass)
 
 
-class RepetitionPenalty:
+class RepetitionPenalty(Value):
     """Divides positive logits of tokens that were written by `penalty`, multiplies negative ones.
 
     Keskar et al. 2019, section 4.1; the prompt counts, its padding does not.
     """
 
     def __init__(self, penalty):
-        require("penalty", penalty, lambda penalty: penalty > 0, "must be above 0")
+        require("repetition_penalty", penalty, lambda x: x >= SMALLEST, "must be above 0")
         self.penalty = penalty
 
     def __call__(self, logits, written):
@@ -118,11 +136,11 @@ class RepetitionPenalty:
         return ops.where(seen, penalised, logits)
 
 
-class NoRepeatNGram:
+class NoRepeatNGram(Value):
     """Forbids what would repeat `size` tokens in a row (Paulus et al. 2018); the prompt counts."""
 
     def __init__(self, size):
-        require("size", size, lambda size: size >= 1, "must be at least 1")
+        require("size", size, lambda size: size >= 1, "must be at least 1", whole=True)
         self.size = size
 
     def __call__(self, logits, written):
@@ -143,29 +161,30 @@ class NoRepeatNGram:
         return ops.where(repeats, MINUS_INFINITY, logits)
 
 
-class MinNewTokens:
+class MinNewTokens(Value):
     """Forbids `end_ids` before `count` tokens were generated."""
 
     def __init__(self, count, end_ids):
+        require("count", count, lambda count: count >= 0, "must be at least 0", whole=True)
         self.count = count
-        self.end_ids = end_ids
+        self.end_ids = as_ids("end_ids", end_ids)
 
     def __call__(self, logits, written):
         is_end = is_one_of(self.end_ids, logits.shape[-1])
         return ops.where(is_end & (written.num_new < self.count), MINUS_INFINITY, logits)
 
 
-class Suppress:
+class Suppress(Value):
     """Forbids `token_ids` everywhere."""
 
     def __init__(self, token_ids):
-        self.token_ids = token_ids
+        self.token_ids = as_ids("token_ids", token_ids)
 
     def __call__(self, logits, written):
         return ops.where(is_one_of(self.token_ids, logits.shape[-1]), MINUS_INFINITY, logits)
 
 
-class ForcedTokens:
+class ForcedTokens(Value):
     """Forces `token_ids`, one after the other, from generated token number `first` on.
 
     Each is an id, or several of which one is forced. A forced prefix by default; with `first` the last one
@@ -173,7 +192,7 @@ class ForcedTokens:
     """
 
     def __init__(self, token_ids, first=0):
-        self.token_ids = tuple(token_ids)
+        self.token_ids = tuple(as_ids("token_ids", token) for token in token_ids)
         self.first = first
 
     def __call__(self, logits, written):
@@ -230,7 +249,27 @@ def is_one_of(token_ids, size):
     return ops.any(token_ids == ops.arange(size, dtype="int32"), axis=0)
 
 
-def require(name, value, is_right, rule):
-    """ValueError unless the number `value` is right; what a tensor holds is not known yet."""
-    if not ops.is_tensor(value) and not is_right(value):
+def as_ids(name, token_ids):
+    """One id or several as a tuple of plain numbers; a tensor as it is. ValueError for what is no id."""
+    if ops.is_tensor(token_ids):
+        return token_ids
+    token_ids = (token_ids,) if isinstance(token_ids, numbers.Number) else tuple(token_ids)
+    for token_id in token_ids:
+        require(name, token_id, lambda i: i >= 0, "must be at least 0", whole=True)
+    return tuple(map(int, token_ids))
+
+
+def require(name, value, is_right=lambda value: True, rule="", whole=False):
+    """ValueError unless `value` is a finite number, a `whole` one of 32 bits, and right by the `rule`.
+
+    Tensors pass: what they hold is not known yet.
+    """
+    if ops.is_tensor(value):
+        return
+    kind: Any = numbers.Integral if whole else numbers.Real
+    most = 2**31 - 1 if whole else LARGEST
+    if isinstance(value, bool) or not isinstance(value, kind) or not abs(value) <= most:
+        expected = "a whole number of 32 bits" if whole else "a finite number"
+        raise ValueError(f"`{name}` must be {expected}; it is {value!r}.")
+    if not is_right(value):
         raise ValueError(f"`{name}` {rule}; it is {value}.")

@@ -6,6 +6,7 @@
 import numpy as np
 from keras import ops
 
+from keras_tfm.generation.processors import Value, require
 from keras_tfm.layers.regularization import uniform_bits
 
 
@@ -14,14 +15,15 @@ def greedy(logits, number):
     return ops.cast(ops.argmax(logits, axis=-1), "int32")
 
 
-class Sample:
+class Sample(Value):
     """Draws from softmax(logits), by the highest of logits + Gumbel noise (Gumbel 1954; "Gumbel-max").
 
-    The draws are a function of `seed` (an integer below 2^31, or a scalar tensor), the token's number
-    and the row, whatever else stands in the batch.
+    The draws are a function of `seed` (an integer from 0 to 2^31 - 1, or a scalar tensor), the token's
+    number and the row, whatever else stands in the batch.
     """
 
     def __init__(self, seed):
+        require("seed", seed, lambda seed: seed >= 0, "must be at least 0", whole=True)
         self.seed = seed
 
     def __call__(self, logits, number):

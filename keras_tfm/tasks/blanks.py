@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.bert_tokenizer import BERTTokenizer
+from keras_tfm.data.encoding import model_inputs, pack_texts
 from keras_tfm.training.model import FunctionalModel
 
 
@@ -35,16 +36,16 @@ class Blanks:
         self.candidates = tf.function(self._likeliest, autograph=False, reduce_retracing=True)
 
     def _likeliest(self, texts, count):
-        token_ids, padding_mask = self._encode(texts)
+        packed = pack_texts(self._tokenizer, self._max_length, texts)
+        inputs = model_inputs(packed, self._tokenizer.pad_id)
+        token_ids = inputs["token_ids"]  # (B, S)
         places = tf.ragged.boolean_mask(
             tf.zeros_like(token_ids) + tf.range(tf.shape(token_ids)[1]), token_ids == self._tokenizer.mask_id
         )
         width = tf.maximum(1, tf.cast(tf.reduce_max(places.row_lengths()), tf.int32))
         positions = places.to_tensor(0, shape=tf.stack([tf.shape(token_ids)[0], width]))  # (B, M)
-        inputs = {"token_ids": token_ids, "padding_mask": padding_mask, "mask_positions": positions}
-        if "segment_ids" in self._model.input:
-            inputs["segment_ids"] = tf.zeros_like(token_ids)
-        logits = self._model(inputs)
+        inputs["mask_positions"] = positions
+        logits = self._model({name: inputs[name] for name in self._model.input})
         size = self._tokenizer.vocabulary_size  # a model may have more
         special = tf.constant([i in self._tokenizer.special_ids for i in range(size)])
         logits = tf.where(special, -np.inf, tf.cast(logits[..., :size], tf.float32))
@@ -62,14 +63,3 @@ class Blanks:
         words = tf.concat([words, blanks, tf.fill([parts.nrows(), 1], "")], axis=1)
         joined = parts.with_flat_values(parts.flat_values + words.flat_values)
         return tf.strings.reduce_join(joined, axis=1)
-
-    def _encode(self, texts):
-        """Ids and padding mask (B, S) of [CLS] text [SEP]."""
-        tokenizer = self._tokenizer
-        pieces = tokenizer.tokenize(texts)[:, : self._max_length - 2]
-        ends = tf.ones([pieces.nrows(), 1], tf.int32)
-        token_ids = tf.concat([ends * tokenizer.start_id, pieces, ends * tokenizer.end_id], axis=1)
-        lengths = token_ids.row_lengths()
-        width = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
-        shape = tf.stack([tf.shape(lengths, tf.int64)[0], width])
-        return token_ids.to_tensor(tokenizer.pad_id, shape=shape), tf.sequence_mask(lengths, width)

@@ -8,10 +8,12 @@ import tensorflow as tf
 
 from keras_tfm.configs import Config, Length
 from keras_tfm.data.choices import Choices, read_choices
-from keras_tfm.data.encoding import model_inputs, pack_texts
+from keras_tfm.data.encoding import are_cut, model_inputs, pack_texts
+from keras_tfm.data.inputs import read_unlabelled_choices
 from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.heads import MultipleChoice, classification_loss
 from keras_tfm.tasks.encoder_task import EncoderTask
+from keras_tfm.tasks.task import refuse_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,16 +90,42 @@ class ChoiceAnswerer(EncoderTask):
         shape = tf.concat([tf.shape(choices), tf.shape(inputs["token_ids"])[1:]], axis=0)
         return self._run({name: tf.reshape(x, shape) for name, x in inputs.items()}), encoded
 
+    def count_truncated(self, examples):
+        """How many of `examples` have more tokens, with one of their choices, than the model reads, and are
+        cut.
+        """
+        examples = list(map(as_texts, examples))
+        rows = np.array([row for row, (_, *choices) in enumerate(examples) for _ in choices], int)
+        firsts = [examples[row][0] for row in rows]
+        seconds = [choice for _, *choices in examples for choice in choices]
+        cut = are_cut(self.tokenizer, self.config.max_length, firsts, seconds)
+        return len(set(rows[cut].tolist()))
+
+    def refusals(self, examples, **options):
+        return {
+            row: f"expected two choices or more, got {len(choices)}"
+            for row, (_, *choices) in enumerate(map(as_texts, examples))
+            if len(choices) < 2
+        }
+
     def predict(self, examples, probabilities=False, batch_size=16):
         """The number of the likeliest choice of each (text, choices), or of one string with tabs between, or,
-        with `probabilities`, an array (N, choices) of theirs.
+        with `probabilities`, an array (N, choices) of theirs, which must be as many for each then.
         """
-        examples = [x.split("\t") if isinstance(x, str) else [x[0], *x[1]] for x in examples]
-        texts, choices = [x[0] for x in examples], [x[1:] for x in examples]
-        chances = np.zeros((len(texts), number_of_choices(choices)), "float32")
-        for rows in rows_by_length([sum(map(len, x)) for x in examples], batch_size, "text"):
-            columns = as_columns(*([column[row] for row in rows] for column in (texts, choices)))
-            chances[rows] = tf.nn.softmax(tf.cast(self._answer(*columns)[0], tf.float32))
+        examples = list(examples)
+        refuse_rows(self.refusals(examples))
+        examples = list(map(as_texts, examples))
+        counts = np.array([len(x) - 1 for x in examples], int)
+        several = sorted(set(counts.tolist()))
+        if probabilities and len(several) > 1:
+            raise ValueError(f"`probabilities` need as many choices for each text; there are {several}.")
+        chances = np.zeros((len(examples), max(several, default=2)), "float32")  # 0 for those that are not
+        for count in several:
+            alike = np.flatnonzero(counts == count)
+            for places in rows_by_length([sum(map(len, examples[i])) for i in alike], batch_size, "text"):
+                rows = alike[places]
+                columns = as_columns([examples[i][0] for i in rows], [examples[i][1:] for i in rows])
+                chances[rows, :count] = tf.nn.softmax(tf.cast(self._answer(*columns)[0], tf.float32))
         return chances if probabilities else [int(place) for place in chances.argmax(-1)]
 
     def evaluate(self, examples):
@@ -114,6 +142,9 @@ class ChoiceAnswerer(EncoderTask):
         """What `evaluate` takes, from files."""
         return read_choices(paths, columns)
 
+    def read_inputs(self, path, columns=None):
+        return read_unlabelled_choices(path, columns)
+
     def export_endpoints(self):
         def answer(text, choices):
             chances = tf.nn.softmax(tf.cast(self._logits(text, choices)[0], tf.float32))
@@ -122,6 +153,16 @@ class ChoiceAnswerer(EncoderTask):
         shapes = {"text": [None], "choices": [None, None]}
         specs = [tf.TensorSpec(shape, tf.string, name) for name, shape in shapes.items()]
         return {"serving_default": (answer, specs)}
+
+
+def as_texts(example):
+    """A text and its choices, [str, str, …], which may have come as (text, choices), or as one string with
+    tabs between.
+    """
+    if isinstance(example, str):
+        return example.split("\t")
+    text, choices = example
+    return [text, *choices]
 
 
 def number_of_choices(choices):

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import tensorflow as tf
+
 from keras_tfm.configs import Config, Length, checked, kinds_of
 from keras_tfm.data.text import Around
 from keras_tfm.generation import DecodingOptions
@@ -64,6 +66,35 @@ def check_ids(defaults, size):
     for name, token_id in defaults.ids():
         if not 0 <= token_id < size:
             raise ValueError(f"`{name}` of decoding must lie in [0, {size}); it is {token_id}.")
+
+
+def refused_prompts(prompts, tokenizer, add_start, max_length, num_new=None):
+    """{row: why} of the strings that cannot be continued: those that are empty, or that leave among
+    `max_length` tokens no room for `num_new` more, one by default.
+    """
+    prompts, refused, rows = list(prompts), {}, []
+    for row, prompt in enumerate(prompts):
+        try:
+            if prompt.encode():
+                rows.append(row)
+            else:
+                refused[row] = "expected a prompt, got an empty text: there is nothing to continue"
+        except UnicodeEncodeError as error:
+            refused[row] = f"expected Unicode text, got {error.reason}"
+    pieces = tokenizer.tokenize(tf.constant([prompts[row] for row in rows], tf.string))
+    more = "a new one" if num_new is None else f"{num_new} new ones"
+    for row, length in zip(rows, pieces.row_lengths().numpy() + add_start, strict=True):
+        if length + (num_new or 1) > max_length:
+            refused[row] = (
+                f"expected a prompt that leaves room for {more} among the model's {max_length} tokens, "
+                f"got one of {length}"
+            )
+    return dict(sorted(refused.items()))
+
+
+def as_stops(stop):
+    """The strings that end a text, of which one may have come alone."""
+    return (stop,) if isinstance(stop, str) else tuple(stop)
 
 
 def with_languages(around, decoding, languages, source, target):

@@ -344,10 +344,15 @@ def with_parts(backbone, **parts):
 
 def as_pairs(texts):
     """Tuples of two strings, each of which may have come as one string with a tab between."""
-    pairs = [tuple(text.split("\t")) if isinstance(text, str) else tuple(text) for text in texts]
+    pairs = list(map(parts_of, texts))
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError("texts: expected pairs, tuples of two strings or one string with a tab between")
     return pairs
+
+
+def parts_of(text):
+    """A tuple of strings, which may have come as one string with tabs between."""
+    return tuple(text.split("\t")) if isinstance(text, str) else tuple(text)
 
 
 def rows_of(examples, rows):

@@ -10,10 +10,11 @@ import tqdm
 import keras_tfm.models
 from keras_tfm.configs import Config, Rate, Size
 from keras_tfm.data.epochs import hold_out
-from keras_tfm.data.images import ImageBatches, check_images, decode_images, scale_images
+from keras_tfm.data.images import ImageBatches, check_images, decode_images, read_images, scale_images
+from keras_tfm.data.inputs import Inputs
 from keras_tfm.data.sources import fingerprint
 from keras_tfm.heads.classification import Classifier, classification_loss
-from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
+from keras_tfm.tasks.task import Task, describe_backbone, make_backbone, refuse_columns
 from keras_tfm.training.fit import fit_best, trains
 from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.schedules import WarmupCosineSchedule
@@ -211,6 +212,10 @@ class ImageClassifier(Task):
         if unknown:
             raise ValueError(f"`labels` must be among {list(names)}; {unknown[0]!r} is not.")
         return images, np.array([places[label] for label in labels.tolist()], "int32")
+
+    def read_inputs(self, path, columns=None):
+        refuse_columns(columns, "images have none")
+        return Inputs(*read_images(path, *self.image_shape))
 
     def export_endpoints(self):
         names = tf.constant([str(name) for name in self.class_names])

@@ -13,6 +13,7 @@ import keras_tfm.models
 from keras_tfm.configs import Config, Length
 from keras_tfm.data.bert_tokenizer import BERTTokenizer
 from keras_tfm.data.documents import read_documents
+from keras_tfm.data.encoding import are_cut
 from keras_tfm.data.epochs import Epochs, hold_out
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.masking import Masking
@@ -29,7 +30,7 @@ from keras_tfm.heads import (
     token_cross_entropy,
 )
 from keras_tfm.tasks.blanks import Blanks
-from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
+from keras_tfm.tasks.task import Task, describe_backbone, make_backbone, refuse_columns
 from keras_tfm.training.fit import fit_best, trains
 from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.schedules import WarmupSchedule
@@ -320,14 +321,12 @@ class MaskedLanguageModel(Task):
 
     def count_truncated(self, texts):
         """How many of the strings `texts` have more tokens than a row holds, and are cut."""
-        lengths = self.tokenizer.tokenize(tf.constant(list(texts), tf.string)).row_lengths()
-        return int(tf.reduce_sum(tf.cast(lengths > self.config.max_length - 2, tf.int32)))
+        return int(are_cut(self.tokenizer, self.config.max_length, texts).sum())
 
     @staticmethod
     def read_examples(paths, columns=None):
         """What `evaluate` takes, from files: documents."""
-        if columns is not None:
-            raise ValueError("--columns: documents have none")
+        refuse_columns(columns, "documents have none")
         return read_documents(paths)
 
     def export_endpoints(self):

@@ -10,11 +10,13 @@ import tensorflow as tf
 
 from keras_tfm.configs import Config, Length
 from keras_tfm.data.encoding import pad
+from keras_tfm.data.inputs import read_unanswered
 from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.data.questions import Questions, check_answer, read_questions
 from keras_tfm.data.windows import longest_question, question_windows
 from keras_tfm.heads import SpanCrossEntropy, SpanFinder, best_spans
-from keras_tfm.tasks.encoder_task import EncoderTask, as_pairs, with_parts
+from keras_tfm.tasks.encoder_task import EncoderTask, parts_of, with_parts
+from keras_tfm.tasks.task import refuse_columns, refuse_rows
 
 LOWEST = -3.4e38  # of a sum of two logits that are not to count
 WINDOWS = 64  # that the model reads at once
@@ -105,22 +107,34 @@ class QuestionAnswerer(EncoderTask):
             name: tf.reshape(tf.pad(x, missing), tf.stack([parts, size, width])) for name, x in inputs.items()
         }
         kinds = {side: x.dtype for side, x in self.model.output.items()}
-        logits = tf.map_fn(super()._run, inputs, kinds, parallel_iterations=1)  # (parts, size, T)
+        logits = tf.map_fn(
+            super()._run, inputs, parallel_iterations=1, fn_output_signature=kinds
+        )  # (parts, size, T)
         return {
             side: tf.reshape(x, tf.stack([parts * size, width]))[:count] for side, x in logits.items()
         }  # (W, T)
 
     def _columns(self, questions, contexts):
         """Both as strings (B,); ValueError for a question that is too long."""
-        columns = tuple(tf.constant(list(texts), tf.string) for texts in (questions, contexts))
-        most = longest_question(self.tokenizer, self.config.max_length, self.config.stride)
-        lengths = self.tokenizer.tokenize(columns[0]).row_lengths().numpy()
-        for place in np.flatnonzero(lengths > most)[:1]:
-            raise ValueError(
-                f"question {questions[place][:60]!r}: expected at most {most} tokens, for "
-                f"{self.config.stride} of its context are read beside it; got {lengths[place]}"
-            )
-        return columns
+        for row in self._too_long(questions)[:1]:
+            raise ValueError(f"question {questions[row][:60]!r}: {self._too_long_for}")
+        return tuple(tf.constant(list(texts), tf.string) for texts in (questions, contexts))
+
+    def _too_long(self, questions):
+        """The rows of questions that leave too little room for their contexts."""
+        lengths = self.tokenizer.tokenize(tf.constant(list(questions), tf.string)).row_lengths().numpy()
+        return np.flatnonzero(lengths > self._longest_question)
+
+    @property
+    def _longest_question(self):
+        return longest_question(self.tokenizer, self.config.max_length, self.config.stride)
+
+    @property
+    def _too_long_for(self):
+        return (
+            f"expected a question of at most {self._longest_question} tokens, for {self.config.stride} of "
+            "its context are read beside it"
+        )
 
     def _encode_labels(self, examples, inputs):
         """{"start", "end"}: (W, 2) each, the token's place in its window, 0 without the whole answer there,
@@ -174,7 +188,8 @@ class QuestionAnswerer(EncoderTask):
         """The answer to each (question, context), "" where there is none; with `scores` also an array (N,) of
         their probabilities: of this start and this end, among [CLS] and the context's tokens in that window.
         """
-        pairs = as_pairs(pairs)
+        pairs = list(map(parts_of, pairs))
+        refuse_rows(self.refusals(pairs))
         answers, chances = [""] * len(pairs), np.zeros(len(pairs), "float32")
         for rows in rows_by_length([len(context) for _, context in pairs], batch_size, "question"):
             columns = self._columns(*zip(*(pairs[row] for row in rows), strict=True))
@@ -183,6 +198,18 @@ class QuestionAnswerer(EncoderTask):
             for row, answer in zip(rows, found["answer"].numpy(), strict=True):
                 answers[row] = answer.decode()
         return (answers, chances) if scores else answers
+
+    def refusals(self, examples, **options):
+        pairs = list(map(parts_of, examples))
+        refused = {
+            row: "expected a question and a context, two strings or one with a tab between"
+            for row, pair in enumerate(pairs)
+            if len(pair) != 2
+        }
+        rows = [row for row in range(len(pairs)) if row not in refused]
+        too_long = self._too_long([pairs[row][0] for row in rows])
+        refused |= {rows[place]: self._too_long_for for place in too_long}
+        return dict(sorted(refused.items()))
 
     def _decode(self, contexts, logits, encoded):
         """{"answer", "score"}, (B,) each, of the logits of all windows. Runs in a graph."""
@@ -232,9 +259,12 @@ class QuestionAnswerer(EncoderTask):
     @staticmethod
     def read_examples(paths, columns=None):
         """What `evaluate` takes, from files."""
-        if columns is not None:
-            raise ValueError("--columns: files in SQuAD's format have none")
+        refuse_columns(columns, "files in SQuAD's format have none")
         return read_questions(paths)
+
+    def read_inputs(self, path, columns=None):
+        refuse_columns(columns, "files in SQuAD's format have none")
+        return read_unanswered(path)
 
     def export_endpoints(self):
         def answer(question, context):

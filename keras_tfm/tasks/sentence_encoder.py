@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Config, Length
-from keras_tfm.data.encoding import model_inputs, pack_texts
+from keras_tfm.data.encoding import are_cut, model_inputs, pack_texts
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.data.tokenizers import load_tokenizer
@@ -90,8 +90,7 @@ class SentenceEncoder(Task):
 
     def count_truncated(self, texts):
         """How many of `texts` have more tokens than the model reads, and are cut."""
-        lengths = self.tokenizer.tokenize(tf.constant(list(texts), tf.string)).row_lengths() + 2
-        return int(tf.reduce_sum(tf.cast(lengths > self.config.max_length, tf.int32)))
+        return int(are_cut(self.tokenizer, self.config.max_length, texts).sum())
 
     def as_line(self, answer):
         return " ".join(f"{x:.6g}" for x in answer)

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import keras_tfm.models
 from keras_tfm.configs import Config, brief, refuse_sizes
+from keras_tfm.data.inputs import read_input_lines
 from keras_tfm.data.sources import DataError
 from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.training.folder import mark_saved_model, new_folder
@@ -61,6 +62,19 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def export_endpoints(self):
         """{signature: (function, input signature)} of the SavedModel, `serving_default` among them."""
+
+    def read_inputs(self, path, columns=None):
+        """What `predict` takes, as `data.Inputs`, from a text file or from one as for training, whose labels
+        are passed over.
+        """
+        refuse_columns(columns, "lines of text have none")
+        return read_input_lines(path)
+
+    def refusals(self, examples, **options):
+        """{row: why} of those of the `examples` that `predict`, given its `options`, cannot answer; it raises
+        ValueError, before it answers any, where there is one.
+        """
+        return {}
 
     def as_line(self, answer):
         """One of `predict`'s answers as a line of text."""
@@ -138,6 +152,19 @@ class Task(abc.ABC):
     def export_resources(self):
         """Trackable objects that the endpoints use beside the model, tokenizers for example."""
         return []
+
+
+def refuse_rows(refusals):
+    """ValueError that names the first row that cannot be answered, and why; see `Task.refusals`."""
+    for row, reason in refusals.items():
+        others = f" ({len(refusals) - 1:,} more rows cannot be answered)" if len(refusals) > 1 else ""
+        raise ValueError(f"row {row}: {reason}{others}")
+
+
+def refuse_columns(columns, why):
+    """ValueError where `columns` were chosen of examples that have none."""
+    if columns is not None:
+        raise ValueError(f"--columns: {why}")
 
 
 def read_config(folder):

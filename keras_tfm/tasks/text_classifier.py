@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Config, Length
-from keras_tfm.data.encoding import pack_texts
+from keras_tfm.data.encoding import are_cut, pack_texts
+from keras_tfm.data.inputs import read_unlabelled_texts
 from keras_tfm.data.labelled import PROBLEMS, LabelledTexts, read_labelled_texts
 from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.heads.classification import Classifier, classification_loss
@@ -16,9 +17,11 @@ from keras_tfm.tasks.encoder_task import (
     EncoderTask,
     as_pairs,
     check_labels,
+    parts_of,
     places_of,
     with_parts,
 )
+from keras_tfm.tasks.task import refuse_rows
 
 PUBLISHED = dict(
     zip(PROBLEMS, ("single_label_classification", "multi_label_classification", "regression"), strict=True)
@@ -145,6 +148,8 @@ class TextClassifier(EncoderTask):
         """The label of each text (a list of labels, or a number), or, with `probabilities`, an array (N,
         labels) of theirs.
         """
+        texts = list(texts)
+        refuse_rows(self.refusals(texts))
         chances = self.probabilities(texts, batch_size)
         if probabilities:
             if self.config.problem == "regression":
@@ -155,6 +160,16 @@ class TextClassifier(EncoderTask):
         if self.config.problem == "classes":
             return [self.config.labels[place] for place in chances.argmax(-1)]
         return [[self.config.labels[i] for i in np.flatnonzero(row >= 0.5)] for row in chances]
+
+    def refusals(self, examples, **options):
+        expected = "expected a pair of texts, two strings or one with a tab between"
+        if not self.config.pairs:
+            expected = "expected a text, for this task was trained on texts"
+        return {
+            row: expected
+            for row, text in enumerate(examples)
+            if (len(parts_of(text)) != 2 if self.config.pairs else not isinstance(text, str))
+        }
 
     def probabilities(self, texts, batch_size=64):
         """Of each text's labels, (N, labels), or the numbers (N, 1) of a regression."""
@@ -199,11 +214,8 @@ class TextClassifier(EncoderTask):
 
     def count_truncated(self, texts):
         """How many of `texts` have more tokens than the model reads, and are cut."""
-        first, second = self._columns(texts)
-        lengths = self.tokenizer.tokenize(first).row_lengths() + 2
-        if second is not None:
-            lengths += self.tokenizer.tokenize(second).row_lengths() + 1
-        return int(tf.reduce_sum(tf.cast(lengths > self.config.max_length, tf.int32)))
+        columns = zip(*as_pairs(texts), strict=True) if self.config.pairs and len(texts) else [list(texts)]
+        return int(are_cut(self.tokenizer, self.config.max_length, *columns).sum())
 
     def as_line(self, answer):
         return ",".join(answer) if isinstance(answer, list) else super().as_line(answer)
@@ -211,6 +223,9 @@ class TextClassifier(EncoderTask):
     def read_examples(self, paths, columns=None):
         """What `evaluate` takes, from files."""
         return read_labelled_texts(paths, columns, self.config.problem)
+
+    def read_inputs(self, path, columns=None):
+        return read_unlabelled_texts(path, columns, self.config.pairs)
 
     def export_endpoints(self):
         names = tf.constant(self.config.labels, tf.string)

@@ -3,6 +3,7 @@
 import codecs
 import dataclasses
 import functools
+import math
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +19,7 @@ from keras_tfm.data.sources import fingerprint
 from keras_tfm.data.text import Around, encode_prompts
 from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens, StopSequences
+from keras_tfm.generation.processors import require
 from keras_tfm.heads.language_model import (
     LanguageModel,
     TokenCrossEntropy,
@@ -25,13 +27,20 @@ from keras_tfm.heads.language_model import (
     token_cross_entropy,
 )
 from keras_tfm.jit import jit_compile
-from keras_tfm.tasks.decoding import DecodingDefaults, check_ids
-from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
+from keras_tfm.tasks.decoding import DecodingDefaults, as_stops, check_ids, refused_prompts
+from keras_tfm.tasks.task import (
+    Task,
+    describe_language_model,
+    make_language_model,
+    refuse_columns,
+    refuse_rows,
+)
 from keras_tfm.training.fit import fit_best, trains
 from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.schedules import WarmupSchedule
 
 NEW_TOKENS = 128  # that are generated unless something else is said
+STOPS = 8  # sets of strings that end a text, whose compiled decoding is kept: those used last
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +83,7 @@ class TextGenerator(Task):
         self._pad_id: int = self._end_ids[0] if tokenizer is None else tokenizer.pad_id
         if defaults.pad_id is not None:
             self._pad_id = defaults.pad_id
-        self._decodings: dict = {}
+        self._decoding = functools.lru_cache(maxsize=STOPS)(self._compiled_decoding)
 
     @classmethod
     def from_texts(
@@ -221,22 +230,20 @@ class TextGenerator(Task):
             logits = self.model(inputs, training=False)
             return tf.reduce_sum(weights * token_cross_entropy(labels, logits))
 
-        bar = tqdm.tqdm(
-            blocks.dataset(), total=blocks.num_batches, unit="batch", disable=blocks.num_batches < 20
-        )
+        is_quick = blocks.num_batches < 20
+        bar = tqdm.tqdm(blocks.dataset(), total=blocks.num_batches, unit="batch", disable=is_quick)
         nats = float(np.sum([cost(*batch).numpy() for batch in bar], dtype="float64"))
         loss = nats / blocks.num_tokens
         return {
             "loss": round(loss, 4),
             "perplexity": round(float(np.exp(loss)), 3),
-            "bits_per_byte": round(nats / np.log(2) / max(1, blocks.num_bytes), 4),
+            "bits_per_byte": round(nats / math.log(2) / max(1, blocks.num_bytes), 4),
             "tokens": blocks.num_tokens,
         }
 
     def read_examples(self, paths, columns=None):
         """What `evaluate` takes, from files: texts."""
-        if columns:
-            raise ValueError("Plain text has no columns.")
+        refuse_columns(columns, "plain text has no columns")
         return read_texts(paths, self.config.separator)
 
     def generate(self, prompts, max_new_tokens=None, batch_size=64, stop=(), **options):
@@ -245,16 +252,17 @@ class TextGenerator(Task):
 
         `options` are the fields of `DecodingOptions`: `beam_size`, `temperature`, `seed`, ... A text ends
         as soon as one of the strings `stop` stands in its continuation. Bytes that are no UTF-8 become
-        U+FFFD. Raises ValueError for a prompt that is empty or leaves no room.
+        U+FFFD. Raises ValueError, naming its row, for a prompt that is empty or leaves no room.
         """
-        prompts, answers = list(prompts), []
+        prompts, answers, decoding = list(prompts), [], self._decoding(as_stops(stop))
+        refuse_rows(self.refusals(prompts, max_new_tokens, **options))
         with tqdm.tqdm(total=len(prompts), unit="text", disable=len(prompts) <= batch_size) as bar:
             for first in range(0, len(prompts), batch_size):
                 some = prompts[first : first + batch_size]
                 inputs, chosen = self._prepare(some, max_new_tokens, **options)
-                if chosen.samples and first:
+                if chosen.seed is not None and first:
                     chosen = dataclasses.replace(chosen, seed=(chosen.seed + first) % 2**31)
-                token_ids = self._decoding(stop)(chosen, **inputs)[:, inputs["token_ids"].shape[1] :]
+                token_ids = decoding(chosen, **inputs)[:, inputs["token_ids"].shape[1] :]
                 texts = self.tokenizer.detokenize(token_ids).numpy()
                 answers += [a + b.decode("utf-8", "replace") for a, b in zip(some, texts, strict=True)]
                 bar.update(len(some))
@@ -267,10 +275,11 @@ class TextGenerator(Task):
 
         The arguments are those of `generate`; together the pieces are what it adds. No beam search.
         """
+        refuse_rows(self.refusals([prompt], max_new_tokens, **options))
         inputs, chosen = self._prepare([prompt], max_new_tokens, **options)
         symbols = self.tokenizer.symbols
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        for (token_id,) in self._decoding(stop).stream(chosen, **inputs):
+        for (token_id,) in self._decoding(as_stops(stop)).stream(chosen, **inputs):
             if token_id == self.tokenizer.end_id:  # other ends are text
                 break
             spelled = symbols[token_id] if token_id < len(symbols) else "\ufffd".encode()
@@ -296,11 +305,14 @@ class TextGenerator(Task):
         chosen = self._options(token_ids.shape[1], max_new_tokens, **options)
         return self._decoding(())(chosen, token_ids, padding_mask).numpy()
 
+    def refusals(self, examples, max_new_tokens=None, **options):
+        self._options(1 + self.config.add_start, max_new_tokens, **options)  # refuses what no prompt allows
+        return refused_prompts(
+            examples, self.tokenizer, self.config.add_start, self.max_length, max_new_tokens
+        )
+
     def _prepare(self, prompts, max_new_tokens=None, **options):
-        """The inputs and the options of decoding; ValueError where they cannot be."""
-        for number, prompt in enumerate(prompts, start=1):
-            if not prompt:
-                raise ValueError(f"Prompt {number} is empty: there is nothing to continue.")
+        """The inputs and the options of decoding."""
         texts = tf.constant([prompt.encode() for prompt in prompts])
         inputs = encode_prompts(texts, self.tokenizer, self.config.add_start)
         return inputs, self._options(inputs["token_ids"].shape[1], max_new_tokens, **options)
@@ -311,26 +323,17 @@ class TextGenerator(Task):
             raise ValueError(
                 f"A prompt has {length} tokens; the model holds {self.max_length}, new ones too."
             )
-        if max_new_tokens is not None and max_new_tokens > room:
-            raise ValueError(
-                f"`max_new_tokens` must be at most {room}, what a prompt of {length} tokens leaves of "
-                f"{self.max_length}; it is {max_new_tokens}."
-            )
+        if max_new_tokens is not None:
+            rule = f"must be at most {room}, what a prompt of {length} tokens leaves of {self.max_length}"
+            require("max_new_tokens", max_new_tokens, lambda n: n <= room, rule, whole=True)
         chosen = self.config.decoding.choose(length, max_new_tokens=max_new_tokens, **options)
-        return DecodingOptions(
-            **chosen | {"max_new_tokens": min(room, chosen.get("max_new_tokens", NEW_TOKENS))}
-        )
+        return DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
 
-    def _decoding(self, stop):
-        """The compiled decoding that ends with the strings `stop`, or the end token."""
-        stop = (stop,) if isinstance(stop, str) else tuple(stop)
-        if stop not in self._decodings:
-            self._decodings[stop] = CompiledDecoding(
-                self.model, self._stop(stop), self._pad_id, max_length=self.max_length
-            )
-        return self._decodings[stop]
+    def _compiled_decoding(self, stop):
+        return CompiledDecoding(self.model, self._stop(stop), self._pad_id, max_length=self.max_length)
 
     def _stop(self, strings):
+        """What ends a text: one of the `strings`, or an end token."""
         if not strings:
             return EndTokens(*self._end_ids)
         unused = self.model.backbone.config.vocabulary_size - len(self.tokenizer.symbols)
@@ -339,7 +342,7 @@ class TextGenerator(Task):
 
     def export_endpoints(self, max_new_tokens=NEW_TOKENS, stop=(), **options):
         """`serving_default(text)`, decoded by `options`, and `generate(text, temperature, top_p, seed)`."""
-        stop = self._stop((stop,) if isinstance(stop, str) else tuple(stop))
+        stop = self._stop(as_stops(stop))
         room = self._options(1, max_new_tokens).max_new_tokens
 
         def answer(text, **options):

@@ -7,10 +7,12 @@ import tensorflow as tf
 
 from keras_tfm.configs import Config, Length
 from keras_tfm.data.encoding import surround
+from keras_tfm.data.inputs import read_unlabelled_words
 from keras_tfm.data.labelled import TaggedWords, read_tagged_words
 from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
 from keras_tfm.tasks.encoder_task import EncoderTask, check_labels, places_of, with_parts
+from keras_tfm.tasks.task import refuse_columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +74,7 @@ class TokenClassifier(EncoderTask):
         )
         pieces = tf.concat([pieces, unknown], axis=1)
         is_first = tf.cast(tf.ragged.range(pieces.row_lengths()) == 0, tf.int32)
-        room = self.config.max_length - 2
+        room = self.config.max_length - self.tokenizer.num_added()
         token_ids, is_first = (
             words.with_values(x).merge_dims(1, 2) for x in (pieces, is_first)
         )  # (B, pieces)
@@ -148,9 +150,12 @@ class TokenClassifier(EncoderTask):
     @staticmethod
     def read_examples(paths, columns=None):
         """What `evaluate` takes, from files."""
-        if columns is not None:
-            raise ValueError("--columns: CoNLL files have a word first and its tag last")
+        refuse_columns(columns, "CoNLL files have a word first and its tag last")
         return read_tagged_words(paths)
+
+    def read_inputs(self, path, columns=None):
+        refuse_columns(columns, "CoNLL files have a word first and its tag last")
+        return read_unlabelled_words(path, self.config.labels)
 
     def export_endpoints(self):
         names = tf.constant(self.config.labels)

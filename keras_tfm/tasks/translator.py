@@ -12,6 +12,7 @@ import keras_tfm.models
 from keras_tfm.configs import Config, Length
 from keras_tfm.data.epochs import hold_out
 from keras_tfm.data.huggingface import read_huggingface_around, read_huggingface_tokenizer
+from keras_tfm.data.inputs import read_sources
 from keras_tfm.data.lengths import rows_by_length
 from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.sentence_pieces import SentencePieceTokenizer
@@ -19,6 +20,7 @@ from keras_tfm.data.sources import Pairs, fingerprint, read_pairs
 from keras_tfm.data.text import Around, PairBatches, encode_prompts, encode_sources
 from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens
+from keras_tfm.generation.processors import require
 from keras_tfm.heads.language_model import (
     LanguageModel,
     TokenCrossEntropy,
@@ -310,7 +312,7 @@ class Translator(Task):
         return {
             "bleu": round(bleu.corpus_score(answers, [targets]).score, 2),
             "chrf": round(sacrebleu.metrics.CHRF().corpus_score(answers, [targets]).score, 2),
-            "exact_match": round(100 * np.mean([a == t for a, t in zip(answers, targets, strict=True)]), 2),
+            "exact_match": round(100 * sum(map(str.__eq__, answers, targets)) / max(1, len(targets)), 2),
             "pairs": len(sources),
             "bleu_signature": str(bleu.get_signature()),
         }
@@ -319,6 +321,9 @@ class Translator(Task):
     def read_examples(paths, columns=None):
         """What `evaluate` takes, from files: pairs."""
         return read_pairs(paths, columns)
+
+    def read_inputs(self, path, columns=None):
+        return read_sources(path, columns)
 
     def _prompts(self, texts):
         """What decoding takes for the strings `texts`; runs in a graph."""
@@ -333,8 +338,9 @@ class Translator(Task):
 
     def _options(self, max_new_tokens=None, **options):
         limit = self.config.max_length
-        if max_new_tokens is not None and not 1 <= max_new_tokens <= limit:
-            raise ValueError(f"`max_new_tokens` must lie in [1, {limit}]; it is {max_new_tokens}.")
+        if max_new_tokens is not None:
+            rule = f"must lie in [1, {limit}]"
+            require("max_new_tokens", max_new_tokens, lambda n: 1 <= n <= limit, rule, whole=True)
         chosen = self.config.decoding.choose(1, max_new_tokens=max_new_tokens, **options)
         return DecodingOptions(**chosen | {"max_new_tokens": min(limit, chosen.get("max_new_tokens", limit))})
 

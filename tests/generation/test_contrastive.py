@@ -115,7 +115,7 @@ def test_compiled_streamed_padded_and_forbidden():
         ({"contrastive_alpha": 1.1}, r"`contrastive_alpha` must lie in \[0, 1\]; it is 1.1"),
         ({"contrastive_alpha": -0.1}, r"`contrastive_alpha` must lie in \[0, 1\]"),
         ({"contrastive_alpha": 0.6, "top_k": 0}, "`top_k` must be at least 1"),
-        ({"contrastive_alpha": 0.6, "top_k": 2.5}, "`top_k` must be at least 1, a plain number"),
+        ({"contrastive_alpha": 0.6, "top_k": 2.5}, "`top_k` must be a whole number"),
         ({"contrastive_alpha": 0.6, "beam_size": 2}, "no beams, no sampling"),
         ({"contrastive_alpha": 0.6, "temperature": 0.5}, "no beams, no sampling"),
     ],

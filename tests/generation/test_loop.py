@@ -5,7 +5,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_tfm.generation import BeamSearch, CompiledDecoding, Decoder, DecodingOptions, EndTokens, Sample
+from keras_tfm.generation import (
+    BeamSearch,
+    CompiledDecoding,
+    Decoder,
+    DecodingOptions,
+    EndTokens,
+    ForcedTokens,
+    MinP,
+    NoRepeatNGram,
+    Sample,
+    Suppress,
+    loop,
+)
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy
 from keras_tfm.models import Transformer, TransformerConfig
 from tests import contract
@@ -246,6 +258,70 @@ def test_one_function_serves_all_seeds_and_temperatures():
     compiled(DecodingOptions(3), [[1] * 50])  # both are 64 tokens
     assert len(compiled.functions) == 3
     assert all(whole.experimental_get_tracing_count() == 1 for whole, *_ in compiled.functions.values())
+
+
+class Plain:
+    """A processor that says nothing of its equals."""
+
+    def __call__(self, logits, written):
+        return logits
+
+
+class Odd(MinP):
+    """One that derives from another, and has an attribute more."""
+
+    def __init__(self, p, by):
+        super().__init__(p)
+        self.by = by
+
+    def __call__(self, logits, written):
+        return logits + self.by
+
+
+def test_equal_processors_share_a_function_and_no_loop_fills_the_memory(monkeypatch):
+    monkeypatch.setattr(loop, "MOST_FUNCTIONS", 9)
+    compiled = CompiledDecoding(markov())
+    makers = (
+        lambda: MinP(0.1),
+        lambda: MinP(0.2),
+        lambda: Odd(0.1, 1.0),
+        lambda: Odd(0.1, np.arange(5.0)),  # an array has no hash
+        lambda: NoRepeatNGram(2),
+        lambda: ForcedTokens([1, [2, 3]]),
+        lambda: Suppress(np.array([1, 2])),
+    )
+    for make in makers:
+        for _ in range(2):
+            compiled(DecodingOptions(3, processors=[make()]), [[1]])
+    assert len(compiled.functions) == len(makers) + 1  # the array counts by identity
+    for _ in range(5):
+        compiled(DecodingOptions(3, processors=[MinP(0.1)]), [[1]])
+        (kept, *_) = compiled.functions[next(reversed(compiled.functions))]
+        for _ in range(4):
+            compiled(DecodingOptions(3, processors=[Plain()]), [[1]])
+    assert len(compiled.functions) == 9
+    compiled(DecodingOptions(3, processors=[MinP(0.1)]), [[1]])
+    assert compiled.functions[next(reversed(compiled.functions))][0] is kept  # what is used often stays
+
+
+def test_without_a_seed_keras_draws_one():
+    """Another for each call, the same ones after `set_random_seed`; NumPy's generator is left alone."""
+    compiled = CompiledDecoding(markov(9))
+    prompts, hot = [[1]] * 4, DecodingOptions(9, temperature=2.0)
+    before = np.random.get_state()[1].tolist(), np.random.get_state()[2]
+    draws = [compiled(hot, prompts).numpy().tolist() for _ in range(2)]
+    runs = []
+    for _ in range(2):
+        keras.utils.set_random_seed(3)
+        np.random.set_state(("MT19937", *before))
+        runs.append([compiled(options, prompts).numpy().tolist() for options in (hot, hot)])
+        assert (np.random.get_state()[1].tolist(), np.random.get_state()[2]) == before
+        np.random.random()
+    assert runs[0] == runs[1] and runs[0][0] != runs[0][1]
+    assert draws[0] != draws[1]
+    decoded = hot.decoder(markov(9))(np.array(prompts)).numpy().tolist()
+    assert decoded not in runs[0]
+    assert hot == DecodingOptions(9, temperature=2.0)
 
 
 def test_a_memorised_translation_is_returned_and_ends():

@@ -1,6 +1,7 @@
 """Sampling: how often what is drawn, and that a seed says all."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -91,23 +92,54 @@ def test_options_choose_the_decoder():
     assert [type(p) for p in warm.processors] == [MinP, Temperature, TopK, TopP]
 
 
+NAN, INFINITY = float("nan"), float("inf")
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("field", "values", "rule"),
     [
-        ({"max_new_tokens": 0}, "`max_new_tokens` must be at least 1; it is 0"),
-        ({"beam_size": 0}, "`beam_size` must be at least 1"),
-        ({"temperature": 0.0}, "`temperature` must be above 0"),
-        ({"top_p": 1.5}, r"`top_p` must lie in \(0, 1\]"),
-        ({"top_k": 0}, "`top_k` must be at least 1"),
-        ({"beam_size": 2, "seed": 1}, "Beam search does not sample"),
-        ({"min_new_tokens": -1}, "`min_new_tokens` must be at least 0"),
-        ({"no_repeat_ngram_size": -1}, "`no_repeat_ngram_size` must be at least 0"),
-        ({"repetition_penalty": 0.0}, "`penalty` must be above 0"),
+        ("max_new_tokens", [0, -1], "at least 1"),
+        ("max_new_tokens", [2.5, "5", None, True, 2**31, NAN], "a whole number"),
+        ("beam_size", [0], "at least 1"),
+        ("beam_size", [1.5, INFINITY], "a whole number"),
+        ("length_penalty", [NAN, INFINITY, "1", None], "a finite number"),
+        ("early_stopping", [1, "always", None], 'True, False or "never"'),
+        ("temperature", [0.0, -1.0, 1e-50], "above 0"),
+        ("temperature", [NAN, INFINITY, 1e39, "hot", True], "a finite number"),
+        ("top_k", [0, -3], "at least 1"),
+        ("top_k", [2.5, INFINITY, NAN, 2**31], "a whole number"),
+        ("top_p", [0.0, -0.1, 1.5, 2], "lie in (0, 1]"),
+        ("top_p", [NAN, INFINITY], "a finite number"),
+        ("seed", [-1], "at least 0"),
+        ("seed", [2**31, -(2**40), 1.5, "one", NAN], "a whole number of 32 bits"),
+        ("contrastive_alpha", [-0.1, 1.1], "lie in [0, 1]"),
+        ("contrastive_alpha", [NAN, "x"], "a finite number"),
+        ("repetition_penalty", [0.0, -1], "above 0"),
+        ("repetition_penalty", [NAN, INFINITY], "a finite number"),
+        ("no_repeat_ngram_size", [-1], "at least 0"),
+        ("no_repeat_ngram_size", [1.5], "a whole number"),
+        ("min_new_tokens", [-1], "at least 0"),
+        ("forced_first_id", [-1], "at least 0"),
+        ("forced_last_ids", [[-1], (2, -3)], "at least 0"),
+        ("suppressed_ids", [[-1]], "at least 0"),
+        ("suppressed_ids", [[0.5], ["a"], [2**31]], "a whole number"),
+        ("processors", [[3]], "callables"),
     ],
 )
-def test_impossible_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        DecodingOptions(**{"max_new_tokens": 5, **options})
+def test_each_field_refuses_what_it_cannot_be_by_its_name(field, values, rule):
+    for value in values:
+        with pytest.raises(ValueError, match=rf"^`{field}` must (be )?{re.escape(rule)}.*(it is|they are)"):
+            DecodingOptions(**{"max_new_tokens": 5, field: value})
+
+
+def test_fields_that_exclude_each_other_are_refused():
+    with pytest.raises(ValueError, match="Beam search does not sample"):
+        DecodingOptions(5, beam_size=2, seed=1)
+    with pytest.raises(ValueError, match="`seed` must be at least 0"):
+        Sample(-1)
+    for right in ({"top_k": np.int64(3)}, {"temperature": np.float32(0.7)}, {"length_penalty": -1},
+                  {"suppressed_ids": np.array([1, 2])}, {"seed": 2**31 - 1}):  # fmt: skip
+        hash(DecodingOptions(5, **right))
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])

@@ -68,6 +68,22 @@ def test_a_uniform_model_costs_the_logarithm_of_its_vocabulary():
     assert generator.evaluate(TEXTS)["loss"] == pytest.approx(expected, abs=1e-4)
 
 
+def test_an_epoch_may_be_fewer_batches_than_a_pass(monkeypatch):
+    """What `fit` hands on goes through the whole text, an epoch of two batches after the other."""
+    handed_on = []
+    monkeypatch.setattr(
+        "keras_tfm.tasks.text_generator.fit_best",
+        lambda model, batches, judge, **_: handed_on.append(batches),
+    )
+    generator = make("characters", max_length=8)
+    generator.fit(TEXTS, TEXTS, batch_tokens=8, epoch_batches=2)
+    (batches,) = handed_on
+    whole = generator._blocks(TEXTS, 8, seed=0)
+    assert batches.num_batches == 2 < whole.num_batches
+    for one, other in zip(batches.epochs().take(whole.num_batches), whole.dataset(), strict=True):
+        np.testing.assert_array_equal(one[1], other[1])
+
+
 def test_pieces_come_one_by_one_and_make_the_whole(generator):
     for options in ({}, {"temperature": 3.0, "seed": 7}, {"temperature": 3.0, "top_k": 9, "seed": 8}):
         pieces = list(generator.stream("The gr", max_new_tokens=20, **options))
@@ -95,8 +111,9 @@ def test_bytes_that_are_no_text_are_replaced():
 @pytest.mark.parametrize(
     ("prompt", "options", "message"),
     [
-        ("", {}, "Prompt 1 is empty"),
-        ("x" * 64, {}, "A prompt has 6[45] tokens; the model holds 64"),
+        ("", {}, "row 0: expected a prompt, got an empty text"),
+        ("x" * 64, {}, "row 0: .* room for a new one among the model's 64 tokens, got one of 6[45]"),
+        ("x" * 50, {"max_new_tokens": 20}, "row 0: .* room for 20 new ones among the model's 64 tokens"),
         ("x", {"max_new_tokens": 64}, "`max_new_tokens` must be at most 6[23]"),
         ("x", {"max_new_tokens": 0}, "`max_new_tokens` must be at least 1; it is 0"),
         ("x", {"beam_size": 0}, "`beam_size` must be at least 1"),

@@ -1,0 +1,254 @@
+"""What all tasks promise: plain numbers, an answer or a reason for every row, files as for training."""
+
+import functools
+import json
+import logging
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_tfm import tasks
+from keras_tfm.cli import main
+from keras_tfm.data import Answer, BERTTokenizer
+from keras_tfm.models import BERT
+from keras_tfm.tasks import task as base
+from tests.tasks.tiny import TINY
+
+WORDS = ["the", "cat", "sat", "on", "mat", "dog", "ran", "where", "who", "is"]
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+PAIRS = (["the cat", "the dog"], ["le chat", "le chien"])
+SMALL = {"num_layers": 1, "dim": 32, "num_heads": 2}
+CONTEXT = "the cat sat on the mat"
+
+
+def encoder(task, examples=None, **options):
+    bert = BERT.from_size("tiny", **TINY, vocabulary_size=len(PIECES), max_length=32, pooler=True)
+    tokenizer = BERTTokenizer(PIECES)
+    if examples is None:
+        return task(bert, tokenizer, task.config_class(max_length=16, **options))
+    return task.from_backbone(bert, tokenizer, examples, **options)
+
+
+def images():
+    sizes = {"image_size": 8, "patch_size": 4, "num_channels": 1}
+    return tasks.ImageClassifier.from_size("tiny", ["a", "b"], num_layers=1, dim=16, num_heads=2, **sizes)
+
+
+LABELLED = ["the cat", "the dog"], ["x", "y"]
+SEVERAL = LABELLED[0], [["x"], ["x", "y"]]
+TWO = [("the cat", "sat"), ("the dog", "ran")], ["x", "y"]
+TAGGED = [["the", "cat"], ["dog"]], [["O", "B-X"], ["B-X"]]
+ASKED = ["who sat?", "where is the mat?"], [CONTEXT] * 2, [[Answer("cat", 4)], [Answer("the mat", 15)]]
+CHOSEN = ["who sat", "who ran"], [["cat", "mat"], ["dog", "mat"]], [0, 0]
+# {name: (the task, what `evaluate` takes)}
+MAKERS = {
+    "translate": (
+        lambda: tasks.Translator.from_pairs(PAIRS, size="tiny", max_length=16, **SMALL, hidden_dim=32),
+        PAIRS,
+    ),
+    "summarize": (
+        lambda: tasks.Summarizer.from_pairs(PAIRS, "gpt2", "tiny", max_length=16, **SMALL), PAIRS
+    ),
+    "generate": (
+        lambda: tasks.TextGenerator.from_texts(
+            ["the cat"], tokenizer="characters", max_length=16, **SMALL
+        ),
+        ["the cat"],
+    ),
+    "masked-lm": (lambda: encoder(tasks.MaskedLanguageModel, pairs="none"), ["the cat.\nThe dog."] * 3),
+    "classify": (lambda: encoder(tasks.TextClassifier, LABELLED, max_length=16), LABELLED),
+    "several": (
+        lambda: encoder(tasks.TextClassifier, SEVERAL, max_length=16, problem="multi-label"),
+        SEVERAL,
+    ),
+    "number": (
+        lambda: encoder(tasks.TextClassifier, (LABELLED[0], [0.5, 1.0]), max_length=16, problem="regression"),
+        (LABELLED[0], [0.5, 1.0]),
+    ),
+    "pairs": (lambda: encoder(tasks.TextClassifier, TWO, max_length=16), TWO),
+    "tag": (lambda: encoder(tasks.TokenClassifier, TAGGED, max_length=16), TAGGED),
+    "answer": (lambda: encoder(tasks.QuestionAnswerer, ASKED, max_length=16), ASKED),
+    "choose": (lambda: encoder(tasks.ChoiceAnswerer, CHOSEN, max_length=16), CHOSEN),
+    "sentence-vectors": (lambda: encoder(tasks.SentenceEncoder), None),
+    "classify-images": (images, (np.zeros((2, 8, 8), "uint8"), ["a", "b"])),
+}  # fmt: skip
+
+
+@functools.cache
+def made(name):
+    """The task of a name in MAKERS, with fresh weights."""
+    keras.utils.set_random_seed(0)
+    return MAKERS[name][0]()
+
+
+@pytest.mark.parametrize("name", [name for name, (_, examples) in MAKERS.items() if examples is not None])
+def test_measures_are_plain_numbers_and_strings(name):
+    task, examples = made(name), MAKERS[name][1]
+    measures = task.evaluate(*examples) if name == "classify-images" else task.evaluate(examples)
+    assert measures and {type(value) for value in measures.values()} <= {int, float, str}
+    json.dumps(measures, allow_nan=False)
+
+
+@pytest.fixture
+def said():
+    """What TensorFlow logs."""
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    tf.get_logger().addHandler(handler)
+    yield lines
+    tf.get_logger().removeHandler(handler)
+
+
+# Rows that `predict` answers, and between them one that it cannot.
+LONG = "the " * 20
+RIGHT = {
+    "translate": ["the cat", ""],
+    "summarize": ["the cat", ""],
+    "generate": ["the", "cat"],
+    "masked-lm": ["the [MASK]", ""],
+    "classify": ["the cat", ""],
+    "pairs": ["the cat\tsat", ("the dog", "ran")],
+    "tag": ["the cat", ""],
+    "answer": [f"who sat\t{CONTEXT}", ("where", "")],
+    "choose": ["who sat\tcat\tmat", ("who ran", ["dog", "cat", "mat"])],
+    "sentence-vectors": ["the cat", ""],
+}
+WRONG = {
+    "generate": {
+        "": "an empty text",
+        "the " * 9: "room for a new one among the model's 16 tokens, got one of 36",
+    },
+    "classify": {("the cat", "sat"): "expected a text, for this task was trained on texts"},
+    "pairs": {"the cat": "expected a pair of texts", "a\tb\tc": "expected a pair of texts"},
+    "answer": {"who": "expected a question and a context", f"{LONG}\tthe": "a question of at most 8 tokens"},
+    "choose": {"who\tcat": "expected two choices or more, got 1", "": "expected two choices or more, got 0"},
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_every_row_is_answered_or_refused_by_its_number(name, said):
+    task, (first, last) = made(name), RIGHT[name]
+    answers = task.predict([first, last])
+    assert len(answers) == 2 and not task.refusals([first, last])
+    assert all("\n" not in task.as_line(answer) for answer in answers)
+    assert not said  # of deprecated arguments, for example
+    for wrong, reason in WRONG.get(name, {}).items():
+        assert list(task.refusals([first, wrong, last])) == [1]
+        with pytest.raises(ValueError, match=rf"^row 1: .*{reason}"):
+            task.predict([first, wrong, last])
+        with pytest.raises(ValueError, match=r"^row 0: .* \(1 more rows cannot"):
+            task.predict([wrong, last, wrong])
+
+
+def run_predict(task, path, capsys, monkeypatch, *options):
+    """The lines of `keras-tfm predict` and what it says on standard error."""
+    monkeypatch.setattr(tasks, "load", lambda *_, **__: task)
+    main(["predict", "RUN", "--input", str(path), *options])
+    output = capsys.readouterr()
+    assert output.out.endswith("\n")
+    return output.out.split("\n")[:-1], output.err
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_as_many_lines_come_out_as_went_in(name, tmp_path, capsys, monkeypatch):
+    """One wrong line of the middle, and a blank one, are empty, and told by their numbers."""
+    right = next(x for x in RIGHT[name] if isinstance(x, str))
+    wrong = next((x for x in WRONG.get(name, {}) if isinstance(x, str) and x), " ")
+    (tmp_path / "asked.txt").write_text("\n".join([right, wrong, "", right]) + "\n", "utf-8")
+    options = ("--max-new-tokens", "3") if name in ("translate", "summarize", "generate") else ()
+    lines, said = run_predict(made(name), tmp_path / "asked.txt", capsys, monkeypatch, *options)
+    assert len(lines) == 4 and lines[1] == lines[2] == "" and lines[0] == lines[3]
+    told = [line for line in said.splitlines() if "empty line" in line]
+    assert [line.split(" gets an")[0] for line in told] == ["line 2", "line 3"]
+    assert told[1].endswith(": it is blank")
+
+
+RECORD = {"question": "who sat", "id": "1", "answers": [{"text": "the cat", "answer_start": 0}]}
+SQUAD = json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": [RECORD] * 2}]}]})
+BARE = json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": [{"question": "who sat"}] * 2}]}]})
+CONLL = "-DOCSTART- -X- O\n\nthe DT O\ncat NN B-X\n\n\ndog NN B-Y\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "expected"),
+    [
+        ("translate", "a.tsv", "the cat\tle chat\nthe dog\tle chien\n", ["the cat", "the dog"]),
+        ("translate", "a.tsv", "the cat\nthe dog\n", ["the cat", "the dog"]),
+        ("translate", "a.csv", 'fr,en\nle chat,the cat\n"le, chien",the dog\n', ["le chat", "le, chien"]),
+        ("translate", "a.csv", "id,source\n1,the cat\n2,\n", ["the cat", ""]),
+        ("summarize", "a.jsonl", '{"summary": "a", "text": "the cat"}\n', ["the cat"]),
+        ("summarize", "a.jsonl", '{"text": "the cat"}\n{"text": "dog", "summary": 3}\n', ["the cat", "dog"]),
+        ("classify", "a.tsv", "the cat\tx\nthe dog\tnever seen\n", ["the cat", "the dog"]),
+        ("classify", "a.csv", "label,text\nx,the cat\n,the dog\n", ["the cat", "the dog"]),
+        ("classify", "a.csv", "id,text\n7,the cat\n", ["the cat"]),
+        ("classify", "a.jsonl", '{"text": "the cat", "label": "x"}\n', ["the cat"]),
+        ("classify", "a.txt", "the cat\tx\n", ["the cat\tx"]),
+        ("pairs", "a.tsv", "the cat\tsat\n", [("the cat", "sat")]),
+        ("pairs", "a.csv", "premise,label,hypothesis\nthe cat,x,sat\n", [("the cat", "sat")]),
+        ("pairs", "a.csv", "premise,hypothesis,id\nthe cat,sat,3\n", [("the cat", "sat")]),
+        ("tag", "a.conll", CONLL, [["the", "cat"], ["dog"]]),
+        ("tag", "a.txt", "the cat sat O\nthe O\n", ["the cat sat O", "the O"]),
+        ("answer", "a.json", SQUAD, [("who sat", CONTEXT)] * 2),
+        ("answer", "a.json", BARE, [("who sat", CONTEXT)] * 2),
+        ("answer", "a.txt", f"who sat\t{CONTEXT}\n", [f"who sat\t{CONTEXT}"]),
+        ("choose", "a.jsonl", '{"text": "who", "choices": ["a", "b"], "label": 1}\n', [("who", ["a", "b"])]),
+        ("choose", "a.jsonl", '{"question": "who", "options": ["a", "b"]}\n', [("who", ["a", "b"])]),
+        ("generate", "a.txt", "the\n\ncat\n", ["the", "", "cat"]),
+        ("masked-lm", "a.txt", "the\n\ncat\n", ["the", "", "cat"]),
+    ],
+)
+def test_predict_takes_what_train_took(name, file, content, expected, tmp_path):
+    (tmp_path / file).write_text(content, "utf-8")
+    examples, places = made(name).read_inputs(tmp_path / file)
+    assert examples == expected and len(places) == len(examples)
+
+
+def test_columns_folders_and_images_are_inputs_too(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b,c\nthe cat,sat,x\n", "utf-8")
+    for name, columns, expected in (("pairs", ["a", "b"], ("the cat", "sat")), ("classify", [1], "b"),
+                                    ("pairs", ["b", "a", "c"], ("sat", "the cat"))):  # fmt: skip
+        assert made(name).read_inputs(tmp_path / "a.csv", columns).examples[0] == expected
+    (tmp_path / "b.txt").write_text("one\n\ntwo\n", "utf-8")
+    (tmp_path / "c.txt").write_text("three\n", "utf-8")
+    examples, places = made("masked-lm").read_inputs(tmp_path)
+    assert examples == ["one", "", "two", "three"] and places[-1] == f"{tmp_path / 'c.txt'}, line 1"
+    for name in ("tag", "answer", "generate"):
+        with pytest.raises(ValueError, match="--columns: "):
+            made(name).read_inputs(tmp_path / "b.txt", ["a", "b"])
+    (tmp_path / "images" / "a").mkdir(parents=True)
+    for path in ("images/a/1.png", "images/2.png"):
+        (tmp_path / path).write_bytes(tf.io.encode_png(np.zeros((9, 9, 1), "uint8")).numpy())
+    images, places = made("classify-images").read_inputs(tmp_path / "images")
+    assert images.shape == (2, 8, 8, 1) and [path[-5:] for path in places] == ["2.png", "1.png"]
+
+
+def test_predict_answers_what_train_was_given(tmp_path, capsys, monkeypatch):
+    content = '{"text": "who sat", "choices": ["cat", "mat"], "label": 1}\n'
+    content += (
+        '{"text": "who", "choices": ["cat"], "label": 0}\n{"text": "who", "choices": ["a", "b", "c"]}\n'
+    )
+    (tmp_path / "a.jsonl").write_text(content, "utf-8")
+    lines, said = run_predict(made("choose"), tmp_path / "a.jsonl", capsys, monkeypatch)
+    assert [bool(line) for line in lines] == [True, False, True]
+    assert "line 2 gets an empty line: expected two choices or more, got 1" in said
+    (tmp_path / "a.json").write_text(SQUAD, "utf-8")
+    lines, said = run_predict(made("answer"), tmp_path / "a.json", capsys, monkeypatch)
+    assert len(lines) == 2 and not said
+
+
+def test_many_lines_without_an_answer_are_counted(tmp_path, capsys, monkeypatch):
+    (tmp_path / "a.txt").write_text("\n" * 100, "utf-8")
+    lines, said = run_predict(made("generate"), tmp_path / "a.txt", capsys, monkeypatch)
+    assert lines == [""] * 100 and said.count("\n") == 21 and said.endswith("80 more get an empty line\n")
+    with pytest.raises(SystemExit):
+        run_predict(made("generate"), tmp_path / "a.txt", capsys, monkeypatch, "--whole")
+    assert "the text gets no answer" in capsys.readouterr().err
+
+
+def test_rows_are_refused_by_one_line():
+    base.refuse_rows({})
+    with pytest.raises(ValueError, match=r"^row 3: why$"):
+        base.refuse_rows({3: "why"})
