@@ -66,12 +66,12 @@ def test_what_has_a_dtype_or_weights_keeps_its_own():
     head = heads.LanguageModelHead(11, shared, use_bias=True, dtype="mixed_bfloat16")
     assert head(np.ones((1, 2, 4))).dtype == "bfloat16" and shared.compute_dtype == "float32"
     block = layers.TransformerBlock(
-        2, 8, attention=layers.MultiHeadAttention(2, dtype="float32"), dtype="mixed_bfloat16"
+        2, 8, attention=layers.MultiHeadAttention(2, dtype="float32", name="given"), dtype="mixed_bfloat16"
     )
     outer = Holder(block, dtype="float64")
     outer(np.ones((1, 3, 4)))
     of = {part.name: part.compute_dtype for part in block._flatten_layers()}
-    assert (of["attention_norm"], of["multi_head_attention"]) == ("bfloat16", "float32")
+    assert (of["attention_norm"], of["given"]) == ("bfloat16", "float32")
     assert block.attention.output_projection.compute_dtype == "float32"
 
 

@@ -106,9 +106,10 @@ def test_learnt_kept_exported_and_given_away(learnt, tmp_path):
 
 def test_bad_input():
     task = make()
-    with pytest.raises(ValueError, match="example 2: expected 2 choices, as the first has, got 3"):
-        task.predict([("one", ["one", "two"]), ("one", ["one", "two", "six"])])
-    with pytest.raises(ValueError, match="example 1: expected two choices or more, got 1"):
+    unlike = [("one", ["one", "two"]), ("one", ["one", "two", "six"])]
+    with pytest.raises(ValueError, match=r"`probabilities` need as many choices for each text; .* \[2, 3\]"):
+        task.predict(unlike, probabilities=True)
+    with pytest.raises(ValueError, match="row 0: expected two choices or more, got 1"):
         task.predict(["one\ttwo"])
     with pytest.raises(ValueError, match="example 1: expected a label from 0 to 1, got 2"):
         task.evaluate((["one"], [["one", "two"]], [2]))
