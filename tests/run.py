@@ -4,8 +4,8 @@
 
 What TensorFlow and XLA compile is never let go, so one process for all tests would outgrow the memory: the
 files are dealt into parts of about two minutes, by the CPU seconds in durations.json. `--record` writes that
-file anew. Passing parts print one line, failing ones all of pytest's output. At the end stand the skips by
-reason, the seconds by folder, the slowest tests, and the sum.
+file anew. Passing parts print one line and their slow tests, failing ones all of pytest's output. At the end
+stand the skips by reason, the seconds by folder, and the sum.
 """
 
 import argparse
@@ -42,10 +42,8 @@ def main():
         running = [pool.submit(run_part, files, arguments) for files in parts]
         for done in concurrent.futures.as_completed(running):
             results.append(done.result())
-            print(
-                f"[{len(results)}/{len(parts)}, {time.monotonic() - began:.0f} s] {results[-1].pop('text')}"
-            )
-            sys.stdout.flush()
+            print(f"[{len(results)}/{len(parts)}, {time.monotonic() - began:.0f} s]", results[-1].pop("text"))
+            list_slow(results[-1].get("tests", {}))
     seconds = merge(results, "seconds")
     if options.record:
         DURATIONS.write_text(json.dumps({**known, **seconds}, indent=0, sort_keys=True) + "\n", "utf-8")
@@ -99,6 +97,14 @@ def merge(results, name):
     return dict(sum((collections.Counter(result.get(name, {})) for result in results), collections.Counter()))
 
 
+def list_slow(tests):
+    """Print those of `tests`, {name: seconds}, that took long."""
+    for name, taken in sorted(tests.items(), key=lambda item: -item[1]):
+        if taken > LISTED_SECONDS:
+            print(f"CPU {taken:6.1f} s  {name}")
+    sys.stdout.flush()
+
+
 def summarise(results, seconds, wall):
     """Print what all parts together came to; the exit code."""
     for reason, count in sorted(merge(results, "skips").items(), key=lambda item: -item[1]):
@@ -108,10 +114,6 @@ def summarise(results, seconds, wall):
         folders[str(pathlib.PurePosixPath(file).parent)] += taken
     for folder, taken in folders.most_common():
         print(f"CPU {taken:6.0f} s  {folder}")
-    slowest = {name: taken for result in results for name, taken in result.get("tests", {}).items()}
-    for name, taken in sorted(slowest.items(), key=lambda item: -item[1]):
-        if taken > LISTED_SECONDS:
-            print(f"CPU {taken:6.1f} s  {name}")
     outcomes = merge(results, "outcomes")
     broken = sum(result["code"] != 0 for result in results)
     failed = outcomes.get("failed", 0) + outcomes.get("error", 0)
