@@ -116,25 +116,19 @@ class QuestionAnswerer(EncoderTask):
 
     def _columns(self, questions, contexts):
         """Both as strings (B,); ValueError for a question that is too long."""
-        for row in self._too_long(questions)[:1]:
-            raise ValueError(f"question {questions[row][:60]!r}: {self._too_long_for}")
+        for row, reason in self._too_long(questions).items():
+            raise ValueError(f"question {questions[row][:60]!r}: {reason}")
         return tuple(tf.constant(list(texts), tf.string) for texts in (questions, contexts))
 
     def _too_long(self, questions):
-        """The rows of questions that leave too little room for their contexts."""
+        """{row: why} of the questions that leave too little room for their contexts."""
+        most = longest_question(self.tokenizer, self.config.max_length, self.config.stride)
         lengths = self.tokenizer.tokenize(tf.constant(list(questions), tf.string)).row_lengths().numpy()
-        return np.flatnonzero(lengths > self._longest_question)
-
-    @property
-    def _longest_question(self):
-        return longest_question(self.tokenizer, self.config.max_length, self.config.stride)
-
-    @property
-    def _too_long_for(self):
-        return (
-            f"expected a question of at most {self._longest_question} tokens, for {self.config.stride} of "
-            "its context are read beside it"
-        )
+        return {
+            row: f"expected at most {most} tokens of a question, for {self.config.stride} of its context are "
+            f"read beside it; got {lengths[row]}"
+            for row in np.flatnonzero(lengths > most).tolist()
+        }
 
     def _encode_labels(self, examples, inputs):
         """{"start", "end"}: (W, 2) each, the token's place in its window, 0 without the whole answer there,
@@ -208,7 +202,7 @@ class QuestionAnswerer(EncoderTask):
         }
         rows = [row for row in range(len(pairs)) if row not in refused]
         too_long = self._too_long([pairs[row][0] for row in rows])
-        refused |= {rows[place]: self._too_long_for for place in too_long}
+        refused |= {rows[place]: reason for place, reason in too_long.items()}
         return dict(sorted(refused.items()))
 
     def _decode(self, contexts, logits, encoded):

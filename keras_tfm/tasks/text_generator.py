@@ -306,6 +306,8 @@ class TextGenerator(Task):
         return self._decoding(())(chosen, token_ids, padding_mask).numpy()
 
     def refusals(self, examples, max_new_tokens=None, **options):
+        if self.tokenizer is None:
+            raise ValueError("A generator without a tokenizer continues ids alone: use `generate_ids`.")
         self._options(1 + self.config.add_start, max_new_tokens, **options)  # refuses what no prompt allows
         return refused_prompts(
             examples, self.tokenizer, self.config.add_start, self.max_length, max_new_tokens

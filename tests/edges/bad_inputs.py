@@ -164,7 +164,7 @@ RUNS = [
     Bad(
         "predict: images",
         "predict {run} --input {folder}/text.txt",
-        "predict reads texts",
+        "text.txt: expected a .png, .jpg or .jpeg file",
         TEXTS,
         "classify-images",
     ),

@@ -106,9 +106,10 @@ def test_learnt_kept_exported_and_given_away(learnt, tmp_path):
 
 def test_bad_input():
     task = make()
-    unlike = [("one", ["one", "two"]), ("one", ["one", "two", "six"])]
-    with pytest.raises(ValueError, match=r"`probabilities` need as many choices for each text; .* \[2, 3\]"):
-        task.predict(unlike, probabilities=True)
+    several = [("one", ["one", "two"]), ("one", ["one", "two", "six"])]
+    assert task.predict(several) == [task.predict([one])[0] for one in several]
+    with pytest.raises(ValueError, match=r"`probabilities` need as many choices .* there are \[2, 3\]"):
+        task.predict(several, probabilities=True)
     with pytest.raises(ValueError, match="row 0: expected two choices or more, got 1"):
         task.predict(["one\ttwo"])
     with pytest.raises(ValueError, match="example 1: expected a label from 0 to 1, got 2"):

@@ -123,7 +123,10 @@ WRONG = {
     },
     "classify": {("the cat", "sat"): "expected a text, for this task was trained on texts"},
     "pairs": {"the cat": "expected a pair of texts", "a\tb\tc": "expected a pair of texts"},
-    "answer": {"who": "expected a question and a context", f"{LONG}\tthe": "a question of at most 8 tokens"},
+    "answer": {
+        "who": "expected a question and a context",
+        f"{LONG}\tthe": "expected at most 8 tokens of a question, .* got 20",
+    },
     "choose": {"who\tcat": "expected two choices or more, got 1", "": "expected two choices or more, got 0"},
 }
 

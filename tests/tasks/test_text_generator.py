@@ -139,7 +139,7 @@ def test_a_folder_keeps_the_task(generator, tmp_path):
     kept = tasks.load(tmp_path / "task")
     assert kept.generate(BEGINNINGS[:1]) == TEXTS[:1] and kept.config == generator.config
     next((tmp_path / "task").glob("tokenizer*")).unlink()
-    with pytest.raises(ValueError, match="expected a tokenizer"):
+    with pytest.raises(ValueError, match="expected the file 'tokenizer"):
         tasks.load(tmp_path / "task")
     with pytest.raises(TaskError, match="its task is 'generate'"):
         tasks.Translator.load(tmp_path / "task")
