@@ -114,6 +114,9 @@ def test_a_language_model_from_text_to_export(data, generator, tmp_path, capsys)
     assert answers[2] == answers[3]
     assert run(*asked, "--whole") == 0
     assert capsys.readouterr().out.startswith("1 May\nJune")
+
+
+def test_a_language_model_is_exported_and_trained_on(data, generator, tmp_path, capsys):
     assert run("export", generator, "--out", tmp_path / "served", "--max-new-tokens", 4) == 0
     assert (tmp_path / "served" / "saved_model.pb").is_file()
     assert run(*train_generate(data, generator), "--resume", "--epochs", 2) == 0
