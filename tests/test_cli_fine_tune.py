@@ -59,26 +59,37 @@ def interrupt(*_):
     raise KeyboardInterrupt
 
 
-def test_a_run_that_has_not_ended_an_epoch_says_so(data, trained, tmp_path, capsys, monkeypatch):
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+@pytest.fixture(scope="module")
+def untrained(data, trained, tmp_path_factory):
+    """A RUN whose training was interrupted before an epoch of it had ended."""
+    folder = tmp_path_factory.mktemp("untrained") / "run"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("keras_tfm.training.fit.Progress.on_epoch_begin", interrupt)
         task = tasks.load(trained)
-        task.fit(task.read_examples([data / "train.tsv"]), run=tmp_path / "run")
-    (tmp_path / "asked").write_text("a dull mess\n", "utf-8")
-    message = "no epoch of its training has ended yet; its weights are those that it began with\n"
-    for arguments in (
-        ("predict", tmp_path / "run", "--input", tmp_path / "asked"),
-        ("evaluate", tmp_path / "run", "--data", data / "train.tsv"),
-        ("export", tmp_path / "run", "--out", tmp_path / "served"),
-        ("quantize", tmp_path / "run", "--out", tmp_path / "small"),
-        ("convert", tmp_path / "run", "--to-huggingface", tmp_path / "theirs"),
-    ):
-        capsys.readouterr()
-        assert run(*arguments) == 0
-        assert f"{tmp_path / 'run'}: {message}" in capsys.readouterr().err
-    assert not tasks.load(tmp_path / "small").is_trained and tasks.load(trained).is_trained
-    assert run("predict", trained, "--input", tmp_path / "asked") == 0
-    assert message not in capsys.readouterr().err
+        task.fit(task.read_examples([data / "train.tsv"]), run=folder)
+    (folder.parent / "asked").write_text("a dull mess\n", "utf-8")
+    return folder
+
+
+NOT_ENDED = "no epoch of its training has ended yet; its weights are those that it began with\n"
+
+
+@pytest.mark.parametrize("verb", ["predict", "evaluate", "export", "quantize", "convert"])
+def test_a_run_that_has_not_ended_an_epoch_says_so(verb, data, untrained, tmp_path, capsys):
+    options = {
+        "predict": ("--input", untrained.parent / "asked"),
+        "evaluate": ("--data", data / "train.tsv"),
+        "convert": ("--to-huggingface", tmp_path / "out"),
+    }
+    assert run(verb, untrained, *options.get(verb, ("--out", tmp_path / "out"))) == 0
+    assert f"{untrained}: {NOT_ENDED}" in capsys.readouterr().err
+    assert verb != "quantize" or not tasks.load(tmp_path / "out").is_trained
+
+
+def test_a_run_that_has_ended_an_epoch_says_nothing(trained, untrained, capsys):
+    assert tasks.load(trained).is_trained
+    assert run("predict", trained, "--input", untrained.parent / "asked") == 0
+    assert NOT_ENDED not in capsys.readouterr().err
 
 
 def test_one_epoch_is_what_is_asked_for_and_a_resumed_run_keeps_its_precision(data, tmp_path, capsys):
@@ -121,7 +132,7 @@ def test_training_from_the_encoder_of_others(data, trained, tmp_path, capsys):
         (("--columns", "words,label"), "expected a column named 'words', got sentence, label"),
         (("--columns", "sentence"), "--columns: expected two, A,B or three, A,B,C; got sentence"),
         (("--size", "huge"), "no size 'huge'"),
-        (("--layer-decay", "2"), "`decay` must lie in (0, 1]; it is 2.0"),
+        (("--layer-decay", "2"), "argument --layer-decay: expected a number in (0, 1], got 2"),
         (("--freeze", "9"), "`num_blocks` must lie in [0, 1]; it is 9"),
         (("--from", "{data}"), "{data}: no task folder, it has no config.json"),
         (("--max-length", "1000"), "`max_length` must be at most the model's, 512; it is 1000"),

@@ -68,7 +68,11 @@ def seeds(model):
     ]
 
 
-@pytest.mark.parametrize("jit_compile", [None, False, True], ids=["eager", "traced", "compiled"])
+@pytest.mark.parametrize("jit_compile", [
+    pytest.param(None, id="eager"),
+    pytest.param(False, id="traced"),
+    pytest.param(True, id="compiled", marks=pytest.mark.slow),
+])  # fmt: skip
 @pytest.mark.parametrize("name", STACKS)
 def test_gradients_with_dropout_are_the_plain_ones(name, jit_compile):
     results = []
@@ -93,7 +97,7 @@ def test_gradients_with_dropout_are_the_plain_ones(name, jit_compile):
     assert (ours[0] != ours[len(ours) // 2]).any()  # the second step drops other values
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_fit_gives_the_same_weights(jit_compile):
     results = []
     for model in two_models("decoder"):
