@@ -25,7 +25,7 @@ import pytest
 SEED = 2017
 LIMIT = 20  # seconds of CPU time, of this process and of those that it waited for, on a quiet machine
 QUIET = 0.07  # seconds that `stretch` measures on such a machine
-SHARED = 1.5  # a core's two threads, both at work, take about half as long again
+SHARED = 2  # a core whose two threads are both at work: each takes up to twice as long
 SECONDS = collections.defaultdict(float)  # by test, with its fixtures
 
 # Assertions in shared helpers say what differed, as those in test files do.
