@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow  # noqa: F401  (now: what it says while it is imported is not the command's)
 
 from keras_tfm.cli import main
 from tests.fresh_process import run_fresh
@@ -15,7 +16,13 @@ COMMAND = sys.executable, "-m", "keras_tfm"
 
 
 def started(*arguments):
-    return subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    """The command as a shell in front starts it: where tests run in the background, SIGINT is ignored."""
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def unread(*arguments):
