@@ -203,6 +203,7 @@ def squad(path, *asked):
     return path
 
 
+@pytest.mark.slow
 def test_questions_are_answered(data, trained, tmp_path, capsys):
     """From the encoder of another task's RUN, in windows."""
     asked = [("Who met Bob?", "Ada Lovelace"), ("Where slept Bob?", "by the river"), ("Why?", "")]
