@@ -62,7 +62,7 @@ private: setup ## whether Keras, TensorFlow and tensorflow-text still are what w
 	$(BIN)/python -m pytest tests/test_private.py $(ARGS)
 
 parity: setup $(PARITY_STAMP) ## compare with torch and transformers on CONFIGS random models per family
-	@KERAS_TFM_PARITY_CONFIGS=$(CONFIGS) $(BIN)/python $(TESTS) -m parity tests/parity $(ARGS)
+	@KERAS_TFM_PARITY_CONFIGS=$(CONFIGS) $(BIN)/python $(TESTS) tests/parity $(ARGS)
 
 wheel: setup ## build the source archive and the wheel into dist/
 	$(BIN)/python -m build --outdir dist

@@ -1,7 +1,7 @@
 """What every test stands on: a quiet TensorFlow on the CPU, fixed seeds, Keras's own float policy.
 
 The environment is set before anything imports TensorFlow, by `setdefault`: `CUDA_VISIBLE_DEVICES=0 make test`
-runs on a GPU. Each test's CPU time is measured: over LIMIT x `stretch()` seconds, which is 40 or more, it fails
+runs on a GPU. Each test's CPU time is measured: over LIMIT x `stretch()` seconds, 40 or more, it fails
 unless it is marked slow.
 """
 
