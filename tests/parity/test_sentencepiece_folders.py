@@ -14,6 +14,8 @@ from tests.models import test_albert, test_deberta, test_t5
 
 EXAMPLES = (["a good film", "a bad one"], ["good", "bad"])
 
+pytestmark = [pytest.mark.parity, pytest.mark.slow]  # a minute of CPU time each
+
 
 def task_of(family, tokenizer):
     sizes = {"vocabulary_size": tokenizer.vocabulary_size, "max_length": 128}
