@@ -48,6 +48,7 @@ ATTRIBUTES: dict = {
         "_backend_update_step",
         "_clip_gradients",
         "_get_variable_index",
+        "_iterations",
         "_model_variables_moving_average",
         "_trainable_variables",
         "_update_model_variables_moving_average",
@@ -151,6 +152,11 @@ def take_summed_gradients(optimizer):
 def replace_update(optimizer, update):
     """Have `optimizer` call `update(gradients, variables)` for a step, which accumulates if need be."""
     optimizer._backend_apply_gradients = update
+
+
+def batches_seen(optimizer):
+    """How many batches the optimizer has taken; `iterations` counts updates, of several batches each."""
+    return optimizer._iterations
 
 
 def accumulated_gradients(optimizer, variables):

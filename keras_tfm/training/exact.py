@@ -104,9 +104,8 @@ class ExactTrainer(Base):
             call = tf.function(call, jit_compile=True, autograph=False)
         y_pred, masks, losses = call(x)
         for loss in losses:
-            keras.layers.Layer.add_loss(
-                self, loss
-            )  # a functional model refuses: it has no `call` to do so in
+            # Not `self.add_loss`: a functional model refuses, for it has no `call` to do so in.
+            keras.layers.Layer.add_loss(self, loss)
         for y, mask in zip(keras.tree.flatten(y_pred), keras.tree.flatten(masks), strict=True):
             if mask is not None:
                 private.set_keras_mask(y, mask)
@@ -280,7 +279,7 @@ def _accumulate(optimizer, gradients, variables):
             for total in sums:
                 total.assign(tf.zeros_like(total))
 
-        tf.cond((optimizer.iterations + 1) % steps == 0, update, lambda: on_each(add))
+        tf.cond((private.batches_seen(optimizer) + 1) % steps == 0, update, lambda: on_each(add))
 
     tf.distribute.get_replica_context().merge_call(in_turn, args=(gradients,))
     if optimizer.use_ema:
