@@ -1,6 +1,7 @@
 """Private names of Keras 3.15."""
 
 import keras
+import tensorflow as tf
 from keras.src.backend import get_keras_mask, rnn, set_keras_mask
 from keras.src.backend.tensorflow.trainer import TFEpochIterator as EpochIterator
 from keras.src.export.saved_model_export_archive import SavedModelExportArchive
@@ -196,9 +197,17 @@ def remade_loss(compile_loss, cls):
     )
 
 
-def build_for(model, data_batch):
-    """Make all variables of model, optimizer and measures for a batch of symbolic tensors."""
-    model._symbolic_build(data_batch=data_batch)
+def build_for(model, epochs):
+    """Make all variables of model, optimizer and measures for what an `EpochIterator` gives.
+
+    Nothing is done where the data does not say how many axes it has, and on several replicas.
+    """
+    specs = epochs._distributed_dataset.element_spec
+    if all(
+        isinstance(spec, tf.TensorSpec) and spec.shape.rank is not None for spec in tf.nest.flatten(specs)
+    ):
+        batch = tf.nest.map_structure(lambda x: keras.KerasTensor(x.shape.as_list(), x.dtype.name), specs)
+        model._symbolic_build(data_batch=batch)
 
 
 def begin_at(model, epoch):

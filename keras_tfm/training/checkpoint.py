@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.private.keras import begin_at
+from keras_tfm.private import keras as private
 from keras_tfm.training.monitor import Monitor
 from keras_tfm.training.position import Position
 from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
@@ -89,8 +89,8 @@ class Checkpoint(keras.callbacks.Callback):
             raise TypeError(f"Checkpoint needs a keras_tfm.Model; this is a {type(self.model).__name__}.")
         self._strategy = self.model.distribute_strategy
         self._workers, self.worker = num_workers(self._strategy), worker_index(self._strategy)
+        private.build_for(self.model, epochs)  # all that is restored, which Keras may leave for later
         self._position = Position(epochs, self._strategy)
-        self._position.build(self.model)
         if self._is_chief:
             self.folder.lock()
             self.folder.clear()
@@ -164,7 +164,7 @@ class Checkpoint(keras.callbacks.Callback):
             signal.signal(signal.SIGTERM, self._handler)
             self._handler = None
         self.folder.unlock()
-        begin_at(self.model, None)
+        private.begin_at(self.model, None)
 
     @property
     def _is_chief(self):
@@ -281,7 +281,7 @@ class Checkpoint(keras.callbacks.Callback):
             self._resumed, _ = read_tensors(path)
             for name in sorted(self._resumed.keys() ^ self._measures().keys()):
                 raise CheckpointError(path, name, "the same measures", "others")
-        begin_at(self.model, self._epoch)
+        private.begin_at(self.model, self._epoch)
 
     def _variables(self, *kinds):
         """{name: variable}, numbered: names of optimizers and seed generators differ between processes."""

@@ -152,11 +152,17 @@ class ExactTrainer(Base):
         return function
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        """Keras's would average the batches of the replicas, which need not be of one size."""
-        if self._epochs_of_fit is None:
+        """Make what Keras leaves to the first step of `fit`: one that makes variables is traced twice.
+
+        On several replicas Keras's would average their batches, which need not be of one size.
+        """
+        is_training = self._epochs_of_fit is None
+        if is_training:
             self._epochs_of_fit = iterator  # the first that `fit` makes is that of the training
         if not self._is_replicated:
-            return super()._maybe_symbolic_build(iterator, data_batch)
+            if is_training and type(self).train_step is ExactTrainer.train_step and not self.run_eagerly:
+                private.build_for(self, iterator)
+            return
         if iterator is not None:
             _, _, batches = next(iter(iterator))
             results = self.distribute_strategy.experimental_local_results

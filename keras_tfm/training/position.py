@@ -28,15 +28,6 @@ class Position:
             private.replace_distributed_dataset(epochs, lambda dataset: WorkerDataset(strategy, dataset))
         private.replace_steps(epochs, self._steps)
 
-    def build(self, model):
-        """Make all variables of model, optimizer and measures, which Keras may leave for later."""
-        dataset = self._epochs.data_adapter.get_tf_dataset()
-        spec = dataset.element_spec
-        private.build_for(
-            model,
-            keras.tree.map_structure(lambda x: keras.KerasTensor(x.shape.as_list(), x.dtype.name), spec),
-        )
-
     def save(self, prefix):
         """Write the iterator's state to files that begin with `prefix`; False where it cannot be saved.
 

@@ -155,6 +155,41 @@ def test_a_single_input_may_be_the_bare_array():
     np.testing.assert_array_equal(model(token_ids)["token_ids"], model({"token_ids": token_ids})["token_ids"])
 
 
+# Training --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["arrays", "dataset", "generator"])
+def test_a_step_is_traced_once(kind):
+    traced = []
+
+    class Own(keras_tfm.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(2)
+
+        def call(self, x, training=False):
+            traced.append(training)
+            return self.dense(x)
+
+    x, y = np.zeros((64, 3), "float32"), np.zeros((64, 2), "float32")
+    data = {
+        "arrays": (x, y),
+        "dataset": (tf.data.Dataset.from_tensor_slices((x, y)).batch(4),),
+        "generator": (((x[:4], y[:4]) for _ in range(3)),),
+    }[kind]
+    model = Own()
+    model.compile("adam", "mse", metrics=["mae"])
+    model.fit(*data, epochs=1, steps_per_epoch=2, verbose=0, shuffle=False)
+    assert sum(traced) == 1
+
+
+def test_evaluation_makes_nothing_for_the_optimizer():
+    model = functional()
+    model.compile("adam", "mse")
+    model.evaluate(np.zeros((4, 3)), np.zeros((4, 2)), verbose=0)
+    assert not model.optimizer.built
+
+
 # Files and configurations ----------------------------------------------------------------------------
 
 
