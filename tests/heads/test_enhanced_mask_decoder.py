@@ -9,12 +9,12 @@ from tests import contract
 from tests.contract import Case, ids
 from tests.layers import test_disentangled as attention
 from tests.models.test_bert import TINY
-from tests.models.test_deberta import ALL, INPUTS, V1, V2, V3
+from tests.models.test_deberta import ALL, INPUTS, ONE_BLOCK, V1, V2, V3
 
 WITH_POSITIONS = {**INPUTS, "mask_positions": ids("M", 1)}  # 0 alone is inside whatever the length
 
 test_contract = contract.check(
-    Case("EnhancedMaskedLM", lambda: EnhancedMaskedLM(DeBERTa(V3)), WITH_POSITIONS, attends=True,
+    Case("EnhancedMaskedLM", lambda: EnhancedMaskedLM(DeBERTa(ONE_BLOCK)), WITH_POSITIONS, attends=True,
          tied=lambda model: (model.get_layer("mlm").embedding.token, model.backbone.embedding.token)),
 )  # fmt: skip
 

@@ -6,14 +6,14 @@ from keras_tfm.heads import Classifier, MultipleChoice, classification_loss
 from keras_tfm.models import BERT, DistilBERT
 from tests import contract
 from tests.contract import Case, Spec, mask
-from tests.models.test_bert import TINY
-from tests.models.test_distilbert import TINY as DISTILBERT
+from tests.models.test_bert import ONE_BLOCK, TINY
+from tests.models.test_distilbert import ONE_BLOCK as DISTILBERT
 
 TOKENS, SEGMENTS = Spec(("M", "T"), "int32", 11), Spec(("M", "T"), "int32", 2)
 HIDDEN = {"hidden_dim": 8, "activation": "relu"}
 
 test_contract = contract.check(
-    Case("pooled", lambda: MultipleChoice(BERT(TINY), dropout=0.2),
+    Case("pooled", lambda: MultipleChoice(BERT(ONE_BLOCK), dropout=0.2),
          {"token_ids": TOKENS, "padding_mask": mask("M", "T"), "segment_ids": SEGMENTS}, attends=True),
     Case("hidden layer", lambda: MultipleChoice(DistilBERT(DISTILBERT), **HIDDEN),
          {"token_ids": TOKENS, "padding_mask": mask("M", "T")}, attends=True),

@@ -15,7 +15,8 @@ from tests import contract
 from tests.contract import Case, ids, mask
 
 TINY = RoBERTaConfig(11, num_layers=2, dim=8, num_heads=2, hidden_dim=12, max_length=16)
-POOLED = dataclasses.replace(TINY, num_segments=2, pooler=True)
+ONE_BLOCK = dataclasses.replace(TINY, num_layers=1)  # enough under a head
+POOLED = dataclasses.replace(ONE_BLOCK, num_segments=2, pooler=True)
 INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T")}
 TWO_LAYERS = {"hidden_dim": 8, "dropout": 0.2, "input_dropout": 0.2}
 
@@ -23,9 +24,9 @@ test_contract = contract.check(
     Case("RoBERTa", lambda: RoBERTa(TINY), INPUTS, attends=True, left_padding="T"),
     Case("with segments and pooler", lambda: RoBERTa(POOLED), {**INPUTS, "segment_ids": ids("T", 2)},
          attends=True),
-    Case("MaskedLM", lambda: MaskedLM(RoBERTa(TINY)), {**INPUTS, "mask_positions": ids("M", 1)},
+    Case("MaskedLM", lambda: MaskedLM(RoBERTa(ONE_BLOCK)), {**INPUTS, "mask_positions": ids("M", 1)},
          attends=True),
-    Case("Classifier", lambda: Classifier(RoBERTa(TINY), 3, **TWO_LAYERS), INPUTS, attends=True),
+    Case("Classifier", lambda: Classifier(RoBERTa(ONE_BLOCK), 3, **TWO_LAYERS), INPUTS, attends=True),
 )  # fmt: skip
 
 
