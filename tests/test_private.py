@@ -7,6 +7,7 @@ what stands for it here, and put its new digest into the table READ.
 """
 
 import ast
+import functools
 import hashlib
 import inspect
 import pathlib
@@ -32,6 +33,7 @@ def is_private(name):
     return name.startswith("_") and not name.endswith("__")
 
 
+@functools.cache
 def own_names():
     """Private names that the package itself defines: methods, functions, attributes of `self`."""
     names = set()

@@ -5,6 +5,8 @@ import math
 import keras
 from keras import ops
 
+from keras_tfm.private.keras import delete_attribute
+
 # XLA's CPU compiler takes 3 to 10 times as long for so few rows times a transposed table as the other way.
 FEW_ROWS_OF_TABLE = 128
 FEW_ROWS = 8
@@ -18,6 +20,10 @@ class Dense(keras.layers.Dense):
         y = multiply(x, self.kernel)
         y = y if self.bias is None else y + self.bias
         return y if self.activation is None else self.activation(y)
+
+    def __delattr__(self, name):
+        """Low-rank updates and 8 bits delete a variable or two of every layer."""
+        delete_attribute(self, name)
 
     def quantize(self, mode=None, type_check=True, config=None):
         super().quantize(mode, type_check=False, config=config)  # Keras would refuse a subclass

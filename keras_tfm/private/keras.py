@@ -24,7 +24,14 @@ __all__ = [  # imported by others as they are
 
 # What is used, overridden ones among them, by the class that has it.
 ATTRIBUTES: dict = {
-    keras.layers.Layer: ("_flatten_layers", "_layers", "_remat_mode", "_seed_generators", "_trainable"),
+    keras.layers.Layer: (
+        "_flatten_layers",
+        "_layers",
+        "_remat_mode",
+        "_seed_generators",
+        "_trainable",
+        "_untrack_variable",
+    ),
     keras.layers.Dense: ("_kernel",),
     keras.layers.EinsumDense: ("_kernel",),
     keras.Model: (
@@ -70,6 +77,7 @@ READ: dict = {
     # layers/base.py
     keras.layers.Layer.rematerialized_call: "2041dbcd5212fc52",
     # layers/dense.py
+    keras.layers.Layer.__delattr__: "560ebc7709f4df75",
     keras.layers.Dense.call: "f249c1c483ab4ee4",
     keras.layers.Dense.quantize: "97c2d2ca568f326a",
     # training/model.py
@@ -135,6 +143,14 @@ def inputs_of(model):
 def track_in_export(archive, resources):
     """Have a SavedModel hold trackable `resources`, tables for example, that its functions use."""
     archive._tf_trackable.resources = list(resources)
+
+
+def delete_attribute(layer, name):
+    """`del layer.name` without Keras's search of the whole heap for garbage, 0.2 s or more each time."""
+    value = getattr(layer, name)
+    if isinstance(value, keras.Variable):
+        layer._untrack_variable(value)
+    super(keras.layers.Layer, layer).__delattr__(name)
 
 
 # Optimizers ------------------------------------------------------------------------------------------

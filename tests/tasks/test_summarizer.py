@@ -25,13 +25,18 @@ SMALL = {"num_layers": 1, "dim": 48, "num_heads": 2} | dict.fromkeys(
 )
 
 
+def learn_by_heart(task, pairs):
+    many = [column * 10 for column in pairs]  # an epoch costs more than its steps
+    task.fit(many, pairs, epochs=10, batch_tokens=200, learning_rate=1e-2, label_smoothing=0.0)
+
+
 @pytest.fixture(scope="module", params=["sentencepiece", "bytes"])
 def summarizer(request):
     """A language model that has learnt SUMMARIES by heart."""
     keras.utils.set_random_seed(0)
     pairs = ARTICLES, SUMMARIES
     summarizer = Summarizer.from_pairs(pairs, "gpt2", None, 340, request.param, max_length=64, **SMALL)
-    summarizer.fit(pairs, pairs, epochs=100, learning_rate=1e-2, label_smoothing=0.0, patience=100)
+    learn_by_heart(summarizer, pairs)
     return summarizer
 
 
@@ -82,7 +87,7 @@ def test_translations_in_the_same_layout():
     keras.utils.set_random_seed(0)
     pairs = ["good morning", "thank you", "two  cats"], ["Guten Morgen", "danke", "zwei Katzen"]
     translator = Translator.from_pairs(pairs, "gpt2", max_length=24, tokenizer="characters", **SMALL)
-    translator.fit(pairs, pairs, epochs=100, learning_rate=1e-2, label_smoothing=0.0, patience=100)
+    learn_by_heart(translator, pairs)
     assert translator.predict(pairs[0]) == pairs[1]
     assert translator.evaluate(pairs)["exact_match"] == 100
 
