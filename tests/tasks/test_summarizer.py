@@ -30,7 +30,7 @@ def learn_by_heart(task, pairs):
     task.fit(many, pairs, epochs=10, batch_tokens=200, learning_rate=1e-2, label_smoothing=0.0)
 
 
-@pytest.fixture(scope="module", params=["sentencepiece", "bytes"])
+@pytest.fixture(scope="module", params=["sentencepiece", pytest.param("bytes", marks=pytest.mark.slow)])
 def summarizer(request):
     """A language model that has learnt SUMMARIES by heart."""
     keras.utils.set_random_seed(0)

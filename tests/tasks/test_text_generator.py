@@ -29,7 +29,7 @@ def make(tokenizer, texts=TEXTS, **changes):
     return TextGenerator.from_texts(texts, "tiny", 300, tokenizer, **SMALL | changes)
 
 
-@pytest.fixture(scope="module", params=["characters", "bytes"])
+@pytest.fixture(scope="module", params=["characters", pytest.param("bytes", marks=pytest.mark.slow)])
 def generator(request):
     """A generator that has learnt TEXTS by heart."""
     generator = make(request.param)
