@@ -3,7 +3,7 @@
     python -m tests.run --jobs 2 -m "not slow and not parity" [FOLDER or FILE ...] [pytest's options]
 
 What TensorFlow and XLA compile is never let go, so one process for all tests would outgrow the memory: the
-files are dealt into parts of about two minutes, by the CPU seconds in durations.json. `--record` writes that
+files are dealt into parts of about five minutes, by the CPU seconds in durations.json. `--record` writes that
 file anew. Passing parts print one line and their slow tests, failing ones all of pytest's output. At the end
 stand the skips by reason, the seconds by folder, and the sum.
 """
@@ -21,7 +21,7 @@ import time
 
 TESTS = pathlib.Path(__file__).parent
 DURATIONS = TESTS / "durations.json"
-PART_SECONDS = 150  # of CPU time; memory grows with it, and so does the wait for the last part
+PART_SECONDS = 300  # of CPU time; memory grows with it, and so does the wait for the last part
 UNKNOWN_SECONDS = 10  # of a file that was never recorded
 LISTED_SECONDS = 10  # a test that takes longer is listed
 NO_TESTS = 5  # pytest's exit code where the selection leaves none

@@ -80,28 +80,38 @@ print(json.dumps([found["choice"].numpy().tolist(), found["probabilities"].numpy
 """
 
 
-def test_learnt_kept_exported_and_given_away(learnt, tmp_path):
-    asked = list(zip(EXAMPLES.texts, EXAMPLES.choices, strict=True))
-    assert learnt.predict(asked) == EXAMPLES.labels and learnt.predict([]) == []
-    assert learnt.predict(["\t".join([text, *choices]) for text, choices in asked]) == EXAMPLES.labels
+ASKED = list(zip(EXAMPLES.texts, EXAMPLES.choices, strict=True))
+
+
+def test_choices_are_learnt(learnt):
+    assert learnt.predict(ASKED) == EXAMPLES.labels and learnt.predict([]) == []
+    assert learnt.predict(["\t".join([text, *choices]) for text, choices in ASKED]) == EXAMPLES.labels
     measures = learnt.evaluate(EXAMPLES)
     assert measures["accuracy"] == 1 and measures["loss"] < 0.3 and measures["examples"] == 4
-    chances = learnt.predict(asked, probabilities=True, batch_size=3)
+    chances = learnt.predict(ASKED, probabilities=True, batch_size=3)
     np.testing.assert_allclose(chances.sum(1), 1, rtol=1e-5)
-    fewer = [(text, choices[:2]) for text, choices in asked]
+    fewer = [(text, choices[:2]) for text, choices in ASKED]
     assert learnt.predict(fewer, probabilities=True).shape == (4, 2)
+
+
+def test_the_saved_model_answers_alone(learnt, tmp_path):
+    chances = learnt.predict(ASKED, probabilities=True)
     learnt.export(tmp_path / "served")
     run = run_fresh(SERVE, tmp_path / "served", json.dumps(EXAMPLES[:2]), blocked=("keras_tfm", "keras_hub"))
     assert run.returncode == 0, run.stderr
     labels, served = json.loads(run.stdout)
     assert labels == EXAMPLES.labels
     np.testing.assert_allclose(served, chances, atol=1e-5)
+
+
+def test_kept_and_given_away(learnt, tmp_path):
+    chances = learnt.predict(ASKED, probabilities=True)
     learnt.save(tmp_path / "task")
-    np.testing.assert_array_equal(tasks.load(tmp_path / "task").predict(asked, True), chances)
+    np.testing.assert_array_equal(tasks.load(tmp_path / "task").predict(ASKED, True), chances)
     learnt.save_huggingface(tmp_path / "folder")
     given = tasks.from_huggingface(tmp_path / "folder")
     assert type(given) is ChoiceAnswerer
-    np.testing.assert_allclose(given.predict(asked, True), chances, atol=1e-6)
+    np.testing.assert_allclose(given.predict(ASKED, True), chances, atol=1e-6)
 
 
 def test_bad_input():
