@@ -34,7 +34,7 @@ def translator(request):
         changes |= SMALL | {"normalize_first": True}
     translator = Translator.from_pairs(PAIRS, request.param, "tiny", max_length=32, **changes)
     many = [column * 20 for column in PAIRS]  # an epoch costs more than its steps
-    translator.fit(many, PAIRS, epochs=9, batch_tokens=300, learning_rate=1e-2, label_smoothing=0.0)
+    translator.fit(many, PAIRS, epochs=15, batch_tokens=300, learning_rate=1e-2, label_smoothing=0.0)
     return translator
 
 
