@@ -161,8 +161,9 @@ class ExactTrainer(Base):
             self._epochs_of_fit = iterator  # the first that `fit` makes is that of the training
         if not self._is_replicated:
             if is_training and type(self).train_step is ExactTrainer.train_step and not self.run_eagerly:
-                private.build_for(self, iterator)
-            return
+                with self.distribute_strategy.scope():
+                    private.build_for(self, iterator)
+            return super()._maybe_symbolic_build(iterator, data_batch)  # what is left, of a strategy of one
         if iterator is not None:
             _, _, batches = next(iter(iterator))
             results = self.distribute_strategy.experimental_local_results

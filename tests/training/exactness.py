@@ -212,6 +212,7 @@ CASES = {
 }  # fmt: skip
 # What each of these ends with depends on another part of training.
 QUICK = ("mean by sample weights", "accumulation", "steps per execution", "jit", "add_loss", "own train_step")
+QUICK_OF_PROCESSES = ("mean by sample weights", "accumulation")
 # Not as on one device: each replica drops other values. Both of them drop the same.
 DRAWING = {
     "dropout in blocks": Case(lambda: blocks(0.3, rematerialize=False)),

@@ -8,6 +8,7 @@ from tests.training.exactness import (
     CASES,
     DRAWING,
     QUICK,
+    QUICK_OF_PROCESSES,
     differences,
     run_layout,
     run_layouts,
@@ -41,7 +42,8 @@ def test_all_cases_are_exact(layout, tmp_path):
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
-    return run_layout("processes:2", tmp_path_factory.mktemp("processes") / "results.npz", QUICK[:2])
+    file = tmp_path_factory.mktemp("processes") / "results.npz"
+    return run_layout("processes:2", file, QUICK_OF_PROCESSES)
 
 
 def test_two_processes_are_exact(first, two_processes):

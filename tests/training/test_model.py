@@ -183,6 +183,20 @@ def test_a_step_is_traced_once(kind):
     assert sum(traced) == 1
 
 
+@pytest.mark.parametrize("first", ["fit", "evaluate", "train_on_batch"])
+def test_all_is_made_in_the_scope_of_a_strategy_of_one_device(first):
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
+    x, y = np.ones((4, 3), "float32"), np.ones((4, 2), "float32")
+    with strategy.scope():
+        model = subclassed()
+        model.compile("adam", "mse")
+    calls = {"fit": {"verbose": 0}, "evaluate": {"verbose": 0}, "train_on_batch": {}}
+    getattr(model, first)(x, y, **calls[first])
+    model.fit(x, y, verbose=0)
+    variables = [*model.variables, *model.optimizer.variables]
+    assert all(strategy.extended.variable_created_in_scope(variable.value) for variable in variables)
+
+
 def test_evaluation_makes_nothing_for_the_optimizer():
     model = functional()
     model.compile("adam", "mse")
