@@ -32,8 +32,15 @@ SECONDS = collections.defaultdict(float)  # by test, with its fixtures
 # Assertions in shared helpers say what differed, as those in test files do.
 pytest.register_assert_rewrite("tests.contract.invariants", "tests.contract.tools")
 
-# No deadline: the first call of a test may trace and compile. Examples are drawn alike on every machine.
-hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
+# No deadline: the first call of a test may trace and compile. Examples are drawn alike on every machine:
+# more of them each time would find nothing new, so `make test-slow` draws ten times as many.
+hypothesis.settings.register_profile(
+    "repeatable",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=int(os.environ.get("KERAS_TFM_EXAMPLES", "25")),
+)
 hypothesis.settings.load_profile("repeatable")
 
 collect_ignore = [] if importlib.util.find_spec("torch") else ["parity"]

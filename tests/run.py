@@ -24,6 +24,8 @@ DURATIONS = TESTS / "durations.json"
 PART_SECONDS = 300  # of CPU time; memory grows with it, and so does the wait for the last part
 UNKNOWN_SECONDS = 10  # of a file that was never recorded
 LISTED_SECONDS = 10  # a test that takes longer is listed
+# Some hundred processes import the package and the tests: a second each to compile them anew.
+ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": ""}
 NO_TESTS = 5  # pytest's exit code where the selection leaves none
 
 
@@ -77,7 +79,7 @@ def run_part(files, arguments):
         report = pathlib.Path(folder, "report.json")
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *arguments, *files],
-            env={**os.environ, "KERAS_TFM_TEST_REPORT": str(report)},
+            env={**os.environ, **ENVIRONMENT, "KERAS_TFM_TEST_REPORT": str(report)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

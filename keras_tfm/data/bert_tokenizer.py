@@ -6,6 +6,7 @@ but the last is a map from one character to a few: the table has a row for each.
 Unicode data; that library's is older, and differs on some 500 of 282,000 characters, marks assigned since.
 """
 
+import bisect
 import functools
 import json
 import pathlib
@@ -28,10 +29,10 @@ MAX_CHARACTERS = 100  # longer words are unknown
 COVERAGE = 0.9995  # SentencePiece's default: of the characters that become pieces of a trained vocabulary
 NUM_CHARACTERS = 0x323B0  # all assigned ones but the tags, variation selectors and private planes above
 SIGN = chr(0x10FFF0)  # a private character, before the names of special tokens on their way to WordPiece
-# Han by the original code: blocks in the order of Unicode, one of them from 2B920 instead of 2B820.
+# Han by the original code: where each block begins and ends, one of them from 2B920 instead of 2B820.
 HAN = (
-    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B920, 0x2CEAF), (0x2F800, 0x2FA1F),
+    0x3400, 0x4DC0, 0x4E00, 0xA000, 0xF900, 0xFB00, 0x20000, 0x2A6E0,
+    0x2A700, 0x2B740, 0x2B740, 0x2B820, 0x2B920, 0x2CEB0, 0x2F800, 0x2FA20,
 )  # fmt: skip
 
 
@@ -269,16 +270,19 @@ def _characters(lowercase: bool, strip_accents: bool) -> tuple[np.ndarray, np.nd
 
 
 def _normal(character: str, lowercase: bool, strip_accents: bool) -> list[int]:
-    if character in "\t\n\r" or unicodedata.category(character).startswith("Z"):
+    category = unicodedata.category(character)
+    is_han = bisect.bisect(HAN, ord(character)) % 2 == 1
+    if category in ("Lo", "Cn") and unicodedata.is_normalized("NFD", character):  # most: no case, no accents
+        return [32, ord(character), 32] if is_han else [ord(character)]
+    if character in "\t\n\r" or category.startswith("Z"):
         return [32]
-    if unicodedata.category(character) in ("Cc", "Cf", "Co") or character == "\ufffd":
+    if category in ("Cc", "Cf", "Co") or character == "\ufffd":
         return []
     text = character
     if strip_accents:
         text = "".join(x for x in unicodedata.normalize("NFD", text) if unicodedata.category(x) != "Mn")
     if lowercase:
         text = "".join(x.lower() for x in text)
-    is_han = any(first <= ord(character) <= last for first, last in HAN)
     apart = [x for x in text if is_han or _is_mark(x)]
     return [ord(y) for x in text for y in (f" {x} " if x in apart else x)]
 

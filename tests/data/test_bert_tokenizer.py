@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tfm.data import BERTTokenizer, DataError, load_tokenizer
@@ -77,7 +77,6 @@ PIECES = st.one_of(OLD, st.sampled_from([*CHARACTERS, " ", "the", "\U0001f600", 
 ANY = st.lists(PIECES, max_size=20).map("".join)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(ANY, min_size=1, max_size=5))
 def test_drawn_text(pair, texts):
     assert_same(pair, texts)

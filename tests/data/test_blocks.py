@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tfm.data import ByteLevelTokenizer, CharacterTokenizer, DataError, TextBlocks, read_texts
@@ -39,7 +39,6 @@ def pairs_of(batches):
                   for x, y in zip(ids[is_real], labels[is_real], strict=True))  # fmt: skip
 
 
-@settings(deadline=None, max_examples=25)
 @given(
     texts=st.lists(st.text("abcdefg", max_size=9), min_size=1, max_size=6).filter(any),
     length=st.integers(1, 12),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tfm.data import ByteLevelTokenizer, load_tokenizer
@@ -61,7 +61,6 @@ def test_odd_text(ours, theirs):
     assert [text.decode() for text in ours.detokenize(ours.tokenize(ODD)).numpy()] == ODD
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=5))
 def test_any_text_comes_back(ours, texts):
     texts = [text.replace("\U0010ffff", "").replace("\U0010fffe", "") for text in texts]
@@ -69,9 +68,12 @@ def test_any_text_comes_back(ours, texts):
 
 
 def test_every_assigned_character_is_split_alike(ours, theirs):
-    """Between letters, digits and spaces."""
+    """Between letters, digits and spaces; of those without case, which are nine in ten, every tenth."""
     unassigned = ("Cn", "Cs", "Co")
-    assigned = [c for c in map(chr, range(sys.maxunicode)) if unicodedata.category(c) not in unassigned]
+    assigned = [
+        c for i, c in enumerate(map(chr, range(sys.maxunicode)))
+        if (kind := unicodedata.category(c)) not in unassigned and (kind != "Lo" or i % 10 == 0)
+    ]  # fmt: skip
     texts = [f"a{c}b {c}1{c}  {c}." for c in assigned]
     rows = ours.tokenize(texts).to_list()
     expected = [encoding.ids for encoding in theirs.encode_batch(texts)]

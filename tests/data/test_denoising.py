@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tfm.data import (
@@ -60,7 +60,6 @@ def mended(source, target):
     return [x for token in source[:-1] for x in (spans[token] if token in SENTINELS else [token])], spans
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.integers(0, 2**31 - 1))
 def test_nothing_is_lost(lengths, seed):
     batch = texts(lengths)
@@ -141,7 +140,6 @@ def test_spans_have_poisson_lengths():
     np.testing.assert_allclose(counts, expected, atol=0.012)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=5), st.integers(0, 2**31 - 1))
 def test_what_stays_is_in_order(lengths, seed):
     batch = texts(lengths)
@@ -167,7 +165,6 @@ def test_the_papers_figure_of_t5():
     assert " ".join(words[i] for i in target) == "<X> for inviting <Y> last <Z> </s>"
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.lists(st.booleans(), max_size=40), min_size=1, max_size=5), st.booleans())
 def test_what_is_said_to_be_taken_out_is_taken_out(taken, is_ragged):
     batch = texts([len(row) for row in taken])

@@ -65,7 +65,13 @@ def in_graph(tokenizer):
     return lambda texts: tokenize(tf.constant(texts)).to_list()
 
 
-@pytest.mark.parametrize("name", MAKERS)
+# Three are byte pairs, which KerasHub takes 20 s to trace.
+SLOW = ("GPT2Tokenizer", "BytePairTokenizer")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in MAKERS]
+)
 def test_both_ways_keep_the_ids(name):
     ours = MAKERS[name]()
     theirs = to_keras_hub(ours)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tfm.data.masking import NOT_CHOSEN, Masking, choose_spans, choose_words, span_lengths
@@ -179,7 +179,6 @@ def test_a_forced_span_knows_its_boundaries():
     assert inputs["span_boundaries"].numpy().tolist() == [[[2, 6]] * 3]
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_what_is_said_of_each_token_comes_to_be(data):
     """Masked, replaced, kept or not chosen: the inputs, the labels and their places tell it again."""
@@ -229,7 +228,6 @@ rectangles = st.tuples(st.integers(1, 4), st.integers(1, 24)).flatmap(
 )  # fmt: skip
 
 
-@settings(max_examples=25)
 @given(rectangles, st.integers(0, 12), st.integers(0, 99))
 def test_no_choice_exceeds_its_budget_or_takes_what_it_may_not(rows, budget, seed):
     eligible, begins = (np.array(row) for row in rows)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tfm.data import (
@@ -48,7 +48,6 @@ def is_rounding(count, share, length):
     return np.floor(exact) <= count <= np.ceil(exact)
 
 
-@settings(deadline=None, max_examples=40)
 @given(texts, shares, seeds)
 def test_masking_leaves_every_other_token_in_its_place(rows, share, seed):
     for text, source in zip(rows, noised(TokenMasking(MASK, share), rows, seed), strict=True):
@@ -57,7 +56,6 @@ def test_masking_leaves_every_other_token_in_its_place(rows, share, seed):
         assert is_rounding(source.count(MASK), share, len(text))
 
 
-@settings(deadline=None, max_examples=40)
 @given(texts, shares, seeds)
 def test_deletion_keeps_the_order_and_at_least_one_token(rows, share, seed):
     for text, source in zip(rows, noised(TokenDeletion(share), rows, seed), strict=True):
@@ -68,7 +66,6 @@ def test_deletion_keeps_the_order_and_at_least_one_token(rows, share, seed):
         assert is_rounding(len(text) - len(source), share, len(text)) or is_last
 
 
-@settings(deadline=None, max_examples=40)
 @given(texts, seeds)
 def test_a_rotated_text_goes_on_from_its_end_to_its_beginning(rows, seed):
     for text, source in zip(rows, noised(DocumentRotation(), rows, seed), strict=True):
@@ -107,7 +104,6 @@ def test_one_of_several_acts_on_each_text():
     assert is_masked.mean() == pytest.approx(0.5, abs=4.5 * 0.5 / np.sqrt(2_000))
 
 
-@settings(deadline=None, max_examples=30)
 @given(texts, st.lists(st.sampled_from([*ALL, *MIXTURE]), max_size=4), seeds)
 def test_the_target_is_the_original_whatever_the_noises(rows, noises, seed):
     """Special tokens stand around the source, which holds none of them and nothing that was not there."""

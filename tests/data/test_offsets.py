@@ -6,7 +6,7 @@ import json
 import pytest
 import sentencepiece
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tfm.data import BERTTokenizer, ByteLevelTokenizer, SentencePieceTokenizer
@@ -83,7 +83,6 @@ PART = st.one_of(ANY, st.sampled_from(PICKED))
 TEXTS = st.lists(st.lists(PART, max_size=12).map("".join), min_size=1, max_size=4)
 
 
-@settings(max_examples=60)
 @given(TEXTS)
 def test_offsets_are_of_whole_characters_in_order(tokenizer, texts):
     token_ids, offsets, _ = pieces_of(tokenizer, texts)
@@ -96,7 +95,6 @@ def test_offsets_are_of_whole_characters_in_order(tokenizer, texts):
 PLAIN = st.text(st.characters(exclude_categories=("Cs", "Cn", "Co", "Cc")).filter(lambda x: x != "▁"))
 
 
-@settings(max_examples=60)
 @given(st.lists(PLAIN, min_size=1, max_size=4))
 def test_the_pieces_are_those_of_tokenize(tokenizer, texts):
     assert pieces_of(tokenizer, texts)[0] == tokenizer.tokenize(texts).to_list()

@@ -23,7 +23,7 @@ def test_the_figure_of_the_header():
     np.testing.assert_array_equal(inputs["padding_mask"], inputs["token_ids"] > 0)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=settings.default.max_examples // 3)  # a dataset is made for each
 @given(
     st.lists(st.tuples(st.text("abcd", max_size=6), st.text("xyz", max_size=6)), min_size=1, max_size=12),
     st.integers(0, 2),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
 
@@ -190,7 +190,6 @@ ANY = st.lists(st.one_of(st.characters(exclude_categories=("Cs", "Cn")), st.samp
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(texts=st.lists(ANY, min_size=1, max_size=5))
 def test_drawn_text_against_sentencepiece(pair, family, processor, texts):
     if family == "albert":  # what its rules make of a text comes to SentencePiece
@@ -207,7 +206,6 @@ def albert_rules(text):
     return text.lower().replace("`", "").replace("'", "").replace(",", "")
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     text=st.text(st.characters(max_codepoint=0x2FF, exclude_categories=("Cs", "Cn"), exclude_characters="\0"))
 )

@@ -93,6 +93,7 @@ def test_unequal_lengths_and_padding(words):
     assert (batches.num_tokens, batches.padding_share) == (15, 1 - 15 / 22)
 
 
+@settings(max_examples=settings.default.max_examples // 3)  # a dataset is made for each
 @given(
     num_pairs=st.integers(1, 300),
     longest=st.integers(4, 40),
@@ -101,7 +102,6 @@ def test_unequal_lengths_and_padding(words):
     min_batches=st.integers(1, 20),
     seed=st.none() | st.integers(0, 2**31),
 )
-@settings(max_examples=40)
 def test_an_epoch_is_every_pair_once_within_the_budget(
     words, num_pairs, longest, batch_tokens, num_shapes, min_batches, seed
 ):
@@ -252,7 +252,6 @@ def test_little_padding_in_few_shapes():
 
 
 @given(st.lists(st.tuples(*[st.integers(1, 9)] * 2), min_size=1, max_size=9), st.integers(1, 9))
-@settings(max_examples=100)
 def test_the_parting_has_the_least_padding(pairs, num_shapes):
     widths = np.array(sorted(pairs, key=max)).T
 

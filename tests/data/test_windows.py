@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tfm.data import BERTTokenizer
@@ -52,7 +52,6 @@ LETTERS = st.lists(
 )
 
 
-@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 6), LETTERS), max_size=4), st.integers(10, 14), st.integers(1, 5))
 def test_every_piece_is_in_a_window_in_order(drawn, max_length, stride):
     questions = [" ".join("a" * min(count, max_length - stride - 3)) for count, _ in drawn]

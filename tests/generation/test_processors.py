@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tfm.generation import (
@@ -73,7 +73,6 @@ def test_equals_stay_together():
     assert kept(TopP(0.3), [0.25] * 4) == [0, 1, 2, 3]
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(2, 40), st.integers(0, 10**6), st.floats(0.1, 30), st.floats(0.01, 0.99))
 def test_thresholds_equal_sorting(size, seed, scale, share):
     logits = (np.random.default_rng(seed).normal(size=size) * scale).astype("float32")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tfm.generation import Decoder, EndTokens, StopSequences
@@ -21,7 +21,6 @@ def first_end(stop, tokens):
     return None
 
 
-@settings(deadline=None, max_examples=200)
 @given(
     st.lists(st.integers(0, len(SYMBOLS) - 1), max_size=12),
     st.lists(st.text("abc", min_size=1, max_size=5).map(str.encode), min_size=1, max_size=3),

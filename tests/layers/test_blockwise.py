@@ -94,7 +94,6 @@ def problems(draw):
 
 
 @hypothesis.given(problems(), st.integers(3, 12), st.sampled_from(["float32", "float64"]))
-@hypothesis.settings(max_examples=60)
 def test_equals_the_plain_path(problem, block_size, dtype):
     arrays, options = problem
     tensors = [tf.constant(x, dtype) for x in arrays]

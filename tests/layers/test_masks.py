@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 
@@ -108,7 +108,6 @@ def test_causal_mask_is_lower_triangular_from_its_offset():
     np.testing.assert_array_equal(layers.causal_mask(2, 5, offset=3)[0], np.tri(5, dtype=bool)[3:])
 
 
-@settings(max_examples=40)
 @given(
     sizes=st.tuples(*[st.integers(1, 5)] * 4),
     rank=st.sampled_from([2, 3, 4]),
