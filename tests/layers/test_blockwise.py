@@ -110,8 +110,10 @@ def test_equals_the_plain_path(problem, block_size, dtype):
     )
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("causal", "jit_compile"),
+    [(False, False), (True, False), (True, True), pytest.param(False, True, marks=pytest.mark.slow)],
+)
 def test_one_trace_of_unknown_shapes_serves_all_lengths(jit_compile, causal):
     """Batch size, both lengths, what the mask and the bias broadcast: nothing is known but the widths."""
     traces = []

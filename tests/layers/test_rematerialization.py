@@ -69,7 +69,7 @@ def seeds(model):
 
 
 @pytest.mark.parametrize("jit_compile", [
-    pytest.param(None, id="eager"),
+    pytest.param(None, id="eager", marks=pytest.mark.slow),
     pytest.param(False, id="traced"),
     pytest.param(True, id="compiled", marks=pytest.mark.slow),
 ])  # fmt: skip

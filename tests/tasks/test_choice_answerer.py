@@ -94,6 +94,7 @@ def test_choices_are_learnt(learnt):
     assert learnt.predict(fewer, probabilities=True).shape == (4, 2)
 
 
+@pytest.mark.slow  # a classifier's, which is tested always
 def test_the_saved_model_answers_alone(learnt, tmp_path):
     chances = learnt.predict(ASKED, probabilities=True)
     learnt.export(tmp_path / "served")

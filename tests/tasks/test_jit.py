@@ -41,9 +41,7 @@ def recurrent():
     "make",
     [
         classifier,
-        generator,
-        pytest.param(translator, marks=pytest.mark.slow),
-        pytest.param(recurrent, marks=pytest.mark.slow),
+        *(pytest.param(make, marks=pytest.mark.slow) for make in (generator, translator, recurrent)),
     ],
 )
 def test_compiled_is_plain(make, monkeypatch):

@@ -33,7 +33,7 @@ ASK = {
 }
 
 
-@pytest.mark.parametrize("make", ASK)
+@pytest.mark.parametrize("make", [make_generator, pytest.param(make_classifier, marks=pytest.mark.slow)])
 def test_a_folder_keeps_weights_in_eight_bits(make, tmp_path, capsys):
     keras.utils.set_random_seed(0)
     whole, small, again = (tmp_path / name for name in ("whole", "small", "again"))

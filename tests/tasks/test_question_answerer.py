@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_tfm import tasks
@@ -172,6 +172,7 @@ def random():
     return task
 
 
+@settings(max_examples=settings.default.max_examples // 2)  # each is a prediction
 @given(st.lists(TEXT, min_size=1, max_size=4))
 def test_an_answer_is_always_a_part_of_its_context(random, contexts):
     answers, scores = random.predict([("Who met Bob?", context) for context in contexts], scores=True)

@@ -72,6 +72,7 @@ print(json.dumps([text.decode() for text in answers]))
 """
 
 
+@pytest.mark.slow  # a translator's and a generator's are tested always
 def test_a_folder_and_a_saved_model_keep_it(summarizer, tmp_path):
     summarizer.save(tmp_path / "task")
     kept = tasks.load(tmp_path / "task")

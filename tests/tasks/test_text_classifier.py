@@ -60,6 +60,7 @@ def test_texts_are_classified(learnt):
     assert measures["accuracy"] == measures["macro_f1"] == 1 and measures["examples"] == 48
 
 
+@pytest.mark.slow  # the maximum is tested always
 def test_a_mean_of_the_tokens_classifies(tmp_path):
     task = make(EXAMPLES, pooling="mean")
     assert not any("pooler" in weight.path for weight in task.model.weights)

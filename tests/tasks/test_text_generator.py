@@ -235,6 +235,7 @@ def test_a_tokenizer_must_fit(generator):
         TextGenerator.from_texts(TEXTS, tokenizer="words")
 
 
+@pytest.mark.slow
 def test_weights_in_eight_bits_say_the_same():
     """Weight-only quantisation by Keras: a quarter of the bytes, and nearly the same perplexity."""
     keras.utils.set_random_seed(0)
