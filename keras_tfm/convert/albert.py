@@ -2,7 +2,7 @@
 
 from keras_tfm.convert.bert import FAMILY as BERT
 from keras_tfm.convert.bert import own_activation
-from keras_tfm.convert.family import Family, Head, labels_of, number_of_labels
+from keras_tfm.convert.family import LABELS, Family, Head, rate
 from keras_tfm.convert.keymap import embedding, linear, norm, weight
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
 from keras_tfm.models import ALBERT
@@ -32,28 +32,10 @@ MASKED_LM = [
     *norm("mlm/norm", "predictions.LayerNorm"),
     *weight("mlm/vocabulary/bias", "predictions.bias"),
 ]
-
-
-def dropout_of(entries):
-    return {"dropout": entries.get("classifier_dropout_prob", 0.1)}
-
-
-def classifier_options(entries):
-    return {"num_classes": number_of_labels(entries), **dropout_of(entries)}
-
-
-def dropout_entries(model):
-    return {"classifier_dropout_prob": model.dropout}
-
-
-def classifier_entries(model):
-    return {**dropout_entries(model), **labels_of(model.num_classes)}
-
-
+DROPOUT = rate("classifier_dropout_prob")
 CLASSIFIER = {
     "rows": linear("head/output", "classifier"),
-    "options": classifier_options,
-    "entries": classifier_entries,
+    "options": {"num_classes": LABELS, "dropout": DROPOUT},
 }
 
 FAMILY = Family(
@@ -88,8 +70,7 @@ FAMILY = Family(
             MaskedLM,
             [*MASKED_LM, *linear("nsp/output", "sop_classifier.classifier")],
             {"next_sentence": True, "activation": own_activation},
-            dropout_of,
-            dropout_entries,
+            {"dropout": DROPOUT},
         ),
         "AlbertForMaskedLM": Head(
             MaskedLM, MASKED_LM, {"next_sentence": False, "activation": own_activation}, lacks=("pooler",)
@@ -97,7 +78,7 @@ FAMILY = Family(
         "AlbertForSequenceClassification": Head(Classifier, **CLASSIFIER, arguments={"hidden_dim": None}),
         "AlbertForTokenClassification": Head(TokenTagger, **CLASSIFIER, lacks=("pooler",)),
         "AlbertForMultipleChoice": Head(
-            MultipleChoice, CLASSIFIER["rows"], {"hidden_dim": None}, dropout_of, dropout_entries
+            MultipleChoice, CLASSIFIER["rows"], {"hidden_dim": None}, {"dropout": DROPOUT}
         ),
         "AlbertForQuestionAnswering": Head(
             SpanFinder, linear("head/output", "qa_outputs"), lacks=("pooler",)

@@ -4,8 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from keras_tfm.convert.bert import classifier_entries
-from keras_tfm.convert.family import Entry, Family, Head, first_of, number_of_labels
+from keras_tfm.convert.family import LABELS, Entry, Family, Head, first_of, rate
 from keras_tfm.convert.keymap import Transform, embedding, linear, norm, weight
 from keras_tfm.heads import Classifier, LanguageModel, SpanFinder
 from keras_tfm.models import BART
@@ -66,12 +65,6 @@ def left_out(tensors):
     return filled
 
 
-def classifier_options(entries):
-    """The classifier's: one dropout before each of its layers, none unless it is named."""
-    dropout = entries.get("classifier_dropout") or 0.0
-    return {"num_classes": number_of_labels(entries), "dropout": dropout, "input_dropout": dropout}
-
-
 HEAD = "classification_head"
 HEADS = {
     "ForConditionalGeneration": Head(
@@ -83,8 +76,11 @@ HEADS = {
         Classifier,
         [*linear("head/hidden", f"{HEAD}.dense"), *linear("head/output", f"{HEAD}.out_proj")],
         {"hidden_dim": lambda config: config.dim, "activation": "tanh"},
-        classifier_options,
-        classifier_entries,
+        {
+            "num_classes": LABELS,
+            "dropout": rate("classifier_dropout", default=0.0),  # before each of its layers
+            "input_dropout": rate("classifier_dropout", default=0.0, written=False),
+        },
     ),
     "ForQuestionAnswering": Head(SpanFinder, linear("head/output", "qa_outputs")),
 }

@@ -1,6 +1,6 @@
 """BERT's checkpoints (Devlin et al. 2019), with the heads of its pre-training and of fine-tuning."""
 
-from keras_tfm.convert.family import Family, Head, labels_of, number_of_labels
+from keras_tfm.convert.family import LABELS, Family, Head, rate
 from keras_tfm.convert.keymap import embedding, linear, norm, weight
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, NextSentence, SpanFinder, TokenTagger
 from keras_tfm.models import BERT
@@ -32,32 +32,15 @@ MASKED_LM = [
 NEXT_SENTENCE = linear("nsp/output", "cls.seq_relationship")
 
 
-def dropout_of(entries):
-    """The classifier's, which is the hidden states' where none is named."""
-    dropout = entries.get("classifier_dropout")
-    return {"dropout": entries.get("hidden_dropout_prob", 0.1) if dropout is None else dropout}
-
-
-def dropout_entries(model):
-    return {"classifier_dropout": model.dropout}
-
-
-def classifier_options(entries):
-    return {"num_classes": number_of_labels(entries), **dropout_of(entries)}
-
-
-def classifier_entries(model):
-    return {**dropout_entries(model), **labels_of(model.num_classes)}
-
-
+DROPOUT = rate("classifier_dropout", "hidden_dropout_prob")
 CLASSIFIER = {
     "rows": linear("head/output", "classifier"),
-    "options": classifier_options,
-    "entries": classifier_entries,
+    "options": {"num_classes": LABELS, "dropout": DROPOUT},
 }
 
 
 def own_activation(config):
+    """The activation of the backbone."""
     return config.activation
 
 
@@ -104,7 +87,7 @@ FAMILY = Family(
         "BertForSequenceClassification": Head(Classifier, **CLASSIFIER, arguments={"hidden_dim": None}),
         "BertForTokenClassification": Head(TokenTagger, **CLASSIFIER, lacks=("pooler",)),
         "BertForMultipleChoice": Head(
-            MultipleChoice, CLASSIFIER["rows"], {"hidden_dim": None}, dropout_of, dropout_entries
+            MultipleChoice, CLASSIFIER["rows"], {"hidden_dim": None}, {"dropout": DROPOUT}
         ),
         "BertForQuestionAnswering": Head(SpanFinder, linear("head/output", "qa_outputs"), lacks=("pooler",)),
     },

@@ -9,12 +9,13 @@ import dataclasses
 from keras_tfm.convert.bert import MASKED_LM, own_activation
 from keras_tfm.convert.family import (
     ACTIVATIONS,
+    LABELS,
     THEIR_ACTIVATIONS,
     Entry,
     Family,
     Head,
-    labels_of,
-    number_of_labels,
+    Option,
+    rate,
 )
 from keras_tfm.convert.keymap import TRANSPOSED, Row, Transform, embedding, linear, norm, weight
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
@@ -76,39 +77,16 @@ def version_1(config):
     ]
 
 
-def choice_options(entries):
-    """A choice's: its hidden layer is called the pooler there."""
-    dropout = entries.get("cls_dropout")
-    return {
-        "dropout": entries.get("hidden_dropout_prob", 0.1) if dropout is None else dropout,
-        "activation": ACTIVATIONS[entries.get("pooler_hidden_act", "gelu")],
-        "input_dropout": entries.get("pooler_dropout", 0.0),
-    }
-
-
-def choice_entries(model):
-    return {
-        "cls_dropout": model.dropout,
-        "pooler_hidden_act": THEIR_ACTIVATIONS[model.activation],
-        "pooler_dropout": model.input_dropout,
-    }
-
-
-def classifier_options(entries):
-    return {"num_classes": number_of_labels(entries), **choice_options(entries)}
-
-
-def classifier_entries(model):
-    return {**choice_entries(model), **labels_of(model.num_classes)}
-
-
-def tagger_options(entries):
-    """A tagger's, whose dropout is that of the hidden states."""
-    return {"num_classes": number_of_labels(entries), "dropout": entries.get("hidden_dropout_prob", 0.1)}
-
-
-def tagger_entries(model):
-    return labels_of(model.num_classes)
+# A classifier's and a choice's: their hidden layer is called the pooler there.
+HIDDEN_OPTIONS = {
+    "dropout": rate("cls_dropout", "hidden_dropout_prob"),
+    "activation": Option(
+        lambda entries: ACTIVATIONS[entries.get("pooler_hidden_act", "gelu")],
+        lambda name: {"pooler_hidden_act": THEIR_ACTIVATIONS[name]},
+    ),
+    "input_dropout": rate("pooler_dropout", default=0.0),
+}
+DROPOUT_OF_STATES = rate("hidden_dropout_prob", written=False)
 
 
 def terms_of(value, entries):
@@ -184,11 +162,12 @@ def heads(prefix):
             Classifier,
             TWO_LAYERS,
             HIDDEN_LAYER,
-            classifier_options,
-            classifier_entries,
+            {"num_classes": LABELS, **HIDDEN_OPTIONS},
         ),
         f"{prefix}ForTokenClassification": Head(
-            TokenTagger, linear("head/output", "classifier"), {}, tagger_options, tagger_entries
+            TokenTagger,
+            linear("head/output", "classifier"),
+            options={"num_classes": LABELS, "dropout": DROPOUT_OF_STATES},
         ),
         f"{prefix}ForQuestionAnswering": Head(SpanFinder, linear("head/output", "qa_outputs")),
     }
@@ -234,9 +213,7 @@ V2 = Family(
     rows=VERSION_2,
     heads={
         **heads("DebertaV2"),
-        "DebertaV2ForMultipleChoice": Head(
-            MultipleChoice, TWO_LAYERS, HIDDEN_LAYER, choice_options, choice_entries
-        ),
+        "DebertaV2ForMultipleChoice": Head(MultipleChoice, TWO_LAYERS, HIDDEN_LAYER, HIDDEN_OPTIONS),
     },
     renamed={
         "lm_predictions.lm_head.dense.": "cls.predictions.transform.dense.",

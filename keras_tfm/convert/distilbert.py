@@ -1,6 +1,6 @@
 """DistilBERT's checkpoints (Sanh et al. 2019), with the heads of its pre-training and of fine-tuning."""
 
-from keras_tfm.convert.family import Family, Head, labels_of, number_of_labels
+from keras_tfm.convert.family import LABELS, Family, Head, rate
 from keras_tfm.convert.keymap import embedding, linear, norm, weight
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
 from keras_tfm.models import DistilBERT
@@ -29,40 +29,8 @@ MASKED_LM = [
 ]
 TWO_LAYERS = [*linear("head/hidden", "pre_classifier"), *linear("head/output", "classifier")]
 HIDDEN_LAYER = {"hidden_dim": lambda config: config.dim, "activation": "relu"}
-
-
-def dropout_of(entries):
-    return {"dropout": entries.get("seq_classif_dropout", 0.2)}
-
-
-def dropout_entries(model):
-    return {"seq_classif_dropout": model.dropout}
-
-
-def classifier_options(entries):
-    return {"num_classes": number_of_labels(entries), **dropout_of(entries)}
-
-
-def classifier_entries(model):
-    return {**dropout_entries(model), **labels_of(model.num_classes)}
-
-
-def tagger_options(entries):
-    """A tagger's, whose dropout is that of the hidden states."""
-    return {"num_classes": number_of_labels(entries), "dropout": entries.get("dropout", 0.1)}
-
-
-def tagger_entries(model):
-    return labels_of(model.num_classes)
-
-
-def span_options(entries):
-    return {"dropout": entries.get("qa_dropout", 0.1)}
-
-
-def span_entries(model):
-    return {"qa_dropout": model.dropout}
-
+DROPOUT = rate("seq_classif_dropout", default=0.2)
+DROPOUT_OF_STATES = rate("dropout", written=False)
 
 FAMILY = Family(
     model_type="distilbert",
@@ -96,17 +64,16 @@ FAMILY = Family(
             Classifier,
             TWO_LAYERS,
             HIDDEN_LAYER,
-            classifier_options,
-            classifier_entries,
+            {"num_classes": LABELS, "dropout": DROPOUT},
         ),
-        "DistilBertForMultipleChoice": Head(
-            MultipleChoice, TWO_LAYERS, HIDDEN_LAYER, dropout_of, dropout_entries
-        ),
+        "DistilBertForMultipleChoice": Head(MultipleChoice, TWO_LAYERS, HIDDEN_LAYER, {"dropout": DROPOUT}),
         "DistilBertForTokenClassification": Head(
-            TokenTagger, linear("head/output", "classifier"), {}, tagger_options, tagger_entries
+            TokenTagger,
+            linear("head/output", "classifier"),
+            options={"num_classes": LABELS, "dropout": DROPOUT_OF_STATES},
         ),
         "DistilBertForQuestionAnswering": Head(
-            SpanFinder, linear("head/output", "qa_outputs"), {}, span_options, span_entries
+            SpanFinder, linear("head/output", "qa_outputs"), options={"dropout": rate("qa_dropout")}
         ),
     },
     copies={"vocab_projector.weight": "{prefix}embeddings.word_embeddings.weight"},

@@ -30,10 +30,12 @@ MAX_LAYERS = 10_000
 
 
 def nothing(_):
+    """No entries, and no tensors."""
     return {}
 
 
 def num_layers_of(config):
+    """The layers of the encoder, or the whole, and of a decoder."""
     return config.num_layers + (getattr(config, "num_decoder_layers", None) or 0)
 
 
@@ -47,24 +49,53 @@ class Entry:
 
 
 @dataclasses.dataclass(frozen=True)
+class Option:
+    """An argument of a head that their configuration says: `read(entries)` gives it, `write(value)` the
+    entries for it, none where theirs has none of its own.
+    """
+
+    read: Callable
+    write: Callable = nothing
+
+
+def rate(*names, default=0.1, written=True):
+    """A rate of dropout: the first of the entries `names` that is there, written as the first of them."""
+
+    def read(entries):
+        return next((entries[name] for name in names if entries.get(name) is not None), default)
+
+    return Option(read, lambda value: {names[0]: value} if written else {})
+
+
+@dataclasses.dataclass(frozen=True)
 class Head:
     """An architecture: `model(backbone, **arguments)`, where `rows` map what it adds to the backbone.
 
-    An argument that is a function is one of our configuration. `options(entries)` gives further arguments out
-    of their configuration, `entries(model)` writes them back. `lacks` are parts of the backbone (see
-    `Family.parts`) that this architecture is without; the others it needs.
+    An argument that is a function is one of our configuration; `options` are the arguments that their
+    configuration says. `lacks` are parts of the backbone (see `Family.parts`) that this architecture is
+    without; the others it needs.
     """
 
     model: Any
     rows: list[Row]
     arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    options: Callable = nothing
-    entries: Callable = nothing
+    options: Mapping[str, Option] = dataclasses.field(default_factory=dict)
     lacks: tuple[str, ...] = ()
 
     def arguments_for(self, config):
         """The arguments for a backbone of `config`."""
         return {name: x(config) if callable(x) else x for name, x in self.arguments.items()}
+
+    def read_options(self, entries):
+        """The arguments that their configuration `entries` says."""
+        return {name: option.read(entries) for name, option in self.options.items()}
+
+    def write_options(self, model):
+        """Their entries for the options of `model`."""
+        written: dict = {}
+        for name, option in self.options.items():
+            written |= option.write(getattr(model, name))
+        return written
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,6 +268,9 @@ def labels_of(count):
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},
     }
+
+
+LABELS = Option(number_of_labels, labels_of)
 
 
 def _read(entry, entries, path):

@@ -51,7 +51,9 @@ def from_huggingface(name, with_head=True):
     family = family.of(config)
     try:
         model = family.model(config)
-        model = head.model(model, **head.arguments_for(config), **head.options(entries)) if head else model
+        model = (
+            head.model(model, **head.arguments_for(config), **head.read_options(entries)) if head else model
+        )
     except CheckpointError:
         raise
     except (ValueError, TypeError, KeyError) as error:  # of entries that only a head reads
@@ -68,10 +70,9 @@ def head_arguments(backbone, head_class, entries):
     family = next(family for family in FAMILIES.values() if type(backbone) is family.model)
     for head in family.heads.values():
         if head.model is head_class:
-            # The number of labels is the caller's.
-            options = head.options({**entries, "id2label": None, "num_labels": 2})
+            options = head.read_options({**entries, "id2label": None, "num_labels": 2})
+            options.pop("num_classes", None)  # the caller's
             arguments = {**head.arguments_for(backbone.config), **options}
-            arguments.pop("num_classes", None)
             return arguments, {part: part not in head.lacks for part in family.parts}
     return {}, {}
 
@@ -92,7 +93,7 @@ def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=Non
     family = next((family for family in families if family.computes(backbone.config)), families[0])
     family = family.of(backbone.config)
     architecture, head = (family.backbone, None) if model is backbone else _head_of(model, family)
-    own = family.write_config(backbone.config) | (head.entries(model) if head else {})
+    own = family.write_config(backbone.config) | (head.write_options(model) if head else {})
     rows = family.rows_with(head, family.prefix if head else "")
     tensors = keymap.save(model, rows)
     for part in head.lacks if head else ():

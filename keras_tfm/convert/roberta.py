@@ -1,8 +1,8 @@
 """RoBERTa's checkpoints (Liu et al. 2019), with the heads of its pre-training and of fine-tuning."""
 
-from keras_tfm.convert.bert import CLASSIFIER, ROWS, classifier_entries, classifier_options
+from keras_tfm.convert.bert import CLASSIFIER, ROWS
 from keras_tfm.convert.bert import FAMILY as BERT
-from keras_tfm.convert.family import Entry, Family, Head
+from keras_tfm.convert.family import Entry, Family, Head, rate
 from keras_tfm.convert.keymap import linear, norm, weight
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
 from keras_tfm.models import RoBERTa
@@ -15,15 +15,8 @@ MASKED_LM = [
 TWO_LAYERS = [*linear("head/hidden", "classifier.dense"), *linear("head/output", "classifier.out_proj")]
 
 
-def two_layer_options(entries):
-    """The classifier's: one dropout before each of its layers."""
-    options = classifier_options(entries)
-    return {**options, "input_dropout": options["dropout"]}
-
-
-def choice_options(entries):
-    """A choice's, whose dropout is that of the hidden states."""
-    return {"dropout": entries.get("hidden_dropout_prob", 0.1)}
+# One rate, before each of the classifier's layers.
+INPUT_DROPOUT = rate("classifier_dropout", "hidden_dropout_prob", written=False)
 
 
 def length_of(num_positions, entries):
@@ -54,13 +47,15 @@ FAMILY = Family(
             Classifier,
             TWO_LAYERS,
             {"hidden_dim": lambda config: config.dim, "activation": "tanh"},
-            two_layer_options,
-            classifier_entries,
+            {**CLASSIFIER["options"], "input_dropout": INPUT_DROPOUT},
             lacks=("pooler",),
         ),
         "RobertaForTokenClassification": Head(TokenTagger, **CLASSIFIER, lacks=("pooler",)),
         "RobertaForMultipleChoice": Head(
-            MultipleChoice, CLASSIFIER["rows"], {"hidden_dim": None}, choice_options
+            MultipleChoice,
+            CLASSIFIER["rows"],
+            {"hidden_dim": None},
+            {"dropout": rate("hidden_dropout_prob", written=False)},
         ),
         "RobertaForQuestionAnswering": Head(
             SpanFinder, linear("head/output", "qa_outputs"), lacks=("pooler",)

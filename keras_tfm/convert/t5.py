@@ -73,6 +73,7 @@ def is_tied(value, entries):
 
 
 def decoder_layers(value, entries):
+    """The decoder's, left open where they are as many as the encoder's."""
     return None if value == entries.get("num_layers") else value
 
 

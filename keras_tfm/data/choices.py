@@ -48,5 +48,6 @@ def read_choices(paths, columns: Sequence[str | int] | None = None) -> Choices:
 
 
 def known_columns(cells: list[str]) -> tuple[int, ...] | None:
+    """Where a header's text, choices and label stand; None if it is no header, or lacks one."""
     found = [[cells.index(x) for x in names if x in cells][:1] for names in (TEXTS, CHOICES, LABELS)]
     return tuple(place for (place,) in found) if all(found) else None

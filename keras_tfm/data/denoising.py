@@ -18,8 +18,8 @@ class SpanCorruption:
     """`corruption(token_ids, seed)` of ids (B, None) without special tokens: `(inputs, labels, weights)`.
 
     `share` of a text's tokens, rounded, is taken out in spans of `mean_span` on average, rounded to a number
-    of spans; all such partitions are equally likely, and a text of two tokens or more begins with one that
-    stays. A span becomes the next of `sentinel_ids`, and the target is each sentinel with its span, then
+    of spans; all such partitions are equally likely, and a text begins with a token that stays, so that of
+    one token nothing is taken out. A span becomes the next of `sentinel_ids`, and the target is each sentinel with its span, then
     `end_id`. More spans than sentinels raise InvalidArgumentError, numbers that cannot be ValueError.
     """
 

@@ -68,6 +68,7 @@ def _rows(path, columns):
 
 
 def known_columns(cells: list[str]) -> tuple[int, ...] | None:
+    """Where a header's texts and label stand; None if it is no header, or lacks one."""
     label = next((name for name in LABELS if name in cells), None)
     texts = next((names for names in TEXTS if set(names) <= set(cells)), None)
     return None if label is None or texts is None else tuple(map(cells.index, (*texts, label)))

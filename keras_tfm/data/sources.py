@@ -258,6 +258,7 @@ def _choose_columns(path: str, first_row: list[str], columns: Columns) -> tuple[
 
 
 def known_pair(cells: list[str]) -> tuple[int, int] | None:
+    """Where a header's source and target stand; None if it names no such pair."""
     for source, target in KNOWN_COLUMNS:
         if source in cells and target in cells:
             return cells.index(source), cells.index(target)

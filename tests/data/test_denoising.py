@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keras_tfm.data import (
@@ -61,9 +61,13 @@ def mended(source, target):
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.integers(0, 2**31 - 1))
+@example([1], 0)
 def test_nothing_is_lost(lengths, seed):
     batch = texts(lengths)
     for text, (source, target) in zip(batch.to_list(), rows(CORRUPTION(batch, [seed, 1])), strict=True):
+        if len(text) == 1:  # of which nothing is taken out: the target has the sentinel of what stays
+            assert (source, target) == ([*text, 1], [SENTINELS[0], 1])
+            continue
         whole, spans = mended(source, target)
         assert whole == text and all(spans.values())
         assert len(text) < 2 or source[0] == text[0]
