@@ -19,8 +19,9 @@ class SpanCorruption:
 
     `share` of a text's tokens, rounded, is taken out in spans of `mean_span` on average, rounded to a number
     of spans; all such partitions are equally likely, and a text begins with a token that stays, so that of
-    one token nothing is taken out. A span becomes the next of `sentinel_ids`, and the target is each sentinel with its span, then
-    `end_id`. More spans than sentinels raise InvalidArgumentError, numbers that cannot be ValueError.
+    one token nothing is taken out. A span becomes the next of `sentinel_ids`, and the target is each sentinel
+    with its span, then `end_id`. More spans than sentinels raise InvalidArgumentError, numbers that cannot be
+    ValueError.
     """
 
     def __init__(self, sentinel_ids, start_id, end_id, pad_id=0, share=0.15, mean_span=3.0):
