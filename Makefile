@@ -44,9 +44,9 @@ test: setup ## all tests but the slow ones and parity
 	@$(BIN)/python $(TESTS) -m "not slow and not parity" $(ARGS)
 
 # With XLA, as users have it: `make test` leaves it out but where it is what is tested.
-test-slow: setup ## the slow tests, ten times the drawn examples, and tasks and the command line with XLA
+test-slow: setup ## the slow tests, four times the drawn examples, and tasks and the command line with XLA
 	@$(BIN)/python $(TESTS) -m "slow and not parity" $(ARGS)
-	@KERAS_TFM_EXAMPLES=250 $(BIN)/python $(TESTS) -m "hypothesis and not slow and not parity" $(ARGS)
+	@KERAS_TFM_EXAMPLES=100 $(BIN)/python $(TESTS) -m "hypothesis and not slow and not parity" $(ARGS)
 	@KERAS_TFM_JIT=1 $(BIN)/python $(TESTS) -m "not slow and not parity" tests/tasks tests/test_cli*.py $(ARGS)
 
 lint: setup ## ruff (rules and format) and mypy

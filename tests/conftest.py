@@ -26,6 +26,7 @@ import pytest
 SEED = 2017
 LIMIT = 20  # seconds of CPU time, of this process and of those that it waited for, on a quiet machine
 QUIET = 0.07  # the least of 60 times that `stretch`'s loop took on a machine with other work
+EXAMPLES = 25  # that hypothesis draws in `make test`
 SHARED = 2  # an allowance for other work on the same core, not a measurement
 SECONDS = collections.defaultdict(float)  # by test, with its fixtures
 
@@ -33,13 +34,13 @@ SECONDS = collections.defaultdict(float)  # by test, with its fixtures
 pytest.register_assert_rewrite("tests.contract.invariants", "tests.contract.tools")
 
 # No deadline: the first call of a test may trace and compile. Examples are drawn alike on every machine:
-# more of them each time would find nothing new, so `make test-slow` draws ten times as many.
+# more of them each time would find nothing new, so `make test-slow` draws four times as many.
 hypothesis.settings.register_profile(
     "repeatable",
     deadline=None,
     derandomize=True,
     database=None,
-    max_examples=int(os.environ.get("KERAS_TFM_EXAMPLES", "25")),
+    max_examples=int(os.environ.get("KERAS_TFM_EXAMPLES", EXAMPLES)),
 )
 hypothesis.settings.load_profile("repeatable")
 
@@ -94,9 +95,11 @@ def stretch():
 
 
 def is_limited(item):
-    """Whether `make test` runs it: the random models of parity and what XLA compiles take longer."""
+    """Whether `make test` runs it: the random models of parity, what XLA compiles and more examples take
+    longer.
+    """
     is_quick = not item.get_closest_marker("slow") and "parity" not in item.path.parts
-    return is_quick and os.environ["KERAS_TFM_JIT"] == "0"
+    return is_quick and os.environ["KERAS_TFM_JIT"] == "0" and "KERAS_TFM_EXAMPLES" not in os.environ
 
 
 @pytest.hookimpl(wrapper=True)

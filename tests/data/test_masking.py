@@ -228,19 +228,24 @@ rectangles = st.tuples(st.integers(1, 4), st.integers(1, 24)).flatmap(
 )  # fmt: skip
 
 
+SIGNATURE = [tf.TensorSpec([None, None], tf.bool)] * 2 + [
+    tf.TensorSpec([None], tf.int32),
+    tf.TensorSpec([2], tf.int32),
+]
+TRACED = [
+    tf.function(choose, input_signature=SIGNATURE, autograph=False) for choose in (choose_words, choose_spans)
+]
+
+
 @given(rectangles, st.integers(0, 12), st.integers(0, 99))
 def test_no_choice_exceeds_its_budget_or_takes_what_it_may_not(rows, budget, seed):
     eligible, begins = (np.array(row) for row in rows)
-    for choose in (choose_words, choose_spans):
-        chosen, _ = choose(
-            tf.constant(eligible), tf.constant(begins), tf.fill([len(eligible)], budget), (seed, 1)
-        )
-        chosen = chosen.numpy()
+    budgets = [budget] * len(eligible)
+    for choose in TRACED:
+        chosen = choose(eligible, begins, budgets, [seed, 1])[0].numpy()
         assert not (chosen & ~eligible).any() and (chosen.sum(axis=1) <= budget).all()
-    tokens, _ = choose_words(
-        tf.constant(eligible), tf.ones_like(begins), tf.fill([len(eligible)], budget), (seed, 1)
-    )
-    np.testing.assert_array_equal(tokens.numpy().sum(axis=1), np.minimum(eligible.sum(axis=1), budget))
+    tokens = TRACED[0](eligible, np.ones_like(begins), budgets, [seed, 1])[0].numpy()
+    np.testing.assert_array_equal(tokens.sum(axis=1), np.minimum(eligible.sum(axis=1), budget))
 
 
 def test_empty_batches_and_rows_without_words():

@@ -124,7 +124,9 @@ def blocks(dropout=0.0, rematerialize=True, num_experts=0):
     inputs = keras.Input((T,), dtype="int32")
     experts = layers.SwitchFeedForward(num_experts, 16, "gelu", balance=0.5) if num_experts else None
     block = layers.TransformerBlock(2, 16, dropout=dropout, activation="gelu", feedforward=experts)
-    x = block(keras.layers.Embedding(V, 8, mask_zero=True)(inputs))
+    # Vectors of variance 1: Keras's are 1,000 times nearer to zero, and a norm magnifies their roundings.
+    embedding = keras.layers.Embedding(V, 8, keras.initializers.RandomNormal(stddev=1.0), mask_zero=True)
+    x = block(embedding(inputs))
     model = keras_tfm.Model(inputs, keras.layers.Dense(V)(x))
     return layers.rematerialize(model) if rematerialize else model
 
