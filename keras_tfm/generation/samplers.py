@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.generation.processors import Value, require
-from keras_tfm.layers.regularization import uniform_bits
+from keras_tfm.layers.compiler.bits import uniform_bits
 
 
 def greedy(logits, number):

@@ -1,28 +1,30 @@
 """The bricks: layers that know only Keras, of which every model is composed."""
 
-from keras_tfm.layers.attention import (
-    MultiHeadAttention,
+from keras_tfm.layers.attention.disentangled import DisentangledAttention, DistanceEmbedding
+from keras_tfm.layers.attention.functional import (
     attention_weights,
     bilinear_attention,
     dot_product_attention,
     parameter_free_attention,
 )
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.attention.positions import (
+    AttentionPosition,
+    RelativePositionBias,
+    RelativePositionEmbedding,
+    RotaryEmbedding,
+)
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import TransformerBlock, TransformerDecoder, TransformerEncoder, rematerialize
-from keras_tfm.layers.blockwise import blockwise_attention
 from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
-from keras_tfm.layers.disentangled import DisentangledAttention, DistanceEmbedding
+from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import causal_mask, combine_masks, masked_mean, masked_softmax
 from keras_tfm.layers.normalization import LayerNormalization, RMSNormalization
 from keras_tfm.layers.patches import ClassToken, PatchEncoder, combine_patches, extract_patches
 from keras_tfm.layers.positions import (
-    AttentionPosition,
     PositionEmbedding,
-    RelativePositionBias,
-    RelativePositionEmbedding,
-    RotaryEmbedding,
     SinePositionEncoding,
 )
 from keras_tfm.layers.recurrent import (

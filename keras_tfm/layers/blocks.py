@@ -5,7 +5,7 @@ import inspect
 import keras
 from keras import ops
 
-from keras_tfm.layers.attention import MultiHeadAttention
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer, Pattern, pattern
 from keras_tfm.layers.cache import BlockCache
 from keras_tfm.layers.feedforward import FeedForward

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
-from keras_tfm.layers.dense import multiply_transposed
+from keras_tfm.layers.compiler.products import multiply_transposed
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
 
 

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 
 from keras_tfm.layers import MultiHeadAttention
+from keras_tfm.layers.attention.positions import (
+    RelativePositionBias,
+    RelativePositionEmbedding,
+    RotaryEmbedding,
+)
 from keras_tfm.layers.cache import map_rows, repeat_rows
-from keras_tfm.layers.positions import RelativePositionBias, RelativePositionEmbedding, RotaryEmbedding
 
 NUM_PROMPTS, WIDTH, LENGTH, DIM = 2, 3, 9, 16
 

@@ -4,8 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_tfm.layers import dense
-from keras_tfm.layers.dense import Dense, multiply, multiply_transposed
+from keras_tfm.layers.compiler import products
+from keras_tfm.layers.compiler.products import multiply, multiply_transposed
+from keras_tfm.layers.dense import Dense
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 512), (1, 512), (2, 3, 512), (8, 512), (9, 512), (0, 512)])
@@ -13,7 +14,7 @@ from keras_tfm.layers.dense import Dense, multiply, multiply_transposed
 def test_few_rows_times_a_large_kernel(shape, width, monkeypatch):
     rng = np.random.default_rng(0)
     x, kernel = rng.normal(size=shape).astype("f"), rng.normal(size=(512, width)).astype("f")
-    monkeypatch.setattr(dense, "LARGE", 1 << 16)
+    monkeypatch.setattr(products, "LARGE", 1 << 16)
     y = multiply(keras.ops.convert_to_tensor(x), keras.ops.convert_to_tensor(kernel))
     np.testing.assert_allclose(y, x @ kernel, atol=1e-3)
 

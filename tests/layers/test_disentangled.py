@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_tfm.layers import DisentangledAttention, DistanceEmbedding, MultiHeadAttention
-from keras_tfm.layers.disentangled import log_buckets, shear
+from keras_tfm.layers.attention.disentangled import log_buckets, shear
 from tests import contract
 from tests.contract import Case, floats, mask
 

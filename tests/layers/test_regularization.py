@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm.layers import Dropout
-from keras_tfm.layers.regularization import uniform_bits
+from keras_tfm.layers.compiler.bits import uniform_bits
 from tests import contract
 from tests.contract import Case, floats
 

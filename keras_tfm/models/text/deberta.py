@@ -12,9 +12,9 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, Whole
+from keras_tfm.layers.attention.disentangled import DisentangledAttention, DistanceEmbedding
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import TransformerBlock
-from keras_tfm.layers.disentangled import DisentangledAttention, DistanceEmbedding
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward, activation_of
 from keras_tfm.layers.masks import key_mask_of

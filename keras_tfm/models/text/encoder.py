@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_tfm.layers.attention import MultiHeadAttention
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import TransformerEncoder
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization

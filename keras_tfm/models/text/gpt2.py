@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
-from keras_tfm.layers.attention import MultiHeadAttention
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import TransformerDecoder
 from keras_tfm.layers.cache import PositionCache

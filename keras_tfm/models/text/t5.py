@@ -13,12 +13,12 @@ import keras
 import numpy as np
 
 from keras_tfm.configs import Config, Depth, Length, Rate, Size, TokenId
-from keras_tfm.layers.attention import MultiHeadAttention
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.attention.positions import RelativePositionBias
 from keras_tfm.layers.blocks import TransformerDecoder, TransformerEncoder
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import RMSNormalization
-from keras_tfm.layers.positions import RelativePositionBias
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.training.model import ConfiguredModel
 

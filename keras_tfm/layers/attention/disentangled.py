@@ -15,7 +15,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.attention import HeadProjection, attention_weights
+from keras_tfm.layers.attention.functional import attention_weights
+from keras_tfm.layers.attention.projections import HeadProjection
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.masks import causal_mask, combine_masks, key_mask_of
 from keras_tfm.layers.normalization import LayerNormalization

@@ -1,108 +1,18 @@
-"""Attention: pure functions, and one thin layer that projects, attends and projects back.
+"""The layer that projects to heads, attends and projects back.
 
 Vaswani et al. 2017, "Attention Is All You Need", section 3.2.
 """
 
-import keras
 from keras import ops
 
+from keras_tfm.layers.attention.functional import add_if_given, attention_weights, multiply_heads
+from keras_tfm.layers.attention.projections import HeadProjection
 from keras_tfm.layers.base import Layer, own
-from keras_tfm.layers.blockwise import blockwise_attention
 from keras_tfm.layers.cache import ContextCache, KeyValueCache, group_rows
-from keras_tfm.layers.dense import Dense, multiply
-from keras_tfm.layers.masks import LOWEST, causal_mask, combine_masks, in_float32, key_mask_of, masked_softmax
+from keras_tfm.layers.compiler.blockwise import blockwise_attention
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.masks import causal_mask, combine_masks, key_mask_of
 from keras_tfm.layers.regularization import Dropout
-
-
-def attention_weights(query, key, mask=None, bias=None, scale=None):
-    """softmax(scale * query keyᵀ + bias) over the keys that `mask` allows: (..., T, S).
-
-    `query` is (B, T, K) or (B, H, T, K), `key` (B, S, K) or (B, H, S, K); `mask` follows
-    `keras_tfm.layers.masks`; `bias` is added to the scores; `scale` defaults to 1/sqrt(K), which
-    keeps the scores' variance at 1. Rows sum to 1, in float32 at least; a row with nothing to
-    attend to is zero.
-    """
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    # Scaled after the product, which trains faster; before it where the product could exceed float16.
-    is_narrow = keras.backend.standardize_dtype(query.dtype) == "float16"
-    scores = multiply_heads("...tk,...sk->...ts", query * scale if is_narrow else query, key)
-    scores = scores if is_narrow else scores * scale
-    if bias is not None:
-        # In float32, and held above its lowest: -1e9 is -inf in half precision, and a row of those NaN.
-        scores = in_float32(scores)
-        scores = ops.maximum(scores + ops.cast(bias, scores.dtype), LOWEST)
-    return masked_softmax(scores, combine_masks(mask, rank=len(query.shape)))
-
-
-def multiply_heads(equation, x, y):
-    """`einsum` of x (B, H, T, K) and y (B, H, …), or y (B H, …) as a cache keeps it: (B, H, T, …)."""
-    if len(y.shape) == len(x.shape):
-        return ops.einsum(equation, x, y)
-    *rows, length, width = ops.shape(x)
-    product = ops.einsum(equation, ops.reshape(x, (-1, length, width)), y)  # (B H, T, …)
-    return ops.reshape(product, (*rows, length, ops.shape(product)[-1]))  # (B, H, T, …)
-
-
-def dot_product_attention(query, key, value, mask=None, bias=None, scale=None):
-    """Scaled dot-product attention (eq. 1): the values, averaged by `attention_weights`.
-
-    Shapes as in `attention_weights`, `value` (B, S, Kv) or (B, H, S, Kv). Returns (..., T, Kv) in
-    the values' dtype.
-    """
-    weights = attention_weights(query, key, mask, bias, scale)
-    return ops.matmul(ops.cast(weights, value.dtype), value)
-
-
-def parameter_free_attention(x, mask=None):
-    """Self-attention without weights: each x_i becomes a mean of all x_j by softmax(x_i . x_j)."""
-    return dot_product_attention(x, x, x, mask=mask, scale=1.0)
-
-
-def bilinear_attention(x, matrix, value=None, mask=None):
-    """Self-attention with scores x_iᵀ P x_j for a (D, D) `matrix` P; `value` defaults to `x`.
-
-    P = I is `parameter_free_attention`; P = W_Q W_Kᵀ of rank K is scaled dot-product attention's
-    unscaled, single-head form.
-    """
-    return dot_product_attention(ops.matmul(x, matrix), x, x if value is None else value, mask, scale=1.0)
-
-
-class HeadProjection(Dense):
-    """One product to `num_heads` heads of each of `widths`: (B, T, D) in, a (B, H, T, K) a width out.
-
-    The bias is added to each part on its own: its gradient is then a plain sum, where behind the
-    concatenation of the parts' gradients XLA's CPU compiler would make slow work of it.
-    """
-
-    def __init__(self, num_heads, widths, **kwargs):
-        super().__init__(num_heads * sum(widths), **kwargs)
-        self.num_heads = num_heads
-        self.widths = tuple(widths)
-
-    def call(self, x, training=None):
-        heads = self._split(multiply(x, self.kernel))
-        if self.bias is None:
-            return heads
-        parts = zip(heads, self._cut(self.bias), self.widths, strict=True)
-        return [x + ops.reshape(bias, (self.num_heads, 1, width)) for x, bias, width in parts]
-
-    def quantized_call(self, *args, **kwargs):
-        return self._split(super().quantized_call(*args, **kwargs))
-
-    def compute_output_shape(self, input_shape):
-        batch_size, length, _ = input_shape
-        return [(batch_size, self.num_heads, length, width) for width in self.widths]
-
-    def _split(self, x):
-        batch_size, length = ops.shape(x)[0], ops.shape(x)[1]
-        parts = zip(self._cut(x), self.widths, strict=True)
-        heads = [ops.reshape(x, (batch_size, length, self.num_heads, width)) for x, width in parts]
-        return [ops.transpose(x, (0, 2, 1, 3)) for x in heads]  # (B, H, T, K) each
-
-    def _cut(self, x):
-        """The last axis, cut into the parts."""
-        borders = [self.num_heads * sum(self.widths[:part]) for part in range(1, len(self.widths))]
-        return ops.split(x, borders, axis=-1) if borders else [x]
 
 
 class MultiHeadAttention(Layer):
@@ -317,10 +227,3 @@ class MultiHeadAttention(Layer):
         heads = ops.transpose(heads, (0, 2, 1, 3))  # (B, T, H, Kv)
         heads = ops.reshape(heads, (*ops.shape(heads)[:2], self.num_heads * self.value_width))  # (B, T, H Kv)
         return self.output_projection(heads)
-
-
-def add_if_given(x, y):
-    """x + y, where None adds nothing."""
-    if x is None or y is None:
-        return y if x is None else x
-    return x + y

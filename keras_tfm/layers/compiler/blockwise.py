@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_tfm.layers.compiler.bits import fold_in, keeps
 from keras_tfm.layers.masks import LOWEST, combine_masks, in_float32
-from keras_tfm.layers.regularization import fold_in, keeps
 
 
 def blockwise_attention(

@@ -1,0 +1,156 @@
+"""Positions that act inside attention: on queries and keys, on the scores, on the averaged values."""
+
+import math
+
+import numpy as np
+from keras import ops
+
+from keras_tfm.layers.base import Layer
+
+
+class AttentionPosition(Layer):
+    """What a position does inside attention; each subclass defines what it needs of the three hooks.
+
+    Queries are (B, H, T, K) at `positions` (T,), keys (B, H, S, K) at `key_positions` (S,). In
+    cross-attention each of the two sequences counts its own from 0.
+    """
+
+    def build_for(self, num_heads, key_dim, value_dim):
+        """Create the weights for heads of these widths, once."""
+        if not self.built:
+            self.build((num_heads, key_dim, value_dim))
+
+    def build(self, heads):
+        self.built = True
+
+    @property
+    def acts_on_scores(self):
+        """Whether it does more than rotate: `scores` or `values` are its own."""
+        own, base = type(self), AttentionPosition
+        return own.scores is not base.scores or own.values is not base.values
+
+    def rotate(self, query, key, positions=None, key_positions=None):
+        """New queries and keys, either of which may be None; positions are by default 0, 1, 2, ..."""
+        return query, key
+
+    def scores(self, query, positions, key_positions):
+        """What is added to the scaled scores, broadcasting over (B, H, T, S), or None; `query` is scaled."""
+        return None
+
+    def values(self, weights, positions, key_positions):
+        """What is added to the averaged values (B, H, T, Kv), or None; `weights` are (B, H, T, S)."""
+        return None
+
+
+class RotaryEmbedding(AttentionPosition):
+    """Rotates pair k of queries and keys by position x base^(-2k/K): scores see distances only.
+
+    Su et al. 2021, "RoFormer", section 3.4; component k is paired with k + K/2 (the layout of
+    GPT-NeoX's and Llama's checkpoints, a permutation of the paper's).
+    """
+
+    def __init__(self, base=10_000.0, **kwargs):
+        super().__init__(**kwargs)
+        self.base = base
+
+    def build(self, heads):
+        if heads[1] % 2:
+            raise ValueError(f"A head's width must be even to rotate pairs; it is {heads[1]}.")
+        self.built = True
+
+    def rotate(self, query, key, positions=None, key_positions=None):
+        return self._rotated(query, positions), self._rotated(key, key_positions)
+
+    def _rotated(self, x, positions):
+        if x is None:
+            return None
+        if positions is None:
+            positions = ops.arange(ops.shape(x)[2], dtype="int32")
+        dim = x.shape[-1]
+        frequencies = self.base ** (-np.arange(0, dim, 2) / dim)
+        angles = ops.cast(positions, "float32")[:, None] * frequencies.astype("float32")  # (T, K/2)
+        cosine, sine = ops.cast(ops.cos(angles), x.dtype), ops.cast(ops.sin(angles), x.dtype)
+        first, second = ops.split(x, 2, axis=-1)
+        return ops.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
+
+
+class RelativePositionEmbedding(AttentionPosition):
+    """A learned vector per clipped distance j - i, added to the keys and, if asked, to the values.
+
+    Shaw et al. 2018, "Self-Attention with Relative Position Representations", eqs. 3-5.
+    """
+
+    def __init__(self, max_distance=16, with_values=True, **kwargs):
+        super().__init__(**kwargs)
+        if max_distance < 1:
+            raise ValueError(f"`max_distance` must be at least 1; it is {max_distance}.")
+        self.max_distance = max_distance
+        self.with_values = with_values
+
+    def build(self, heads):
+        _, key_dim, value_dim = heads
+        self.key_table = self.add_weight(
+            (2 * self.max_distance + 1, key_dim), "glorot_uniform", name="key_table"
+        )
+        if self.with_values:
+            self.value_table = self.add_weight(
+                (2 * self.max_distance + 1, value_dim), "glorot_uniform", name="value_table"
+            )
+        self.built = True
+
+    def scores(self, query, positions, key_positions):
+        vectors = ops.take(self.key_table, self._rows(positions, key_positions), axis=0)  # (T, S, K)
+        return ops.einsum("bhtk,tsk->bhts", query, ops.cast(vectors, query.dtype))
+
+    def values(self, weights, positions, key_positions):
+        if not self.with_values:
+            return None
+        vectors = ops.take(self.value_table, self._rows(positions, key_positions), axis=0)  # (T, S, Kv)
+        return ops.einsum("bhts,tsk->bhtk", weights, ops.cast(vectors, weights.dtype))
+
+    def _rows(self, positions, key_positions):
+        distance = key_positions[None, :] - positions[:, None]
+        return ops.clip(distance, -self.max_distance, self.max_distance) + self.max_distance
+
+
+class RelativePositionBias(AttentionPosition):
+    """A learned bias per head and bucket of distance: exact when near, logarithmic when far.
+
+    Raffel et al. 2020, "T5", section 2.1. `bidirectional` halves the buckets between both
+    directions; otherwise later keys share the bucket of distance 0.
+    """
+
+    def __init__(self, num_buckets=32, max_distance=128, bidirectional=True, **kwargs):
+        super().__init__(**kwargs)
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+        self.bidirectional = bidirectional
+        num_exact = num_buckets // (4 if bidirectional else 2)
+        if num_exact < 1 or max_distance <= num_exact:
+            raise ValueError(
+                "`num_buckets` must leave a bucket near by, and `max_distance` exceed those; "
+                f"they are {num_buckets} and {max_distance}."
+            )
+
+    def build(self, heads):
+        self.table = self.add_weight((self.num_buckets, heads[0]), "glorot_uniform", name="table")
+        self.built = True
+
+    def scores(self, query, positions, key_positions):
+        buckets = self.buckets(key_positions[None, :] - positions[:, None])
+        return ops.transpose(ops.take(self.table, buckets, axis=0), (2, 0, 1))[None]  # (1, H, T, S)
+
+    def buckets(self, distance):
+        """The bucket of each distance key - query."""
+        num_buckets, offset = self.num_buckets, 0
+        if self.bidirectional:
+            num_buckets //= 2
+            offset = ops.where(distance > 0, num_buckets, 0)
+            distance = ops.absolute(distance)
+        else:
+            distance = ops.maximum(-distance, 0)
+        num_exact = num_buckets // 2
+        far = ops.log(ops.cast(ops.maximum(distance, 1), "float32") / num_exact)
+        far = far / math.log(self.max_distance / num_exact) * (num_buckets - num_exact)
+        far = ops.minimum(num_exact + ops.cast(far, "int32"), num_buckets - 1)
+        return offset + ops.where(distance < num_exact, distance, far)
