@@ -39,7 +39,7 @@ def run_keras_tfm(examples):
     from keras_tfm.tasks import TextClassifier
     from keras_tfm.training import AdamW
 
-    sizes = {"num_layers": NUM_LAYERS, "dim": DIM, "num_heads": NUM_HEADS, "hidden_dim": HIDDEN}
+    sizes = {"num_layers": NUM_LAYERS, "dim": DIM, "num_heads": NUM_HEADS, "intermediate_dim": HIDDEN}
     dropouts = {"dropout": DROPOUT, "attention_dropout": DROPOUT}
     task = TextClassifier.from_examples(examples, "mini", VOCABULARY, changes={**sizes, **dropouts})
     batches = task._batches(examples, 1_024, seed=0)  # as `fit` makes them

@@ -28,7 +28,7 @@ def main(folder="saved_models/digits-vit"):
 
     keras.utils.set_random_seed(0)
     size = {"image_size": 8, "patch_size": 2, "num_channels": 1}
-    width = {"num_layers": 3, "dim": 64, "hidden_dim": 128, "dropout": 0.1}
+    width = {"num_layers": 3, "dim": 64, "intermediate_dim": 128, "dropout": 0.1}
     classifier = ImageClassifier.from_size("tiny", range(10), **size, **width)
     classifier.fit(images, labels, epochs=60)
     measures = classifier.evaluate(test_images, test_labels)

@@ -28,7 +28,7 @@ from keras_tfm.data import NOT_CHOSEN, BERTTokenizer, Masking, read_documents
 from keras_tfm.models import BERT, GPT2
 from keras_tfm.tasks import MaskedLanguageModel, MaskedLanguageModelConfig
 
-SMALL = {"num_layers": 2, "dim": 64, "num_heads": 4, "hidden_dim": 128}
+SMALL = {"num_layers": 2, "dim": 64, "num_heads": 4, "intermediate_dim": 128}
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 

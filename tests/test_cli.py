@@ -23,7 +23,7 @@ def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     for name, lines in zip(("source.txt", "target.txt"), date_pairs(48, seed=3), strict=True):
         (folder / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    (folder / "changes.json").write_text('{"dim": 32, "hidden_dim": 64, "num_layers": 1}')
+    (folder / "changes.json").write_text('{"dim": 32, "intermediate_dim": 64, "num_layers": 1}')
     return folder
 
 

@@ -8,7 +8,7 @@ import pytest
 from keras_tfm import tasks
 from tests.test_cli import run
 
-TINY = {"dim": 32, "num_heads": 2, "hidden_dim": 64, "num_layers": 1}
+TINY = {"dim": 32, "num_heads": 2, "intermediate_dim": 64, "num_layers": 1}
 ROWS = [("a warm and funny film", "good"), ("a dull mess", "bad"), ("i liked it", "good"), ("no", "bad")]
 
 

@@ -18,7 +18,7 @@ def data(tmp_path_factory):
     for name in "ab":
         documents = [f"{LINES[i % 2]} Number {i}.\n{LINES[1 - i % 2]}" for i in range(10)]
         (folder / "text" / f"{name}.txt").write_text("\n\n".join(documents), "utf-8")
-    changes = '{"dim": 32, "num_heads": 2, "hidden_dim": 64, "num_layers": 1}'
+    changes = '{"dim": 32, "num_heads": 2, "intermediate_dim": 64, "num_layers": 1}'
     (folder / "changes.json").write_text(changes)
     return folder
 

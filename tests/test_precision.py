@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_tfm import heads, layers
 from keras_tfm.models import BERT, BERTConfig
 
-CONFIG = BERTConfig(11, num_layers=1, dim=8, num_heads=2, hidden_dim=12, max_length=9)
+CONFIG = BERTConfig(11, num_layers=1, dim=8, num_heads=2, intermediate_dim=12, max_length=9)
 BATCH = {"token_ids": np.array([[1, 2, 3]])}
 
 

@@ -243,6 +243,6 @@ def refuse_another_model(options, task):
             then[f"--{name}"], now[f"--{name}"] = getattr(task.config, name), asked
     if options.size:
         size = dataclasses.asdict(task.model.backbone.config_of_size(options.size))
-        now |= {name: size[name] for name in ("num_layers", "dim", "num_heads", "hidden_dim")}
+        now |= {name: size[name] for name in ("num_layers", "dim", "num_heads", "intermediate_dim")}
     now |= changes_of(options, task.model.backbone.config)
     refuse_changes(now, {name: then.get(name) for name in now})

@@ -155,6 +155,6 @@ def refuse_another_model(options, task):
     now = {name: value for name, value in now.items() if value is not None}
     if options.size:
         size = dataclasses.asdict(backbone.config_of_size(options.size))
-        now |= {name: size[name] for name in ("num_layers", "dim", "num_heads", "hidden_dim")}
+        now |= {name: size[name] for name in ("num_layers", "dim", "num_heads", "intermediate_dim")}
     now |= changes_of(options, backbone.config)
     refuse_changes(now, {name: then.get(name) for name in now})

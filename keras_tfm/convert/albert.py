@@ -60,7 +60,7 @@ FAMILY = Family(
         "embeddings.word_embeddings.weight": ("vocabulary_size", "embedding_dim"),
         "embeddings.position_embeddings.weight": ("max_length", "embedding_dim"),
         "embeddings.token_type_embeddings.weight": ("num_segments", "embedding_dim"),
-        "encoder.albert_layer_groups.0.albert_layers.0.ffn.weight": ("hidden_dim", "dim"),
+        "encoder.albert_layer_groups.0.albert_layers.0.ffn.weight": ("intermediate_dim", "dim"),
     },
     parts={"pooler": "pooler."},
     rows=ROWS,

@@ -108,7 +108,7 @@ FIELDS: dict[str, str | Entry] = {
     "num_layers": "num_hidden_layers",
     "dim": "hidden_size",
     "num_heads": "num_attention_heads",
-    "hidden_dim": "intermediate_size",
+    "intermediate_dim": "intermediate_size",
     "max_length": "max_position_embeddings",
     "num_segments": "type_vocab_size",
     "embedding_dim": Entry(
@@ -144,7 +144,7 @@ SHAPES = {
     "embeddings.token_type_embeddings.weight": ("num_segments", "embedding_width"),
     "encoder.rel_embeddings.weight": ("num_distances", "dim"),
     "encoder.conv.conv.weight": ("dim", "dim", "convolution"),
-    "encoder.layer.0.intermediate.dense.weight": ("hidden_dim", "dim"),
+    "encoder.layer.0.intermediate.dense.weight": ("intermediate_dim", "dim"),
 }
 
 

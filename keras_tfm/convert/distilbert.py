@@ -42,7 +42,7 @@ FAMILY = Family(
         "num_layers": "n_layers",
         "dim": "dim",
         "num_heads": "n_heads",
-        "hidden_dim": "hidden_dim",
+        "intermediate_dim": "hidden_dim",
         "max_length": "max_position_embeddings",
         "dropout": "dropout",
         "attention_dropout": "attention_dropout",
@@ -53,7 +53,7 @@ FAMILY = Family(
     shapes={
         "embeddings.word_embeddings.weight": ("vocabulary_size", "dim"),
         "embeddings.position_embeddings.weight": ("max_length", "dim"),
-        "transformer.layer.0.ffn.lin1.weight": ("hidden_dim", "dim"),
+        "transformer.layer.0.ffn.lin1.weight": ("intermediate_dim", "dim"),
     },
     rows=ROWS,
     heads={

@@ -24,7 +24,7 @@ FAMILY = Family(
         "num_layers": "n_layer",
         "dim": "n_embd",
         "num_heads": "n_head",
-        "hidden_dim": "n_inner",
+        "intermediate_dim": "n_inner",
         "dropout": "resid_pdrop",
         "attention_dropout": "attn_pdrop",
         "embedding_dropout": "embd_pdrop",

@@ -100,7 +100,7 @@ FAMILY = Family(
         "dim": "d_model",
         "num_heads": "num_heads",
         "key_dim": "d_kv",
-        "hidden_dim": "d_ff",
+        "intermediate_dim": "d_ff",
         "num_buckets": "relative_attention_num_buckets",
         "max_distance": "relative_attention_max_distance",
         "dropout": "dropout_rate",
@@ -118,7 +118,7 @@ FAMILY = Family(
         "shared.weight": ("vocabulary_size", "dim"),
         "encoder.block.0.layer.0.SelfAttention.q.weight": ("inner_dim", "dim"),
         "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight": ("num_buckets", "num_heads"),
-        "encoder.block.0.layer.1.DenseReluDense.wo.weight": ("dim", "hidden_dim"),
+        "encoder.block.0.layer.1.DenseReluDense.wo.weight": ("dim", "intermediate_dim"),
     },
     rows=ROWS,
     heads={

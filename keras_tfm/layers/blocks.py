@@ -20,7 +20,7 @@ class TransformerBlock(Layer):
 
     `normalize_first=False` normalises each sum, as in the paper; True normalises each sub-layer's
     input (Xiong et al. 2020) and leaves the block's output as it is. `dropout` acts on the
-    attention weights and on what each sub-layer adds. `hidden_dim` is the feed-forward width.
+    attention weights and on what each sub-layer adds. `intermediate_dim` is the feed-forward width.
 
     `attention`, `feedforward` and `normalization` are layers to use in place of the defaults;
     the last is a pattern, each place gets a layer of its configuration. `cross_attention` is True,
@@ -30,7 +30,7 @@ class TransformerBlock(Layer):
     def __init__(
         self,
         num_heads,
-        hidden_dim,
+        intermediate_dim,
         key_dim=None,
         dropout=0.1,
         activation="relu",
@@ -47,7 +47,7 @@ class TransformerBlock(Layer):
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must lie in [0, 1); it is {dropout}.")
         self.num_heads = num_heads
-        self.hidden_dim = hidden_dim
+        self.intermediate_dim = intermediate_dim
         self.key_dim = key_dim
         self.dropout = dropout
         self.activation = activation
@@ -57,7 +57,7 @@ class TransformerBlock(Layer):
         self.attention = attention or MultiHeadAttention(
             num_heads, key_dim, dropout=dropout, name="attention"
         )
-        self.feedforward = feedforward or FeedForward(hidden_dim, activation, name="feedforward")
+        self.feedforward = feedforward or FeedForward(intermediate_dim, activation, name="feedforward")
         self.normalization = Pattern(normalization or LayerNormalization(epsilon=epsilon))
         self.cross_attention = cross_attention
         if cross_attention is True:
@@ -157,7 +157,7 @@ class TransformerStack(Layer):
         self,
         num_layers,
         num_heads,
-        hidden_dim,
+        intermediate_dim,
         key_dim=None,
         dropout=0.1,
         activation="relu",
@@ -177,7 +177,7 @@ class TransformerStack(Layer):
             raise ValueError("A shared `position` needs the `attention` that is to use it.")
         self.num_layers = num_layers
         self.num_heads = num_heads
-        self.hidden_dim = hidden_dim
+        self.intermediate_dim = intermediate_dim
         self.key_dim = key_dim
         self.dropout = dropout
         self.activation = activation
@@ -205,7 +205,7 @@ class TransformerStack(Layer):
             own["attention"] = self.attention.new("attention", position=self.position)
         return TransformerBlock(
             self.num_heads,
-            self.hidden_dim,
+            self.intermediate_dim,
             self.key_dim,
             self.dropout,
             self.activation,

@@ -28,7 +28,7 @@ def activation_of(name):
 
 
 class FeedForward(Layer):
-    """Two dense layers, the same at every position: D -> `hidden_dim` -> D.
+    """Two dense layers, the same at every position: D -> `intermediate_dim` -> D.
 
     `activation` (any that Keras knows, `gelu_tanh` or `gelu_quick`) follows the first; the second is linear.
     `gated` puts two in place of the first, a gate with the activation and the values that it is multiplied
@@ -37,7 +37,7 @@ class FeedForward(Layer):
 
     def __init__(
         self,
-        hidden_dim,
+        intermediate_dim,
         activation="relu",
         use_bias=True,
         kernel_initializer="glorot_uniform",
@@ -46,9 +46,9 @@ class FeedForward(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if hidden_dim < 1:
-            raise ValueError(f"`hidden_dim` must be at least 1; it is {hidden_dim}.")
-        self.hidden_dim = hidden_dim
+        if intermediate_dim < 1:
+            raise ValueError(f"`intermediate_dim` must be at least 1; it is {intermediate_dim}.")
+        self.intermediate_dim = intermediate_dim
         self.activation = activation
         self.use_bias = use_bias
         self.kernel_initializer = kernel_initializer
@@ -67,15 +67,15 @@ class FeedForward(Layer):
             )
 
         if self.gated:
-            self.gate = dense(self.hidden_dim, activation_of(self.activation), "gate")
-            self.value = dense(self.hidden_dim, None, "value")
+            self.gate = dense(self.intermediate_dim, activation_of(self.activation), "gate")
+            self.value = dense(self.intermediate_dim, None, "value")
             self.gate.build(x_shape)
             self.value.build(x_shape)
         else:
-            self.hidden = dense(self.hidden_dim, activation_of(self.activation), "hidden")
+            self.hidden = dense(self.intermediate_dim, activation_of(self.activation), "hidden")
             self.hidden.build(x_shape)
         self.output_projection = dense(x_shape[-1], None, "output")
-        self.output_projection.build((*x_shape[:-1], self.hidden_dim))
+        self.output_projection.build((*x_shape[:-1], self.intermediate_dim))
         self.built = True
 
     def call(self, x, training=None):

@@ -28,7 +28,7 @@ from keras_tfm.registry import register
 
 
 class SwitchFeedForward(Layer):
-    """`num_experts` feed-forward layers D -> `hidden_dim` -> D; each token goes through one of them.
+    """`num_experts` feed-forward layers D -> `intermediate_dim` -> D; each token goes through one of them.
 
     With gates p = softmax(W x) in float32, y = p_i expert_i(x) for the largest p_i (eq. 2). In training an
     expert takes at most `capacity_factor` times a sequence's tokens over the number of experts; tokens beyond
@@ -41,7 +41,7 @@ class SwitchFeedForward(Layer):
     def __init__(
         self,
         num_experts,
-        hidden_dim,
+        intermediate_dim,
         activation="relu",
         capacity_factor=1.25,
         balance=0.01,
@@ -51,7 +51,7 @@ class SwitchFeedForward(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        for name, size in (("num_experts", num_experts), ("hidden_dim", hidden_dim)):
+        for name, size in (("num_experts", num_experts), ("intermediate_dim", intermediate_dim)):
             if size < 1:
                 raise ValueError(f"`{name}` must be at least 1; it is {size}.")
         if not capacity_factor > 0 or not (
@@ -64,7 +64,7 @@ class SwitchFeedForward(Layer):
         if not balance >= 0:
             raise ValueError(f"`balance` must be at least 0; it is {balance}.")
         self.num_experts = num_experts
-        self.hidden_dim = hidden_dim
+        self.intermediate_dim = intermediate_dim
         self.activation = activation
         self.capacity_factor = capacity_factor
         self.balance = balance
@@ -79,10 +79,10 @@ class SwitchFeedForward(Layer):
         self.router = self.add_weight(
             (dim, self.num_experts), own(self._initializer()), name="router", autocast=False
         )
-        self.hidden = self._experts("becd,edf->becf", self.hidden_dim, self.activation, "hidden")
+        self.hidden = self._experts("becd,edf->becf", self.intermediate_dim, self.activation, "hidden")
         self.hidden.build((None, self.num_experts, None, dim))
         self.output_projection = self._experts("becf,efd->becd", dim, None, "output")
-        self.output_projection.build((None, self.num_experts, None, self.hidden_dim))
+        self.output_projection.build((None, self.num_experts, None, self.intermediate_dim))
         self.built = True
 
     def _initializer(self):

@@ -26,16 +26,16 @@ def model():
     return model
 
 
-@pytest.mark.parametrize("hidden_dim", [None, 7])
+@pytest.mark.parametrize("intermediate_dim", [None, 7])
 @pytest.mark.parametrize("with_head", [True, False])
-def test_round_trip(with_head, hidden_dim, tmp_path):
-    model = GPT2(dataclasses.replace(CONFIG, hidden_dim=hidden_dim))
+def test_round_trip(with_head, intermediate_dim, tmp_path):
+    model = GPT2(dataclasses.replace(CONFIG, intermediate_dim=intermediate_dim))
     model = LanguageModel(model) if with_head else model
     randomise(model, seed=0)
     convert.save_huggingface(model, tmp_path / "model")
     entries = json.loads((tmp_path / "model" / "config.json").read_text())
     assert entries["architectures"] == ["GPT2LMHeadModel" if with_head else "GPT2Model"]
-    assert entries["activation_function"] == "gelu_new" and entries["n_inner"] == hidden_dim
+    assert entries["activation_function"] == "gelu_new" and entries["n_inner"] == intermediate_dim
     other = convert.from_huggingface(tmp_path / "model")
     assert other.get_config() == model.get_config()
     for a, b in zip(model.trainable_weights, other.trainable_weights, strict=True):

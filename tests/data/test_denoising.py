@@ -212,7 +212,7 @@ def test_a_model_trains_on_them():
     starts = np.random.default_rng(0).integers(3, 30, 256)
     batch = tf.RaggedTensor.from_tensor(tf.constant(starts[:, None] + np.arange(12), tf.int32))
     batches = DenoisingBatches(batch, CORRUPTION, batch_size=64)
-    config = T5Config(100, num_layers=1, dim=32, num_heads=2, key_dim=16, hidden_dim=64, dropout=0.0)
+    config = T5Config(100, num_layers=1, dim=32, num_heads=2, key_dim=16, intermediate_dim=64, dropout=0.0)
     model = LanguageModel(T5(config))
     model.compile(keras.optimizers.Adam(0.01), TokenCrossEntropy(), jit_compile=False)
     history = model.fit(

@@ -131,7 +131,7 @@ def test_bart_trains_on_a_mixture_of_them():
     rows = ragged(np.random.default_rng(0).integers(STOP, 30, (16, 12)).tolist())
     noises = [OneOf([TokenMasking(MASK), DocumentRotation()]), TokenDeletion()]
     batches = DenoisingBatches(rows, Denoising(noises, BEGIN, END, PAD), batch_size=8)
-    sizes = {"num_layers": 1, "dim": 8, "num_heads": 2, "hidden_dim": 16, "max_length": 32}
+    sizes = {"num_layers": 1, "dim": 8, "num_heads": 2, "intermediate_dim": 16, "max_length": 32}
     model = LanguageModel(BART(BARTConfig(30, **sizes)))
     model.compile(keras.optimizers.Adam(0.01), TokenCrossEntropy(), jit_compile=False)
     before = [weight.numpy() for weight in model.trainable_weights]

@@ -10,7 +10,7 @@ def translator():
     from keras_tfm.tasks import Translator
 
     pairs = ["1 May 2000", "2 June 2001", "3 July"], ["2000-05-01", "2001-06-02", "July 3"]
-    changes = {"num_layers": 1, "dim": 16, "num_heads": 2, "hidden_dim": 32}
+    changes = {"num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 32}
     return Translator.from_pairs(pairs, "transformer", "tiny", 300, max_length=16, **changes)
 
 
@@ -39,7 +39,7 @@ def image_classifier():
     from keras_tfm.tasks import ImageClassifier
 
     sizes = {"image_size": 8, "patch_size": 4, "num_channels": 1, "num_layers": 1, "dim": 16, "num_heads": 2}
-    return ImageClassifier.from_size("tiny", np.array(["a", "b"]), hidden_dim=16, **sizes)
+    return ImageClassifier.from_size("tiny", np.array(["a", "b"]), intermediate_dim=16, **sizes)
 
 
 MAKERS = {

@@ -25,7 +25,9 @@ def make(kind):
     if kind == "gpt2":
         backbone = GPT2(GPT2Config(13, 24, num_layers=2, dim=8, num_heads=2))
     elif kind == "transformer":
-        config = TransformerConfig(13, num_layers=1, dim=8, num_heads=2, hidden_dim=9, normalize_first=True)
+        config = TransformerConfig(
+            13, num_layers=1, dim=8, num_heads=2, intermediate_dim=9, normalize_first=True
+        )
         backbone = Transformer(config)
     else:
         backbone = RecurrentSeq2Seq(RecurrentSeq2SeqConfig(13, dim=6, hidden_dim=8, dropout=0.0))

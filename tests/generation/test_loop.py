@@ -81,7 +81,9 @@ def test_a_row_without_end_is_cut(max_length):
 @pytest.fixture(scope="module")
 def model():
     """Its weights are a draw that says much: most random models repeat one word."""
-    config = TransformerConfig(11, 13, num_layers=1, dim=8, num_heads=2, hidden_dim=9, normalize_first=True)
+    config = TransformerConfig(
+        11, 13, num_layers=1, dim=8, num_heads=2, intermediate_dim=9, normalize_first=True
+    )
     model = LanguageModel(Transformer(config), tied=False)
     contract.randomise(model, seed=8)
     return model
@@ -341,7 +343,9 @@ def test_a_memorised_translation_is_returned_and_ends():
     source = rows([pair[0] for pair in pairs], 4)
     target = rows([f"<start> {pair[1]} <end>" for pair in pairs], 6)
     batch = {"token_ids": source, "padding_mask": source != PAD, "decoder_token_ids": target[:, :-1]}
-    config = TransformerConfig(len(words), num_layers=1, dim=16, num_heads=2, hidden_dim=32, dropout=0.0)
+    config = TransformerConfig(
+        len(words), num_layers=1, dim=16, num_heads=2, intermediate_dim=32, dropout=0.0
+    )
     model = LanguageModel(Transformer(config))
     model.compile(keras.optimizers.Adam(0.01), TokenCrossEntropy())
     losses = [model.train_on_batch(batch, target[:, 1:], target[:, 1:] != PAD) for _ in range(60)]

@@ -31,7 +31,9 @@ def test_equals_greedy_whatever_the_draft(num_drafted, noise, processors):
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_equals_greedy_with_caches_that_go_back(jit_compile):
     """A Transformer whose draft is itself, disturbed: some drafts hold, some are taken back."""
-    config = TransformerConfig(11, 13, num_layers=1, dim=8, num_heads=2, hidden_dim=9, normalize_first=True)
+    config = TransformerConfig(
+        11, 13, num_layers=1, dim=8, num_heads=2, intermediate_dim=9, normalize_first=True
+    )
     model, draft = (LanguageModel(Transformer(config), tied=False) for _ in range(2))
     contract.randomise(model, seed=8)
     rng = np.random.default_rng(0)

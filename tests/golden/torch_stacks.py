@@ -11,7 +11,7 @@ from keras_tfm import layers
 
 def make_stacks(config, state):
     """Our encoder and decoder of `config`, holding torch's weights `state`, {name: array}."""
-    options = {name: config[name] for name in ("num_layers", "num_heads", "hidden_dim", "activation")}
+    options = {name: config[name] for name in ("num_layers", "num_heads", "intermediate_dim", "activation")}
     options |= {"normalize_first": bool(config["normalize_first"]), "epsilon": 1e-5, "dropout": 0.0}
     encoder = layers.TransformerEncoder(**options)
     decoder = layers.TransformerDecoder(**options, cross_attention=True)

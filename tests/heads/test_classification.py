@@ -13,7 +13,7 @@ from tests import contract
 from tests.contract import Case, floats, ids, mask
 
 
-def one_block(embedding, dim, hidden_dim):
+def one_block(embedding, dim, intermediate_dim):
     """A classifier of texts: an embedding, one block with two heads of full width, the maximum, a sigmoid's
     logit.
     """
@@ -21,13 +21,13 @@ def one_block(embedding, dim, hidden_dim):
         "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
         "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
     }
-    block = TransformerBlock(2, hidden_dim, key_dim=dim, name="block_0")
+    block = TransformerBlock(2, intermediate_dim, key_dim=dim, name="block_0")
     x = block(embedding(inputs["token_ids"]), mask=inputs["padding_mask"])
     return Classifier(keras_tfm.Model(inputs, {"sequence_output": x}), 1, dropout=0.5, pooling="max")
 
 
 def tiny():
-    return one_block(TokenAndPositionEmbedding(11, 16, 8, name="embedding"), dim=8, hidden_dim=6)
+    return one_block(TokenAndPositionEmbedding(11, 16, 8, name="embedding"), dim=8, intermediate_dim=6)
 
 
 test_contract = contract.check(
@@ -53,7 +53,9 @@ def test_dropout_acts_in_training_alone():
 
 
 def test_a_mean_is_that_of_the_tokens_and_not_of_padding():
-    backbone = BERT.from_size("tiny", vocabulary_size=20, max_length=8, dim=8, num_heads=2, hidden_dim=16)
+    backbone = BERT.from_size(
+        "tiny", vocabulary_size=20, max_length=8, dim=8, num_heads=2, intermediate_dim=16
+    )
     model = Classifier(backbone, 3, pooling="mean")
     token_ids = np.arange(1, 7)[None].repeat(2, 0)
     padding_mask = np.array([[True] * 6, [True] * 4 + [False] * 2])
@@ -91,7 +93,7 @@ def test_padding_never_is_the_maximum():
     ids=["256 wide, with positions", "32 wide, without"],
 )
 def test_number_of_weights_of_the_classifier_of_reviews(embedding, dim, count):
-    assert one_block(embedding(), dim, hidden_dim=32).count_params() == count
+    assert one_block(embedding(), dim, intermediate_dim=32).count_params() == count
 
 
 def test_the_maximum_finds_a_word_wherever_it_stands():

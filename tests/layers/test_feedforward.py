@@ -35,5 +35,5 @@ def test_number_of_weights(dim):
 
 
 def test_impossible_sizes_are_refused():
-    with pytest.raises(ValueError, match="`hidden_dim` must be at least 1; it is 0"):
+    with pytest.raises(ValueError, match="`intermediate_dim` must be at least 1; it is 0"):
         layers.FeedForward(0)

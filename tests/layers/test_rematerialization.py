@@ -142,7 +142,7 @@ def test_the_backward_pass_takes_inputs_of_blocks_and_no_scores():
 def test_a_model_made_in_a_scope_of_keras_trains():
     keras.utils.set_random_seed(3)
     with keras.RematScope("full"):
-        model = Transformer.from_size("tiny", vocabulary_size=9, dim=8, hidden_dim=16)
+        model = Transformer.from_size("tiny", vocabulary_size=9, dim=8, intermediate_dim=16)
     ids = np.random.randint(1, 9, (4, 5))
     calls = [layer._remat_mode for layer in model._flatten_layers() if isinstance(layer, Block)]
     assert calls and all(calls)

@@ -145,7 +145,7 @@ def test_experts_begin_apart():
 
 
 def test_impossible_sizes_are_refused():
-    for name, sizes in (("num_experts", (0, 9)), ("hidden_dim", (2, 0))):
+    for name, sizes in (("num_experts", (0, 9)), ("intermediate_dim", (2, 0))):
         with pytest.raises(ValueError, match=f"`{name}` must be at least 1; it is 0"):
             Switch(*sizes)
     with pytest.raises(ValueError, match=r"`capacity_factor` and .* must be positive"):

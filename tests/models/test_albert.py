@@ -12,7 +12,7 @@ from keras_tfm.models import ALBERT, ALBERTConfig
 from tests import contract
 from tests.contract import Case, ids, mask
 
-SIZES = {"num_layers": 3, "num_groups": 2, "group_size": 1, "dim": 8, "num_heads": 2, "hidden_dim": 12}
+SIZES = {"num_layers": 3, "num_groups": 2, "group_size": 1, "dim": 8, "num_heads": 2, "intermediate_dim": 12}
 TINY = ALBERTConfig(11, embedding_dim=5, max_length=16, **SIZES)
 TWO_BLOCKS = dataclasses.replace(TINY, num_layers=1, num_groups=1, group_size=2)
 INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T"), "segment_ids": ids("T", 2)}

@@ -13,12 +13,12 @@ from tests.contract import Case
 from tests.layers import reference
 from tests.models.test_transformer import BATCH, cache, inputs
 
-TINY = BARTConfig(11, max_length=12, dim=6, num_layers=1, num_heads=2, hidden_dim=9)
+TINY = BARTConfig(11, max_length=12, dim=6, num_layers=1, num_heads=2, intermediate_dim=9)
 OTHER = dataclasses.replace(
     TINY,
     num_decoder_layers=2,
     num_decoder_heads=3,
-    decoder_hidden_dim=5,
+    decoder_intermediate_dim=5,
     activation_dropout=0.1,
     scale_embedding=True,
     normalize_first=True,
@@ -36,7 +36,7 @@ def num_weights(config):
     """Counted by hand."""
     width, (layers, _, decoder_width) = config.dim, config.decoder_sizes
     attention = 4 * width**2 + 4 * width
-    encoder = config.num_layers * (attention + (2 * width + 1) * config.hidden_dim + 5 * width)
+    encoder = config.num_layers * (attention + (2 * width + 1) * config.intermediate_dim + 5 * width)
     decoder = layers * (2 * attention + (2 * width + 1) * decoder_width + 7 * width)
     tables = (config.vocabulary_size + 2 * (config.max_length + 2)) * width
     return tables + encoder + decoder + (2 + 2 * config.normalize_first) * 2 * width

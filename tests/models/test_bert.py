@@ -22,7 +22,7 @@ from keras_tfm.models import BERT, BERTConfig
 from tests import contract
 from tests.contract import Case, ids, mask
 
-TINY = BERTConfig(11, num_layers=2, dim=8, num_heads=2, hidden_dim=12, max_length=16)
+TINY = BERTConfig(11, num_layers=2, dim=8, num_heads=2, intermediate_dim=12, max_length=16)
 WITHOUT_POOLER = dataclasses.replace(TINY, pooler=False)
 ONE_BLOCK = dataclasses.replace(TINY, num_layers=1)  # enough under a head
 HIDDEN_STATES = dataclasses.replace(ONE_BLOCK, pooler=False)

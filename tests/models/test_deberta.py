@@ -14,7 +14,7 @@ from keras_tfm.models.text.deberta import ConvolutionBranch
 from tests import contract
 from tests.contract import Case, ids, mask
 
-SIZES = {"num_layers": 2, "dim": 8, "num_heads": 2, "hidden_dim": 12, "max_length": 16}
+SIZES = {"num_layers": 2, "dim": 8, "num_heads": 2, "intermediate_dim": 12, "max_length": 16}
 V1 = DeBERTaConfig(
     11,
     **SIZES,

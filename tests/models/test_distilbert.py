@@ -11,7 +11,7 @@ from tests import contract
 from tests.contract import Case, ids, mask
 from tests.models.test_bert import TINY as BERT_TINY
 
-TINY = DistilBERTConfig(11, num_layers=2, dim=8, num_heads=2, hidden_dim=12, max_length=16)
+TINY = DistilBERTConfig(11, num_layers=2, dim=8, num_heads=2, intermediate_dim=12, max_length=16)
 ONE_BLOCK = dataclasses.replace(TINY, num_layers=1)  # enough under a head
 INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T")}
 TWO_LAYERS = {"hidden_dim": 8, "dropout": 0.2, "activation": "relu"}

@@ -14,7 +14,7 @@ from keras_tfm.models import RoBERTa, RoBERTaConfig
 from tests import contract
 from tests.contract import Case, ids, mask
 
-TINY = RoBERTaConfig(11, num_layers=2, dim=8, num_heads=2, hidden_dim=12, max_length=16)
+TINY = RoBERTaConfig(11, num_layers=2, dim=8, num_heads=2, intermediate_dim=12, max_length=16)
 ONE_BLOCK = dataclasses.replace(TINY, num_layers=1)  # enough under a head
 POOLED = dataclasses.replace(ONE_BLOCK, num_segments=2, pooler=True)
 INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T")}

@@ -14,7 +14,9 @@ from tests.contract import Case
 from tests.layers import reference
 from tests.models.test_transformer import BATCH, cache, inputs
 
-TINY = T5Config(11, num_layers=1, dim=6, num_heads=2, key_dim=4, hidden_dim=9, num_buckets=6, max_distance=5)
+TINY = T5Config(
+    11, num_layers=1, dim=6, num_heads=2, key_dim=4, intermediate_dim=9, num_buckets=6, max_distance=5
+)
 GATED = dataclasses.replace(
     TINY, num_layers=2, num_decoder_layers=1, key_dim=2, activation="gelu", gated=True, tied=False
 )
@@ -33,7 +35,7 @@ test_contract = contract.check(
 def num_weights(config):
     """Counted by hand, the output's table included."""
     attention = 4 * config.dim * config.inner_dim
-    feedforward = (2 + config.gated) * config.dim * config.hidden_dim
+    feedforward = (2 + config.gated) * config.dim * config.intermediate_dim
     encoder = config.num_layers * (attention + feedforward + 2 * config.dim)
     decoder = (config.num_decoder_layers or config.num_layers) * (
         2 * attention + feedforward + 3 * config.dim

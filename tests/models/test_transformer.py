@@ -15,7 +15,7 @@ from tests import contract
 from tests.contract import Case, ids, mask
 from tests.layers import reference
 
-TINY = TransformerConfig(11, num_layers=1, dim=6, num_heads=2, hidden_dim=9)
+TINY = TransformerConfig(11, num_layers=1, dim=6, num_heads=2, intermediate_dim=9)
 OTHER = dataclasses.replace(
     TINY, target_vocabulary_size=13, key_dim=4, activation="gelu", normalize_first=True
 )
@@ -83,14 +83,20 @@ def test_sizes_are_configurations_of_the_table():
     model = Transformer.from_size("tiny", vocabulary_size=7, num_layers=1)
     assert model.config == dataclasses.replace(Transformer.sizes["tiny"], vocabulary_size=7, num_layers=1)
     base, big = Transformer.sizes["base"], Transformer.sizes["big"]
-    assert (base.num_layers, base.dim, base.hidden_dim, base.num_heads, base.dropout) == (
+    assert (base.num_layers, base.dim, base.intermediate_dim, base.num_heads, base.dropout) == (
         6,
         512,
         2048,
         8,
         0.1,
     )
-    assert (big.num_layers, big.dim, big.hidden_dim, big.num_heads, big.dropout) == (6, 1024, 4096, 16, 0.3)
+    assert (big.num_layers, big.dim, big.intermediate_dim, big.num_heads, big.dropout) == (
+        6,
+        1024,
+        4096,
+        16,
+        0.3,
+    )
     with pytest.raises(ValueError, match="Transformer has no size 'huge'; it has tiny, small, base, big"):
         Transformer.from_size("huge")
 

@@ -13,7 +13,7 @@ from keras_tfm.models import ViT, ViTConfig
 from tests import contract
 from tests.contract import Case, floats
 
-SMALL = ViTConfig((4, 6), patch_size=2, num_channels=1, num_layers=2, dim=8, num_heads=2, hidden_dim=12)
+SMALL = ViTConfig((4, 6), patch_size=2, num_channels=1, num_layers=2, dim=8, num_heads=2, intermediate_dim=12)
 ONE_BLOCK = dataclasses.replace(SMALL, num_layers=1)  # enough under a head
 MEAN = dataclasses.replace(ONE_BLOCK, class_token=False)
 IMAGES = {"images": floats(4, 6, 1)}

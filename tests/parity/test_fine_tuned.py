@@ -23,7 +23,7 @@ pytestmark = pytest.mark.parity
 WORDS = "the cat sat on a mat and dogs ran ##s ##ing".split()  # noqa: SIM905
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 TEXTS = ["The cat sat!", "cats and dogs", "a mat", "sitting on the mats, the cat"]
-CHANGES = {"num_layers": 2, "dim": 32, "num_heads": 2, "hidden_dim": 64, "max_length": 48}
+CHANGES = {"num_layers": 2, "dim": 32, "num_heads": 2, "intermediate_dim": 64, "max_length": 48}
 
 
 def byte_level():

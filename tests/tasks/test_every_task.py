@@ -45,7 +45,7 @@ CHOSEN = ["who sat", "who ran"], [["cat", "mat"], ["dog", "mat"]], [0, 0]
 # {name: (the task, what `evaluate` takes)}
 MAKERS = {
     "translate": (
-        lambda: tasks.Translator.from_pairs(PAIRS, size="tiny", max_length=16, **SMALL, hidden_dim=32),
+        lambda: tasks.Translator.from_pairs(PAIRS, size="tiny", max_length=16, **SMALL, intermediate_dim=32),
         PAIRS,
     ),
     "summarize": (

@@ -23,7 +23,7 @@ from tests.tasks.test_image_classifier import NAMES, SMALL, examples
 from tests.tasks.tiny import TINY
 
 LINES = [f"the {adjective} {noun} slept" for adjective in ("old", "young", "wise") for noun in ("cat", "dog")]
-WITH_DROPOUT = {"num_layers": 1, "dim": 32, "num_heads": 2, "hidden_dim": 64, "dropout": 0.3}
+WITH_DROPOUT = {"num_layers": 1, "dim": 32, "num_heads": 2, "intermediate_dim": 64, "dropout": 0.3}
 DECODER = {"num_layers": 1, "dim": 16, "num_heads": 2, "max_length": 16}
 
 

@@ -21,7 +21,7 @@ SMALL = {
     "num_layers": 1,
     "dim": 16,
     "num_heads": 2,
-    "hidden_dim": 16,
+    "intermediate_dim": 16,
 }
 
 

@@ -10,7 +10,7 @@ from tests.tasks.tiny import TINY
 
 TEXTS = ["a warm and funny film", "a dull mess", "what a great story", "so bad it hurts"] * 4
 PAIRS = (TEXTS, TEXTS[::-1])
-SMALL = {"num_layers": 1, "dim": 16, "num_heads": 2, "hidden_dim": 32, "dropout": 0.0}
+SMALL = {"num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 32, "dropout": 0.0}
 PLAIN = dict.fromkeys(("dropout", "attention_dropout", "embedding_dropout"), 0.0)
 
 

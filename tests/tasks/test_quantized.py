@@ -21,7 +21,7 @@ def make_generator():
 
 
 def make_classifier():
-    sizes = {"dim": 128, "num_layers": 1, "num_heads": 2, "hidden_dim": 256, "max_length": 32}
+    sizes = {"dim": 128, "num_layers": 1, "num_heads": 2, "intermediate_dim": 256, "max_length": 32}
     return TextClassifier.from_examples(
         (TEXTS, ["a", "b"]), vocabulary_size=300, changes=sizes, max_length=32
     )

@@ -18,7 +18,7 @@ TEXTS = ["the cat sat", "", "the dog ran and ran and ran", "cat"]
 def encoder():
     keras.utils.set_random_seed(0)
     tokenizer = BERTTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])
-    changes = {"num_layers": 1, "dim": 32, "num_heads": 2, "hidden_dim": 64, "max_length": 16}
+    changes = {"num_layers": 1, "dim": 32, "num_heads": 2, "intermediate_dim": 64, "max_length": 16}
     bert = BERT.from_size("tiny", **changes, vocabulary_size=10, pooler=False)
     return SentenceEncoder(bert, tokenizer, SentenceEncoderConfig(8))
 

@@ -23,7 +23,7 @@ PAIRS = (
     ["The green witch arrived", "What time is it?", "Good morning", "two  spaces", "", "Ελλάδα"],
     ["llegó la bruja verde", "Τι ώρα είναι;", "Guten Morgen", "zwei  Leerzeichen", "nothing", "Greece"],
 )
-SMALL = {"num_layers": 1, "dim": 32, "num_heads": 2, "hidden_dim": 64}
+SMALL = {"num_layers": 1, "dim": 32, "num_heads": 2, "intermediate_dim": 64}
 
 
 @pytest.fixture(scope="module", params=["transformer", pytest.param("recurrent", marks=pytest.mark.slow)])
@@ -31,6 +31,7 @@ def translator(request):
     """A translator that has learnt PAIRS by heart."""
     changes = {"dim": 32, "hidden_dim": 48, "dropout": 0.0}
     if request.param == "transformer":
+        del changes["hidden_dim"]
         changes |= SMALL | {"normalize_first": True}
     translator = Translator.from_pairs(PAIRS, request.param, "tiny", max_length=32, **changes)
     many = [column * 20 for column in PAIRS]  # an epoch costs more than its steps
@@ -220,7 +221,9 @@ def test_a_folder_of_t5(tmp_path):
     """Its model and its SentencePiece file; kept and loaded; other starts are refused."""
     keras.utils.set_random_seed(3)
     (tmp_path / "t5").mkdir()
-    model = LanguageModel(T5(T5Config(900, num_layers=1, dim=16, num_heads=2, key_dim=8, hidden_dim=20)))
+    model = LanguageModel(
+        T5(T5Config(900, num_layers=1, dim=16, num_heads=2, key_dim=8, intermediate_dim=20))
+    )
     convert.save_huggingface(model, tmp_path / "t5", overwrite=True)
     (tmp_path / "t5" / "spiece.model").write_bytes(trained("t5"))
     assert type(tasks.from_huggingface(tmp_path / "t5")) is Translator

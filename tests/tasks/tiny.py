@@ -4,7 +4,7 @@ TINY = {
     "num_layers": 1,
     "dim": 32,
     "num_heads": 2,
-    "hidden_dim": 64,
+    "intermediate_dim": 64,
     "dropout": 0.0,
     "attention_dropout": 0.0,
 }

@@ -111,7 +111,9 @@ def translation():
     from keras_tfm.models import Transformer
 
     # Softmax does not see what is added to all keys, so the bias of these has no gradient: plain SGD.
-    return LanguageModel(Transformer.from_size("tiny", vocabulary_size=V, dim=16, hidden_dim=32, dropout=0.0))
+    return LanguageModel(
+        Transformer.from_size("tiny", vocabulary_size=V, dim=16, intermediate_dim=32, dropout=0.0)
+    )
 
 
 def blocks(dropout=0.0, rematerialize=True, num_experts=0):

@@ -13,7 +13,7 @@ from keras_tfm.data.dates import date_pairs
 from tests.training import cluster
 
 pytestmark = pytest.mark.slow
-TINY = {"num_layers": 1, "dim": 32, "hidden_dim": 64, "num_heads": 2}
+TINY = {"num_layers": 1, "dim": 32, "intermediate_dim": 64, "num_heads": 2}
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ BATCH["padding_mask"] = BATCH["token_ids"] > 0
 
 def make(seed=0):
     keras.utils.set_random_seed(seed)
-    sizes = {"num_layers": 2, "dim": DIM, "num_heads": 2, "hidden_dim": HIDDEN, "vocabulary_size": 20}
+    sizes = {"num_layers": 2, "dim": DIM, "num_heads": 2, "intermediate_dim": HIDDEN, "vocabulary_size": 20}
     return Classifier(BERT.from_size("tiny", **sizes), 2)
 
 

@@ -9,7 +9,7 @@ from keras_tfm.heads import Classifier, LanguageModel
 from keras_tfm.models import RecurrentSeq2Seq, Transformer, ViT
 from keras_tfm.training import SGD, Adam, AdamW, WarmupLinearSchedule, freeze, layer_rates, trainable_kept
 
-TINY = {"dim": 8, "hidden_dim": 16, "num_heads": 2}
+TINY = {"dim": 8, "intermediate_dim": 16, "num_heads": 2}
 
 
 def classifier(num_layers=2, **changes):

@@ -31,7 +31,7 @@ class ALBERTConfig(Config):
     group_size: Depth = 1
     dim: Size = 768
     num_heads: Heads = 12
-    hidden_dim: Size = 3072
+    intermediate_dim: Size = 3072
     max_length: Length = 512
     num_segments: Whole = 2
     dropout: Rate = 0.0
@@ -113,7 +113,7 @@ class ALBERT(EncoderModel):
 # Lan et al. 2020, table 1; heads and activation by the released models.
 ALBERT.sizes = {
     "base": ALBERTConfig(),
-    "large": ALBERTConfig(num_layers=24, dim=1024, num_heads=16, hidden_dim=4096),
-    "xlarge": ALBERTConfig(num_layers=24, dim=2048, num_heads=16, hidden_dim=8192),
-    "xxlarge": ALBERTConfig(num_layers=12, dim=4096, num_heads=64, hidden_dim=16_384),
+    "large": ALBERTConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096),
+    "xlarge": ALBERTConfig(num_layers=24, dim=2048, num_heads=16, intermediate_dim=8192),
+    "xxlarge": ALBERTConfig(num_layers=12, dim=4096, num_heads=64, intermediate_dim=16_384),
 }

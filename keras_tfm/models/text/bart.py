@@ -41,8 +41,8 @@ class BARTConfig(Config):
     num_decoder_layers: Depth | None = None
     num_heads: Heads = 16
     num_decoder_heads: Heads | None = None
-    hidden_dim: Size = 4096
-    decoder_hidden_dim: Size | None = None
+    intermediate_dim: Size = 4096
+    decoder_intermediate_dim: Size | None = None
     dropout: Rate = 0.1
     attention_dropout: Rate = 0.0
     activation_dropout: Rate = 0.0
@@ -67,8 +67,8 @@ class BARTConfig(Config):
     @property
     def decoder_sizes(self):
         """(Layers, heads, feed-forward width) of the decoder."""
-        own = self.num_decoder_layers, self.num_decoder_heads, self.decoder_hidden_dim
-        encoders = self.num_layers, self.num_heads, self.hidden_dim
+        own = self.num_decoder_layers, self.num_decoder_heads, self.decoder_intermediate_dim
+        encoders = self.num_layers, self.num_heads, self.intermediate_dim
         return tuple(b if a is None else a for a, b in zip(own, encoders, strict=True))
 
 
@@ -107,12 +107,12 @@ class BART(ConfiguredModel):
         dropout = Dropout(config.dropout, name="embedding_dropout")
         encoder = TransformerEncoder(
             config.num_layers,
-            **_stack(config, config.num_heads, config.hidden_dim),
+            **_stack(config, config.num_heads, config.intermediate_dim),
             name="encoder",
         )
-        num_layers, num_heads, hidden_dim = config.decoder_sizes
+        num_layers, num_heads, intermediate_dim = config.decoder_sizes
         decoder = TransformerDecoder(
-            num_layers, **_stack(config, num_heads, hidden_dim, cross_attention=True), name="decoder"
+            num_layers, **_stack(config, num_heads, intermediate_dim, cross_attention=True), name="decoder"
         )
 
         def embed(token_ids, position, norm):
@@ -184,20 +184,20 @@ def _side(config, name):
     return position, LayerNormalization(config.epsilon, name=f"{name}_embedding_norm")
 
 
-def _stack(config, num_heads, hidden_dim, *, cross_attention=False):
+def _stack(config, num_heads, intermediate_dim, *, cross_attention=False):
     attention = MultiHeadAttention(
         num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
     )
     return {
         "num_heads": num_heads,
-        "hidden_dim": hidden_dim,
+        "intermediate_dim": intermediate_dim,
         "dropout": config.dropout,
         "normalize_first": config.normalize_first,
         "epsilon": config.epsilon,
         "cross_attention": attention if cross_attention else False,
         "attention": attention,
         "feedforward": FeedForward(
-            hidden_dim,
+            intermediate_dim,
             config.activation,
             kernel_initializer=INITIALIZER,
             dropout=config.activation_dropout,
@@ -208,8 +208,8 @@ def _stack(config, num_heads, hidden_dim, *, cross_attention=False):
 # base and large: Lewis et al. 2020, section 2.1 (6 and 12 layers), with BERT's widths. mbart-large: Liu et
 # al. 2020, section 2.2; its released model has 250,027 tokens. tiny is this package's own.
 BART.sizes = {
-    "tiny": BARTConfig(8_000, 256, dim=128, num_layers=2, num_heads=4, hidden_dim=512),
-    "base": BARTConfig(dim=768, num_layers=6, num_heads=12, hidden_dim=3072),
+    "tiny": BARTConfig(8_000, 256, dim=128, num_layers=2, num_heads=4, intermediate_dim=512),
+    "base": BARTConfig(dim=768, num_layers=6, num_heads=12, intermediate_dim=3072),
     "large": BARTConfig(),
     "mbart-large": BARTConfig(250_027, scale_embedding=True, normalize_first=True),
 }

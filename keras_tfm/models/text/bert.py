@@ -21,7 +21,7 @@ class BERTConfig(Config):
     num_layers: Depth = 12
     dim: Size = 768
     num_heads: Heads = 12
-    hidden_dim: Size = 3072
+    intermediate_dim: Size = 3072
     max_length: Length = 512
     num_segments: Whole = 2
     dropout: Rate = 0.1
@@ -56,7 +56,7 @@ class BERT(EncoderModel):
 
 
 def _turc(num_layers, dim):
-    return BERTConfig(num_layers=num_layers, dim=dim, num_heads=dim // 64, hidden_dim=4 * dim)
+    return BERTConfig(num_layers=num_layers, dim=dim, num_heads=dim // 64, intermediate_dim=4 * dim)
 
 
 # base and large: Devlin et al. 2019, section 3. The 24 models L-*_H-*, of which tiny to medium have names:

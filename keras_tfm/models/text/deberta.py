@@ -39,7 +39,7 @@ class DeBERTaConfig(Config):
     num_layers: Depth = 12
     dim: Size = 768
     num_heads: Heads = 12
-    hidden_dim: Size = 3072
+    intermediate_dim: Size = 3072
     max_length: Length = 512
     num_segments: Whole = 0
     embedding_dim: Size | None = None
@@ -157,11 +157,11 @@ class DisentangledEncoder(Layer):
             name="attention",
         )
         feedforward = FeedForward(
-            config.hidden_dim, config.activation, kernel_initializer=INITIALIZER, name="feedforward"
+            config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER, name="feedforward"
         )
         return TransformerBlock(
             config.num_heads,
-            config.hidden_dim,
+            config.intermediate_dim,
             dropout=config.dropout,
             epsilon=config.epsilon,
             attention=attention,
@@ -265,7 +265,7 @@ class NoPosition(Layer):
 
 def _sizes(config):
     """(base, large) of a version."""
-    return config, dataclasses.replace(config, num_layers=24, dim=1024, num_heads=16, hidden_dim=4096)
+    return config, dataclasses.replace(config, num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)
 
 
 V1 = DeBERTaConfig(  # each distance has its own row, and projections of its own; keys have no bias
@@ -275,7 +275,7 @@ V2_XLARGE = DeBERTaConfig(
     num_layers=24,
     dim=1536,
     num_heads=24,
-    hidden_dim=6144,
+    intermediate_dim=6144,
     convolution=3,
     convolution_activation="gelu",
 )
@@ -286,7 +286,7 @@ DeBERTa.sizes = {
     **dict(zip(("v1-base", "v1-large"), _sizes(V1), strict=True)),
     "v2-xlarge": V2_XLARGE,
     "v2-xxlarge": dataclasses.replace(V2_XLARGE, num_layers=48),
-    "v3-xsmall": DeBERTaConfig(dim=384, num_heads=6, hidden_dim=1536),
+    "v3-xsmall": DeBERTaConfig(dim=384, num_heads=6, intermediate_dim=1536),
     "v3-small": DeBERTaConfig(num_layers=6),
     **dict(zip(("v3-base", "v3-large"), _sizes(DeBERTaConfig()), strict=True)),
 }

@@ -20,7 +20,7 @@ class DistilBERTConfig(Config):
     num_layers: Depth = 6
     dim: Size = 768
     num_heads: Heads = 12
-    hidden_dim: Size = 3072
+    intermediate_dim: Size = 3072
     max_length: Length = 512
     dropout: Rate = 0.1
     attention_dropout: Rate = 0.1

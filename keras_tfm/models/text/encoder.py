@@ -54,13 +54,13 @@ def encoder_of(config, num_layers=None, attention=None):
     return TransformerEncoder(
         config.num_layers if num_layers is None else num_layers,
         config.num_heads,
-        config.hidden_dim,
+        config.intermediate_dim,
         dropout=config.dropout,
         epsilon=config.epsilon,
         attention=attention
         or MultiHeadAttention(
             config.num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
         ),
-        feedforward=FeedForward(config.hidden_dim, config.activation, kernel_initializer=INITIALIZER),
+        feedforward=FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER),
         name="encoder",
     )

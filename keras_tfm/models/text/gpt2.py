@@ -25,8 +25,8 @@ from keras_tfm.training.model import ConfiguredModel
 
 @dataclasses.dataclass(frozen=True)
 class GPT2Config(Config):
-    """`hidden_dim` None means 4 `dim`; `activation` is any that `FeedForward` takes. `dropout` acts on what
-    each sub-layer adds, the other two on the attention weights and on the embeddings.
+    """`intermediate_dim` None means 4 `dim`; `activation` is any that `FeedForward` takes. `dropout` acts on
+    what each sub-layer adds, the other two on the attention weights and on the embeddings.
     """
 
     vocabulary_size: Size = 50_257
@@ -34,7 +34,7 @@ class GPT2Config(Config):
     num_layers: Depth = 12
     dim: Size = 768
     num_heads: Heads = 12
-    hidden_dim: Size | None = None
+    intermediate_dim: Size | None = None
     dropout: Rate = 0.1
     attention_dropout: Rate = 0.1
     embedding_dropout: Rate = 0.1
@@ -70,18 +70,18 @@ class GPT2(ConfiguredModel):
         embedding = TokenAndPositionEmbedding(
             config.vocabulary_size, config.max_length, config.dim, initializer=initializer, name="embedding"
         )
-        hidden_dim = config.hidden_dim or 4 * config.dim
+        intermediate_dim = config.intermediate_dim or 4 * config.dim
         decoder = TransformerDecoder(
             config.num_layers,
             config.num_heads,
-            hidden_dim,
+            intermediate_dim,
             dropout=config.dropout,
             normalize_first=config.normalize_first,
             epsilon=config.epsilon,
             attention=MultiHeadAttention(
                 config.num_heads, dropout=config.attention_dropout, kernel_initializer=initializer
             ),
-            feedforward=FeedForward(hidden_dim, config.activation, kernel_initializer=initializer),
+            feedforward=FeedForward(intermediate_dim, config.activation, kernel_initializer=initializer),
             name="decoder",
         )
         mask = DocumentMask(name="document_mask")(inputs["padding_mask"], inputs["segment_ids"])

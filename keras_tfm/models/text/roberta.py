@@ -23,7 +23,7 @@ class RoBERTaConfig(Config):
     num_layers: Depth = 12
     dim: Size = 768
     num_heads: Heads = 12
-    hidden_dim: Size = 3072
+    intermediate_dim: Size = 3072
     max_length: Length = 512
     num_segments: Whole = 1
     pad_id: TokenId = 1
@@ -71,5 +71,5 @@ class RoBERTa(EncoderModel):
 # Liu et al. 2019, section 3.1 (base, of BERT's size) and section 5 (large).
 RoBERTa.sizes = {
     "base": RoBERTaConfig(),
-    "large": RoBERTaConfig(num_layers=24, dim=1024, num_heads=16, hidden_dim=4096),
+    "large": RoBERTaConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096),
 }

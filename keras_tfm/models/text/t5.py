@@ -38,7 +38,7 @@ class T5Config(Config):
     dim: Size = 768
     num_heads: Size = 12
     key_dim: Size = 64
-    hidden_dim: Size = 3072
+    intermediate_dim: Size = 3072
     num_buckets: Size = 32
     max_distance: Length = 128
     dropout: Rate = 0.1
@@ -145,12 +145,12 @@ def stack_of(config, bidirectional):
     """What encoder and decoder have in common."""
     return {
         "num_heads": config.num_heads,
-        "hidden_dim": config.hidden_dim,
+        "intermediate_dim": config.intermediate_dim,
         "dropout": config.dropout,
         "normalize_first": True,
         "attention": attention_of(config),
         "feedforward": FeedForward(
-            config.hidden_dim,
+            config.intermediate_dim,
             config.activation,
             use_bias=False,
             gated=config.gated,
@@ -164,12 +164,12 @@ def stack_of(config, bidirectional):
     }
 
 
-def _v1_1(num_layers, dim, num_heads, hidden_dim):
+def _v1_1(num_layers, dim, num_heads, intermediate_dim):
     return T5Config(
         num_layers=num_layers,
         dim=dim,
         num_heads=num_heads,
-        hidden_dim=hidden_dim,
+        intermediate_dim=intermediate_dim,
         activation="gelu_tanh",
         gated=True,
         tied=False,
@@ -180,12 +180,12 @@ def _v1_1(num_layers, dim, num_heads, hidden_dim):
 # v1.1-*: the released configurations of T5.1.1, mT5's but for the vocabulary (Xue et al. 2021, section 3.1).
 # tiny is this package's own.
 T5.sizes = {
-    "tiny": T5Config(8_000, num_layers=2, dim=128, num_heads=4, key_dim=32, hidden_dim=512),
-    "small": T5Config(num_layers=6, dim=512, num_heads=8, hidden_dim=2048),
+    "tiny": T5Config(8_000, num_layers=2, dim=128, num_heads=4, key_dim=32, intermediate_dim=512),
+    "small": T5Config(num_layers=6, dim=512, num_heads=8, intermediate_dim=2048),
     "base": T5Config(),
-    "large": T5Config(num_layers=24, dim=1024, num_heads=16, hidden_dim=4096),
-    "3b": T5Config(num_layers=24, dim=1024, num_heads=32, key_dim=128, hidden_dim=16_384),
-    "11b": T5Config(num_layers=24, dim=1024, num_heads=128, key_dim=128, hidden_dim=65_536),
+    "large": T5Config(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096),
+    "3b": T5Config(num_layers=24, dim=1024, num_heads=32, key_dim=128, intermediate_dim=16_384),
+    "11b": T5Config(num_layers=24, dim=1024, num_heads=128, key_dim=128, intermediate_dim=65_536),
     "v1.1-small": _v1_1(8, 512, 6, 1024),
     "v1.1-base": _v1_1(12, 768, 12, 2048),
     "v1.1-large": _v1_1(24, 1024, 16, 2816),

@@ -31,7 +31,7 @@ class TransformerConfig(Config):
     num_layers: Depth = 6
     dim: Size = 512
     num_heads: Heads = 8
-    hidden_dim: Size = 2048
+    intermediate_dim: Size = 2048
     key_dim: Size | None = None
     dropout: Rate = 0.1
     activation: str = "relu"
@@ -74,7 +74,7 @@ class Transformer(ConfiguredModel):
             for field in (
                 "num_layers",
                 "num_heads",
-                "hidden_dim",
+                "intermediate_dim",
                 "key_dim",
                 "dropout",
                 "activation",
@@ -135,10 +135,10 @@ class Transformer(ConfiguredModel):
 # base and big: Vaswani et al. 2017, table 3, with their shared vocabulary of 37,000 (section 5.1).
 # tiny and small are this package's own, for some 10^4 and 10^5 sentence pairs.
 Transformer.sizes = {
-    "tiny": TransformerConfig(8_000, num_layers=2, dim=128, num_heads=4, hidden_dim=512),
+    "tiny": TransformerConfig(8_000, num_layers=2, dim=128, num_heads=4, intermediate_dim=512),
     "small": TransformerConfig(
-        8_000, num_layers=3, dim=256, num_heads=4, hidden_dim=1024, normalize_first=True
+        8_000, num_layers=3, dim=256, num_heads=4, intermediate_dim=1024, normalize_first=True
     ),
     "base": TransformerConfig(37_000),
-    "big": TransformerConfig(37_000, dim=1024, num_heads=16, hidden_dim=4096, dropout=0.3),
+    "big": TransformerConfig(37_000, dim=1024, num_heads=16, intermediate_dim=4096, dropout=0.3),
 }

@@ -32,7 +32,7 @@ class ViTConfig(Config):
     num_layers: Depth = 12
     dim: Size = 768
     num_heads: Heads = 12
-    hidden_dim: Size = 3072
+    intermediate_dim: Size = 3072
     dropout: Rate = 0.0
     activation: str = "gelu"
     epsilon: Rate = 1e-6
@@ -56,7 +56,7 @@ class ViT(ConfiguredModel):
         encoder = TransformerEncoder(
             config.num_layers,
             config.num_heads,
-            config.hidden_dim,
+            config.intermediate_dim,
             dropout=config.dropout,
             activation=config.activation,
             normalize_first=True,
@@ -86,10 +86,10 @@ class ViT(ConfiguredModel):
 # Base, Large and Huge: Dosovitskiy et al. 2021, table 1; after the stroke the patch's side, at 224 x 224.
 # tiny is this package's own, for images of some 32 x 32 and 10^4 to 10^5 examples.
 _BASE = ViTConfig()
-_LARGE = ViTConfig(num_layers=24, dim=1024, num_heads=16, hidden_dim=4096)
-_HUGE = ViTConfig(num_layers=32, dim=1280, num_heads=16, hidden_dim=5120)
+_LARGE = ViTConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)
+_HUGE = ViTConfig(num_layers=32, dim=1280, num_heads=16, intermediate_dim=5120)
 ViT.sizes = {
-    "tiny": ViTConfig(image_size=32, patch_size=4, num_layers=6, dim=128, num_heads=4, hidden_dim=512),
+    "tiny": ViTConfig(image_size=32, patch_size=4, num_layers=6, dim=128, num_heads=4, intermediate_dim=512),
     "B/32": dataclasses.replace(_BASE, patch_size=32),
     "B/16": _BASE,
     "L/32": dataclasses.replace(_LARGE, patch_size=32),
