@@ -42,10 +42,12 @@ def attention(kind, length, dropout, causal):
     import keras_tfm
     from keras_tfm import layers
 
-    block_size = BLOCK if kind == "blocks" else None
     x = keras.Input((None, WIDTH))
-    y = layers.MultiHeadAttention(HEADS, dropout=dropout, block_size=block_size)(x, causal=causal)
-    return keras_tfm.Model(x, y), (1, length, WIDTH)
+    if kind == "blocks":
+        layer = layers.BlockwiseAttention(HEADS, BLOCK, dropout=dropout)
+    else:
+        layer = layers.MultiHeadAttention(HEADS, dropout=dropout)
+    return keras_tfm.Model(x, layer(x, causal=causal)), (1, length, WIDTH)
 
 
 def stack(kind, dropout):

@@ -9,7 +9,7 @@ def register(definition):
     """Register a class or function, so that Keras loads it by the name `package>Name`; a decorator.
 
     The package is the top one of the module that defines it, but for what a family defines beside its model:
-    `keras_tfm.albert>SharedEncoder` stands in keras_tfm/models/text/albert.py. A new definition in the same
+    `keras_tfm.deberta>ConvolutionBranch` stands in models/text/deberta.py. A new definition in the same
     module, such as a notebook, replaces the old one. Raises ValueError where another module has the name:
     loading would return the wrong class.
     """

@@ -33,6 +33,7 @@ MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
 # Leaves that everybody may import: checked configurations, the model class, the reading and writing of its
 # weights, what all layers and models have in common, the version, and whether XLA compiles.
 FOR_EVERYBODY = {
+    "models.base",  # for types alone
     "training.model",
     "training.safetensors",
     "training.weights",
@@ -48,7 +49,6 @@ FOR_EVERYBODY = {
 # Imports that stand inside a function of this name, and nowhere else.
 INSIDE_FUNCTIONS = {
     ("models", "convert"): {"from_huggingface", "save_huggingface"},
-    ("training", "convert"): {"from_huggingface", "save_huggingface"},  # in the base of all models
     ("tasks", "convert"): {"from_huggingface", "save_huggingface"},
     ("tasks", "export"): {"export"},
 }

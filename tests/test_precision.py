@@ -65,20 +65,23 @@ def test_what_has_a_dtype_or_weights_keeps_its_own():
     shared(BATCH["token_ids"])
     head = heads.LanguageModelHead(11, shared, use_bias=True, dtype="mixed_bfloat16")
     assert head(np.ones((1, 2, 4))).dtype == "bfloat16" and shared.compute_dtype == "float32"
-    block = layers.TransformerBlock(
-        2, 8, attention=layers.MultiHeadAttention(2, dtype="float32", name="given"), dtype="mixed_bfloat16"
-    )
+    attention = layers.MultiHeadAttention(2, dtype="float32", name="given")
+    feedforward = layers.Residual(layers.FeedForward(8))
+    norm = layers.LayerNormalization()
+    block = layers.Block(layers.Residual(attention, norm), feedforward, dtype="mixed_bfloat16")
     outer = Holder(block, dtype="float64")
     outer(np.ones((1, 3, 4)))
     of = {part.name: part.compute_dtype for part in block._flatten_layers()}
-    assert (of["attention_norm"], of["given"]) == ("bfloat16", "float32")
-    assert block.attention.output_projection.compute_dtype == "float32"
+    assert (of["norm"], of["given"]) == ("bfloat16", "float32")
+    assert attention.output_projection.compute_dtype == "float32"
 
 
 @pytest.mark.parametrize("make", [
     holder,
-    lambda: layers.TransformerEncoder(2, 2, 8, attention=layers.MultiHeadAttention(2, dtype="float64"),
-                                      position=layers.RotaryEmbedding()),
+    lambda: layers.Block(
+        layers.Residual(layers.MultiHeadAttention(2, position=layers.RotaryEmbedding(), dtype="float64")),
+        layers.Residual(layers.FeedForward(8)),
+    ),
     lambda: layers.RecurrentEncoder(3, cell=keras.layers.GRUCell(3)),
 ])  # fmt: skip
 def test_the_configuration_says_what_was_given_and_the_rest_follows_again(make):

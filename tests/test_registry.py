@@ -5,7 +5,7 @@ import pytest
 
 from keras_tfm import layers, training
 from keras_tfm.models import ALBERT
-from keras_tfm.models.text.albert import SharedEncoder
+from keras_tfm.models.text.deberta import ConvolutionBranch
 from keras_tfm.registry import register
 
 
@@ -13,7 +13,7 @@ from keras_tfm.registry import register
     (layers.TransformerBlock, "keras_tfm>TransformerBlock"),
     (training.AdamW, "keras_tfm>AdamW"),
     (ALBERT, "keras_tfm.albert>ALBERT"),
-    (SharedEncoder, "keras_tfm.albert>SharedEncoder"),
+    (ConvolutionBranch, "keras_tfm.deberta>ConvolutionBranch"),
 ])  # fmt: skip
 def test_names(definition, name):
     assert keras.saving.get_registered_name(definition) == name

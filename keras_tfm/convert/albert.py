@@ -3,30 +3,38 @@
 from keras_tfm.convert.bert import FAMILY as BERT
 from keras_tfm.convert.bert import own_activation
 from keras_tfm.convert.family import LABELS, Family, Head, rate
-from keras_tfm.convert.keymap import embedding, linear, norm, weight
+from keras_tfm.convert.keymap import attention, embedding, feedforward, linear, norm, weight
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
 from keras_tfm.models import ALBERT
 
-BLOCK, LAYER = "encoder/group_{}/block_{}", "encoder.albert_layer_groups.{}.albert_layers.{}"
-ROWS = [
+BACKBONE = [
     *embedding("embedding/token", "embeddings.word_embeddings"),
     *embedding("embedding/position/embedding", "embeddings.position_embeddings"),
     *embedding("embedding/segment", "embeddings.token_type_embeddings"),
     *norm("embedding_norm", "embeddings.LayerNorm"),
-    *linear("encoder/projection", "encoder.embedding_hidden_mapping_in"),
-    *linear(
-        f"{BLOCK}/attention/query_key_value",
-        f"{LAYER}.attention.query",
-        f"{LAYER}.attention.key",
-        f"{LAYER}.attention.value",
-    ),
-    *linear(f"{BLOCK}/attention/output", f"{LAYER}.attention.dense"),
-    *norm(f"{BLOCK}/attention_norm", f"{LAYER}.attention.LayerNorm"),
-    *linear(f"{BLOCK}/feedforward/hidden", f"{LAYER}.ffn"),
-    *linear(f"{BLOCK}/feedforward/output", f"{LAYER}.ffn_output"),
-    *norm(f"{BLOCK}/feedforward_norm", f"{LAYER}.full_layer_layer_norm"),
+    *linear("projection", "encoder.embedding_hidden_mapping_in"),
     *linear("pooler", "pooler"),
 ]
+
+
+def rows(config):
+    """The table: their blocks have two numbers, the group's and that within it."""
+    table = list(BACKBONE)
+    for number in range(config.num_groups * config.group_size):
+        group, index = divmod(number, config.group_size)
+        block, layer = f"block_{number}", f"encoder.albert_layer_groups.{group}.albert_layers.{index}"
+        table += [
+            *attention(
+                f"{block}/attention",
+                *(f"{layer}.attention.{part}" for part in ("query", "key", "value", "dense")),
+            ),
+            *norm(f"{block}/attention/norm", f"{layer}.attention.LayerNorm"),
+            *feedforward(f"{block}/feedforward", f"{layer}.ffn", f"{layer}.ffn_output"),
+            *norm(f"{block}/feedforward/norm", f"{layer}.full_layer_layer_norm"),
+        ]
+    return table
+
+
 MASKED_LM = [
     *linear("mlm/dense", "predictions.dense"),
     *norm("mlm/norm", "predictions.LayerNorm"),
@@ -63,7 +71,7 @@ FAMILY = Family(
         "encoder.albert_layer_groups.0.albert_layers.0.ffn.weight": ("intermediate_dim", "dim"),
     },
     parts={"pooler": "pooler."},
-    rows=ROWS,
+    rows=rows,
     num_blocks=lambda config: config.num_groups * config.group_size,
     heads={
         "AlbertForPreTraining": Head(

@@ -5,41 +5,48 @@ import dataclasses
 import numpy as np
 
 from keras_tfm.convert.family import LABELS, Entry, Family, Head, first_of, rate
-from keras_tfm.convert.keymap import Transform, embedding, linear, norm, weight
+from keras_tfm.convert.keymap import (
+    Transform,
+    attention,
+    context_attention,
+    embedding,
+    feedforward,
+    linear,
+    norm,
+    weight,
+)
 from keras_tfm.heads import Classifier, LanguageModel, SpanFinder
 from keras_tfm.models import BART
 
 ROW_VECTOR = Transform(lambda array: array.reshape(-1), lambda array, count: [array[None]])
 
 
+def projections(theirs):
+    """Those of queries, keys, values and of the output of an attention of theirs."""
+    return [f"{theirs}.{part}_proj" for part in ("q", "k", "v", "out")]
+
+
 def stack(name):
     """The rows that encoder and decoder have in common."""
-    block, layer = f"{name}/block_{{}}", f"{name}.layers.{{}}"
+    block, layer = f"{name}_block_{{}}", f"{name}.layers.{{}}"
     return [
         *embedding(f"{name}_position/embedding", f"{name}.embed_positions"),
         *norm(f"{name}_embedding_norm", f"{name}.layernorm_embedding"),
-        *linear(
-            f"{block}/attention/query_key_value",
-            *(f"{layer}.self_attn.{part}_proj" for part in "qkv"),
-        ),
-        *linear(f"{block}/attention/output", f"{layer}.self_attn.out_proj"),
-        *norm(f"{block}/attention_norm", f"{layer}.self_attn_layer_norm"),
-        *linear(f"{block}/feedforward/hidden", f"{layer}.fc1"),
-        *linear(f"{block}/feedforward/output", f"{layer}.fc2"),
-        *norm(f"{block}/feedforward_norm", f"{layer}.final_layer_norm"),
-        *norm(f"{name}/norm", f"{name}.layer_norm"),  # mBART's
+        *attention(f"{block}/attention", *projections(f"{layer}.self_attn")),
+        *norm(f"{block}/attention/norm", f"{layer}.self_attn_layer_norm"),
+        *feedforward(f"{block}/feedforward", f"{layer}.fc1", f"{layer}.fc2"),
+        *norm(f"{block}/feedforward/norm", f"{layer}.final_layer_norm"),
+        *norm(f"{name}_norm", f"{name}.layer_norm"),  # mBART's
     ]
 
 
-CONTEXT, CROSS = "decoder/block_{}/cross_attention", "decoder.layers.{}.encoder_attn"
+CONTEXT, CROSS = "decoder_block_{}/context_attention", "decoder.layers.{}.encoder_attn"
 ROWS = [
     *embedding("embedding/token", "shared"),
     *stack("encoder"),
     *stack("decoder"),
-    *linear(f"{CONTEXT}/query", f"{CROSS}.q_proj"),
-    *linear(f"{CONTEXT}/key_value", f"{CROSS}.k_proj", f"{CROSS}.v_proj"),
-    *linear(f"{CONTEXT}/output", f"{CROSS}.out_proj"),
-    *norm("decoder/block_{}/context_norm", f"{CROSS}_layer_norm"),
+    *context_attention(CONTEXT, *projections(CROSS)),
+    *norm(f"{CONTEXT}/norm", f"{CROSS}_layer_norm"),
 ]
 
 

@@ -1,27 +1,26 @@
 """BERT's checkpoints (Devlin et al. 2019), with the heads of its pre-training and of fine-tuning."""
 
 from keras_tfm.convert.family import LABELS, Family, Head, rate
-from keras_tfm.convert.keymap import embedding, linear, norm, weight
+from keras_tfm.convert.keymap import attention, embedding, feedforward, linear, norm, weight
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, NextSentence, SpanFinder, TokenTagger
 from keras_tfm.models import BERT
 
-ATTENTION = "encoder.layer.{}.attention"
+LAYER = "encoder.layer.{}"
 ROWS = [
     *embedding("embedding/token", "embeddings.word_embeddings"),
     *embedding("embedding/position/embedding", "embeddings.position_embeddings"),
     *embedding("embedding/segment", "embeddings.token_type_embeddings"),
     *norm("embedding_norm", "embeddings.LayerNorm"),
-    *linear(
-        "encoder/block_{}/attention/query_key_value",
-        f"{ATTENTION}.self.query",
-        f"{ATTENTION}.self.key",
-        f"{ATTENTION}.self.value",
+    *attention(
+        "block_{}/attention",
+        f"{LAYER}.attention.self.query",
+        f"{LAYER}.attention.self.key",
+        f"{LAYER}.attention.self.value",
+        f"{LAYER}.attention.output.dense",
     ),
-    *linear("encoder/block_{}/attention/output", f"{ATTENTION}.output.dense"),
-    *norm("encoder/block_{}/attention_norm", f"{ATTENTION}.output.LayerNorm"),
-    *linear("encoder/block_{}/feedforward/hidden", "encoder.layer.{}.intermediate.dense"),
-    *linear("encoder/block_{}/feedforward/output", "encoder.layer.{}.output.dense"),
-    *norm("encoder/block_{}/feedforward_norm", "encoder.layer.{}.output.LayerNorm"),
+    *norm("block_{}/attention/norm", f"{LAYER}.attention.output.LayerNorm"),
+    *feedforward("block_{}/feedforward", f"{LAYER}.intermediate.dense", f"{LAYER}.output.dense"),
+    *norm("block_{}/feedforward/norm", f"{LAYER}.output.LayerNorm"),
     *linear("pooler", "pooler.dense"),
 ]
 MASKED_LM = [

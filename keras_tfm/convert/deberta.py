@@ -17,40 +17,36 @@ from keras_tfm.convert.family import (
     Option,
     rate,
 )
-from keras_tfm.convert.keymap import TRANSPOSED, Row, Transform, embedding, linear, norm, weight
+from keras_tfm.convert.keymap import TRANSPOSED, Transform, embedding, feedforward, linear, norm, weight
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
 from keras_tfm.models import DeBERTa
 
-BLOCK, LAYER = "encoder/block_{}", "encoder.layer.{}"
-ATTENTION, SELF = f"{BLOCK}/attention", f"{LAYER}.attention.self"
+BLOCK, LAYER = "block_{}", "encoder.layer.{}"
+ATTENTION, SELF = f"{BLOCK}/attention/branch", f"{LAYER}.attention.self"
 SHARED = [
     *embedding("embedding/token", "embeddings.word_embeddings"),
     *embedding("embedding/position/embedding", "embeddings.position_embeddings"),
     *embedding("embedding/segment", "embeddings.token_type_embeddings"),
     *weight("embedding_projection/kernel", "embeddings.embed_proj.weight", TRANSPOSED),
     *norm("embedding_norm", "embeddings.LayerNorm"),
-    *weight("encoder/distances/embeddings", "encoder.rel_embeddings.weight"),
+    *weight("distances/embeddings", "encoder.rel_embeddings.weight"),
     *linear(f"{ATTENTION}/output", f"{LAYER}.attention.output.dense"),
-    *norm(f"{BLOCK}/attention_norm", f"{LAYER}.attention.output.LayerNorm"),
-    *linear(f"{BLOCK}/feedforward/hidden", f"{LAYER}.intermediate.dense"),
-    *linear(f"{BLOCK}/feedforward/output", f"{LAYER}.output.dense"),
-    *norm(f"{BLOCK}/feedforward_norm", f"{LAYER}.output.LayerNorm"),
+    *norm(f"{BLOCK}/attention/norm", f"{LAYER}.attention.output.LayerNorm"),
+    *feedforward(f"{BLOCK}/feedforward", f"{LAYER}.intermediate.dense", f"{LAYER}.output.dense"),
+    *norm(f"{BLOCK}/feedforward/norm", f"{LAYER}.output.LayerNorm"),
 ]
 QUERY_KEY_VALUE = [f"{SELF}.{part}_proj" for part in ("query", "key", "value")]
 # torch.nn.Conv1d keeps (out, in, width), Keras (width, in, out).
 CONVOLUTION = Transform(lambda array: array.transpose(2, 1, 0), lambda array, _: [array.transpose(2, 1, 0)])
 VERSION_2 = [
     *SHARED,
-    Row(f"{ATTENTION}/query_key_value/kernel", tuple(f"{key}.weight" for key in QUERY_KEY_VALUE), TRANSPOSED),
-    *weight(f"{ATTENTION}/query_bias", f"{SELF}.query_proj.bias"),
-    *weight(f"{ATTENTION}/key_bias", f"{SELF}.key_proj.bias"),
-    *weight(f"{ATTENTION}/value_bias", f"{SELF}.value_proj.bias"),
+    *linear(f"{ATTENTION}/projections/query_key_value", *QUERY_KEY_VALUE),
     *linear(f"{ATTENTION}/position_key", f"{SELF}.pos_key_proj"),
     *linear(f"{ATTENTION}/position_query", f"{SELF}.pos_query_proj"),
-    *norm("encoder/distances/norm", "encoder.LayerNorm"),
-    *weight("encoder/convolution/convolution/kernel", "encoder.conv.conv.weight", CONVOLUTION),
-    *weight("encoder/convolution/convolution/bias", "encoder.conv.conv.bias"),
-    *norm("encoder/convolution/norm", "encoder.conv.LayerNorm"),
+    *norm("distances/norm", "encoder.LayerNorm"),
+    *weight("convolution/convolution/kernel", "encoder.conv.conv.weight", CONVOLUTION),
+    *weight("convolution/convolution/bias", "encoder.conv.conv.bias"),
+    *norm("convolution/norm", "encoder.conv.LayerNorm"),
 ]
 
 
@@ -69,9 +65,11 @@ def version_1(config):
 
     return [
         *SHARED,
-        *weight(f"{ATTENTION}/query_key_value/kernel", f"{SELF}.in_proj.weight", Transform(load, save)),
-        *weight(f"{ATTENTION}/query_bias", f"{SELF}.q_bias"),
-        *weight(f"{ATTENTION}/value_bias", f"{SELF}.v_bias"),
+        *weight(
+            f"{ATTENTION}/projections/query_key_value/kernel", f"{SELF}.in_proj.weight", Transform(load, save)
+        ),
+        *weight(f"{ATTENTION}/projections/query_bias", f"{SELF}.q_bias"),
+        *weight(f"{ATTENTION}/projections/value_bias", f"{SELF}.v_bias"),
         *weight(f"{ATTENTION}/position_key/kernel", f"{SELF}.pos_proj.weight", TRANSPOSED),
         *linear(f"{ATTENTION}/position_query", f"{SELF}.pos_q_proj"),
     ]

@@ -1,26 +1,19 @@
 """DistilBERT's checkpoints (Sanh et al. 2019), with the heads of its pre-training and of fine-tuning."""
 
 from keras_tfm.convert.family import LABELS, Family, Head, rate
-from keras_tfm.convert.keymap import embedding, linear, norm, weight
+from keras_tfm.convert.keymap import attention, embedding, feedforward, linear, norm, weight
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
 from keras_tfm.models import DistilBERT
 
-BLOCK, LAYER = "encoder/block_{}", "transformer.layer.{}"
+LAYER = "transformer.layer.{}"
 ROWS = [
     *embedding("embedding/token", "embeddings.word_embeddings"),
     *embedding("embedding/position/embedding", "embeddings.position_embeddings"),
     *norm("embedding_norm", "embeddings.LayerNorm"),
-    *linear(
-        f"{BLOCK}/attention/query_key_value",
-        f"{LAYER}.attention.q_lin",
-        f"{LAYER}.attention.k_lin",
-        f"{LAYER}.attention.v_lin",
-    ),
-    *linear(f"{BLOCK}/attention/output", f"{LAYER}.attention.out_lin"),
-    *norm(f"{BLOCK}/attention_norm", f"{LAYER}.sa_layer_norm"),
-    *linear(f"{BLOCK}/feedforward/hidden", f"{LAYER}.ffn.lin1"),
-    *linear(f"{BLOCK}/feedforward/output", f"{LAYER}.ffn.lin2"),
-    *norm(f"{BLOCK}/feedforward_norm", f"{LAYER}.output_layer_norm"),
+    *attention("block_{}/attention", *(f"{LAYER}.attention.{x}_lin" for x in ("q", "k", "v", "out"))),
+    *norm("block_{}/attention/norm", f"{LAYER}.sa_layer_norm"),
+    *feedforward("block_{}/feedforward", f"{LAYER}.ffn.lin1", f"{LAYER}.ffn.lin2"),
+    *norm("block_{}/feedforward/norm", f"{LAYER}.output_layer_norm"),
 ]
 MASKED_LM = [
     *linear("mlm/dense", "vocab_transform"),

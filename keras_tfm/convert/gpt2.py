@@ -11,8 +11,6 @@ def conv1d(ours, theirs):
     return [*weight(f"{ours}/kernel", f"{theirs}.weight"), *weight(f"{ours}/bias", f"{theirs}.bias")]
 
 
-BLOCK = "decoder/block_{}"
-
 FAMILY = Family(
     model_type="gpt2",
     backbone="GPT2Model",
@@ -42,13 +40,13 @@ FAMILY = Family(
     rows=[
         *embedding("embedding/token", "wte"),
         *embedding("embedding/position/embedding", "wpe"),
-        *norm(f"{BLOCK}/attention_norm", "h.{}.ln_1"),
-        *conv1d(f"{BLOCK}/attention/query_key_value", "h.{}.attn.c_attn"),
-        *conv1d(f"{BLOCK}/attention/output", "h.{}.attn.c_proj"),
-        *norm(f"{BLOCK}/feedforward_norm", "h.{}.ln_2"),
-        *conv1d(f"{BLOCK}/feedforward/hidden", "h.{}.mlp.c_fc"),
-        *conv1d(f"{BLOCK}/feedforward/output", "h.{}.mlp.c_proj"),
-        *norm("decoder/norm", "ln_f"),
+        *norm("block_{}/attention/norm", "h.{}.ln_1"),
+        *conv1d("block_{}/attention/branch/projections/query_key_value", "h.{}.attn.c_attn"),
+        *conv1d("block_{}/attention/branch/output", "h.{}.attn.c_proj"),
+        *norm("block_{}/feedforward/norm", "h.{}.ln_2"),
+        *conv1d("block_{}/feedforward/branch/hidden", "h.{}.mlp.c_fc"),
+        *conv1d("block_{}/feedforward/branch/output", "h.{}.mlp.c_proj"),
+        *norm("norm", "ln_f"),
     ],
     heads={"GPT2LMHeadModel": Head(LanguageModel, [], {"tied": True})},
     copies={"lm_head.weight": "{prefix}wte.weight"},

@@ -2,7 +2,7 @@
 
 Import and export read the same rows, so what one can do the other can. `{}` stands for a number, a block's:
 
-    *linear("encoder/block_{}/attention/query_key_value", "layer.{}.query", "layer.{}.key", "layer.{}.value")
+    *feedforward("block_{}/feedforward", "layer.{}.dense_1", "layer.{}.dense_2")
     *norm("norm", "LayerNorm")
 """
 
@@ -89,6 +89,28 @@ def norm(ours, theirs):
 def embedding(ours, theirs):
     """A table of vectors, a row each."""
     return weight(f"{ours}/embeddings", f"{theirs}.weight")
+
+
+def attention(ours, query, key, value, output):
+    """A residual's self-attention and the four `torch.nn.Linear`s of theirs."""
+    return [
+        *linear(f"{ours}/branch/projections/query_key_value", query, key, value),
+        *linear(f"{ours}/branch/output", output),
+    ]
+
+
+def context_attention(ours, query, key, value, output):
+    """A residual's cross-attention and the four `torch.nn.Linear`s of theirs."""
+    return [
+        *linear(f"{ours}/branch/projections/query", query),
+        *linear(f"{ours}/branch/projections/key_value", key, value),
+        *linear(f"{ours}/branch/output", output),
+    ]
+
+
+def feedforward(ours, hidden, output):
+    """A residual's feed-forward layer and the two `torch.nn.Linear`s of theirs."""
+    return [*linear(f"{ours}/branch/hidden", hidden), *linear(f"{ours}/branch/output", output)]
 
 
 def load(model, tensors, rows, path):

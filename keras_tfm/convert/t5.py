@@ -1,14 +1,9 @@
 """T5's checkpoints (Raffel et al. 2020), v1.0 and v1.1, with the head of conditional generation."""
 
 from keras_tfm.convert.family import ACTIVATIONS, Entry, Family, Head, first_of
-from keras_tfm.convert.keymap import TRANSPOSED, Row, embedding, weight
+from keras_tfm.convert.keymap import attention, context_attention, embedding, feedforward, linear, weight
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import T5
-
-
-def dense(ours, *theirs):
-    """A `Dense` without bias and the `torch.nn.Linear`s it joins."""
-    return [Row(f"{ours}/kernel", tuple(f"{key}.weight" for key in theirs), TRANSPOSED)]
 
 
 def gamma(ours, theirs):
@@ -16,40 +11,37 @@ def gamma(ours, theirs):
     return weight(f"{ours}/gamma", f"{theirs}.weight")
 
 
-def attention(theirs):
-    """(queries, keys, values) of an attention of theirs."""
-    return [f"{theirs}.{part}" for part in "qkv"]
+def projections(theirs):
+    """Those of queries, keys, values and of the output of an attention of theirs."""
+    return [f"{theirs}.{part}" for part in "qkvo"]
 
 
-def stack(name, feedforward):
-    """The rows of one stack, whose feed-forward layer is its layer number `feedforward`."""
-    block, layer = f"{name}/block_{{}}", f"{name}.block.{{}}.layer"
+def stack(name, number):
+    """The rows of one stack, whose feed-forward layer is its layer `number`."""
+    block, layer = f"{name}_block_{{}}", f"{name}.block.{{}}.layer"
+    dense = f"{layer}.{number}.DenseReluDense"
     return [
         *weight(
-            f"{name}/block_0/attention/position/table",
+            f"{name}_position/table",
             f"{name}.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
         ),
-        *dense(f"{block}/attention/query_key_value", *attention(f"{layer}.0.SelfAttention")),
-        *dense(f"{block}/attention/output", f"{layer}.0.SelfAttention.o"),
-        *gamma(f"{block}/attention_norm", f"{layer}.0.layer_norm"),
-        *gamma(f"{block}/feedforward_norm", f"{layer}.{feedforward}.layer_norm"),
-        *dense(f"{block}/feedforward/hidden", f"{layer}.{feedforward}.DenseReluDense.wi"),
-        *dense(f"{block}/feedforward/gate", f"{layer}.{feedforward}.DenseReluDense.wi_0"),
-        *dense(f"{block}/feedforward/value", f"{layer}.{feedforward}.DenseReluDense.wi_1"),
-        *dense(f"{block}/feedforward/output", f"{layer}.{feedforward}.DenseReluDense.wo"),
-        *gamma(f"{name}/norm", f"{name}.final_layer_norm"),
+        *attention(f"{block}/attention", *projections(f"{layer}.0.SelfAttention")),
+        *gamma(f"{block}/attention/norm", f"{layer}.0.layer_norm"),
+        *feedforward(f"{block}/feedforward", f"{dense}.wi", f"{dense}.wo"),
+        *linear(f"{block}/feedforward/branch/gate", f"{dense}.wi_0"),
+        *linear(f"{block}/feedforward/branch/value", f"{dense}.wi_1"),
+        *gamma(f"{block}/feedforward/norm", f"{layer}.{number}.layer_norm"),
+        *gamma(f"{name}_norm", f"{name}.final_layer_norm"),
     ]
 
 
-CROSS, CONTEXT = "decoder.block.{}.layer.1", "decoder/block_{}/cross_attention"
+CROSS, CONTEXT = "decoder.block.{}.layer.1", "decoder_block_{}/context_attention"
 ROWS = [
     *embedding("embedding/token", "shared"),
     *stack("encoder", 1),
     *stack("decoder", 2),
-    *dense(f"{CONTEXT}/query", f"{CROSS}.EncDecAttention.q"),
-    *dense(f"{CONTEXT}/key_value", f"{CROSS}.EncDecAttention.k", f"{CROSS}.EncDecAttention.v"),
-    *dense(f"{CONTEXT}/output", f"{CROSS}.EncDecAttention.o"),
-    *gamma("decoder/block_{}/context_norm", f"{CROSS}.layer_norm"),
+    *context_attention(CONTEXT, *projections(f"{CROSS}.EncDecAttention")),
+    *gamma(f"{CONTEXT}/norm", f"{CROSS}.layer_norm"),
 ]
 
 
@@ -58,7 +50,7 @@ def activation(value, entries):
     return "gelu_new" if value == "gated-gelu" else value.split("-")[-1]
 
 
-def feedforward(config):
+def feed_forward_proj(config):
     """ "relu", "gated-gelu", ... for our configuration; ValueError for what they have no name for."""
     if config.gated and config.activation == "gelu":
         raise ValueError('T5 has no gate with the exact GELU; use "gelu_tanh".')
@@ -104,8 +96,8 @@ FAMILY = Family(
         "num_buckets": "relative_attention_num_buckets",
         "max_distance": "relative_attention_max_distance",
         "dropout": "dropout_rate",
-        "activation": Entry("feed_forward_proj", activation, feedforward),
-        "gated": Entry("feed_forward_proj", lambda value, _: value.startswith("gated-"), feedforward),
+        "activation": Entry("feed_forward_proj", activation, feed_forward_proj),
+        "gated": Entry("feed_forward_proj", lambda value, _: value.startswith("gated-"), feed_forward_proj),
         "tied": Entry("tie_word_embeddings", is_tied, lambda config: config.tied),
         "epsilon": "layer_norm_epsilon",
         "pad_id": "pad_token_id",
@@ -124,7 +116,7 @@ FAMILY = Family(
     heads={
         "T5ForConditionalGeneration": Head(
             LanguageModel,
-            dense("head/dense", "lm_head"),
+            linear("head/dense", "lm_head"),
             {"tied": lambda config: config.tied, "use_bias": False},
         )
     },

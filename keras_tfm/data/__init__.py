@@ -46,7 +46,8 @@ from keras_tfm.data.sentence_pairs import SentencePairs
 from keras_tfm.data.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
 from keras_tfm.data.text import Around, PairBatches, encode_prompts, encode_sources
-from keras_tfm.data.tokenizers import Tokenizer, WordPieceTokenizer, load_tokenizer, train_tokenizer
+from keras_tfm.data.tokenizer_kinds import load_tokenizer, train_tokenizer
+from keras_tfm.data.tokenizers import Tokenizer, WordPieceTokenizer
 
 __all__ = [
     "NOT_CHOSEN",

@@ -5,15 +5,12 @@ They share one interface, and each is saved as one file beside the model.
 
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
-from keras_tfm.data.sources import DataError
 from keras_tfm.data.unigram import common_characters, require_size, sample_of, train_unigram
-from keras_tfm.training.safetensors import read_json
 
 
 class Tokenizer(tf.Module):
@@ -115,64 +112,6 @@ class WordPieceTokenizer(Tokenizer):
         path = pathlib.Path(folder, f"{name}.vocab.txt")
         path.write_bytes("".join(f"{piece}\n" for piece in self._vocabulary).encode())
         return path
-
-
-def train_tokenizer(
-    lines: Iterable[str], kind: str = "sentencepiece", vocabulary_size: int = 8000
-) -> Tokenizer:
-    """Trains a tokenizer of `kind`, "sentencepiece", "wordpiece", "bytes" (byte-level pairs) or "characters",
-    on `lines`; see the classes' `train`.
-    """
-    # These are made of this file.
-    from keras_tfm.data.byte_pairs import ByteLevelTokenizer
-    from keras_tfm.data.characters import CharacterTokenizer
-    from keras_tfm.data.sentence_pieces import SentencePieceTokenizer
-
-    kinds: dict[str, Any] = {
-        "sentencepiece": SentencePieceTokenizer,
-        "wordpiece": WordPieceTokenizer,
-        "bytes": ByteLevelTokenizer,
-        "characters": CharacterTokenizer,
-    }
-    if kind not in kinds:
-        raise ValueError(f"kind: expected {', '.join(kinds)}, got {kind!r}")
-    return kinds[kind].train(lines, vocabulary_size)
-
-
-def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
-    """Loads what `save` wrote, telling the kind by the file that is there. Raises DataError when there is
-    none, and it or CheckpointError when it is damaged.
-    """
-    if pathlib.Path(folder, f"{name}.json").is_file():
-        from keras_tfm.data.bert_tokenizer import BERTTokenizer  # which derives from Tokenizer
-
-        return BERTTokenizer.load(pathlib.Path(folder, f"{name}.json"))
-    from keras_tfm.data.byte_pairs import ByteLevelTokenizer
-    from keras_tfm.data.characters import CharacterTokenizer
-    from keras_tfm.data.sentence_pieces import SentencePieceTokenizer
-
-    for suffix, kind in (("bytes", ByteLevelTokenizer), ("characters", CharacterTokenizer)):
-        path = pathlib.Path(folder, f"{name}.{suffix}.json")
-        if path.is_file():
-            try:
-                return kind(**read_json(path))
-            except (ValueError, TypeError, AttributeError) as error:
-                raise DataError(path, None, str(error)) from error
-    model, vocabulary = pathlib.Path(folder, f"{name}.model"), pathlib.Path(folder, f"{name}.vocab.txt")
-    path = model if model.is_file() else vocabulary
-    if not path.is_file():
-        raise DataError(
-            folder, None, f"expected a tokenizer, {name}.model, {name}.vocab.txt or {name}*.json, got none"
-        )
-    content = path.read_bytes()
-    try:
-        if path == model:
-            return SentencePieceTokenizer(content)
-        if not content.endswith(b"\n"):
-            raise ValueError("expected a newline at the end, the file is cut short")
-        return WordPieceTokenizer(content.decode()[:-1].split("\n"))
-    except ValueError as error:
-        raise DataError(path, None, str(error)) from error
 
 
 def learn_word_pieces(

@@ -16,7 +16,7 @@ import abc
 import collections
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 from keras import ops, random
@@ -25,6 +25,9 @@ from keras_tfm.generation.processors import Written, process
 from keras_tfm.generation.samplers import greedy
 from keras_tfm.generation.stopping import EndTokens
 from keras_tfm.jit import jit_compile
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Decodes
 
 MOST_FUNCTIONS = 128  # that a `CompiledDecoding` keeps
 
@@ -91,7 +94,7 @@ class Decoder(Loop):
     (default: the likeliest).
     """
 
-    def __init__(self, model, max_new_tokens, sampler=greedy, processors=(), stop=None, pad_id=0):
+    def __init__(self, model: "Decodes", max_new_tokens, sampler=greedy, processors=(), stop=None, pad_id=0):
         super().__init__(max_new_tokens, stop or EndTokens(), pad_id)
         self.model = model
         self.sampler = sampler

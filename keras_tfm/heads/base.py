@@ -1,12 +1,16 @@
 """The base of models that are a backbone with a head: the constructor's arguments are the configuration."""
 
 import inspect
+from typing import TYPE_CHECKING, Any
 
 import keras
 
 from keras_tfm.precision import layers_follow
 from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Backbone
 
 
 class ModelWithHead(FunctionalModel):
@@ -17,13 +21,20 @@ class ModelWithHead(FunctionalModel):
     head has the backbone's dtype policy, or that of `dtype`.
     """
 
+    backbone: Any  # a `Backbone`; where a head decodes, `Decodes` too
+
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         layers_follow(register(cls), lambda backbone, *_, **__: backbone.dtype_policy)
 
-    def __init__(self, backbone, inputs, outputs, **kwargs):
+    def __init__(self, backbone: "Backbone", inputs, outputs, **kwargs):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.backbone = backbone
+
+    @property
+    def blocks(self):
+        """Those of the backbone."""
+        return self.backbone.blocks
 
     @property
     def head_arguments(self):

@@ -2,20 +2,22 @@
 
 from keras_tfm.layers.attention.disentangled import DisentangledAttention, DistanceEmbedding
 from keras_tfm.layers.attention.functional import (
+    attention_scores,
     attention_weights,
     bilinear_attention,
     dot_product_attention,
     parameter_free_attention,
 )
-from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.attention.multi_head import Attention, BlockwiseAttention, MultiHeadAttention
 from keras_tfm.layers.attention.positions import (
     AttentionPosition,
     RelativePositionBias,
     RelativePositionEmbedding,
     RotaryEmbedding,
 )
+from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import TransformerBlock, TransformerDecoder, TransformerEncoder, rematerialize
+from keras_tfm.layers.blocks import Block, Residual, TransformerBlock
 from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
@@ -33,5 +35,7 @@ from keras_tfm.layers.recurrent import (
     RecurrentEncoder,
     additive_attention_weights,
 )
-from keras_tfm.layers.regularization import Dropout
+from keras_tfm.layers.regularization import Dropout, StochasticDepth
+from keras_tfm.layers.rematerialization import rematerialize
+from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder
 from keras_tfm.layers.switch import SwitchFeedForward

@@ -1,22 +1,14 @@
 """The base of every layer here: a constructor's arguments are the layer's configuration."""
 
-import contextlib
 import dataclasses
 import inspect
+import re
 
 import keras
-from keras import ops
 
-from keras_tfm.added_losses import added_losses
-from keras_tfm.layers.masks import key_mask_of
+from keras_tfm.layers.rematerialization import recomputed
 from keras_tfm.precision import has_own_policy, parts_follow
-from keras_tfm.private.keras import (
-    layers_in,
-    rematerialization_of,
-    seed_generators_of,
-    set_keras_mask,
-    set_rematerialization,
-)
+from keras_tfm.private.keras import to_snake_case
 from keras_tfm.registry import register
 
 if keras.backend.backend() != "tensorflow":
@@ -32,7 +24,8 @@ class Layer(keras.layers.Layer):
     One convention serves all: each argument is kept as the attribute of the same name. Arguments
     may be layers themselves (a position, a norm), alone or in lists and dicts, so what differs enters by
     composition and still survives `get_config`, cloning and a `.keras` file. Layers that are made for
-    this one, or given to it, have its dtype policy, unless they were made with a dtype of their own.
+    this one, or given to it, have its dtype policy, unless they were made with a dtype of their own, and are
+    called by the attribute that holds them, unless they were made with a name: weights are kept by paths.
     Subclasses are registered for loading.
     """
 
@@ -44,6 +37,11 @@ class Layer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.has_own_policy = kwargs.get("dtype") is not None
         self.supports_masking = True
+
+    def __setattr__(self, name, value):
+        if isinstance(value, keras.layers.Layer) and not value.built and has_automatic_name(value):
+            value.name = name
+        super().__setattr__(name, value)
 
     def get_config(self):
         config = super().get_config()
@@ -73,69 +71,13 @@ class Layer(keras.layers.Layer):
         return cls(**{name: _argument_of(value) for name, value in config.items()})
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
-        """Works around limits of TensorFlow's `recompute_grad`, which serves a `keras.RematScope`.
-
-        It takes floating-point tensors alone, by position and without their masks. What is recomputed must
-        draw the same dropout, and nothing within it may be recomputed once more. Losses that layers add would
-        have no gradient: they are returned beside the output.
-        """
-        if rematerialization_of(self).mode == "activations":
-            return layer_call  # they are those of the layers within
-        for layer in layers_in(self, include_self=False):
-            set_rematerialization(layer, None)
-        arguments = inspect.signature(layer_call).bind(*args, **kwargs).arguments
-        names = [
-            name
-            for name, x in arguments.items()
-            if ops.is_tensor(x) and keras.backend.is_float_dtype(x.dtype)
-        ]
-        generators = [generator for layer in layers_in(self) for generator in seed_generators_of(layer)]
-        draws: list = []
-
-        def call(*tensors):
-            given = dict(zip(names, tensors, strict=True))
-            for name, x in given.items():
-                set_keras_mask(x, key_mask_of(arguments[name]))
-            with _drawn_once(generators, draws), added_losses(self) as losses:
-                y = layer_call(**{**arguments, **given})
-            return y, losses
-
-        recomputed = super().rematerialized_call(call, *args, **kwargs)
-
-        def call_and_add_losses(*args, **kwargs):
-            y, losses = recomputed(*(arguments[name] for name in names))
-            for loss in losses:
-                self.add_loss(loss)
-            return y
-
-        return call_and_add_losses
+        """What Keras calls in place of `call` for a layer that recomputes."""
+        return recomputed(self, super().rematerialized_call, layer_call, *args, **kwargs)
 
 
-@contextlib.contextmanager
-def _drawn_once(generators, draws):
-    """What the seed generators draw within: put into `draws` at first, later given again from there."""
-    again = iter(draws) if draws else None
-
-    def drawing(draw):
-        def draw_once(*args, **kwargs):
-            if again is not None:
-                return next(again)
-            draws.append(draw(*args, **kwargs))
-            return draws[-1]
-
-        return draw_once
-
-    own = [vars(generator).get("next") for generator in generators]  # on a replica a draw of its own
-    for generator in generators:
-        generator.next = drawing(generator.next)
-    try:
-        yield
-    finally:
-        for generator, draw in zip(generators, own, strict=True):
-            if draw is None:
-                del generator.next
-            else:
-                generator.next = draw
+def has_automatic_name(layer):
+    """Whether Keras named `layer`, by its class and a number, because nobody else did."""
+    return bool(re.fullmatch(to_snake_case(type(layer).__name__) + r"(_\d+)?", layer.name))
 
 
 def own(initializer):

@@ -63,6 +63,12 @@ class KeyValueCache(NamedTuple):
             self.index + length,
         )
 
+    def positions(self, query_length):
+        """Where the next T = `query_length` queries stand, and all entries, by groups: (T G,) and (S G,)."""
+        length, size = self.mask.shape[1] or ops.shape(self.mask)[1], self.group_size
+        queries = self.index + ops.arange(query_length, dtype="int32")
+        return ops.repeat(queries, size), ops.arange(length * size, dtype="int32") // size
+
     def group(self, heads):
         """Heads (B, H, T, K) as the groups have them, position by position: (N, H, T G, K)."""
         if self.group_size == 1:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from keras_tfm.layers.attention.tap import tap
 from keras_tfm.layers.base import Layer, Pattern
 from keras_tfm.layers.cache import ContextCache, group_rows
 from keras_tfm.layers.masks import combine_masks, key_mask_of, masked_softmax, padding_mask_of
@@ -78,6 +79,7 @@ class AdditiveAttention(Layer):
         """What `call` gives for `query` (B, T, Dq), or beams (B G, T, Dq), and the B contexts of `cache`."""
         grouped = self.query(group_rows(query, ops.shape(cache.key)[0]))
         weights = additive_attention_weights(grouped, cache.key, self.scale, cache.mask)
+        tap(self, weights[:, None])  # (B, 1, T, S): one head
         y = ops.matmul(ops.cast(weights, cache.value.dtype), cache.value)  # (B, G T, Dv)
         return ops.reshape(y, (*ops.shape(query)[:2], ops.shape(cache.value)[-1]))  # (B G, T, Dv)
 

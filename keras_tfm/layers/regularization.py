@@ -34,3 +34,19 @@ class Dropout(Layer):
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)
+
+
+class StochasticDepth(Dropout):
+    """Zeroes whole examples with probability `rate` in training, and scales the others by 1/(1 - rate).
+
+    Huang et al. 2016, "Deep Networks with Stochastic Depth": a residual's branch is left out, example by
+    example.
+    """
+
+    def call(self, x, training=False):
+        """Any shape (B, ...) in, the same out; `x` itself where not `training`."""
+        if not training or not self.rate:
+            return x
+        keep = keeps(ops.shape(x)[:1], self.rate, self.seed_generator.next())
+        keep = ops.reshape(keep, (-1, *[1] * (len(x.shape) - 1)))  # (B, 1, ...)
+        return ops.where(keep, x, ops.zeros((), x.dtype)) * (1 / (1 - self.rate))

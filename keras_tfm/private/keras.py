@@ -9,6 +9,7 @@ from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, un
 from keras.src.models.functional import Functional
 from keras.src.models.model import functional_init_arguments
 from keras.src.trainers.compile_utils import CompileLoss
+from keras.src.utils.naming import to_snake_case
 
 __all__ = [  # imported by others as they are
     "CompileLoss",
@@ -19,6 +20,7 @@ __all__ = [  # imported by others as they are
     "rnn",
     "set_keras_mask",
     "squeeze_or_expand_to_same_rank",
+    "to_snake_case",
     "unscale_loss_for_distribution",
 ]
 
@@ -26,6 +28,7 @@ __all__ = [  # imported by others as they are
 ATTRIBUTES: dict = {
     keras.layers.Layer: (
         "_flatten_layers",
+        "_inbound_nodes",
         "_layers",
         "_remat_mode",
         "_seed_generators",
@@ -103,6 +106,17 @@ READ: dict = {
 def layers_in(layer, include_self=True):
     """`layer`, a model or a layer, and all layers within it."""
     return list(layer._flatten_layers(include_self=include_self))
+
+
+def inputs_of_calls(layer):
+    """The tensors that `layer` is called on in functional models."""
+    return [tensor for node in layer._inbound_nodes for tensor in node.input_tensors]
+
+
+def source_of(tensor):
+    """The layer or operation that made a tensor of a functional model, and the tensors that it made it of."""
+    operation, node_index, _ = tensor._keras_history
+    return operation, operation._inbound_nodes[node_index].input_tensors
 
 
 def parts_of(layer):

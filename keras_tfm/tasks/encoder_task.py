@@ -15,12 +15,13 @@ from keras_tfm.data.encoding import EncodedBatches, in_chunks, model_inputs
 from keras_tfm.data.epochs import Epochs, hold_out
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.sources import fingerprint
-from keras_tfm.data.tokenizers import load_tokenizer
+from keras_tfm.data.tokenizer_kinds import load_tokenizer
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
+from keras_tfm.training.depth import layer_rates
 from keras_tfm.training.fit import fit_best, trains
 from keras_tfm.training.freezing import freeze
 from keras_tfm.training.low_rank import adapted
-from keras_tfm.training.optimizers import AdamW, layer_rates
+from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.schedules import WarmupLinearSchedule
 
 HEAD_ARGUMENTS: dict[str, Any] = {

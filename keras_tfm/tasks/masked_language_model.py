@@ -19,7 +19,7 @@ from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.masking import Masking
 from keras_tfm.data.sentence_pairs import SentencePairs
 from keras_tfm.data.sources import fingerprint
-from keras_tfm.data.tokenizers import load_tokenizer
+from keras_tfm.data.tokenizer_kinds import load_tokenizer
 from keras_tfm.heads import (
     EnhancedMaskedLM,
     MaskedLM,

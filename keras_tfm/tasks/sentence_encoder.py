@@ -9,7 +9,7 @@ from keras_tfm.configs import Config, Length
 from keras_tfm.data.encoding import are_cut, model_inputs, pack_texts
 from keras_tfm.data.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.lengths import rows_by_length
-from keras_tfm.data.tokenizers import load_tokenizer
+from keras_tfm.data.tokenizer_kinds import load_tokenizer
 from keras_tfm.heads.classification import pooled_of
 from keras_tfm.tasks.encoder_task import check_vocabulary
 from keras_tfm.tasks.task import Task, describe_backbone, make_backbone

@@ -17,7 +17,7 @@ from keras_tfm.data.epochs import Epochs
 from keras_tfm.data.huggingface import read_huggingface_around
 from keras_tfm.data.sources import fingerprint
 from keras_tfm.data.text import Around, encode_prompts
-from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
+from keras_tfm.data.tokenizer_kinds import load_tokenizer, train_tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens, StopSequences
 from keras_tfm.generation.processors import require
 from keras_tfm.heads.language_model import (

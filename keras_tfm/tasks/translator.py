@@ -18,7 +18,7 @@ from keras_tfm.data.packing import PackedPairs
 from keras_tfm.data.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.sources import Pairs, fingerprint, read_pairs
 from keras_tfm.data.text import Around, PairBatches, encode_prompts, encode_sources
-from keras_tfm.data.tokenizers import load_tokenizer, train_tokenizer
+from keras_tfm.data.tokenizer_kinds import load_tokenizer, train_tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens
 from keras_tfm.generation.processors import require
 from keras_tfm.heads.language_model import (

@@ -2,11 +2,12 @@
 
 from keras_tfm.training.callbacks import BestWeights, Progress
 from keras_tfm.training.checkpoint import Checkpoint
+from keras_tfm.training.depth import layer_rates
 from keras_tfm.training.freezing import freeze, trainable_kept
 from keras_tfm.training.logs import GradientNorm, MetricsFile, TensorBoard, Throughput
 from keras_tfm.training.low_rank import adapted
 from keras_tfm.training.model import Model
-from keras_tfm.training.optimizers import SGD, Adam, AdamW, layer_rates
+from keras_tfm.training.optimizers import SGD, Adam, AdamW
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.schedules import (
     TimedSchedule,

@@ -8,7 +8,7 @@ with trainable_kept(model):
 import contextlib
 
 from keras_tfm.private.keras import layers_in, set_trainable_alone
-from keras_tfm.training.optimizers import EMBEDDING, blocks_of, sizes_of_stacks
+from keras_tfm.training.depth import embeddings_of, places_of, sizes_of_stacks
 
 
 @contextlib.contextmanager
@@ -34,12 +34,12 @@ def freeze(model, num_blocks=None):
     Compile the model after it; `trainable_kept` takes it back. Raises ValueError for more blocks than there
     are.
     """
-    blocks = blocks_of(model)
-    most = max(sizes_of_stacks(blocks).values())
+    most = max(sizes_of_stacks(model).values())
     num_blocks = most if num_blocks is None else num_blocks
     if not 0 <= num_blocks <= most:
         raise ValueError(f"`num_blocks` must lie in [0, {most}]; it is {num_blocks}.")
+    places, embeddings = places_of(model), embeddings_of(model)
     for variable in model.trainable_variables:
-        _, index = blocks.get(variable.path, ("", -1 if EMBEDDING.search(variable.path) else most))
+        _, index = places.get(variable.path, ("", -1 if variable.path in embeddings else most))
         if index < num_blocks:
             variable.trainable = False

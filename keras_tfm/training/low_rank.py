@@ -11,8 +11,8 @@ import contextlib
 import keras
 
 from keras_tfm.private.keras import kernel_of, layers_in
+from keras_tfm.training.depth import places_of
 from keras_tfm.training.freezing import freeze, trainable_kept
-from keras_tfm.training.optimizers import blocks_of
 
 
 @contextlib.contextmanager
@@ -28,7 +28,7 @@ def adapted(model, rank, seed=0):
         raise ValueError(f"`rank` must be at least 1; it is {rank}.")
     if adapted_layers(model):
         raise ValueError(f"{model.name!r} is adapted already.")
-    blocks = blocks_of(model)
+    blocks = places_of(model)
     with trainable_kept(model):
         freeze(model)
         for layer in layers_in(model):

@@ -1,14 +1,9 @@
 """`keras_tfm.Model`, the `keras.Model` that every model here derives from."""
 
-import dataclasses
-from collections.abc import Callable
-
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config
-from keras_tfm.precision import default_policy, layers_follow
-from keras_tfm.private.keras import Functional, functional_init_arguments
+from keras_tfm.private.keras import Functional, functional_init_arguments, layers_in
 from keras_tfm.registry import register
 from keras_tfm.training.exact import ExactTrainer
 
@@ -43,6 +38,17 @@ class FunctionalModel(Model, Functional):
     filled: a `...padding_mask` with ones, `...segment_ids` with zeros, `mask_positions` with all of them.
     Unknown names raise.
     """
+
+    @property
+    def blocks(self):
+        """{stack: its blocks, the lowest first}, blocks that stand alone being one stack.
+
+        What goes by depth goes by them: freezing, rates, low-rank updates.
+        """
+        stacks = {layer.name: list(layer.blocks) for layer in layers_in(self) if is_stack(layer)}
+        held = {id(block) for blocks in stacks.values() for block in blocks}
+        alone = [x for x in layers_in(self) if getattr(x, "is_block", False) and id(x) not in held]
+        return {**stacks, "": alone} if alone else stacks
 
     def __call__(self, inputs, *args, **kwargs):
         return super().__call__(self._complete(inputs), *args, **kwargs)
@@ -97,67 +103,10 @@ def _derive_from_functional(cls):
             )
 
 
-class ConfiguredModel(FunctionalModel):
-    """A family's functional model: a `config` derived from `Config`, and a table of published sizes.
-
-    A family sets `config_class` and `sizes`, {name: config}, and builds its inputs and outputs in
-    `__init__(config)`. A `dtype` is the policy of the model and of all its layers.
-    """
-
-    config_class: type[Config]
-    sizes: dict = {}
-
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        layers_follow(register(cls), lambda *_, **__: None)
-
-    def __init__(self, config, inputs, outputs, **kwargs):
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
-        self.config = config
-
-    @classmethod
-    def from_huggingface(cls, name, dtype=None):
-        """The model in a folder of config.json and safetensors, or of a hub id; a head is left behind.
-
-        Raises CheckpointError where something in it is not as it must be.
-        """
-        from keras_tfm.convert import CheckpointError, from_huggingface
-
-        with default_policy(dtype):
-            model = from_huggingface(name, with_head=False)
-        if not isinstance(model, cls):
-            raise CheckpointError(name, "model_type", f"a {cls.__name__}", f"a {type(model).__name__}")
-        return model
-
-    def save_huggingface(self, folder, overwrite=False):
-        """Write config.json and model.safetensors to a new `folder`, as `transformers` reads them."""
-        from keras_tfm.convert import save_huggingface
-
-        save_huggingface(self, folder, overwrite)
-
-    @classmethod
-    def from_size(cls, size, dtype=None, **changes):
-        """The model of a published size, with fields of its configuration changed.
-
-        Raises ValueError, naming the known ones, for another size or field, and for a value that is none.
-        """
-        make: Callable = cls  # a family's constructor takes its configuration, not inputs and outputs
-        return make(cls.config_of_size(size, **changes), dtype=dtype)
-
-    @classmethod
-    def config_of_size(cls, size, **changes):
-        """The configuration of `from_size`'s model."""
-        if size not in cls.sizes:
-            raise ValueError(f"{cls.__name__} has no size {size!r}; it has {', '.join(cls.sizes)}.")
-        return cls.config_class.from_json(dataclasses.asdict(cls.sizes[size]) | changes)
-
-    def get_config(self):
-        dtype = keras.dtype_policies.serialize(self.dtype_policy)
-        return {"config": dataclasses.asdict(self.config), "name": self.name, "dtype": dtype}
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        """Rebuild the model from `get_config`'s dictionary."""
-        make: Callable = cls
-        config_class = cls.config_class
-        return make(config_class.from_json(config["config"]), name=config["name"], dtype=config["dtype"])
+def is_stack(layer):
+    """Whether `layer` is one that holds blocks."""
+    return (
+        isinstance(layer, keras.layers.Layer)
+        and not isinstance(layer, keras.Model)
+        and hasattr(layer, "blocks")
+    )

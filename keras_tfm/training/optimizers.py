@@ -16,9 +16,6 @@ from keras_tfm.registry import register
 # Biases, gains and offsets of norms, positions and the class token, whatever holds them.
 NOT_DECAYED = r"(bias|gamma|beta|scale)$|position|class_token"
 
-BLOCK = re.compile(r"(?P<stack>([^/]+/)*?)(block|layer|cell)_(?P<index>\d+)/")
-EMBEDDING = re.compile("embedding|patch_encoder")
-
 Base: Any = object  # mixins: a Keras optimizer follows them
 
 
@@ -125,44 +122,3 @@ class AdamW(ByPath, MeasuredGradients, keras.optimizers.AdamW):
 @register
 class SGD(ByPath, MeasuredGradients, keras.optimizers.SGD):
     """Keras's SGD with `rates` and decay by path and a measured gradient."""
-
-
-def layer_rates(model, decay):
-    """{path: factor} of a model's trainable variables by depth, for the `rates` of an optimizer.
-
-    What follows the blocks, heads and last norms, has 1, the last block `decay`, the one below `decay`^2, …,
-    the embeddings one power more than the lowest block: layer-wise rate decay of Clark et al. 2020 (ELECTRA,
-    section 3.1), counted as Bao et al. 2022 (BEiT) do. Several stacks, an encoder's and a decoder's, are
-    counted side by side from their last blocks. Raises ValueError for a model without named blocks.
-    """
-    if not 0 < decay <= 1:
-        raise ValueError(f"`decay` must lie in (0, 1]; it is {decay}.")
-    blocks = blocks_of(model)
-    sizes = sizes_of_stacks(blocks)
-    lowest = max(sizes.values()) + 1
-    rates = {}
-    for variable in model.trainable_variables:
-        height = lowest if EMBEDDING.search(variable.path) else 0
-        if variable.path in blocks:
-            stack, index = blocks[variable.path]
-            height = sizes[stack] - index
-        rates[variable.path] = decay**height
-    return rates
-
-
-def blocks_of(model):
-    """{path: (stack, index)} of the variables that are in blocks."""
-    matches = {v.path: BLOCK.match(v.path) for v in model.variables}
-    blocks = {path: (match["stack"], int(match["index"])) for path, match in matches.items() if match}
-    if not blocks:
-        raise ValueError(
-            f"{model.name!r} has no blocks: no path of its variables holds a block_0 or layer_0."
-        )
-    return blocks
-
-
-def sizes_of_stacks(blocks):
-    """{stack: how many blocks it has} of `blocks_of`'s answer."""
-    return {
-        stack: max(i for other, i in blocks.values() if other == stack) + 1 for stack, _ in blocks.values()
-    }

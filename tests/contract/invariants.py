@@ -16,6 +16,7 @@ from keras import ops, tree
 
 import keras_tfm
 from keras_tfm.training import load_weights, save_weights
+from keras_tfm.visualize import record_attention
 from tests.contract.case import BATCH, LENGTHS
 from tests.contract.fresh_process import answers_of_a_fresh_process
 from tests.contract.tools import (
@@ -28,7 +29,6 @@ from tests.contract.tools import (
     masks_of,
     needs,
     padded_by,
-    recorded_attention,
     run,
     step_towards,
 )
@@ -198,13 +198,18 @@ def attention_rows_sum_to_one(case):
     inputs = case.draw()
     for name in masks_of(case).values():
         inputs[name][-1] = False
-    with recorded_attention() as records:
+    with record_attention(case.model) as recorded:
         run(case.model, inputs)
-    assert records
-    for weights, allowed in records:
-        allowed = np.broadcast_to(True if allowed is None else allowed, weights.shape)
-        assert (weights[~allowed] == 0).all()
-        np.testing.assert_allclose(weights.sum(-1), allowed.any(-1), rtol=1e-6)
+    assert recorded
+    for name, weights in recorded.items():
+        for some in map(ops.convert_to_numpy, weights if isinstance(weights, list) else [weights]):
+            sums = some.sum(-1)
+            np.testing.assert_allclose(sums[sums > 0], 1, rtol=1e-6, err_msg=name)
+            for mask in masks_of(case).values():
+                if inputs[mask].shape == (len(some), some.shape[-1]):
+                    assert (np.moveaxis(some, -1, 1)[~inputs[mask]] == 0).all(), name
+            if some.shape[-2:] == (LENGTHS.get(case.causal),) * 2:
+                assert (np.triu(some, 1) == 0).all(), name
 
 
 def fused_equals_plain(case):

@@ -1,15 +1,10 @@
 """What the invariants stand on: outputs compared, padding, gradients, training steps."""
 
-import contextlib
-import sys
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops, tree
-
-from keras_tfm.layers import masks
 
 EPSILON = 1e-5
 
@@ -118,20 +113,3 @@ def step_towards(targets, model, inputs, optimizer=None, training=False):
         return loss
 
     return step
-
-
-@contextlib.contextmanager
-def recorded_attention():
-    """Every (weights, mask) that `masked_softmax` gives to any layer meanwhile."""
-    records, original = [], masks.masked_softmax
-
-    def recording(scores, mask=None):
-        weights = original(scores, mask)
-        records.append((ops.convert_to_numpy(weights), None if mask is None else ops.convert_to_numpy(mask)))
-        return weights
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module in [m for name, m in sys.modules.items() if name.startswith("keras_tfm.layers.")]:
-            if hasattr(module, "masked_softmax"):
-                patch.setattr(module, "masked_softmax", recording)
-        yield records

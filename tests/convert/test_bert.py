@@ -130,7 +130,7 @@ def test_names_and_copies_of_older_files(folder):
         ({"type_vocab_size": 2**16}, r"token_type_embeddings.weight: expected the shape \(65536, 8\)"),
         ({"intermediate_size": 10**9}, r"intermediate.dense.weight: expected the shape \(1000000000, 8\)"),
         ({"num_hidden_layers": 9_999}, "expected 9999 layers, as config.json says, got fewer"),
-        ({"num_hidden_layers": 3}, r"encoder.layer.2.*: expected a tensor for encoder/block_2.*, got none"),
+        ({"num_hidden_layers": 3}, r"encoder.layer.2.*: expected a tensor for block_2.*, got none"),
         ({"num_hidden_layers": 1}, "encoder.layer.1.*: expected no such weight"),
         ({"num_hidden_layers": 0}, "expected a configuration of BERT, got `num_layers` must be at least 1"),
         ({"num_attention_heads": 3}, "expected a configuration of BERT, got `num_heads` must divide"),

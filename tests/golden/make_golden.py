@@ -21,7 +21,7 @@ from tests.parity.gpt2_reference import draw_gpt2, draw_prompts, logits_of
 from tests.parity.torch_reference import run_stacks
 
 FOLDER = pathlib.Path(__file__).parent
-SIZE = {"num_layers": 2, "num_heads": 3, "dim": 15, "intermediate_dim": 22}
+SIZE = {"num_layers": 2, "num_heads": 3, "dim": 15, "hidden_dim": 22}
 CONFIGS = {
     "torch_post_norm": {**SIZE, "activation": "relu", "normalize_first": False},
     "torch_pre_norm": {**SIZE, "activation": "gelu", "normalize_first": True},

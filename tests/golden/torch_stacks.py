@@ -11,8 +11,9 @@ from keras_tfm import layers
 
 def make_stacks(config, state):
     """Our encoder and decoder of `config`, holding torch's weights `state`, {name: array}."""
-    options = {name: config[name] for name in ("num_layers", "num_heads", "intermediate_dim", "activation")}
-    options |= {"normalize_first": bool(config["normalize_first"]), "epsilon": 1e-5, "dropout": 0.0}
+    options = {name: config[name] for name in ("num_layers", "num_heads", "activation")}
+    options |= {"normalize_first": bool(config["normalize_first"]), "dropout": 0.0}
+    options |= {"intermediate_dim": config["hidden_dim"]}
     encoder = layers.TransformerEncoder(**options)
     decoder = layers.TransformerDecoder(**options, cross_attention=True)
     shape = (None, None, int(config["dim"]))
@@ -23,27 +24,29 @@ def make_stacks(config, state):
             _set_block(block, state, f"{name}.layers.{i}.")
         if stack.norm is not None:
             _set_norm(stack.norm, state, f"{name}.norm.")
+        for layer in stack._flatten_layers():
+            if isinstance(layer, layers.LayerNormalization):
+                layer.epsilon = 1e-5  # torch's
     return encoder, decoder
 
 
 def _set_block(block, state, prefix):
     is_decoder = block.context_attention is not None
-    norms = [block.attention_norm, block.context_norm, block.feedforward_norm]
-    for i, norm in enumerate(norm for norm in norms if norm is not None):
-        _set_norm(norm, state, f"{prefix}norm{i + 1}.")
-    _set_dense(block.feedforward.hidden, state[f"{prefix}linear1.weight"], state[f"{prefix}linear1.bias"])
-    _set_dense(
-        block.feedforward.output_projection, state[f"{prefix}linear2.weight"], state[f"{prefix}linear2.bias"]
-    )
+    parts = [block.attention, block.context_attention, block.feedforward]
+    for i, part in enumerate(part for part in parts if part is not None):
+        _set_norm(part.norm, state, f"{prefix}norm{i + 1}.")
+    for i, layer in enumerate((block.feedforward.branch.hidden, block.feedforward.branch.output_projection)):
+        _set_dense(layer, *(state[f"{prefix}linear{i + 1}.{name}"] for name in ("weight", "bias")))
     weight, bias = (state[f"{prefix}self_attn.in_proj_{part}"] for part in ("weight", "bias"))
-    _set_dense(block.attention.query_key_value, weight, bias)
-    _set_output(block.attention, state, f"{prefix}self_attn.out_proj.")
+    _set_dense(block.attention.branch.projections.query_key_value, weight, bias)
+    _set_output(block.attention.branch, state, f"{prefix}self_attn.out_proj.")
     if is_decoder:
         weight, bias = (state[f"{prefix}multihead_attn.in_proj_{part}"] for part in ("weight", "bias"))
         dim = weight.shape[1]
-        _set_dense(block.context_attention.query, weight[:dim], bias[:dim])
-        _set_dense(block.context_attention.key_value, weight[dim:], bias[dim:])
-        _set_output(block.context_attention, state, f"{prefix}multihead_attn.out_proj.")
+        attention = block.context_attention.branch
+        _set_dense(attention.projections.query, weight[:dim], bias[:dim])
+        _set_dense(attention.projections.key_value, weight[dim:], bias[dim:])
+        _set_output(attention, state, f"{prefix}multihead_attn.out_proj.")
 
 
 def _set_output(attention, state, prefix):

@@ -7,7 +7,15 @@ import tensorflow as tf
 
 import keras_tfm
 from keras_tfm.heads import ClassificationHead, Classifier, classification_loss
-from keras_tfm.layers import TokenAndPositionEmbedding, TokenEmbedding, TransformerBlock
+from keras_tfm.layers import (
+    Block,
+    FeedForward,
+    LayerNormalization,
+    MultiHeadAttention,
+    Residual,
+    TokenAndPositionEmbedding,
+    TokenEmbedding,
+)
 from keras_tfm.models import BERT, ViT
 from tests import contract
 from tests.contract import Case, floats, ids, mask
@@ -21,7 +29,9 @@ def one_block(embedding, dim, intermediate_dim):
         "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
         "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
     }
-    block = TransformerBlock(2, intermediate_dim, key_dim=dim, name="block_0")
+    attention = Residual(MultiHeadAttention(2, dim), LayerNormalization(), dropout=0.1)
+    feedforward = Residual(FeedForward(intermediate_dim), LayerNormalization(), dropout=0.1)
+    block = Block(attention, feedforward, name="block_0")
     x = block(embedding(inputs["token_ids"]), mask=inputs["padding_mask"])
     return Classifier(keras_tfm.Model(inputs, {"sequence_output": x}), 1, dropout=0.5, pooling="max")
 

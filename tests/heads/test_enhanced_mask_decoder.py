@@ -1,9 +1,12 @@
 """The enhanced mask decoder: the contract, its definition, and what absolute positions tell it."""
 
+import types
+
 import numpy as np
 import pytest
 
-from keras_tfm.heads import EnhancedMaskDecoder, EnhancedMaskedLM, MaskedLM
+import keras_tfm
+from keras_tfm.heads import EnhancedMaskedLM, MaskedLM
 from keras_tfm.models import BERT, DeBERTa
 from tests import contract
 from tests.contract import Case, ids
@@ -30,21 +33,31 @@ def model_of(config, **options):
 def test_it_is_the_last_block_asked_again_about_the_states_before_it(config, num_layers):
     """Section 3.2, with the attention pair by pair in float64."""
     model = model_of(config, num_layers=num_layers)
-    decoder, encoder = model.get_layer("decoder"), model.backbone.encoder
-    x = np.random.default_rng(1).normal(size=(2, 5, 8)).astype("float32")
-    mask = np.array([[True] * 5, [True] * 3 + [False] * 2])
-    *_, hidden, _ = (np.asarray(state) for state in encoder.states(x, mask))
-    query, block = hidden + decoder.position.embedding.embeddings.numpy()[:5], encoder.blocks[-1]
+    backbone = model.backbone
+    batch = {
+        "token_ids": np.array([[1, 2, 3, 4, 5], [6, 7, 8, 0, 0]]),
+        "padding_mask": np.array([[True] * 5, [True] * 3 + [False] * 2]),
+    }
+    batch |= {"segment_ids": np.zeros((2, 5), int)} if "segment_ids" in backbone.input else {}
+    mask = batch["padding_mask"]
+    # The last product before the head: what its dense layer is called on, at every position.
+    decoded = keras_tfm.Model(model.input, model.get_layer("mlm").input[0])
+    states = keras_tfm.Model(backbone.input, backbone.hidden_states["encoder"])(batch)
+    hidden, block = np.asarray(states[-2]), backbone.blocks["encoder"][-1]
+    query = hidden + model.get_layer("decoder_position").embedding.embeddings.numpy()[:5]
+    distances = backbone.get_layer("distances")
+    part = types.SimpleNamespace(attention=block.attention.branch, distances=distances)
     for _ in range(num_layers):
-        y = attention.reference(block.attention, query, mask, value=hidden)
-        query = np.asarray(block.attention_norm(query + y))
-        query = np.asarray(block.feedforward_norm(query + np.asarray(block.feedforward(query))))
-    np.testing.assert_allclose(np.asarray(decoder(x, mask))[mask], query[mask], atol=2e-5)
+        y = attention.reference(part, query, mask, value=hidden)
+        query = np.asarray(block.attention.norm(query + y))
+        query = np.asarray(block.feedforward.norm(query + np.asarray(block.feedforward.branch(query))))
+    positions = {"mask_positions": np.zeros((2, 1), int)}
+    np.testing.assert_allclose(np.asarray(decoded(batch | positions))[mask], query[mask], atol=2e-5)
 
 
 def test_a_layer_without_positions_is_the_encoders_last_block():
     enhanced = model_of(V3, num_layers=1)
-    enhanced.get_layer("decoder").position.embedding.embeddings.assign(np.zeros((V3.max_length, V3.dim)))
+    enhanced.get_layer("decoder_position").embedding.embeddings.assign(np.zeros((V3.max_length, V3.dim)))
     plain = MaskedLM(enhanced.backbone)
     for weight, value in zip(plain.get_layer("mlm").weights, enhanced.get_layer("mlm").weights, strict=True):
         weight.assign(value)
@@ -71,5 +84,5 @@ def test_what_cannot_be_is_refused():
     for num_layers in (0, 10**7):
         with pytest.raises(ValueError, match=rf"`num_layers` must lie in \[1, 64\]; it is {num_layers}"):
             EnhancedMaskedLM(DeBERTa(V3), num_layers=num_layers)
-    with pytest.raises(ValueError, match=r"`encoder` must be a DeBERTa's, .* it is 'encoder'"):
-        EnhancedMaskDecoder(BERT(TINY).encoder, 16)
+    with pytest.raises(ValueError, match=r"`backbone` must be a DeBERTa, .* it is 'bert'"):
+        EnhancedMaskedLM(BERT(TINY))

@@ -58,19 +58,20 @@ def split_heads(x, num_heads):
 
 def attention(layer, query, value=None, key=None, mask=None, bias=None, causal=False):
     """`MultiHeadAttention` with any position."""
-    key_units = layer.num_heads * layer.key_width
-    if layer.is_self_attention:
-        query, key, value = np.split(dense(layer.query_key_value, query), [key_units, 2 * key_units], axis=-1)
+    heads = layer.projections
+    key_units = heads.num_heads * heads.key_width
+    if heads.is_self_attention:
+        query, key, value = np.split(dense(heads.query_key_value, query), [key_units, 2 * key_units], axis=-1)
     elif key is None:
-        query = dense(layer.query, query)
-        key, value = np.split(dense(layer.key_value, value), [key_units], axis=-1)
+        query = dense(heads.query, query)
+        key, value = np.split(dense(heads.key_value, value), [key_units], axis=-1)
     else:
-        query, key, value = dense(layer.query, query), dense(layer.key, key), dense(layer.value, value)
-    query, key, value = (split_heads(x, layer.num_heads) for x in (query, key, value))
+        query, key, value = dense(heads.query, query), dense(heads.key, key), dense(heads.value, value)
+    query, key, value = (split_heads(x, heads.num_heads) for x in (query, key, value))
     position = layer.position
     if isinstance(position, layers.RotaryEmbedding):
         query, key = rotated(query, position.base), rotated(key, position.base)
-    scale = 1 / math.sqrt(layer.key_width) if layer.scale is None else layer.scale
+    scale = 1 / math.sqrt(heads.key_width) if layer.scale is None else layer.scale
     scores = np.einsum("bhtk,bhsk->bhts", query, key) * scale
     if bias is not None:
         scores = scores + bias
@@ -160,21 +161,26 @@ def switch(layer, x, mask=None, factor=None):
     return y, np.mean(losses)
 
 
-def block(layer, x, context=None, mask=None, context_mask=None):
-    """`TransformerBlock`, post-norm or pre-norm."""
-
-    def add(normalization, x, sublayer):
-        if layer.normalize_first:
-            return x + sublayer(norm(normalization, x))
-        return norm(normalization, x + sublayer(x))
-
+def block(layer, x, context=None, mask=None, context_mask=None, bias=None):
+    """`Block`; `bias` is added to the scores of its self-attention."""
     x = exact(x)
-    x = add(layer.attention_norm, x, lambda y: attention(layer.attention, y, mask=mask, causal=layer.causal))
+    x = residual(
+        layer.attention, x, lambda part, y: attention(part, y, mask=mask, bias=bias, causal=layer.causal)
+    )
     if layer.context_attention is not None:
-        x = add(
-            layer.context_norm, x, lambda y: attention(layer.context_attention, y, context, mask=context_mask)
+        x = residual(
+            layer.context_attention, x, lambda part, y: attention(part, y, context, mask=context_mask)
         )
-    return add(layer.feedforward_norm, x, lambda y: feedforward(layer.feedforward, y))
+    return residual(layer.feedforward, x, feedforward)
+
+
+def residual(layer, x, branch=None):
+    """`Residual` around `branch(layer.branch, x)`, by default a feed-forward layer's."""
+    before = norm(layer.norm, x) if layer.normalize == "input" else x
+    y = (branch or feedforward)(layer.branch, before)
+    y = norm(layer.norm, y) if layer.normalize == "output" else y
+    y = y if layer.layer_scale is None else y * exact(layer.scale)
+    return norm(layer.norm, x + y) if layer.normalize == "sum" else x + y
 
 
 def stack(layer, x, context=None, mask=None, context_mask=None):
@@ -216,9 +222,17 @@ def embedding(layer, token_ids, segment_ids=None):
     return (sine_positions if is_sine else learned_positions)(layer.position, x)
 
 
+def side(layer, x, context=None, mask=None, context_mask=None):
+    """A model's encoder or decoder: its blocks, and the norm behind them."""
+    bias = None if layer.bias is None else bucket_bias(layer.bias, x.shape[1], x.shape[1])[None]
+    for one in layer.blocks:
+        x = block(one, x, context, mask, context_mask, bias)
+    return x if layer.norm is None else norm(layer.norm, x)
+
+
 def transformer(model, token_ids, padding_mask, decoder_token_ids, decoder_padding_mask):
-    encoded = stack(model.encoder, embedding(model.embedding, token_ids), mask=padding_mask)
-    decoded = stack(
+    encoded = side(model.encoder, embedding(model.embedding, token_ids), mask=padding_mask)
+    decoded = side(
         model.decoder,
         embedding(model.output_embedding, decoder_token_ids),
         encoded,
@@ -230,22 +244,22 @@ def transformer(model, token_ids, padding_mask, decoder_token_ids, decoder_paddi
 
 def t5(model, token_ids, padding_mask, decoder_token_ids, decoder_padding_mask):
     table = exact(model.embedding.token.embeddings)
-    encoded = stack(model.encoder, table[token_ids], mask=padding_mask)
-    decoded = stack(model.decoder, table[decoder_token_ids], encoded, decoder_padding_mask, padding_mask)
+    encoded = side(model.encoder, table[token_ids], mask=padding_mask)
+    decoded = side(model.decoder, table[decoder_token_ids], encoded, decoder_padding_mask, padding_mask)
     return {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded}
 
 
 def bart(model, token_ids, padding_mask, decoder_token_ids, decoder_padding_mask):
-    def embed(token_ids, side):
-        position, normalization = side
+    def embed(token_ids, name):
+        position, normalization = (model.get_layer(f"{name}_{x}") for x in ("position", "embedding_norm"))
         x = exact(model.embedding.token.embeddings)[token_ids]
         x = x * (math.sqrt(model.config.dim) if model.config.scale_embedding else 1)
         rows = exact(position.embedding.embeddings)[2:]  # the first two are no token's
         return norm(normalization, x + rows[: token_ids.shape[1]])
 
-    encoded = stack(model.encoder, embed(token_ids, model.encoder_side), mask=padding_mask)
-    decoded = embed(decoder_token_ids, model.decoder_side)
-    decoded = stack(model.decoder, decoded, encoded, decoder_padding_mask, padding_mask)
+    encoded = side(model.encoder, embed(token_ids, "encoder"), mask=padding_mask)
+    decoded = embed(decoder_token_ids, "decoder")
+    decoded = side(model.decoder, decoded, encoded, decoder_padding_mask, padding_mask)
     return {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded}
 
 

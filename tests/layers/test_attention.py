@@ -14,18 +14,20 @@ from tests.layers import reference
 
 def unfused(layer, query, value=None, key=None, **call):
     """What `layer` computes, by a layer whose three projections are three products."""
-    key_units = layer.num_heads * layer.key_width
+    heads = layer.projections
+    key_units = heads.num_heads * heads.key_width
     value = query if value is None else value
     twin = type(layer).from_config(layer.get_config() | {"name": "unfused"})
     twin.build(query.shape, value.shape, value.shape)
-    if layer.is_self_attention:
+    if heads.is_self_attention:
         parts = [
-            np.split(w, [key_units, 2 * key_units], axis=-1) for w in layer.query_key_value.get_weights()
+            np.split(w, [key_units, 2 * key_units], axis=-1) for w in heads.query_key_value.get_weights()
         ]
     else:
-        pairs = zip(layer.query.get_weights(), layer.key_value.get_weights(), strict=True)
+        pairs = zip(heads.query.get_weights(), heads.key_value.get_weights(), strict=True)
         parts = [(q, *np.split(kv, [key_units], axis=-1)) for q, kv in pairs]
-    for dense, weights in zip((twin.query, twin.key, twin.value), zip(*parts, strict=True), strict=True):
+    own = twin.projections
+    for dense, weights in zip((own.query, own.key, own.value), zip(*parts, strict=True), strict=True):
         dense.set_weights(weights)
     twin.output_projection.set_weights(layer.output_projection.get_weights())
     if layer.position is not None:
@@ -64,21 +66,20 @@ test_contract = contract.check(
 
 def keras_twin(layer, query, value):
     """Keras's attention with the weights of `layer`, a built self- or cross-attention."""
-    twin = keras.layers.MultiHeadAttention(layer.num_heads, layer.key_width, layer.value_width)
+    own = layer.projections
+    twin = keras.layers.MultiHeadAttention(own.num_heads, own.key_width, own.value_width)
     twin.build(query.shape, value.shape)
-    key_units, heads = layer.num_heads * layer.key_width, layer.num_heads
-    if layer.is_self_attention:
-        pieces = [
-            np.split(w, [key_units, 2 * key_units], axis=-1) for w in layer.query_key_value.get_weights()
-        ]
+    key_units, heads = own.num_heads * own.key_width, own.num_heads
+    if own.is_self_attention:
+        pieces = [np.split(w, [key_units, 2 * key_units], axis=-1) for w in own.query_key_value.get_weights()]
     else:
-        pairs = zip(layer.query.get_weights(), layer.key_value.get_weights(), strict=True)
+        pairs = zip(own.query.get_weights(), own.key_value.get_weights(), strict=True)
         pieces = [(q, *np.split(kv, [key_units], axis=-1)) for q, kv in pairs]
     weights = [
         w.reshape(*w.shape[:-1], heads, -1) for projection in zip(*pieces, strict=True) for w in projection
     ]
     kernel, bias = layer.output_projection.get_weights()
-    twin.set_weights([*weights, kernel.reshape(heads, layer.value_width, -1), bias])
+    twin.set_weights([*weights, kernel.reshape(heads, layer.projections.value_width, -1), bias])
     return twin
 
 
@@ -146,7 +147,7 @@ def test_one_head_with_an_identity_projection_is_plain_attention():
     layer = built(Attention(1, use_bias=False), (None, None, 4))
     layer.output_projection.kernel.assign(np.eye(4))
     x = np.random.normal(size=(2, 5, 4)).astype("float32")
-    query, key, value = np.split(x @ layer.query_key_value.kernel.numpy(), 3, axis=-1)
+    query, key, value = np.split(x @ layer.projections.query_key_value.kernel.numpy(), 3, axis=-1)
     np.testing.assert_allclose(layer(x), layers.dot_product_attention(query, key, value), atol=1e-6)
 
 
@@ -154,7 +155,7 @@ def test_each_truncated_head_attends_by_its_own_columns():
     layer = built(Attention(3, use_bias=False), (None, None, 6))
     layer.output_projection.kernel.assign(np.eye(6))
     x = np.random.normal(size=(2, 5, 6)).astype("float32")
-    query, key, value = np.split(x @ layer.query_key_value.kernel.numpy(), 3, axis=-1)
+    query, key, value = np.split(x @ layer.projections.query_key_value.kernel.numpy(), 3, axis=-1)
     for head in range(3):
         own = slice(2 * head, 2 * head + 2)
         expected = layers.dot_product_attention(query[..., own], key[..., own], value[..., own])
@@ -231,12 +232,12 @@ def test_projections_quantize_and_take_low_rank_updates():
     x = np.random.normal(size=(2, 5, 32)).astype("float32")
     layer = built(Attention(2), (None, None, 32))
     y = layer(x)
-    layer.query_key_value.enable_lora(2)
+    layer.projections.query_key_value.enable_lora(2)
     np.testing.assert_allclose(layer(x), y, atol=1e-6)
     layer = built(Attention(2), (None, None, 32))
     y = layer(x)
-    layer.query_key_value.quantize("int8")
-    assert "int8" in [weight.dtype for weight in layer.query_key_value.weights]
+    layer.projections.query_key_value.quantize("int8")
+    assert "int8" in [weight.dtype for weight in layer.projections.query_key_value.weights]
     np.testing.assert_allclose(layer(x), y, atol=0.03 * np.abs(y).max())
 
 
@@ -275,5 +276,5 @@ def test_of_the_fused_bias_only_the_keys_part_has_no_gradient():
     layer = built(Attention(2), (None, None, 4))
     with tf.GradientTape() as tape:
         y = tf.reduce_sum(layer(np.random.normal(size=(2, 5, 4))) ** 2)
-    query, key, value = np.split(tape.gradient(y, layer.query_key_value.bias.value), 3)
+    query, key, value = np.split(tape.gradient(y, layer.projections.query_key_value.bias.value), 3)
     assert np.abs(key).max() < 1e-5 < min(np.abs(query).max(), np.abs(value).max())

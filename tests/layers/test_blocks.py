@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+import keras_tfm
 from keras_tfm import layers
 from tests import contract
 from tests.contract import Case, floats, mask
@@ -34,21 +35,42 @@ STACK = {"attends": True, "reference": reference.stack}
 
 test_contract = contract.check(
     Case("post_norm", lambda: Block(2, 9), **SELF, **BLOCK),
-    Case("pre_norm", lambda: Block(2, 9, key_dim=4, activation="gelu", normalize_first=True),
-         **SELF, **BLOCK),
+    Case("pre_norm", lambda: composed("input", key_dim=4, activation="gelu"), **SELF, **BLOCK),
+    Case("output_norm", lambda: composed("output", layer_scale=0.5), **SELF, **BLOCK),
     Case("causal", lambda: Block(2, 9, causal=True), **decodes(False), **BLOCK),
     Case("cross", lambda: Block(2, 9, causal=True, cross_attention=True), **decodes(True), **BLOCK,
          kind="block"),
     Case("encoder", lambda: Encoder(2, 2, 9, normalize_first=True), **SELF, **STACK),
     Case("decoder", lambda: Decoder(2, 2, 9, cross_attention=True), **decodes(True), **STACK),
-    Case("shared_position", lambda: Decoder(
-        2, 2, 9, attention=layers.MultiHeadAttention(2), normalization=layers.RMSNormalization(),
-        position=layers.RelativePositionBias(6, 4, bidirectional=False)), **decodes(False), **STACK),
+    Case("rms", lambda: composed("input", causal=True, norm=layers.RMSNormalization,
+         position=layers.RelativePositionBias(6, 4, bidirectional=False)), **decodes(False), **BLOCK),
+    Case("residual", lambda: layers.Residual(layers.FeedForward(9), layers.LayerNormalization(), "input",
+         dropout=0.1, stochastic_depth=0.2, layer_scale=0.1), {"x": floats("T", 6)},
+         reference=reference.residual),
 )  # fmt: skip
 
 
-def rotary_attention():
-    return layers.MultiHeadAttention(2, key_dim=4, position=layers.RotaryEmbedding())
+def composed(
+    normalize,
+    key_dim=None,
+    activation="relu",
+    position=None,
+    norm=layers.LayerNormalization,
+    layer_scale=None,
+    causal=False,
+    width=9,
+    num_heads=2,
+    cross_attention=False,
+):
+    """A block of parts."""
+
+    def part(branch):
+        return layers.Residual(branch, norm(), normalize, layer_scale=layer_scale)
+
+    attention = layers.MultiHeadAttention(num_heads, key_dim, position=position)
+    context_attention = part(layers.MultiHeadAttention(num_heads, key_dim)) if cross_attention else None
+    feedforward = layers.FeedForward(width, activation)
+    return layers.Block(part(attention), part(feedforward), context_attention, causal)
 
 
 def built(layer, *shapes):
@@ -64,25 +86,33 @@ def normal(*shape):
 # Composition -----------------------------------------------------------------------------------------
 
 
-def test_a_shared_position_is_one():
-    shared = layers.RelativePositionBias()
-    stack = built(Encoder(3, 2, 9, attention=layers.MultiHeadAttention(2), position=shared), (None, None, 6))
-    assert all(block.attention.position is shared for block in stack.blocks)
-    assert sum(weight.name == "table" for weight in stack.weights) == 1
-    twin = Encoder.from_config(stack.get_config())
-    assert all(block.attention.position is twin.position for block in twin.blocks)
-    assert twin.position is not shared
-    with pytest.raises(ValueError, match="A shared `position` needs the `attention`"):
-        Encoder(3, 2, 9, position=shared)
+def test_a_bias_is_shared_as_a_tensor():
+    """What several blocks add to their scores is one layer's output: its table is there once."""
+    bias = layers.RelativePositionBias(6, 4, num_heads=2, name="bias")
+    inputs = keras.Input((None, 6))
+    x, shared = inputs, bias(inputs)
+    for i in range(3):
+        x = Block(2, 9, name=f"block_{i}")(x, bias=shared)
+    model = keras_tfm.Model(inputs, x)
+    contract.randomise(model, seed=3)
+    assert sum(weight.name == "table" for weight in model.weights) == 1
+    twin = keras.models.clone_model(model)
+    assert [w.path for w in twin.weights] == [w.path for w in model.weights]
+    x = normal(2, 5, 6)
+    expected = x
+    for i in range(3):
+        table = reference.bucket_bias(bias, 5, 5)[None]
+        expected = reference.block(model.get_layer(f"block_{i}"), expected, bias=table)
+    np.testing.assert_allclose(model(x), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("make", [
-    lambda x: Encoder(2, 2, 64, feedforward=layers.FeedForward(64))(x),
+    lambda x: Encoder(2, 2, 64)(x),
     lambda x: layers.RecurrentEncoder(16)(x)[0],
     lambda x: layers.LSTMAttentionDecoder(16)(x, x),
 ], ids=["encoder", "recurrent_encoder", "recurrent_decoder"])  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method:UserWarning")
-def test_patterns_are_no_layers(make):
+def test_all_layers_are_built(make):
     """So that Keras's own quantisation, which wants all layers built, works on a model of stacks."""
     inputs = keras.Input((None, 32))
     model = keras.Model(inputs, make(inputs))
@@ -96,13 +126,13 @@ def test_patterns_are_no_layers(make):
 @pytest.mark.parametrize("normalize_first", [False, True])
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swish"])
 def test_equals_the_composition_of_keras_layers(normalize_first, activation):
-    block = Block(2, 9, key_dim=6, activation=activation, normalize_first=normalize_first, causal=True,
+    block = Block(2, 9, activation=activation, normalize_first=normalize_first, causal=True,
                   cross_attention=True)  # fmt: skip
     x, context = normal(3, 5, 6), normal(3, 7, 6)
     mask, context_mask = np.arange(5) < [[5], [3], [1]], np.arange(7) < [[2], [7], [4]]
     built(block, x.shape, context.shape)
-    attention = keras_twin(block.attention, x, x)
-    context_attention = keras_twin(block.context_attention, x, context)
+    attention = keras_twin(block.attention.branch, x, x)
+    context_attention = keras_twin(block.context_attention.branch, x, context)
 
     def twin(layer, shape):
         copy = type(layer).from_config(layer.get_config())
@@ -110,13 +140,10 @@ def test_equals_the_composition_of_keras_layers(normalize_first, activation):
         copy.set_weights(layer.get_weights())
         return copy
 
-    norms = [
-        twin(layer, x.shape) for layer in (block.attention_norm, block.context_norm, block.feedforward_norm)
-    ]
-    hidden, output = (
-        twin(block.feedforward.hidden, x.shape),
-        twin(block.feedforward.output_projection, (3, 5, 9)),
-    )
+    parts = block.attention, block.context_attention, block.feedforward
+    norms = [twin(part.norm, x.shape) for part in parts]
+    feedforward = block.feedforward.branch
+    hidden, output = twin(feedforward.hidden, x.shape), twin(feedforward.output_projection, (3, 5, 9))
     sublayers = [
         lambda y: attention(y, y, attention_mask=mask[:, None], use_causal_mask=True),
         lambda y: context_attention(y, context, attention_mask=context_mask[:, None]),
@@ -140,25 +167,39 @@ def test_a_stack_is_its_blocks_in_a_row():
         np.testing.assert_array_equal(decoder(x, context), decoder.norm(y) if normalize_first else y)
 
 
-def test_parts_are_injected():
-    """Each block gets its own layer of the pattern's configuration, as T5 or ViT need other parts."""
-    norm = keras.layers.RMSNormalization(epsilon=0.1)
-    encoder = Encoder(2, 2, 9, attention=rotary_attention(),
-                      feedforward=layers.FeedForward(5, "gelu", use_bias=False),
-                      normalization=norm, normalize_first=True)  # fmt: skip
+def test_parts_survive_their_configuration():
+    block = composed("input", key_dim=4, activation="gelu", position=layers.RotaryEmbedding(), causal=True)
     x = normal(2, 5, 6)
-    y = encoder(x)
-    first, second = encoder.blocks
-    assert first.attention is not second.attention and first.attention_norm is not second.attention_norm
-    for block in (first, second):
-        assert isinstance(block.attention.position, layers.RotaryEmbedding)
-        assert block.feedforward.hidden.units == 5 and block.feedforward.hidden.bias is None
-        assert isinstance(block.feedforward_norm, keras.layers.RMSNormalization)
-        assert block.feedforward_norm.epsilon == 0.1
-    copy = Encoder.from_config(encoder.get_config())
+    y = block(x)
+    copy = layers.Block.from_config(block.get_config())
     copy.build(x.shape)
-    copy.set_weights(encoder.get_weights())
+    copy.set_weights(block.get_weights())
     np.testing.assert_array_equal(copy(x), y)
+    assert [w.path.split("/", 1)[1] for w in copy.weights] == [w.path.split("/", 1)[1] for w in block.weights]
+
+
+def test_parts_without_a_name_have_that_of_their_place():
+    """Else a number would stand in their weights' paths, another one in each process."""
+    block = layers.Block(
+        layers.Residual(layers.MultiHeadAttention(2, name="self")),
+        layers.Residual(layers.FeedForward(9), keras.layers.LayerNormalization()),
+        name="block",
+    )
+    block.build((None, None, 6))
+    paths = [weight.path for weight in block.weights]
+    assert paths[0] == "block/attention/self/projections/query_key_value/kernel"
+    assert paths[-2:] == ["block/feedforward/norm/gamma", "block/feedforward/norm/beta"]
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.9])
+def test_stochastic_depth_leaves_out_whole_examples(rate):
+    residual = built(layers.Residual(layers.FeedForward(9), stochastic_depth=rate), (None, None, 6))
+    x = normal(400, 5, 6)
+    added = ops.convert_to_numpy(residual(x, training=True)) - x
+    branch = ops.convert_to_numpy(residual.branch(x)) / (1 - rate)
+    kept = np.abs(added).max((1, 2)) > 0
+    np.testing.assert_allclose(added, branch * kept[:, None, None], atol=1e-5)
+    assert abs(kept.mean() - (1 - rate)) < 5 * (rate * (1 - rate) / 400) ** 0.5
 
 
 # Values computed by hand -----------------------------------------------------------------------------
@@ -166,27 +207,25 @@ def test_parts_are_injected():
 
 def test_number_of_weights():
     """A block of width 32 with two full-width heads and a feed-forward width of 32: 10,656."""
-    block = built(Block(2, 32, key_dim=32), (None, None, 32))
+    block = built(composed("sum", key_dim=32, width=32), (None, None, 32))
+    feedforward = block.feedforward.branch
     counts = [
-        block.attention,
-        block.feedforward.hidden,
-        block.feedforward.output_projection,
-        block.attention_norm,
+        block.attention.branch,
+        feedforward.hidden,
+        feedforward.output_projection,
+        block.attention.norm,
     ]
     assert [layer.count_params() for layer in counts] == [8_416, 1_056, 1_056, 64]
     assert count(block) == 10_656
-    assert count(built(Block(2, 32, key_dim=256), (None, None, 256))) == 543_776
+    assert count(built(composed("sum", key_dim=256, width=32), (None, None, 256))) == 543_776
 
 
 def test_number_of_weights_of_the_stacks():
     """Width 256, eight full-width heads, feed-forward width 2,048."""
     shape = (None, None, 256)
-    encoder, decoder = (
-        Encoder(1, 8, 2048, key_dim=256),
-        Decoder(1, 8, 2048, key_dim=256, cross_attention=True),
-    )
-    assert count(built(encoder, shape)) == 3_155_456
-    assert count(built(decoder, shape, shape)) == 5_259_520
+    sizes = {"num_heads": 8, "key_dim": 256, "width": 2048}
+    assert count(built(composed("sum", **sizes), shape)) == 3_155_456
+    assert count(built(composed("sum", **sizes, cross_attention=True), shape, shape)) == 5_259_520
     assert count(built(Encoder(3, 2, 9), (None, None, 6))) == 3 * count(
         built(Encoder(1, 2, 9), (None, None, 6))
     )
@@ -199,14 +238,14 @@ def count(layer):
 def test_a_normalised_row_has_the_scale_and_shift_of_the_norm():
     """Post-norm leaves rows of mean b and standard deviation g: 0.5 and 2."""
     block = built(Block(2, 9), (None, None, 64))
-    block.feedforward_norm.set_weights([np.full(64, 2.0), np.full(64, 0.5)])
+    block.feedforward.norm.set_weights([np.full(64, 2.0), np.full(64, 0.5)])
     y = ops.convert_to_numpy(block(normal(2, 5, 64)))
     np.testing.assert_allclose(y.mean(-1), 0.5, atol=1e-5)
     np.testing.assert_allclose(y.std(-1), 2, rtol=1e-4)
 
 
 def test_a_norm_sees_one_position_alone():
-    norm = built(Block(2, 9), (None, None, 6)).attention_norm
+    norm = built(Block(2, 9), (None, None, 6)).attention.norm
     x, other = normal(2, 5, 6), normal(2, 5, 6)
     other[0, 0] = x[0, 0]
     np.testing.assert_array_equal(norm(x)[0, 0], norm(other)[0, 0])
@@ -215,8 +254,8 @@ def test_a_norm_sees_one_position_alone():
 
 def test_sublayers_of_zero_leave_a_pre_norm_block_the_identity():
     block = built(Block(2, 9, normalize_first=True, cross_attention=True), (None, None, 6), (None, None, 6))
-    for dense in (block.attention.output_projection, block.context_attention.output_projection,
-                  block.feedforward.output_projection):  # fmt: skip
+    for part in (block.attention, block.context_attention, block.feedforward):
+        dense = part.branch.output_projection
         dense.set_weights([np.zeros(w.shape) for w in dense.weights])
     x = normal(2, 5, 6)
     np.testing.assert_array_equal(block(x, normal(2, 7, 6)), x)
@@ -225,9 +264,10 @@ def test_sublayers_of_zero_leave_a_pre_norm_block_the_identity():
 def test_the_queries_of_cross_attention_are_the_normalised_sums_of_the_same_block():
     block = built(Block(2, 9, causal=True, cross_attention=True), (None, None, 6), (None, None, 6))
     x, context = normal(2, 5, 6), normal(2, 7, 6)
-    queries = block.attention_norm(x + block.attention(x, causal=True))
-    summed = block.context_norm(queries + block.context_attention(queries, context))
-    expected = block.feedforward_norm(summed + block.feedforward(summed))
+    attention, context_attention, feedforward = block.attention, block.context_attention, block.feedforward
+    queries = attention.norm(x + attention.branch(x, causal=True))
+    summed = context_attention.norm(queries + context_attention.branch(queries, context))
+    expected = feedforward.norm(summed + feedforward.branch(summed))
     np.testing.assert_allclose(block(x, context), expected, atol=1e-6)
 
 
@@ -236,9 +276,8 @@ def test_the_queries_of_cross_attention_are_the_normalised_sums_of_the_same_bloc
 
 @pytest.mark.parametrize("factory", [
     lambda: Decoder(2, 2, 9, normalize_first=True),
-    lambda: Decoder(1, 2, 9, attention=rotary_attention()),
-    lambda: Decoder(1, 2, 9, attention=layers.MultiHeadAttention(
-        2, position=layers.RelativePositionEmbedding(2))),
+    lambda: composed("sum", key_dim=4, position=layers.RotaryEmbedding(), causal=True),
+    lambda: composed("sum", position=layers.RelativePositionEmbedding(2), causal=True),
 ])  # fmt: skip
 def test_a_left_padded_prompt_decodes_as_the_bare_one(factory):
     decoder = built(factory(), (None, None, 6))
@@ -256,7 +295,9 @@ def test_a_left_padded_prompt_decodes_as_the_bare_one(factory):
 
 def test_impossible_arguments_are_refused():
     with pytest.raises(ValueError, match=r"`dropout` must lie in \[0, 1\); it is 1.0"):
-        Block(2, 9, dropout=1.0)
+        layers.Residual(layers.FeedForward(9), dropout=1.0)
+    with pytest.raises(ValueError, match="`normalize` must be one of input, sum, output; it is 'first'"):
+        layers.Residual(layers.FeedForward(9), normalize="first")
     with pytest.raises(ValueError, match="`num_layers` must be at least 1; it is 0"):
         Encoder(0, 2, 9)
     with pytest.raises(ValueError, match="has cross-attention: call it with a `context`"):

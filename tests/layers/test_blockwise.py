@@ -14,28 +14,29 @@ from keras_tfm.layers.masks import causal_mask, combine_masks
 from tests import contract
 from tests.contract import Case, floats, mask
 from tests.layers import reference
-from tests.layers.test_attention import DECODING, SELF, Attention
+from tests.layers.test_attention import DECODING, SELF
 
+Attention = layers.BlockwiseAttention
 BLOCKS = {"reference": reference.attention}
 
 
 def injected():
     """A block whose attentions go by blocks, as every family may have them."""
-    return layers.TransformerBlock(
-        2,
-        9,
-        causal=True,
-        attention=Attention(2, dropout=0.1, block_size=2),
-        cross_attention=Attention(2, block_size=3),
+
+    def part(branch):
+        return layers.Residual(branch, layers.LayerNormalization(), dropout=0.1)
+
+    return layers.Block(
+        part(Attention(2, 2, dropout=0.1)), part(layers.FeedForward(9)), part(Attention(2, 3)), causal=True
     )
 
 
 test_contract = contract.check(
-    Case("self", lambda: Attention(2, dropout=0.1, block_size=2), **SELF, **BLOCKS, kind="blockwise"),
-    Case("causal", lambda: Attention(2, 5, 3, dropout=0.1, block_size=3), **DECODING, **BLOCKS),
-    Case("rotary", lambda: Attention(2, position=layers.RotaryEmbedding(100.0), block_size=2),
+    Case("self", lambda: Attention(2, 2, dropout=0.1), **SELF, **BLOCKS, kind="blockwise"),
+    Case("causal", lambda: Attention(2, 3, key_dim=5, value_dim=3, dropout=0.1), **DECODING, **BLOCKS),
+    Case("rotary", lambda: Attention(2, 2, position=layers.RotaryEmbedding(100.0)),
          **DECODING, **BLOCKS),
-    Case("cross", lambda: Attention(2, key_dim=6, block_size=4),
+    Case("cross", lambda: Attention(2, 4, key_dim=6),
          {"query": floats("T", 6), "value": floats("S", 5), "mask": mask("S")}, **BLOCKS),
     Case("block", injected,
          {"x": floats("T", 6), "context": floats("S", 6), "mask": mask("T"), "context_mask": mask("S")},
@@ -282,10 +283,10 @@ def test_share_and_independence_of_what_is_dropped(rate):
 
 
 def test_a_layer_draws_anew_at_each_call_and_only_in_training():
-    layer, x = Attention(2, dropout=0.5, block_size=4), np.random.normal(size=(1, 9, 8)).astype("float32")
+    layer, x = Attention(2, 4, dropout=0.5), np.random.normal(size=(1, 9, 8)).astype("float32")
     once, again = (layer(x, training=True).numpy() for _ in range(2))
     assert (once != again).any()
-    plain = Attention(2, dropout=0.5)
+    plain = layers.MultiHeadAttention(2, dropout=0.5)
     plain.build(x.shape)
     plain.set_weights(layer.get_weights())
     np.testing.assert_allclose(layer(x), plain(x), atol=1e-6)
@@ -330,8 +331,8 @@ def test_what_cannot_be_is_refused():
         layers.blockwise_attention(x, x, x, dropout=0.1)
     with pytest.raises(ValueError, match="`mask` must be boolean"):
         layers.blockwise_attention(x, x, x, mask=tf.zeros((1, 3)))
-    with pytest.raises(ValueError, match="`block_size` must be at least 1, or None; it is 0"):
-        Attention(2, block_size=0)
+    with pytest.raises(ValueError, match="`block_size` must be at least 1; it is 0"):
+        Attention(2, 0)
     for position in (layers.RelativePositionEmbedding(), layers.RelativePositionBias()):
         with pytest.raises(ValueError, match=f"{type(position).__name__} acts on all scores at once"):
-            Attention(2, position=position, block_size=4)
+            Attention(2, 4, position=position)

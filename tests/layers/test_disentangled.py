@@ -3,18 +3,40 @@
 import numpy as np
 import pytest
 
-from keras_tfm.layers import DisentangledAttention, DistanceEmbedding, MultiHeadAttention
+from keras_tfm.layers import DisentangledAttention, DistanceEmbedding, Layer, MultiHeadAttention
 from keras_tfm.layers.attention.disentangled import log_buckets, shear
 from tests import contract
 from tests.contract import Case, floats, mask
 
+X = np.zeros((1, 2, 8), "float32")
 INPUTS = {"x": floats("T", 8), "mask": mask("T")}
+
+
+class WithDistances(Layer):
+    """Disentangled attention, given the distances of its own table."""
+
+    def __init__(self, attention, distances, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = attention
+        self.distances = distances
+
+    def build(self, x_shape, value_shape=None):
+        self.attention.build(x_shape)
+        self.distances.build(x_shape)
+        self.built = True
+
+    def call(self, x, value=None, mask=None, causal=False, training=None):
+        return self.attention(x, value, mask=mask, bias=self.distances(x), causal=causal, training=training)
+
+    def compute_output_shape(self, x_shape, value_shape=None):
+        return tuple(x_shape)
 
 
 def reference(layer, x, mask, value=None):
     """The definition, pair by pair; `x` attends to `value`, by default itself."""
-    heads, width, length = layer.num_heads, layer.key_width, x.shape[1]
-    distances = layer.distances
+    layer, distances = layer.attention, layer.distances
+    projections = layer.projections
+    heads, width, length = layer.num_heads, projections.key_width, x.shape[1]
     table = np.float64(distances.embeddings.numpy())
     if distances.norm is not None:
         gamma, beta = distances.norm.gamma.numpy(), distances.norm.beta.numpy()
@@ -25,10 +47,12 @@ def reference(layer, x, mask, value=None):
         return x.reshape(*x.shape[:-1], heads, width)
 
     def of_contents(x):
-        kernels = np.split(np.float64(layer.query_key_value.kernel.numpy()), 3, axis=-1)
-        return [
-            split(x @ kernel + np.asarray(bias)) for kernel, bias in zip(kernels, layer.biases, strict=True)
-        ]
+        dense = projections.query_key_value
+        kernels = np.split(np.float64(dense.kernel.numpy()), 3, axis=-1)
+        biases = [0.0 if bias is None else bias.numpy() for bias in projections.biases]
+        if dense.bias is not None:
+            biases = np.split(dense.bias.numpy(), 3)
+        return [split(x @ kernel + bias) for kernel, bias in zip(kernels, biases, strict=True)]
 
     def of_distances(name):
         projection = getattr(layer, name)
@@ -63,7 +87,7 @@ def reference(layer, x, mask, value=None):
 
 
 def attention(distances=None, **options):
-    return DisentangledAttention(2, distances or DistanceEmbedding(8, 3), **options)
+    return WithDistances(DisentangledAttention(2, **options), distances or DistanceEmbedding(8, 3))
 
 
 def shared():
@@ -100,15 +124,19 @@ def test_log_buckets_by_hand():
 def test_rows_count_from_the_farthest_key_after_to_the_farthest_before():
     np.testing.assert_array_equal(DistanceEmbedding(2, 3).rows(), [0, 1, 2, 3, 4, 5, 5])
     layer = DistanceEmbedding(2, 3)
-    layer.build()
+    layer.build((None, 5))
     layer.embeddings.assign(np.arange(12).reshape(6, 2))
-    rows = np.asarray(layer.vectors(5))[:, 0] / 2  # of the distances 4, 3, ..., -5
+    rows = np.asarray(layer(np.zeros((1, 5))))[:, 0] / 2  # of the distances 4, 3, ..., -5
     np.testing.assert_array_equal(rows, [5, 5, 5, 4, 3, 2, 1, 0, 0, 0])
 
 
 def by_path(layer):
     """Its weights as arrays, by their paths inside it."""
-    return {weight.path.partition("/")[2]: weight.numpy() for weight in layer.weights}
+    return {path_in(layer, weight): weight.numpy() for weight in layer.weights}
+
+
+def path_in(layer, weight):
+    return weight.path.rpartition(f"{layer.name}/")[2]
 
 
 def test_without_distances_it_is_plain_attention():
@@ -117,10 +145,8 @@ def test_without_distances_it_is_plain_attention():
     plain(x), layer(x)
     contract.randomise(plain, seed=0)
     weights = by_path(plain)
-    layer.query_key_value.kernel.assign(weights["query_key_value/kernel"])
-    for bias, values in zip(layer.biases, np.split(weights["query_key_value/bias"], 3), strict=True):
-        bias.assign(values)
-    layer.output_projection.set_weights([weights["output/kernel"], weights["output/bias"]])
+    for weight in layer.weights:
+        weight.assign(weights[path_in(layer, weight)])
     np.testing.assert_allclose(layer(x), plain(x), atol=1e-5)
 
 
@@ -130,40 +156,32 @@ def test_a_table_of_zeros_leaves_the_scale_alone():
     layer(x)
     contract.randomise(layer, seed=0)
     layer.distances.embeddings.assign(np.zeros((6, 8)))
-    for projection in (layer.position_key, layer.position_query):
+    for projection in (layer.attention.position_key, layer.attention.position_query):
         projection.bias.assign(np.zeros(8))
     plain = DisentangledAttention(2, terms=())
     plain(x)
-    weights = by_path(layer)
+    weights = by_path(layer.attention)
     for weight in plain.weights:
-        weight.assign(weights[weight.path.partition("/")[2]])
-    kernel = plain.query_key_value.kernel
+        weight.assign(weights[path_in(plain, weight)])
+    kernel = plain.projections.query_key_value.kernel
     scale = np.concatenate([np.full(8, 3**-0.5), np.ones(16)])
     kernel.assign(kernel * scale)
-    plain.biases[0].assign(plain.biases[0] * 3**-0.5)
+    bias = plain.projections.query_key_value.bias
+    bias.assign(bias * scale)
     np.testing.assert_allclose(layer(x), plain(x), atol=1e-5)
-
-
-def test_one_table_serves_many_layers():
-    table = DistanceEmbedding(8, 3)
-    first, second = attention(table), attention(table)
-    x = np.ones((1, 4, 8), "float32")
-    first(x), second(x)
-    assert first.distances is second.distances
-    assert len({id(weight) for layer in (first, second) for weight in layer.weights}) < 2 * len(first.weights)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (
-            lambda: DisentangledAttention(0, DistanceEmbedding(8, 3)),
+            lambda: DisentangledAttention(0),
             "`num_heads` must be at least 1; it is 0",
         ),
         (lambda: attention(terms=("c2c",)), "`terms` must be of 'c2p' and 'p2c', each once"),
-        (lambda: DisentangledAttention(2), "`distances` must be given where there are `terms`"),
-        (lambda: attention(terms=()), "`distances` must be given where there are `terms`, and only there"),
-        (lambda: DisentangledAttention(3, terms=()).build((1, 2, 8)), "`num_heads` must divide the width 8"),
+        (lambda: DisentangledAttention(2)(X), "`bias` must hold the distances where there are `terms`"),
+        (lambda: attention(terms=())(X), "`bias` must hold the distances where there are `terms`, and only"),
+        (lambda: DisentangledAttention(3, terms=()).build((1, 2, 8)), "`num_heads` must divide the queries'"),
         (lambda: DistanceEmbedding(8, 0), "`max_distance` must lie in 1 to 1048576; it is 0"),
         (lambda: DistanceEmbedding(8, 9, 5), "`num_buckets` must be even, at least 2 and below 16"),
         (lambda: DistanceEmbedding(8, 9, 16), "`num_buckets` must be even, at least 2 and below 16"),

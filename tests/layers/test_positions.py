@@ -188,8 +188,10 @@ def test_in_cross_attention_each_side_counts_its_own_positions(position):
 
 @pytest.mark.parametrize("position", POSITIONS)
 def test_a_decoder_steps_as_it_is_called_with_positions_in_cross_attention(position):
-    attention = layers.MultiHeadAttention(2, position=POSITIONS[position]())
-    layer = layers.TransformerDecoder(2, 2, 9, attention=attention, cross_attention=attention)
+    def attention():
+        return layers.Residual(layers.MultiHeadAttention(2, position=POSITIONS[position]()))
+
+    layer = layers.Block(attention(), layers.Residual(layers.FeedForward(9)), attention(), causal=True)
     x, context = (np.random.normal(size=(2, n, 8)).astype("float32") for n in (4, 3))
     layer.build(x.shape, context.shape)
     contract.randomise(layer, seed=3)
@@ -236,7 +238,7 @@ def test_shaw_distances_are_clipped():
     position = layers.RelativePositionEmbedding(2)
     attention(position)
     query = np.ones((1, 1, 1, 4), "float32")
-    scores = position.scores(query / 2, np.array([4]), np.arange(9))[0, 0, 0]
+    scores = position.scores(query, None, np.array([4]), np.arange(9), 0.5)[0, 0, 0]
     rows = ops.convert_to_numpy(ops.sum(position.key_table, -1)) / 2
     np.testing.assert_allclose(scores, rows[[0, 0, 0, 1, 2, 3, 4, 4, 4]], rtol=1e-5)
 

@@ -62,11 +62,17 @@ def test_equal_use_has_the_least_loss():
     assert layer.losses == []
 
 
+def block_of(feedforward):
+    """A causal block with these experts."""
+    attention = layers.Residual(layers.MultiHeadAttention(2), layers.LayerNormalization())
+    return layers.Block(attention, layers.Residual(feedforward, layers.LayerNormalization()), causal=True)
+
+
 def test_the_loss_has_its_gradient_where_a_block_is_recomputed():
     gradients = []
     for recomputed in (False, True):
         keras.utils.set_random_seed(1)
-        block = layers.TransformerBlock(2, 8, feedforward=Switch(3, 9, balance=0.5), dropout=0.0)
+        block = block_of(Switch(3, 9, balance=0.5))
         x = tf.random.stateless_normal((2, 5, 6), (1, 2))
         block(x)
         if recomputed:
@@ -77,7 +83,7 @@ def test_the_loss_has_its_gradient_where_a_block_is_recomputed():
             with tf.GradientTape() as tape:
                 block(x, training=True)
                 (loss,) = block.losses
-            return loss, tape.gradient(loss, block.feedforward.router.value)
+            return loss, tape.gradient(loss, block.feedforward.branch.router.value)
 
         gradients.append([part.numpy() for part in losses()])
     assert np.abs(gradients[0][1]).max() > 1e-4
@@ -87,7 +93,7 @@ def test_the_loss_has_its_gradient_where_a_block_is_recomputed():
 
 def test_a_block_tells_what_is_padding():
     """By a mask of keys, of rows, or one that Keras carries: the loss is that of both rows alone."""
-    block = layers.TransformerBlock(2, 8, dropout=0.0, feedforward=Switch(2, 9, balance=1.0), causal=True)
+    block = block_of(Switch(2, 9, balance=1.0))
     x = np.random.normal(size=(2, 5, 6)).astype("float32")
     keys = np.arange(5) < np.array([[5], [3]])
     rows = keys[:, None] & np.tri(5, dtype=bool)
@@ -102,13 +108,13 @@ def test_a_block_tells_what_is_padding():
 
 
 def test_decoding_equals_the_whole():
-    stack = layers.TransformerDecoder(2, 2, 8, feedforward=Switch(3, 9))
+    block = block_of(Switch(3, 9))
     x = np.random.normal(size=(2, 5, 6)).astype("float32")
-    expected = stack(x)
-    contract.randomise(stack, seed=2)
-    expected, cache, pieces = stack(x), stack.start(2, 5), []
+    expected = block(x)
+    contract.randomise(block, seed=2)
+    expected, cache, pieces = block(x), block.start(2, 5), []
     for t in range(5):
-        y, cache = stack.step(x[:, t : t + 1], cache)
+        y, cache = block.step(x[:, t : t + 1], cache)
         pieces.append(y)
     np.testing.assert_allclose(np.concatenate(pieces, 1), expected, atol=1e-5)
 

@@ -1,18 +1,21 @@
 """ALBERT: the contract, the paper's sizes, what is shared."""
 
 import dataclasses
+import itertools
 import math
 
 import keras
 import numpy as np
 import pytest
 
+import keras_tfm
 from keras_tfm.heads import MaskedLM
 from keras_tfm.models import ALBERT, ALBERTConfig
 from tests import contract
 from tests.contract import Case, ids, mask
 
 SIZES = {"num_layers": 3, "num_groups": 2, "group_size": 1, "dim": 8, "num_heads": 2, "intermediate_dim": 12}
+IDS = np.array([[1, 2, 3, 4], [5, 6, 7, 8]])
 TINY = ALBERTConfig(11, embedding_dim=5, max_length=16, **SIZES)
 TWO_BLOCKS = dataclasses.replace(TINY, num_layers=1, num_groups=1, group_size=2)
 INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T"), "segment_ids": ids("T", 2)}
@@ -38,23 +41,24 @@ def test_one_block_is_applied_again_and_again():
     model = ALBERT(dataclasses.replace(TINY, num_layers=3, num_groups=1, group_size=1))
     contract.randomise(model, seed=0)
     assert len([weight for weight in model.weights if "query_key_value/kernel" in weight.path]) == 1
-    x = np.random.default_rng(0).normal(size=(2, 4, 5)).astype("float32")
-    block = model.encoder.groups[0].blocks[0]
-    expected = block(block(block(model.encoder.projection(x))))
-    np.testing.assert_allclose(model.encoder(x), expected, atol=1e-6)
+    (block,) = model.blocks["encoder"]
+    states = keras_tfm.Model(model.input, model.hidden_states["encoder"])({"token_ids": IDS})
+    for before, after in itertools.pairwise(states):
+        np.testing.assert_allclose(block(before), after, atol=1e-6)
+    assert len(states) == 4
 
 
 @pytest.mark.parametrize(
     ("num_layers", "num_groups", "expected"),
     [(4, 2, [0, 0, 1, 1]), (3, 2, [0, 0, 1]), (3, 3, [0, 1, 2]), (5, 2, [0, 0, 0, 1, 1])],
 )
-def test_groups_take_turns(num_layers, num_groups, expected, monkeypatch):
+def test_groups_take_turns(num_layers, num_groups, expected):
     model = ALBERT(dataclasses.replace(TINY, num_layers=num_layers, num_groups=num_groups))
-    used = []
-    for i, group in enumerate(model.encoder.groups):
-        monkeypatch.setattr(group, "call", lambda x, i=i, **_: used.append(i) or x)
-    model.encoder(np.zeros((1, 2, 5), "float32"))
-    assert used == expected
+    contract.randomise(model, seed=0)
+    states = keras_tfm.Model(model.input, model.hidden_states["encoder"])({"token_ids": IDS})
+    for i, (before, after) in enumerate(itertools.pairwise(states)):
+        np.testing.assert_allclose(model.blocks["encoder"][expected[i]](before), after, atol=1e-6)
+    assert len(states) == num_layers + 1
 
 
 def test_impossible_groups_are_refused():
@@ -74,9 +78,7 @@ def test_it_recomputes_block_by_block():
     """As one, the backward pass would hold what all blocks together make."""
     with keras.RematScope("full"):
         model = ALBERT(dataclasses.replace(TINY, group_size=2))
-    call = model.encoder.call
-    assert model.encoder.rematerialized_call(call) is call
-    blocks = [block for group in model.encoder.groups for block in group.blocks]
-    assert len(blocks) == 4 and all(
-        block.rematerialized_call(call, np.zeros((1, 2, 8))) is not call for block in blocks
-    )
+    blocks = model.blocks["encoder"]
+    x = np.zeros((1, 2, 8))
+    assert len(blocks) == 4
+    assert all(block.rematerialized_call(block.call, x) is not block.call for block in blocks)

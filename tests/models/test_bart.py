@@ -60,7 +60,7 @@ def test_positions_begin_at_the_third_row():
     """No output depends on the first two rows, each on the row of its own position."""
     model = BART(TINY)
     contract.randomise(model, seed=1)
-    table = model.encoder_side[0].embedding.embeddings
+    table = model.get_layer("encoder_position").embedding.embeddings
     before, values = model(BATCH)["encoder_sequence_output"].numpy(), table.numpy()
     for row, changes in ((0, False), (1, False), (2, True), (5, True), (6, False)):
         table.assign(values)

@@ -79,7 +79,8 @@ def test_sizes_are_the_papers(size, number, tolerance):
 def test_initial_weights():
     """Section 2.3: what adds to the residual starts smaller by sqrt(2 L); no two kernels are alike."""
     model = GPT2.from_size("tiny")
-    kernels = [w.numpy() for w in model.decoder.trainable_weights if w.name == "kernel"]
+    kernels = [w.numpy() for block in model.blocks["decoder"] for w in block.trainable_weights
+               if w.name == "kernel"]  # fmt: skip
     deviations = [[kernel.std() for kernel in kernels[i::4]] for i in range(4)]
     for deviation, expected in zip(deviations, (0.02, 0.02 / 8**0.5) * 2, strict=True):
         np.testing.assert_allclose(deviation, expected, rtol=0.05)
@@ -110,8 +111,9 @@ def test_gradients_see_nothing_later():
     """The gradient of a logit with respect to a later embedding is exactly 0 (inventory F02)."""
     model = randomised()
     x = tf.Variable(tf.random.normal((1, 5, 6)))
+    decoder = model.backbone.decoder
     with tf.GradientTape() as tape:
-        y = tf.reduce_sum(model.head(model.backbone.decoder(x))[0], -1)
+        y = tf.reduce_sum(model.head(decoder.finish(decoder.states(x, None)[-1]))[0], -1)
     gradient = np.abs(tape.jacobian(y, x).numpy()[:, 0]).max(-1)
     assert (np.triu(gradient, 1) == 0).all() and (np.diag(gradient) > 0).all()
 

@@ -15,7 +15,7 @@ from tests.layers import reference
 from tests.models.test_transformer import BATCH, cache, inputs
 
 TINY = T5Config(
-    11, num_layers=1, dim=6, num_heads=2, key_dim=4, intermediate_dim=9, num_buckets=6, max_distance=5
+    11, num_layers=1, dim=8, num_heads=2, key_dim=4, intermediate_dim=9, num_buckets=6, max_distance=5
 )
 GATED = dataclasses.replace(
     TINY, num_layers=2, num_decoder_layers=1, key_dim=2, activation="gelu", gated=True, tied=False
@@ -74,7 +74,7 @@ def test_the_output_is_scaled_where_it_is_tied():
     model = LanguageModel(T5(TINY))
     contract.randomise(model, seed=1)
     hidden = model.backbone(BATCH)["decoder_sequence_output"]
-    expected = hidden.numpy() @ model.backbone.embedding.token.embeddings.numpy().T / 6**0.5
+    expected = hidden.numpy() @ model.backbone.embedding.token.embeddings.numpy().T / 8**0.5
     np.testing.assert_allclose(model(BATCH), expected, atol=1e-5)
     np.testing.assert_allclose(reference.head(model.head, hidden), expected, atol=1e-5)
 
@@ -82,9 +82,10 @@ def test_the_output_is_scaled_where_it_is_tied():
 def test_initial_weights():
     """Scores of variance 1 without a scale, logits of variance 1; a uniform model's loss, nearly."""
     model = T5.from_size("tiny")
-    kernel = model.encoder.blocks[1].attention.query_key_value.kernel.numpy()
+    kernel = model.encoder.blocks[1].attention.branch.projections.query_key_value.kernel.numpy()
     query, key, value = np.split(kernel, 3, axis=1)
-    deviations = [query.std(), key.std(), value.std(), model.decoder.blocks[0].context_attention.query.kernel]
+    of_context = model.decoder.blocks[0].context_attention.branch.projections.query.kernel
+    deviations = [query.std(), key.std(), value.std(), of_context]
     expected = [(128 * 32) ** -0.5, 128**-0.5, 128**-0.5, (128 * 32) ** -0.5]
     np.testing.assert_allclose([np.std(x) for x in deviations[3:]], expected[3:], rtol=0.05)
     np.testing.assert_allclose(deviations[:3], expected[:3], rtol=0.05)

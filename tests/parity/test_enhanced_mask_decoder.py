@@ -47,7 +47,7 @@ def test_logits(seed, tmp_path):
     ours = EnhancedMaskedLM(plain.backbone, activation=plain.activation)
     for weight, value in zip(ours.get_layer("mlm").weights, plain.get_layer("mlm").weights, strict=True):
         weight.assign(value)
-    table = ours.get_layer("decoder").position.embedding.embeddings
+    table = ours.get_layer("decoder_position").embedding.embeddings
     table.assign(rng.normal(0, 0.3, table.shape))
     inputs = family.draw_inputs(rng, entries, "MaskedLM")
     mask, expected = inputs["padding_mask"], reference(theirs, inputs, table.numpy())

@@ -12,7 +12,7 @@ def draw_config(rng):
         "num_layers": int(rng.integers(1, 4)),
         "num_heads": num_heads,
         "dim": num_heads * int(rng.integers(3, 8)),
-        "intermediate_dim": int(rng.integers(5, 40)),
+        "hidden_dim": int(rng.integers(5, 40)),
         "activation": str(rng.choice(["relu", "gelu"])),
         "normalize_first": bool(rng.integers(2)),
     }
@@ -21,7 +21,7 @@ def draw_config(rng):
 def run_stacks(config, rng):
     """(weights, inputs, (encoded, decoded)) with every weight, biases and gammas too, at random."""
     torch.manual_seed(int(rng.integers(2**31)))
-    options = (config["dim"], config["num_heads"], config["intermediate_dim"], 0.0, config["activation"])
+    options = (config["dim"], config["num_heads"], config["hidden_dim"], 0.0, config["activation"])
     options_by_name = {"batch_first": True, "norm_first": config["normalize_first"]}
 
     def norm():

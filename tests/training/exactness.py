@@ -124,8 +124,15 @@ def blocks(dropout=0.0, rematerialize=True, num_experts=0):
     from keras_tfm import layers
 
     inputs = keras.Input((T,), dtype="int32")
-    experts = layers.SwitchFeedForward(num_experts, 16, "gelu", balance=0.5) if num_experts else None
-    block = layers.TransformerBlock(2, 16, dropout=dropout, activation="gelu", feedforward=experts)
+    if num_experts:
+        feedforward = layers.SwitchFeedForward(num_experts, 16, "gelu", balance=0.5)
+    else:
+        feedforward = layers.FeedForward(16, "gelu")
+    attention = layers.MultiHeadAttention(2, dropout=dropout)
+    block = layers.Block(
+        layers.Residual(attention, layers.LayerNormalization(), dropout=dropout),
+        layers.Residual(feedforward, layers.LayerNormalization(), dropout=dropout),
+    )
     # Vectors of variance 1: Keras's are 1,000 times nearer to zero, and a norm magnifies their roundings.
     embedding = keras.layers.Embedding(V, 8, keras.initializers.RandomNormal(stddev=1.0), mask_zero=True)
     x = block(embedding(inputs))

@@ -12,7 +12,7 @@ from keras.src.models.functional import Functional
 import keras_tfm
 from keras_tfm import layers
 from keras_tfm.configs import Config
-from keras_tfm.training.model import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel, states_of
 
 
 def functional(**options):
@@ -230,7 +230,10 @@ class Family(ConfiguredModel):
 
     def __init__(self, config, name="family", **kwargs):
         x = keras.Input((None, config.dim), name="x")
-        super().__init__(config, x, layers.TransformerEncoder(config.depth, 2, 8)(x), name=name, **kwargs)
+        blocks = [layers.TransformerBlock(2, 8, name=f"block_{i}") for i in range(config.depth)]
+        states = states_of(blocks, x)
+        blocks, hidden_states = {"encoder": blocks}, {"encoder": states}
+        super().__init__(config, x, states[-1], blocks, hidden_states, name=name, **kwargs)
 
 
 def test_a_size_is_a_configuration_with_changes():

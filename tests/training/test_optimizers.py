@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import keras_tfm
+from keras_tfm import layers
 from keras_tfm.heads import Classifier, LanguageModel
-from keras_tfm.models import RecurrentSeq2Seq, Transformer, ViT
+from keras_tfm.models import T5, RecurrentSeq2Seq, Transformer, ViT
 from keras_tfm.training import SGD, Adam, AdamW, WarmupLinearSchedule, freeze, layer_rates, trainable_kept
 
 TINY = {"dim": 8, "intermediate_dim": 16, "num_heads": 2}
@@ -163,11 +165,9 @@ def test_training_goes_on_from_a_file(tmp_path):
 def test_rates_of_a_vision_transformer_fall_with_depth():
     rates = layer_rates(classifier(num_layers=3), 0.5)
     assert len(rates) == len(classifier(num_layers=3).trainable_variables)
+    heights = {"patch_encoder": 4, "block_0": 3, "block_1": 2, "block_2": 1, "norm": 0, "head": 0}
     for path, rate in rates.items():
-        expected = {"patch_encoder": 0.5**4, "head": 1.0}.get(path.split("/")[0])
-        if path.startswith("encoder/"):
-            expected = {"block_0": 0.5**3, "block_1": 0.5**2, "block_2": 0.5, "norm": 1.0}[path.split("/")[1]]
-        assert rate == expected, path
+        assert rate == 0.5 ** heights[path.split("/")[0]], path
 
 
 def test_rates_of_a_transformer_count_both_stacks_from_above():
@@ -177,9 +177,28 @@ def test_rates_of_a_transformer_count_both_stacks_from_above():
         1e-3
     )  # also what makes the logits: it is tied
     for stack in ("encoder", "decoder"):
-        assert rates[f"{stack}/block_0/attention/output/kernel"] == pytest.approx(1e-2)
-        assert rates[f"{stack}/block_1/attention/output/kernel"] == pytest.approx(1e-1)
-        assert rates[f"{stack}/norm/gamma"] == 1
+        assert rates[f"{stack}_block_0/attention/branch/output/kernel"] == pytest.approx(1e-2)
+        assert rates[f"{stack}_block_1/attention/branch/output/kernel"] == pytest.approx(1e-1)
+        assert rates[f"{stack}_norm/gamma"] == 1
+
+
+def test_a_table_that_blocks_share_is_as_deep_as_the_embeddings():
+    backbone = T5.from_size("tiny", vocabulary_size=9, num_layers=2, key_dim=4, **TINY)
+    rates = layer_rates(LanguageModel(backbone), 0.1)
+    for path in ("embedding/token/embeddings", "encoder_position/table", "decoder_position/table"):
+        assert rates[path] == pytest.approx(1e-3)
+    assert rates["encoder_norm/gamma"] == rates["decoder_norm/gamma"] == 1
+
+
+def test_rates_of_a_stack_that_is_one_layer():
+    inputs = keras.Input((None,), dtype="int32")
+    x = layers.TokenEmbedding(9, 8, name="embedding")(inputs)
+    x = layers.TransformerEncoder(2, 2, 16, normalize_first=True, name="encoder")(x)
+    model = keras_tfm.Model(inputs, keras.layers.Dense(3, name="head")(x))
+    heights = {"embedding/token": 3, "encoder/block_0": 2, "encoder/block_1": 1, "encoder/norm": 0, "head": 0}
+    for path, rate in layer_rates(model, 0.5).items():
+        (height,) = (height for start, height in heights.items() if path.startswith(start))
+        assert rate == 0.5**height, path
 
 
 def test_rates_of_a_recurrent_model():
@@ -207,7 +226,7 @@ def test_freezing_trains_what_is_above():
     model = classifier(num_layers=2)
     freeze(model, 1)
     trained = {variable.path for variable in model.trainable_variables}
-    assert {path.split("/")[1] for path in trained} == {"block_1", "norm", "output"}
+    assert {path.split("/")[0] for path in trained} == {"block_1", "norm", "head"}
     before = {variable.path: variable.numpy() for variable in model.weights}
     model.compile(AdamW(0.1, 0.1, rates=layer_rates(model, 0.5)), "mse")
     model.train_on_batch(np.random.default_rng(0).normal(size=(4, 8, 8, 3)), np.ones((4, 3)))

@@ -11,14 +11,13 @@ where kr and qr are projections of a table of distances that all layers share. T
 for each distance once, and sheared into place: no look-up for each pair.
 """
 
-import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.attention.functional import attention_weights
-from keras_tfm.layers.attention.projections import HeadProjection
+from keras_tfm.layers.attention.multi_head import Attention
+from keras_tfm.layers.attention.projections import HeadProjection, HeadProjections
 from keras_tfm.layers.base import Layer, own
-from keras_tfm.layers.masks import causal_mask, combine_masks, key_mask_of
+from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
 
@@ -27,11 +26,11 @@ CONTENT_TO_POSITION, POSITION_TO_CONTENT = "c2p", "p2c"
 
 
 class DistanceEmbedding(Layer):
-    """A vector for each distance i - j; `vectors` gives those of the distances T-1, T-2, ..., -T.
+    """A vector for each distance i - j: those of T-1, T-2, ..., -T for a sequence of length T, (2T, D).
 
     Distances count up to `max_distance`, farther ones as that. With `num_buckets` half of them are exact and
     the others' buckets grow with the logarithm ("DeBERTaV3", He et al. 2023, and version 2's released code).
-    `epsilon` normalises the table, None leaves it as it is; `dropout` acts on it.
+    `epsilon` normalises the table, None leaves it as it is.
     """
 
     def __init__(
@@ -40,7 +39,6 @@ class DistanceEmbedding(Layer):
         max_distance,
         num_buckets=0,
         epsilon=None,
-        dropout=0.0,
         initializer="uniform",
         **kwargs,
     ):
@@ -58,31 +56,36 @@ class DistanceEmbedding(Layer):
         self.max_distance = max_distance
         self.num_buckets = num_buckets
         self.epsilon = epsilon
-        self.dropout = dropout
         self.initializer = initializer
         self.norm = None if epsilon is None else LayerNormalization(epsilon, name="norm")
-        self.table_dropout = Dropout(dropout, name="dropout")
 
     @property
     def span(self):
         """Rows of the table for each of the two directions."""
         return self.num_buckets or self.max_distance
 
-    def build(self, _=None):
+    def build(self, x_shape):
         self.embeddings = self.add_weight((2 * self.span, self.dim), own(self.initializer), name="embeddings")
         if self.norm is not None:
             self.norm.build(self.embeddings.shape)
         self.built = True
 
-    def vectors(self, length, training=None):
-        """Those for a `length` T: (2T, D)."""
+    def call(self, x):
+        """The vectors for a sequence `x` (B, T, ...): (2T, D)."""
+        length = ops.shape(x)[1]
         table = ops.cast(self.embeddings, self.compute_dtype)
         table = table if self.norm is None else self.norm(table)
-        table = self.table_dropout(table, training=training)
         distances = length - 1 - ops.arange(2 * length, dtype="int32")
         farthest = self.max_distance
         distances = ops.clip(distances, -farthest, farthest) + farthest
         return ops.take(table, ops.take(self.rows(), distances), axis=0)  # (2T, D)
+
+    def compute_output_shape(self, x_shape):
+        return (None if x_shape[1] is None else 2 * x_shape[1], self.dim)
+
+    def compute_mask(self, x, previous_mask=None):
+        """None: it has no row for each example."""
+        return None
 
     def rows(self):
         """The row of the table for each distance from -`max_distance` to `max_distance`."""
@@ -104,111 +107,88 @@ def log_buckets(distances, num_buckets, max_distance):
     return np.where(np.abs(distances) <= exact, distances, np.sign(distances) * far).astype("int32")
 
 
-class DisentangledAttention(Layer):
+class OfOneSequence(HeadProjections):
+    """Projections of a sequence to itself, whose queries may come from other states at the same positions."""
+
+    def project(self, query, value=None, key=None):
+        """Queries of `query` (B, T, D), keys and values of `value` (B, T, D), by default `query` itself."""
+        heads = self.project_self(query)
+        return heads if value is None else [heads[0], *self.project_self(value)[1:]]
+
+
+class DisentangledAttention(Attention):
     """Self-attention of `num_heads` heads over contents and distances: (B, T, D) -> (B, T, D).
 
-    `terms` are the positional ones of the header, "c2p" and "p2c"; the scale divides by the root of their
-    number plus one. `distances` is the `DistanceEmbedding` that all layers share. `share_projections` has
-    contents' queries and keys project it too; otherwise each term has its own. `key_bias` False leaves out
-    the biases of both kinds of keys (version 1). `dropout` acts on the attention weights.
+    Called with a `value` (B, T, D), that is what it attends to, at the same positions.
+    Its `bias` is what `DistanceEmbedding` gives (2T, D), of which its scores are made: none without
+    `terms`. These are the positional ones of the header, "c2p" and "p2c"; the scale divides by the root of
+    their number plus one. `share_projections` has contents' queries and keys project the distances too;
+    otherwise each term has its own. `key_bias` False leaves out the biases of both kinds of keys (version
+    1). `dropout` acts on the attention weights, `distance_dropout` on the distances.
     """
 
     def __init__(
         self,
         num_heads,
-        distances=None,
         terms=(CONTENT_TO_POSITION, POSITION_TO_CONTENT),
         share_projections=False,
         key_bias=True,
         dropout=0.0,
+        distance_dropout=0.0,
         kernel_initializer="glorot_uniform",
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        if num_heads < 1:
-            raise ValueError(f"`num_heads` must be at least 1; it is {num_heads}.")
         if len({*terms}) != len(terms) or not {*terms} <= {CONTENT_TO_POSITION, POSITION_TO_CONTENT}:
             raise ValueError(f"`terms` must be of 'c2p' and 'p2c', each once; they are {terms}.")
-        if bool(terms) != (distances is not None):
-            raise ValueError("`distances` must be given where there are `terms`, and only there.")
+        use_bias = True if key_bias else ("query", "value")
+        projections = OfOneSequence(
+            num_heads, use_bias=use_bias, kernel_initializer=kernel_initializer, name="projections"
+        )
+        super().__init__(projections, dropout=dropout, **kwargs)
         self.num_heads = num_heads
-        self.distances = distances
         self.terms = tuple(terms)
         self.share_projections = share_projections
         self.key_bias = key_bias
-        self.dropout = dropout
+        self.distance_dropout = distance_dropout
         self.kernel_initializer = kernel_initializer
-        self.weight_dropout = Dropout(dropout, name="dropout")
+        self.table_dropout = Dropout(distance_dropout, name="distance_dropout")
 
-    def build(self, x_shape, value_shape=None):
-        width = x_shape[-1]
-        if width % self.num_heads:
-            raise ValueError(f"`num_heads` must divide the width {width}; it is {self.num_heads}.")
-        self.key_width = width // self.num_heads
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape)
+        self.scale = (self.projections.key_width * (1 + len(self.terms))) ** -0.5
+        if not self.share_projections and CONTENT_TO_POSITION in self.terms:
+            self.position_key = self._heads("position_key", query_shape, use_bias=self.key_bias)
+        if not self.share_projections and POSITION_TO_CONTENT in self.terms:
+            self.position_query = self._heads("position_query", query_shape, use_bias=True)
 
-        def heads(name, num_parts, use_bias):
-            layer = HeadProjection(
-                self.num_heads, [self.key_width] * num_parts, use_bias=use_bias, name=name, **self._options()
-            )
-            layer.build(x_shape)
-            return layer
+    def _heads(self, name, x_shape, use_bias):
+        width, initializer = self.projections.key_width, own(self.kernel_initializer)
+        layer = HeadProjection(
+            self.num_heads, [width], use_bias=use_bias, kernel_initializer=initializer, name=name
+        )
+        layer.build(x_shape)
+        return layer
 
-        self.query_key_value = heads("query_key_value", 3, use_bias=False)
-        self.biases = [
-            self.add_weight((width,), "zeros", name=f"{part}_bias") if part != "key" or self.key_bias else 0.0
-            for part in ("query", "key", "value")
-        ]
-        if self.terms:
-            if not self.distances.built:
-                self.distances.build()
-            if not self.share_projections and CONTENT_TO_POSITION in self.terms:
-                self.position_key = heads("position_key", 1, use_bias=self.key_bias)
-            if not self.share_projections and POSITION_TO_CONTENT in self.terms:
-                self.position_query = heads("position_query", 1, use_bias=True)
-        self.output_projection = keras.layers.Dense(width, name="output", **self._options())
-        self.output_projection.build(x_shape)
-        self.built = True
+    def _new_output(self, width):
+        return Dense(width, kernel_initializer=own(self.kernel_initializer), name="output")
 
-    def _options(self):
-        return {"kernel_initializer": own(self.kernel_initializer)}
+    def attend(self, query, key, value, mask=None, bias=None, causal=False, training=None):
+        """The averages (B, H, T, K) for heads (B, H, T, K) each; `bias` are the vectors of the distances."""
+        if (bias is not None) != bool(self.terms):
+            raise ValueError("`bias` must hold the distances where there are `terms`, and only there.")
+        distances = None if bias is None else self.table_dropout(bias, training=training)
+        return super().attend(query, key, value, mask, distances, causal, training)
 
-    def call(self, x, value=None, mask=None, causal=False, training=None):
-        """(B, T, D) -> (B, T, D); `mask` follows `keras_tfm.layers.masks`, `causal` hides later keys.
+    def score(self, query, key, distances=None, positions=None, key_positions=None):
+        """The scores (B, H, T, T): of contents, and for `distances` (2T, D) those of `terms`."""
+        bias = None if distances is None else self.scale * self._positional(query, key, distances[None])
+        return super().score(query, key, bias)
 
-        `value` (B, T, D) is what `x` attends to, at the same positions; by default `x` itself.
-        """
-        length = ops.shape(x)[1]
-        hidden = x if value is None else value
-        mask = combine_masks(mask, key_mask_of(hidden), causal_mask(length, length) if causal else None)
-        query, key, value = self._project(hidden)
-        if hidden is not x:
-            query, *_ = self._project(x)
-        scale = (self.key_width * (1 + len(self.terms))) ** -0.5
-        bias = scale * self._positional(query, key, length, training) if self.terms else None
-        weights = attention_weights(query, key, mask, bias, scale)
-        weights = self.weight_dropout(ops.cast(weights, value.dtype), training=training)
-        heads = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))  # (B, T, H, K)
-        return self.output_projection(ops.reshape(heads, ops.shape(x)))  # (B, T, D)
-
-    def compute_output_shape(self, x_shape, value_shape=None):
-        return tuple(x_shape)
-
-    def compute_mask(self, x, previous_mask=None):
-        return key_mask_of(x)
-
-    def _project(self, x):
-        """Queries, keys and values (B, H, T, K), with their biases."""
-        shape = (self.num_heads, 1, self.key_width)
-        return [
-            heads + ops.reshape(ops.cast(bias, heads.dtype), shape) if hasattr(bias, "shape") else heads
-            for heads, bias in zip(self.query_key_value(x), self.biases, strict=True)
-        ]
-
-    def _positional(self, query, key, length, training):
-        """The unscaled scores of `terms`: (B, H, T, T)."""
-        table = self.distances.vectors(length, training)[None]  # (1, 2T, D)
+    def _positional(self, query, key, table):
+        """The unscaled scores of `terms` for the distances' vectors `table` (1, 2T, D): (B, H, T, T)."""
+        length = ops.shape(query)[2]
         if self.share_projections:
-            position_query, position_key, _ = self._project(table)
+            position_query, position_key, _ = self.projections.project(table)
         scores = 0.0
         if CONTENT_TO_POSITION in self.terms:
             if not self.share_projections:

@@ -6,23 +6,38 @@ from keras import ops
 from keras_tfm.layers.masks import LOWEST, combine_masks, in_float32, masked_softmax
 
 
-def attention_weights(query, key, mask=None, bias=None, scale=None):
-    """softmax(scale * query keyᵀ + bias) over the keys that `mask` allows: (..., T, S).
+def attention_scores(query, key, scale=None):
+    """scale * query keyᵀ: (..., T, S) of `query` (B, T, K) or (B, H, T, K) and `key` (B, S, K) or (B, H, S,
+    K).
 
-    `query` is (B, T, K) or (B, H, T, K), `key` (B, S, K) or (B, H, S, K); `mask` follows
-    `keras_tfm.layers.masks`; `bias` is added to the scores; `scale` defaults to 1/sqrt(K), which
-    keeps the scores' variance at 1. Rows sum to 1, in float32 at least; a row with nothing to
-    attend to is zero.
+    `scale` defaults to 1/sqrt(K), which keeps the scores' variance at 1.
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     # Scaled after the product, which trains faster; before it where the product could exceed float16.
     is_narrow = keras.backend.standardize_dtype(query.dtype) == "float16"
     scores = multiply_heads("...tk,...sk->...ts", query * scale if is_narrow else query, key)
-    scores = scores if is_narrow else scores * scale
-    if bias is not None:
-        # In float32, and held above its lowest: -1e9 is -inf in half precision, and a row of those NaN.
-        scores = in_float32(scores)
-        scores = ops.maximum(scores + ops.cast(bias, scores.dtype), LOWEST)
+    return scores if is_narrow else scores * scale
+
+
+def add_bias(scores, bias=None):
+    """scores + `bias` in float32 at least, held above its lowest; the scores as they are without one.
+
+    -1e9 is -inf in half precision, and a row of those NaN.
+    """
+    if bias is None:
+        return scores
+    scores = in_float32(scores)
+    return ops.maximum(scores + ops.cast(bias, scores.dtype), LOWEST)
+
+
+def attention_weights(query, key, mask=None, bias=None, scale=None):
+    """softmax(scale * query keyᵀ + bias) over the keys that `mask` allows: (..., T, S).
+
+    `query`, `key` and `scale` are those of `attention_scores`; `mask` follows `keras_tfm.layers.masks`;
+    `bias` is added to the scores. Rows sum to 1, in float32 at least; a row with nothing to attend to is
+    zero.
+    """
+    scores = add_bias(attention_scores(query, key, scale), bias)
     return masked_softmax(scores, combine_masks(mask, rank=len(query.shape)))
 
 

@@ -11,8 +11,8 @@ from keras_tfm.layers.base import Layer
 class AttentionPosition(Layer):
     """What a position does inside attention; each subclass defines what it needs of the three hooks.
 
-    Queries are (B, H, T, K) at `positions` (T,), keys (B, H, S, K) at `key_positions` (S,). In
-    cross-attention each of the two sequences counts its own from 0.
+    Queries are (B, H, T, K) at `positions` (T,) or (B, T), keys (B, H, S, K) at `key_positions` (S,) or
+    (B, S). In cross-attention each of the two sequences counts its own from 0.
     """
 
     def build_for(self, num_heads, key_dim, value_dim):
@@ -33,8 +33,11 @@ class AttentionPosition(Layer):
         """New queries and keys, either of which may be None; positions are by default 0, 1, 2, ..."""
         return query, key
 
-    def scores(self, query, positions, key_positions):
-        """What is added to the scaled scores, broadcasting over (B, H, T, S), or None; `query` is scaled."""
+    def scores(self, query, key, positions, key_positions, scale):
+        """What is added to scale * query keyᵀ, broadcasting over (B, H, T, S), or None.
+
+        While decoding, the first two axes of `key` are one (see `KeyValueCache`).
+        """
         return None
 
     def values(self, weights, positions, key_positions):
@@ -68,7 +71,8 @@ class RotaryEmbedding(AttentionPosition):
             positions = ops.arange(ops.shape(x)[2], dtype="int32")
         dim = x.shape[-1]
         frequencies = self.base ** (-np.arange(0, dim, 2) / dim)
-        angles = ops.cast(positions, "float32")[:, None] * frequencies.astype("float32")  # (T, K/2)
+        angles = ops.cast(positions, "float32")[..., None] * frequencies.astype("float32")  # (..., T, K/2)
+        angles = angles if len(angles.shape) == 2 else angles[:, None]  # (B, 1, T, K/2) where rows differ
         cosine, sine = ops.cast(ops.cos(angles), x.dtype), ops.cast(ops.sin(angles), x.dtype)
         first, second = ops.split(x, 2, axis=-1)
         return ops.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
@@ -98,18 +102,20 @@ class RelativePositionEmbedding(AttentionPosition):
             )
         self.built = True
 
-    def scores(self, query, positions, key_positions):
-        vectors = ops.take(self.key_table, self._rows(positions, key_positions), axis=0)  # (T, S, K)
-        return ops.einsum("bhtk,tsk->bhts", query, ops.cast(vectors, query.dtype))
+    def scores(self, query, key, positions, key_positions, scale):
+        vectors = ops.take(self.key_table, self._rows(positions, key_positions), axis=0)  # (..., T, S, K)
+        equation = "bhtk,tsk->bhts" if len(vectors.shape) == 3 else "bhtk,btsk->bhts"
+        return ops.einsum(equation, query * scale, ops.cast(vectors, query.dtype))
 
     def values(self, weights, positions, key_positions):
         if not self.with_values:
             return None
-        vectors = ops.take(self.value_table, self._rows(positions, key_positions), axis=0)  # (T, S, Kv)
-        return ops.einsum("bhts,tsk->bhtk", weights, ops.cast(vectors, weights.dtype))
+        vectors = ops.take(self.value_table, self._rows(positions, key_positions), axis=0)  # (..., T, S, Kv)
+        equation = "bhts,tsk->bhtk" if len(vectors.shape) == 3 else "bhts,btsk->bhtk"
+        return ops.einsum(equation, weights, ops.cast(vectors, weights.dtype))
 
     def _rows(self, positions, key_positions):
-        distance = key_positions[None, :] - positions[:, None]
+        distance = distances(positions, key_positions)
         return ops.clip(distance, -self.max_distance, self.max_distance) + self.max_distance
 
 
@@ -117,14 +123,17 @@ class RelativePositionBias(AttentionPosition):
     """A learned bias per head and bucket of distance: exact when near, logarithmic when far.
 
     Raffel et al. 2020, "T5", section 2.1. `bidirectional` halves the buckets between both
-    directions; otherwise later keys share the bucket of distance 0.
+    directions; otherwise later keys share the bucket of distance 0. As an attention's `position` it has the
+    heads of that; called by itself on a sequence (B, T, ...) it gives the bias (1, H, T, T) that several
+    attentions share, for `num_heads` heads.
     """
 
-    def __init__(self, num_buckets=32, max_distance=128, bidirectional=True, **kwargs):
+    def __init__(self, num_buckets=32, max_distance=128, bidirectional=True, num_heads=None, **kwargs):
         super().__init__(**kwargs)
         self.num_buckets = num_buckets
         self.max_distance = max_distance
         self.bidirectional = bidirectional
+        self.num_heads = num_heads
         num_exact = num_buckets // (4 if bidirectional else 2)
         if num_exact < 1 or max_distance <= num_exact:
             raise ValueError(
@@ -132,13 +141,34 @@ class RelativePositionBias(AttentionPosition):
                 f"they are {num_buckets} and {max_distance}."
             )
 
-    def build(self, heads):
-        self.table = self.add_weight((self.num_buckets, heads[0]), "glorot_uniform", name="table")
+    def build_for(self, num_heads, key_dim, value_dim):
+        """Create the table for an attention's heads, once."""
+        if not self.built:
+            self.num_heads = self.num_heads or num_heads
+            self.build((None, None))
+
+    def build(self, x_shape):
+        if self.num_heads is None:
+            raise ValueError("`num_heads` must be given where the layer is called by itself; it is None.")
+        self.table = self.add_weight((self.num_buckets, self.num_heads), "glorot_uniform", name="table")
         self.built = True
 
-    def scores(self, query, positions, key_positions):
-        buckets = self.buckets(key_positions[None, :] - positions[:, None])
-        return ops.transpose(ops.take(self.table, buckets, axis=0), (2, 0, 1))[None]  # (1, H, T, S)
+    def call(self, x):
+        """The bias (1, H, T, T) of a sequence `x` (B, T, ...) to itself."""
+        positions = ops.arange(ops.shape(x)[1], dtype="int32")
+        return self.bias(positions, positions)
+
+    def compute_output_shape(self, x_shape):
+        return (1, self.num_heads, x_shape[1], x_shape[1])
+
+    def bias(self, positions, key_positions):
+        """The bias (1 or B, H, T, S) of queries at `positions` and keys at `key_positions`."""
+        bias = ops.take(self.table, self.buckets(distances(positions, key_positions)), axis=0)
+        bias = bias[None] if len(bias.shape) == 3 else bias  # (1 or B, T, S, H)
+        return ops.transpose(bias, (0, 3, 1, 2))  # (1 or B, H, T, S)
+
+    def scores(self, query, key, positions, key_positions, scale):
+        return self.bias(positions, key_positions)
 
     def buckets(self, distance):
         """The bucket of each distance key - query."""
@@ -154,3 +184,8 @@ class RelativePositionBias(AttentionPosition):
         far = far / math.log(self.max_distance / num_exact) * (num_buckets - num_exact)
         far = ops.minimum(num_exact + ops.cast(far, "int32"), num_buckets - 1)
         return offset + ops.where(distance < num_exact, distance, far)
+
+
+def distances(positions, key_positions):
+    """key - query of positions (T,) or (B, T) and (S,) or (B, S): (T, S) or (B, T, S)."""
+    return key_positions[..., None, :] - positions[..., :, None]

@@ -1,9 +1,125 @@
-"""From tokens to heads."""
+"""The first and the last stage of attention: tokens to heads, heads to tokens."""
 
 from keras import ops
 
+from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.compiler.products import multiply
 from keras_tfm.layers.dense import Dense
+
+PARTS = ("query", "key", "value")
+
+
+class HeadProjections(Layer):
+    """Dense projections of tokens to the queries, keys and values of `num_heads` heads.
+
+    `key_dim` is a head's width: by default the queries' width over `num_heads` (truncated heads; the number
+    of weights does not depend on the number of heads), or any (full-width heads); `value_dim` defaults to
+    it.
+
+    `project(x)` is self-attention's, one product for all three; `project(x, context)` one for the queries and
+    one for the context's keys and values; with a `key` of its own each has its own. The first build fixes
+    which form is used. `use_bias` may name the parts that have one, ("query", "value") for example, in
+    self-attention alone.
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim=None,
+        value_dim=None,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        for name, size in (("num_heads", num_heads), ("key_dim", key_dim), ("value_dim", value_dim)):
+            if size is not None and size < 1:
+                or_none = "" if name == "num_heads" else ", or None"
+                raise ValueError(f"`{name}` must be at least 1{or_none}; it is {size}.")
+        if not isinstance(use_bias, bool) and not {*use_bias} <= {*PARTS}:
+            raise ValueError(
+                f"`use_bias` must be a boolean, or names of {', '.join(PARTS)}; it is {use_bias}."
+            )
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim
+        self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        width = query_shape[-1]
+        if self.key_dim is None and width % self.num_heads:
+            raise ValueError(
+                f"`num_heads` must divide the queries' width {width} where `key_dim` is "
+                f"not given; it is {self.num_heads}."
+            )
+        self.key_width = self.key_dim or width // self.num_heads
+        self.value_width = self.value_dim or self.key_width
+        self.is_self_attention = value_shape is None and key_shape is None
+        if self.is_self_attention:
+            widths = (self.key_width, self.key_width, self.value_width)
+            self.query_key_value = self._heads("query_key_value", query_shape, *widths)
+            parts = zip(PARTS, widths, strict=True)
+            self.biases = [
+                self.add_weight((self.num_heads * width,), "zeros", name=f"{part}_bias")
+                if not isinstance(self.use_bias, bool) and part in self.use_bias
+                else None
+                for part, width in parts
+            ]
+            self.built = True
+            return
+        if not isinstance(self.use_bias, bool):
+            raise ValueError(f"`use_bias` names {self.use_bias}: only self-attention takes names of parts.")
+        self.query = self._heads("query", query_shape, self.key_width)
+        self.key_value = None
+        if key_shape is None:
+            self.key_value = self._heads("key_value", value_shape, self.key_width, self.value_width)
+        else:
+            self.key = self._heads("key", key_shape, self.key_width)
+            self.value = self._heads("value", value_shape or key_shape, self.value_width)
+        self.built = True
+
+    def _heads(self, name, input_shape, *widths):
+        projection = HeadProjection(
+            self.num_heads,
+            widths,
+            use_bias=self.use_bias is True,
+            kernel_initializer=own(self.kernel_initializer),
+            name=name,
+        )
+        projection.build(input_shape)
+        return projection
+
+    def project(self, query, value=None, key=None):
+        """Heads (B, H, T, K), (B, H, S, K), (B, H, S, Kv) of `query` (B, T, D), `value` and `key` (B, S,
+        .).
+        """
+        if self.is_self_attention != (value is None and key is None):
+            built = (
+                "self-attention, `layer(x)`" if self.is_self_attention else "two inputs, `layer(x, context)`"
+            )
+            raise ValueError(f"{self.name!r} was built for {built}, and is called the other way.")
+        if self.is_self_attention:
+            return self.project_self(query)
+        return [*self.project_query(query), *self.project_context(value, key)]
+
+    def project_self(self, x):
+        """Queries, keys and values of one sequence."""
+        heads = self.query_key_value(x)
+        return [
+            x if bias is None else x + ops.reshape(ops.cast(bias, x.dtype), (self.num_heads, 1, x.shape[-1]))
+            for x, bias in zip(heads, self.biases, strict=True)
+        ]
+
+    def project_query(self, query):
+        """The queries alone, where keys and values come from elsewhere: [(B, H, T, K)]."""
+        return self.query(query)
+
+    def project_context(self, value, key=None):
+        """The keys and values alone: [(B, H, S, K), (B, H, S, Kv)]."""
+        if self.key_value is not None:
+            return self.key_value(value)
+        return [*self.key(key), *self.value(key if value is None else value)]
 
 
 class HeadProjection(Dense):
@@ -33,12 +149,22 @@ class HeadProjection(Dense):
         return [(batch_size, self.num_heads, length, width) for width in self.widths]
 
     def _split(self, x):
-        batch_size, length = ops.shape(x)[0], ops.shape(x)[1]
-        parts = zip(self._cut(x), self.widths, strict=True)
-        heads = [ops.reshape(x, (batch_size, length, self.num_heads, width)) for x, width in parts]
-        return [ops.transpose(x, (0, 2, 1, 3)) for x in heads]  # (B, H, T, K) each
+        return [split_heads(part, self.num_heads) for part in self._cut(x)]
 
     def _cut(self, x):
         """The last axis, cut into the parts."""
         borders = [self.num_heads * sum(self.widths[:part]) for part in range(1, len(self.widths))]
         return ops.split(x, borders, axis=-1) if borders else [x]
+
+
+def split_heads(x, num_heads):
+    """(B, T, H K) -> (B, H, T, K)."""
+    x = ops.reshape(x, (ops.shape(x)[0], ops.shape(x)[1], num_heads, x.shape[-1] // num_heads))
+    return ops.transpose(x, (0, 2, 1, 3))  # (B, H, T, K)
+
+
+def join_heads(heads):
+    """(B, H, T, K) -> (B, T, H K)."""
+    _, num_heads, _, width = heads.shape
+    heads = ops.transpose(heads, (0, 2, 1, 3))  # (B, T, H, K)
+    return ops.reshape(heads, (*ops.shape(heads)[:2], num_heads * width))  # (B, T, H K)

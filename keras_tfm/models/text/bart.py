@@ -6,21 +6,20 @@ that no token has.
 """
 
 import dataclasses
-from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, TokenId
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import TransformerDecoder, TransformerEncoder
-from keras_tfm.layers.cache import PositionCache
+from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.training.model import ConfiguredModel, every_position
+from keras_tfm.models.text.seq2seq import Seq2SeqModel, Side
+from keras_tfm.training.model import every_position
 
 FIRST_POSITION = 2
 INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # of the released code
@@ -72,14 +71,7 @@ class BARTConfig(Config):
         return tuple(b if a is None else a for a, b in zip(own, encoders, strict=True))
 
 
-class BARTCache(NamedTuple):
-    """What decoding keeps: the position of the next token, and the blocks' caches."""
-
-    position: PositionCache
-    blocks: Any
-
-
-class BART(ConfiguredModel):
+class BART(Seq2SeqModel):
     """Encoder and decoder stacks: token ids in, hidden states out.
 
     Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and
@@ -90,12 +82,6 @@ class BART(ConfiguredModel):
     config_class = BARTConfig
 
     def __init__(self, config, name="bart", **kwargs):
-        inputs = {
-            "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
-            "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
-            "decoder_token_ids": keras.Input((None,), dtype="int32", name="decoder_token_ids"),
-            "decoder_padding_mask": keras.Input((None,), dtype="bool", name="decoder_padding_mask"),
-        }
         embedding = TokenEmbedding(
             config.vocabulary_size,
             config.dim,
@@ -103,40 +89,19 @@ class BART(ConfiguredModel):
             initializer=INITIALIZER,
             name="embedding",
         )
-        sides = [_side(config, side) for side in ("encoder", "decoder")]
+        encoder, decoder = side(config, embedding, "encoder"), side(config, embedding, "decoder")
         dropout = Dropout(config.dropout, name="embedding_dropout")
-        encoder = TransformerEncoder(
-            config.num_layers,
-            **_stack(config, config.num_heads, config.intermediate_dim),
-            name="encoder",
+        super().__init__(
+            config,
+            encoder,
+            decoder,
+            embedding,
+            embedding,
+            dropout,
+            max_length=config.max_length,
+            name=name,
+            **kwargs,
         )
-        num_layers, num_heads, intermediate_dim = config.decoder_sizes
-        decoder = TransformerDecoder(
-            num_layers, **_stack(config, num_heads, intermediate_dim, cross_attention=True), name="decoder"
-        )
-
-        def embed(token_ids, position, norm):
-            positions = every_position(token_ids) + FIRST_POSITION
-            return dropout(norm(position(embedding(token_ids), positions=positions)))
-
-        encoded = encoder(embed(inputs["token_ids"], *sides[0]), mask=inputs["padding_mask"])
-        decoded = decoder(
-            embed(inputs["decoder_token_ids"], *sides[1]),
-            encoded,
-            mask=inputs["decoder_padding_mask"],
-            context_mask=inputs["padding_mask"],
-        )
-        outputs = {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded}
-        super().__init__(config, inputs, outputs, name=name, **kwargs)
-        self.embedding = self.output_embedding = embedding
-        self.encoder_side, self.decoder_side = sides
-        self.encoder, self.decoder = encoder, decoder
-
-    def encode(self, token_ids, padding_mask=None):
-        """The encoder's output (B, S, D)."""
-        position, norm = self.encoder_side
-        x = position(self.embedding(token_ids), positions=every_position(token_ids) + FIRST_POSITION)
-        return self.encoder(norm(x), mask=padding_mask)
 
     def read(self):
         """(Inputs, outputs) of a text that both sides read, the decoder a token later, from `start_id` on.
@@ -155,54 +120,38 @@ class BART(ConfiguredModel):
         pooled = pooled + outside_is_nan(last, self.config.max_length, hidden.dtype)
         return inputs, {"sequence_output": hidden, "pooled_output": ops.squeeze(pooled, 1)}
 
-    def start(self, batch_size, max_length, context):
-        """Encode `context` ({"token_ids", "padding_mask"}); a cache to decode `max_length` tokens.
 
-        ValueError if they exceed the configuration's.
-        """
-        if isinstance(max_length, int) and max_length > self.config.max_length:
-            raise ValueError(
-                f"The decoder's tokens must be at most {self.config.max_length}; they are {max_length}."
-            )
-        padding_mask = context.get("padding_mask")
-        encoded = self.encode(context["token_ids"], padding_mask)
-        blocks = self.decoder.start(batch_size, max_length, encoded, padding_mask)
-        return BARTCache(PositionCache.empty(batch_size), blocks)
-
-    def step(self, token_ids, cache, padding_mask=None):
-        """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
-        positions, position = cache.position.append(ops.shape(token_ids)[1], padding_mask)
-        embed, norm = self.decoder_side
-        x = norm(embed(self.embedding(token_ids), positions=positions + FIRST_POSITION))
-        x, blocks = self.decoder.step(x, cache.blocks, padding_mask)
-        return x, BARTCache(position, blocks)
-
-
-def _side(config, name):
-    """The positions and the norm that follow the tokens' vectors."""
+def side(config, embedding, name):
+    """The encoder or the decoder, by its `name`."""
+    is_decoder = name == "decoder"
+    encoder_sizes = config.num_layers, config.num_heads, config.intermediate_dim
+    num_layers, num_heads, width = config.decoder_sizes if is_decoder else encoder_sizes
     position = PositionEmbedding(config.num_positions, INITIALIZER, name=f"{name}_position")
-    return position, LayerNormalization(config.epsilon, name=f"{name}_embedding_norm")
+    norm = LayerNormalization(config.epsilon, name=f"{name}_embedding_norm")
+
+    def embed(token_ids, positions=None):
+        positions = every_position(token_ids) if positions is None else positions
+        return norm(position(embedding(token_ids), positions=positions + FIRST_POSITION))
+
+    blocks = [_block(config, num_heads, width, is_decoder, f"{name}_block_{i}") for i in range(num_layers)]
+    last_norm = LayerNormalization(config.epsilon, name=f"{name}_norm") if config.normalize_first else None
+    return Side(embed, blocks, last_norm)
 
 
-def _stack(config, num_heads, intermediate_dim, *, cross_attention=False):
-    attention = MultiHeadAttention(
-        num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+def _block(config, num_heads, width, is_decoder, name):
+    def part(branch):
+        place = "input" if config.normalize_first else "sum"
+        return Residual(branch, LayerNormalization(config.epsilon), place, config.dropout)
+
+    def attention():
+        return part(
+            MultiHeadAttention(num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER)
+        )
+
+    feedforward = FeedForward(
+        width, config.activation, kernel_initializer=INITIALIZER, dropout=config.activation_dropout
     )
-    return {
-        "num_heads": num_heads,
-        "intermediate_dim": intermediate_dim,
-        "dropout": config.dropout,
-        "normalize_first": config.normalize_first,
-        "epsilon": config.epsilon,
-        "cross_attention": attention if cross_attention else False,
-        "attention": attention,
-        "feedforward": FeedForward(
-            intermediate_dim,
-            config.activation,
-            kernel_initializer=INITIALIZER,
-            dropout=config.activation_dropout,
-        ),
-    }
+    return Block(attention(), part(feedforward), attention() if is_decoder else None, is_decoder, name=name)
 
 
 # base and large: Lewis et al. 2020, section 2.1 (6 and 12 layers), with BERT's widths. mbart-large: Liu et

@@ -7,8 +7,7 @@ The heads of pre-training and fine-tuning stand in `keras_tfm.heads`.
 import dataclasses
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, Whole
-from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
-from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_of, token_inputs
+from keras_tfm.models.text.encoder import EncoderModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,20 +38,6 @@ class BERT(EncoderModel):
     """
 
     config_class = BERTConfig
-
-    def __init__(self, config, name="bert", **kwargs):
-        inputs = token_inputs(config.num_segments)
-        embedding = TokenAndPositionEmbedding(
-            config.vocabulary_size,
-            config.max_length,
-            config.dim,
-            config.num_segments,
-            initializer=INITIALIZER,
-            name="embedding",
-        )
-        embedded = embedding(inputs["token_ids"], segment_ids=inputs.get("segment_ids"))
-        encoder = encoder_of(config)
-        super().__init__(config, inputs, embedding, embedded, encoder, config.pooler, name=name, **kwargs)
 
 
 def _turc(num_layers, dim):

@@ -14,13 +14,13 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, Whole
 from keras_tfm.layers.attention.disentangled import DisentangledAttention, DistanceEmbedding
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import TransformerBlock
+from keras_tfm.layers.blocks import Block
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
-from keras_tfm.layers.feedforward import FeedForward, activation_of
-from keras_tfm.layers.masks import key_mask_of
+from keras_tfm.layers.feedforward import activation_of
+from keras_tfm.layers.masks import combine_masks, key_mask_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, token_inputs
+from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_block
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,98 +115,16 @@ class ConvolutionBranch(Layer):
         return key_mask_of(x)
 
 
-class DisentangledEncoder(Layer):
-    """The blocks of `config`, whose attention shares one table of distances: (B, T, D) -> (B, T, D)."""
+class DisentangledBlock(Block):
+    """A block whose self-attention may attend to other states at the same positions: its `context`."""
 
-    def __init__(self, config, **kwargs):
-        super().__init__(**kwargs)
-        if config.num_layers < 1:
-            raise ValueError(f"`num_layers` must be at least 1; it is {config.num_layers}.")
-        self.config = config
-        self.distances = None
-        if config.position_terms:
-            self.distances = DistanceEmbedding(
-                config.dim,
-                config.max_distance or config.max_length,
-                config.num_buckets,
-                config.epsilon if config.normalize_distances else None,
-                config.dropout,
-                INITIALIZER,
-                name="distances",
-            )
-        self.blocks = [self._block(config, f"block_{i}") for i in range(config.num_layers)]
-        self.convolution = None
-        if config.convolution:
-            self.convolution = ConvolutionBranch(
-                config.convolution,
-                config.convolution_activation,
-                config.dropout,
-                config.epsilon,
-                name="convolution",
-            )
+    def build(self, x_shape, context_shape=None):
+        super().build(x_shape)
 
-    def _block(self, config, name):
-        attention = DisentangledAttention(
-            config.num_heads,
-            self.distances,
-            config.position_terms,
-            config.share_projections,
-            config.key_bias,
-            config.attention_dropout,
-            INITIALIZER,
-            name="attention",
-        )
-        feedforward = FeedForward(
-            config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER, name="feedforward"
-        )
-        return TransformerBlock(
-            config.num_heads,
-            config.intermediate_dim,
-            dropout=config.dropout,
-            epsilon=config.epsilon,
-            attention=attention,
-            feedforward=feedforward,
-            name=name,
-        )
-
-    def build(self, x_shape, mask_shape=None):
-        if self.distances is not None:
-            self.distances.build()
-        for block in self.blocks:
-            block.build(x_shape)
-        if self.convolution is not None:
-            self.convolution.build(x_shape)
-        self.built = True
-
-    @classmethod
-    def from_config(cls, config):
-        """Rebuild the layer, and the dataclass `config`, from `get_config`'s dictionary."""
-        return super().from_config({**config, "config": DeBERTaConfig(**config["config"])})
-
-    def call(self, x, mask, training=None):
-        """(B, T, D) -> (B, T, D); `mask` (B, T) hides padding."""
-        *_, x = self.states(x, mask, training)
-        return x
-
-    def states(self, x, mask, training=None):
-        """One after another, what goes into the first block and what comes out of each: (B, T, D)."""
-        embedded = x
-        yield x
-        for i, block in enumerate(self.blocks):
-            x = block(x, mask=mask, training=training)
-            if i == 0 and self.convolution is not None:
-                x = self.convolution(embedded, x, mask, training=training)
-            yield x
-
-    def rematerialized_call(self, layer_call, *args, **kwargs):
-        """As it is: the blocks recompute, each for itself."""
-        return layer_call
-
-    def compute_output_shape(self, x_shape, mask_shape=None):
-        return tuple(x_shape)
-
-    def compute_mask(self, x, previous_mask=None):
-        return key_mask_of(x)
+    def call(self, x, context=None, mask=None, context_mask=None, bias=None, training=None):
+        """(B, T, D) -> (B, T, D); `bias` are the vectors of the distances, `mask` hides padding of either."""
+        x = self.attention(x, context, mask=combine_masks(mask, key_mask_of(x)), bias=bias, training=training)
+        return self.feedforward(x, training=training)
 
 
 class DeBERTa(EncoderModel):
@@ -218,20 +136,75 @@ class DeBERTa(EncoderModel):
 
     config_class = DeBERTaConfig
 
-    def __init__(self, config, name="deberta", **kwargs):
-        inputs = token_inputs(config.num_segments)
+    @classmethod
+    def embed(cls, config, inputs):
+        """Vectors that may be narrower than the model, without positions but where the configuration has
+        them.
+        """
         embedding = _embedding(config)
         segments = {"segment_ids": inputs["segment_ids"]} if "segment_ids" in inputs else {}
-        embedded = embedding(inputs["token_ids"], **segments)
+        x = embedding(inputs["token_ids"], **segments)
         if config.embedding_width != config.dim:
-            embedded = keras.layers.Dense(
+            x = keras.layers.Dense(
                 config.dim,
                 use_bias=False,
                 kernel_initializer=INITIALIZER.clone(),
                 name="embedding_projection",
-            )(embedded)
-        encoder = DisentangledEncoder(config, name="encoder")
-        super().__init__(config, inputs, embedding, embedded, encoder, name=name, **kwargs)
+            )(x)
+        return embedding, x
+
+    @classmethod
+    def encode(cls, config, x, mask):
+        """All blocks are given the vectors of the distances; a convolution may stand beside the first."""
+        distances = distances_of(config, x)
+        blocks = [cls.block(config, f"block_{i}") for i in range(config.num_layers)]
+        states = [x]
+        for block in blocks:
+            y = block(states[-1], mask=mask, bias=distances)
+            if len(states) == 1 and config.convolution:
+                y = ConvolutionBranch(
+                    config.convolution,
+                    config.convolution_activation,
+                    config.dropout,
+                    config.epsilon,
+                    name="convolution",
+                )(x, y, mask)
+            states.append(y)
+        return blocks, states
+
+    def decode(self, query, hidden):
+        """The last block, attending from `query` to `hidden` at the same positions: (B, T, D) each."""
+        distances = self.get_layer("distances").output if self.config.position_terms else None
+        mask = self.input["padding_mask"]
+        return self.blocks["encoder"][-1](query, hidden, mask=mask, bias=distances)
+
+    @classmethod
+    def block(cls, config, name):
+        """BERT's block, whose attention is disentangled."""
+        attention = DisentangledAttention(
+            config.num_heads,
+            config.position_terms,
+            config.share_projections,
+            config.key_bias,
+            config.attention_dropout,
+            config.dropout,
+            INITIALIZER,
+        )
+        return encoder_block(config, attention, name, DisentangledBlock)
+
+
+def distances_of(config, x):
+    """The vectors (2T, D) of all distances within a sequence `x` (B, T, D); None without positional terms."""
+    if not config.position_terms:
+        return None
+    return DistanceEmbedding(
+        config.dim,
+        config.max_distance or config.max_length,
+        config.num_buckets,
+        config.epsilon if config.normalize_distances else None,
+        INITIALIZER,
+        name="distances",
+    )(x)
 
 
 def _embedding(config):

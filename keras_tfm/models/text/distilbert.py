@@ -6,8 +6,7 @@ Every second layer of BERT, without segments and pooler (section 2).
 import dataclasses
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
-from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
-from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_of, token_inputs
+from keras_tfm.models.text.encoder import EncoderModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,14 +34,6 @@ class DistilBERT(EncoderModel):
     """
 
     config_class = DistilBERTConfig
-
-    def __init__(self, config, name="distilbert", **kwargs):
-        inputs = token_inputs()
-        embedding = TokenAndPositionEmbedding(
-            config.vocabulary_size, config.max_length, config.dim, initializer=INITIALIZER, name="embedding"
-        )
-        embedded = embedding(inputs["token_ids"])
-        super().__init__(config, inputs, embedding, embedded, encoder_of(config), name=name, **kwargs)
 
 
 # Sanh et al. 2019, section 3 and table 3: 66 M parameters.

@@ -4,35 +4,67 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import TransformerEncoder
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.training.model import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel, states_of
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # Devlin et al. 2019, the released code
 
 
 class EncoderModel(ConfiguredModel):
-    """Token ids in, hidden states out, every position attending to all. Abstract: a family gives the parts.
+    """Token ids in, hidden states out, every position attending to all. Abstract: BERT's body.
 
-    `inputs` are `token_inputs`, `embedded` (B, T, .) is what the layer `embedding` made of them. Its norm and
-    dropout follow, then `encoder`, called with the padding mask. Outputs: `sequence_output` (B, T, D) and,
-    with `pooler`, `pooled_output` (B, D), a tanh layer over the first token.
+    Inputs: `token_ids`, `padding_mask` and, where there are several segments, `segment_ids`, (B, T) each.
+    Outputs: `sequence_output` (B, T, D) and, where the configuration has a `pooler`, `pooled_output` (B,
+    D), a tanh layer over the first token. A family that differs overrides `embed`, `encode` or `block`.
     """
 
-    def __init__(self, config, inputs, embedding, embedded, encoder, pooler=False, **kwargs):
-        x = LayerNormalization(config.epsilon, name="embedding_norm")(embedded)
+    def __init__(self, config, name=None, **kwargs):
+        inputs = token_inputs(getattr(config, "num_segments", 0))
+        embedding, x = self.embed(config, inputs)
+        x = LayerNormalization(config.epsilon, name="embedding_norm")(x)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
-        x = encoder(x, mask=inputs["padding_mask"])
-        outputs = {"sequence_output": x}
-        if pooler:
+        blocks, states = self.encode(config, x, inputs["padding_mask"])
+        outputs = {"sequence_output": states[-1]}
+        if getattr(config, "pooler", False):
             dense = keras.layers.Dense(
                 config.dim, "tanh", kernel_initializer=INITIALIZER.clone(), name="pooler"
             )
-            outputs["pooled_output"] = dense(ops.take(x, 0, axis=1))
-        super().__init__(config, inputs, outputs, **kwargs)
-        self.embedding, self.encoder = embedding, encoder
+            outputs["pooled_output"] = dense(ops.take(states[-1], 0, axis=1))
+        name = name or type(self).__name__.lower()
+        blocks, states = {"encoder": blocks}, {"encoder": states}
+        super().__init__(config, inputs, outputs, blocks, states, name=name, **kwargs)
+        self.embedding = embedding
+
+    @classmethod
+    def embed(cls, config, inputs):
+        """The layer of the tokens' vectors, and what it makes of `inputs`: (B, T, D)."""
+        embedding = TokenAndPositionEmbedding(
+            config.vocabulary_size,
+            config.max_length,
+            config.dim,
+            getattr(config, "num_segments", 0),
+            initializer=INITIALIZER,
+            name="embedding",
+        )
+        return embedding, embedding(inputs["token_ids"], segment_ids=inputs.get("segment_ids"))
+
+    @classmethod
+    def encode(cls, config, x, mask):
+        """The blocks, and the states (B, T, D) before and after each, of `x`; `mask` (B, T) hides padding."""
+        blocks = [cls.block(config, f"block_{i}") for i in range(config.num_layers)]
+        return blocks, states_of(blocks, x, mask=mask)
+
+    @classmethod
+    def block(cls, config, name):
+        """A block that normalises each sum."""
+        attention = MultiHeadAttention(
+            config.num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+        )
+        return encoder_block(config, attention, name)
 
 
 def token_inputs(num_segments=0):
@@ -46,21 +78,11 @@ def token_inputs(num_segments=0):
     return inputs
 
 
-def encoder_of(config, num_layers=None, attention=None):
-    """The post-norm `TransformerEncoder` that `config` describes, of `num_layers` if given.
+def encoder_block(config, attention, name, block_class=Block):
+    """BERT's block around `attention`."""
 
-    `attention` is the pattern of a layer in place of plain multi-head attention.
-    """
-    return TransformerEncoder(
-        config.num_layers if num_layers is None else num_layers,
-        config.num_heads,
-        config.intermediate_dim,
-        dropout=config.dropout,
-        epsilon=config.epsilon,
-        attention=attention
-        or MultiHeadAttention(
-            config.num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
-        ),
-        feedforward=FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER),
-        name="encoder",
-    )
+    def part(branch):
+        return Residual(branch, LayerNormalization(config.epsilon), dropout=config.dropout)
+
+    feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
+    return block_class(part(attention), part(feedforward), name=name)

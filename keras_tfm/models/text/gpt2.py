@@ -6,7 +6,6 @@ GPT-2's released code, 0.02 also for positions.
 """
 
 import dataclasses
-from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -14,13 +13,16 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import TransformerDecoder
-from keras_tfm.layers.cache import PositionCache
+from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import causal_mask
+from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.training.model import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.text.seq2seq import Side
+
+INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # of the released code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,13 +45,6 @@ class GPT2Config(Config):
     epsilon: Rate = 1e-5
 
 
-class GPT2Cache(NamedTuple):
-    """What decoding keeps: the position of the next token, and the blocks' caches."""
-
-    position: PositionCache
-    blocks: Any
-
-
 class GPT2(ConfiguredModel):
     """A stack of causal blocks: token ids in, hidden states out.
 
@@ -66,36 +61,28 @@ class GPT2(ConfiguredModel):
             "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
             "segment_ids": keras.Input((None,), dtype="int32", name="segment_ids"),
         }
-        initializer = keras.initializers.RandomNormal(stddev=0.02)
         embedding = TokenAndPositionEmbedding(
-            config.vocabulary_size, config.max_length, config.dim, initializer=initializer, name="embedding"
-        )
-        intermediate_dim = config.intermediate_dim or 4 * config.dim
-        decoder = TransformerDecoder(
-            config.num_layers,
-            config.num_heads,
-            intermediate_dim,
-            dropout=config.dropout,
-            normalize_first=config.normalize_first,
-            epsilon=config.epsilon,
-            attention=MultiHeadAttention(
-                config.num_heads, dropout=config.attention_dropout, kernel_initializer=initializer
-            ),
-            feedforward=FeedForward(intermediate_dim, config.activation, kernel_initializer=initializer),
-            name="decoder",
+            config.vocabulary_size, config.max_length, config.dim, initializer=INITIALIZER, name="embedding"
         )
         mask = DocumentMask(name="document_mask")(inputs["padding_mask"], inputs["segment_ids"])
         # A token's position is the number of tokens that it sees beside itself.
         positions = ops.maximum(ops.sum(ops.cast(mask, "int32"), axis=-1) - 1, 0)
-        x = embedding(inputs["token_ids"], positions=positions)
-        x = Dropout(config.embedding_dropout, name="embedding_dropout")(x)
-        outputs = {"sequence_output": decoder(x, mask=mask)}
-        super().__init__(config, inputs, outputs, name=name, **kwargs)
+        decoder = Side(
+            lambda token_ids, positions: embedding(token_ids, positions=positions),
+            [_block(config, f"block_{i}") for i in range(config.num_layers)],
+            LayerNormalization(config.epsilon, name="norm") if config.normalize_first else None,
+        )
+        x = decoder.embed(inputs["token_ids"], positions)
+        states = decoder.states(Dropout(config.embedding_dropout, name="embedding_dropout")(x), mask)
+        outputs = {"sequence_output": decoder.finish(states[-1])}
+        blocks, states = {"decoder": decoder.blocks}, {"decoder": states}
+        super().__init__(config, inputs, outputs, blocks, states, name=name, **kwargs)
         self.embedding = self.output_embedding = embedding
         self.decoder = decoder
         for block in decoder.blocks:  # section 2.3: what adds to the residual begins smaller
-            for layer in (block.attention.output_projection, block.feedforward.output_projection):
-                layer.kernel.assign(layer.kernel / (2 * config.num_layers) ** 0.5)
+            for part in (block.attention, block.feedforward):
+                kernel = part.branch.output_projection.kernel
+                kernel.assign(kernel / (2 * config.num_layers) ** 0.5)
 
     def start(self, batch_size, max_length, context=None):
         """A cache for up to `max_length` tokens; ValueError if they exceed the configuration's."""
@@ -103,14 +90,24 @@ class GPT2(ConfiguredModel):
             raise ValueError(
                 f"Prompt and new tokens must be at most {self.config.max_length}; they are {max_length}."
             )
-        return GPT2Cache(PositionCache.empty(batch_size), self.decoder.start(batch_size, max_length))
+        return self.decoder.start(batch_size, max_length)
 
     def step(self, token_ids, cache, padding_mask=None):
         """The output (B, T, D) at the next T tokens (B, T), and the new cache."""
-        positions, position = cache.position.append(ops.shape(token_ids)[1], padding_mask)
-        x = self.embedding(token_ids, positions=positions)
-        x, blocks = self.decoder.step(x, cache.blocks, padding_mask)
-        return x, GPT2Cache(position, blocks)
+        return self.decoder.step(token_ids, cache, padding_mask)
+
+
+def _block(config, name):
+    def part(branch):
+        place = "input" if config.normalize_first else "sum"
+        return Residual(branch, LayerNormalization(config.epsilon), place, config.dropout)
+
+    attention = MultiHeadAttention(
+        config.num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+    )
+    width = config.intermediate_dim or 4 * config.dim
+    feedforward = FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
+    return Block(part(attention), part(feedforward), causal=True, name=name)
 
 
 class DocumentMask(Layer):

@@ -15,7 +15,8 @@ from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.training.model import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.text.seq2seq import seq2seq_inputs
 
 CELLS = {"lstm": keras.layers.LSTMCell, "gru": functools.partial(keras.layers.GRUCell, reset_after=False)}
 
@@ -48,12 +49,7 @@ class RecurrentSeq2Seq(ConfiguredModel):
     config_class = RecurrentSeq2SeqConfig
 
     def __init__(self, config, name="recurrent_seq2seq", **kwargs):
-        inputs = {
-            "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
-            "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
-            "decoder_token_ids": keras.Input((None,), dtype="int32", name="decoder_token_ids"),
-            "decoder_padding_mask": keras.Input((None,), dtype="bool", name="decoder_padding_mask"),
-        }
+        inputs = seq2seq_inputs()
         embedding = self._embedding(config, config.vocabulary_size, "embedding")
         decoder_embedding = embedding
         if config.target_vocabulary_size is not None:
@@ -73,7 +69,8 @@ class RecurrentSeq2Seq(ConfiguredModel):
             initial_state=initial_state(summary),
         )
         outputs = {"encoder_sequence_output": encoded, "decoder_sequence_output": dropout(decoded)}
-        super().__init__(config, inputs, outputs, name=name, **kwargs)
+        blocks = {"encoder": encoder.layers, "decoder": decoder.cells}
+        super().__init__(config, inputs, outputs, blocks, {}, name=name, **kwargs)
         self.embedding, self.output_embedding = embedding, decoder_embedding
         self.encoder, self.decoder, self.initial_state = encoder, decoder, initial_state
 

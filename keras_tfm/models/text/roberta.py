@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, TokenId, Whole
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
-from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_of, token_inputs
+from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +48,9 @@ class RoBERTa(EncoderModel):
 
     config_class = RoBERTaConfig
 
-    def __init__(self, config, name="roberta", **kwargs):
-        inputs = token_inputs(config.num_segments)
+    @classmethod
+    def embed(cls, config, inputs):
+        """Positions are numbered from `pad_id` + 1, that of all padding is `pad_id`."""
         embedding = TokenAndPositionEmbedding(
             config.vocabulary_size,
             config.num_positions,
@@ -59,13 +60,10 @@ class RoBERTa(EncoderModel):
             name="embedding",
         )
         mask = ops.cast(inputs["padding_mask"], "int32")
-        embedded = embedding(
-            inputs["token_ids"],
-            segment_ids=inputs.get("segment_ids"),
-            positions=config.pad_id + ops.cumsum(mask, axis=1) * mask,
+        positions = config.pad_id + ops.cumsum(mask, axis=1) * mask
+        return embedding, embedding(
+            inputs["token_ids"], segment_ids=inputs.get("segment_ids"), positions=positions
         )
-        encoder = encoder_of(config)
-        super().__init__(config, inputs, embedding, embedded, encoder, config.pooler, name=name, **kwargs)
 
 
 # Liu et al. 2019, section 3.1 (base, of BERT's size) and section 5 (large).

@@ -15,12 +15,12 @@ import numpy as np
 from keras_tfm.configs import Config, Depth, Length, Rate, Size, TokenId
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.positions import RelativePositionBias
-from keras_tfm.layers.blocks import TransformerDecoder, TransformerEncoder
+from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import RMSNormalization
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.training.model import ConfiguredModel
+from keras_tfm.models.text.seq2seq import Seq2SeqModel, Side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class T5Config(Config):
         return self.num_heads * self.key_dim
 
 
-class T5(ConfiguredModel):
+class T5(Seq2SeqModel):
     """Encoder and decoder stacks: token ids in, hidden states out, of any length.
 
     Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and
@@ -67,101 +67,76 @@ class T5(ConfiguredModel):
     config_class = T5Config
 
     def __init__(self, config, name="t5", **kwargs):
-        inputs = {
-            "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
-            "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
-            "decoder_token_ids": keras.Input((None,), dtype="int32", name="decoder_token_ids"),
-            "decoder_padding_mask": keras.Input((None,), dtype="bool", name="decoder_padding_mask"),
-        }
         embedding = TokenEmbedding(
             config.vocabulary_size,
             config.dim,
             initializer=keras.initializers.RandomNormal(stddev=1.0),
             name="embedding",
         )
-        encoder = TransformerEncoder(
-            config.num_layers, **stack_of(config, bidirectional=True), name="encoder"
-        )
-        decoder = TransformerDecoder(
-            config.num_layers if config.num_decoder_layers is None else config.num_decoder_layers,
-            cross_attention=attention_of(config),
-            **stack_of(config, bidirectional=False),
-            name="decoder",
-        )
         dropout = Dropout(config.dropout, name="dropout")
-        encoded = dropout(encoder(dropout(embedding(inputs["token_ids"])), mask=inputs["padding_mask"]))
-        decoded = decoder(
-            dropout(embedding(inputs["decoder_token_ids"])),
-            encoded,
-            mask=inputs["decoder_padding_mask"],
-            context_mask=inputs["padding_mask"],
+        encoder, decoder = side(config, embedding, "encoder"), side(config, embedding, "decoder")
+        super().__init__(
+            config, encoder, decoder, embedding, embedding, dropout, drop_outputs=True, name=name, **kwargs
         )
-        outputs = {"encoder_sequence_output": encoded, "decoder_sequence_output": dropout(decoded)}
-        super().__init__(config, inputs, outputs, name=name, **kwargs)
-        self.embedding = self.output_embedding = embedding
         self.output_scale = config.dim**-0.5 if config.tied else 1.0
-        self.encoder, self.decoder = encoder, decoder
         # Queries begin small, for nothing scales the scores.
         scale = np.ones((3, config.inner_dim), "float32")
         scale[0] = config.key_dim**-0.5
         for block in (*encoder.blocks, *decoder.blocks):
-            kernel = block.attention.query_key_value.kernel
+            kernel = block.attention.branch.projections.query_key_value.kernel
             kernel.assign(kernel * scale.reshape(-1))
         for block in decoder.blocks:
-            kernel = block.context_attention.query.kernel
+            kernel = block.context_attention.branch.projections.query.kernel
             kernel.assign(kernel * config.key_dim**-0.5)
-
-    def encode(self, token_ids, padding_mask=None):
-        """The encoder's output (B, S, D)."""
-        return self.encoder(self.embedding(token_ids), mask=padding_mask)
-
-    def start(self, batch_size, max_length, context):
-        """Encode `context` ({"token_ids", "padding_mask"}); a cache to decode `max_length` tokens."""
-        padding_mask = context.get("padding_mask")
-        encoded = self.encode(context["token_ids"], padding_mask)
-        return self.decoder.start(batch_size, max_length, encoded, padding_mask)
-
-    def step(self, token_ids, cache, padding_mask=None):
-        """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
-        return self.decoder.step(self.embedding(token_ids), cache, padding_mask)
 
 
 INITIALIZER = keras.initializers.VarianceScaling(1.0, "fan_in", "untruncated_normal")
 
 
-def attention_of(config):
-    """Attention without biases and without a scale."""
-    return MultiHeadAttention(
-        config.num_heads,
-        config.key_dim,
-        dropout=config.dropout,
-        use_bias=False,
-        scale=1.0,
-        kernel_initializer=INITIALIZER,
+def side(config, embedding, name):
+    """The encoder or the decoder, by its `name`; one table of distances serves all its blocks."""
+    is_decoder = name == "decoder"
+    num_layers = config.num_layers
+    if is_decoder and config.num_decoder_layers is not None:
+        num_layers = config.num_decoder_layers
+    return Side(
+        embed=lambda token_ids, positions=None: embedding(token_ids),
+        blocks=[_block(config, is_decoder, f"{name}_block_{i}") for i in range(num_layers)],
+        norm=RMSNormalization(config.epsilon, name=f"{name}_norm"),
+        bias=RelativePositionBias(
+            config.num_buckets,
+            config.max_distance,
+            bidirectional=not is_decoder,
+            num_heads=config.num_heads,
+            name=f"{name}_position",
+        ),
     )
 
 
-def stack_of(config, bidirectional):
-    """What encoder and decoder have in common."""
-    return {
-        "num_heads": config.num_heads,
-        "intermediate_dim": config.intermediate_dim,
-        "dropout": config.dropout,
-        "normalize_first": True,
-        "attention": attention_of(config),
-        "feedforward": FeedForward(
-            config.intermediate_dim,
-            config.activation,
-            use_bias=False,
-            gated=config.gated,
+def _block(config, is_decoder, name):
+    def part(branch):
+        return Residual(branch, RMSNormalization(config.epsilon), "input", config.dropout)
+
+    def attention():
+        return MultiHeadAttention(
+            config.num_heads,
+            config.key_dim,
             dropout=config.dropout,
+            use_bias=False,
+            scale=1.0,
             kernel_initializer=INITIALIZER,
-        ),
-        "normalization": RMSNormalization(config.epsilon),
-        "position": RelativePositionBias(
-            config.num_buckets, config.max_distance, bidirectional, name="position"
-        ),
-    }
+        )
+
+    feedforward = FeedForward(
+        config.intermediate_dim,
+        config.activation,
+        use_bias=False,
+        gated=config.gated,
+        dropout=config.dropout,
+        kernel_initializer=INITIALIZER,
+    )
+    context_attention = part(attention()) if is_decoder else None
+    return Block(part(attention()), part(feedforward), context_attention, causal=is_decoder, name=name)
 
 
 def _v1_1(num_layers, dim, num_heads, intermediate_dim):

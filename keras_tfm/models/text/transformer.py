@@ -6,18 +6,18 @@ attention weights too, as in the authors' own code.
 """
 
 import dataclasses
-from typing import Any, NamedTuple
 
 import keras
-from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
-from keras_tfm.layers.blocks import TransformerDecoder, TransformerEncoder
-from keras_tfm.layers.cache import PositionCache
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import SinePositionEncoding
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.training.model import ConfiguredModel
+from keras_tfm.models.text.seq2seq import Seq2SeqModel, Side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,14 +40,7 @@ class TransformerConfig(Config):
     max_length: Length = 512
 
 
-class TransformerCache(NamedTuple):
-    """What decoding keeps: the position of the next token, and the decoder's caches."""
-
-    position: PositionCache
-    blocks: Any
-
-
-class Transformer(ConfiguredModel):
+class Transformer(Seq2SeqModel):
     """Encoder and decoder stacks: token ids in, hidden states out.
 
     Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and
@@ -58,78 +51,44 @@ class Transformer(ConfiguredModel):
     config_class = TransformerConfig
 
     def __init__(self, config, name="transformer", **kwargs):
-        vocabulary_size, target_vocabulary_size = config.vocabulary_size, config.target_vocabulary_size
-        inputs = {
-            "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
-            "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
-            "decoder_token_ids": keras.Input((None,), dtype="int32", name="decoder_token_ids"),
-            "decoder_padding_mask": keras.Input((None,), dtype="bool", name="decoder_padding_mask"),
-        }
-        embedding = self._embedding(config, vocabulary_size, "embedding")
-        decoder_embedding = embedding
-        if target_vocabulary_size is not None:
-            decoder_embedding = self._embedding(config, target_vocabulary_size, "decoder_embedding")
-        block = {
-            field: getattr(config, field)
-            for field in (
-                "num_layers",
-                "num_heads",
-                "intermediate_dim",
-                "key_dim",
-                "dropout",
-                "activation",
-                "normalize_first",
-                "epsilon",
-            )
-        }
-        encoder = TransformerEncoder(**block, name="encoder")
-        decoder = TransformerDecoder(**block, cross_attention=True, name="decoder")
+        embedding = output_embedding = _embedding(config, config.vocabulary_size, "embedding")
+        if config.target_vocabulary_size is not None:
+            output_embedding = _embedding(config, config.target_vocabulary_size, "decoder_embedding")
+        encoder, decoder = side(config, embedding, "encoder"), side(config, output_embedding, "decoder")
         dropout = Dropout(config.dropout, name="embedding_dropout")
+        super().__init__(config, encoder, decoder, embedding, output_embedding, dropout, name=name, **kwargs)
 
-        encoded = encoder(dropout(embedding(inputs["token_ids"])), mask=inputs["padding_mask"])
-        decoded = decoder(
-            dropout(decoder_embedding(inputs["decoder_token_ids"])),
-            encoded,
-            mask=inputs["decoder_padding_mask"],
-            context_mask=inputs["padding_mask"],
-        )
-        outputs = {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded}
-        super().__init__(config, inputs, outputs, name=name, **kwargs)
-        self.embedding, self.output_embedding = embedding, decoder_embedding
-        self.encoder, self.decoder = encoder, decoder
 
-    @staticmethod
-    def _embedding(config, vocabulary_size, name):
-        initializer = keras.initializers.RandomNormal(stddev=config.dim**-0.5)
-        return TokenAndPositionEmbedding(
-            vocabulary_size,
-            config.max_length,
-            config.dim,
-            scale=True,
-            position=SinePositionEncoding(name="position"),
-            initializer=initializer,
-            name=name,
-        )
+def _embedding(config, vocabulary_size, name):
+    initializer = keras.initializers.RandomNormal(stddev=config.dim**-0.5)
+    return TokenAndPositionEmbedding(
+        vocabulary_size,
+        config.max_length,
+        config.dim,
+        scale=True,
+        position=SinePositionEncoding(name="position"),
+        initializer=initializer,
+        name=name,
+    )
 
-    def encode(self, token_ids, padding_mask=None):
-        """The encoder's output (B, S, D)."""
-        return self.encoder(self.embedding(token_ids), mask=padding_mask)
 
-    def start(self, batch_size, max_length, context):
-        """Encode `context` ({"token_ids", "padding_mask"}); a cache to decode `max_length` tokens."""
-        padding_mask = context.get("padding_mask")
-        encoded = self.encode(context["token_ids"], padding_mask)
-        return TransformerCache(
-            PositionCache.empty(batch_size),
-            self.decoder.start(batch_size, max_length, encoded, padding_mask),
-        )
+def side(config, embedding, name):
+    """The encoder or the decoder, by its `name`."""
+    blocks = [_block(config, name == "decoder", f"{name}_block_{i}") for i in range(config.num_layers)]
+    norm = LayerNormalization(config.epsilon, name=f"{name}_norm") if config.normalize_first else None
+    return Side(lambda token_ids, positions=None: embedding(token_ids, positions=positions), blocks, norm)
 
-    def step(self, token_ids, cache, padding_mask=None):
-        """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
-        positions, position = cache.position.append(ops.shape(token_ids)[1], padding_mask)
-        x = self.output_embedding(token_ids, positions=positions)
-        x, blocks = self.decoder.step(x, cache.blocks, padding_mask)
-        return x, TransformerCache(position, blocks)
+
+def _block(config, is_decoder, name):
+    def part(branch):
+        place = "input" if config.normalize_first else "sum"
+        return Residual(branch, LayerNormalization(config.epsilon), place, config.dropout)
+
+    def attention():
+        return part(MultiHeadAttention(config.num_heads, config.key_dim, dropout=config.dropout))
+
+    feedforward = part(FeedForward(config.intermediate_dim, config.activation))
+    return Block(attention(), feedforward, attention() if is_decoder else None, is_decoder, name=name)
 
 
 # base and big: Vaswani et al. 2017, table 3, with their shared vocabulary of 37,000 (section 5.1).

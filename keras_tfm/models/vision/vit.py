@@ -12,10 +12,13 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Size
-from keras_tfm.layers.blocks import TransformerEncoder
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEncoder, height_and_width, interpolate_positions, patch_grid
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.training.model import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel, states_of
 
 Side = Annotated[int, Between(1, 2**14)]  # in pixels
 
@@ -53,21 +56,14 @@ class ViT(ConfiguredModel):
         images = keras.Input((*image_size, config.num_channels), name="images")
         patch_encoder = PatchEncoder(config.patch_size, config.dim, config.class_token, name="patch_encoder")
         dropout = Dropout(config.dropout, name="embedding_dropout")
-        encoder = TransformerEncoder(
-            config.num_layers,
-            config.num_heads,
-            config.intermediate_dim,
-            dropout=config.dropout,
-            activation=config.activation,
-            normalize_first=True,
-            epsilon=config.epsilon,
-            name="encoder",
-        )
-        x = encoder(dropout(patch_encoder(images)))
+        blocks = [_block(config, f"block_{i}") for i in range(config.num_layers)]
+        states = states_of(blocks, dropout(patch_encoder(images)))
+        x = LayerNormalization(config.epsilon, name="norm")(states[-1])
         pooled = ops.take(x, 0, axis=1) if config.class_token else ops.mean(x, axis=1)
         outputs = {"sequence_output": x, "pooled_output": pooled}
-        super().__init__(config, {"images": images}, outputs, name=name, **kwargs)
-        self.patch_encoder, self.encoder = patch_encoder, encoder
+        blocks, states = {"encoder": blocks}, {"encoder": states}
+        super().__init__(config, {"images": images}, outputs, blocks, states, name=name, **kwargs)
+        self.patch_encoder = patch_encoder
 
     def with_image_size(self, image_size):
         """A copy for images of another size, the positions interpolated: for fine-tuning (section 3.2)."""
@@ -81,6 +77,15 @@ class ViT(ConfiguredModel):
         for new, old in zip(model.weights, self.weights, strict=True):
             new.assign(interpolate_positions(old, *grids) if old is positions else old)
         return model
+
+
+def _block(config, name):
+    def part(branch):
+        return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout)
+
+    attention = MultiHeadAttention(config.num_heads, dropout=config.dropout)
+    feedforward = FeedForward(config.intermediate_dim, config.activation)
+    return Block(part(attention), part(feedforward), name=name)
 
 
 # Base, Large and Huge: Dosovitskiy et al. 2021, table 1; after the stroke the patch's side, at 224 x 224.

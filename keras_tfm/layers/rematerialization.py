@@ -1,0 +1,101 @@
+"""Keeping the inputs of layers alone while training; the backward pass computes the rest anew.
+
+Memory for about a third more time (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
+"""
+
+import contextlib
+import inspect
+
+import keras
+from keras import ops
+
+from keras_tfm.added_losses import added_losses
+from keras_tfm.layers.masks import key_mask_of
+from keras_tfm.private.keras import (
+    layers_in,
+    rematerialization_of,
+    seed_generators_of,
+    set_keras_mask,
+    set_rematerialization,
+)
+
+
+def rematerialize(layer):
+    """Have every block in `layer`, a model or a stack, recompute: it keeps its inputs alone while training.
+
+    What is recomputed draws the same dropout. No number changes, so it is no part of the configuration: call
+    it before the first training step. Returns `layer`; raises ValueError where no block is found.
+    """
+    blocks = [part for part in layers_in(layer) if getattr(part, "is_block", False)]
+    if not blocks:
+        raise ValueError(f"{layer.name!r} has no block, such as `TransformerBlock`, to rematerialise.")
+    with keras.RematScope("full"):
+        mode = rematerialization_of(keras.layers.Layer())
+    for block in blocks:
+        set_rematerialization(block, mode)
+    return layer
+
+
+def recomputed(layer, of_keras, layer_call, *args, **kwargs):
+    """`layer_call` of `layer`, which recomputes, by Keras's own `rematerialized_call`, `of_keras`.
+
+    Works around limits of TensorFlow's `recompute_grad`, which takes floating-point tensors alone, by
+    position and without their masks. What is recomputed must draw the same dropout, and nothing within it
+    may be recomputed once more. Losses that layers add would have no gradient: they are returned beside the
+    output.
+    """
+    if rematerialization_of(layer).mode == "activations":
+        return layer_call  # they are those of the layers within
+    for part in layers_in(layer, include_self=False):
+        set_rematerialization(part, None)
+    arguments = inspect.signature(layer_call).bind(*args, **kwargs).arguments
+    names = [
+        name for name, x in arguments.items() if ops.is_tensor(x) and keras.backend.is_float_dtype(x.dtype)
+    ]
+    generators = [generator for part in layers_in(layer) for generator in seed_generators_of(part)]
+    draws: list = []
+
+    def call(*tensors):
+        given = dict(zip(names, tensors, strict=True))
+        for name, x in given.items():
+            set_keras_mask(x, key_mask_of(arguments[name]))
+        with _drawn_once(generators, draws), added_losses(layer) as losses:
+            y = layer_call(**{**arguments, **given})
+        return y, losses
+
+    again = of_keras(call, *args, **kwargs)
+
+    def call_and_add_losses(*args, **kwargs):
+        y, losses = again(*(arguments[name] for name in names))
+        for loss in losses:
+            layer.add_loss(loss)
+        return y
+
+    return call_and_add_losses
+
+
+@contextlib.contextmanager
+def _drawn_once(generators, draws):
+    """What the seed generators draw within: put into `draws` at first, later given again from there."""
+    again = iter(draws) if draws else None
+
+    def drawing(draw):
+        def draw_once(*args, **kwargs):
+            if again is not None:
+                return next(again)
+            draws.append(draw(*args, **kwargs))
+            return draws[-1]
+
+        return draw_once
+
+    own = [vars(generator).get("next") for generator in generators]  # on a replica a draw of its own
+    for generator in generators:
+        generator.next = drawing(generator.next)
+    try:
+        yield
+    finally:
+        for generator, draw in zip(generators, own, strict=True):
+            if draw is None:
+                del generator.next
+            else:
+                generator.next = draw

@@ -1,0 +1,112 @@
+"""Stacks of plain blocks, as one layer each."""
+
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import TransformerBlock
+from keras_tfm.layers.masks import combine_masks, key_mask_of
+from keras_tfm.layers.normalization import LayerNormalization
+
+
+class TransformerStack(Layer):
+    """`num_layers` times `TransformerBlock`, whose arguments the others are; a last norm where each
+    normalises first. Abstract: see `TransformerEncoder` and `TransformerDecoder`.
+    """
+
+    causal = False
+
+    def __init__(
+        self,
+        num_layers,
+        num_heads,
+        intermediate_dim,
+        dropout=0.1,
+        activation="relu",
+        normalize_first=False,
+        cross_attention=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if num_layers < 1:
+            raise ValueError(f"`num_layers` must be at least 1; it is {num_layers}.")
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
+        self.dropout = dropout
+        self.activation = activation
+        self.normalize_first = normalize_first
+        self.cross_attention = cross_attention
+        self.blocks = [
+            TransformerBlock(
+                num_heads,
+                intermediate_dim,
+                dropout,
+                activation,
+                normalize_first,
+                self.causal,
+                cross_attention,
+                name=f"block_{i}",
+            )
+            for i in range(num_layers)
+        ]
+        self.norm = LayerNormalization() if normalize_first else None
+
+    def build(self, x_shape, context_shape=None):
+        for block in self.blocks:
+            block.build(x_shape, context_shape)
+        if self.norm is not None:
+            self.norm.build(x_shape)
+        self.built = True
+
+    def call(self, x, context=None, mask=None, context_mask=None, bias=None, training=None):
+        """(B, T, D) -> (B, T, D); every block has the same `context` (B, S, D), masks and `bias`."""
+        mask = combine_masks(mask, key_mask_of(x))
+        if context is not None:
+            context_mask = combine_masks(context_mask, key_mask_of(context), name="context_mask")
+        for block in self.blocks:
+            x = block(x, context, mask=mask, context_mask=context_mask, bias=bias, training=training)
+        return x if self.norm is None else self.norm(x)
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """As it is: the blocks recompute, each for itself."""
+        return layer_call
+
+    def compute_output_shape(self, x_shape, context_shape=None):
+        return tuple(x_shape)
+
+    def compute_mask(self, x, previous_mask=None):
+        return key_mask_of(x)
+
+
+class TransformerEncoder(TransformerStack):
+    """A stack of blocks in which every position sees every other."""
+
+
+class TransformerDecoder(TransformerStack):
+    """A stack of causal blocks, with `cross_attention=True` attending to an encoder's output.
+
+    `start` and `step` decode incrementally; a step gives what `call` gives at its positions.
+    """
+
+    causal = True
+
+    def start(self, batch_size, max_length, context=None, context_mask=None):
+        """A cache per block, for up to `max_length` positions against `context` (B, S, D)."""
+        return start_blocks(self.blocks, batch_size, max_length, context, context_mask)
+
+    def step(self, x, cache, mask=None, bias=None):
+        """The next T positions (B, T, D); `mask` (B, T) hides padding among them."""
+        x, cache = step_blocks(self.blocks, x, cache, mask, bias)
+        return (x if self.norm is None else self.norm(x)), cache
+
+
+def start_blocks(blocks, batch_size, max_length, context=None, context_mask=None):
+    """The caches of causal `blocks`, one each, for up to `max_length` positions."""
+    return [block.start(batch_size, max_length, context, context_mask) for block in blocks]
+
+
+def step_blocks(blocks, x, caches, mask=None, bias=None):
+    """The next T positions (B, T, D) through causal `blocks`, one after the other, and their new caches."""
+    stepped = []
+    for block, cache in zip(blocks, caches, strict=True):
+        x, cache = block.step(x, cache, mask, bias)
+        stepped.append(cache)
+    return x, stepped

@@ -1,0 +1,138 @@
+"""What encoder-decoders repeat: their inputs, their two sides, decoding; a decoder alone is one such side."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from keras_tfm.layers.cache import PositionCache
+from keras_tfm.layers.stacks import start_blocks, step_blocks
+from keras_tfm.models.base import ConfiguredModel, states_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """An encoder or a decoder: tokens embedded, through blocks, normalised.
+
+    `embed(token_ids, positions)` gives (B, T, D), by default at the positions 0, 1, 2, ...; `norm` follows
+    the blocks, None where each normalises its output. `bias` is a layer called on (B, T, D) whose output
+    the blocks add to the scores of their self-attention.
+    """
+
+    embed: Callable
+    blocks: list
+    norm: Any = None
+    bias: Any = None
+
+    def states(self, x, mask, **context):
+        """The states of the embedded tokens `x` (B, T, D) before and after each block."""
+        bias = None if self.bias is None else self.bias(x)
+        return states_of(self.blocks, x, mask=mask, bias=bias, **context)
+
+    def finish(self, x):
+        """The last block's output, normalised where that is missing."""
+        return x if self.norm is None else self.norm(x)
+
+    def start(self, batch_size, max_length, context=None, context_mask=None):
+        """The cache of a decoder of up to `max_length` tokens, against `context` (B, S, D)."""
+        blocks = start_blocks(self.blocks, batch_size, max_length, context, context_mask)
+        return DecoderCache(PositionCache.empty(batch_size), blocks)
+
+    def step(self, token_ids, cache, padding_mask=None):
+        """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
+        length = ops.shape(token_ids)[1]
+        positions, position = cache.position.append(length, padding_mask)
+        bias = None
+        if self.bias is not None:
+            bias = self.bias.bias(*cache.blocks[0].attention.positions(length))
+        x = self.embed(token_ids, positions)
+        x, blocks = step_blocks(self.blocks, x, cache.blocks, padding_mask, bias)
+        return self.finish(x), DecoderCache(position, blocks)
+
+
+class DecoderCache(NamedTuple):
+    """What decoding keeps: the position of the next token, and the blocks' caches."""
+
+    position: PositionCache
+    blocks: Any
+
+
+class Seq2SeqModel(ConfiguredModel):
+    """Encoder and decoder: token ids in, hidden states out. Abstract: a family gives the two sides.
+
+    Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and
+    `decoder_padding_mask` (B, T). Outputs: `encoder_sequence_output` (B, S, D) and
+    `decoder_sequence_output` (B, T, D). The encoder's final output feeds every decoder block.
+
+    `embedding` and `output_embedding` are the tables of the source's and of the target's tokens; `dropout`
+    acts on what goes into either side's blocks and, with `drop_outputs`, on what comes out. The decoder's
+    tokens are at most `max_length`, None for any number.
+    """
+
+    def __init__(
+        self,
+        config,
+        encoder,
+        decoder,
+        embedding,
+        output_embedding,
+        dropout,
+        drop_outputs=False,
+        max_length=None,
+        **kwargs,
+    ):
+        inputs = seq2seq_inputs()
+        encoder_states = encoder.states(dropout(encoder.embed(inputs["token_ids"])), inputs["padding_mask"])
+        encoded = encoder.finish(encoder_states[-1])
+        encoded = dropout(encoded) if drop_outputs else encoded
+        decoder_states = decoder.states(
+            dropout(decoder.embed(inputs["decoder_token_ids"])),
+            inputs["decoder_padding_mask"],
+            context=encoded,
+            context_mask=inputs["padding_mask"],
+        )
+        decoded = decoder.finish(decoder_states[-1])
+        decoded = dropout(decoded) if drop_outputs else decoded
+        super().__init__(
+            config,
+            inputs,
+            {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded},
+            {"encoder": encoder.blocks, "decoder": decoder.blocks},
+            {"encoder": encoder_states, "decoder": decoder_states},
+            **kwargs,
+        )
+        self.embedding, self.output_embedding = embedding, output_embedding
+        self.encoder, self.decoder = encoder, decoder
+        self.max_target_length = max_length
+
+    def encode(self, token_ids, padding_mask=None):
+        """The encoder's output (B, S, D)."""
+        x = self.encoder.embed(token_ids)
+        return self.encoder.finish(self.encoder.states(x, padding_mask)[-1])
+
+    def start(self, batch_size, max_length, context):
+        """Encode `context` ({"token_ids", "padding_mask"}); a cache to decode `max_length` tokens.
+
+        ValueError where they exceed what the decoder has positions for.
+        """
+        most = self.max_target_length
+        if most is not None and isinstance(max_length, int) and max_length > most:
+            raise ValueError(f"The decoder's tokens must be at most {most}; they are {max_length}.")
+        padding_mask = context.get("padding_mask")
+        encoded = self.encode(context["token_ids"], padding_mask)
+        return self.decoder.start(batch_size, max_length, encoded, padding_mask)
+
+    def step(self, token_ids, cache, padding_mask=None):
+        """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
+        return self.decoder.step(token_ids, cache, padding_mask)
+
+
+def seq2seq_inputs():
+    """`token_ids` and `padding_mask` (B, S), and the decoder's own, (B, T)."""
+    return {
+        f"{side}{name}": keras.Input((None,), dtype=dtype, name=f"{side}{name}")
+        for side in ("", "decoder_")
+        for name, dtype in (("token_ids", "int32"), ("padding_mask", "bool"))
+    }

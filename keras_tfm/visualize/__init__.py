@@ -1,0 +1,3 @@
+"""Seeing inside a model: what its attention layers look at."""
+
+from keras_tfm.visualize.record import record_attention

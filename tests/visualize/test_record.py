@@ -1,0 +1,103 @@
+"""Attention weights of unchanged models, recorded while they are called."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_tfm
+from keras_tfm import layers
+from keras_tfm.models import ALBERT, BERT, RecurrentSeq2Seq, Transformer
+from keras_tfm.visualize import record_attention
+from tests import contract
+
+IDS = np.array([[1, 2, 3, 4], [5, 6, 7, 0]])
+SMALL = {"vocabulary_size": 9, "dim": 8, "num_heads": 2, "intermediate_dim": 6, "num_layers": 2}
+
+
+def test_a_layer_gives_what_averages_its_values():
+    layer = layers.MultiHeadAttention(2, use_bias=False)
+    x = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
+    layer(x)
+    contract.randomise(layer, seed=1)
+    with record_attention(layer) as recorded:
+        y = layer(x)
+    (weights,) = recorded.values()
+    _, _, value = layer.projections.project(x)
+    np.testing.assert_allclose(layer.merge(np.asarray(weights) @ value), y, atol=1e-6)
+
+
+def test_every_layer_of_a_model_by_its_path():
+    model = BERT.from_size("tiny", **SMALL)
+    with record_attention(model) as recorded:
+        model({"token_ids": IDS, "padding_mask": IDS > 0})
+    assert list(recorded) == ["block_0/attention/branch", "block_1/attention/branch"]
+    for weights in recorded.values():
+        assert weights.shape == (2, 2, 4, 4)
+        np.testing.assert_allclose(np.sum(weights, -1), 1, rtol=1e-6)
+        assert (np.asarray(weights)[1, ..., 3] == 0).all()
+
+
+def test_self_and_cross_attention_of_an_encoder_decoder():
+    model = Transformer.from_size("tiny", **SMALL)
+    with record_attention(model) as recorded:
+        model({"token_ids": IDS, "decoder_token_ids": IDS[:, :3]})
+    shapes = {path.partition("/")[2]: weights.shape[2:] for path, weights in recorded.items()}
+    assert len(recorded) == 6
+    assert shapes["context_attention/branch"] == (3, 4)
+
+
+def test_a_layer_that_runs_several_times_has_a_list():
+    model = ALBERT.from_size("base", embedding_dim=4, **SMALL | {"num_layers": 3})
+    with record_attention(model) as recorded:
+        model({"token_ids": IDS})
+    (weights,) = recorded.values()
+    assert [some.shape for some in weights] == [(2, 2, 4, 4)] * 3
+    assert np.abs(weights[0] - weights[1]).max() > 0
+
+
+def test_recurrent_attention_is_of_one_head():
+    model = RecurrentSeq2Seq.from_size("tiny", vocabulary_size=9, dim=4, hidden_dim=5)
+    with record_attention(model) as recorded:
+        model({"token_ids": IDS, "decoder_token_ids": IDS[:, :1]})
+    (weights,) = recorded.values()
+    weights = weights if isinstance(weights, list) else [weights]
+    assert {some.shape for some in weights} == {(2, 1, 1, 4)}
+
+
+def test_attention_by_blocks_is_computed_as_a_whole():
+    by_blocks = layers.BlockwiseAttention(2, 2)
+    x = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
+    expected = by_blocks(x, causal=True)
+    with record_attention(by_blocks) as recorded:
+        np.testing.assert_allclose(by_blocks(x, causal=True), expected, atol=1e-6)
+    (weights,) = recorded.values()
+    assert (np.triu(weights, 1) == 0).all()
+
+
+def test_others_and_what_comes_after_are_not_recorded():
+    one, other = (BERT.from_size("tiny", **SMALL) for _ in range(2))
+    with record_attention(one) as recorded:
+        other({"token_ids": IDS})
+    one({"token_ids": IDS})
+    assert recorded == {}
+
+
+def test_compiled_calls_are_refused():
+    model = BERT.from_size("tiny", **SMALL)
+    with pytest.raises(RuntimeError, match=r"call `model\(batch\)` itself"), record_attention(model):
+        model.predict({"token_ids": IDS}, verbose=0)
+
+
+def test_nothing_is_compiled_where_nobody_records():
+    """The program is the same with the tap and without it."""
+    model = keras_tfm.Model(x := keras.Input((None, 8)), layers.TransformerBlock(2, 9)(x))
+
+    def program():
+        function = tf.function(lambda x: model(x), autograph=False, jit_compile=True)
+        return [op.type for op in function.get_concrete_function(tf.zeros((1, 3, 8))).graph.get_operations()]
+
+    before = program()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("keras_tfm.layers.attention.multi_head.tap", lambda *_: None)
+        assert program() == before
