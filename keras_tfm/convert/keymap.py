@@ -48,15 +48,62 @@ def _transpose(*arrays):
 
 # torch.nn.Linear keeps (out, in), Keras (in, out).
 TRANSPOSED = Transform(_transpose, lambda array, count: [part.T for part in np.split(array, count, axis=-1)])
+# A 1 x 1 torch.nn.Conv2d is a linear layer of (out, in, 1, 1).
+POINTWISE = Transform(
+    lambda *arrays: _transpose(*(array[:, :, 0, 0] for array in arrays)),
+    lambda array, count: [part[..., None, None] for part in TRANSPOSED.save(array, count)],
+)
+# torch.nn.Conv2d keeps (out, in / groups, height, width), Keras (height, width, in / groups, out).
+CONVOLVED = Transform(
+    lambda array: array.transpose(2, 3, 1, 0), lambda array, count: [array.transpose(3, 2, 0, 1)]
+)
+
+
+def depthwise_kernel(multiplier=1):
+    """torch.nn.Conv2d keeps (in multiplier, 1, height, width), Keras (height, width, in, multiplier)."""
+
+    def load_kernel(array):
+        outputs, _, height, width = array.shape
+        return array.transpose(2, 3, 1, 0).reshape(height, width, outputs // multiplier, multiplier)
+
+    def save_kernel(array, _):
+        height, width = array.shape[:2]
+        return [array.reshape(height, width, 1, -1).transpose(3, 2, 0, 1)]
+
+    return Transform(load_kernel, save_kernel)
+
+
+def reordered(transform, order):
+    """`transform` of their arrays, of whose first axis ours takes the entries in this `order`."""
+    order = np.asarray(order)
+    back = np.argsort(order)
+    return Transform(
+        lambda *arrays: transform.load(*(array[order] for array in arrays)),
+        lambda array, count: [array[back] for array in transform.save(array, count)],
+    )
+
+
+def parts_first(num_heads, *widths):
+    """The order that puts each part of all heads side by side, where theirs has each head's parts: parts of
+    `widths` a head.
+    """
+    entries = np.arange(num_heads * sum(widths)).reshape(num_heads, sum(widths))
+    return np.concatenate([x.ravel() for x in np.split(entries, np.cumsum(widths)[:-1], axis=1)])
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The path pattern of a weight, the patterns of the keys it is made of, and how."""
+    """The path pattern of a weight, the patterns of the keys it is made of, and how.
+
+    Where theirs holds several of our weights, `part` (first, last, count) says that this is the part of its
+    first axis from `first` / `count` to `last` / `count`: (1, 3, 3) are the keys and values of a common
+    projection.
+    """
 
     ours: str
     theirs: tuple[str, ...]
     transform: Transform = AS_IS
+    part: tuple[int, int, int] | None = None
 
     def __post_init__(self):
         if any(pattern.count("{}") != self.ours.count("{}") for pattern in self.theirs):
@@ -73,17 +120,42 @@ def weight(ours, theirs, transform=AS_IS):
     return [Row(ours, (theirs,), transform)]
 
 
-def linear(ours, *theirs):
-    """A `Dense` and the `torch.nn.Linear`s it joins."""
+def linear(ours, *theirs, part=None, transform=TRANSPOSED):
+    """A `Dense` and the `torch.nn.Linear`s it joins, or the one that it is a `part` of.
+
+    Theirs are 1 x 1 `torch.nn.Conv2d`s where the `transform` is `POINTWISE`.
+    """
     return [
-        Row(f"{ours}/kernel", tuple(f"{key}.weight" for key in theirs), TRANSPOSED),
-        Row(f"{ours}/bias", tuple(f"{key}.bias" for key in theirs), JOINED),
+        Row(f"{ours}/kernel", tuple(f"{key}.weight" for key in theirs), transform, part),
+        Row(f"{ours}/bias", tuple(f"{key}.bias" for key in theirs), JOINED, part),
     ]
 
 
 def norm(ours, theirs):
     """A `LayerNormalization` and a `torch.nn.LayerNorm`."""
     return [*weight(f"{ours}/gamma", f"{theirs}.weight"), *weight(f"{ours}/beta", f"{theirs}.bias")]
+
+
+def batch_norm(ours, theirs, order=None):
+    """A `BatchNormalization` and a `torch.nn.BatchNorm`, its features in another `order` if given."""
+    names = {
+        "gamma": "weight",
+        "beta": "bias",
+        "moving_mean": "running_mean",
+        "moving_variance": "running_var",
+    }
+    transform = AS_IS if order is None else reordered(AS_IS, order)
+    return [Row(f"{ours}/{name}", (f"{theirs}.{key}",), transform) for name, key in names.items()]
+
+
+def convolution(ours, theirs, transform=CONVOLVED):
+    """A `Convolution`'s kernel and bias and a `torch.nn.Conv2d`; of a depthwise one the `transform` is
+    `depthwise_kernel()`.
+    """
+    return [
+        *weight(f"{ours}/convolution/kernel", f"{theirs}.weight", transform),
+        *weight(f"{ours}/convolution/bias", f"{theirs}.bias"),
+    ]
 
 
 def embedding(ours, theirs):
@@ -128,6 +200,7 @@ def load(model, tensors, rows, path):
                     path, key, f"a tensor for {variable.path} {tuple(variable.shape)}", "none"
                 )
             _check_part(path, key, array, variable, row)
+        arrays = [_part_of(array, row.part) for array in arrays]
         values.append((variable, ", ".join(keys), row.transform.load(*arrays)))
         read.update(keys)
     assign_all(path, values)
@@ -137,16 +210,34 @@ def load(model, tensors, rows, path):
 def save(model, rows):
     """The weights of `model` by their keys."""
     tensors: dict = {}
+    parts: dict = {}
     for variable, row, keys in _pairs(model, rows):
         arrays = row.transform.save(keras.ops.convert_to_numpy(variable), len(keys))
-        tensors.update(zip(keys, arrays, strict=True))
-    return tensors
+        for key, array in zip(keys, arrays, strict=True):
+            if row.part:
+                parts.setdefault(key, {})[row.part[0]] = array
+            else:
+                tensors[key] = array
+    joined = {key: np.concatenate([found[i] for i in sorted(found)]) for key, found in parts.items()}
+    return tensors | joined
+
+
+def _part_of(array, part):
+    """The `part` of a row, of an array of theirs."""
+    if part is None:
+        return array
+    first, last, count = part
+    size = len(array) // count
+    return array[first * size : last * size]
 
 
 def _check_part(path, key, array, variable, row):
     """Refuse a part whose shape is not what `save` would write: parts could else join by chance."""
     like = np.broadcast_to(np.float32(0), tuple(variable.shape))
     expected = row.transform.save(like, len(row.theirs))[0].shape
+    if row.part:
+        first, last, count = row.part
+        expected = (expected[0] * count // (last - first), *expected[1:])
     if array.shape != expected:
         raise CheckpointError(path, key, f"the shape {expected}", f"{array.shape}")
 

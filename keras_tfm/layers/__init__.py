@@ -1,5 +1,7 @@
 """The bricks: layers that know only Keras, of which every model is composed."""
 
+from keras_tfm.layers.attention.class_attention import ClassAttention
+from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
 from keras_tfm.layers.attention.disentangled import DisentangledAttention, DistanceEmbedding
 from keras_tfm.layers.attention.functional import (
     attention_scores,
@@ -8,6 +10,7 @@ from keras_tfm.layers.attention.functional import (
     dot_product_attention,
     parameter_free_attention,
 )
+from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import Attention, BlockwiseAttention, MultiHeadAttention
 from keras_tfm.layers.attention.positions import (
     AttentionPosition,
@@ -19,12 +22,21 @@ from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, Residual, TransformerBlock
 from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
+from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
+from keras_tfm.layers.convolution import (
+    BatchNormalization,
+    Convolution,
+    ConvolutionalStem,
+    NormalizedDense,
+)
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.grid import FourierPositions, OnGrid
 from keras_tfm.layers.masks import causal_mask, combine_masks, masked_mean, masked_softmax
 from keras_tfm.layers.normalization import LayerNormalization, RMSNormalization
 from keras_tfm.layers.patches import ClassToken, PatchEncoder, combine_patches, extract_patches
+from keras_tfm.layers.positioned_block import DETRBlock, PositionedAttention, PositionedBlock
 from keras_tfm.layers.positions import (
     PositionEmbedding,
     SinePositionEncoding,

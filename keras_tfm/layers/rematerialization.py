@@ -40,9 +40,9 @@ def recomputed(layer, of_keras, layer_call, *args, **kwargs):
     """`layer_call` of `layer`, which recomputes, by Keras's own `rematerialized_call`, `of_keras`.
 
     Works around limits of TensorFlow's `recompute_grad`, which takes floating-point tensors alone, by
-    position and without their masks. What is recomputed must draw the same dropout, and nothing within it
-    may be recomputed once more. Losses that layers add would have no gradient: they are returned beside the
-    output.
+    position and without their masks. What is recomputed must draw the same dropout, nothing within it may be
+    recomputed once more, and moving statistics move once. Losses that layers add would have no gradient: they
+    are returned beside the output.
     """
     if rematerialization_of(layer).mode == "activations":
         return layer_call  # they are those of the layers within
@@ -54,13 +54,16 @@ def recomputed(layer, of_keras, layer_call, *args, **kwargs):
     ]
     generators = [generator for part in layers_in(layer) for generator in seed_generators_of(part)]
     draws: list = []
+    calls: list = []
 
     def call(*tensors):
         given = dict(zip(names, tensors, strict=True))
         for name, x in given.items():
             set_keras_mask(x, key_mask_of(arguments[name]))
-        with _drawn_once(generators, draws), added_losses(layer) as losses:
+        state = layer.non_trainable_variables if calls else ()
+        with _drawn_once(generators, draws), _kept(state), added_losses(layer) as losses:
             y = layer_call(**{**arguments, **given})
+        calls.append(True)
         return y, losses
 
     again = of_keras(call, *args, **kwargs)
@@ -99,3 +102,15 @@ def _drawn_once(generators, draws):
                 del generator.next
             else:
                 generator.next = draw
+
+
+@contextlib.contextmanager
+def _kept(variables):
+    """Nothing is assigned to `variables` within."""
+    for variable in variables:
+        variable.assign = lambda value: value
+    try:
+        yield
+    finally:
+        for variable in variables:
+            del variable.assign

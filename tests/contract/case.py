@@ -57,7 +57,8 @@ class Case:
     `masked_softmax`'s; `causal`, the axis along which no output sees what comes later; `left_padding`,
     the axis that may be padded on the left; `cache(layer, inputs, max_length)` starts decoding along
     `causal`; `reference(layer, **inputs)` computes the same with NumPy in float64, `plain` without
-    fusing; `tied(model)` gives the two variables that are one.
+    fusing; `tied(model)` gives the two variables that are one. `convolves` says that there are convolutions:
+    by oneDNN, TensorFlow's of an empty batch have the shape of their input.
 
     `kind` says what the case stands for among all others, "encoder" for example, or how it differs from them:
     `make test` checks the dear invariants (XLA, SavedModel, rematerialisation, overfitting) on these cases
@@ -75,6 +76,7 @@ class Case:
     reference: Callable | None = None
     plain: Callable | None = None
     tied: Callable | None = None
+    convolves: bool = False
     kind: str | None = None
 
     def draw(self, seed=0, batch_size=BATCH, **lengths):
@@ -139,8 +141,10 @@ def spec_shape(spec):
 
 
 def randomise(model, seed):
-    """Draw every floating-point weight: scales around 1, all others around 0."""
+    """Draw every floating-point weight: scales around 1, variances in [0.5, 1.5), all others around 0."""
     rng = np.random.default_rng(seed)
     for weight in model.weights:
-        if "float" in weight.dtype:
+        if weight.name == "moving_variance":
+            weight.assign(rng.uniform(0.5, 1.5, weight.shape))
+        elif "float" in weight.dtype:
             weight.assign(rng.normal(weight.name == "gamma", 0.3, weight.shape))

@@ -188,9 +188,10 @@ def all_padding_empty_batch_and_length_one_are_finite(case):
     for axis, name in masks_of(case).items():
         run(case.traced, inputs | {name: np.zeros_like(inputs[name])})
         run(case.traced, case.draw(**{axis: 1}))
-    for y in run(case.traced, {name: x[:0] for name, x in inputs.items()}):
-        assert y.shape[0] == 0
     run(case.traced, case.draw(**dict.fromkeys(LENGTHS, 1)))
+    if not case.convolves:
+        for y in run(case.traced, {name: x[:0] for name, x in inputs.items()}):
+            assert y.shape[0] == 0
 
 
 def attention_rows_sum_to_one(case):
@@ -276,8 +277,11 @@ def rematerialised_gradients_are_equal(case):
             if isinstance(part, keras_tfm.layers.Layer):
                 part._remat_mode = mode
         model.set_weights(case.model.get_weights())
-        gradients.append(gradients_of(model, case.draw(), training=True))
-    assert_close(*gradients)
+        # Batch norms of three examples would magnify roundings.
+        inputs = case.draw(batch_size=16) if case.convolves else case.draw()
+        gradients.append(gradients_of(model, inputs, training=True))
+    scales = [max(1, np.abs(gradient).max()) for gradient in gradients[1]]
+    assert_close(*([g / scale for g, scale in zip(part, scales, strict=True)] for part in gradients))
 
 
 def mixed_precision_keeps_its_bound(case):

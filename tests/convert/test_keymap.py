@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_tfm import layers
 from keras_tfm.convert import CheckpointError, keymap
 
 ROWS = [
@@ -88,3 +89,67 @@ def test_a_table_that_leaves_a_weight_out_is_found():
         keymap.save(model(), [*ROWS, *ROWS[2:]])
     with pytest.raises(ValueError, match="differ in their number"):
         keymap.Row("block_{}", ("layer",))
+
+
+def saved_and_loaded(layer, shape, rows, theirs):
+    """The layer, called `layer`, that `theirs` was loaded into and came out of again."""
+    inputs = keras.Input(shape)
+    model = keras.Model(inputs, layer(inputs))
+    assert keymap.load(model, theirs, rows, "file") == theirs.keys()
+    saved = keymap.save(model, rows)
+    assert saved.keys() == theirs.keys()
+    for key, tensor in theirs.items():
+        np.testing.assert_array_equal(saved[key], tensor)
+    return layer
+
+
+def draw(*shape):
+    return np.random.default_rng(len(shape)).normal(size=shape).astype("float32")
+
+
+def test_a_part_of_theirs_is_a_weight_of_ours():
+    theirs = {"in_proj.weight": draw(9, 3), "in_proj.bias": draw(9)}
+    x = inputs = keras.Input((3,))
+    query, key_value = keras.layers.Dense(3, name="query"), keras.layers.Dense(6, name="key_value")
+    model = keras.Model(inputs, [query(x), key_value(x)])
+    rows = [
+        *keymap.linear("query", "in_proj", part=(0, 1, 3)),
+        *keymap.linear("key_value", "in_proj", part=(1, 3, 3)),
+    ]
+    assert keymap.load(model, theirs, rows, "file") == theirs.keys()
+    np.testing.assert_array_equal(query.kernel, theirs["in_proj.weight"][:3].T)
+    np.testing.assert_array_equal(key_value.bias, theirs["in_proj.bias"][3:])
+    for key, tensor in keymap.save(model, rows).items():
+        np.testing.assert_array_equal(tensor, theirs[key])
+    with pytest.raises(CheckpointError, match=r"expected the shape \(9, 3\), got \(8, 3\)"):
+        keymap.load(model, theirs | {"in_proj.weight": draw(8, 3)}, rows, "file")
+
+
+def test_heads_in_another_order():
+    """Theirs has for each of two heads a query, a key and a value of widths 1, 1 and 2."""
+    order = keymap.parts_first(2, 1, 1, 2)
+    np.testing.assert_array_equal(order, [0, 4, 1, 5, 2, 3, 6, 7])
+    rows = keymap.weight("layer/kernel", "qkv.weight", keymap.reordered(keymap.TRANSPOSED, order))
+    theirs = {"qkv.weight": draw(8, 3)}
+    layer = saved_and_loaded(keras.layers.Dense(8, use_bias=False, name="layer"), (3,), rows, theirs)
+    np.testing.assert_array_equal(layer.kernel[:, 1], theirs["qkv.weight"][4])
+
+
+def test_convolutions_and_their_norms():
+    theirs = {"conv.weight": draw(5, 3, 2, 4), "conv.bias": draw(5)}
+    rows = keymap.convolution("layer", "conv")
+    layer = layers.Convolution(5, (2, 4), name="layer")
+    saved_and_loaded(layer, (6, 6, 3), rows, theirs)
+    theirs = {"conv.weight": draw(6, 1, 2, 4), "conv.bias": draw(6)}
+    rows = keymap.convolution("layer", "conv", keymap.depthwise_kernel(2))
+    layer = layers.Convolution(6, (2, 4), groups=3, name="layer")
+    saved_and_loaded(layer, (6, 6, 3), rows, theirs)
+    np.testing.assert_array_equal(layer.convolution.kernel[:, :, 1, 1], theirs["conv.weight"][3, 0])
+    theirs = {"conv.weight": draw(5, 3, 1, 1), "conv.bias": draw(5)}
+    rows = keymap.linear("layer", "conv", transform=keymap.POINTWISE)
+    layer = saved_and_loaded(keras.layers.Dense(5, name="layer"), (3,), rows, theirs)
+    np.testing.assert_array_equal(layer.kernel, theirs["conv.weight"][:, :, 0, 0].T)
+    theirs = {f"bn.{name}": draw(4) ** 2 for name in ("weight", "bias", "running_mean", "running_var")}
+    layer = layers.BatchNormalization(name="layer")
+    saved_and_loaded(layer, (4,), keymap.batch_norm("layer", "bn", [3, 2, 1, 0]), theirs)
+    np.testing.assert_array_equal(layer.moving_variance, theirs["bn.running_var"][::-1])

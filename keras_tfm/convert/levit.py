@@ -1,0 +1,81 @@
+"""LeViT's checkpoints as timm has them (Graham et al. 2021)."""
+
+from keras_tfm.convert.keymap import (
+    TRANSPOSED,
+    batch_norm,
+    convolution,
+    linear,
+    parts_first,
+    reordered,
+    weight,
+)
+from keras_tfm.convert.state import read_state
+from keras_tfm.heads import Classifier, DistilledClassifier
+from keras_tfm.models import LeViT, LeViTConfig
+
+
+def rows(config):
+    """The table of a configuration."""
+    table = []
+    for i in range(4):
+        table += convolution(f"stem/layer_{i}", f"stem.conv{i + 1}.linear")
+        table += batch_norm(f"stem/layer_{i}/norm", f"stem.conv{i + 1}.bn")
+    for i, (num_layers, num_heads) in enumerate(zip(config.num_layers, config.num_heads, strict=True)):
+        if i:
+            ours, theirs = f"stage_{i}_shrinking", f"stages.{i}.downsample"
+            attention = f"{theirs}.attn_downsample"
+            order = parts_first(config.dims[i - 1] // config.key_dim, config.key_dim, 4 * config.key_dim)
+            table += _dense(f"{ours}/attention/projections/query", f"{attention}.q.ln")
+            table += _dense(f"{ours}/attention/projections/key_value", f"{attention}.kv", order)
+            table += _output(f"{ours}/attention", attention) + _feedforward(ours, f"{theirs}.mlp")
+        for j in range(num_layers):
+            ours, theirs = f"stage_{i}_block_{j}", f"stages.{i}.blocks.{j}"
+            attention = f"{ours}/attention/branch"
+            order = parts_first(num_heads, config.key_dim, config.key_dim, 2 * config.key_dim)
+            table += _dense(f"{attention}/projections/query_key_value", f"{theirs}.attn.qkv", order)
+            table += _output(attention, f"{theirs}.attn") + _feedforward(ours, f"{theirs}.mlp")
+    for ours, theirs in (("", "head"), ("distillation_", "head_dist")):
+        table += batch_norm(f"{ours}norm", f"{theirs}.bn")
+        table += linear(f"{ours}head/output", f"{theirs}.linear")
+    return table
+
+
+def _dense(ours, theirs, order=None):
+    transform = TRANSPOSED if order is None else reordered(TRANSPOSED, order)
+    return [
+        *weight(f"{ours}/dense/kernel", f"{theirs}.linear.weight", transform),
+        *batch_norm(f"{ours}/norm", f"{theirs}.bn", order),
+    ]
+
+
+def _output(ours, theirs):
+    return [
+        *_dense(f"{ours}/output_layer/layer_1", f"{theirs}.proj.ln"),
+        *weight(f"{ours}/position/table", f"{theirs}.attention_biases", TRANSPOSED),
+    ]
+
+
+def _feedforward(ours, theirs):
+    dense = (_dense(f"{ours}/feedforward/branch/layer_{i}", f"{theirs}.ln{i + 1}") for i in range(2))
+    return [row for part in dense for row in part]
+
+
+def read(arguments, weights):
+    """Our model of timm's class, and its outputs by the names of theirs."""
+    config = LeViTConfig(
+        image_size=arguments["img_size"],
+        dims=arguments["embed_dim"],
+        num_layers=arguments["depth"],
+        num_heads=arguments["num_heads"],
+        key_dim=arguments["key_dim"],
+        distilled="head_dist.bn.weight" in weights,
+    )
+    head = DistilledClassifier if config.distilled else Classifier
+    model = head(LeViT(config), arguments["num_classes"])
+    read_state(model, weights, rows(config))
+    states, last = model.backbone.hidden_states["encoder"], -1
+    outputs = {"logits": model.output, "features/stem": model.backbone.get_layer("stem").output}
+    for i, num_layers in enumerate(config.num_layers):
+        last += num_layers + (i > 0)
+        outputs[f"features/stage_{i}"] = states[last + 1]
+    return model, outputs

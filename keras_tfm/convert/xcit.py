@@ -1,0 +1,83 @@
+"""XCiT's checkpoints as timm has them (El-Nouby et al. 2021)."""
+
+from keras import ops
+
+from keras_tfm.convert.keymap import (
+    POINTWISE,
+    batch_norm,
+    convolution,
+    depthwise_kernel,
+    linear,
+    norm,
+    weight,
+)
+from keras_tfm.convert.state import read_state
+from keras_tfm.heads import Classifier
+from keras_tfm.models import XCiT, XCiTConfig
+
+BLOCK, CLASS_BLOCK = "blocks.{}", "cls_attn_blocks.{}"
+ATTENTION, NEIGHBOURS = "block_{}/attention/branch", "block_{}/neighbours/branch/layer"
+CLASS_ATTENTION = "class_block_{}/attention/branch/attention"
+ROWS = [
+    *weight("class_token/embedding", "cls_token"),
+    *[
+        row
+        for i in range(4)
+        for row in convolution(f"stem/layer_{i}", f"patch_embed.proj.{2 * i}.0")
+        + batch_norm(f"stem/layer_{i}/norm", f"patch_embed.proj.{2 * i}.1")
+    ],
+    *linear("position/projection", "pos_embed.token_projection", transform=POINTWISE),
+    *linear(f"{ATTENTION}/projections/query_key_value", f"{BLOCK}.attn.qkv"),
+    *linear(f"{ATTENTION}/output", f"{BLOCK}.attn.proj"),
+    *weight(f"{ATTENTION}/temperature", f"{BLOCK}.attn.temperature"),
+    *convolution(f"{NEIGHBOURS}/layer_0", f"{BLOCK}.local_mp.conv1", depthwise_kernel()),
+    *batch_norm(f"{NEIGHBOURS}/layer_1", f"{BLOCK}.local_mp.bn"),
+    *convolution(f"{NEIGHBOURS}/layer_2", f"{BLOCK}.local_mp.conv2", depthwise_kernel()),
+    *linear("block_{}/feedforward/branch/hidden", f"{BLOCK}.mlp.fc1"),
+    *linear("block_{}/feedforward/branch/output", f"{BLOCK}.mlp.fc2"),
+    *linear(f"{CLASS_ATTENTION}/projections/query", f"{CLASS_BLOCK}.attn.q"),
+    *linear(f"{CLASS_ATTENTION}/projections/key_value", f"{CLASS_BLOCK}.attn.k", f"{CLASS_BLOCK}.attn.v"),
+    *linear(f"{CLASS_ATTENTION}/output", f"{CLASS_BLOCK}.attn.proj"),
+    *norm("class_block_{}/attention/norm", f"{CLASS_BLOCK}.norm1"),
+    *weight("class_block_{}/attention/scale", f"{CLASS_BLOCK}.gamma1"),
+    *norm("class_block_{}/norm", f"{CLASS_BLOCK}.norm2"),
+    *linear("class_block_{}/feedforward/branch/hidden", f"{CLASS_BLOCK}.mlp.fc1"),
+    *linear("class_block_{}/feedforward/branch/output", f"{CLASS_BLOCK}.mlp.fc2"),
+    *weight("class_block_{}/feedforward/scale", f"{CLASS_BLOCK}.gamma2"),
+    *norm("norm", "norm"),
+    *linear("head/output", "head"),
+]
+# Theirs numbers a block's parts in the order of the paper's text; the third comes second.
+for part, number in (("attention", 1), ("neighbours", 3), ("feedforward", 2)):
+    ROWS += norm(f"block_{{}}/{part}/norm", f"{BLOCK}.norm{number}")
+    ROWS += weight(f"block_{{}}/{part}/scale", f"{BLOCK}.gamma{number}")
+
+
+def read(arguments, weights):
+    """Our model of timm's class, and its outputs by the names of theirs."""
+    config = XCiTConfig(
+        image_size=arguments["img_size"],
+        patch_size=arguments["patch_size"],
+        num_layers=arguments["depth"],
+        num_class_layers=arguments["cls_attn_layers"],
+        dim=arguments["embed_dim"],
+        num_heads=arguments["num_heads"],
+        intermediate_dim=int(arguments["mlp_ratio"] * arguments["embed_dim"]),
+        layer_scale=arguments["eta"],
+        normalize_patches=arguments["tokens_norm"],
+    )
+    backbone = XCiT(config)
+    model = Classifier(backbone, arguments["num_classes"])
+    read_state(model, weights, ROWS)
+    rows, columns, dim = backbone.get_layer("stem").output.shape[1:]
+    stem = ops.reshape(backbone.get_layer("stem").output, (-1, rows * columns, dim))  # (B, N, D)
+    outputs = {
+        "logits": model.output,
+        "features/embed": stem,
+        "features/position": backbone.get_layer("position").output,
+        "features/norm": backbone.output["sequence_output"],
+    }
+    for stack, name in (("encoder", "block"), ("class", "class_block")):
+        states = backbone.hidden_states[stack][1:]
+        outputs |= {f"features/{name}_{i}": state for i, state in enumerate(states)}
+    return model, outputs

@@ -1,0 +1,199 @@
+"""Convolutions of maps (B, height, width, D) with a norm and an activation; batch normalisation.
+
+Padding is explicit: a map is padded by the same number of zeros before and after it, as `torch.nn.Conv2d`
+does, and then convolved where the kernel fits. Keras's "same" pads a stride of 2 after the map alone.
+"""
+
+import keras
+from keras import ops
+
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.feedforward import activation_of
+from keras_tfm.layers.patches import height_and_width
+from keras_tfm.registry import register
+
+
+@register
+class BatchNormalization(keras.layers.BatchNormalization):
+    """Keras's, with the constants of vision's families: 1e-5, and moving statistics that keep nine tenths.
+
+    Ioffe and Szegedy 2015. PyTorch calls the second its `momentum` of 0.1.
+    """
+
+    def __init__(self, epsilon=1e-5, momentum=0.9, **kwargs):
+        super().__init__(epsilon=epsilon, momentum=momentum, **kwargs)
+
+
+@register
+class GroupedConvolution(keras.layers.Conv2D):
+    """Keras's, "valid", a convolution for each group: on a CPU TensorFlow has no gradient of several."""
+
+    def convolution_op(self, inputs, kernel):
+        parts = (ops.split(x, self.groups, axis=-1) for x in (inputs, kernel))
+        maps = [ops.conv(x, part, self.strides, "valid") for x, part in zip(*parts, strict=True)]
+        return ops.concatenate(maps, axis=-1)
+
+
+class Convolution(Layer):
+    """A convolution, then `norm` and `activation` where they are given.
+
+    (B, height, width, C) becomes (B, height', width', `filters`), each side (side + 2 padding - kernel) //
+    stride + 1 long. `kernel_size` and `padding` are a number or a (height, width) pair; the padding is by
+    default (kernel - 1) // 2, which at stride 1 and odd kernels keeps the size. `groups` cut the channels
+    into as many parts that are convolved on their own; where there are C of them each channel is (a
+    depthwise convolution, with `filters` / C filters for each channel). `norm` is a layer. A bias is added,
+    by default, where there is no norm: a norm has its own. Raises ValueError where `groups` do not divide C
+    and `filters`, and where a map is smaller than the kernel.
+    """
+
+    def __init__(
+        self,
+        filters,
+        kernel_size=3,
+        stride=1,
+        padding=None,
+        groups=1,
+        norm=None,
+        activation=None,
+        use_bias=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        height_and_width(kernel_size, "kernel_size")
+        for name, size in (("filters", filters), ("stride", stride), ("groups", groups)):
+            if size < 1:
+                raise ValueError(f"`{name}` must be at least 1; it is {size}.")
+        if padding is not None and min(pair_of(padding)) < 0:
+            raise ValueError(f"`padding` must be at least 0; it is {padding}.")
+        self.filters = filters
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.groups = groups
+        self.norm = norm
+        self.activation = activation
+        self.use_bias = use_bias
+        self.function = activation_of(activation)
+
+    @property
+    def margins(self):
+        """The zeros (above and below, left and right) of a map."""
+        if self.padding is not None:
+            return pair_of(self.padding)
+        height, width = height_and_width(self.kernel_size)
+        return (height - 1) // 2, (width - 1) // 2
+
+    def build(self, x_shape):
+        if len(x_shape) != 4:
+            raise ValueError(f"`x` must have the shape (B, height, width, C); it is {tuple(x_shape)}.")
+        channels = x_shape[-1]
+        if channels % self.groups or self.filters % self.groups:
+            raise ValueError(
+                f"`groups` must divide the channels and `filters`, {channels} and {self.filters}; "
+                f"they are {self.groups}."
+            )
+        size, stride = height_and_width(self.kernel_size), self.stride
+        options = {
+            "strides": stride,
+            "use_bias": self.norm is None if self.use_bias is None else self.use_bias,
+            "name": "convolution",
+        }
+        if 1 < self.groups == channels:
+            multiplier = self.filters // channels
+            self.convolution = keras.layers.DepthwiseConv2D(size, depth_multiplier=multiplier, **options)
+        elif self.groups > 1:
+            self.convolution = GroupedConvolution(self.filters, size, groups=self.groups, **options)
+        else:
+            self.convolution = keras.layers.Conv2D(self.filters, size, **options)
+        output_shape = self.compute_output_shape(x_shape)
+        self.convolution.build(self._padded_shape(x_shape))
+        if self.norm is not None:
+            self.norm.build(output_shape)
+        self.built = True
+
+    def call(self, x, training=None):
+        """(B, height, width, C) -> (B, height', width', filters)."""
+        rows, columns = self.margins
+        if rows or columns:
+            x = ops.pad(x, ((0, 0), (rows, rows), (columns, columns), (0, 0)))
+        x = self.convolution(x)
+        if self.norm is not None:
+            x = self.norm(x, training=training)
+        return self.function(x)
+
+    def compute_output_shape(self, x_shape):
+        batch_size, *sides, _ = self._padded_shape(x_shape)
+        sides = [
+            None if side is None else (side - size) // self.stride + 1
+            for side, size in zip(sides, height_and_width(self.kernel_size), strict=True)
+        ]
+        if any(side is not None and side < 1 for side in sides):
+            raise ValueError(f"A map of {x_shape[1]} x {x_shape[2]} is smaller than {self.kernel_size}.")
+        return (batch_size, *sides, self.filters)
+
+    def _padded_shape(self, x_shape):
+        batch_size, *sides, channels = x_shape
+        sides = [
+            None if side is None else side + 2 * margin
+            for side, margin in zip(sides, self.margins, strict=True)
+        ]
+        return (batch_size, *sides, channels)
+
+
+class NormalizedDense(Layer):
+    """A dense layer without a bias, `norm`, and an `activation`: (..., D) -> (..., `units`).
+
+    `norm` is a layer, by default a `BatchNormalization` (Graham et al. 2021, "LeViT", section 4.2).
+    """
+
+    def __init__(self, units, norm=None, activation=None, **kwargs):
+        super().__init__(**kwargs)
+        if units < 1:
+            raise ValueError(f"`units` must be at least 1; it is {units}.")
+        self.units = units
+        self.norm = BatchNormalization() if norm is None else norm
+        self.activation = activation
+        self.function = activation_of(activation)
+        self.dense = Dense(units, use_bias=False)
+
+    def build(self, x_shape):
+        self.dense.build(x_shape)
+        self.norm.build(self.compute_output_shape(x_shape))
+        self.built = True
+
+    def call(self, x, training=None):
+        """(..., D) -> (..., units)."""
+        return self.function(self.norm(self.dense(x), training=training))
+
+    def compute_output_shape(self, x_shape):
+        return (*x_shape[:-1], self.units)
+
+
+class ConvolutionalStem(Chain):
+    """`num_convolutions` of stride 2, each normalised and twice as wide as the one before it, up to `dim`.
+
+    `activation` stands between them. An image's sides become 2^`num_convolutions` times shorter (Xiao et
+    al. 2021, "Early Convolutions Help Transformers See Better").
+    """
+
+    def __init__(self, dim, num_convolutions, activation="relu", **kwargs):
+        widths = [dim // 2**i for i in reversed(range(num_convolutions))]
+        super().__init__(
+            [
+                Convolution(
+                    width, 3, 2, norm=BatchNormalization(), activation=None if width == dim else activation
+                )
+                for width in widths
+            ],
+            **kwargs,
+        )
+        self.dim = dim
+        self.num_convolutions = num_convolutions
+        self.activation = activation
+
+
+def pair_of(padding):
+    """Two numbers of a padding given as one or as two."""
+    return tuple(padding) if isinstance(padding, list | tuple) else (padding, padding)

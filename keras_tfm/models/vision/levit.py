@@ -1,0 +1,149 @@
+"""LeViT of Graham et al. 2021, "LeViT: a Vision Transformer in ConvNet's Clothing for Faster Inference".
+
+A convolutional stem, then stages of attention over ever fewer cells of the image. Every linear layer is
+normalised by batch normalisation and has no bias; positions are a bias for each absolute offset. Between two
+stages attention shrinks the grid: its queries are every second row and column.
+"""
+
+import dataclasses
+import math
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.layers.attention.grid_position import GridPositionBias
+from keras_tfm.layers.attention.multi_head import Attention
+from keras_tfm.layers.attention.normalized_projections import NormalizedProjections
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import BatchNormalization, ConvolutionalStem, NormalizedDense
+from keras_tfm.layers.grid import every_nth, every_nth_grid, to_sequence
+from keras_tfm.layers.patches import height_and_width
+from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.vision.vit import Side
+
+
+@dataclasses.dataclass(frozen=True)
+class LeViTConfig(Config):
+    """`dims`, `num_layers` and `num_heads` are those of the stages. A `distilled` model has a second head."""
+
+    image_size: Side | tuple[Side, Side] = 224
+    num_channels: Size = 3
+    dims: tuple[Size, ...] = (128, 256, 384)
+    num_layers: tuple[Depth, ...] = (4, 4, 4)
+    num_heads: tuple[Size, ...] = (4, 8, 12)
+    key_dim: Size = 16
+    stochastic_depth: Rate = 0.0
+    distilled: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not len(self.dims) == len(self.num_layers) == len(self.num_heads):
+            raise ValueError(f"`num_layers` and `num_heads` must be as many as `dims`, {len(self.dims)}.")
+        if self.dims[0] % 8 or any(dim % self.key_dim for dim in self.dims[:-1]):
+            raise ValueError(f"`dims` must be multiples of 8 and of `key_dim`; they are {self.dims}.")
+
+
+class LeViT(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N, D), the last stage's cells
+    row by row, `pooled_output` (B, D), their normalised mean, and with `distilled`
+    `distillation_output` (B, D), the mean normalised for the second head.
+    """
+
+    config_class = LeViTConfig
+
+    def __init__(self, config, name="levit", **kwargs):
+        size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*size, config.num_channels), name="images")
+        stem = ConvolutionalStem(config.dims[0], 4, "hard_swish", name="stem")
+        grid = stem.compute_output_shape(images.shape)[1:3]
+        blocks: list[Layer] = []
+        stages = zip(config.dims, config.num_layers, config.num_heads, strict=True)
+        for i, (width, depth, heads) in enumerate(stages):
+            if i:
+                heads_between = config.dims[i - 1] // config.key_dim
+                blocks.append(_shrinking_block(config, width, heads_between, grid, f"stage_{i}_shrinking"))
+                grid = every_nth_grid(grid, 2)
+            blocks += [_block(config, width, heads, grid, f"stage_{i}_block_{j}") for j in range(depth)]
+        states = states_of(blocks, to_sequence(stem(images)))
+        mean = ops.mean(states[-1], axis=1)
+        outputs = {"sequence_output": states[-1], "pooled_output": BatchNormalization(name="norm")(mean)}
+        if config.distilled:
+            outputs["distillation_output"] = BatchNormalization(name="distillation_norm")(mean)
+        parts = ({"encoder": blocks}, {"encoder": states})
+        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+
+
+class ShrinkingBlock(Layer):
+    """`attention` from every second row and column of a `grid`, then a residual `feedforward`.
+
+    (B, N, D) -> (B, N', D'); there is no residual around the attention, whose input has another shape.
+    """
+
+    is_block = True
+
+    def __init__(self, attention, feedforward, grid, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = attention
+        self.feedforward = feedforward
+        self.grid = tuple(grid)
+
+    def build(self, x_shape):
+        self.attention.build(self._query_shape(x_shape), x_shape)
+        self.feedforward.build(self.compute_output_shape(x_shape))
+        self.built = True
+
+    def call(self, x, training=None):
+        """(B, N, D) -> (B, N', D')."""
+        x = self.attention(every_nth(x, self.grid, 2), x, training=training)
+        return self.feedforward(x, training=training)
+
+    def compute_output_shape(self, x_shape):
+        return self.attention.compute_output_shape(self._query_shape(x_shape))
+
+    def _query_shape(self, x_shape):
+        return (x_shape[0], math.prod(every_nth_grid(self.grid, 2)), x_shape[-1])
+
+
+def _block(config, width, num_heads, grid, name):
+    """A block of parts that are at first the identity."""
+    position, key_dim = GridPositionBias(grid, signed=False), config.key_dim
+    attention = _attention(width, num_heads, key_dim, 2 * key_dim, position, gamma="zeros")
+    attention = Residual(attention, stochastic_depth=config.stochastic_depth)
+    return Block(attention, _feedforward(config, width), name=name)
+
+
+def _shrinking_block(config, width, num_heads, grid, name):
+    """The values are twice as wide as elsewhere."""
+    position, key_dim = GridPositionBias(grid, signed=False, query_stride=2), config.key_dim
+    attention = _attention(width, num_heads, key_dim, 4 * key_dim, position)
+    return ShrinkingBlock(attention, _feedforward(config, width), grid, name=name)
+
+
+def _attention(width, num_heads, key_dim, value_dim, position, gamma="ones"):
+    output = NormalizedDense(width, BatchNormalization(gamma_initializer=gamma))
+    output = Chain([keras.layers.Activation("hard_swish"), output])
+    projections = NormalizedProjections(num_heads, key_dim, value_dim)
+    return Attention(projections, position, output_layer=output)
+
+
+def _feedforward(config, width):
+    output = NormalizedDense(width, BatchNormalization(gamma_initializer="zeros"))
+    branch = Chain([NormalizedDense(2 * width, activation="hard_swish"), output])
+    return Residual(branch, stochastic_depth=config.stochastic_depth)
+
+
+# Graham et al. 2021, table 1; `stochastic_depth` of the authors' code. All were trained by a teacher.
+_128 = LeViTConfig(distilled=True)
+_256 = dataclasses.replace(_128, dims=(256, 384, 512), num_heads=(4, 6, 8), key_dim=32)
+LeViT.sizes = {
+    "128S": dataclasses.replace(_128, num_layers=(2, 3, 4), num_heads=(4, 6, 8)),
+    "128": _128,
+    "192": dataclasses.replace(_256, dims=(192, 288, 384), num_heads=(3, 5, 6)),
+    "256": _256,
+    "384": dataclasses.replace(_256, dims=(384, 512, 768), num_heads=(6, 9, 12), stochastic_depth=0.1),
+}

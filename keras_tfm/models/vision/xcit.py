@@ -1,0 +1,150 @@
+"""XCiT of El-Nouby et al. 2021, "XCiT: Cross-Covariance Image Transformers".
+
+Blocks of attention among features, a local interaction of neighbouring patches and a feed-forward layer,
+linear in the number of patches; then blocks in which a class token alone attends to the patches, which are
+the authors' code's where the paper's text differs (see `ClassBlock`).
+"""
+
+import dataclasses
+from typing import Literal
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Heads, Rate, Size
+from keras_tfm.layers.attention.class_attention import ClassAttention
+from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import BatchNormalization, Convolution, ConvolutionalStem
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.grid import FourierPositions, OnGrid, to_sequence
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import ClassToken, height_and_width, patch_grid
+from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.vision.vit import Side
+
+
+@dataclasses.dataclass(frozen=True)
+class XCiTConfig(Config):
+    """`layer_scale` is where the learned gains of a block's parts begin. Without `normalize_patches` the
+    blocks of `num_class_layers` normalise the class token alone.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Literal[8, 16] = 16
+    num_channels: Size = 3
+    num_layers: Depth = 12
+    num_class_layers: Depth = 2
+    dim: Size = 384
+    num_heads: Heads = 8
+    intermediate_dim: Size = 1536
+    layer_scale: float = 1.0
+    normalize_patches: bool = True
+    stochastic_depth: Rate = 0.0
+    epsilon: Rate = 1e-6
+
+
+class XCiT(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
+    first, and `pooled_output` (B, D), what became of the class token.
+    """
+
+    config_class = XCiTConfig
+
+    def __init__(self, config, name="xcit", **kwargs):
+        size = height_and_width(config.image_size, "image_size")
+        patch_grid(size, config.patch_size)
+        images = keras.Input((*size, config.num_channels), name="images")
+        depth = config.patch_size.bit_length() - 1  # each convolution halves the sides
+        x = ConvolutionalStem(config.dim, depth, "gelu", name="stem")(images)
+        blocks = [_block(config, x.shape[1:3], f"block_{i}") for i in range(config.num_layers)]
+        class_blocks = [_class_block(config, f"class_block_{i}") for i in range(config.num_class_layers)]
+        states = states_of(blocks, to_sequence(x + FourierPositions(name="position")(x)))
+        class_states = states_of(class_blocks, ClassToken(name="class_token")(states[-1]))
+        x = LayerNormalization(config.epsilon, name="norm")(class_states[-1])
+        outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
+        parts = ({"encoder": blocks, "class": class_blocks}, {"encoder": states, "class": class_states})
+        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+
+
+class PatchBlock(Chain):
+    """Residuals, one after the other: attention among features, among neighbours, a feed-forward layer."""
+
+    is_block = True
+
+
+class ClassBlock(Layer):
+    """`attention`, a residual of `ClassAttention`; `norm`; and the class token's `feedforward` residual.
+
+    The patches, which are normalised too with `normalize_patches`, come out twice themselves.
+    """
+
+    is_block = True
+
+    def __init__(self, attention, norm, feedforward, normalize_patches=True, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = attention
+        self.norm = norm
+        self.feedforward = feedforward
+        self.normalize_patches = normalize_patches
+
+    def build(self, x_shape):
+        self.attention.build(x_shape)
+        self.norm.build(x_shape)
+        self.feedforward.build((x_shape[0], 1, x_shape[-1]))
+        self.built = True
+
+    def call(self, x, training=None):
+        """(B, N + 1, D) -> (B, N + 1, D)."""
+        x = self.attention(x, training=training)
+        token, patches = self.norm(x[:, :1]), x[:, 1:]
+        patches = self.norm(patches) if self.normalize_patches else patches
+        return ops.concatenate([self.feedforward(token, training=training), 2 * patches], axis=1)
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+
+def _block(config, grid, name):
+    size = {"filters": config.dim, "groups": config.dim}
+    neighbours = [Convolution(**size, activation="gelu"), BatchNormalization(), Convolution(**size)]
+    branches = {
+        "attention": CrossCovarianceAttention(config.num_heads),
+        "neighbours": OnGrid(Chain(neighbours), grid),
+        "feedforward": FeedForward(config.intermediate_dim, "gelu"),
+    }
+    return PatchBlock([_residual(config, branch, part) for part, branch in branches.items()], name=name)
+
+
+def _class_block(config, name):
+    attention = _residual(config, ClassAttention(MultiHeadAttention(config.num_heads)))
+    feedforward = Residual(FeedForward(config.intermediate_dim, "gelu"), layer_scale=config.layer_scale)
+    norm = LayerNormalization(config.epsilon)
+    return ClassBlock(attention, norm, feedforward, config.normalize_patches, name=name)
+
+
+def _residual(config, branch, name=None):
+    rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
+    return Residual(branch, LayerNormalization(config.epsilon), "input", **rates, name=name)
+
+
+def _size(dim, num_layers, num_heads, layer_scale=1.0, **options):
+    options |= {"num_layers": num_layers, "num_heads": num_heads, "layer_scale": layer_scale}
+    return XCiTConfig(dim=dim, intermediate_dim=4 * dim, **options)
+
+
+# El-Nouby et al. 2021, table 1, with patches of 16 x 16; the nano's class blocks are the authors' first.
+XCiT.sizes = {
+    "N12/16": _size(128, 12, 4, normalize_patches=False),
+    "T12/16": _size(192, 12, 4),
+    "T24/16": _size(192, 24, 4, 1e-5),
+    "S12/16": _size(384, 12, 8),
+    "S24/16": _size(384, 24, 8, 1e-5),
+    "M24/16": _size(512, 24, 8, 1e-5),
+    "L24/16": _size(768, 24, 16, 1e-5),
+}

@@ -1,0 +1,31 @@
+"""Vision's families against the stored outputs of their references, made by make_vision.py."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from tests.parity.golden import TOLERANCE, errors_of, main
+
+FOLDER = pathlib.Path(__file__).parent
+
+
+@pytest.mark.parametrize(("family", "num_outputs"), [("levit", 4), ("xcit", 7)])
+def test_family(family, num_outputs):
+    _, errors = errors_of(FOLDER / f"{family}.npz")
+    assert len(errors) == num_outputs
+    assert max(errors.values()) <= TOLERANCE, errors
+
+
+def test_the_command_tells_what_it_does_not_know_and_what_differs(tmp_path, capsys):
+    with np.load(FOLDER / "xcit.npz") as file:
+        arrays = dict(file)
+    path = tmp_path / "other.npz"
+    np.savez(path, **arrays | {"config": json.dumps({"class": "timm.models.xcit.XcitOther", "args": {}})})
+    assert main([str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["  has no converter in keras_tfm.convert.references"]
+    np.savez(path, **arrays | {"logits": arrays["logits"] + 1e-3, "features/more": arrays["logits"]})
+    assert main([str(path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if "more than" in line] == ["logits", "features/more"]

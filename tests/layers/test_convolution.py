@@ -1,0 +1,206 @@
+"""Convolutions: their padding, groups and norms; chains; grids; against NumPy by hand."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from keras_tfm.layers import (
+    BatchNormalization,
+    Chain,
+    Convolution,
+    ConvolutionalStem,
+    FeedForward,
+    FourierPositions,
+    LayerNormalization,
+    NormalizedDense,
+    OnGrid,
+)
+from keras_tfm.layers.grid import every_nth, grid_sines, to_map, to_sequence
+from tests import contract
+from tests.contract import Case, floats
+
+MAP = {"x": floats(5, 6, 4)}
+
+
+def depthwise(multiplier=1):
+    return Convolution(4 * multiplier, 3, groups=4)
+
+
+test_contract = contract.check(
+    Case(
+        "convolution",
+        lambda: Convolution(6, (3, 2), 2, norm=BatchNormalization()),
+        MAP,
+        convolves=True,
+        kind="images",
+    ),
+    Case("grouped", lambda: Convolution(6, groups=2), MAP, convolves=True, kind="groups"),
+    Case("depthwise", lambda: depthwise(2), MAP, kind="depthwise"),
+    Case("dense", lambda: NormalizedDense(6, activation="silu"), {"x": floats("T", 4)}, kind="dense"),
+    Case("dense with another norm", lambda: NormalizedDense(6, LayerNormalization()), {"x": floats("T", 4)}),
+    Case("chain", lambda: Chain([depthwise(), BatchNormalization(), depthwise()]), MAP, kind="chain"),
+    Case("chain with dropout", lambda: Chain([FeedForward(6, dropout=0.5)]), {"x": floats("T", 4)}),
+    Case("stem", lambda: ConvolutionalStem(4, 2, "silu"), MAP, convolves=True),
+    Case("Fourier positions", lambda: FourierPositions(4), MAP),
+    Case("on a grid", lambda: OnGrid(depthwise(), (2, 3), prefix=1), {"x": floats(7, 4)}, kind="grid"),
+)
+
+
+def by_hand(x, kernel, stride, padding):
+    """A convolution (B, H, W, C) of a kernel (height, width, C, F), one window after the other."""
+    rows, columns = padding
+    x = np.pad(x, ((0, 0), (rows, rows), (columns, columns), (0, 0)))
+    height, width = kernel.shape[:2]
+    return np.stack(
+        [
+            np.stack(
+                [
+                    np.einsum("bhwc,hwcf->bf", x[:, i : i + height, j : j + width], kernel)
+                    for j in range(0, x.shape[2] - width + 1, stride)
+                ],
+                axis=1,
+            )
+            for i in range(0, x.shape[1] - height + 1, stride)
+        ],
+        axis=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel_size", "stride", "padding", "margins"),
+    [
+        (3, 1, None, (1, 1)),
+        (3, 2, None, (1, 1)),
+        ((5, 1), 1, None, (2, 0)),
+        (4, 3, (2, 0), (2, 0)),
+        (1, 2, 0, (0, 0)),
+    ],
+)
+def test_maps_are_padded_on_both_sides(kernel_size, stride, padding, margins):
+    x = np.random.default_rng(0).normal(size=(2, 6, 7, 3)).astype("float32")
+    layer = Convolution(5, kernel_size, stride, padding)
+    y = layer(x)
+    kernel, bias = layer.get_weights()
+    assert (bias == 0).all()
+    np.testing.assert_allclose(y, by_hand(x, kernel, stride, margins), atol=1e-5)
+    assert layer.compute_output_shape(x.shape) == y.shape
+
+
+def test_groups_are_convolved_on_their_own():
+    x = np.random.default_rng(0).normal(size=(2, 5, 5, 6)).astype("float32")
+    layer = Convolution(4, 3, groups=2, use_bias=False)
+    y = ops.convert_to_numpy(layer(x))
+    (kernel,) = layer.get_weights()
+    assert kernel.shape == (3, 3, 3, 4)
+    for part in range(2):
+        expected = by_hand(x[..., 3 * part : 3 * part + 3], kernel[..., 2 * part : 2 * part + 2], 1, (1, 1))
+        np.testing.assert_allclose(y[..., 2 * part : 2 * part + 2], expected, atol=1e-5)
+
+
+def test_a_depthwise_convolution_gives_each_channels_filters_one_after_the_other():
+    x = np.random.default_rng(0).normal(size=(2, 5, 5, 3)).astype("float32")
+    layer = Convolution(6, 3, groups=3, norm=BatchNormalization())
+    layer.build(x.shape)
+    kernel = layer.convolution.kernel.numpy()
+    assert kernel.shape == (3, 3, 3, 2) and not layer.convolution.use_bias
+    y = ops.convert_to_numpy(layer(x)) * np.sqrt(1 + 1e-5)
+    for channel in range(3):
+        expected = by_hand(x[..., channel : channel + 1], kernel[:, :, channel : channel + 1], 1, (1, 1))
+        np.testing.assert_allclose(y[..., 2 * channel : 2 * channel + 2], expected, atol=1e-5)
+
+
+def test_the_norm_comes_before_the_activation():
+    x = np.random.default_rng(0).normal(size=(2, 4, 4, 2)).astype("float32")
+    layer = Convolution(
+        3, 1, norm=BatchNormalization(beta_initializer=keras.initializers.Constant(-100)), activation="relu"
+    )
+    assert (ops.convert_to_numpy(layer(x)) == 0).all()
+
+
+def test_statistics_move_by_a_tenth():
+    layer = NormalizedDense(2)
+    x = np.random.default_rng(0).normal(2, 3, size=(50, 4)).astype("float32")
+    y = ops.convert_to_numpy(layer(x, training=True))
+    np.testing.assert_allclose(y.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(y.std(0), 1, atol=1e-4)
+    hidden = ops.convert_to_numpy(layer.dense(x))
+    np.testing.assert_allclose(layer.norm.moving_mean, 0.1 * hidden.mean(0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(layer.norm.moving_variance, 0.9 + 0.1 * hidden.var(0), rtol=1e-4)
+
+
+def test_statistics_move_once_where_a_layer_recomputes():
+    x = tf.constant(np.random.default_rng(0).normal(2, 3, size=(20, 4)), "float32")
+    with keras.RematScope("full"):
+        layer = NormalizedDense(2)
+    with tf.GradientTape() as tape:
+        y = tf.reduce_sum(layer(x, training=True) ** 3)
+    tape.gradient(y, layer.dense.kernel.value)
+    hidden = ops.convert_to_numpy(layer.dense(x))
+    np.testing.assert_allclose(layer.norm.moving_mean, 0.1 * hidden.mean(0), rtol=1e-4, atol=1e-5)
+    layer.norm.moving_mean.assign([5, 5])
+    np.testing.assert_array_equal(layer.norm.moving_mean, [5, 5])
+
+
+def test_paths_of_weights_do_not_depend_on_what_was_made_before():
+    Chain([BatchNormalization(), BatchNormalization()])
+    chain = Chain([Convolution(2, norm=BatchNormalization()), NormalizedDense(3)], name="stem")
+    chain.build((None, 4, 4, 1))
+    assert {weight.path for weight in chain.trainable_weights} == {
+        "stem/layer_0/convolution/kernel",
+        "stem/layer_0/norm/gamma",
+        "stem/layer_0/norm/beta",
+        "stem/layer_1/dense/kernel",
+        "stem/layer_1/norm/gamma",
+        "stem/layer_1/norm/beta",
+    }
+
+
+def test_a_grid_runs_row_by_row_behind_its_prefix():
+    x = np.arange(7, dtype="float32").reshape(1, 7, 1)
+    np.testing.assert_array_equal(to_map(x[:, 1:], (2, 3))[0, ..., 0], [[1, 2, 3], [4, 5, 6]])
+    np.testing.assert_array_equal(to_sequence(to_map(x[:, 1:], (2, 3))), x[:, 1:])
+    np.testing.assert_array_equal(every_nth(x[:, 1:], (2, 3), 2)[0, :, 0], [1, 3])
+    layer = OnGrid(Convolution(1, (1, 3), use_bias=False), (2, 3), prefix=1)
+    layer.build(x.shape)
+    layer.set_weights([np.ones((1, 3, 1, 1))])
+    np.testing.assert_array_equal(layer(x)[0, :, 0], [0, 3, 6, 5, 9, 15, 11])
+
+
+def test_sines_of_a_grid():
+    sines = grid_sines((2, 3), 4)
+    assert sines.shape == (2, 3, 8)
+    np.testing.assert_array_equal(sines[1, 0, :4], sines[1, 2, :4])  # the row's
+    np.testing.assert_array_equal(sines[0, 2, 4:], sines[1, 2, 4:])  # the column's
+    angle = 2 * np.pi * 1 / (3 + 1e-6)
+    expected = [np.sin(angle), np.cos(angle), np.sin(angle / 100), np.cos(angle / 100)]
+    np.testing.assert_allclose(sines[0, 0, 4:], expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Convolution(0), "`filters` must be at least 1; it is 0"),
+        (lambda: Convolution(2, 0), "`kernel_size` must be a positive integer"),
+        (lambda: Convolution(2, stride=0), "`stride` must be at least 1; it is 0"),
+        (lambda: Convolution(2, padding=(0, -1)), r"`padding` must be at least 0; it is \(0, -1\)"),
+        (
+            lambda: Convolution(4, groups=3),
+            "`groups` must divide the channels and `filters`, 4 and 4; they are 3",
+        ),
+        (lambda: Convolution(4, 9, padding=0), r"A map of 5 x 6 is smaller than 9"),
+        (lambda: NormalizedDense(0), "`units` must be at least 1; it is 0"),
+        (lambda: Chain([]), "`layers` must hold at least one"),
+        (lambda: OnGrid(depthwise(), (2, 3)), "2 x 3 behind 0 tokens makes 6; the sequence has 5"),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises(ValueError, match=message):
+        layer = make()
+        layer(np.zeros((1, 5, 4) if isinstance(layer, OnGrid) else (1, 5, 6, 4), "float32"))
+
+
+def test_a_convolution_takes_maps():
+    with pytest.raises(ValueError, match=r"shape \(B, height, width, C\); it is \(1, 5, 4\)"):
+        Convolution(2)(np.zeros((1, 5, 4), "float32"))

@@ -1,0 +1,100 @@
+"""LeViT: its published sizes, its stages, its heads."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_tfm.heads import DistilledClassifier
+from keras_tfm.models import LeViT, LeViTConfig
+from tests import contract
+from tests.contract import Case, floats
+
+SMALL = LeViTConfig(
+    (32, 48), num_channels=1, dims=(8, 12), num_layers=(1, 1), num_heads=(2, 3), key_dim=4, distilled=True
+)
+ONE_STAGE = dataclasses.replace(SMALL, dims=(8,), num_layers=(1,), num_heads=(2,))  # enough under a head
+IMAGES = {"images": floats(32, 48, 1)}
+
+test_contract = contract.check(
+    Case("LeViT", lambda: LeViT(SMALL), IMAGES, attends=True, convolves=True, kind="shrinking"),
+    Case(
+        "DistilledClassifier",
+        lambda: DistilledClassifier(LeViT(ONE_STAGE), 3),
+        IMAGES,
+        attends=True,
+        convolves=True,
+    ),
+)
+
+
+def count(weights):
+    return sum(math.prod(weight.shape) for weight in weights)
+
+
+# Graham et al. 2021, table 1, with both heads of 1,000 classes: 7.8 M, 9.2 M, 11 M, 19 M and 39 M.
+@pytest.mark.parametrize(
+    ("size", "with_two_heads"),
+    [
+        ("128S", 7_777_058),
+        ("128", 9_213_936),
+        ("192", 10_947_069),
+        ("256", 18_893_876),
+        ("384", 39_128_836),
+    ],
+)
+def test_parameters_of_the_published_sizes(size, with_two_heads, no_allocation):
+    model = DistilledClassifier(LeViT.from_size(size), 1000)
+    assert count(model.trainable_weights) == with_two_heads
+
+
+def test_outputs_and_states():
+    model = LeViT(SMALL)
+    images = np.random.default_rng(0).random((3, 32, 48, 1), "float32")
+    outputs = model({"images": images})
+    assert {name: y.shape for name, y in outputs.items()} == {
+        "sequence_output": (3, 2, 12),  # of 2 x 3 cells every second row and column: 1 x 2
+        "pooled_output": (3, 12),
+        "distillation_output": (3, 12),
+    }
+    names = [block.name for block in model.blocks["encoder"]]
+    assert names == ["stage_0_block_0", "stage_1_shrinking", "stage_1_block_0"]
+    assert [x.shape[1:] for x in model.hidden_states["encoder"]] == [(6, 8), (6, 8), (2, 12), (2, 12)]
+    plain = LeViT(dataclasses.replace(SMALL, distilled=False))
+    assert "distillation_output" not in plain.output
+
+
+def test_blocks_begin_as_the_identity():
+    """The last batch norm of a branch has the gain 0; what shrinks has no residual, and one of 1."""
+    model = LeViT(SMALL)
+    block, shrinking, _ = model.blocks["encoder"]
+    x = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
+    np.testing.assert_array_equal(block(x), x)
+    assert np.abs(ops.convert_to_numpy(shrinking(x))).max() > 0.01
+
+
+def test_shrinking_queries_are_every_second_row_and_column():
+    """A query sees its own cell first where a bias says so."""
+    _, shrinking, _ = LeViT(SMALL).blocks["encoder"]
+    table = np.zeros((6, 2), "float32")
+    table[0] = 1e4  # the offset 0
+    shrinking.attention.position.table.assign(table)
+    x = np.random.default_rng(0).normal(size=(1, 6, 8)).astype("float32")
+    only = shrinking.attention(x[:, [0, 2]], x)
+    for i, cell in enumerate((0, 2)):
+        values = np.repeat(x[:, cell : cell + 1], 6, axis=1)
+        alone = shrinking.attention(x[:, [0, 2]], values)
+        np.testing.assert_allclose(only[:, i], alone[:, i], atol=1e-5)
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="no size '512'; it has 128S, 128, 192, 256, 384"):
+        LeViT.from_size("512")
+    with pytest.raises(ValueError, match="is not distilled"):
+        DistilledClassifier(LeViT(dataclasses.replace(SMALL, distilled=False)), 3)
+    with pytest.raises(ValueError, match="`num_layers` and `num_heads` must be as many as `dims`, 2"):
+        LeViT(dataclasses.replace(SMALL, num_heads=(2, 3, 4)))
+    with pytest.raises(ValueError, match="`dims` must be multiples of 8 and of `key_dim`"):
+        LeViT(dataclasses.replace(SMALL, dims=(12, 12)))

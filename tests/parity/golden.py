@@ -1,0 +1,59 @@
+"""Compares our models with stored numbers of their references: `python -m tests.parity.golden FILE...`.
+
+A file holds `config` (JSON: the reference's `class`, its constructor's `args`), `weights/<key>`, inputs by
+name and what the reference made of them: outputs by name and `features/<name>`. For each file it prints the
+class and, for each output, the greatest difference as a part of the reference's greatest value. It ends with
+1 where one exceeds 2e-5 or is not made. PyTorch is not needed.
+"""
+
+import json
+import sys
+
+import keras
+import numpy as np
+
+from keras_tfm.convert.references import converter_of
+
+TOLERANCE = 2e-5
+
+
+def errors_of(path):
+    """(The reference's class, {output: greatest difference / greatest value of the reference's}).
+
+    None instead of the errors where no converter knows the class.
+    """
+    with np.load(path, allow_pickle=False) as file:
+        arrays = dict(file)
+    config = json.loads(str(arrays.pop("config")))
+    read = converter_of(config["class"])
+    if read is None:
+        return config["class"], None
+    keys = [name for name in arrays if name.startswith("weights/")]
+    weights = {name.removeprefix("weights/"): arrays.pop(name) for name in keys}
+    model, outputs = read(config["args"], weights)
+    ours = keras.Model(model.input, outputs)({name: arrays.pop(name) for name in model.input})
+    errors = dict.fromkeys(arrays, np.inf)
+    for name in arrays.keys() & ours.keys():
+        y, expected = keras.ops.convert_to_numpy(ours[name]), arrays[name]
+        if y.shape == expected.shape:
+            errors[name] = float(np.abs(y - expected).max() / max(np.abs(expected).max(), 1e-30))
+    return config["class"], errors
+
+
+def main(paths):
+    """Print the errors of the files; the process's exit code."""
+    is_close = True
+    for path in paths:
+        family, errors = errors_of(path)
+        print(f"{path}: {family}")
+        if errors is None:
+            print("  has no converter in keras_tfm.convert.references")
+            continue
+        for name, error in errors.items():
+            print(f"  {name:<24} {error:.1e}{'' if error <= TOLERANCE else f'  more than {TOLERANCE}'}")
+            is_close = is_close and error <= TOLERANCE
+    return 0 if is_close else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
