@@ -2,12 +2,13 @@
 
 import dataclasses
 import re
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from keras_tfm.configs import brief
+from keras_tfm.configs import brief, kinds_of
 from keras_tfm.convert.keymap import Row
 from keras_tfm.training.safetensors import CheckpointError
 
@@ -108,11 +109,11 @@ class Family:
     `only` one that they do.
 
     `rows` are the weights' table, or a function of our configuration that makes it. `shapes` give some keys'
-    sizes by our fields (0: no such key) and `num_blocks(config)` the number of blocks that have weights, both
-    compared before anything is made of that size. `parts` are {field: prefix of keys} of what a checkpoint
-    may be without. `copies` are keys that repeat others, to which they are tied; `renamed` are parts of keys
-    by another name they have had; `left_out(tensors)` gives those that a file may be without; `ignored` are
-    patterns of keys that are no weights.
+    sizes by our fields, or by functions of the configuration (0: no such key), and `num_blocks(config)` the
+    number of blocks that have weights, both compared before anything is made of that size. `parts` are
+    {field: prefix of keys} of what a checkpoint may be without. `copies` are keys that repeat others, to
+    which they are tied; `renamed` are parts of keys by another name they have had; `left_out(tensors)` gives
+    those that a file may be without; `ignored` are patterns of keys that are no weights.
     """
 
     model_type: str
@@ -120,7 +121,7 @@ class Family:
     model: Any
     prefix: str
     fields: Mapping[str, str | Entry]
-    shapes: Mapping[str, tuple[str, ...]]
+    shapes: Mapping[str, tuple[str | Callable, ...]]
     rows: Any
     heads: Mapping[str, Head]
     num_blocks: Callable = num_layers_of
@@ -157,12 +158,16 @@ class Family:
                 raise CheckpointError(path, name, repr(value), brief(entries[name]))
         entries = {**self.absent, **entries}
         values: dict = dict(self.only)
+        kinds = kinds_of(self.model.config_class)
         defaults = {field.name: field.default for field in dataclasses.fields(self.model.config_class)}
         for ours, theirs in self.fields.items():
             name = theirs.name if isinstance(theirs, Entry) else theirs
             if name in entries:
                 value = _read(theirs, entries, path) if isinstance(theirs, Entry) else entries[name]
-                values[ours] = _value(value, ours, defaults[ours], path, name)
+                if isinstance(value, list) and _takes_lists(kinds[ours]):
+                    values[ours] = tuple(value)  # whose items the configuration checks
+                else:
+                    values[ours] = _value(value, ours, defaults[ours], path, name)
         try:
             return self.model.config_class(**values)
         except ValueError as error:
@@ -189,7 +194,7 @@ class Family:
     def check_sizes(self, config, tensors, prefix, path):
         """Refuse, before it costs memory, a configuration that the tensors do not bear out."""
         for key, fields in self.shapes.items():
-            expected = tuple(getattr(config, field) for field in fields)
+            expected = tuple(field(config) if callable(field) else getattr(config, field) for field in fields)
             tensor = tensors.get(prefix + key)
             if 0 in expected:
                 continue
@@ -271,6 +276,11 @@ def labels_of(count):
 
 
 LABELS = Option(number_of_labels, labels_of)
+
+
+def _takes_lists(kind):
+    """Whether a field of this annotation may hold several values."""
+    return tuple in (typing.get_origin(part) for part in (kind, *typing.get_args(kind)))
 
 
 def _read(entry, entries, path):

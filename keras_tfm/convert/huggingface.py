@@ -2,7 +2,7 @@
 
 import json
 
-from keras_tfm.convert import albert, bart, bert, deberta, distilbert, gpt2, keymap, roberta, t5
+from keras_tfm.convert import albert, bart, bert, deberta, deit, distilbert, gpt2, keymap, roberta, swin, t5
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
 from keras_tfm.training.folder import MARK, new_folder
 from keras_tfm.training.quantization import quantization_of
@@ -23,6 +23,8 @@ FAMILIES = {
         t5.FAMILY,
         bart.FAMILY,
         bart.MBART,
+        swin.FAMILY,
+        deit.FAMILY,
     )
 }
 

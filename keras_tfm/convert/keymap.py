@@ -131,6 +131,22 @@ def linear(ours, *theirs, part=None, transform=TRANSPOSED):
     ]
 
 
+def patches(ours, theirs, patch_size):
+    """A `PatchEmbedding` and the `torch.nn.Conv2d` of such patches, whose kernel is (D, C, height, width)."""
+    height, width = patch_size if isinstance(patch_size, tuple) else (patch_size, patch_size)
+
+    def load(kernel):
+        return kernel.transpose(2, 3, 1, 0).reshape(-1, len(kernel))  # (height width C, D)
+
+    def save(kernel, _):
+        return [kernel.reshape(height, width, -1, kernel.shape[1]).transpose(3, 2, 0, 1)]
+
+    return [
+        *weight(f"{ours}/projection/kernel", f"{theirs}.weight", Transform(load, save)),
+        *weight(f"{ours}/projection/bias", f"{theirs}.bias"),
+    ]
+
+
 def norm(ours, theirs):
     """A `LayerNormalization` and a `torch.nn.LayerNorm`."""
     return [*weight(f"{ours}/gamma", f"{theirs}.weight"), *weight(f"{ours}/beta", f"{theirs}.bias")]

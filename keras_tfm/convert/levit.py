@@ -34,7 +34,7 @@ def rows(config):
             order = parts_first(num_heads, config.key_dim, config.key_dim, 2 * config.key_dim)
             table += _dense(f"{attention}/projections/query_key_value", f"{theirs}.attn.qkv", order)
             table += _output(attention, f"{theirs}.attn") + _feedforward(ours, f"{theirs}.mlp")
-    for ours, theirs in (("", "head"), ("distillation_", "head_dist")):
+    for ours, theirs in (("", "head"), ("distilled_", "head_dist")):
         table += batch_norm(f"{ours}norm", f"{theirs}.bn")
         table += linear(f"{ours}head/output", f"{theirs}.linear")
     return table

@@ -1,25 +1,31 @@
-"""Classifying images with a second head that was trained by a teacher (Touvron et al. 2021, "DeiT")."""
+"""Classifying by two tokens, one of which learns from labels and the other from a teacher's answers."""
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.classification import ClassificationHead
 
 
 class DistilledClassifier(ModelWithHead):
-    """A `backbone` with a `distillation_output`, and two heads, the mean of whose logits it gives:
-    (B, num_classes).
+    """A `backbone` with a head on its `pooled_output` and one on its `distilled_output`.
 
-    The second head reads the `distillation_output`; it learned a teacher's answers (section 4).
+    The output, logits (B, num_classes), is the mean of the two heads' (Touvron et al. 2021, "Training
+    data-efficient image transformers", section 5.2). To train by distillation make a `keras_tfm.Model` of the
+    model's input and `logits`, {"class": (B, num_classes), "distilled": (B, num_classes)}.
     """
 
     def __init__(self, backbone, num_classes, dropout=0.0, name="classifier", **kwargs):
-        if "distillation_output" not in backbone.output:
-            raise ValueError(f"{backbone.name!r} has no `distillation_output`; it is not distilled.")
+        outputs = backbone.output
+        if "distilled_output" not in outputs:
+            raise ValueError(f"`backbone` must have a `distilled_output`; it has {', '.join(outputs)}.")
         head = ClassificationHead(num_classes, dropout=dropout, name="head")
-        distillation_head = ClassificationHead(num_classes, dropout=dropout, name="distillation_head")
-        logits = head(backbone.output["pooled_output"])
-        logits = (logits + distillation_head(backbone.output["distillation_output"])) / 2
-        super().__init__(backbone, backbone.input, logits, name=name, **kwargs)
+        distilled_head = ClassificationHead(num_classes, dropout=dropout, name="distilled_head")
+        logits = {
+            "class": head(outputs["pooled_output"]),
+            "distilled": distilled_head(outputs["distilled_output"]),
+        }
+        mean = (logits["class"] + logits["distilled"]) / 2
+        super().__init__(backbone, backbone.input, mean, name=name, **kwargs)
         self.num_classes = num_classes
         self.dropout = dropout
         self.head = head
-        self.distillation_head = distillation_head
+        self.distilled_head = distilled_head
+        self.logits = logits

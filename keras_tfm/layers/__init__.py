@@ -33,9 +33,17 @@ from keras_tfm.layers.convolution import (
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import FourierPositions, OnGrid
+from keras_tfm.layers.image_positions import GridPositionEmbedding, SineGridPositionEncoding
 from keras_tfm.layers.masks import causal_mask, combine_masks, masked_mean, masked_softmax
 from keras_tfm.layers.normalization import LayerNormalization, RMSNormalization
-from keras_tfm.layers.patches import ClassToken, PatchEncoder, combine_patches, extract_patches
+from keras_tfm.layers.patch_encoder import PatchEncoder, PrependedTokens
+from keras_tfm.layers.patches import (
+    PatchEmbedding,
+    PatchMerging,
+    combine_patches,
+    extract_patches,
+    flatten_map,
+)
 from keras_tfm.layers.positioned_block import DETRBlock, PositionedAttention, PositionedBlock
 from keras_tfm.layers.positions import (
     PositionEmbedding,
@@ -51,3 +59,4 @@ from keras_tfm.layers.regularization import Dropout, StochasticDepth
 from keras_tfm.layers.rematerialization import rematerialize
 from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder
 from keras_tfm.layers.switch import SwitchFeedForward
+from keras_tfm.layers.windows import WindowAttention, join_windows, shifted_window_mask, split_windows

@@ -12,10 +12,11 @@ projection of them is a convolution of stride P whose kernel (P, P, C, D) is rea
 """
 
 import keras
+import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer
-from keras_tfm.layers.positions import PositionEmbedding
+from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.dense import Dense
 
 
 def extract_patches(images, patch_size):
@@ -75,72 +76,53 @@ def height_and_width(size, name="size"):
     return pair
 
 
-def interpolate_positions(table, grid, new_grid):
-    """Stretch learned positions (M + N, D) from a `grid` of N = rows x columns to another: (M + N', D).
+class PatchEmbedding(Layer):
+    """Patches of images or maps, each projected linearly: (B, H, W, C) -> maps (B, rows, columns, `dim`).
 
-    The first M rows, the class token's, stay; the others are resized bicubically over the image's plane, as
-    for fine-tuning at a higher resolution (section 3.2).
-    """
-    num_special = table.shape[0] - grid[0] * grid[1]
-    plane = ops.reshape(table[num_special:], (*grid, table.shape[1]))  # (rows, columns, D)
-    plane = ops.image.resize(plane, new_grid, interpolation="bicubic", antialias=True)
-    return ops.concatenate([table[:num_special], ops.reshape(plane, (-1, table.shape[1]))], axis=0)
-
-
-class ClassToken(Layer):
-    """A learned vector, at first zero, before a sequence: in its place the whole's summary forms."""
-
-    def build(self, x_shape):
-        self.embedding = self.add_weight((1, 1, x_shape[-1]), "zeros", name="embedding")
-        self.built = True
-
-    def call(self, x):
-        """(B, N, D) -> (B, N + 1, D)."""
-        token = ops.broadcast_to(ops.cast(self.embedding, x.dtype), (ops.shape(x)[0], 1, x.shape[-1]))
-        return ops.concatenate([token, x], axis=1)
-
-    def compute_output_shape(self, x_shape):
-        batch_size, length, dim = x_shape
-        return (batch_size, None if length is None else length + 1, dim)
-
-
-class PatchEncoder(Layer):
-    """Patches, projected linearly, behind a class token, with learned positions added (eq. 1).
-
-    `patch_size` is P or a (height, width) pair, `dim` is D; the class token can be left out. Positions are
-    numbered row by row: two-dimensional ones gained nothing (appendix D.4). The layer is built for images of
-    one size, as its positions are.
+    `patch_size` is P or a (height, width) pair, `stride` how far apart patches begin, `padding` how many
+    zeros stand on every side of the image, a number or a (vertical, horizontal) pair. Without either the
+    patches must divide the image; with one of them it is a convolution, which leaves out what is no whole
+    patch at the end. The layer is built for images of one size.
     """
 
-    def __init__(self, patch_size, dim, class_token=True, **kwargs):
+    def __init__(
+        self,
+        dim,
+        patch_size,
+        stride=None,
+        padding=0,
+        use_bias=True,
+        kernel_initializer="lecun_normal",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         height_and_width(patch_size, "patch_size")
+        if stride is not None:
+            height_and_width(stride, "stride")
         if dim < 1:
             raise ValueError(f"`dim` must be at least 1; it is {dim}.")
-        self.patch_size = patch_size
         self.dim = dim
-        self.class_token = class_token
+        self.patch_size = patch_size
+        self.stride = stride
+        self.padding = padding
+        self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
 
     def build(self, images_shape):
         if len(images_shape) != 4:
             raise ValueError(f"`images` must have the shape (B, H, W, C); it is {tuple(images_shape)}.")
         self.image_shape = tuple(images_shape[1:])
-        *_, num_tokens, _ = self.compute_output_shape(images_shape)
+        self.compute_output_shape(images_shape)  # refuses images that do not split
         patch_height, patch_width = height_and_width(self.patch_size)
-        self.projection = keras.layers.Dense(self.dim, kernel_initializer="lecun_normal", name="projection")
+        initializer = own(self.kernel_initializer)
+        self.projection = keras.layers.Dense(
+            self.dim, use_bias=self.use_bias, kernel_initializer=initializer, name="projection"
+        )
         self.projection.build((None, None, patch_height * patch_width * images_shape[-1]))
-        if self.class_token:
-            self.token = ClassToken(name="class_token")
-            self.token.build((None, num_tokens - 1, self.dim))
-        # Ten times the authors' 0.02, which beside patches of about unit scale stays unseen for many epochs:
-        # on scikit-learn's digits, after 40, it is an accuracy of 98 % against 92 %.
-        initializer = keras.initializers.RandomNormal(stddev=0.2)
-        self.position = PositionEmbedding(num_tokens, initializer, name="position")
-        self.position.build((None, num_tokens, self.dim))
         self.built = True
 
     def call(self, images):
-        """(B, H, W, C) -> (B, N + 1, D), or (B, N, D) without a class token; floating point only."""
+        """(B, H, W, C) -> (B, rows, columns, D); floating point only."""
         dtype = keras.backend.standardize_dtype(images.dtype)
         if not keras.backend.is_float_dtype(dtype):
             raise ValueError(f"`images` must be floating-point, 0 .. 255 scaled to 0 .. 1; they are {dtype}.")
@@ -149,11 +131,93 @@ class PatchEncoder(Layer):
                 f"{self.name!r} was built for images of the shape {('B', *self.image_shape)}; they are "
                 f"{tuple(images.shape)}."
             )
-        x = self.projection(extract_patches(images, self.patch_size))  # (B, N, D)
-        if self.class_token:
-            x = self.token(x)  # (B, N + 1, D)
-        return self.position(x)
+        _, rows, columns, _ = self.compute_output_shape(images.shape)
+        x = self.projection(extract_patches(self._apart(images, (rows, columns)), self.patch_size))
+        return ops.reshape(x, (-1, rows, columns, self.dim))  # (B, rows, columns, D)
+
+    def _apart(self, images, grid):
+        """`images` padded, and overlapping patches laid side by side: rows and columns repeat."""
+        if self.stride is None and not self.padding:
+            return images
+        vertical, horizontal = _padding_of(self.padding)
+        images = ops.pad(images, ((0, 0), (vertical, vertical), (horizontal, horizontal), (0, 0)))
+        strides = height_and_width(self.stride or self.patch_size)
+        sides = zip(grid, strides, height_and_width(self.patch_size), strict=True)
+        for axis, (count, stride, size) in enumerate(sides, start=1):
+            indices = np.arange(count)[:, None] * stride + np.arange(size)  # (count, P)
+            images = ops.take(images, indices.ravel(), axis=axis)
+        return images
 
     def compute_output_shape(self, images_shape):
-        rows, columns = patch_grid(images_shape[1:3], self.patch_size)
-        return (images_shape[0], rows * columns + bool(self.class_token), self.dim)
+        if (self.stride is None and not self.padding) or None in tuple(images_shape[1:3]):
+            return (images_shape[0], *patch_grid(images_shape[1:3], self.patch_size), self.dim)
+        sizes = zip(
+            images_shape[1:3],
+            _padding_of(self.padding),
+            height_and_width(self.patch_size),
+            height_and_width(self.stride or self.patch_size),
+            strict=True,
+        )
+        grid = [(side + 2 * padding - size) // stride + 1 for side, padding, size, stride in sizes]
+        if min(grid) < 1:
+            height, width = images_shape[1:3]
+            raise ValueError(f"Images of {height} x {width} are smaller than a patch of {self.patch_size}.")
+        return (images_shape[0], *grid, self.dim)
+
+
+class PatchMerging(Layer):
+    """2 x 2 cells of a map made one: (B, H, W, D) -> (B, H / 2, W / 2, `dim`), a map of odd size zero-padded.
+
+    The four vectors, those of a column after each other, stand side by side and are projected without bias
+    (Liu et al. 2021, "Swin Transformer", section 3.1, where `dim` is 2 D). `norm` acts on the four, the
+    projection's "input", or on its "output" (Liu et al. 2022, "Swin Transformer V2"), as `normalize` says.
+    """
+
+    def __init__(self, dim, norm=None, normalize="input", kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        if normalize not in ("input", "output"):
+            raise ValueError(f"`normalize` must be input or output; it is {normalize!r}.")
+        self.dim = dim
+        self.norm = norm
+        self.normalize = normalize
+        self.kernel_initializer = kernel_initializer
+
+    def build(self, x_shape):
+        if len(x_shape) != 4 or None in tuple(x_shape[1:]):
+            raise ValueError(f"`x` must have the shape (B, height, width, D); it is {tuple(x_shape)}.")
+        width = 4 * x_shape[3]
+        initializer = own(self.kernel_initializer)
+        self.projection = Dense(self.dim, use_bias=False, kernel_initializer=initializer, name="projection")
+        self.projection.build((*x_shape[:3], width))
+        if self.norm is not None:
+            self.norm.build((*x_shape[:3], width if self.normalize == "input" else self.dim))
+        self.built = True
+
+    def call(self, x):
+        """(B, H, W, D) -> (B, H / 2, W / 2, dim)."""
+        _, height, width, dim = x.shape
+        if height % 2 or width % 2:
+            x = ops.pad(x, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))
+        rows, columns = (height + 1) // 2, (width + 1) // 2
+        x = ops.reshape(x, (-1, rows, 2, columns, 2, dim))
+        x = ops.transpose(x, (0, 1, 3, 4, 2, 5))  # (B, H/2, W/2, 2 columns, 2 rows, D)
+        x = ops.reshape(x, (-1, rows, columns, 4 * dim))  # (B, H/2, W/2, 4 D)
+        if self.norm is not None and self.normalize == "input":
+            x = self.norm(x)
+        x = self.projection(x)
+        return self.norm(x) if self.norm is not None and self.normalize == "output" else x
+
+    def compute_output_shape(self, x_shape):
+        batch_size, height, width, _ = x_shape
+        halves = (None if side is None else (side + 1) // 2 for side in (height, width))
+        return (batch_size, *halves, self.dim)
+
+
+def flatten_map(x):
+    """A map's cells as a sequence, row by row: (B, rows, columns, D) -> (B, N, D)."""
+    _, rows, columns, dim = x.shape
+    return ops.reshape(x, (-1, rows * columns, dim))  # (B, N, D)
+
+
+def _padding_of(padding):
+    return tuple(padding) if isinstance(padding, list | tuple) else (padding, padding)

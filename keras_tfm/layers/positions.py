@@ -18,6 +18,14 @@ def outside_is_nan(indices, size, dtype):
     return ops.cast(ops.where(inside, 0.0, math.nan), dtype)[..., None]
 
 
+def sines(positions, dim, base=10_000.0):
+    """PE[..., 2k] = sin(position / base^(2k/dim)), PE[..., 2k+1] = cos of the same: (...) -> (..., dim)."""
+    frequencies = base ** (-np.arange(0, dim, 2) / dim)
+    angles = ops.cast(positions, "float32")[..., None] * frequencies.astype("float32")  # (..., dim/2)
+    encoding = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+    return ops.reshape(encoding, (*ops.shape(positions), dim))  # (..., dim)
+
+
 class SinePositionEncoding(Layer):
     """x + PE with PE[t, 2k] = sin(t / base^(2k/D)), PE[t, 2k+1] = cos of the same, for any length.
 
@@ -37,14 +45,9 @@ class SinePositionEncoding(Layer):
 
     def call(self, x, positions=None):
         """Add to `x` (B, T, D) the encoding of `positions` (T,) or (B, T), by default 0 .. T-1."""
-        dim = x.shape[-1]
         if positions is None:
             positions = ops.arange(ops.shape(x)[1], dtype="int32")
-        frequencies = self.base ** (-np.arange(0, dim, 2) / dim)
-        angles = ops.cast(positions, "float32")[..., None] * frequencies.astype("float32")  # (..., T, D/2)
-        encoding = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
-        encoding = ops.reshape(encoding, (*ops.shape(positions), dim))  # (..., T, D)
-        return x + ops.cast(encoding, x.dtype)
+        return x + ops.cast(sines(positions, x.shape[-1], self.base), x.dtype)
 
     def compute_output_shape(self, x_shape, positions_shape=None):
         return tuple(x_shape)

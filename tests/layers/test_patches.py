@@ -5,14 +5,36 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_tfm.layers import PatchEncoder, combine_patches, extract_patches
-from keras_tfm.layers.patches import interpolate_positions
+from keras_tfm.layers import (
+    LayerNormalization,
+    PatchEmbedding,
+    PatchEncoder,
+    PatchMerging,
+    PrependedTokens,
+    combine_patches,
+    extract_patches,
+    flatten_map,
+)
 from tests import contract
 from tests.contract import Case, floats
 
 test_contract = contract.check(
     Case("class token", lambda: PatchEncoder(4, 6), {"images": floats(8, 12, 3)}, kind="images"),
     Case("patches alone", lambda: PatchEncoder((2, 3), 6, class_token=False), {"images": floats(4, 6, 1)}),
+    Case("embedding", lambda: PatchEmbedding(6, (2, 3)), {"images": floats(4, 6, 2)}),
+    Case(
+        "overlapping patches",
+        lambda: PatchEmbedding(6, (3, 4), stride=(2, 3), padding=1, use_bias=False),
+        {"images": floats(6, 7, 2)},
+        kind="overlap",
+    ),
+    Case("merging", lambda: PatchMerging(6, LayerNormalization(1e-5)), {"x": floats(3, 4, 5)}),
+    Case(
+        "merging, then a norm",
+        lambda: PatchMerging(6, LayerNormalization(), "output"),
+        {"x": floats(2, 2, 5)},
+    ),
+    Case("prepended tokens", lambda: PrependedTokens(2), {"x": floats("T", 5)}),
 )
 
 
@@ -50,7 +72,7 @@ def test_the_projection_is_a_strided_convolution():
     convolution.build(images.shape)
     encoder.build(images.shape)
     kernel, bias = convolution.get_weights()
-    encoder.projection.set_weights([kernel.reshape(-1, 5), bias + 1])
+    encoder.patches.projection.set_weights([kernel.reshape(-1, 5), bias + 1])
     encoder.position.set_weights([np.full((16, 5), -1.0)])
     np.testing.assert_allclose(encoder(images), np.reshape(convolution(images), (2, 16, 5)), atol=1e-6)
 
@@ -60,26 +82,64 @@ def test_the_class_token_stands_first_and_positions_are_added():
     tokens = encoder(np.zeros((2, 4, 4, 1), "float32"))
     positions = encoder.position.embedding.embeddings
     assert [weight.path for weight in encoder.weights] == [
-        "encoder/projection/kernel",
-        "encoder/projection/bias",
+        "encoder/patches/projection/kernel",
+        "encoder/patches/projection/bias",
         "encoder/class_token/embedding",
         "encoder/position/embedding/embeddings",
     ]
     np.testing.assert_array_equal(tokens, np.broadcast_to(positions, (2, 5, 3)))
-    encoder.token.embedding.assign(np.ones((1, 1, 3)))
+    encoder.tokens.embedding.assign(np.ones((1, 1, 3)))
     np.testing.assert_array_equal(
         encoder(np.zeros((1, 4, 4, 1), "float32"))[0] - positions, [[1] * 3] + [[0] * 3] * 4
     )
 
 
-def test_positions_over_another_grid():
-    table = np.random.default_rng(0).normal(size=(7, 4)).astype("float32")  # a class token and 2 x 3 patches
-    np.testing.assert_allclose(interpolate_positions(table, (2, 3), (2, 3)), table, atol=1e-7)
-    larger = ops.convert_to_numpy(interpolate_positions(table, (2, 3), (4, 9)))
-    assert larger.shape == (37, 4)
-    np.testing.assert_array_equal(larger[0], table[0])
-    constant = interpolate_positions(np.ones((6, 2), "float32"), (2, 3), (5, 5))
-    np.testing.assert_allclose(constant, np.ones((25, 2)), rtol=1e-6)
+@pytest.mark.parametrize(
+    ("patch_size", "stride", "padding"),
+    [(3, 1, 0), (3, 2, 1), ((4, 2), (3, 5), (2, 0)), (2, 3, 0), (4, None, 2), (3, 3, 0), ((5, 3), 2, (0, 3))],
+)
+def test_patches_of_another_stride_are_a_convolution(patch_size, stride, padding):
+    images = np.random.default_rng(0).normal(size=(2, 11, 8, 3)).astype("float32")
+    layer = PatchEmbedding(5, patch_size, stride, padding)
+    convolution = keras.layers.Conv2D(5, patch_size, strides=stride or patch_size)
+    vertical, horizontal = padding if isinstance(padding, tuple) else (padding, padding)
+    padded = np.pad(images, ((0, 0), (vertical,) * 2, (horizontal,) * 2, (0, 0)))
+    expected = convolution(padded)
+    layer.build(images.shape)
+    kernel, bias = convolution.get_weights()
+    layer.projection.set_weights([kernel.reshape(-1, 5), bias])
+    np.testing.assert_allclose(layer(images), expected, atol=1e-5)
+    assert layer.compute_output_shape(images.shape) == expected.shape
+
+
+def test_merging_by_hand():
+    layer = PatchMerging(8)
+    x = np.arange(1, 9, dtype="float32").reshape(1, 2, 2, 2)  # (1 2) (3 4) above (5 6) (7 8)
+    layer.build(x.shape)
+    layer.projection.set_weights([np.eye(8)])
+    np.testing.assert_array_equal(layer(x)[0, 0, 0], [1, 2, 5, 6, 3, 4, 7, 8])
+    odd = np.ones((1, 3, 5, 2), "float32")
+    merged = ops.convert_to_numpy(layer(odd))
+    assert merged.shape == layer.compute_output_shape(odd.shape) == (1, 2, 3, 8)
+    np.testing.assert_array_equal(merged[0, 1, 2], [1, 1, 0, 0, 0, 0, 0, 0])
+    layer = PatchMerging(8, LayerNormalization(0.0))
+    layer.build(x.shape)
+    layer.projection.set_weights([np.eye(8)])
+    merged = ops.convert_to_numpy(layer(x))
+    np.testing.assert_allclose([merged.mean(), merged.var()], [0, 1], atol=1e-6)
+
+
+def test_a_map_is_flattened_row_by_row():
+    x = np.arange(2 * 2 * 3 * 4).reshape(2, 2, 3, 4)
+    np.testing.assert_array_equal(flatten_map(x), x.reshape(2, 6, 4))
+
+
+def test_prepended_tokens_stand_first():
+    layer = PrependedTokens(2)
+    x = np.ones((3, 4, 5), "float32")
+    np.testing.assert_array_equal(layer(x), np.concatenate([np.zeros((3, 2, 5)), x], axis=1))
+    layer.embedding.assign(np.arange(10).reshape(1, 2, 5))
+    np.testing.assert_array_equal(layer(x)[2, :2], np.arange(10).reshape(2, 5))
 
 
 @pytest.mark.parametrize(
@@ -115,3 +175,13 @@ def test_other_refusals():
         encoder(np.zeros((1, 4, 4, 1), "uint8"))
     with pytest.raises(ValueError, match=r"built for images of the shape \('B', 4, 4, 1\).*\(1, 2, 8, 1\)"):
         encoder(np.zeros((1, 2, 8, 1), "float32"))
+    with pytest.raises(ValueError, match="Images of 2 x 9 are smaller than a patch of 3"):
+        PatchEmbedding(4, 3, stride=2)(np.zeros((1, 2, 9, 1), "float32"))
+    with pytest.raises(ValueError, match="`stride` must be a positive integer"):
+        PatchEmbedding(4, 3, stride=0)
+    with pytest.raises(ValueError, match="`normalize` must be input or output; it is 'sum'"):
+        PatchMerging(4, normalize="sum")
+    with pytest.raises(ValueError, match=r"`x` must have the shape \(B, height, width, D\)"):
+        PatchMerging(4)(keras.Input((None, 4, 2)))
+    with pytest.raises(ValueError, match="`count` must be at least 1; it is 0"):
+        PrependedTokens(0)

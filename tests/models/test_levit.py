@@ -57,13 +57,13 @@ def test_outputs_and_states():
     assert {name: y.shape for name, y in outputs.items()} == {
         "sequence_output": (3, 2, 12),  # of 2 x 3 cells every second row and column: 1 x 2
         "pooled_output": (3, 12),
-        "distillation_output": (3, 12),
+        "distilled_output": (3, 12),
     }
     names = [block.name for block in model.blocks["encoder"]]
     assert names == ["stage_0_block_0", "stage_1_shrinking", "stage_1_block_0"]
     assert [x.shape[1:] for x in model.hidden_states["encoder"]] == [(6, 8), (6, 8), (2, 12), (2, 12)]
     plain = LeViT(dataclasses.replace(SMALL, distilled=False))
-    assert "distillation_output" not in plain.output
+    assert "distilled_output" not in plain.output
 
 
 def test_blocks_begin_as_the_identity():

@@ -60,17 +60,17 @@ def test_outputs():
 def test_without_layers_above_it_is_pre_normalised():
     """A block whose sub-layers give zero leaves x as it is, and the last norm alone acts."""
     vit = ViT(SMALL)
-    for block in vit.encoder.blocks:
-        for layer in (block.attention.output_projection, block.feedforward.output_projection):
+    for block in vit.blocks["encoder"]:
+        for layer in (block.attention.branch.output_projection, block.feedforward.branch.output_projection):
             layer.set_weights([np.zeros_like(weight) for weight in layer.get_weights()])
     images = np.random.default_rng(0).random((1, 4, 6, 1), "float32")
-    tokens = ops.convert_to_numpy(vit.patch_encoder(images))
+    tokens = ops.convert_to_numpy(vit.get_layer("patch_encoder")(images))
     normed = (tokens - tokens.mean(-1, keepdims=True)) / np.sqrt(tokens.var(-1, keepdims=True) + 1e-6)
     np.testing.assert_allclose(vit({"images": images})["sequence_output"], normed, atol=1e-5)
 
 
 def test_the_activation_is_the_exact_gelu():
-    activation = ViT(SMALL).encoder.blocks[0].feedforward.hidden.activation
+    activation = ViT(SMALL).blocks["encoder"][0].feedforward.branch.hidden.activation
     expected = [x * 0.5 * (1 + math.erf(x / math.sqrt(2))) for x in (-2.0, 0.5, 3.0)]
     np.testing.assert_allclose(activation(ops.convert_to_tensor([-2.0, 0.5, 3.0])), expected, rtol=1e-6)
 

@@ -20,7 +20,7 @@ class CrossCovarianceAttention(MultiHeadAttention):
             num_heads, dropout=dropout, use_bias=use_bias, kernel_initializer=kernel_initializer, **kwargs
         )
 
-    def build(self, query_shape):
+    def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape)
         self.temperature = self.add_weight((self.num_heads, 1, 1), "ones", name="temperature")
 

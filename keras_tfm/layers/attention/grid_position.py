@@ -15,9 +15,9 @@ class GridPositionBias(AttentionPosition):
     The queries and keys are the cells of a grid of this side or (height, width), row by row. Liu et al. 2021,
     "Swin Transformer", eq. 4: with `signed` offsets the table has (2 height - 1)(2 width - 1) rows, row by
     row by query - key. Graham et al. 2021, "LeViT", eq. 1: without, height x width rows, by |query - key|.
-    With a `query_stride` the queries are every so manieth row and column of the grid, from the first
-    (LeViT's shrinking attention). The first `prefix` tokens, class tokens for example, stand on no cell:
-    their scores are left as they are.
+    With a `query_stride` n the queries are the cells of every n-th row and column, from the first (LeViT's
+    shrinking attention). The first `prefix` tokens, class tokens for example, stand on no cell: their scores
+    are left as they are.
     """
 
     def __init__(self, grid, signed=True, query_stride=1, prefix=0, initializer="zeros", **kwargs):

@@ -51,7 +51,7 @@ class LeViT(ConfiguredModel):
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N, D), the last stage's cells
     row by row, `pooled_output` (B, D), their normalised mean, and with `distilled`
-    `distillation_output` (B, D), the mean normalised for the second head.
+    `distilled_output` (B, D), the mean normalised for the second head.
     """
 
     config_class = LeViTConfig
@@ -73,7 +73,7 @@ class LeViT(ConfiguredModel):
         mean = ops.mean(states[-1], axis=1)
         outputs = {"sequence_output": states[-1], "pooled_output": BatchNormalization(name="norm")(mean)}
         if config.distilled:
-            outputs["distillation_output"] = BatchNormalization(name="distillation_norm")(mean)
+            outputs["distilled_output"] = BatchNormalization(name="distilled_norm")(mean)
         parts = ({"encoder": blocks}, {"encoder": states})
         super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
 

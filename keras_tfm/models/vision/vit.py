@@ -15,8 +15,10 @@ from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.image_positions import interpolate_positions
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import PatchEncoder, height_and_width, interpolate_positions, patch_grid
+from keras_tfm.layers.patch_encoder import PatchEncoder
+from keras_tfm.layers.patches import height_and_width, patch_grid
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, states_of
 
@@ -46,24 +48,37 @@ class ViT(ConfiguredModel):
     """Images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
-    first, and `pooled_output` (B, D), what became of the class token.
+    first, and `pooled_output` (B, D), what became of the class token. A family that differs overrides
+    `embed` or `pooled`.
     """
 
-    config_class = ViTConfig
+    config_class: type[Config] = ViTConfig
 
-    def __init__(self, config, name="vit", **kwargs):
+    def __init__(self, config, name=None, **kwargs):
         image_size = height_and_width(config.image_size, "image_size")
         images = keras.Input((*image_size, config.num_channels), name="images")
-        patch_encoder = PatchEncoder(config.patch_size, config.dim, config.class_token, name="patch_encoder")
-        dropout = Dropout(config.dropout, name="embedding_dropout")
+        position, x = self.embed(config, images)
+        x = Dropout(config.dropout, name="embedding_dropout")(x)
         blocks = [_block(config, f"block_{i}") for i in range(config.num_layers)]
-        states = states_of(blocks, dropout(patch_encoder(images)))
+        states = states_of(blocks, x)
         x = LayerNormalization(config.epsilon, name="norm")(states[-1])
-        pooled = ops.take(x, 0, axis=1) if config.class_token else ops.mean(x, axis=1)
-        outputs = {"sequence_output": x, "pooled_output": pooled}
-        blocks, states = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, {"images": images}, outputs, blocks, states, name=name, **kwargs)
-        self.patch_encoder = patch_encoder
+        outputs = {"sequence_output": x, **self.pooled(config, x)}
+        name = name or type(self).__name__.lower()
+        stacks = {"encoder": blocks}, {"encoder": states}
+        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        self.position = position
+
+    @classmethod
+    def embed(cls, config, images):
+        """The `PositionEmbedding` of the tokens, and the tokens (B, N + 1, D) of `images`."""
+        encoder = PatchEncoder(config.patch_size, config.dim, config.class_token, name="patch_encoder")
+        tokens = encoder(images)
+        return encoder.position, tokens
+
+    @classmethod
+    def pooled(cls, config, x):
+        """The outputs beside `sequence_output`, of which they are made."""
+        return {"pooled_output": ops.take(x, 0, axis=1) if config.class_token else ops.mean(x, axis=1)}
 
     def with_image_size(self, image_size):
         """A copy for images of another size, the positions interpolated: for fine-tuning (section 3.2)."""
@@ -73,7 +88,7 @@ class ViT(ConfiguredModel):
             patch_grid(height_and_width(size), self.config.patch_size)
             for size in (self.config.image_size, image_size)
         ]
-        positions = self.patch_encoder.position.embedding.embeddings
+        positions = self.position.embedding.embeddings
         for new, old in zip(model.weights, self.weights, strict=True):
             new.assign(interpolate_positions(old, *grids) if old is positions else old)
         return model

@@ -22,7 +22,8 @@ from keras_tfm.layers.convolution import BatchNormalization, Convolution, Convol
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import FourierPositions, OnGrid, to_sequence
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import ClassToken, height_and_width, patch_grid
+from keras_tfm.layers.patch_encoder import PrependedTokens
+from keras_tfm.layers.patches import height_and_width, patch_grid
 from keras_tfm.models.base import ConfiguredModel, states_of
 from keras_tfm.models.vision.vit import Side
 
@@ -65,7 +66,7 @@ class XCiT(ConfiguredModel):
         blocks = [_block(config, x.shape[1:3], f"block_{i}") for i in range(config.num_layers)]
         class_blocks = [_class_block(config, f"class_block_{i}") for i in range(config.num_class_layers)]
         states = states_of(blocks, to_sequence(x + FourierPositions(name="position")(x)))
-        class_states = states_of(class_blocks, ClassToken(name="class_token")(states[-1]))
+        class_states = states_of(class_blocks, PrependedTokens(name="class_token")(states[-1]))
         x = LayerNormalization(config.epsilon, name="norm")(class_states[-1])
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
         parts = ({"encoder": blocks, "class": class_blocks}, {"encoder": states, "class": class_states})

@@ -1,0 +1,146 @@
+"""Swin's checkpoints (Liu et al. 2021), by transformers' names and by timm's."""
+
+from keras_tfm.convert import keymap
+from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, patches, weight
+from keras_tfm.heads import Classifier
+from keras_tfm.models import Swin, SwinConfig
+from keras_tfm.training.safetensors import CheckpointError
+
+BLOCK = "stage_{}_block_{}"
+ATTENTION = f"{BLOCK}/attention/branch/attention"
+PARTS = ("query", "key", "value")
+
+
+def rows(config):
+    """transformers' names; it counts a merging to the stage before."""
+    block = "encoder.layers.{}.blocks.{}"
+    theirs = f"{block}.attention.self"
+    table = [
+        *patches("patch_embedding", "embeddings.patch_embeddings.projection", config.patch_size),
+        *norm("embedding_norm", "embeddings.norm"),
+        *linear(f"{ATTENTION}/projections/query_key_value", *(f"{theirs}.{x}" for x in PARTS)),
+        *weight(f"{ATTENTION}/position/table", f"{theirs}.relative_position_bias_table"),
+        *linear(f"{ATTENTION}/output", f"{block}.attention.output.dense"),
+        *norm(f"{BLOCK}/attention/norm", f"{block}.layernorm_before"),
+        *linear(f"{BLOCK}/feedforward/branch/hidden", f"{block}.intermediate.dense"),
+        *linear(f"{BLOCK}/feedforward/branch/output", f"{block}.output.dense"),
+        *norm(f"{BLOCK}/feedforward/norm", f"{block}.layernorm_after"),
+        *norm("norm", "layernorm"),
+    ]
+    for stage in range(1, len(config.depths)):
+        table += merging(f"stage_{stage}_merging", f"encoder.layers.{stage - 1}.downsample")
+    return table
+
+
+def timm_rows(config):
+    """timm's names, the classifier's too; its merging is the next stage's, as ours."""
+    block = "layers.{}.blocks.{}"
+    return [
+        *patches("patch_embedding", "patch_embed.proj", config.patch_size),
+        *norm("embedding_norm", "patch_embed.norm"),
+        *linear(f"{ATTENTION}/projections/query_key_value", f"{block}.attn.qkv"),
+        *weight(f"{ATTENTION}/position/table", f"{block}.attn.relative_position_bias_table"),
+        *linear(f"{ATTENTION}/output", f"{block}.attn.proj"),
+        *norm(f"{BLOCK}/attention/norm", f"{block}.norm1"),
+        *linear(f"{BLOCK}/feedforward/branch/hidden", f"{block}.mlp.fc1"),
+        *linear(f"{BLOCK}/feedforward/branch/output", f"{block}.mlp.fc2"),
+        *norm(f"{BLOCK}/feedforward/norm", f"{block}.norm2"),
+        *merging("stage_{}_merging", "layers.{}.downsample"),
+        *norm("norm", "norm"),
+        *linear("head/output", "head.fc"),
+    ]
+
+
+def merging(ours, theirs):
+    """A `PatchMerging`, in both of their libraries."""
+    kernel = weight(f"{ours}/projection/kernel", f"{theirs}.reduction.weight", TRANSPOSED)
+    return [*norm(f"{ours}/norm", f"{theirs}.norm"), *kernel]
+
+
+def from_timm(arguments, weights):
+    """The `Classifier` of timm's SwinTransformer made with `arguments`, or the `Swin` alone for no classes.
+
+    `weights` are its state dict's arrays by their names. Raises CheckpointError where they do not fit, and
+    for arguments that mean a model we do not compute.
+    """
+    if not arguments.get("qkv_bias", True):
+        raise CheckpointError("timm", "qkv_bias", "True", "False")
+    values = {name: value for name, value in arguments.items() if name not in ("num_classes", "qkv_bias")}
+    if unknown := values.keys() - TIMM_FIELDS.keys():
+        known, got = ", ".join(TIMM_FIELDS), ", ".join(sorted(unknown))
+        raise CheckpointError("timm", None, f"arguments out of {known}", got)
+    config = SwinConfig.from_json({TIMM_FIELDS[name]: value for name, value in values.items()})
+    num_classes = arguments.get("num_classes", 1000)
+    model = Classifier(Swin(config), num_classes) if num_classes else Swin(config)
+    read = keymap.load(model, weights, timm_rows(config), "timm")
+    buffers = ("relative_position_index", "attn_mask")
+    if unread := [key for key in weights if key not in read and not key.endswith(buffers)]:
+        raise CheckpointError("timm", unread[0], "no such weight", f"one of {weights[unread[0]].shape}")
+    return model
+
+
+TIMM_FIELDS = {
+    "img_size": "image_size",
+    "patch_size": "patch_size",
+    "in_chans": "num_channels",
+    "embed_dim": "dim",
+    "depths": "depths",
+    "num_heads": "num_heads",
+    "window_size": "window",
+    "mlp_ratio": "mlp_ratio",
+    "drop_rate": "dropout",
+    "attn_drop_rate": "attention_dropout",
+    "drop_path_rate": "stochastic_depth",
+}
+
+
+def window(config):
+    """Theirs for ours; ValueError where theirs would not shrink its table to a small map's window."""
+    if min(config.grids[-1]) < config.window:
+        raise ValueError(
+            f"SwinModel needs maps of at least `window` {config.window}; the last is {config.grids[-1]}."
+        )
+    return config.window
+
+
+FAMILY = Family(
+    model_type="swin",
+    backbone="SwinModel",
+    model=Swin,
+    prefix="swin.",
+    fields={
+        "image_size": "image_size",
+        "patch_size": "patch_size",
+        "num_channels": "num_channels",
+        "depths": "depths",
+        "dim": "embed_dim",
+        "num_heads": "num_heads",
+        "window": Entry("window_size", lambda value, _: value, window),
+        "mlp_ratio": "mlp_ratio",
+        "dropout": "hidden_dropout_prob",
+        "attention_dropout": "attention_probs_dropout_prob",
+        "stochastic_depth": "drop_path_rate",
+        "activation": "hidden_act",
+        "epsilon": "layer_norm_eps",
+    },
+    fixed={"use_absolute_embeddings": False, "qkv_bias": True},
+    shapes={
+        "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", "patch_size", "patch_size"),
+        "encoder.layers.0.blocks.0.attention.self.relative_position_bias_table": (
+            lambda config: (2 * min(config.window, *config.grids[0]) - 1) ** 2,
+            lambda config: config.num_heads[0],
+        ),
+        "encoder.layers.0.blocks.0.intermediate.dense.bias": (
+            lambda config: int(config.mlp_ratio * config.dim),
+        ),
+        "layernorm.weight": (lambda config: config.widths[-1],),
+    },
+    rows=rows,
+    heads={
+        "SwinForImageClassification": Head(
+            Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
+        ),
+    },
+    ignored=(r".*\.relative_position_index",),
+)

@@ -1,0 +1,112 @@
+"""Positions in the plane, added to maps (B, rows, columns, D)."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.positions import sines
+
+
+def interpolate_positions(table, grid, new_grid):
+    """Stretch learned positions (M + N, D) from a `grid` of N = rows x columns to another: (M + N', D).
+
+    The first M rows, the class token's, stay; the others are resized bicubically over the image's plane, as
+    for fine-tuning at a higher resolution (Dosovitskiy et al. 2021, section 3.2).
+    """
+    num_special = table.shape[0] - grid[0] * grid[1]
+    plane = ops.reshape(table[num_special:], (*grid, table.shape[1]))  # (rows, columns, D)
+    plane = resize_plane(plane, new_grid)
+    return ops.concatenate([table[:num_special], ops.reshape(plane, (-1, table.shape[1]))], axis=0)
+
+
+def resize_plane(plane, grid):
+    """A plane of vectors (rows, columns, D), resized bicubically to another `grid`.
+
+    It equals `keras.ops.image.resize` with `antialias`, which XLA does not compile.
+    """
+    sides = zip(plane.shape[:2], grid, strict=True)
+    vertical, horizontal = (ops.cast(cubic_weights(*pair), plane.dtype) for pair in sides)
+    return ops.einsum("yr,xc,rcd->yxd", vertical, horizontal, plane)
+
+
+def cubic_weights(length, new_length):
+    """What each of `length` points on a line weighs in each of `new_length`: (new_length, length).
+
+    Keys 1981, "Cubic Convolution Interpolation for Digital Image Processing", a = -1/2; the kernel is
+    stretched where there are fewer new points, and cut off at the ends.
+    """
+    scale = length / new_length
+    places = (np.arange(new_length) + 0.5) * scale - 0.5
+    x = np.abs(np.arange(length) - places[:, None]) / max(scale, 1.0)
+    near, far = 1.5 * x**3 - 2.5 * x**2 + 1, -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
+    weights = np.where(x < 1, near, np.where(x < 2, far, 0.0))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+class GridPositionEmbedding(Layer):
+    """x + a learned vector for each cell of a map (B, rows, columns, D).
+
+    `grid` is the side or the (rows, columns) for which there are vectors, by default that of the first map.
+    On a map of another size they are resized bicubically.
+    """
+
+    def __init__(self, grid=None, initializer="uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.grid = grid
+        self.initializer = initializer
+
+    def build(self, x_shape):
+        grid = tuple(x_shape[1:3]) if self.grid is None else self.grid
+        rows, columns = grid if isinstance(grid, list | tuple) else (grid, grid)
+        initializer = own(keras.initializers.get(self.initializer))
+        self.table = self.add_weight((rows, columns, x_shape[3]), initializer, name="table")
+        self.built = True
+
+    def call(self, x):
+        """Any map whose height and width are known in, the same shape out."""
+        table, grid = self.table, tuple(x.shape[1:3])
+        if grid != tuple(self.table.shape[:2]):
+            table = resize_plane(ops.cast(table, "float32"), grid)
+        return x + ops.cast(table, x.dtype)
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+
+class SineGridPositionEncoding(Layer):
+    """x + sines of a cell's row in the first half of the features, and of its column in the second.
+
+    Each half is `SinePositionEncoding`'s vector (Parmar et al. 2018, "Image Transformer"; Carion et al. 2020,
+    "End-to-End Object Detection with Transformers", appendix A.4), D a multiple of four. Positions are 0, 1,
+    ...; with `normalize` they run from 2 pi / n to 2 pi over an axis of n cells, as the latter have them.
+    """
+
+    def __init__(self, base=10_000.0, normalize=False, **kwargs):
+        super().__init__(**kwargs)
+        self.base = base
+        self.normalize = normalize
+
+    def build(self, x_shape):
+        if x_shape[3] % 4:
+            raise ValueError(f"The width must be a multiple of four; it is {x_shape[3]}.")
+        self.built = True
+
+    def call(self, x):
+        """(B, rows, columns, D) -> (B, rows, columns, D)."""
+        rows, columns, dim = x.shape[1:]
+        vertical, horizontal = (sines(self._positions(n), dim // 2, self.base) for n in (rows, columns))
+        vertical = ops.broadcast_to(vertical[:, None], (rows, columns, dim // 2))
+        horizontal = ops.broadcast_to(horizontal[None], (rows, columns, dim // 2))
+        return x + ops.cast(ops.concatenate([vertical, horizontal], axis=-1), x.dtype)
+
+    def _positions(self, count):
+        positions = ops.arange(count, dtype="float32")
+        if not self.normalize:
+            return positions
+        return (positions + 1) / (count + 1e-6) * (2 * math.pi)  # their 1e-6, which guards against 0 / 0
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)

@@ -1,0 +1,79 @@
+"""Patches as a Transformer's tokens: learned ones before them, positions added.
+
+Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words", section 3.1.
+"""
+
+import keras
+from keras import ops
+
+from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map, patch_grid
+from keras_tfm.layers.positions import PositionEmbedding
+
+
+class PrependedTokens(Layer):
+    """`count` learned vectors before a sequence: class, distillation or register tokens.
+
+    In the place of a class token the whole's summary forms.
+    """
+
+    def __init__(self, count=1, initializer="zeros", **kwargs):
+        super().__init__(**kwargs)
+        if count < 1:
+            raise ValueError(f"`count` must be at least 1; it is {count}.")
+        self.count = count
+        self.initializer = initializer
+
+    def build(self, x_shape):
+        initializer = own(keras.initializers.get(self.initializer))
+        self.embedding = self.add_weight((1, self.count, x_shape[-1]), initializer, name="embedding")
+        self.built = True
+
+    def call(self, x):
+        """(B, N, D) -> (B, count + N, D)."""
+        shape = (ops.shape(x)[0], self.count, x.shape[-1])
+        tokens = ops.broadcast_to(ops.cast(self.embedding, x.dtype), shape)
+        return ops.concatenate([tokens, x], axis=1)
+
+    def compute_output_shape(self, x_shape):
+        batch_size, length, dim = x_shape
+        return (batch_size, None if length is None else length + self.count, dim)
+
+
+class PatchEncoder(Layer):
+    """Patches, projected linearly, behind a class token, with learned positions added (eq. 1).
+
+    `patch_size` is P or a (height, width) pair, `dim` is D; the class token can be left out. Positions are
+    numbered row by row: two-dimensional ones gained nothing (appendix D.4). The layer is built for images of
+    one size, as its positions are. It is the plain way to put `PatchEmbedding`, `PrependedTokens` and
+    `PositionEmbedding` together.
+    """
+
+    def __init__(self, patch_size, dim, class_token=True, **kwargs):
+        super().__init__(**kwargs)
+        self.patch_size = patch_size
+        self.dim = dim
+        self.class_token = class_token
+        self.patches = PatchEmbedding(dim, patch_size)
+        self.tokens = PrependedTokens(name="class_token") if class_token else None
+
+    def build(self, images_shape):
+        self.patches.build(images_shape)
+        _, num_tokens, _ = self.compute_output_shape(images_shape)
+        if self.tokens is not None:
+            self.tokens.build((None, num_tokens - 1, self.dim))
+        # Ten times the authors' 0.02, which beside patches of about unit scale stays unseen for many epochs:
+        # on scikit-learn's digits, after 40, it is an accuracy of 98 % against 92 %.
+        initializer = keras.initializers.RandomNormal(stddev=0.2)
+        self.position = PositionEmbedding(num_tokens, initializer, name="position")
+        self.position.build((None, num_tokens, self.dim))
+        self.built = True
+
+    def call(self, images):
+        """(B, H, W, C) -> (B, N + 1, D), or (B, N, D) without a class token; floating point only."""
+        x = flatten_map(self.patches(images))  # (B, N, D)
+        return self.position(x if self.tokens is None else self.tokens(x))
+
+    def compute_output_shape(self, images_shape):
+        rows, columns = patch_grid(images_shape[1:3], self.patch_size)
+        return (images_shape[0], rows * columns + bool(self.class_token), self.dim)

@@ -1,0 +1,166 @@
+"""Attention within windows of a map (Liu et al. 2021, "Swin Transformer", section 3.2).
+
+A map of 4 x 4 cells in windows of 2 x 2, and its partition into grids of 2 x 2 cells that lie far apart
+(Huang et al. 2021, "Shuffle Transformer"):
+
+    a a b b        a b a b
+    a a b b        c d c d
+    c c d d        a b a b
+    c c d d        c d c d
+    windows        grid
+"""
+
+import numpy as np
+from keras import ops
+
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.patches import height_and_width
+
+
+def split_windows(x, size, grid=False):
+    """Cut maps (B, H, W, D) into windows of T = size x size cells, each a sequence: (B N, T, D).
+
+    The N windows of an example follow each other, row by row, and the cells within run row by row too, so
+    that attention takes a window as an example. `size` is a side or a (height, width) pair. With `grid` a
+    window's cells lie N apart instead of next to each other. ValueError where the size does not divide the
+    map, or the map's height or width is not known.
+    """
+    rows, columns = _window_grid(x.shape[1:3], size)
+    height, width = height_and_width(size)
+    dim = x.shape[3]
+    if grid:
+        x = ops.reshape(x, (-1, height, rows, width, columns, dim))
+        x = ops.transpose(x, (0, 2, 4, 1, 3, 5))  # (B, rows, columns, height, width, D)
+    else:
+        x = ops.reshape(x, (-1, rows, height, columns, width, dim))
+        x = ops.transpose(x, (0, 1, 3, 2, 4, 5))  # (B, rows, columns, height, width, D)
+    return ops.reshape(x, (-1, height * width, dim))  # (B N, T, D)
+
+
+def join_windows(windows, size, map_size, grid=False):
+    """Put windows (B N, T, D) together again, the inverse of `split_windows`: (B, H, W, D).
+
+    `map_size` is the map's side or its (H, W).
+    """
+    map_height, map_width = height_and_width(map_size, "map_size")
+    rows, columns = _window_grid((map_height, map_width), size)
+    height, width = height_and_width(size)
+    dim = windows.shape[2]
+    x = ops.reshape(windows, (-1, rows, columns, height, width, dim))
+    x = ops.transpose(x, (0, 3, 1, 4, 2, 5) if grid else (0, 1, 3, 2, 4, 5))
+    return ops.reshape(x, (-1, map_height, map_width, dim))  # (B, H, W, D)
+
+
+def shifted_window_mask(height, width, size, shift):
+    """Which cells of each window attend to each other on a map rolled up and left by `shift`: (N, T, T).
+
+    Boolean, True = attend, a NumPy array. What the roll brings from the map's other end is no neighbour: two
+    cells attend to each other where both, or neither, came round, on each axis. Swin's released code adds
+    -100 to the scores in its place, which weighs such a cell exp(-100).
+
+        0 0 0|1        a map of 4 x 4, rolled by 1: the cells of a window of 2 x 2 attend to those with
+        0 0 0|1        the same number
+        0 0 0|1
+        2 2 2|3
+    """
+    region = window_regions(height, width, size, shift)
+    return region[:, :, None] == region[:, None, :]
+
+
+def window_regions(height, width, size, shift):
+    """The numbers that `shifted_window_mask` compares: (N, T), a NumPy array."""
+    sides = zip((height, width), pair_of(shift), strict=True)
+    below, right = (np.arange(side) + offset >= side for side, offset in sides)  # what came round
+    region = (2 * below[:, None] + right[None, :]).astype("int32")  # (H, W)
+    rows, columns = _window_grid((height, width), size)
+    region = region.reshape(rows, height // rows, columns, width // columns).transpose(0, 2, 1, 3)
+    return region.reshape(rows * columns, -1)  # (N, T)
+
+
+class WindowAttention(Layer):
+    """Self-attention among the cells of each window of a map, by any `attention` layer on sequences.
+
+    `window` is a window's side, or its (height, width), in cells. A map that is no multiple of it is padded
+    by zeros at the bottom and on the right, after the norm where one stands before this layer; the padding
+    is attended to as other cells are, and taken off again. With a `shift` (a number, or a pair) the map is
+    rolled up and left before and back after, and what does not lie side by side on it is masked. An axis no
+    longer than the window is one window, and not shifted. `grid` takes cells that lie apart together.
+
+    As the branch of a `Residual` it makes a block of maps.
+    """
+
+    def __init__(self, attention, window, shift=0, grid=False, **kwargs):
+        super().__init__(**kwargs)
+        sides = height_and_width(window, "window")
+        if not all(0 <= offset < side for offset, side in zip(pair_of(shift), sides, strict=True)):
+            raise ValueError(f"`shift` must be at least 0 and less than `window`, {window}; it is {shift}.")
+        if grid and any(pair_of(shift)):
+            raise ValueError(f"`shift` is for windows, not for a `grid`; it is {shift}.")
+        self.attention = attention
+        self.window = window
+        self.shift = shift
+        self.grid = grid
+
+    def build(self, x_shape):
+        if len(x_shape) != 4 or None in tuple(x_shape[1:]):
+            raise ValueError(f"`x` must have the shape (B, height, width, D); it is {tuple(x_shape)}.")
+        self.map_size = tuple(x_shape[1:3])
+        sides = list(zip(self.map_size, height_and_width(self.window), strict=True))
+        self.size = tuple(min(side, window) for side, window in sides)
+        self.padding = tuple(-side % window for side, window in zip(self.map_size, self.size, strict=True))
+        self.offsets = tuple(
+            offset if side > window else 0
+            for (side, window), offset in zip(sides, pair_of(self.shift), strict=True)
+        )
+        self.attention.build((None, self.size[0] * self.size[1], x_shape[3]))
+        self.built = True
+
+    def call(self, x, training=None):
+        """(B, height, width, D) -> (B, height, width, D)."""
+        if tuple(x.shape[1:3]) != self.map_size:
+            raise ValueError(
+                f"{self.name!r} was built for maps of {self.map_size}; they are {tuple(x.shape[1:3])}."
+            )
+        height, width = self.map_size
+        (bottom, right), (down, across) = self.padding, self.offsets
+        if bottom or right:
+            x = ops.pad(x, ((0, 0), (0, bottom), (0, right), (0, 0)))
+        padded_size = (height + bottom, width + right)
+        if down or across:
+            x = ops.roll(x, (-down, -across), axis=(1, 2))
+        y = split_windows(x, self.size, self.grid)  # (B N, T, D)
+        y = self.attention(y, mask=self._mask(x, padded_size), training=training)
+        y = join_windows(y, self.size, padded_size, self.grid)  # (B, H, W, D)
+        if down or across:
+            y = ops.roll(y, (down, across), axis=(1, 2))
+        return y[:, :height, :width] if bottom or right else y
+
+    def _mask(self, x, padded_size):
+        """The mask (B N, T, T) of the windows of `x`, None where nothing is shifted."""
+        if not any(self.offsets):
+            return None
+        height, width = padded_size
+        region = ops.convert_to_tensor(window_regions(height, width, self.size, self.offsets))  # (N, T)
+        mask = ops.equal(region[:, :, None], region[:, None, :])  # (N, T, T)
+        mask = ops.broadcast_to(mask, (ops.shape(x)[0], *mask.shape))  # (B, N, T, T)
+        return ops.reshape(mask, (-1, *mask.shape[2:]))  # (B N, T, T)
+
+    def compute_output_shape(self, x_shape):
+        batch_size, height, width, dim = x_shape
+        return (*x_shape[:3], self.attention.compute_output_shape((batch_size, height * width, dim))[-1])
+
+
+def pair_of(number):
+    """Two numbers given as one for both axes or as two."""
+    return tuple(number) if isinstance(number, list | tuple) else (number, number)
+
+
+def _window_grid(map_size, size):
+    """How many (rows, columns) of windows a map has."""
+    sides = height_and_width(size)
+    if None in tuple(map_size):
+        raise ValueError(f"A map's height and width must be known to cut windows; they are {map_size}.")
+    if any(length == 0 or length % side for length, side in zip(map_size, sides, strict=True)):
+        height, width = map_size
+        raise ValueError(f"A map of {height} x {width} is not divisible into windows of {size}.")
+    return tuple(length // side for length, side in zip(map_size, sides, strict=True))

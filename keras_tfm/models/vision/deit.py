@@ -1,0 +1,60 @@
+"""DeiT of Touvron et al. 2021, "Training data-efficient image transformers & distillation through attention".
+
+A ViT with a second token beside the class token, whose head learns from a teacher (section 4). Without that
+token a DeiT is a `ViT`, trained otherwise.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Heads, Rate, Size
+from keras_tfm.layers.patch_encoder import PrependedTokens
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map
+from keras_tfm.layers.positions import PositionEmbedding
+from keras_tfm.models.vision.vit import Side, ViT
+
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+
+
+@dataclasses.dataclass(frozen=True)
+class DeiTConfig(Config):
+    """`image_size` and `patch_size` are sides or (height, width) pairs."""
+
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Side | tuple[Side, Side] = 16
+    num_channels: Size = 3
+    num_layers: Depth = 12
+    dim: Size = 768
+    num_heads: Heads = 12
+    intermediate_dim: Size = 3072
+    dropout: Rate = 0.0
+    activation: str = "gelu"
+    epsilon: Rate = 1e-6
+
+
+class DeiT(ViT):
+    """`ViT` with a distillation token after the class token: `sequence_output` is (B, N + 2, D).
+
+    `pooled_output` (B, D) is what became of the class token, `distilled_output` (B, D) of the other one.
+    """
+
+    config_class = DeiTConfig
+
+    @classmethod
+    def embed(cls, config, images):
+        x = flatten_map(PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images))
+        x = PrependedTokens(2, INITIALIZER, name="tokens")(x)  # (B, N + 2, D)
+        position = PositionEmbedding(x.shape[1], INITIALIZER, name="position")
+        return position, position(x)
+
+    @classmethod
+    def pooled(cls, config, x):
+        return {"pooled_output": ops.take(x, 0, axis=1), "distilled_output": ops.take(x, 1, axis=1)}
+
+
+# Touvron et al. 2021, table 1.
+_TI = DeiTConfig(dim=192, num_heads=3, intermediate_dim=768)
+_S = DeiTConfig(dim=384, num_heads=6, intermediate_dim=1536)
+DeiT.sizes = {"Ti": _TI, "S": _S, "B": DeiTConfig()}

@@ -1,0 +1,147 @@
+"""The Swin Transformer of Liu et al. 2021, "Hierarchical Vision Transformer using Shifted Windows".
+
+A pyramid: stages of blocks that attend within windows, in every second block windows shifted by half their
+side; before each stage but the first 2 x 2 cells become one of twice the width. Each part's input is
+normalised. As in the authors' code the patch embedding and the merging have norms of their own, and
+stochastic depth grows with the depth. Deviates from timm where an image is not square: as the authors', no
+axis of a map is shifted where one is no longer than the window.
+"""
+
+import dataclasses
+from typing import Annotated
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Between, Config, Depth, Rate, Size
+from keras_tfm.layers.attention.grid_position import GridPositionBias
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, flatten_map, height_and_width
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.layers.windows import WindowAttention
+from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.vision.vit import Side
+
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+EPSILON = 1e-5  # of the norms beside the blocks', whatever the configuration says
+
+
+@dataclasses.dataclass(frozen=True)
+class SwinConfig(Config):
+    """`depths` and `num_heads` are a stage's each; `dim` is the first stage's width, each further one's twice
+    as large. `window` is a side in patches. `mlp_ratio` is the feed-forward width as a multiple of a stage's,
+    `stochastic_depth` the rate of the last block.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Side = 4
+    num_channels: Size = 3
+    depths: tuple[Depth, ...] = (2, 2, 6, 2)
+    dim: Size = 96
+    num_heads: tuple[Size, ...] = (3, 6, 12, 24)
+    window: Side = 7
+    mlp_ratio: Annotated[float, Between(0.01, 64)] = 4.0
+    dropout: Rate = 0.0
+    attention_dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.1
+    activation: str = "gelu"
+    epsilon: Rate = 1e-5
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 < len(self.depths) == len(self.num_heads):
+            raise ValueError(
+                "`depths` and `num_heads` must have a number for each stage; "
+                f"they are {self.depths} and {self.num_heads}."
+            )
+
+    @property
+    def widths(self):
+        """The width of each stage."""
+        return tuple(self.dim * 2**stage for stage in range(len(self.depths)))
+
+    @property
+    def grids(self):
+        """The (rows, columns) of each stage's maps: an odd number is rounded up where it is halved."""
+        sides = height_and_width(self.image_size)
+        patches = [side // self.patch_size for side in sides]
+        return tuple(tuple(-(-count // 2**stage) for count in patches) for stage in range(len(self.depths)))
+
+    @property
+    def num_layers(self):
+        """The number of all blocks."""
+        return sum(self.depths)
+
+
+class Swin(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
+    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
+    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
+    stage, before any norm, for a detector or a decoder.
+    """
+
+    config_class = SwinConfig
+
+    def __init__(self, config, name="swin", **kwargs):
+        image_size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*image_size, config.num_channels), name="images")
+        x = PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images)
+        x = LayerNormalization(EPSILON, name="embedding_norm")(x)
+        x = Dropout(config.dropout, name="embedding_dropout")(x)
+        blocks: list = []
+        states, maps = [x], []
+        for stage, depth in enumerate(config.depths):
+            if stage:
+                norm, name = LayerNormalization(EPSILON), f"stage_{stage}_merging"
+                x = PatchMerging(config.widths[stage], norm, kernel_initializer=INITIALIZER, name=name)(x)
+            own_blocks = [_block(config, stage, i) for i in range(depth)]
+            _, *own_states = states_of(own_blocks, x)
+            blocks, states, x = blocks + own_blocks, states + own_states, own_states[-1]
+            maps.append(x)
+        x = flatten_map(LayerNormalization(config.epsilon, name="norm")(x))
+        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
+        stacks = {"encoder": blocks}, {"encoder": states}
+        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        self.maps = maps
+
+
+def _block(config, stage, index):
+    """The block number `index` of a stage: every second one is shifted, unless a window is a whole map."""
+    side = min(config.grids[stage])
+    window = min(config.window, side)
+    shift = window // 2 if index % 2 and window < side else 0
+    rate = config.stochastic_depth * (sum(config.depths[:stage]) + index) / max(config.num_layers - 1, 1)
+
+    def part(branch):
+        norm = LayerNormalization(config.epsilon)
+        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
+
+    attention = MultiHeadAttention(
+        config.num_heads[stage],
+        dropout=config.attention_dropout,
+        position=GridPositionBias(window, initializer=INITIALIZER),
+        kernel_initializer=INITIALIZER,
+    )
+    hidden = int(config.mlp_ratio * config.widths[stage])
+    feedforward = FeedForward(hidden, config.activation, kernel_initializer=INITIALIZER)
+    name = f"stage_{stage}_block_{index}"
+    return Block(part(WindowAttention(attention, window, shift)), part(feedforward), name=name)
+
+
+# Liu et al. 2021, section 3.3: 29 M, 50 M, 88 M and 197 M parameters with a head of 1000 classes.
+# tiny is this package's own, for images of some 32 x 32.
+_T = SwinConfig()
+_S = dataclasses.replace(_T, depths=(2, 2, 18, 2), stochastic_depth=0.3)
+_B = dataclasses.replace(_S, dim=128, num_heads=(4, 8, 16, 32), stochastic_depth=0.5)
+Swin.sizes = {
+    "T": dataclasses.replace(_T, stochastic_depth=0.2),
+    "S": _S,
+    "B": _B,
+    "L": dataclasses.replace(_B, dim=192, num_heads=(6, 12, 24, 48)),
+    "tiny": SwinConfig(image_size=32, patch_size=2, depths=(2, 2, 2), dim=32, num_heads=(1, 2, 4), window=4),
+}

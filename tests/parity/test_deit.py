@@ -1,0 +1,64 @@
+"""Live: DeiT against transformers': logits of both heads, states, folders both ways."""
+
+import os
+
+import keras
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from keras_tfm import convert
+from tests.parity.encoders import ACTIVATIONS
+from tests.parity.images import answer, assert_close, draw_images, draw_weights
+
+pytestmark = pytest.mark.parity
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+KINDS = (
+    transformers.DeiTForImageClassificationWithTeacher,
+    transformers.DeiTForImageClassification,
+    transformers.DeiTModel,
+)
+
+
+def draw_config(rng):
+    patch_size, num_heads = (int(x) for x in rng.integers(1, 5, 2))
+    return transformers.DeiTConfig(
+        image_size=[int(patch_size * side) for side in rng.integers(1, 6, 2)],
+        patch_size=patch_size,
+        num_channels=int(rng.integers(1, 4)),
+        hidden_size=num_heads * int(rng.integers(1, 9)),
+        num_hidden_layers=int(rng.integers(1, 4)),
+        num_attention_heads=num_heads,
+        intermediate_size=int(rng.integers(1, 33)),
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+        hidden_act=str(rng.choice(ACTIVATIONS)),
+        layer_norm_eps=float(rng.choice([1e-12, 1e-6, 1e-3])),
+        num_labels=int(rng.integers(1, 6)),
+    )
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_directions(kind, seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    theirs = kind(draw_config(rng)).eval()
+    draw_weights(rng, theirs)
+    images = draw_images(rng, theirs.config)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = convert.from_huggingface(tmp_path / "theirs")
+    outputs, expected = ours({"images": images}), answer(theirs, images)
+    if kind is transformers.DeiTModel:
+        assert_close(outputs["sequence_output"], expected.last_hidden_state)
+        return  # its pooling layer is left behind
+    assert_close(outputs, expected.logits)
+    if kind is transformers.DeiTForImageClassificationWithTeacher:
+        logits = keras.Model(ours.input, ours.logits)({"images": images})
+        assert_close(logits["class"], expected.cls_logits)
+        assert_close(logits["distilled"], expected.distillation_logits)
+    convert.save_huggingface(ours, tmp_path / "ours")
+    back, report = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    for (name, a), (_, b) in zip(theirs.named_parameters(), back.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
