@@ -1,8 +1,9 @@
 """Models from and to the folders of `transformers`: config.json and safetensors, by one table a family."""
 
+import importlib
 import json
 
-from keras_tfm.convert import albert, bart, bert, deberta, deit, distilbert, gpt2, keymap, roberta, swin, t5
+from keras_tfm.convert import keymap
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
 from keras_tfm.training.folder import MARK, new_folder
 from keras_tfm.training.quantization import quantization_of
@@ -10,23 +11,36 @@ from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.weights import write_tensors
 from keras_tfm.version import __version__
 
-FAMILIES = {
-    family.model_type: family
-    for family in (
-        bert.FAMILY,
-        roberta.FAMILY,
-        distilbert.FAMILY,
-        albert.FAMILY,
-        deberta.V1,
-        deberta.V2,
-        gpt2.FAMILY,
-        t5.FAMILY,
-        bart.FAMILY,
-        bart.MBART,
-        swin.FAMILY,
-        deit.FAMILY,
-    )
+# The tables by what their config.json calls the family; a file has the name of our model's.
+TABLES = {
+    "bert": "bert.FAMILY",
+    "roberta": "roberta.FAMILY",
+    "distilbert": "distilbert.FAMILY",
+    "albert": "albert.FAMILY",
+    "deberta": "deberta.V1",
+    "deberta-v2": "deberta.V2",
+    "gpt2": "gpt2.FAMILY",
+    "t5": "t5.FAMILY",
+    "bart": "bart.FAMILY",
+    "mbart": "bart.MBART",
+    "swin": "swin.FAMILY",
+    "deit": "deit.FAMILY",
 }
+
+
+def family_of_type(model_type):
+    """The `Family` of this `model_type`, None for one that there is not; no other family is imported."""
+    if model_type not in TABLES:
+        return None
+    file, _, name = TABLES[model_type].partition(".")
+    return getattr(importlib.import_module(f"keras_tfm.convert.{file}"), name)
+
+
+def families_of(backbone):
+    """Those that our `backbone` may be of: versions of one model."""
+    file = type(backbone).__module__.rpartition(".")[2]
+    families = [family_of_type(name) for name, table in TABLES.items() if table.startswith(f"{file}.")]
+    return [family for family in families if type(backbone) is family.model]
 
 
 def from_huggingface(name, with_head=True):
@@ -38,9 +52,9 @@ def from_huggingface(name, with_head=True):
     folder = find_folder(name)
     path = folder / "config.json"
     entries = read_config(folder)
-    family = FAMILIES.get(str(entries.get("model_type")))
+    family = family_of_type(str(entries.get("model_type")))
     if family is None:
-        known = ", ".join(FAMILIES)
+        known = ", ".join(TABLES)
         raise CheckpointError(path, "model_type", f"one of {known}", repr(entries.get("model_type"))[:80])
     head = family.heads.get(_architecture(entries, family, path)) if with_head else None
     tensors, file = read_weights(folder)
@@ -69,7 +83,7 @@ def head_arguments(backbone, head_class, entries):
     """The arguments of a new `head_class` on `backbone`, as its family has them, and {part: whether the
     backbone has it there}; nothing for a head that the family lacks.
     """
-    family = next(family for family in FAMILIES.values() if type(backbone) is family.model)
+    family = families_of(backbone)[0]
     for head in family.heads.values():
         if head.model is head_class:
             options = head.read_options({**entries, "id2label": None, "num_labels": 2})
@@ -89,9 +103,9 @@ def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=Non
     if quantization_of(model):
         raise ValueError("Weights in 8 bits are not what transformers reads: save them before.")
     backbone = getattr(model, "backbone", model)
-    families = [family for family in FAMILIES.values() if type(backbone) is family.model]
+    families = families_of(backbone)
     if not families:
-        raise TypeError(f"{type(backbone).__name__} is of no known family: {', '.join(FAMILIES)}.")
+        raise TypeError(f"{type(backbone).__name__} is of no known family: {', '.join(TABLES)}.")
     family = next((family for family in families if family.computes(backbone.config)), families[0])
     family = family.of(backbone.config)
     architecture, head = (family.backbone, None) if model is backbone else _head_of(model, family)

@@ -1,8 +1,8 @@
 """Swin's checkpoints (Liu et al. 2021), by transformers' names and by timm's."""
 
-from keras_tfm.convert import keymap
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, patches, weight
+from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier
 from keras_tfm.models import Swin, SwinConfig
 from keras_tfm.training.safetensors import CheckpointError
@@ -58,11 +58,10 @@ def merging(ours, theirs):
     return [*norm(f"{ours}/norm", f"{theirs}.norm"), *kernel]
 
 
-def from_timm(arguments, weights):
-    """The `Classifier` of timm's SwinTransformer made with `arguments`, or the `Swin` alone for no classes.
+def read(arguments, weights):
+    """Our model of timm's class, and its outputs by the names of theirs.
 
-    `weights` are its state dict's arrays by their names. Raises CheckpointError where they do not fit, and
-    for arguments that mean a model we do not compute.
+    CheckpointError for weights that do not fit, and for arguments that mean a model we do not compute.
     """
     if not arguments.get("qkv_bias", True):
         raise CheckpointError("timm", "qkv_bias", "True", "False")
@@ -71,13 +70,16 @@ def from_timm(arguments, weights):
         known, got = ", ".join(TIMM_FIELDS), ", ".join(sorted(unknown))
         raise CheckpointError("timm", None, f"arguments out of {known}", got)
     config = SwinConfig.from_json({TIMM_FIELDS[name]: value for name, value in values.items()})
-    num_classes = arguments.get("num_classes", 1000)
-    model = Classifier(Swin(config), num_classes) if num_classes else Swin(config)
-    read = keymap.load(model, weights, timm_rows(config), "timm")
-    buffers = ("relative_position_index", "attn_mask")
-    if unread := [key for key in weights if key not in read and not key.endswith(buffers)]:
-        raise CheckpointError("timm", unread[0], "no such weight", f"one of {weights[unread[0]].shape}")
-    return model
+    backbone = Swin(config)
+    model = Classifier(backbone, arguments.get("num_classes", 1000))
+    buffers = [key for key in weights if key.endswith(("relative_position_index", "attn_mask"))]
+    read_state(model, weights, timm_rows(config), buffers)
+    outputs = {
+        "logits": model.output,
+        "features/embed": backbone.hidden_states["encoder"][0],
+        "features/norm": backbone.get_layer("norm").output,
+    }
+    return model, outputs | {f"features/stage_{i}": x for i, x in enumerate(backbone.maps)}
 
 
 TIMM_FIELDS = {

@@ -11,7 +11,7 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import activation_of
-from keras_tfm.layers.patches import height_and_width
+from keras_tfm.layers.patches import height_and_width, pair_of
 from keras_tfm.registry import register
 
 
@@ -24,16 +24,6 @@ class BatchNormalization(keras.layers.BatchNormalization):
 
     def __init__(self, epsilon=1e-5, momentum=0.9, **kwargs):
         super().__init__(epsilon=epsilon, momentum=momentum, **kwargs)
-
-
-@register
-class GroupedConvolution(keras.layers.Conv2D):
-    """Keras's, "valid", a convolution for each group: on a CPU TensorFlow has no gradient of several."""
-
-    def convolution_op(self, inputs, kernel):
-        parts = (ops.split(x, self.groups, axis=-1) for x in (inputs, kernel))
-        maps = [ops.conv(x, part, self.strides, "valid") for x, part in zip(*parts, strict=True)]
-        return ops.concatenate(maps, axis=-1)
 
 
 class Convolution(Layer):
@@ -103,10 +93,8 @@ class Convolution(Layer):
         if 1 < self.groups == channels:
             multiplier = self.filters // channels
             self.convolution = keras.layers.DepthwiseConv2D(size, depth_multiplier=multiplier, **options)
-        elif self.groups > 1:
-            self.convolution = GroupedConvolution(self.filters, size, groups=self.groups, **options)
         else:
-            self.convolution = keras.layers.Conv2D(self.filters, size, **options)
+            self.convolution = keras.layers.Conv2D(self.filters, size, groups=self.groups, **options)
         output_shape = self.compute_output_shape(x_shape)
         self.convolution.build(self._padded_shape(x_shape))
         if self.norm is not None:
@@ -192,8 +180,3 @@ class ConvolutionalStem(Chain):
         self.dim = dim
         self.num_convolutions = num_convolutions
         self.activation = activation
-
-
-def pair_of(padding):
-    """Two numbers of a padding given as one or as two."""
-    return tuple(padding) if isinstance(padding, list | tuple) else (padding, padding)

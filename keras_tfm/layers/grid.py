@@ -6,13 +6,12 @@ map (B, rows, columns, D)           a b c
                                     d e f
 """
 
-import math
-
 import keras
-import numpy as np
 from keras import ops
 
 from keras_tfm.layers.base import Layer
+from keras_tfm.layers.image_positions import SineGridPositionEncoding
+from keras_tfm.layers.patches import flatten_map
 
 
 def to_map(x, grid):
@@ -20,38 +19,14 @@ def to_map(x, grid):
     return ops.reshape(x, (-1, *grid, x.shape[-1]))  # (B, rows, columns, D)
 
 
-def to_sequence(x):
-    """(B, rows, columns, D), of known sides -> (B, rows columns, D)."""
-    _, rows, columns, width = x.shape
-    return ops.reshape(x, (-1, rows * columns, width))  # (B, N, D)
-
-
 def every_nth(x, grid, n):
     """The cells of every `n`th row and column: (B, rows columns, D) -> (B, N', D)."""
-    return to_sequence(to_map(x, grid)[:, ::n, ::n])
+    return flatten_map(to_map(x, grid)[:, ::n, ::n])
 
 
 def every_nth_grid(grid, n):
     """The (rows, columns) of `every_nth`'s cells."""
     return tuple(-(-side // n) for side in grid)
-
-
-def grid_sines(grid, width, base=10_000.0, scale=2 * math.pi):
-    """Sines of a grid's rows and columns (rows, columns, 2 `width`), the rows' first, as an array.
-
-    Vaswani et al.'s, with rows and columns counted from 1 and stretched so that the last is at `scale`
-    (Carion et al. 2020, "DETR", appendix A.4).
-    """
-    frequencies = base ** (-2 * (np.arange(width) // 2) / width)
-
-    def sines(size):
-        positions = np.arange(1, size + 1) / (size + 1e-6) * scale
-        angles = positions[:, None] * frequencies  # (size, width)
-        return np.where(np.arange(width) % 2, np.cos(angles), np.sin(angles))
-
-    rows, columns = grid
-    parts = (sines(rows)[:, None], sines(columns)[None])
-    return np.concatenate([np.broadcast_to(part, (rows, columns, width)) for part in parts], axis=-1)
 
 
 class FourierPositions(Layer):
@@ -63,16 +38,19 @@ class FourierPositions(Layer):
     def __init__(self, num_sines=32, **kwargs):
         super().__init__(**kwargs)
         self.num_sines = num_sines
+        self.sines = SineGridPositionEncoding(normalize=True)
 
     def build(self, x_shape):
+        sines_shape = (*x_shape[:-1], 2 * self.num_sines)
+        self.sines.build(sines_shape)
         self.projection = keras.layers.Dense(x_shape[-1], name="projection")
-        self.projection.build((None, 2 * self.num_sines))
+        self.projection.build(sines_shape)
         self.built = True
 
     def call(self, x):
         """(B, rows, columns, D) -> (B, rows, columns, D)."""
-        sines = ops.cast(grid_sines(x.shape[1:3], self.num_sines), self.compute_dtype)
-        return ops.broadcast_to(self.projection(sines[None]), ops.shape(x))
+        sines = self.sines(ops.zeros((1, *x.shape[1:3], 2 * self.num_sines), self.compute_dtype))
+        return ops.broadcast_to(self.projection(sines), ops.shape(x))
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)
@@ -104,7 +82,7 @@ class OnGrid(Layer):
 
     def call(self, x, training=None):
         """(B, M + rows columns, D) -> (B, M + rows columns, D)."""
-        y = to_sequence(self.layer(to_map(x[:, self.prefix :], self.grid), training=training))
+        y = flatten_map(self.layer(to_map(x[:, self.prefix :], self.grid), training=training))
         return ops.concatenate([x[:, : self.prefix], y], axis=1) if self.prefix else y
 
     def compute_output_shape(self, x_shape):

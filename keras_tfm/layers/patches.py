@@ -139,7 +139,7 @@ class PatchEmbedding(Layer):
         """`images` padded, and overlapping patches laid side by side: rows and columns repeat."""
         if self.stride is None and not self.padding:
             return images
-        vertical, horizontal = _padding_of(self.padding)
+        vertical, horizontal = pair_of(self.padding)
         images = ops.pad(images, ((0, 0), (vertical, vertical), (horizontal, horizontal), (0, 0)))
         strides = height_and_width(self.stride or self.patch_size)
         sides = zip(grid, strides, height_and_width(self.patch_size), strict=True)
@@ -153,7 +153,7 @@ class PatchEmbedding(Layer):
             return (images_shape[0], *patch_grid(images_shape[1:3], self.patch_size), self.dim)
         sizes = zip(
             images_shape[1:3],
-            _padding_of(self.padding),
+            pair_of(self.padding),
             height_and_width(self.patch_size),
             height_and_width(self.stride or self.patch_size),
             strict=True,
@@ -219,5 +219,6 @@ def flatten_map(x):
     return ops.reshape(x, (-1, rows * columns, dim))  # (B, N, D)
 
 
-def _padding_of(padding):
-    return tuple(padding) if isinstance(padding, list | tuple) else (padding, padding)
+def pair_of(number):
+    """Two numbers, of both axes of the plane, given as one for both or as two."""
+    return tuple(number) if isinstance(number, list | tuple) else (number, number)

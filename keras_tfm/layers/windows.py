@@ -14,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.patches import height_and_width
+from keras_tfm.layers.patches import height_and_width, pair_of
 
 
 def split_windows(x, size, grid=False):
@@ -148,11 +148,6 @@ class WindowAttention(Layer):
     def compute_output_shape(self, x_shape):
         batch_size, height, width, dim = x_shape
         return (*x_shape[:3], self.attention.compute_output_shape((batch_size, height * width, dim))[-1])
-
-
-def pair_of(number):
-    """Two numbers given as one for both axes or as two."""
-    return tuple(number) if isinstance(number, list | tuple) else (number, number)
 
 
 def _window_grid(map_size, size):

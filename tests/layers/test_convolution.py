@@ -17,7 +17,8 @@ from keras_tfm.layers import (
     NormalizedDense,
     OnGrid,
 )
-from keras_tfm.layers.grid import every_nth, grid_sines, to_map, to_sequence
+from keras_tfm.layers.grid import every_nth, to_map
+from keras_tfm.layers.patches import flatten_map
 from tests import contract
 from tests.contract import Case, floats
 
@@ -160,22 +161,12 @@ def test_paths_of_weights_do_not_depend_on_what_was_made_before():
 def test_a_grid_runs_row_by_row_behind_its_prefix():
     x = np.arange(7, dtype="float32").reshape(1, 7, 1)
     np.testing.assert_array_equal(to_map(x[:, 1:], (2, 3))[0, ..., 0], [[1, 2, 3], [4, 5, 6]])
-    np.testing.assert_array_equal(to_sequence(to_map(x[:, 1:], (2, 3))), x[:, 1:])
+    np.testing.assert_array_equal(flatten_map(to_map(x[:, 1:], (2, 3))), x[:, 1:])
     np.testing.assert_array_equal(every_nth(x[:, 1:], (2, 3), 2)[0, :, 0], [1, 3])
     layer = OnGrid(Convolution(1, (1, 3), use_bias=False), (2, 3), prefix=1)
     layer.build(x.shape)
     layer.set_weights([np.ones((1, 3, 1, 1))])
     np.testing.assert_array_equal(layer(x)[0, :, 0], [0, 3, 6, 5, 9, 15, 11])
-
-
-def test_sines_of_a_grid():
-    sines = grid_sines((2, 3), 4)
-    assert sines.shape == (2, 3, 8)
-    np.testing.assert_array_equal(sines[1, 0, :4], sines[1, 2, :4])  # the row's
-    np.testing.assert_array_equal(sines[0, 2, 4:], sines[1, 2, 4:])  # the column's
-    angle = 2 * np.pi * 1 / (3 + 1e-6)
-    expected = [np.sin(angle), np.cos(angle), np.sin(angle / 100), np.cos(angle / 100)]
-    np.testing.assert_allclose(sines[0, 0, 4:], expected)
 
 
 @pytest.mark.parametrize(

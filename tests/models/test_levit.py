@@ -92,7 +92,7 @@ def test_shrinking_queries_are_every_second_row_and_column():
 def test_refusals():
     with pytest.raises(ValueError, match="no size '512'; it has 128S, 128, 192, 256, 384"):
         LeViT.from_size("512")
-    with pytest.raises(ValueError, match="is not distilled"):
+    with pytest.raises(ValueError, match="must have a `distilled_output`"):
         DistilledClassifier(LeViT(dataclasses.replace(SMALL, distilled=False)), 3)
     with pytest.raises(ValueError, match="`num_layers` and `num_heads` must be as many as `dims`, 2"):
         LeViT(dataclasses.replace(SMALL, num_heads=(2, 3, 4)))

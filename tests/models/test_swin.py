@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_tfm.convert import from_huggingface, keymap, save_huggingface
-from keras_tfm.convert.swin import from_timm, timm_rows
+from keras_tfm.convert.swin import read, timm_rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import Swin, SwinConfig
 from keras_tfm.training.safetensors import CheckpointError
@@ -124,13 +124,13 @@ def test_names_of_timm():
         "window_size": 3,
         "num_classes": 5,
     }
-    assert_same(from_timm(arguments, weights), model)
-    headless = {name: x for name, x in weights.items() if not name.startswith("head.")}
-    assert_same(from_timm(arguments | {"num_classes": 0}, headless), model.backbone)
-    with pytest.raises(CheckpointError, match=r"head\.fc\.weight: expected no such weight"):
-        from_timm(arguments | {"num_classes": 0}, weights)
+    again, outputs = read(arguments, weights)
+    assert_same(again, model)
+    assert outputs["features/stage_1"].shape == (None, 3, 4, 8)
+    with pytest.raises(CheckpointError, match=r"head\.extra: expected no such weight"):
+        read(arguments, weights | {"head.extra": np.zeros(3)})
     with pytest.raises(CheckpointError, match="ape"):
-        from_timm(arguments | {"ape": True}, weights)
+        read(arguments | {"ape": True}, weights)
 
 
 def test_refusals(tmp_path):

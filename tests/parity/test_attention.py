@@ -107,7 +107,7 @@ def test_t5_attention(seed, is_decoder):
     x = rng.normal(size=(2, length, dim)).astype("float32")
     ours.build(x.shape)
     query, key, value, output = weights(theirs.q.weight, theirs.k.weight, theirs.v.weight, theirs.o.weight)
-    ours.query_key_value.set_weights([np.c_[query * head_dim**0.5, key, value]])
+    ours.projections.query_key_value.set_weights([np.c_[query * head_dim**0.5, key, value]])
     ours.output_projection.set_weights([output])
     position.set_weights([theirs.relative_attention_bias.weight.detach().numpy()])
     mask = mask_with_a_key_in_each_row(rng, 2, length)[:, None] & (
@@ -133,7 +133,7 @@ def test_llama_attention(seed):
     x = rng.normal(size=(2, length, dim)).astype("float32")
     ours.build(x.shape)
     projections = (theirs.q_proj.weight, theirs.k_proj.weight, theirs.v_proj.weight)
-    ours.query_key_value.set_weights([np.concatenate(weights(*projections), axis=1)])
+    ours.projections.query_key_value.set_weights([np.concatenate(weights(*projections), axis=1)])
     ours.output_projection.set_weights(weights(theirs.o_proj.weight))
     angles = LlamaRotaryEmbedding(config)(torch.from_numpy(x), torch.arange(length)[None])
     later = torch.full((length, length), -1e30).triu(1)[None, None]

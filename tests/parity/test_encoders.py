@@ -13,7 +13,7 @@ import torch
 import keras_tfm
 from keras_tfm import convert
 from keras_tfm.convert import keymap
-from keras_tfm.convert.huggingface import FAMILIES
+from keras_tfm.convert.huggingface import family_of_type
 from keras_tfm.heads import TokenCrossEntropy
 from tests.parity.encoders import REFERENCES, answer
 
@@ -116,7 +116,7 @@ def test_gradients_of_pre_training(family, seed, tmp_path):
     gradients = tape.gradient(total, [weight.value for weight in ours.trainable_weights])
     for weight, gradient in zip(ours.trainable_weights, gradients, strict=True):
         weight.assign(tf.convert_to_tensor(gradient))  # so that the table names and turns them
-    table = FAMILIES[theirs.config.model_type].of(ours.backbone.config)
+    table = family_of_type(theirs.config.model_type).of(ours.backbone.config)
     rows = table.rows_with(table.heads[type(theirs).__name__], table.prefix)
     actual = keymap.save(ours, rows)
     theirs_in_float32 = {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}

@@ -11,7 +11,7 @@ import torch
 import keras_tfm
 from keras_tfm import convert
 from keras_tfm.convert import keymap
-from keras_tfm.convert.huggingface import FAMILIES
+from keras_tfm.convert.huggingface import family_of_type
 from keras_tfm.generation import BeamSearch, Decoder, EndTokens, NoRepeatNGram
 from tests.parity.seq2seq import REFERENCES, answer, draw_inputs
 
@@ -69,7 +69,7 @@ def test_gradients(name, seed, tmp_path):
     gradients = tape.gradient(loss, [weight.value for weight in ours.trainable_weights])
     for weight, gradient in zip(ours.trainable_weights, gradients, strict=True):
         weight.assign(tf.convert_to_tensor(gradient))  # so that the table names them
-    family = FAMILIES[name]
+    family = family_of_type(name)
     actual = keymap.save(ours, family.rows_with(next(iter(family.heads.values())), family.prefix))
     actual.pop("final_logits_bias", None)  # not trained
     expected = {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}

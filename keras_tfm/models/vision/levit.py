@@ -19,8 +19,8 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, ConvolutionalStem, NormalizedDense
-from keras_tfm.layers.grid import every_nth, every_nth_grid, to_sequence
-from keras_tfm.layers.patches import height_and_width
+from keras_tfm.layers.grid import every_nth, every_nth_grid
+from keras_tfm.layers.patches import flatten_map, height_and_width
 from keras_tfm.models.base import ConfiguredModel, states_of
 from keras_tfm.models.vision.vit import Side
 
@@ -69,7 +69,7 @@ class LeViT(ConfiguredModel):
                 blocks.append(_shrinking_block(config, width, heads_between, grid, f"stage_{i}_shrinking"))
                 grid = every_nth_grid(grid, 2)
             blocks += [_block(config, width, heads, grid, f"stage_{i}_block_{j}") for j in range(depth)]
-        states = states_of(blocks, to_sequence(stem(images)))
+        states = states_of(blocks, flatten_map(stem(images)))
         mean = ops.mean(states[-1], axis=1)
         outputs = {"sequence_output": states[-1], "pooled_output": BatchNormalization(name="norm")(mean)}
         if config.distilled:

@@ -1,8 +1,7 @@
 """XCiT of El-Nouby et al. 2021, "XCiT: Cross-Covariance Image Transformers".
 
 Blocks of attention among features, a local interaction of neighbouring patches and a feed-forward layer,
-linear in the number of patches; then blocks in which a class token alone attends to the patches, which are
-the authors' code's where the paper's text differs (see `ClassBlock`).
+linear in their number; then the authors' blocks in which a class token alone attends (see `ClassBlock`).
 """
 
 import dataclasses
@@ -20,10 +19,10 @@ from keras_tfm.layers.blocks import Residual
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution, ConvolutionalStem
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.grid import FourierPositions, OnGrid, to_sequence
+from keras_tfm.layers.grid import FourierPositions, OnGrid
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
-from keras_tfm.layers.patches import height_and_width, patch_grid
+from keras_tfm.layers.patches import flatten_map, height_and_width, patch_grid
 from keras_tfm.models.base import ConfiguredModel, states_of
 from keras_tfm.models.vision.vit import Side
 
@@ -59,13 +58,13 @@ class XCiT(ConfiguredModel):
 
     def __init__(self, config, name="xcit", **kwargs):
         size = height_and_width(config.image_size, "image_size")
-        patch_grid(size, config.patch_size)
+        grid = patch_grid(size, config.patch_size)
         images = keras.Input((*size, config.num_channels), name="images")
-        depth = config.patch_size.bit_length() - 1  # each convolution halves the sides
+        depth = config.patch_size.bit_length() - 1  # each halves the sides
         x = ConvolutionalStem(config.dim, depth, "gelu", name="stem")(images)
-        blocks = [_block(config, x.shape[1:3], f"block_{i}") for i in range(config.num_layers)]
+        blocks = [_block(config, grid, f"block_{i}") for i in range(config.num_layers)]
         class_blocks = [_class_block(config, f"class_block_{i}") for i in range(config.num_class_layers)]
-        states = states_of(blocks, to_sequence(x + FourierPositions(name="position")(x)))
+        states = states_of(blocks, flatten_map(x + FourierPositions(name="position")(x)))
         class_states = states_of(class_blocks, PrependedTokens(name="class_token")(states[-1]))
         x = LayerNormalization(config.epsilon, name="norm")(class_states[-1])
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
