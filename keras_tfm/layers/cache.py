@@ -124,11 +124,39 @@ class KeyValueCache(NamedTuple):
 
 
 class ContextCache(NamedTuple):
-    """The projected keys and values of a context (an encoder's output), and its mask (B, S)."""
+    """The projected keys and values of B contexts (an encoder's outputs), and their masks (B, S).
+
+    Queries are those of R = B G sequences, of which G > 1 in a row, beams, share a context.
+    """
 
     key: Any
     value: Any
     mask: Any
+
+    def group(self, query):
+        """Queries (R, T, D) as the contexts have them: (B, G T, D)."""
+        _, length, dim = ops.shape(query)
+        num_contexts, size = ops.shape(self.key)[0], self.group_size(query)
+        return ops.reshape(query, (num_contexts, size * length, dim))  # (B, G T, D)
+
+    def ungroup(self, x, query):
+        """What was made of `query` (R, T, D), grouped, as its sequences have it: (R, T, .)."""
+        return ops.reshape(x, (*ops.shape(query)[:2], x.shape[-1]))  # (R, T, .)
+
+    def positions(self, query, positions=None):
+        """Where grouped queries stand, those of each sequence at `positions` (T,), by default 0 .. T-1: (G
+        T,).
+        """
+        if positions is None:
+            positions = ops.arange(ops.shape(query)[1], dtype="int32")
+        return ops.tile(ops.cast(positions, "int32"), (self.group_size(query),))  # (G T,)
+
+    def group_size(self, query):
+        """G."""
+        rows, num_contexts = ops.shape(query)[0], ops.shape(self.key)[0]
+        if isinstance(rows, int) and isinstance(num_contexts, int):
+            return rows // max(num_contexts, 1)
+        return rows // ops.maximum(num_contexts, 1)
 
 
 class BlockCache(NamedTuple):
@@ -204,13 +232,3 @@ def _map(function, cache, of_entries):
         parts = [_map(function, part, of_entries) for part in cache]
         return type(cache)(*parts) if hasattr(cache, "_fields") else type(cache)(parts)
     return function(cache)
-
-
-def group_rows(query, num_contexts):
-    """Queries (R, T, D) of R = B G sequences that share B contexts, as (B, G T, D): G > 1 are beams."""
-    rows, length, dim = ops.shape(query)
-    if isinstance(rows, int) and isinstance(num_contexts, int):
-        group = rows // max(num_contexts, 1)
-    else:
-        group = rows // ops.maximum(num_contexts, 1)
-    return ops.reshape(query, (num_contexts, group * length, dim))  # (B, G T, D)

@@ -19,7 +19,7 @@ from keras import ops
 
 from keras_tfm.layers.attention.tap import tap
 from keras_tfm.layers.base import Layer, Pattern
-from keras_tfm.layers.cache import ContextCache, group_rows
+from keras_tfm.layers.cache import ContextCache
 from keras_tfm.layers.masks import combine_masks, key_mask_of, masked_softmax, padding_mask_of
 from keras_tfm.private.keras import rnn  # keras.layers.RNN's loop; its cells can hold no context
 
@@ -77,11 +77,11 @@ class AdditiveAttention(Layer):
 
     def step_context(self, query, cache):
         """What `call` gives for `query` (B, T, Dq), or beams (B G, T, Dq), and the B contexts of `cache`."""
-        grouped = self.query(group_rows(query, ops.shape(cache.key)[0]))
+        grouped = self.query(cache.group(query))
         weights = additive_attention_weights(grouped, cache.key, self.scale, cache.mask)
         tap(self, weights[:, None])  # (B, 1, T, S): one head
         y = ops.matmul(ops.cast(weights, cache.value.dtype), cache.value)  # (B, G T, Dv)
-        return ops.reshape(y, (*ops.shape(query)[:2], ops.shape(cache.value)[-1]))  # (B G, T, Dv)
+        return cache.ungroup(y, query)
 
     def compute_output_shape(self, query_shape, value_shape, mask_shape=None):
         return (*query_shape[:-1], value_shape[-1])

@@ -15,7 +15,7 @@ from keras_tfm.layers.attention.functional import add_bias, add_if_given, attent
 from keras_tfm.layers.attention.projections import HeadProjections, join_heads
 from keras_tfm.layers.attention.tap import is_recorded, tap
 from keras_tfm.layers.base import Layer, own
-from keras_tfm.layers.cache import ContextCache, KeyValueCache, group_rows
+from keras_tfm.layers.cache import ContextCache, KeyValueCache
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import causal_mask, combine_masks, key_mask_of, masked_softmax
@@ -172,17 +172,13 @@ class Attention(Layer):
 
         `positions` (T,) are the queries', by default 0 .. T-1; only a layer with a `position` heeds them.
         """
-        (heads,) = self.projections.project_query(group_rows(query, ops.shape(cache.key)[0]))
-        if self.position is not None:  # heads are (B, H, G T, K)
-            if positions is None:
-                positions = ops.arange(ops.shape(query)[1], dtype="int32")
-            group_size = ops.shape(heads)[2] // ops.shape(positions)[0]
-            positions = ops.tile(ops.cast(positions, "int32"), (group_size,))
+        (heads,) = self.projections.project_query(cache.group(query))  # (B, H, G T, K)
+        if self.position is not None:
+            positions = cache.positions(query, positions)
             heads, _ = self.position.rotate(heads, None, positions)
         scores = self.score(heads, cache.key, positions=positions)
         weights = self.weigh(scores, combine_masks(cache.mask))
-        y = self.merge(self.average(weights, cache.value, positions))
-        return ops.reshape(y, (*ops.shape(query)[:2], y.shape[-1]))  # (B G, T, D)
+        return cache.ungroup(self.merge(self.average(weights, cache.value, positions)), query)
 
 
 class MultiHeadAttention(Attention):
