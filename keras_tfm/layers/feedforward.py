@@ -81,7 +81,9 @@ class FeedForward(Layer):
     def call(self, x, training=None):
         """(B, T, D) -> (B, T, D)."""
         hidden = self.gate(x) * self.value(x) if self.gated else self.hidden(x)
-        return self.output_projection(self.hidden_dropout(hidden, training=training))
+        if training and self.dropout:
+            hidden = self.hidden_dropout(hidden, training=True)
+        return self.output_projection(hidden)
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)
