@@ -43,7 +43,9 @@ demo: setup ## train, test and export the embedded example: written-out dates to
 test: setup ## all tests but the slow ones and parity
 	@$(BIN)/python $(TESTS) -m "not slow and not parity" $(ARGS)
 
-# With XLA, as users have it: `make test` leaves it out but where it is what is tested.
+# With XLA and TensorFlow's optimiser of graphs, as users have them: `make test` leaves XLA out but where it is
+# what is tested, and the optimiser wholly.
+test-slow parity: export KERAS_TFM_GRAPPLER = 1
 test-slow: setup ## the slow tests, four times the drawn examples, and tasks and the command line with XLA
 	@$(BIN)/python $(TESTS) -m "slow and not parity" $(ARGS)
 	@KERAS_TFM_EXAMPLES=100 $(BIN)/python $(TESTS) -m "hypothesis and not slow and not parity" $(ARGS)

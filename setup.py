@@ -27,6 +27,7 @@ REQUIREMENTS = [
     "keras>=3.15,<3.16",
     "keras-nlp>=0.32,<0.33",  # brings keras-hub, whose layers and tokenizers go with these
     "tensorflow-datasets>=4.9.9,<5",
+    "pyarrow>=16",  # Parquet files; tensorflow-datasets brings it
     "safetensors>=0.5",
     "sentencepiece>=0.2.3",  # trains the sub-word tokenizer, compiles its normalisation
     "tokenizers>=0.22,<0.24",  # trains the byte-level one
@@ -35,10 +36,14 @@ REQUIREMENTS = [
     "seqeval>=1.2.2,<2",  # whole entities, counted as CoNLL's script does
     "babel>=2.14",  # the locale data of the embedded demo
     "numpy>=2.0,<3",
+    "scipy>=1.15",  # sparse matrices and LAPACK, for word vectors
     "tqdm>=4.66",
 ]
 
+FAST = ["numba>=0.61"]  # compiles the loops that count words and learn their vectors
+
 TEST = [
+    *FAST,
     "pytest>=8.3",
     "hypothesis>=6.100",
     "scikit-learn>=1.5",  # handwritten digits, used by tests and examples
@@ -82,6 +87,7 @@ setup(
     zip_safe=False,
     install_requires=REQUIREMENTS,
     extras_require={
+        "fast": FAST,
         "test": TEST,
         "dev": DEV,
         "examples": EXAMPLES,

@@ -42,7 +42,7 @@ def run_keras_tfm(examples):
     sizes = {"num_layers": NUM_LAYERS, "dim": DIM, "num_heads": NUM_HEADS, "intermediate_dim": HIDDEN}
     dropouts = {"dropout": DROPOUT, "attention_dropout": DROPOUT}
     task = TextClassifier.from_examples(examples, "mini", VOCABULARY, changes={**sizes, **dropouts})
-    batches = task._batches(examples, 1_024, seed=0)  # as `fit` makes them
+    batches = task.batches(examples, task.training)  # as `fit` makes them
     return keras_steps(task.model, AdamW(1e-4, 0.01), classification_loss(), iter(batches.epochs()), True)
 
 
@@ -82,7 +82,7 @@ def run_keras_hub(examples, jit_compile):
 
 def run_worker(name, files):
     """Serve the training steps of one peer."""
-    from keras_tfm.data.labelled import read_labelled_texts
+    from keras_tfm.data.sources.labelled import read_labelled_texts
 
     examples = read_labelled_texts(files)
     runs = {

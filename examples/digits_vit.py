@@ -30,8 +30,8 @@ def main(folder="saved_models/digits-vit"):
     size = {"image_size": 8, "patch_size": 2, "num_channels": 1}
     width = {"num_layers": 3, "dim": 64, "intermediate_dim": 128, "dropout": 0.1}
     classifier = ImageClassifier.from_size("tiny", range(10), **size, **width)
-    classifier.fit(images, labels, epochs=60)
-    measures = classifier.evaluate(test_images, test_labels)
+    classifier.fit((images, labels), epochs=60)
+    measures = classifier.evaluate((test_images, test_labels))
     print(f"accuracy {100 * measures['accuracy']:.1f} % on {measures['images']} held-out digits")
 
     classifier.export(folder, overwrite=True)

@@ -5,9 +5,23 @@ Packages load at their first use, so that `import keras_tfm` and the command's `
 
 import importlib
 
+from keras_tfm import log
 from keras_tfm.version import __version__
 
-_PACKAGES = ("convert", "data", "export", "generation", "heads", "layers", "models", "tasks", "training")
+log.begin()
+
+_PACKAGES = (
+    "convert",
+    "data",
+    "export",
+    "generation",
+    "heads",
+    "layers",
+    "models",
+    "tasks",
+    "training",
+    "word_vectors",
+)
 
 __all__ = ["Model", "__version__", *_PACKAGES]
 

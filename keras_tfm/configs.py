@@ -41,17 +41,31 @@ def _is_deeper(value, depth):
     return any(isinstance(item, dict | list) for item in level)
 
 
+class Option(NamedTuple):
+    """The field is an option on the command line, where `help` says what it does.
+
+    `flag` is its name there, by default that of the field with hyphens; `default` are words for a default of
+    None; `has_escapes` says that a text is typed with those of Python's strings, \\n for a line's end.
+    """
+
+    help: str
+    flag: str | None = None
+    default: str | None = None
+    has_escapes: bool = False
+
+
 class Between(NamedTuple):
-    """Numbers from `least` to `most`, or to below it where `is_open`."""
+    """Numbers from `least`, or from above it, `is_above`, to `most`, or to below it, `is_open`."""
 
     least: float
     most: float = math.inf
     is_open: bool = False
+    is_above: bool = False
 
     def problem(self, number):
         """What `number` must be and is not, None where it is."""
-        if number < self.least:
-            return f"at least {self.least:,}"
+        if number < self.least or (self.is_above and number == self.least):
+            return f"{'above' if self.is_above else 'at least'} {self.least:,}"
         if number > self.most or (self.is_open and number == self.most):
             return f"{'below' if self.is_open else 'at most'} {self.most:,}"
         return None
@@ -134,11 +148,11 @@ def checked(value, kind, name):
     if kind is Any:
         return value
     if origin is Annotated:
-        number = checked(value, parts[0], name)
-        bounds = next(part for part in parts if isinstance(part, Between))
-        if problem := bounds.problem(number):
-            raise ValueError(f"{name} must be {problem}; it is {brief(value)}.")
-        return number
+        result = checked(value, parts[0], name)
+        for bounds in (part for part in parts if isinstance(part, Between)):
+            if problem := bounds.problem(result):
+                raise ValueError(f"{name} must be {problem}; it is {brief(value)}.")
+        return result
     if origin in (typing.Union, types.UnionType):
         return _checked_union(value, parts, name)
     if origin is typing.Literal:

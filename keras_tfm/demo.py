@@ -1,11 +1,14 @@
 """The embedded default: dates written out in 30+ languages -> ISO 8601, end to end."""
 
+import logging
 import subprocess
 import sys
 import time
 
-from keras_tfm.data.dates import date_splits
+from keras_tfm.data.sources.dates import date_splits
 from keras_tfm.tasks.translator import Translator
+
+LOG = logging.getLogger(__name__)
 
 # Answers each line of standard input from a SavedModel, in a process that cannot import this package.
 SERVE = """
@@ -22,10 +25,7 @@ def run(folder):
     """Train, measure, export to `folder` and ask the SavedModel: whether it answers as the model does."""
     began = time.perf_counter()
     train, test = date_splits()
-    print(
-        f"{len(train.sources):,} dates to learn from, {len(test.sources):,} other dates held out",
-        file=sys.stderr,
-    )
+    LOG.info("%d dates to learn from, %d other dates held out", len(train.sources), len(test.sources))
     translator = Translator.from_pairs(train, size="tiny", vocabulary_size=1_000, max_length=64)
     translator.fit(train, epochs=6, batch_tokens=4096, learning_rate=2e-3, label_smoothing=0.0)
 
@@ -49,5 +49,5 @@ def run(folder):
         f"{folder} answers {len(asked)} dates in a process without keras_tfm: "
         f"{'as the model does' if equal else 'DIFFERENTLY from the model'}"
     )
-    print(f"{time.perf_counter() - began:.0f} s in all", file=sys.stderr)
+    LOG.info("%.0f s in all", time.perf_counter() - began)
     return equal

@@ -3,9 +3,9 @@
     python -m tests.run --jobs 2 -m "not slow and not parity" [FOLDER or FILE ...] [pytest's options]
 
 What TensorFlow and XLA compile is never let go, so one process for all tests would outgrow the memory: the
-files are dealt into parts of about five minutes, by the CPU seconds in durations.json. `--record` writes that
+files are dealt into parts of some minutes, by the CPU seconds in durations.json. `--record` writes that
 file anew. Passing parts print one line and their slow tests, failing ones all of pytest's output. At the end
-stand the skips by reason, the seconds by folder, and the sum.
+stand the skips by reason, the seconds by folder, those by invariant of the contract, and the sum.
 """
 
 import argparse
@@ -21,9 +21,10 @@ import time
 
 TESTS = pathlib.Path(__file__).parent
 DURATIONS = TESTS / "durations.json"
-PART_SECONDS = 300  # of CPU time; memory grows with it, and so does the wait for the last part
+PART_SECONDS = 400  # of CPU time; memory grows with it, and so does the wait for the last part
 UNKNOWN_SECONDS = 10  # of a file that was never recorded
 LISTED_SECONDS = 10  # a test that takes longer is listed
+SHOWN_INVARIANTS = 12  # the dearest
 # Some hundred processes import the package and the tests: a second each to compile them anew.
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": ""}
 NO_TESTS = 5  # pytest's exit code where the selection leaves none
@@ -109,6 +110,16 @@ def list_slow(tests):
     sys.stdout.flush()
 
 
+def invariants_of(results):
+    """{invariant: seconds of all cases}, from names like tests/a.py::test_contract[invariant-case]."""
+    seconds = collections.Counter()
+    for name, taken in merge(results, "tests").items():
+        _, contract, pair = name.partition("::test_contract[")
+        if contract:
+            seconds[pair.partition("-")[0]] += taken
+    return seconds
+
+
 def summarise(results, seconds, wall):
     """Print what all parts together came to; the exit code."""
     for reason, count in sorted(merge(results, "skips").items(), key=lambda item: -item[1]):
@@ -118,6 +129,8 @@ def summarise(results, seconds, wall):
         folders[str(pathlib.PurePosixPath(file).parent)] += taken
     for folder, taken in folders.most_common():
         print(f"CPU {taken:6.0f} s  {folder}")
+    for invariant, taken in invariants_of(results).most_common(SHOWN_INVARIANTS):
+        print(f"CPU {taken:6.0f} s  {invariant}, all cases")
     outcomes = merge(results, "outcomes")
     broken = sum(result["code"] != 0 for result in results)
     failed = outcomes.get("failed", 0) + outcomes.get("error", 0)

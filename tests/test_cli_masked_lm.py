@@ -1,6 +1,7 @@
 """`keras-tfm train masked-lm` as it is typed, the verbs on its RUN, and mistakes in one line."""
 
 import json
+import re
 
 import pytest
 
@@ -72,16 +73,20 @@ def test_from_a_folder_of_hugging_faces(data, trained, tmp_path, capsys):
         (("--tokenizer", "{data}"), "expected tokenizer.json or vocab.txt, got neither"),
         (("--train", "{data}/text/a.txt", "{data}/missing"), "missing: cannot be read"),
         (("--train", "{data}"), "expected text files, .txt, .txt.gz, .txt.xz; the folder has none"),
-        (("--from", "{data}"), "{data}: no task folder, it has no config.json"),
+        (("--from", "{data}"), "a folder of Hugging Face's or a hub id; {data} has no config.json"),
         (("--train", "{data}/changes.json"), "At least 2 examples are needed"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_no_run(options, message, data, tmp_path, capsys):
-    arguments = train(data, tmp_path / "run", *(option.format(data=data) for option in options))
+    options = [option.format(data=data) for option in options]
+    arguments = train(data, tmp_path / "run", *options)
+    if "--from" in options:  # which brings its model
+        arguments = "train", "masked-lm", "--train", data / "text", "--out", tmp_path / "run", *options
     assert run(*arguments) == 2
     output = capsys.readouterr()
-    assert message.format(data=data) in output.err and not output.out
-    assert output.err.count("\n") == 1 + ("documents read" in output.err) + ("weights," in output.err)
+    *said, error = output.err.splitlines()
+    assert message.format(data=data) in error and not output.out
+    assert all(re.search(" read$|weights,|to train on", line) for line in said)
     assert not (tmp_path / "run").exists()
 
 

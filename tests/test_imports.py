@@ -23,9 +23,11 @@ MAY_IMPORT = {
     "models": {"layers"},
     "generation": {"layers"},
     "visualize": {"layers"},
-    "tasks": {"models", "heads", "generation", "data", "training"},  # training: what `fit` is made of
+    # training: what `fit` is made of; word_vectors: what recommends
+    "tasks": {"models", "heads", "generation", "data", "training", "word_vectors"},
     "convert": {"models", "heads", "tasks", "training"},  # training: folders that appear whole
     "demo": {"tasks", "data"},  # what `keras-tfm demo` runs
+    "log": set(),
     "launch": set(),  # what `keras-tfm launch` runs, without TensorFlow
 }
 MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
@@ -40,6 +42,7 @@ FOR_EVERYBODY = {
     "added_losses",
     "configs",
     "jit",
+    "log",
     "precision",
     "private",
     "registry",

@@ -1,75 +1,126 @@
-"""The command `keras-tfm`, a module for each kind of verb and one for each task that `train` knows.
+"""The command `keras-tfm`: a module for each kind of verb; `train` comes from what the tasks declare.
 
 A mistake of the caller's is one line and exit code 2; KERAS_TFM_TRACEBACK=1 shows where it arose.
 """
 
 import argparse
+import contextlib
 import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from keras_tfm.cli import fine_tune, generate, launch, masked_lm, summarize, translate, verbs
-from keras_tfm.cli.console import ending_when_unread, quiet_tensorflow, say
+from keras_tfm.cli import launch, predict, vectors, verbs
+from keras_tfm.cli.console import LOG, ending_when_unread, hush, quiet_tensorflow, speaking
 from keras_tfm.version import __version__
-
-TASKS = (translate, summarize, generate, masked_lm, fine_tune)
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
+    """An argument parser whose errors are one line.
 
-    def error(self, message):
-        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+    `fill(parser)` adds what it takes seconds to know, once the parser is asked.
+    """
+
+    fill: Callable[[Any], None] | None = None
+
+    def parse_known_args(self, *arguments: Any, **options: Any) -> Any:
+        self.complete()
+        return super().parse_known_args(*arguments, **options)
+
+    def complete(self) -> None:
+        """Fill the parser, if that is still to be done."""
+        fill, self.fill = self.fill, None
+        if fill is not None:
+            fill(self)
+
+    def error(self, message: str) -> Any:
+        self.exit(2, f"{self.prog}: error: {' '.join(message.split())} (see {self.prog} --help)\n")
 
 
-def parser():
-    """The parser of all verbs; each sets `run`, the function that does it."""
+def parser() -> Parser:
+    """The parser of all verbs; each sets `run`, the function that does it.
+
+    The tasks of `train` are imported, and TensorFlow with them, when `train` itself is parsed.
+    """
     root = Parser("keras-tfm", description="Train, ask, measure and export Transformers.")
     root.add_argument("--version", action="version", version=f"keras-tfm {__version__}")
     group = root.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
-    verbs.add_demo(group)
-    train = group.add_parser(
+    verbs.add_demo(group, add_verb)
+    tasks = group.add_parser(
         "train", help="train a task on your data", description="Train a task on your data."
     )
-    tasks = train.add_subparsers(title="tasks", dest="task", required=True, metavar="TASK")
-    for task in TASKS:
-        task.add(tasks)
-    verbs.add_asking(group)
-    launch.add(group)
+    tasks.fill = add_tasks
+    verbs.add_evaluate(group, add_verb)
+    predict.add(group, add_verb)
+    verbs.add_others(group, add_verb)
+    vectors.add(group, add_verb)
+    launch.add(group, add_verb)
     return root
 
 
-def main(arguments=None):
+def add_tasks(train: Parser) -> None:
+    """Add every task that learns to the parser of `train`."""
+    quiet_tensorflow()
+    from keras_tfm.cli.train import add_tasks
+
+    add_tasks(train, add_verb)
+
+
+def add_verb(group: Any, name: str, run: Callable[[argparse.Namespace], None], help: str) -> Parser:
+    """A parser of the verb `name`, which `run(arguments)` does; its description is `help`."""
+    verb = group.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+    verb.add_argument("--quiet", action="store_true", help="say nothing but warnings and errors")
+    verb.set_defaults(run=run)
+    return verb
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command: exit code 0, 2 for a mistake of the caller's, 130 when interrupted, 1 for what else
     stops a training, 143 for SIGTERM, 141 where nobody reads the answers any more.
     """
-    with ending_when_unread():
-        _run(parser().parse_args(arguments))
+    with ending_when_unread(), speaking(), _ending_in_a_line():
+        parsed = parser().parse_args(arguments)
+        if parsed.quiet:
+            hush()
+        if parsed.run is not launch.run:  # which needs no TensorFlow itself
+            quiet_tensorflow()
+        parsed.run(parsed)
 
 
-def _run(options):
-    worker_lost: Any = ()
+def check(arguments: Sequence[str]) -> argparse.Namespace:
+    """The parsed arguments of `train`; it ends as `main` does where they are wrong, as far as that shows
+    without its files.
+    """
+    with speaking(), _ending_in_a_line():
+        parsed = parser().parse_args(arguments)
+        parsed.check(parsed)
+    return parsed
+
+
+@contextlib.contextmanager
+def _ending_in_a_line() -> Iterator[None]:
+    """End with one line and an exit code where an error leaves this scope."""
     try:
-        if options.check:
-            options.check(options)
-        if options.run is not launch.run:  # which needs no TensorFlow itself
-            worker_lost = quiet_tensorflow().errors.UnavailableError
-        options.run(options)
+        yield
     except BrokenPipeError:
         raise
     except (ValueError, OSError) as error:
         _end(error, 2)
     except FloatingPointError as error:
         _end(error, 1)
-    except worker_lost:
-        _end("another worker is gone; start all of them again with --resume", 1)
     except KeyboardInterrupt:
-        say("keras-tfm: interrupted")
+        LOG.warning("keras-tfm: interrupted")
         raise SystemExit(130) from None
+    except Exception as error:
+        tensorflow = sys.modules.get("tensorflow")
+        if tensorflow is None or not isinstance(error, tensorflow.errors.UnavailableError):
+            raise
+        _end("another worker is gone; start all of them again with --resume", 1)
 
 
-def _end(error, code):
+def _end(error: Any, code: int) -> None:
     """One line and the exit code; to be called while an exception is handled."""
     if os.environ.get("KERAS_TFM_TRACEBACK"):
         raise
-    say(f"keras-tfm: error: {' '.join(str(error).split())}")
+    LOG.error("%s", " ".join(str(error).split()))
     raise SystemExit(code) from None

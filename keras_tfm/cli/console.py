@@ -1,18 +1,77 @@
-"""What the command says: answers go to standard output, everything else to standard error."""
+"""What the command says: answers go to standard output, everything else by the log to standard error."""
 
 import contextlib
+import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from typing import Any
+
+import tqdm
+
+from keras_tfm.log import Console
+
+LOG = logging.getLogger("keras_tfm.cli")
 
 
-def say(text):
-    """Tell the caller on standard error."""
-    print(text, file=sys.stderr, flush=True)
+def say(text: str) -> None:
+    """Tell the caller, unless --quiet was given."""
+    LOG.info("%s", text)
+
+
+def warn(text: str) -> None:
+    """Tell the caller what --quiet does not silence."""
+    LOG.warning("%s", text)
+
+
+def tell_untrained(task: Any, folder: Any) -> None:
+    """Say so where the training in `folder` has not ended an epoch yet."""
+    if not task.is_trained:
+        warn(f"{folder}: no epoch of its training has ended yet; its weights are those that it began with")
+
+
+class Words(logging.Formatter):
+    """Errors begin with the command's name; what else is said stands as it is."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return f"keras-tfm: error: {text}" if record.levelno >= logging.ERROR else text
 
 
 @contextlib.contextmanager
-def ending_when_unread():
+def speaking() -> Iterator[None]:
+    """The log as the command line has it, `hush` included, within this scope."""
+    logger, make_bar = logging.getLogger("keras_tfm"), tqdm.std.tqdm.__init__
+    ours = [handler for handler in logger.handlers if isinstance(handler, Console)]
+    before = logger.level, [handler.formatter for handler in ours]
+    for handler in ours:
+        handler.setFormatter(Words())
+    try:
+        yield
+    finally:
+        logger.setLevel(before[0])
+        for handler, formatter in zip(ours, before[1], strict=True):
+            handler.setFormatter(formatter)
+        tqdm.std.tqdm.__init__ = make_bar
+
+
+def hush() -> None:
+    """Let only warnings and errors through, and no progress bars, until `speaking` ends.
+
+    TQDM_DISABLE would not do: tqdm reads it while it is imported, and a bar's own `disable` goes before it.
+    """
+    logging.getLogger("keras_tfm").setLevel(logging.WARNING)
+    make_bar = tqdm.std.tqdm.__init__
+
+    def make_hidden_bar(bar: Any, *arguments: Any, **options: Any) -> None:
+        make_bar(bar, *arguments, **options | {"disable": True})
+
+    tqdm.std.tqdm.__init__ = make_hidden_bar
+
+
+@contextlib.contextmanager
+def ending_when_unread() -> Iterator[None]:
     """End silently, with SIGPIPE's exit code, where the reader of standard output is gone (`| head -1`)."""
     try:
         try:
@@ -25,7 +84,7 @@ def ending_when_unread():
         raise SystemExit(128 + signal.SIGPIPE) from None
 
 
-def quiet_tensorflow():
+def quiet_tensorflow() -> Any:
     """TensorFlow, imported without what its libraries log while they start."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     stderr = os.dup(2)

@@ -1,47 +1,63 @@
 """`keras-tfm launch`."""
 
 import argparse
+import dataclasses
+import subprocess
+import sys
+from typing import Annotated, Any
 
-from keras_tfm.cli.numbers import whole
-from keras_tfm.cli.options import add_verb
+from keras_tfm.cli.generated import add_options, given
+from keras_tfm.configs import Between, Config, Option
+
+# It runs in a process of its own: the tasks bring TensorFlow, whose threads make forking unsafe.
+CHECK = """
+import sys
+from keras_tfm.cli import check
+print("strategy", vars(check(sys.argv[1:])).get("Command.strategy", "none"))
+"""
 
 
-def add(verbs):
+@dataclasses.dataclass(frozen=True)
+class Workers(Config):
+    """How many processes train, and how they end."""
+
+    workers: Annotated[Annotated[int, Between(1, 1_000)], Option("how many; GPUs are divided among them")]
+    grace: Annotated[
+        Annotated[int, Between(1, 86_400)], Option("seconds to save and end in, when asked to stop")
+    ] = 120
+
+
+def add(verbs: Any, add_verb: Any) -> None:
     """keras-tfm launch."""
     launch = add_verb(verbs, "launch", run, "train by several processes on this machine")
-    launch.add_argument(
-        "--workers",
-        type=whole(1, 1_000),
-        required=True,
-        metavar="N",
-        help="how many; GPUs are divided among them",
-    )
-    launch.add_argument(
-        "--grace",
-        type=whole(1, 86_400),
-        default=120,
-        metavar="S",
-        help="seconds to save and end in, when asked to stop (default: %(default)s)",
-    )
+    add_options(launch, Workers)
     launch.add_argument("command", nargs=argparse.REMAINDER, help="-- train and its arguments")
 
 
-def run(options):
+def run(arguments: argparse.Namespace) -> None:
     """launch: `train` in each of N processes, which save one RUN."""
-    import sys
-
-    from keras_tfm.cli import parser
     from keras_tfm.launch import launch
 
-    command = options.command[options.command[:1] == ["--"] :]
+    command = arguments.command[arguments.command[:1] == ["--"] :]
     if command[:1] != ["train"]:
         raise ValueError(f"launch: expected -- train …; got {' '.join(command[:1]) or 'no command'}.")
-    wanted = parser().parse_args(command)  # what is wrong with it is said once, before it starts
-    if wanted.check:
-        wanted.check(wanted)
-    strategy = wanted.strategy
+    workers = Workers(**given(arguments, Workers))
+    strategy = _checked_strategy(command)
     if strategy == "none":
         command += ["--strategy", "multi-worker"]
     elif strategy != "multi-worker":
         raise ValueError(f"launch: its workers train with --strategy multi-worker; it was given {strategy}.")
-    raise SystemExit(launch([sys.executable, "-m", "keras_tfm", *command], options.workers, options.grace))
+    command += ["--quiet"] * arguments.quiet
+    command = [sys.executable, "-m", "keras_tfm", *command]
+    raise SystemExit(launch(command, workers.workers, workers.grace))
+
+
+def _checked_strategy(command: list[str]) -> str:
+    """The --strategy of `train`; what is wrong with its arguments is said once, before the workers start."""
+    end = subprocess.run([sys.executable, "-c", CHECK, *command], capture_output=True, text=True, check=False)
+    word, _, strategy = end.stdout.strip().partition(" ")
+    if end.returncode or word != "strategy":  # an error, or the help that was asked for
+        print(end.stdout, end="")
+        print(end.stderr, end="", file=sys.stderr)
+        raise SystemExit(end.returncode)
+    return strategy

@@ -1,19 +1,50 @@
-"""The verbs for a trained task: evaluate, predict, export; and the demo."""
+"""The verbs for a trained task, `predict` apart: evaluate, export, convert, quantize; and the demo."""
 
 import argparse
-import itertools
+import dataclasses
 import json
 from inspect import signature
+from typing import Annotated, Any
 
-from keras_tfm.cli.console import say
-from keras_tfm.cli.numbers import length, number, positive, seed, whole
-from keras_tfm.cli.options import add_columns, add_verb, columns_of, warn_of_untrained
+from keras_tfm.cli.columns import check_columns, column_names
+from keras_tfm.cli.console import say, tell_untrained
+from keras_tfm.cli.generated import add_options, flag_of, given
+from keras_tfm.configs import Between, Config, Length, Option
+
+Count = Annotated[int, Between(1, 2**31, is_open=True)]
+Share = Annotated[float, Between(0, 1, is_above=True)]
 
 
-def add_demo(verbs):
+@dataclasses.dataclass(frozen=True)
+class Decoding(Config):
+    """For tasks that write text; without them a task's own way, or the likeliest token at each step."""
+
+    beam_size: Annotated[
+        Annotated[int, Between(1, 1_000)] | None, Option("search with N beams", flag="--beam")
+    ] = None
+    length_penalty: Annotated[
+        Annotated[float, Between(-100, 100)] | None, Option("of beams, above 0 for longer texts")
+    ] = None
+    max_new_tokens: Annotated[Length | None, Option("write no more than N tokens")] = None
+    temperature: Annotated[
+        Annotated[float, Between(0, 1_000, is_above=True)] | None, Option("sample, the sharper the lower")
+    ] = None
+    top_k: Annotated[
+        Count | None, Option("sample among the N likeliest tokens; contrastive search: its candidates")
+    ] = None
+    top_p: Annotated[
+        Share | None, Option("sample among the likeliest tokens of this probability together")
+    ] = None
+    seed: Annotated[Annotated[int, Between(0, 2**31, is_open=True)] | None, Option("of sampling")] = None
+    contrastive_alpha: Annotated[
+        Annotated[float, Between(0, 1)] | None, Option("contrastive search: shun likeness")
+    ] = None
+
+
+def add_demo(group: Any, add_verb: Any) -> None:
     """keras-tfm demo."""
     demo = add_verb(
-        verbs, "demo", run_demo, "learn to read dates in 30+ languages, end to end, in a few minutes"
+        group, "demo", run_demo, "learn to read dates in 30+ languages, end to end, in a few minutes"
     )
     demo.add_argument(
         "--out",
@@ -23,40 +54,30 @@ def add_demo(verbs):
     )
 
 
-def add_asking(verbs):
-    """keras-tfm evaluate, predict and export."""
-    evaluate = add_verb(verbs, "evaluate", run_evaluate, "print one JSON line of a trained task's metrics")
-    _add_task_folder(evaluate)
+def add_evaluate(group: Any, add_verb: Any) -> None:
+    """keras-tfm evaluate."""
+    evaluate = add_verb(group, "evaluate", run_evaluate, "print one JSON line of a trained task's metrics")
+    add_task_folder(evaluate)
     evaluate.add_argument("--data", nargs="+", required=True, metavar="FILE", help="as for its train")
-    add_columns(evaluate)
-    _add_decoding(evaluate)
+    evaluate.add_argument("--columns", metavar="A,B", help="names or numbers from 0 of a table's columns")
+    add_decoding(evaluate)
 
-    predict = add_verb(verbs, "predict", run_predict, "answer a line for each line read")
-    _add_task_folder(predict)
-    predict.epilog = INPUTS
-    predict.formatter_class = argparse.RawDescriptionHelpFormatter
-    predict.add_argument(
-        "--input",
-        default="-",
-        metavar="FILE",
-        help="a text file, or one as for train (see below), or - for standard input (default)",
-    )
-    add_columns(predict, "names or numbers from 0 of a table's columns, those of train or all but the label")
-    predict.add_argument(
-        "--whole", action="store_true", help="read all of it as one text, and print the answer as it is"
-    )
-    _add_decoding(predict)
 
+def add_others(group: Any, add_verb: Any) -> None:
+    """keras-tfm export, convert and quantize."""
     export = add_verb(
-        verbs, "export", run_export, "write a trained task as one SavedModel: text in, answers out"
+        group, "export", run_export, "write a trained task as one SavedModel: text in, answers out"
     )
-    _add_task_folder(export)
+    add_task_folder(export)
     export.add_argument("--out", required=True, metavar="DIR", help="a new folder for the SavedModel")
     export.add_argument("--overwrite", action="store_true", help="replace DIR if it exists")
-    _add_decoding(export)
+    add_decoding(export)
 
     convert = add_verb(
-        verbs, "convert", run_convert, "a folder of Hugging Face's to a task's, or a task's to one of theirs"
+        group,
+        "convert",
+        run_convert,
+        "a folder of Hugging Face's to a task's, or a task's to one of theirs",
     )
     convert.add_argument("source", metavar="FOLDER", help="a folder of Hugging Face's, or a RUN")
     target = convert.add_mutually_exclusive_group(required=True)
@@ -65,157 +86,101 @@ def add_asking(verbs):
     convert.add_argument("--overwrite", action="store_true", help="replace what exists")
 
     quantize = add_verb(
-        verbs,
+        group,
         "quantize",
         run_quantize,
         "write a trained task with its weights in 8 bits, a quarter of the size",
     )
-    _add_task_folder(quantize)
+    add_task_folder(quantize)
     quantize.add_argument("--out", required=True, metavar="RUN", help="the task folder to write")
     quantize.add_argument("--overwrite", action="store_true", help="replace what exists")
 
 
-def _add_task_folder(verb):
+def add_task_folder(verb: argparse.ArgumentParser) -> None:
+    """RUN, the folder of a task."""
     verb.add_argument("task_folder", metavar="RUN", help="the folder that train wrote")
 
 
-# Options: the fields of `DecodingOptions` that they set, which numbers they take, and their help.
-DECODING = (
-    ("--beam", "beam_size", whole(1, 1_000), "search with N beams"),
-    ("--length-penalty", "length_penalty", number("[-100, 100]"), "of beams, above 1 for longer texts"),
-    ("--max-new-tokens", "max_new_tokens", length, "write no more than N tokens"),
-    ("--temperature", "temperature", number("(0, 1000]"), "sample, the sharper the lower"),
-    ("--top-k", "top_k", positive, "sample among the N likeliest tokens; contrastive search: its candidates"),
-    ("--top-p", "top_p", number("(0, 1]"), "sample among the likeliest tokens of this probability together"),
-    ("--seed", "seed", seed, "of sampling"),
-    ("--contrastive-alpha", "contrastive_alpha", number("[0, 1]"), "contrastive search: shun likeness"),
-)
+def add_decoding(verb: argparse.ArgumentParser) -> None:
+    """How tasks that write text do so; `decoding_of` reads it."""
+    add_options(verb.add_argument_group("decoding", Decoding.__doc__), Decoding)
 
 
-# The epilogue of predict's help.
-INPUTS = """\
-FILE, plain or .gz or .xz, by the RUN's task; labels in it are passed over, and may be missing:
-  translate, summarize   lines, or a .tsv, .csv or .jsonl file, or tfds:NAME[/CONFIG][:VERSION]#SPLIT
-  classify               lines (a tab between two texts), or a .tsv, .csv or .jsonl file
-  tag                    lines, or CoNLL columns
-  answer                 lines: question, tab, context; or JSON in SQuAD's format
-  choose                 lines: text, tab, choice, tab, choice, ...; or a .jsonl file
-  generate, masked-lm, sentence-vectors   lines; of a folder those of its text files
-  classify-images        an image, or a folder of images, or of such folders
-
-Each of these gets one line. It is empty where a text is blank or cannot be answered; which, and why, is
-told on standard error.
-"""
-MOST_TOLD = 20  # inputs without an answer that are told one by one
-
-
-def _add_decoding(verb):
-    group = verb.add_argument_group("for tasks that write text (default: the likeliest token at each step)")
-    for option, name, kind, text in DECODING:
-        group.add_argument(option, dest=name, type=kind, metavar="N", help=text)
-
-
-def _decoding(options, method):
+def decoding_of(arguments: argparse.Namespace, method: Any) -> dict[str, Any]:
     """The options of decoding that were given; ValueError where a task's `method` does not decode."""
-    given = {option: name for option, name, *_ in DECODING if getattr(options, name) is not None}
+    options = given(arguments, Decoding)
     takes = (parameter.kind is parameter.VAR_KEYWORD for parameter in signature(method).parameters.values())
-    if given and not any(takes):
-        raise ValueError(f"{', '.join(given)}: {options.verb} of {method.__self__.name!r} decodes no text")
-    return {name: getattr(options, name) for name in given.values()}
+    if options and not any(takes):
+        flags = ", ".join(flag_of(Decoding, name) for name in options)
+        raise ValueError(f"{flags}: {arguments.verb} of {method.__self__.name!r} decodes no text")
+    return options
 
 
-def run_evaluate(options):
+def loaded(folder: str, quantization: str | None = None) -> Any:
+    """The task of a RUN."""
+    from keras_tfm import tasks
+
+    task = tasks.load(folder, quantization)
+    tell_untrained(task, folder)
+    return task
+
+
+def run_evaluate(arguments: argparse.Namespace) -> None:
     """evaluate: one JSON line."""
-    task = _load(options.task_folder)
-    if not hasattr(task, "evaluate"):
-        raise ValueError(f"{options.task_folder}: the task {task.name!r} has no measure")
-    if not hasattr(task, "read_examples"):
-        raise ValueError(f"{options.task_folder}: evaluate reads texts; {task.name!r} is measured in Python")
-    decoding = _decoding(options, task.evaluate)
-    examples = task.read_examples(options.data, columns_of(options, (2, 3)))
+    task = loaded(arguments.task_folder)
+    if not hasattr(task, "measure"):
+        raise ValueError(f"{arguments.task_folder}: the task {task.name!r} has no measure")
+    decoding = decoding_of(arguments, task.measure)
+    if task.columns:
+        check_columns(task, arguments.columns)
+    examples = task.read_examples(arguments.data, column_names(arguments.columns))
     print(json.dumps(task.evaluate(examples, **decoding)))
 
 
-def run_predict(options):
-    """predict: a line for each line, or example, of a file; or a text for all of it."""
-    from keras_tfm.data.sources import read_lines
-
-    task = _load(options.task_folder)
-    decoding = _decoding(options, task.predict)
-    if options.whole:
-        examples, places = ["\n".join(read_lines(options.input))], ["the text"]
-    else:
-        examples, places = task.read_inputs(options.input, columns_of(options, (1, 2, 3)))
-    reasons = task.refusals(examples, **decoding)
-    reasons |= {row: "it is blank" for row, x in enumerate(examples) if isinstance(x, str) and not x.strip()}
-    if options.whole and reasons:
-        raise ValueError(f"the text gets no answer: {reasons[0]}")
-    answered = [example for row, example in enumerate(examples) if row not in reasons]
-    truncated = task.count_truncated(answered) if hasattr(task, "count_truncated") else 0
-    if truncated:
-        say(f"{truncated} of {len(examples)} texts exceed {task.config.max_length} tokens and are cut there")
-    for row, reason in itertools.islice(sorted(reasons.items()), MOST_TOLD):
-        say(f"{places[row]} gets an empty line: {reason}")
-    if len(reasons) > MOST_TOLD:
-        say(f"{len(reasons) - MOST_TOLD:,} more get an empty line")
-    answers = iter(task.predict(answered, **decoding))
-    for row in range(len(examples)):
-        answer = "" if row in reasons else next(answers)
-        is_text = options.whole and isinstance(answer, str)
-        print(answer if row in reasons or is_text else task.as_line(answer))
-
-
-def run_export(options):
+def run_export(arguments: argparse.Namespace) -> None:
     """export: a SavedModel folder."""
     from keras_tfm.training.folder import refuse_existing
 
-    refuse_existing(options.out, options.overwrite, "pass --overwrite")
-    task = _load(options.task_folder)
-    task.export(options.out, overwrite=options.overwrite, **_decoding(options, task.export_endpoints))
-    say(f"the SavedModel stands in {options.out}")
+    refuse_existing(arguments.out, arguments.overwrite, "pass --overwrite")
+    task = loaded(arguments.task_folder)
+    decoding = decoding_of(arguments, task.export_endpoints)
+    task.export(arguments.out, overwrite=arguments.overwrite, **decoding)
+    say(f"the SavedModel stands in {arguments.out}")
 
 
-def run_convert(options):
+def run_convert(arguments: argparse.Namespace) -> None:
     """convert: from Hugging Face's folders to RUNs, or back."""
     from keras_tfm import tasks
     from keras_tfm.training.folder import refuse_existing
 
-    target = options.out or options.to_huggingface
-    refuse_existing(target, options.overwrite, "pass --overwrite")
-    if options.out:
-        tasks.from_huggingface(options.source).save(target, options.overwrite)
+    target = arguments.out or arguments.to_huggingface
+    refuse_existing(target, arguments.overwrite, "pass --overwrite")
+    if arguments.out:
+        tasks.from_huggingface(arguments.source).save(target, arguments.overwrite)
     else:
-        task = _load(options.source)
+        task = loaded(arguments.source)
         if not hasattr(task, "save_huggingface"):
-            raise ValueError(f"{options.source}: transformers has no counterpart of the task {task.name!r}")
+            raise ValueError(f"{arguments.source}: transformers has no counterpart of the task {task.name!r}")
         try:
-            task.save_huggingface(target, options.overwrite)
+            task.save_huggingface(target, arguments.overwrite)
         except TypeError as error:  # a model that is of no known family
             raise ValueError(str(error)) from None
     say(f"the converted folder stands in {target}")
 
 
-def run_quantize(options):
+def run_quantize(arguments: argparse.Namespace) -> None:
     """quantize: a RUN with weights in 8 bits."""
     from keras_tfm.training.folder import refuse_existing
 
-    refuse_existing(options.out, options.overwrite, "pass --overwrite")
-    task = _load(options.task_folder, quantization="int8")
-    task.save(options.out, options.overwrite, task.is_trained)
-    say(f"the task with weights in 8 bits stands in {options.out}")
+    refuse_existing(arguments.out, arguments.overwrite, "pass --overwrite")
+    task = loaded(arguments.task_folder, quantization="int8")
+    task.save(arguments.out, arguments.overwrite, task.is_trained)
+    say(f"the task with weights in 8 bits stands in {arguments.out}")
 
 
-def run_demo(options):
+def run_demo(arguments: argparse.Namespace) -> None:
     """demo: dates written out -> ISO 8601, from training to answers of the SavedModel alone."""
     from keras_tfm.demo import run
 
-    if not run(options.out):
+    if not run(arguments.out):
         raise SystemExit(1)
-
-
-def _load(folder, quantization=None):
-    from keras_tfm import tasks
-
-    task = tasks.load(folder, quantization)
-    warn_of_untrained(task, folder)
-    return task

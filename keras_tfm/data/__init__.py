@@ -18,21 +18,12 @@ For training it comes as `(inputs, labels, weights)`: labels (B, T) int32, the d
 and ending in the end token; weights (B, T) float32, 1.0 for a label and 0.0 for padding.
 """
 
-from keras_tfm.data.bert_tokenizer import BERTTokenizer
-from keras_tfm.data.blocks import TextBlocks, read_texts
-from keras_tfm.data.byte_pairs import ByteLevelTokenizer
-from keras_tfm.data.characters import CharacterTokenizer
-from keras_tfm.data.choices import Choices, read_choices
-from keras_tfm.data.dates import date_pairs, date_splits
-from keras_tfm.data.denoising import Denoising, DenoisingBatches, SpanCorruption
-from keras_tfm.data.documents import read_documents, split_sentences
-from keras_tfm.data.huggingface import read_huggingface_tokenizer
-from keras_tfm.data.images import ImageBatches, LabelledImages, decode_image, read_image_folder
-from keras_tfm.data.inputs import Inputs
-from keras_tfm.data.keras_hub import from_keras_hub, to_keras_hub
-from keras_tfm.data.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
-from keras_tfm.data.masking import NOT_CHOSEN, Masking
-from keras_tfm.data.noises import (
+from keras_tfm.data.batches.blocks import TextBlocks
+from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
+from keras_tfm.data.batches.epochs import Batches
+from keras_tfm.data.batches.images import ImageBatches
+from keras_tfm.data.batches.masking import NOT_CHOSEN, Masking
+from keras_tfm.data.batches.noises import (
     DocumentRotation,
     OneOf,
     SentencePermutation,
@@ -40,20 +31,40 @@ from keras_tfm.data.noises import (
     TokenDeletion,
     TokenMasking,
 )
-from keras_tfm.data.packing import PackedPairs
-from keras_tfm.data.questions import Answer, Questions, read_questions
-from keras_tfm.data.sentence_pairs import SentencePairs
-from keras_tfm.data.sentence_pieces import SentencePieceTokenizer
-from keras_tfm.data.sources import DataError, Pairs, read_lines, read_pairs
-from keras_tfm.data.text import Around, PairBatches, encode_prompts, encode_sources
-from keras_tfm.data.tokenizer_kinds import load_tokenizer, train_tokenizer
-from keras_tfm.data.tokenizers import Tokenizer, WordPieceTokenizer
+from keras_tfm.data.batches.packing import PackedPairs
+from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
+from keras_tfm.data.batches.sentence_pairs import SentencePairs
+from keras_tfm.data.batches.streams import StreamBlocks, StreamSentencePairs
+from keras_tfm.data.sources.choices import Choices, read_choices
+from keras_tfm.data.sources.dates import date_pairs, date_splits
+from keras_tfm.data.sources.documents import read_documents, read_texts, split_sentences
+from keras_tfm.data.sources.files import Pairs, read_lines, read_pairs
+from keras_tfm.data.sources.images import (
+    LabelledImages,
+    decode_image,
+    read_image_folder,
+    read_labelled_images,
+)
+from keras_tfm.data.sources.inputs import Inputs
+from keras_tfm.data.sources.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
+from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.questions import Answer, Questions, read_questions
+from keras_tfm.data.sources.ratings import Ratings, read_ratings
+from keras_tfm.data.sources.text_stream import TextStream
+from keras_tfm.data.tokenizers.bert import BERTTokenizer
+from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
+from keras_tfm.data.tokenizers.characters import CharacterTokenizer
+from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
+from keras_tfm.data.tokenizers.keras_hub import from_keras_hub, to_keras_hub
+from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
+from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
+from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 
 __all__ = [
     "NOT_CHOSEN",
     "Answer",
-    "Around",
     "BERTTokenizer",
+    "Batches",
     "ByteLevelTokenizer",
     "CharacterTokenizer",
     "Choices",
@@ -71,17 +82,21 @@ __all__ = [
     "PairBatches",
     "Pairs",
     "Questions",
+    "Ratings",
     "SentencePairs",
     "SentencePermutation",
     "SentencePieceTokenizer",
     "SpanCorruption",
+    "SpecialTokens",
+    "StreamBlocks",
+    "StreamSentencePairs",
     "TaggedWords",
     "TextBlocks",
     "TextInfilling",
+    "TextStream",
     "TokenDeletion",
     "TokenMasking",
     "Tokenizer",
-    "WordPieceTokenizer",
     "date_pairs",
     "date_splits",
     "decode_image",
@@ -93,10 +108,12 @@ __all__ = [
     "read_documents",
     "read_huggingface_tokenizer",
     "read_image_folder",
+    "read_labelled_images",
     "read_labelled_texts",
     "read_lines",
     "read_pairs",
     "read_questions",
+    "read_ratings",
     "read_tagged_words",
     "read_texts",
     "split_sentences",

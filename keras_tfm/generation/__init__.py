@@ -17,5 +17,6 @@ from keras_tfm.generation.processors import (
     Typical,
 )
 from keras_tfm.generation.samplers import Sample, greedy
+from keras_tfm.generation.scheduled import ScheduledSampling
 from keras_tfm.generation.speculative import SpeculativeDecoder
 from keras_tfm.generation.stopping import EndTokens, StopSequences

@@ -1,5 +1,12 @@
 """The bricks: layers that know only Keras, of which every model is composed."""
 
+from keras_tfm.layers.attention.alignment import (
+    AdditiveAttention,
+    DotAttention,
+    NoAttention,
+    StaticAlignment,
+    additive_attention_weights,
+)
 from keras_tfm.layers.attention.class_attention import ClassAttention
 from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
 from keras_tfm.layers.attention.disentangled import DisentangledAttention, DistanceEmbedding
@@ -10,7 +17,7 @@ from keras_tfm.layers.attention.functional import (
     dot_product_attention,
     parameter_free_attention,
 )
-from keras_tfm.layers.attention.grid_position import GridPositionBias
+from keras_tfm.layers.attention.grid_position import GridPositionBias, ImageRelativePosition
 from keras_tfm.layers.attention.multi_head import Attention, BlockwiseAttention, MultiHeadAttention
 from keras_tfm.layers.attention.positions import (
     AttentionPosition,
@@ -49,12 +56,7 @@ from keras_tfm.layers.positions import (
     PositionEmbedding,
     SinePositionEncoding,
 )
-from keras_tfm.layers.recurrent import (
-    AdditiveAttention,
-    LSTMAttentionDecoder,
-    RecurrentEncoder,
-    additive_attention_weights,
-)
+from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
 from keras_tfm.layers.regularization import Dropout, StochasticDepth
 from keras_tfm.layers.rematerialization import rematerialize
 from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder

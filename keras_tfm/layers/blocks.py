@@ -107,6 +107,15 @@ class Residual(Layer):
         return key_mask_of(x)
 
 
+def residuals(normalize_first=False, dropout=0.0, epsilon=1e-6, norm=LayerNormalization):
+    """The function that puts a branch in a `Residual`: a block's are alike, each with a `norm` of its own.
+
+    With `normalize_first` it normalises the branch's input, otherwise the sum.
+    """
+    place = "input" if normalize_first else "sum"
+    return lambda branch: Residual(branch, norm(epsilon), place, dropout)
+
+
 class Block(Layer):
     """Self-attention, cross-attention where there is one, and a feed-forward layer, each a `Residual`.
 
@@ -194,10 +203,7 @@ class TransformerBlock(Block):
         cross_attention=False,
         **kwargs,
     ):
-        def part(branch):
-            place = "input" if normalize_first else "sum"
-            return Residual(branch, LayerNormalization(), place, dropout)
-
+        part = residuals(normalize_first, dropout)
         super().__init__(
             part(MultiHeadAttention(num_heads, dropout=dropout)),
             part(FeedForward(intermediate_dim, activation)),

@@ -144,9 +144,7 @@ class ContextCache(NamedTuple):
         return ops.reshape(x, (*ops.shape(query)[:2], x.shape[-1]))  # (R, T, .)
 
     def positions(self, query, positions=None):
-        """Where grouped queries stand, those of each sequence at `positions` (T,), by default 0 .. T-1: (G
-        T,).
-        """
+        """Where grouped queries stand (G T,), each sequence's at `positions` (T,), by default 0 .. T-1."""
         if positions is None:
             positions = ops.arange(ops.shape(query)[1], dtype="int32")
         return ops.tile(ops.cast(positions, "int32"), (self.group_size(query),))  # (G T,)

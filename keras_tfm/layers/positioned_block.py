@@ -11,10 +11,9 @@ Carion et al. 2020, "End-to-End Object Detection with Transformers", figure 10.
 from keras_tfm.layers.attention.functional import add_if_given
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import key_mask_of
-from keras_tfm.layers.normalization import LayerNormalization
 
 
 class PositionedAttention(Layer):
@@ -51,60 +50,35 @@ class PositionedAttention(Layer):
         return key_mask_of(x)
 
 
-class PositionedBlock(Layer):
-    """Self-attention, cross-attention where there is one, and a feed-forward layer, each a `Residual`.
+class PositionedBlock(Block):
+    """A `Block` that hands positions to its attentions, whose branches are `PositionedAttention`s.
 
-    The branches of the attentions are `PositionedAttention`s.
+    It decodes no step by step: its `causal` is False.
     """
-
-    is_block = True
-
-    def __init__(self, attention, feedforward, context_attention=None, **kwargs):
-        super().__init__(**kwargs)
-        self.attention = attention
-        self.context_attention = context_attention
-        self.feedforward = feedforward
-
-    def build(self, x_shape, context_shape=None, position_shape=None, context_position_shape=None):
-        self.attention.build(x_shape)
-        if self.context_attention is not None:
-            if context_shape is None:
-                raise ValueError(f"{self.name!r} has cross-attention: call it with a `context` (B, S, D).")
-            self.context_attention.build(x_shape, context_shape)
-        self.feedforward.build(x_shape)
-        self.built = True
 
     def call(
         self,
         x,
         context=None,
-        position=None,
-        context_position=None,
         mask=None,
         context_mask=None,
+        bias=None,
         training=None,
+        position=None,
+        context_position=None,
     ):
         """(B, T, D) -> (B, T, D), attending to `context` (B, S, D) where there is cross-attention.
 
-        The positions are `PositionedAttention`'s; `mask` is that of self-attention, `context_mask` that of
-        the context, and both follow `keras_tfm.layers.masks`.
+        The positions are `PositionedAttention`'s, the other arguments `Block`'s.
         """
         positions: dict = {"position": position, "training": training}
         part = self.attention
-        x = part.after(x, part.branch(part.before(x), mask=mask, **positions), training)
+        x = part.after(x, part.branch(part.before(x), mask=mask, bias=bias, **positions), training)
         if self.context_attention is not None:
             part = self.context_attention
             positions |= {"context_position": context_position, "mask": context_mask}
             x = part.after(x, part.branch(part.before(x), context, **positions), training)
         return self.feedforward(x, training=training)
-
-    def compute_output_shape(
-        self, x_shape, context_shape=None, position_shape=None, context_position_shape=None
-    ):
-        return tuple(x_shape)
-
-    def compute_mask(self, x, previous_mask=None):
-        return key_mask_of(x)
 
 
 class DETRBlock(PositionedBlock):
@@ -124,9 +98,7 @@ class DETRBlock(PositionedBlock):
         cross_attention=False,
         **kwargs,
     ):
-        def part(branch):
-            place = "input" if normalize_first else "sum"
-            return Residual(branch, LayerNormalization(1e-5), place, dropout)
+        part = residuals(normalize_first, dropout, epsilon=1e-5)
 
         def attention():
             return part(PositionedAttention(MultiHeadAttention(num_heads, dropout=dropout)))

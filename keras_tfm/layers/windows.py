@@ -112,6 +112,10 @@ class WindowAttention(Layer):
             offset if side > window else 0
             for (side, window), offset in zip(sides, pair_of(self.shift), strict=True)
         )
+        height, width = (side + more for side, more in zip(self.map_size, self.padding, strict=True))
+        self.regions = None
+        if any(self.offsets):
+            self.regions = window_regions(height, width, self.size, self.offsets)
         self.attention.build((None, self.size[0] * self.size[1], x_shape[3]))
         self.built = True
 
@@ -129,18 +133,17 @@ class WindowAttention(Layer):
         if down or across:
             x = ops.roll(x, (-down, -across), axis=(1, 2))
         y = split_windows(x, self.size, self.grid)  # (B N, T, D)
-        y = self.attention(y, mask=self._mask(x, padded_size), training=training)
+        y = self.attention(y, mask=self._mask(x), training=training)
         y = join_windows(y, self.size, padded_size, self.grid)  # (B, H, W, D)
         if down or across:
             y = ops.roll(y, (down, across), axis=(1, 2))
         return y[:, :height, :width] if bottom or right else y
 
-    def _mask(self, x, padded_size):
+    def _mask(self, x):
         """The mask (B N, T, T) of the windows of `x`, None where nothing is shifted."""
-        if not any(self.offsets):
+        if self.regions is None:
             return None
-        height, width = padded_size
-        region = ops.convert_to_tensor(window_regions(height, width, self.size, self.offsets))  # (N, T)
+        region = ops.convert_to_tensor(self.regions)  # (N, T)
         mask = ops.equal(region[:, :, None], region[:, None, :])  # (N, T, T)
         mask = ops.broadcast_to(mask, (ops.shape(x)[0], *mask.shape))  # (B, N, T, T)
         return ops.reshape(mask, (-1, *mask.shape[2:]))  # (B N, T, T)

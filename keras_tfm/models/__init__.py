@@ -1,12 +1,22 @@
 """Models: tokens or pixels -> hidden states; a family is a file: config, sizes table, model."""
 
+from keras_tfm.models.series.autoregressive import Autoregressive, AutoregressiveConfig
 from keras_tfm.models.text.albert import ALBERT, ALBERTConfig
 from keras_tfm.models.text.bart import BART, BARTConfig
 from keras_tfm.models.text.bert import BERT, BERTConfig
 from keras_tfm.models.text.deberta import DeBERTa, DeBERTaConfig
 from keras_tfm.models.text.distilbert import DistilBERT, DistilBERTConfig
 from keras_tfm.models.text.gpt2 import GPT2, GPT2Config
-from keras_tfm.models.text.recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
+from keras_tfm.models.text.recurrent import (
+    Recurrent,
+    RecurrentConfig,
+    delayed_many_to_many,
+    many_to_many,
+    many_to_one,
+    one_to_many,
+    one_to_one,
+)
+from keras_tfm.models.text.recurrent_seq2seq import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 from keras_tfm.models.text.roberta import RoBERTa, RoBERTaConfig
 from keras_tfm.models.text.t5 import T5, T5Config
 from keras_tfm.models.text.transformer import Transformer, TransformerConfig

@@ -1,10 +1,12 @@
 """What stands where a text has a blank, wholly in the graph."""
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.bert_tokenizer import BERTTokenizer
-from keras_tfm.data.encoding import model_inputs, pack_texts
+from keras_tfm.data.batches.encoding import model_inputs, pack_texts
+from keras_tfm.data.tokenizers.bert import BERTTokenizer
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.training.model import FunctionalModel
 
 
@@ -18,7 +20,7 @@ class Blanks:
     (B, M). `pieces` are the tokens as they read, BERT's with its ##.
     """
 
-    def __init__(self, model, tokenizer, max_length):
+    def __init__(self, model: keras.Model, tokenizer: Tokenizer, max_length: int):
         self._tokenizer, self._max_length = tokenizer, max_length
         outputs = model.output
         logits = outputs["mlm"] if isinstance(outputs, dict) else outputs
@@ -35,7 +37,7 @@ class Blanks:
         )
         self.candidates = tf.function(self._likeliest, autograph=False, reduce_retracing=True)
 
-    def _likeliest(self, texts, count):
+    def _likeliest(self, texts: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         packed = pack_texts(self._tokenizer, self._max_length, texts)
         inputs = model_inputs(packed, self._tokenizer.pad_id)
         token_ids = inputs["token_ids"]  # (B, S)
@@ -53,7 +55,7 @@ class Blanks:
         likeliest, ids = tf.math.top_k(probabilities, count)
         return ids, likeliest, tf.sequence_mask(places.row_lengths(), width)
 
-    def _filled(self, texts):
+    def _filled(self, texts: tf.Tensor) -> tf.Tensor:
         ids, _, is_blank = self._likeliest(texts, 1)
         blank = self._tokenizer.blank
         words = tf.ragged.boolean_mask(tf.gather(tf.constant(self._words), ids[..., 0]), is_blank)

@@ -1,19 +1,26 @@
 """Multiple choice: which of several texts goes on, or answers, another one."""
 
 import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Config, Length
-from keras_tfm.data.choices import Choices, read_choices
-from keras_tfm.data.encoding import are_cut, model_inputs, pack_texts
-from keras_tfm.data.inputs import read_unlabelled_choices
-from keras_tfm.data.lengths import rows_by_length
+from keras_tfm.configs import Config, Length, Option
+from keras_tfm.data.batches.encoding import Ragged, are_cut, model_inputs, pack_texts
+from keras_tfm.data.batches.lengths import rows_by_length
+from keras_tfm.data.sources.choices import Choices, read_choices
+from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_choices
 from keras_tfm.heads import MultipleChoice, classification_loss
 from keras_tfm.tasks.encoder_task import EncoderTask
+from keras_tfm.tasks.learning import ROWS
+from keras_tfm.tasks.measures import cross_entropy
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import refuse_rows
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import FineTuning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,10 +29,10 @@ class ChoiceAnswererConfig(Config):
     of `MultipleChoice`.
     """
 
-    max_length: Length = 128
+    max_length: Annotated[Length, Option("tokens of a text with a choice at most, special ones too")] = 128
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_length < 8:
             raise ValueError(f"`max_length` must be at least 8; it is {self.max_length}.")
@@ -39,58 +46,60 @@ class ChoiceAnswerer(EncoderTask):
     """
 
     name = "choose"
+    help = "fine-tune an encoder, or train one, to choose among texts"
+    files = f'{ROWS}: {{"text": "…", "choices": ["…", "…"], "label": 0}}'
+    columns = (3,)
+    judged_by = ("val_accuracy", "max")
     config_class = ChoiceAnswererConfig
     examples_class = Choices
     head_class = MultipleChoice
 
-    def _add_head(self, backbone):
+    def _add_head(self, backbone: keras.Model) -> MultipleChoice:
         return MultipleChoice(backbone, **self.config.head)
 
     @classmethod
-    def config_for(cls, examples, **options):
+    def config_for(cls, examples: Sequence[Sequence], **options: Any) -> ChoiceAnswererConfig:
         """As `options` say."""
         return ChoiceAnswererConfig(**options)
 
     @classmethod
-    def _published(cls, model, entries):
+    def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
     @classmethod
-    def texts_of(cls, examples):
+    def texts_of(cls, examples: Choices) -> list[str]:
         return [*examples.texts, *(text for texts in examples.choices for text in texts)]
 
-    def _rows_per_example(self, examples):
+    def _rows_per_example(self, examples: Choices) -> int:
         return number_of_choices(examples.choices)
 
-    def _encode(self, texts, choices):
+    def _encode(
+        self, texts: Sequence[str] | tf.Tensor, choices: Sequence[Sequence[str]] | tf.Tensor
+    ) -> Ragged:
         if not tf.is_tensor(texts):
             texts, choices = as_columns(texts, choices)
         firsts = tf.repeat(texts, tf.shape(choices)[1])
         seconds = tf.reshape(choices, tf.shape(firsts))  # (B C,)
         return pack_texts(self.tokenizer, self.config.max_length, firsts, seconds)
 
-    def _encode_labels(self, examples, inputs):
+    def _encode_labels(self, examples: Choices, inputs: Ragged | None) -> np.ndarray:
         count = number_of_choices(examples.choices)
         for number, label in enumerate(examples.labels, start=1):
             if not 0 <= label < count:
                 raise ValueError(f"example {number}: expected a label from 0 to {count - 1}, got {label}")
         return np.array(examples.labels, "int32")
 
-    @property
-    def judged_by(self):
-        return "val_accuracy", "max"
-
-    def _objective(self):
+    def objective(self, training: FineTuning) -> dict[str, Any]:
         accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
         return {"loss": classification_loss(), "weighted_metrics": [accuracy]}
 
-    def _logits(self, texts, choices):
+    def _logits(self, texts: tf.Tensor, choices: tf.Tensor) -> tuple[tf.Tensor, Ragged]:
         encoded = self._encode(texts, choices)
         inputs = model_inputs(self._inputs(encoded), self.tokenizer.pad_id)  # (B C, T) each
         shape = tf.concat([tf.shape(choices), tf.shape(inputs["token_ids"])[1:]], axis=0)
         return self._run({name: tf.reshape(x, shape) for name, x in inputs.items()}), encoded
 
-    def count_truncated(self, examples):
+    def count_truncated(self, examples: Iterable) -> int:
         """How many of `examples` have more tokens, with one of their choices, than the model reads, and are
         cut.
         """
@@ -101,14 +110,16 @@ class ChoiceAnswerer(EncoderTask):
         cut = are_cut(self.tokenizer, self.config.max_length, firsts, seconds)
         return len(set(rows[cut].tolist()))
 
-    def refusals(self, examples, **options):
+    def refusals(self, examples: Iterable, **options: Any) -> dict[int, str]:
         return {
             row: f"expected two choices or more, got {len(choices)}"
             for row, (_, *choices) in enumerate(map(as_texts, examples))
             if len(choices) < 2
         }
 
-    def predict(self, examples, probabilities=False, batch_size=16):
+    def predict(
+        self, examples: Iterable, probabilities: bool = False, batch_size: int = 16
+    ) -> list[int] | np.ndarray:
         """The number of the likeliest choice of each (text, choices), or of one string with tabs between, or,
         with `probabilities`, an array (N, choices) of theirs, which must be as many for each then.
         """
@@ -119,43 +130,43 @@ class ChoiceAnswerer(EncoderTask):
         several = sorted(set(counts.tolist()))
         if probabilities and len(several) > 1:
             raise ValueError(f"`probabilities` need as many choices for each text; there are {several}.")
-        chances = np.zeros((len(examples), max(several, default=2)), "float32")  # 0 for those that are not
+        values = np.zeros((len(examples), max(several, default=2)), "float32")  # 0 for those that are not
         for count in several:
             alike = np.flatnonzero(counts == count)
             for places in rows_by_length([sum(map(len, examples[i])) for i in alike], batch_size, "text"):
                 rows = alike[places]
                 columns = as_columns([examples[i][0] for i in rows], [examples[i][1:] for i in rows])
-                chances[rows, :count] = tf.nn.softmax(tf.cast(self._answer(*columns)[0], tf.float32))
-        return chances if probabilities else [int(place) for place in chances.argmax(-1)]
+                values[rows, :count] = tf.nn.softmax(tf.cast(self._answer(*columns)[0], tf.float32))
+        return values if probabilities else [int(choice) for choice in values.argmax(-1)]
 
-    def evaluate(self, examples):
-        """How good the answers to `examples` are: "accuracy", and "loss" in nats."""
-        texts, choices, _ = examples = self.examples_class(*examples)
+    def measure(self, examples: Choices) -> dict[str, Any]:
+        """ "accuracy", and "loss" in nats."""
+        texts, choices, _ = examples
         truth = self._encode_labels(examples, None)
-        chances = self.predict(zip(texts, choices, strict=True), probabilities=True)
-        of_labels = np.maximum(chances[np.arange(len(truth)), truth], np.finfo("float32").tiny)
-        measures = {"accuracy": np.mean(chances.argmax(-1) == truth), "loss": -np.mean(np.log(of_labels))}
-        return {name: round(float(value), 4) for name, value in measures.items()} | {"examples": len(texts)}
+        values: Any = self.predict(zip(texts, choices, strict=True), probabilities=True)
+        return {"accuracy": np.mean(values.argmax(-1) == truth), "loss": cross_entropy(values, truth)}
 
-    @staticmethod
-    def read_examples(paths, columns=None):
-        """What `evaluate` takes, from files."""
+    @classmethod
+    def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> Choices:
         return read_choices(paths, columns)
 
-    def read_inputs(self, path, columns=None):
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         return read_unlabelled_choices(path, columns)
 
-    def export_endpoints(self):
-        def answer(text, choices):
-            chances = tf.nn.softmax(tf.cast(self._logits(text, choices)[0], tf.float32))
-            return {"choice": tf.argmax(chances, -1, output_type=tf.int32), "probabilities": chances}
+    def export_endpoints(self) -> Endpoints:
+        def answer(text: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
+            probabilities = tf.nn.softmax(tf.cast(self._logits(text, choices)[0], tf.float32))
+            return {
+                "choice": tf.argmax(probabilities, -1, output_type=tf.int32),
+                "probabilities": probabilities,
+            }
 
         shapes = {"text": [None], "choices": [None, None]}
         specs = [tf.TensorSpec(shape, tf.string, name) for name, shape in shapes.items()]
         return {"serving_default": (answer, specs)}
 
 
-def as_texts(example):
+def as_texts(example: str | tuple[str, Sequence[str]]) -> list[str]:
     """A text and its choices, [str, str, …], which may have come as (text, choices), or as one string with
     tabs between.
     """
@@ -165,7 +176,7 @@ def as_texts(example):
     return [text, *choices]
 
 
-def number_of_choices(choices):
+def number_of_choices(choices: Sequence[Sequence[str]]) -> int:
     """How many each example has; ValueError where they differ, or one has fewer than two."""
     count = len(choices[0]) if choices else 2
     for number, texts in enumerate(choices, start=1):
@@ -175,7 +186,7 @@ def number_of_choices(choices):
     return count
 
 
-def as_columns(texts, choices):
+def as_columns(texts: Sequence[str], choices: Sequence[Sequence[str]]) -> tuple[tf.Tensor, tf.Tensor]:
     """Strings (B,) and (B, C)."""
     count = number_of_choices(choices)
     flat = tf.constant([text for row in choices for text in row], tf.string)

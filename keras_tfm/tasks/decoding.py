@@ -1,11 +1,14 @@
 """How a task decodes unless a call says otherwise: what published checkpoints bring along."""
 
 import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Config, Length, checked, kinds_of
-from keras_tfm.data.text import Around
+from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import DecodingOptions
 
 SAMPLING = {"temperature", "top_k", "top_p", "seed", "contrastive_alpha"}
@@ -23,7 +26,7 @@ class DecodingDefaults(Config):
     pad_id: int | None = None
     options: dict = dataclasses.field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if unknown := self.options.keys() - FIELDS - {"max_length", "min_length"}:
             raise ValueError(f"`options` of decoding: there is no {', '.join(sorted(unknown))}.")
@@ -33,7 +36,7 @@ class DecodingDefaults(Config):
         lengths = {"max_length", "min_length"}
         DecodingOptions(**{"max_new_tokens": 1, **{k: x for k, x in options.items() if k not in lengths}})
 
-    def choose(self, length, **given):
+    def choose(self, length: int, **given: Any) -> dict[str, Any]:
         """The fields of `DecodingOptions`, those `given` first, for prompts of `length` tokens.
 
         Without "max_new_tokens" where nothing says how long. Who asks for sampling, or for contrastive
@@ -51,7 +54,7 @@ class DecodingDefaults(Config):
                 options.pop(name, None)
         return {**options, **given}
 
-    def ids(self):
+    def ids(self) -> Iterator[tuple[str, int]]:
         """All token ids that are named here, each with its name."""
         named = {"start_id": self.start_id, "pad_id": self.pad_id, "end_ids": self.end_ids}
         named |= {name: x for name, x in self.options.items() if name.endswith(("_id", "_ids"))}
@@ -61,14 +64,28 @@ class DecodingDefaults(Config):
                     yield name, token_id
 
 
-def check_ids(defaults, size):
+def check_ids(defaults: DecodingDefaults, size: int) -> None:
     """ValueError where an id of `defaults` lies outside a vocabulary of `size`."""
     for name, token_id in defaults.ids():
         if not 0 <= token_id < size:
             raise ValueError(f"`{name}` of decoding must lie in [0, {size}); it is {token_id}.")
 
 
-def refused_prompts(prompts, tokenizer, add_start, max_length, num_new=None):
+def check_token_ids(token_ids: np.ndarray, size: int) -> None:
+    """ValueError where an id of `token_ids`, a caller's, lies outside a vocabulary of `size`."""
+    if token_ids.size and (token_ids.min() < 0 or token_ids.max() >= size):
+        raise ValueError(
+            f"`token_ids` must lie in [0, {size}); they span {token_ids.min()} to {token_ids.max()}."
+        )
+
+
+def refused_prompts(
+    prompts: Iterable[str],
+    tokenizer: Tokenizer,
+    add_start: bool,
+    max_length: int,
+    num_new: int | None = None,
+) -> dict[int, str]:
     """{row: why} of the strings that cannot be continued: those that are empty, or that leave among
     `max_length` tokens no room for `num_new` more, one by default.
     """
@@ -92,12 +109,18 @@ def refused_prompts(prompts, tokenizer, add_start, max_length, num_new=None):
     return dict(sorted(refused.items()))
 
 
-def as_stops(stop):
+def as_stops(stop: str | Iterable[str]) -> tuple[str, ...]:
     """The strings that end a text, of which one may have come alone."""
     return (stop,) if isinstance(stop, str) else tuple(stop)
 
 
-def with_languages(around, decoding, languages, source, target):
+def with_languages(
+    around: SpecialTokens,
+    decoding: DecodingDefaults,
+    languages: Mapping[str, int],
+    source: str | None,
+    target: str | None,
+) -> tuple[SpecialTokens, DecodingDefaults]:
     """What stands around a source, and `DecodingDefaults`, with the ids of these `languages`, where given.
 
     The target's is the token to begin with, mBART's, or else the first one forced, mBART-50's.
@@ -108,7 +131,7 @@ def with_languages(around, decoding, languages, source, target):
             raise ValueError(f"The tokenizer has no language {language!r}; it has {known}.")
     codes = set(languages.values())
     if source:
-        around = Around(*([languages[source] if i in codes else i for i in ids] for ids in around))
+        around = SpecialTokens(*([languages[source] if i in codes else i for i in ids] for ids in around))
     if target and decoding.start_id in codes:
         decoding = dataclasses.replace(decoding, start_id=languages[target])
     elif target:

@@ -1,6 +1,9 @@
 """Classifying images: a vision backbone, a head, and what turns raw images into its input."""
 
 import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Self
 
 import keras
 import numpy as np
@@ -8,16 +11,18 @@ import tensorflow as tf
 import tqdm
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Rate, Size
-from keras_tfm.data.epochs import hold_out
-from keras_tfm.data.images import ImageBatches, check_images, decode_images, read_images, scale_images
-from keras_tfm.data.inputs import Inputs
-from keras_tfm.data.sources import fingerprint
+from keras_tfm.configs import Config, Option, Rate, Size
+from keras_tfm.data.batches.images import ImageBatches, check_images, scale_images
+from keras_tfm.data.sources.images import decode_images, read_images, read_labelled_images
+from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.heads.classification import Classifier, classification_loss
-from keras_tfm.tasks.task import Task, describe_backbone, make_backbone, refuse_columns
-from keras_tfm.training.fit import fit_best, trains
-from keras_tfm.training.optimizers import AdamW
-from keras_tfm.training.schedules import WarmupCosineSchedule
+from keras_tfm.tasks.learning import ModelOptions
+from keras_tfm.tasks.measures import cross_entropy
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.task import load_any, make_backbone
+from keras_tfm.tasks.trainable import TrainableTask
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import ImageTraining
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +38,7 @@ class ImageClassifierConfig(Config):
     hidden_dim: Size | None = None
     dropout: Rate = 0.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in ("class_names", "mean", "std"):  # JSON keeps lists, callers bring arrays
             object.__setattr__(self, field, tuple(np.atleast_1d(getattr(self, field)).tolist()))
         names = self.class_names
@@ -46,7 +51,17 @@ class ImageClassifierConfig(Config):
             raise ValueError(f"`std` must be positive; it is {self.std}.")
 
 
-class ImageClassifier(Task):
+@dataclasses.dataclass(frozen=True)
+class ImageOptions(ModelOptions):
+    """A ViT with fresh weights."""
+
+    size: Annotated[str, Option("a size of ViT")] = "tiny"
+
+    def base(self) -> keras_tfm.models.ViTConfig:
+        return keras_tfm.models.ViT.config_of_size(self.size)
+
+
+class ImageClassifier(TrainableTask):
     """Images to class names by a `backbone` with a `pooled_output`, a `ViT` for example.
 
     Images are arrays (B, H, W, C), or (B, H, W) where the backbone takes one channel: 8-bit, or
@@ -55,10 +70,22 @@ class ImageClassifier(Task):
     """
 
     name = "classify-images"
+    help = "train a vision Transformer to tell what an image shows"
+    files = (
+        "folders of .png and .jpg images, a folder inside for each class; or an image and a label in "
+        ".parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
+    )
+    columns = (2,)
+    unit = "images"
+    reads_lines = False
+    held_out = (0.1, None)
+    training = ImageTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
+    model_options = ImageOptions
     config_class = ImageClassifierConfig
 
-    def __init__(self, backbone, class_names, **options):
+    def __init__(self, backbone: keras.Model, class_names: Any, **options: Any):
         self.config = ImageClassifierConfig(class_names, **options)
+        self.answer_names = self.config.class_names
         self.class_names = np.array(self.config.class_names)
         self.image_shape = tuple(backbone.input["images"].shape[1:])
         for field in ("mean", "std"):
@@ -69,7 +96,7 @@ class ImageClassifier(Task):
         self._classify = tf.function(self.classify, autograph=False, reduce_retracing=True)
 
     @classmethod
-    def from_size(cls, size, class_names, **changes):
+    def from_size(cls, size: str, class_names: Any, **changes: Any) -> Self:
         """A classifier by a `ViT` of that size with fresh weights.
 
         `changes` replace fields of the size's configuration, for example `image_size=28`. Raises ValueError
@@ -77,96 +104,72 @@ class ImageClassifier(Task):
         """
         return cls(keras_tfm.models.ViT.from_size(size, **changes), class_names)
 
-    def __call__(self, batch, training=False):
+    @classmethod
+    def make(
+        cls,
+        examples: tuple[np.ndarray, np.ndarray],
+        options: ImageOptions,
+        changes: Mapping[str, Any],
+        **fields: Any,
+    ) -> Self:
+        backbone = keras_tfm.models.ViT.from_size(options.size, **changes)
+        return cls(backbone, np.unique(examples[1]), **fields)
+
+    @classmethod
+    def reading(
+        cls, options: ImageOptions, changes: Mapping[str, Any], start: Path | None = None
+    ) -> dict[str, Any]:
+        if start is not None:
+            return {"image_shape": load_any(start).image_shape}
+        config = dataclasses.replace(options.base(), **changes)
+        height, width = np.broadcast_to(config.image_size, 2).tolist()
+        return {"image_shape": (height, width, config.num_channels)}
+
+    @classmethod
+    def read_files(
+        cls,
+        paths: Sequence[Path],
+        columns: ColumnNames = None,
+        image_shape: tuple[int, int, int] = (224, 224, 3),
+        **fields: Any,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Images of that shape, and their classes' names."""
+        height, width, channels = image_shape
+        found = [read_labelled_images(path, height, width, channels, columns) for path in paths]
+        names = [np.array(part.class_names)[part.labels] for part in found]
+        return np.concatenate([part.images for part in found]), np.concatenate(names)
+
+    @property
+    def file_fields(self) -> dict[str, Any]:
+        return {"image_shape": self.image_shape}
+
+    def __call__(self, batch: Any, training: bool = False) -> tf.Tensor:
         """Logits (B, classes) of raw images, or of {"images": them}."""
         images = batch["images"] if isinstance(batch, dict) else batch
         return self.model({"images": self.prepare(self._check(images))}, training=training)
 
-    def prepare(self, images):
+    def prepare(self, images: np.ndarray | tf.Tensor) -> tf.Tensor:
         """Raw images (B, H, W, C) as the model takes them, in a graph or out of one."""
         height, width, _ = self.image_shape
         return scale_images(images, height, width, self.config.mean, self.config.std)
 
-    @trains
-    def fit(
-        self,
-        images,
-        labels,
-        validation=0.1,
-        *,
-        epochs=30,
-        minutes=None,
-        batch_size=64,
-        learning_rate=1e-3,
-        weight_decay=0.05,
-        max_shift=0,
-        patience=None,
-        seed=0,
-        run=None,
-        save_minutes=10,
-        resume=False,
-        overwrite=False,
-        tensorboard=False,
-    ):
-        """Train on `images` and `labels` and keep the best epoch: {measure: [value an epoch]}.
+    def batches(
+        self, examples: tuple[np.ndarray, np.ndarray], training: ImageTraining, is_validation: bool = False
+    ) -> ImageBatches:
+        seed, max_shift = (None, 0) if is_validation else (training.seed, training.max_shift)
+        images, labels = examples
+        return ImageBatches(images, labels, self.prepare, training.batch_size, seed, max_shift)
 
-        `validation`, (images, labels) or the share to hold out at random, judges the epochs by its loss. The
-        learning rate warms up over a tenth of the steps, or of the `minutes`, and falls by a half cosine;
-        images are shifted at random by up to `max_shift` pixels. With `run` the best task so far stands in
-        that folder, new or to `resume`, with checkpoints after every epoch and every `save_minutes`,
-        metrics.csv and, with `tensorboard`, logs/; training stops after `patience` epochs without progress,
-        or `minutes` in all.
-        """
-        images, labels = self._examples(images, labels)
-        if isinstance(validation, float):
-            rows, held = hold_out(len(images), seed, validation)
-            judges = images[held], labels[held]
-            images, labels = images[rows], labels[rows]
-        else:
-            judges = self._examples(*validation)
-        batches = ImageBatches(images, labels, self.prepare, batch_size, seed, max_shift)
-        judge = ImageBatches(judges[0], judges[1], self.prepare, batch_size)
-        steps = batches.num_batches * epochs
-        settings = {
-            "epochs": epochs,
-            "batch_size": batch_size,
-            "learning_rate": learning_rate,
-            "weight_decay": weight_decay,
-            "max_shift": max_shift,
-            "seed": seed,
-            "data": fingerprint(images, labels),
-        }
-        return fit_best(
-            self.model,
-            batches,
-            judge.dataset(),
-            schedule=WarmupCosineSchedule(learning_rate, max(1, steps // 10), steps + 1),
-            optimizer=lambda schedule, **averages: AdamW(
-                schedule, weight_decay, global_clipnorm=1.0, **averages
-            ),
-            objective={
-                "loss": classification_loss(),
-                "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
-            },
-            monitor="val_loss",
-            counts=("images", len(images), len(judges[0])),
-            epochs=epochs,
-            minutes=minutes,
-            patience=patience,
-            run=run,
-            save=self.save,
-            save_minutes=save_minutes,
-            resume=resume,
-            overwrite=overwrite,
-            tensorboard=tensorboard,
-            settings=settings,
-        )
+    def objective(self, training: ImageTraining) -> dict[str, Any]:
+        accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+        return {"loss": classification_loss(), "weighted_metrics": [accuracy]}
 
-    def predict(self, images):
-        """The likeliest class name of each image: an array (B,)."""
-        return self.class_names[self.probabilities(images).argmax(-1)]
+    def predict(self, images: np.ndarray, probabilities: bool = False, batch_size: int = 64) -> np.ndarray:
+        """The likeliest class name of each image: an array (B,); or, with `probabilities`, those of all."""
+        values = self.probabilities(images, batch_size)
+        return values if probabilities else self.class_names[values.argmax(-1)]
 
-    def probabilities(self, images, batch_size=64):
+    def probabilities(self, images: np.ndarray, batch_size: int = 64) -> np.ndarray:
         """The probability of each class for each image: an array (B, classes)."""
         images = self._check(images)
         answers = [np.zeros((0, len(self.class_names)), "float32")]
@@ -176,28 +179,25 @@ class ImageClassifier(Task):
                 bar.update(len(answers[-1]))
         return np.concatenate(answers)
 
-    def evaluate(self, images, labels):
-        """The accuracy, from 0 to 1, and the mean cross-entropy in nats: {"accuracy", "loss", "images"}."""
-        images, labels = self._examples(images, labels)
-        probabilities = self.probabilities(images)
-        of_labels = probabilities[np.arange(len(labels)), labels]
-        return {
-            "accuracy": float(np.mean(probabilities.argmax(-1) == labels)),
-            "loss": float(-np.mean(np.log(np.maximum(of_labels, np.finfo("float32").tiny)))),
-            "images": len(images),
-        }
+    def measure(self, examples: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
+        """ "accuracy", from 0 to 1, and the mean cross-entropy, "loss", in nats."""
+        images, labels = examples
+        values = self.probabilities(images)
+        return {"accuracy": np.mean(values.argmax(-1) == labels), "loss": cross_entropy(values, labels)}
 
-    def classify(self, images):
+    def classify(self, images: tf.Tensor) -> tf.Tensor:
         """Raw images (B, H, W, C) to probabilities (B, classes), wholly in the graph."""
         logits = self.model({"images": self.prepare(images)}, training=False)
         return tf.nn.softmax(tf.cast(logits, tf.float32))
 
-    def _check(self, images):
+    def _check(self, images: np.ndarray) -> np.ndarray:
         return check_images(images, self.image_shape[-1])
 
-    def _examples(self, images, labels):
-        """Images and labels (B,) that count into the class names, checked."""
-        images, labels = self._check(images), np.asarray(labels)
+    def check_examples(self, examples: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(images, labels): images checked, labels (B,) that count into the class names."""
+        if not isinstance(examples, tuple | list) or len(examples) != 2:
+            raise ValueError(f"examples: expected (images, labels), got a {type(examples).__name__}")
+        images, labels = self._check(examples[0]), np.asarray(examples[1])
         if not len(images):
             raise ValueError("`images` must not be empty.")
         if labels.shape != (len(images),):
@@ -213,14 +213,14 @@ class ImageClassifier(Task):
             raise ValueError(f"`labels` must be among {list(names)}; {unknown[0]!r} is not.")
         return images, np.array([places[label] for label in labels.tolist()], "int32")
 
-    def read_inputs(self, path, columns=None):
-        refuse_columns(columns, "images have none")
-        return Inputs(*read_images(path, *self.image_shape))
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
+        height, width, channels = self.image_shape
+        return Inputs(*read_images(path, height, width, channels, columns))
 
-    def export_endpoints(self):
+    def export_endpoints(self) -> Endpoints:
         names = tf.constant([str(name) for name in self.class_names])
 
-        def answer(images):
+        def answer(images: tf.Tensor) -> dict[str, tf.Tensor]:
             probabilities = self.classify(images)
             labels = tf.gather(names, tf.argmax(probabilities, axis=-1))
             return {"label": labels, "probabilities": probabilities}
@@ -231,12 +231,6 @@ class ImageClassifier(Task):
             "images": (answer, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
         }  # fmt: skip
 
-    def save_parts(self, folder):
-        """Nothing: the class names stand in config.json."""
-
-    def describe_model(self):
-        return describe_backbone(self.model.backbone)
-
     @classmethod
-    def load_parts(cls, folder, config, model):
+    def load_parts(cls, folder: pathlib.Path, config: ImageClassifierConfig, model: dict[str, Any]) -> Self:
         return cls(make_backbone(model), **dataclasses.asdict(config))

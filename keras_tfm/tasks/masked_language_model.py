@@ -1,25 +1,27 @@
 """Pre-training on documents, and filling in blanks."""
 
 import dataclasses
-import logging
-from typing import Literal
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Length
-from keras_tfm.data.bert_tokenizer import BERTTokenizer
-from keras_tfm.data.documents import read_documents
-from keras_tfm.data.encoding import are_cut
-from keras_tfm.data.epochs import Epochs, hold_out
-from keras_tfm.data.huggingface import read_huggingface_tokenizer
-from keras_tfm.data.masking import Masking
-from keras_tfm.data.sentence_pairs import SentencePairs
-from keras_tfm.data.sources import fingerprint
-from keras_tfm.data.tokenizer_kinds import load_tokenizer
+from keras_tfm.configs import Config, Length, Option
+from keras_tfm.data.batches.encoding import are_cut
+from keras_tfm.data.batches.epochs import Batches
+from keras_tfm.data.batches.masking import Masking
+from keras_tfm.data.batches.sentence_pairs import SentencePairs
+from keras_tfm.data.batches.streams import StreamSentencePairs
+from keras_tfm.data.sources.documents import read_documents
+from keras_tfm.data.sources.text_stream import TextStream
+from keras_tfm.data.tokenizers.bert import BERTTokenizer
+from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
+from keras_tfm.data.tokenizers.kinds import load_tokenizer
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads import (
     EnhancedMaskedLM,
     MaskedLM,
@@ -30,12 +32,16 @@ from keras_tfm.heads import (
     token_cross_entropy,
 )
 from keras_tfm.tasks.blanks import Blanks
-from keras_tfm.tasks.task import Task, describe_backbone, make_backbone, refuse_columns
-from keras_tfm.training.fit import fit_best, trains
-from keras_tfm.training.optimizers import AdamW
-from keras_tfm.training.schedules import WarmupSchedule
+from keras_tfm.tasks.encoder_task import EncoderOptions
+from keras_tfm.tasks.learning import ROWS
+from keras_tfm.tasks.measures import sums_over
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.streams import EPOCH_BATCHES, Texts, read_or_stream, sample_of
+from keras_tfm.tasks.task import Task, check_length, check_vocabulary, describe_backbone, make_backbone
+from keras_tfm.tasks.trainable import TrainableTask
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import MaskedTraining
 
-LOG = logging.getLogger(__name__)
 MODELS = MaskedLM, SpanMaskedLM, EnhancedMaskedLM
 VOCABULARY_DOCUMENTS = 10_000  # more change a vocabulary of thousands little
 
@@ -47,17 +53,30 @@ class MaskedLanguageModelConfig(Config):
     "word" or "span". Spans without pairs are SpanBERT, boundary objective included.
     """
 
-    max_length: Length = 128
-    pairs: Literal["next", "order", "none"] = "next"
-    masking: Literal["token", "word", "span"] = "token"
+    max_length: Annotated[Length, Option("tokens of a row")] = 128
+    pairs: Annotated[
+        Literal["next", "order", "none"],
+        Option("of two texts learn whether one follows, which is first, or nothing"),
+    ] = "next"
+    masking: Annotated[Literal["token", "word", "span"], Option("what is masked at once")] = "token"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_length < 8:
             raise ValueError(f"`max_length` must be at least 8; it is {self.max_length}.")
 
 
-class MaskedLanguageModel(Task):
+@dataclasses.dataclass(frozen=True)
+class MaskedOptions(EncoderOptions):
+    """A BERT with fresh weights, and a vocabulary that is trained or there."""
+
+    tokenizer: Annotated[
+        str | None,
+        Option("a folder with one that is there: tokenizer.json, or BERT's vocab.txt", default="train one"),
+    ] = None
+
+
+class MaskedLanguageModel(TrainableTask):
     """Pre-trains an encoder on documents, then says what stands where a text has a blank: "[MASK]", or how
     its tokenizer spells it, RoBERTa's "<mask>".
 
@@ -67,10 +86,22 @@ class MaskedLanguageModel(Task):
     """
 
     name = "masked-lm"
+    help = "pre-train an encoder on documents: masked words, pairs of texts"
+    files = (
+        "text (plain, .gz, .xz), a paragraph a line, blank lines between documents; folders of .txt files; "
+        f"or a text in {ROWS}"
+    )
+    columns = (1,)
+    unit = "documents"
+    held_out = (0.02, 500)
+    training = MaskedTraining(epochs=40, epoch_batches=500, schedule="inverse-root")
+    optimizer_options = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-6, "clipnorm": 1.0}
+    model_options = MaskedOptions
     config_class = MaskedLanguageModelConfig
-    head_class = MaskedLM
 
-    def __init__(self, backbone, tokenizer, config=None):
+    def __init__(
+        self, backbone: keras.Model, tokenizer: Tokenizer, config: MaskedLanguageModelConfig | None = None
+    ):
         self.config = config or MaskedLanguageModelConfig()
         self.tokenizer = tokenizer
         if tokenizer.blank is None:
@@ -81,34 +112,39 @@ class MaskedLanguageModel(Task):
             self.model = SpanMaskedLM(backbone)
         else:
             self.model = MaskedLM(backbone, next_sentence=self.config.pairs != "none")
-        sizes = self.model.backbone.config
-        if self.config.max_length > sizes.max_length:
-            raise ValueError(
-                f"`max_length` must be at most the model's, {sizes.max_length}; "
-                f"it is {self.config.max_length}."
-            )
-        if sizes.vocabulary_size < tokenizer.vocabulary_size:
-            raise ValueError(
-                f"The model knows {sizes.vocabulary_size} tokens, the tokenizer {tokenizer.vocabulary_size}."
-            )
+        check_length(self.config.max_length, self.model.backbone.config)
+        check_vocabulary(self.model.backbone.config, tokenizer)
         self._blanks = Blanks(self.model, tokenizer, self.config.max_length)
 
     @classmethod
     def from_documents(
-        cls, documents, size="mini", vocabulary_size=8_000, lowercase=True, config=None, **changes
-    ):
+        cls,
+        documents: Sequence[str],
+        size: str = "mini",
+        vocabulary_size: int = 8_000,
+        lowercase: bool = True,
+        config: MaskedLanguageModelConfig | None = None,
+        **changes: Any,
+    ) -> Self:
         """A task with fresh weights and a WordPiece vocabulary trained on `documents`.
 
         `changes` replace fields of the configuration of BERT's `size`. ValueError for an unknown one.
         """
-        sample = documents[:: -(-len(documents) // VOCABULARY_DOCUMENTS) or 1]
+        sample = sample_of(documents)
+        sample = sample[:: -(-len(sample) // VOCABULARY_DOCUMENTS) or 1]
         lines = [line for document in sample for line in document.splitlines()]
         return cls.from_tokenizer(
             BERTTokenizer.train(lines, vocabulary_size, lowercase), size, config, **changes
         )
 
     @classmethod
-    def from_tokenizer(cls, tokenizer, size="mini", config=None, **changes):
+    def from_tokenizer(
+        cls,
+        tokenizer: Tokenizer,
+        size: str = "mini",
+        config: MaskedLanguageModelConfig | None = None,
+        **changes: Any,
+    ) -> Self:
         """A task with fresh weights for a vocabulary that is there; `changes` as in `from_documents`."""
         config = config or MaskedLanguageModelConfig()
         changes = {"max_length": max(config.max_length, 512), "pooler": config.pairs != "none"} | changes
@@ -116,104 +152,79 @@ class MaskedLanguageModel(Task):
         return cls(keras_tfm.models.BERT.from_size(size, **changes), tokenizer, config)
 
     @classmethod
-    def from_huggingface(cls, name, max_length=None):
+    def make(
+        cls, examples: Sequence[str], options: MaskedOptions, changes: Mapping[str, Any], **fields: Any
+    ) -> Self:
+        config = MaskedLanguageModelConfig(**fields)
+        if options.tokenizer is not None:
+            tokenizer = BERTTokenizer.from_huggingface(options.tokenizer)
+            return cls.from_tokenizer(tokenizer, options.size, config, **changes)
+        return cls.from_documents(
+            examples, options.size, options.vocabulary_size, options.lowercase, config, **changes
+        )
+
+    @classmethod
+    def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
+        if not isinstance(task, cls):
+            return super().adopt(task, examples, **fields)
+        return cls(task.model, task.tokenizer, dataclasses.replace(task.config, **fields))
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        return isinstance(model, MaskedLM)
+
+    @classmethod
+    def from_huggingface(cls, name: Path, max_length: int | None = None, **fields: Any) -> Self:
         """The task in the folder `name`, or of this hub id: its model with the head of masked language
         modelling, and its tokenizer. CheckpointError or DataError where something is not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
 
         model = from_huggingface(name)
-        if not isinstance(model, MaskedLM):
+        if not cls.takes(model):
             raise CheckpointError(name, "architectures", "one for masked language modelling", model.name)
         tokenizer = read_huggingface_tokenizer(find_folder(name))
         length = max_length or min(128, model.backbone.config.max_length)
-        config = MaskedLanguageModelConfig(length, "next" if model.next_sentence else "none")
+        fields = {"pairs": "next" if model.next_sentence else "none", **fields}
+        config = MaskedLanguageModelConfig(length, **fields)
         return cls(model, tokenizer, config)
 
-    def save_huggingface(self, folder, overwrite=False):
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, model.safetensors and tokenizer.json."""
         from keras_tfm.convert import save_huggingface
 
         save_huggingface(self.model, folder, overwrite, tokenizer=self.tokenizer)
 
-    @trains
-    def fit(
-        self,
-        documents,
-        validation=None,
-        *,
-        epochs=40,
-        minutes=None,
-        batch_tokens=4096,
-        epoch_batches=500,
-        learning_rate=1e-3,
-        weight_decay=0.01,
-        num_drawings=None,
-        patience=5,
-        seed=0,
-        run=None,
-        save_minutes=10,
-        resume=False,
-        overwrite=False,
-        tensorboard=False,
-    ):
-        """Train on `documents` and keep the best epoch: {measure: [value an epoch]}.
+    def hold_out(self, documents: Sequence[str], share: float | None, seed: int) -> tuple[Any, Any]:
+        # Two at least: of one document alone no false pair can be made.
+        if len(documents) * (share or self.held_out[0]) < 2:
+            share = min(0.5, 2 / max(1, len(documents)))
+        return super().hold_out(documents, share, seed)
 
-        `validation` documents judge the epochs; by default a random 2 %, at most 500, are held out. An epoch
-        is a pass over the documents, or `epoch_batches` where a pass has more; the next goes on from there.
-        `num_drawings` is how often masks and pairs are drawn, always anew by default, 1 for static masking.
-        The learning rate warms up over two epochs, at most 10,000 steps, or over a tenth of the `minutes`.
-        With `run` the best task so far stands in that folder, new or to `resume`, with checkpoints after
-        every epoch and every `save_minutes`, metrics.csv and, with `tensorboard`, logs/; training stops after
-        `patience` epochs without progress, or `minutes` in all.
-        """
-        if validation is None:
-            share = min(0.5, max(0.02, 2 / len(documents)))  # two: of one alone no false pair can be made
-            rows, held = hold_out(len(documents), seed, share, most=500)
-            documents, validation = ([documents[row] for row in part] for part in (rows, held))
-        batches = self._batches(documents, batch_tokens, seed, num_drawings)
-        judge = self._batches(validation, batch_tokens)
-        if batches.num_dropped:
-            LOG.warning(
-                "%d of %d documents have too few sentences, and are left out.",
-                batches.num_dropped,
-                len(documents),
+    def batches(self, documents: Texts, training: MaskedTraining, is_validation: bool = False) -> Batches:
+        if isinstance(documents, TextStream):
+            return StreamSentencePairs(
+                documents,
+                self.tokenizer,
+                Masking.of(self.tokenizer, self.config.masking),
+                objective=self.config.pairs,
+                max_length=self.config.max_length,
+                batch_size=max(1, training.batch_tokens // self.config.max_length),
+                epoch_batches=training.epoch_batches or EPOCH_BATCHES,
+                seed=training.seed,
+                segments="segment_ids" in self.model.input,
             )
-        num_train = len(documents) - batches.num_dropped
-        batches = Epochs.of(batches, epoch_batches)
-        settings = {
-            "batch_tokens": batch_tokens,
-            "epoch_batches": epoch_batches,
-            "learning_rate": learning_rate,
-            "weight_decay": weight_decay,
-            "num_drawings": num_drawings,
-            "seed": seed,
-            "data": fingerprint(documents),
-        }
-        return fit_best(
-            self.model,
-            batches,
-            judge.dataset(),
-            schedule=WarmupSchedule(learning_rate, min(10_000, 2 * batches.num_batches)),
-            optimizer=lambda schedule, **averages: AdamW(
-                schedule, weight_decay, 0.9, 0.98, 1e-6, clipnorm=1.0, **averages
-            ),
-            objective=self._objectives(),
-            monitor="val_loss",
-            counts=("documents", num_train, len(validation)),
-            epochs=epochs,
-            minutes=minutes,
-            patience=patience,
-            run=run,
-            save=self.save,
-            save_minutes=save_minutes,
-            resume=resume,
-            overwrite=overwrite,
-            tensorboard=tensorboard,
-            settings=settings,
-        )
+        if is_validation:
+            return self._pairs(documents, training.batch_tokens)
+        return self._pairs(documents, training.batch_tokens, training.seed, training.num_drawings)
 
-    def _batches(self, documents, batch_tokens=4096, seed=0, num_drawings=None):
+    def _pairs(
+        self,
+        documents: Sequence[str],
+        batch_tokens: int = 4_096,
+        seed: int = 0,
+        num_drawings: int | None = None,
+    ) -> SentencePairs:
         length = self.config.max_length
         return SentencePairs(
             documents,
@@ -227,7 +238,7 @@ class MaskedLanguageModel(Task):
             segments="segment_ids" in self.model.input,
         )
 
-    def _objectives(self):
+    def objective(self, training: MaskedTraining) -> dict[str, Any]:
         """The losses, which are summed, and the measures, by head."""
         accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
         of_words = {"loss": TokenCrossEntropy(), "weighted_metrics": [token_accuracy]}
@@ -239,19 +250,17 @@ class MaskedLanguageModel(Task):
             argument: {name: parts[argument] for name, parts in of_heads.items()} for argument in of_words
         }
 
-    def evaluate(self, documents, seed=0):
-        """How well masked tokens of `documents` are predicted, and pairs told apart, beside what knows
-        nothing.
+    def measure(self, documents: Sequence[str], seed: int = 0) -> dict[str, Any]:
+        """How well masked tokens are predicted, next to a unigram baseline, and pairs told apart.
 
         "mlm_accuracy" from 0 to 1 and "mlm_loss" in nats stand beside "unigram_accuracy" and "unigram_loss",
         of the frequencies of these very tokens; "nsp_accuracy" (with pairs) beside "nsp_baseline", the
         commoner answer. Masks and pairs are drawn by `seed`.
         """
-        batches = self._batches(documents, seed=seed)
+        batches = self._pairs(documents, seed=seed)
         size = self.tokenizer.vocabulary_size
 
-        @tf.function(autograph=False)
-        def count(inputs, labels, weights):
+        def count(inputs: dict[str, tf.Tensor], labels: Any, weights: Any) -> dict[str, tf.Tensor]:
             outputs = self.model(inputs, training=False)
             if not isinstance(outputs, dict):
                 outputs, labels, weights = {"mlm": outputs}, {"mlm": labels}, {"mlm": weights}
@@ -267,12 +276,7 @@ class MaskedLanguageModel(Task):
                 sums["false"] = tf.reduce_sum(weights["nsp"] * tf.cast(labels["nsp"], tf.float32))
             return sums
 
-        totals: dict[str, np.ndarray] = {}
-        bar = tqdm.tqdm(batches.dataset(), total=batches.num_batches, unit="batch", leave=False,
-                        disable=batches.num_batches < 20)  # fmt: skip
-        for inputs, labels, weights in bar:
-            for name, value in count(inputs, labels, weights).items():
-                totals[name] = totals.get(name, 0) + value.numpy().astype("float64")
+        totals = sums_over(batches, count)
         tokens = totals["tokens"][totals["tokens"] > 0]
         num_tokens = max(1.0, tokens.sum())
         shares = tokens / num_tokens
@@ -286,10 +290,9 @@ class MaskedLanguageModel(Task):
             false = totals["false"] / batches.num_rows
             measures["nsp_accuracy"] = totals["told"] / batches.num_rows
             measures["nsp_baseline"] = max(false, 1 - false)
-        measures = {name: round(float(value), 4) for name, value in measures.items()}
-        return measures | {"masked_tokens": int(tokens.sum()), "documents": len(documents)}
+        return measures | {"masked_tokens": int(tokens.sum())}
 
-    def predict(self, texts, batch_size=64):
+    def predict(self, texts: Iterable[str], batch_size: int = 64) -> list[str]:
         """The strings `texts`, in each every blank replaced by the likeliest piece: a list of strings.
 
         What is cut off beyond `config.max_length` tokens keeps its blank; `count_truncated` tells how many.
@@ -300,56 +303,54 @@ class MaskedLanguageModel(Task):
             for text in self._blanks.fill(tf.constant(batch, tf.string)).numpy()
         ]
 
-    def candidates(self, texts, count=5, batch_size=64):
+    def candidates(
+        self, texts: Iterable[str], count: int = 5, batch_size: int = 64
+    ) -> list[list[list[tuple[str, float]]]]:
         """The likeliest pieces for each blank of each text: [[[(piece, probability), …], …], …]."""
         if not 1 <= count <= self.tokenizer.vocabulary_size:
             raise ValueError(f"`count` must lie in [1, {self.tokenizer.vocabulary_size}]; it is {count}.")
         answers = []
         for batch in _in_batches(texts, batch_size):
             ids, probabilities, is_blank = self._blanks.candidates(tf.constant(batch, tf.string), count)
-            for row, chances, blanks in zip(
-                ids.numpy(), probabilities.numpy(), is_blank.numpy(), strict=True
-            ):
+            for row, likely, blanks in zip(ids.numpy(), probabilities.numpy(), is_blank.numpy(), strict=True):
                 pieces = [[self._blanks.pieces[i] for i in each] for each in row[blanks]]
                 answers.append(
                     [
                         list(zip(p, c, strict=True))
-                        for p, c in zip(pieces, chances[blanks].tolist(), strict=True)
+                        for p, c in zip(pieces, likely[blanks].tolist(), strict=True)
                     ]
                 )
         return answers
 
-    def count_truncated(self, texts):
+    def count_truncated(self, texts: Sequence[str]) -> int:
         """How many of the strings `texts` have more tokens than a row holds, and are cut."""
         return int(are_cut(self.tokenizer, self.config.max_length, texts).sum())
 
-    @staticmethod
-    def read_examples(paths, columns=None):
-        """What `evaluate` takes, from files: documents."""
-        refuse_columns(columns, "documents have none")
-        return read_documents(paths)
+    @classmethod
+    def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> list[str]:
+        return read_documents(paths, columns)
 
-    def export_endpoints(self):
+    @classmethod
+    def read_training(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> Texts:
+        return read_or_stream(paths, lambda paths: read_documents(paths, columns), "\n\n")
+
+    def export_endpoints(self) -> Endpoints:
         return {"serving_default": (lambda text: {"text": self._blanks.fill(text)},
                                     [tf.TensorSpec([None], tf.string, "text")])}  # fmt: skip
 
-    def export_resources(self):
-        return [self.tokenizer]
-
-    def describe_model(self):
+    def describe_model(self) -> dict[str, Any]:
         head = {"class": type(self.model).__name__, **self.model.head_arguments}
         return {**describe_backbone(self.model.backbone), "head": head}
 
-    def save_parts(self, folder):
-        self.tokenizer.save(folder)
-
     @classmethod
-    def load_parts(cls, folder, config, model):
+    def load_parts(
+        cls, folder: pathlib.Path, config: MaskedLanguageModelConfig, model: dict[str, Any]
+    ) -> Self:
         head = {**model["head"]}
         model_class = {known.__name__: known for known in MODELS}[head.pop("class")]
         return cls(model_class(make_backbone(model), **head), load_tokenizer(folder), config)
 
 
-def _in_batches(texts, size):
+def _in_batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
     texts = list(texts)
     return (texts[first : first + size] for first in range(0, len(texts), size))

@@ -4,19 +4,26 @@ import collections
 import dataclasses
 import re
 import string
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Self
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Config, Length
-from keras_tfm.data.encoding import pad
-from keras_tfm.data.inputs import read_unanswered
-from keras_tfm.data.lengths import rows_by_length
-from keras_tfm.data.questions import Questions, check_answer, read_questions
-from keras_tfm.data.windows import longest_question, question_windows
+from keras_tfm.configs import Config, Length, Option
+from keras_tfm.data.batches.encoding import Ragged, pad
+from keras_tfm.data.batches.lengths import rows_by_length
+from keras_tfm.data.batches.windows import longest_question, question_windows
+from keras_tfm.data.sources.inputs import Inputs, read_unanswered
+from keras_tfm.data.sources.questions import Questions, check_answer, read_questions
 from keras_tfm.heads import SpanCrossEntropy, SpanFinder, best_spans
 from keras_tfm.tasks.encoder_task import EncoderTask, parts_of, with_parts
+from keras_tfm.tasks.learning import ROWS
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import refuse_columns, refuse_rows
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import FineTuning
 
 LOWEST = -3.4e38  # of a sum of two logits that are not to count
 WINDOWS = 64  # that the model reads at once
@@ -31,14 +38,17 @@ class QuestionAnswererConfig(Config):
     than the likeliest span by more than `null_threshold`. `head` are arguments of `SpanFinder`.
     """
 
-    max_length: Length = 384
-    stride: int | None = None
+    max_length: Annotated[Length, Option("tokens of a window at most, question and special ones too")] = 384
+    stride: Annotated[
+        int | None,
+        Option("a window of a longer text begins every N tokens", default="a third of --max-length"),
+    ] = None
     max_answer_length: Length = 30
     unanswerable: bool = False
     null_threshold: float = 0.0
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.0})
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_length < 16:
             raise ValueError(f"`max_length` must be at least 16; it is {self.max_length}.")
@@ -61,43 +71,52 @@ class QuestionAnswerer(EncoderTask):
     """
 
     name = "answer"
+    help = "fine-tune an encoder, or train one, to find the answers to questions in texts"
+    files = f"JSON in SQuAD's format, 1.1 or 2.0 (plain, .gz, .xz); or question, context, answers in {ROWS}"
+    columns = (3,)
+    unit = "questions"
+    training = dataclasses.replace(EncoderTask.training, batch_tokens=12 * 384)
     config_class = QuestionAnswererConfig
     examples_class = Questions
     head_class = SpanFinder
     default_length = 384
-    default_batch = 12 * 384
     chunk = 1_024
 
-    def _add_head(self, backbone):
+    def _add_head(self, backbone: keras.Model) -> SpanFinder:
         return SpanFinder(with_parts(backbone, pooler=False), **self.config.head)
 
     @classmethod
-    def config_for(cls, examples, **options):
+    def config_for(cls, examples: Sequence, **options: Any) -> QuestionAnswererConfig:
         """With `unanswerable` where there are such examples."""
         unanswerable = not all(map(len, Questions(*examples).answers))
         return QuestionAnswererConfig(**{"unanswerable": unanswerable, **options})
 
     @classmethod
-    def _published(cls, model, entries):
+    def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
     @classmethod
-    def from_huggingface(cls, name, examples=None, **options):
+    def from_huggingface(
+        cls,
+        name: Path,
+        examples: Sequence[Sequence] | None = None,
+        **options: Any,
+    ) -> Self:
         if examples is not None:  # a published head does not say whether it knows questions without answers
             options = {"unanswerable": cls.config_for(examples).unanswerable, **options}
         return super().from_huggingface(name, examples, **options)
 
     @classmethod
-    def texts_of(cls, examples):
+    def texts_of(cls, examples: Questions) -> list[str]:
         return [*examples.questions, *dict.fromkeys(examples.contexts)]
 
-    def _encode(self, questions, contexts):
+    def _encode(self, questions: Sequence[str] | tf.Tensor, contexts: Sequence[str] | tf.Tensor) -> Ragged:
         config = self.config
         if not tf.is_tensor(questions):
             questions, contexts = self._columns(questions, contexts)
         return question_windows(self.tokenizer, config.max_length, config.stride, questions, contexts)
 
-    def _run(self, inputs):
+    def _run(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         # In parts of one size, for a book has thousands of windows.
         count, width = tf.unstack(tf.shape(inputs["token_ids"]))
         parts = tf.maximum(1, -(-count // WINDOWS))
@@ -114,13 +133,13 @@ class QuestionAnswerer(EncoderTask):
             side: tf.reshape(x, tf.stack([parts * size, width]))[:count] for side, x in logits.items()
         }  # (W, T)
 
-    def _columns(self, questions, contexts):
+    def _columns(self, questions: Sequence[str], contexts: Sequence[str]) -> tuple[tf.Tensor, ...]:
         """Both as strings (B,); ValueError for a question that is too long."""
         for row, reason in self._too_long(questions).items():
             raise ValueError(f"question {questions[row][:60]!r}: {reason}")
         return tuple(tf.constant(list(texts), tf.string) for texts in (questions, contexts))
 
-    def _too_long(self, questions):
+    def _too_long(self, questions: Sequence[str]) -> dict[int, str]:
         """{row: why} of the questions that leave too little room for their contexts."""
         most = longest_question(self.tokenizer, self.config.max_length, self.config.stride)
         lengths = self.tokenizer.tokenize(tf.constant(list(questions), tf.string)).row_lengths().numpy()
@@ -130,7 +149,7 @@ class QuestionAnswerer(EncoderTask):
             for row in np.flatnonzero(lengths > most).tolist()
         }
 
-    def _encode_labels(self, examples, inputs):
+    def _encode_labels(self, examples: Questions, inputs: Ragged) -> dict[str, np.ndarray]:
         """{"start", "end"}: (W, 2) each, the token's place in its window, 0 without the whole answer there,
         and how many tokens the window has.
         """
@@ -152,7 +171,7 @@ class QuestionAnswerer(EncoderTask):
             for name, place in places.items()
         }
 
-    def _bytes_of(self, examples):
+    def _bytes_of(self, examples: Questions) -> np.ndarray:
         """Where each first answer starts and ends in its context, in bytes; 0 and 0 for none."""
         spans = np.zeros((2, len(examples.answers)), "int64")
         for number, (question, context, answers) in enumerate(zip(*examples, strict=True)):
@@ -172,28 +191,30 @@ class QuestionAnswerer(EncoderTask):
                 )
         return spans
 
-    def _objective(self):
+    def objective(self, training: FineTuning) -> dict[str, Any]:
         return {
             "loss": {side: SpanCrossEntropy() for side in ("start", "end")},
             "loss_weights": {"start": 0.5, "end": 0.5},
         }
 
-    def predict(self, pairs, scores=False, batch_size=16):
+    def predict(
+        self, pairs: Iterable[str | Sequence[str]], scores: bool = False, batch_size: int = 16
+    ) -> list[str] | tuple[list[str], np.ndarray]:
         """The answer to each (question, context), "" where there is none; with `scores` also an array (N,) of
         their probabilities: of this start and this end, among [CLS] and the context's tokens in that window.
         """
         pairs = list(map(parts_of, pairs))
         refuse_rows(self.refusals(pairs))
-        answers, chances = [""] * len(pairs), np.zeros(len(pairs), "float32")
+        answers, probabilities = [""] * len(pairs), np.zeros(len(pairs), "float32")
         for rows in rows_by_length([len(context) for _, context in pairs], batch_size, "question"):
             columns = self._columns(*zip(*(pairs[row] for row in rows), strict=True))
             found = self._decode(columns[1], *self._answer(*columns))
-            chances[rows] = found["score"]
+            probabilities[rows] = found["score"]
             for row, answer in zip(rows, found["answer"].numpy(), strict=True):
                 answers[row] = answer.decode()
-        return (answers, chances) if scores else answers
+        return (answers, probabilities) if scores else answers
 
-    def refusals(self, examples, **options):
+    def refusals(self, examples: Iterable[str | Sequence[str]], **options: Any) -> dict[int, str]:
         pairs = list(map(parts_of, examples))
         refused = {
             row: "expected a question and a context, two strings or one with a tab between"
@@ -205,7 +226,9 @@ class QuestionAnswerer(EncoderTask):
         refused |= {rows[place]: reason for place, reason in too_long.items()}
         return dict(sorted(refused.items()))
 
-    def _decode(self, contexts, logits, encoded):
+    def _decode(
+        self, contexts: tf.Tensor, logits: dict[str, tf.Tensor], encoded: Ragged
+    ) -> dict[str, tf.Tensor]:
         """{"answer", "score"}, (B,) each, of the logits of all windows. Runs in a graph."""
         start, end = (tf.cast(logits[side], tf.float32) for side in ("start", "end"))  # (W, T)
         starts, ends = (pad(encoded[name], *tf.unstack(tf.shape(start))) for name in ("starts", "ends"))
@@ -216,13 +239,13 @@ class QuestionAnswerer(EncoderTask):
         null = start[:, 0] + end[:, 0]
         begin, limit = (tf.gather(x, place, batch_dims=1) for x, place in ((starts, first), (ends, last)))
 
-        def by_question(x, fill=0.0):
+        def by_question(x: tf.Tensor, fill: float = 0.0) -> tf.Tensor:
             windows = tf.RaggedTensor.from_row_lengths(x, encoded["num_windows"])
             width = tf.maximum(1, windows.bounding_shape(1, out_type=tf.int32))
             return pad(windows, windows.nrows(), width, fill)  # (B, windows)
 
         best = tf.argmax(by_question(score, LOWEST), axis=1)  # (B,)
-        score, begin, limit, chance = (
+        score, begin, limit, probability = (
             tf.gather(by_question(x, fill), best, batch_dims=1)
             for x, fill in ((score, LOWEST), (begin, 0), (limit, 0), (score - total, LOWEST))
         )
@@ -230,38 +253,40 @@ class QuestionAnswerer(EncoderTask):
         texts = tf.strings.regex_replace(texts, r"^[\s\p{Z}]+|[\s\p{Z}]+$", "")
         if self.config.unanswerable:
             least = tf.argmin(by_question(null, -LOWEST), axis=1)
-            null, null_chance = (tf.gather(by_question(x), least, batch_dims=1) for x in (null, null - total))
+            null, null_probability = (
+                tf.gather(by_question(x), least, batch_dims=1) for x in (null, null - total)
+            )
             is_none = null - score > self.config.null_threshold
-            texts, chance = tf.where(is_none, "", texts), tf.where(is_none, null_chance, chance)
-        return {"answer": texts, "score": tf.exp(chance)}
+            texts, probability = (
+                tf.where(is_none, "", texts),
+                tf.where(is_none, null_probability, probability),
+            )
+        return {"answer": texts, "score": tf.exp(probability)}
 
-    def evaluate(self, examples):
-        """How good the answers to `examples` are: "exact_match" and "f1" from 0 to 1, each the best over the
-        right answers, as SQuAD's script counts them (Rajpurkar et al. 2016, section 6.1; 2018).
+    def measure(self, examples: Questions) -> dict[str, Any]:
+        """ "exact_match" and "f1" from 0 to 1, each the best over the right answers, as SQuAD's script counts
+        them (Rajpurkar et al. 2016, section 6.1; 2018).
         """
-        questions, contexts, right = examples = self.examples_class(*examples)
+        questions, contexts, right = examples
         self._bytes_of(examples)  # refuses answers that are not in their contexts
-        answers = self.predict(zip(questions, contexts, strict=True))
+        answers: Any = self.predict(zip(questions, contexts, strict=True))
         texts = [[text for text, _ in texts] or [""] for texts in right]
         measures = {
             name: [max(measure(answer, x) for x in row) for answer, row in zip(answers, texts, strict=True)]
             for name, measure in (("exact_match", exact_match), ("f1", f1))
         }
-        means = {name: round(float(np.mean(values)), 4) for name, values in measures.items()}
-        return {**means, "questions": len(answers)}
+        return {name: np.mean(values) for name, values in measures.items()}
 
-    @staticmethod
-    def read_examples(paths, columns=None):
-        """What `evaluate` takes, from files."""
-        refuse_columns(columns, "files in SQuAD's format have none")
-        return read_questions(paths)
+    @classmethod
+    def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> Questions:
+        return read_questions(paths, columns)
 
-    def read_inputs(self, path, columns=None):
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         refuse_columns(columns, "files in SQuAD's format have none")
         return read_unanswered(path)
 
-    def export_endpoints(self):
-        def answer(question, context):
+    def export_endpoints(self) -> Endpoints:
+        def answer(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
             question, context = (
                 tf.strings.unicode_transcode(x, "UTF-8", "UTF-8", replace_control_characters=False)
                 for x in (question, context)
@@ -272,18 +297,18 @@ class QuestionAnswerer(EncoderTask):
         return {"serving_default": (answer, [tf.TensorSpec([None], tf.string, name) for name in names])}
 
 
-def normalize_answer(text):
+def normalize_answer(text: str) -> list[str]:
     """The words of an answer as SQuAD's script compares them: lower case, no punctuation, no articles."""
     text = "".join(character for character in text.lower() if character not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", text).split()
 
 
-def exact_match(answer, right):
+def exact_match(answer: str, right: str) -> bool:
     """Whether two answers have the same words."""
     return normalize_answer(answer) == normalize_answer(right)
 
 
-def f1(answer, right):
+def f1(answer: str, right: str) -> float:
     """The harmonic mean of precision and recall of an answer's words; of two answers without words, 1."""
     words, others = normalize_answer(answer), normalize_answer(right)
     if not words or not others:

@@ -1,18 +1,22 @@
 """Sentences as vectors, like ones close together."""
 
 import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Config, Length
-from keras_tfm.data.encoding import are_cut, model_inputs, pack_texts
-from keras_tfm.data.huggingface import read_huggingface_tokenizer
-from keras_tfm.data.lengths import rows_by_length
-from keras_tfm.data.tokenizer_kinds import load_tokenizer
+from keras_tfm.data.batches.encoding import are_cut, model_inputs, pack_texts
+from keras_tfm.data.batches.lengths import rows_by_length
+from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.classification import pooled_of
-from keras_tfm.tasks.encoder_task import check_vocabulary
-from keras_tfm.tasks.task import Task, describe_backbone, make_backbone
+from keras_tfm.tasks.signatures import Endpoints
+from keras_tfm.tasks.task import Task, check_vocabulary, describe_backbone
+from keras_tfm.training.folder import Path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +39,9 @@ class SentenceEncoder(Task):
     name = "sentence-vectors"
     config_class = SentenceEncoderConfig
 
-    def __init__(self, backbone, tokenizer, config=None):
+    def __init__(
+        self, backbone: keras.Model, tokenizer: Tokenizer, config: SentenceEncoderConfig | None = None
+    ):
         self.model, self.tokenizer = backbone, tokenizer
         self.config = config or SentenceEncoderConfig()
         if not 3 <= self.config.max_length <= backbone.config.max_length:
@@ -46,7 +52,13 @@ class SentenceEncoder(Task):
         self._encode = tf.function(self.encode, autograph=False, reduce_retracing=True)
 
     @classmethod
-    def from_huggingface(cls, name, max_length=None, normalize=True):
+    def takes(cls, model: keras.Model) -> bool:
+        """An encoder without a head."""
+        is_bare = isinstance(model.output, dict) and "sequence_output" in model.output
+        return is_bare and not hasattr(model, "step")
+
+    @classmethod
+    def from_huggingface(cls, name: Path, max_length: int | None = None, normalize: bool = True) -> Self:
         """The encoder in the folder `name`, or of this hub id; a head is left behind.
 
         CheckpointError or DataError where something is not as it must be.
@@ -59,13 +71,13 @@ class SentenceEncoder(Task):
         tokenizer = read_huggingface_tokenizer(folder)
         return cls(backbone, tokenizer, SentenceEncoderConfig(length, normalize))
 
-    def save_huggingface(self, folder, overwrite=False):
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, model.safetensors and tokenizer.json."""
         from keras_tfm.convert import save_huggingface
 
         save_huggingface(self.model, folder, overwrite, tokenizer=self.tokenizer)
 
-    def encode(self, texts):
+    def encode(self, texts: tf.Tensor) -> tf.Tensor:
         """Strings (B,) to vectors (B, D), wholly in the graph."""
         packed = pack_texts(self.tokenizer, self.config.max_length, texts)
         packed = {name: x for name, x in packed.items() if name in self.model.input}
@@ -73,7 +85,7 @@ class SentenceEncoder(Task):
         vectors = pooled_of(inputs, self.model(inputs, training=False), "mean")  # (B, D)
         return tf.math.l2_normalize(vectors, axis=-1) if self.config.normalize else vectors
 
-    def predict(self, texts, batch_size=64):
+    def predict(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
         """The vectors of the strings `texts`: an array (N, D)."""
         texts = list(texts)
         vectors = np.zeros((len(texts), self.model.config.dim), "float32")
@@ -81,21 +93,21 @@ class SentenceEncoder(Task):
             vectors[rows] = self._encode(tf.constant([texts[row] for row in rows]))
         return vectors
 
-    def similarity(self, texts, others):
+    def similarity(self, texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
         """The cosine of each of `texts` and each of `others`: an array (N, M), from -1 to 1."""
         one, other = (self.predict(side) for side in (texts, others))
         if not self.config.normalize:
             one, other = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (one, other))
         return one @ other.T
 
-    def count_truncated(self, texts):
+    def count_truncated(self, texts: Sequence[str]) -> int:
         """How many of `texts` have more tokens than the model reads, and are cut."""
         return int(are_cut(self.tokenizer, self.config.max_length, texts).sum())
 
-    def as_line(self, answer):
+    def as_line(self, answer: np.ndarray) -> str:
         return " ".join(f"{x:.6g}" for x in answer)
 
-    def export_endpoints(self):
+    def export_endpoints(self) -> Endpoints:
         return {
             "serving_default": (
                 lambda text: {"vector": self.encode(text)},
@@ -103,15 +115,5 @@ class SentenceEncoder(Task):
             )
         }
 
-    def export_resources(self):
-        return [self.tokenizer]
-
-    def describe_model(self):
+    def describe_model(self) -> dict[str, Any]:
         return describe_backbone(self.model)
-
-    def save_parts(self, folder):
-        self.tokenizer.save(folder)
-
-    @classmethod
-    def load_parts(cls, folder, config, model):
-        return cls(make_backbone(model), load_tokenizer(folder), config)

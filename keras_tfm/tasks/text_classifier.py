@@ -1,28 +1,36 @@
 """Classifying texts, or pairs of texts: one class, several labels at once, or a number."""
 
 import dataclasses
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Config, Length
-from keras_tfm.data.encoding import are_cut, pack_texts
-from keras_tfm.data.inputs import read_unlabelled_texts
-from keras_tfm.data.labelled import PROBLEMS, LabelledTexts, read_labelled_texts
-from keras_tfm.data.lengths import rows_by_length
+from keras_tfm.configs import Config, Length, Option
+from keras_tfm.data.batches.encoding import Ragged, are_cut, pack_texts
+from keras_tfm.data.batches.lengths import rows_by_length
+from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_texts
+from keras_tfm.data.sources.labelled import PROBLEMS, LabelledTexts, read_labelled_texts
 from keras_tfm.heads.classification import Classifier, classification_loss
 from keras_tfm.tasks.encoder_task import (
     EncoderTask,
     as_pairs,
     check_labels,
+    label_ids,
     parts_of,
-    places_of,
     with_parts,
 )
+from keras_tfm.tasks.learning import TABLES
+from keras_tfm.tasks.measures import cross_entropy
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import refuse_rows
+from keras_tfm.training.folder import Path
+from keras_tfm.training.monitor import Mode
+from keras_tfm.training.options import FineTuning
 
+Problem = Literal["classes", "multi-label", "regression"]
 PUBLISHED = dict(
     zip(PROBLEMS, ("single_label_classification", "multi_label_classification", "regression"), strict=True)
 )
@@ -36,13 +44,19 @@ class TextClassifierConfig(Config):
     """
 
     labels: tuple[str, ...] = ()
-    problem: Literal["classes", "multi-label", "regression"] = "classes"
+    problem: Annotated[
+        Problem,
+        Option("a label is one of several, several names parted by commas, or a number"),
+    ] = "classes"
     pairs: bool = False
-    max_length: Length = 128
-    pooling: Literal["first", "mean", "max"] = "first"
+    max_length: Annotated[Length, Option("tokens of an example at most, special ones too")] = 128
+    pooling: Annotated[
+        Literal["first", "mean", "max"],
+        Option("classify by the first token, or by the mean or the maximum of all"),
+    ] = "first"
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.problem == "regression":
             if self.labels:
@@ -61,18 +75,27 @@ class TextClassifier(EncoderTask):
     """
 
     name = "classify"
+    help = "fine-tune an encoder, or train one, to label texts or pairs of texts"
+    files = f"{TABLES}: a text, or two, and its label"
+    columns = (2, 3)
     config_class = TextClassifierConfig
     examples_class = LabelledTexts
     head_class = Classifier
 
-    def _add_head(self, backbone):
+    @property
+    def answer_names(self) -> tuple[str, ...]:
+        return self.config.labels
+
+    def _add_head(self, backbone: keras.Model) -> Classifier:
         if self.config.pooling != "first":
             backbone = with_parts(backbone, pooler=False)
         num_classes = max(1, len(self.config.labels))
         return Classifier(backbone, num_classes, pooling=self.config.pooling, **self.config.head)
 
     @classmethod
-    def config_for(cls, examples, problem="classes", **options):
+    def config_for(
+        cls, examples: Sequence[Sequence], problem: Problem = "classes", **options: Any
+    ) -> TextClassifierConfig:
         """Labels as the examples have them, sorted."""
         texts, labels = examples
         if problem == "multi-label":
@@ -82,8 +105,8 @@ class TextClassifier(EncoderTask):
         return TextClassifierConfig(names, problem, pairs, **options)
 
     @classmethod
-    def _published(cls, model, entries):
-        problems = {theirs: ours for ours, theirs in PUBLISHED.items()}
+    def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
+        problems: dict[Any, Any] = {theirs: ours for ours, theirs in PUBLISHED.items()}
         problem = problems.get(entries.get("problem_type"))
         problem = problem or ("regression" if model.num_classes == 1 else "classes")
         names = entries.get("id2label") or {str(i): f"LABEL_{i}" for i in range(model.num_classes)}
@@ -91,23 +114,23 @@ class TextClassifier(EncoderTask):
         return {"labels": labels, "problem": problem, "pooling": model.pooling}
 
     @classmethod
-    def same_head(cls, one, other):
+    def same_head(cls, one: TextClassifierConfig, other: TextClassifierConfig) -> bool:
         alike = (one.problem, one.pooling) == (other.problem, other.pooling)
         return alike and super().same_head(one, other)
 
-    def _entries(self):
+    def _entries(self) -> dict[str, Any]:
         return {**super()._entries(), "problem_type": PUBLISHED[self.config.problem]}
 
     @classmethod
-    def texts_of(cls, examples):
+    def texts_of(cls, examples: LabelledTexts) -> list[str]:
         return [part for text in examples.texts for part in ([text] if isinstance(text, str) else text)]
 
-    def _encode(self, texts, seconds=None):
+    def _encode(self, texts: Any, seconds: tf.Tensor | None = None) -> Ragged:
         if not tf.is_tensor(texts):
             texts, seconds = self._columns(texts)
         return pack_texts(self.tokenizer, self.config.max_length, texts, seconds)
 
-    def _columns(self, texts):
+    def _columns(self, texts: Iterable[str | Sequence[str]]) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Strings (B,), and the second ones (B,) of pairs or None; a pair may be one string with a tab."""
         if not self.config.pairs:
             if not all(isinstance(text, str) for text in texts):
@@ -116,23 +139,23 @@ class TextClassifier(EncoderTask):
         pairs = as_pairs(texts)
         return tuple(tf.constant([pair[side] for pair in pairs], tf.string) for side in range(2))
 
-    def _encode_labels(self, examples, inputs):
+    def _encode_labels(self, examples: LabelledTexts, inputs: Ragged | None) -> np.ndarray:
         labels, names = examples.labels, self.config.labels
         if self.config.problem == "classes":
-            return places_of(labels, names)
+            return label_ids(labels, names)
         if self.config.problem == "regression":
             return np.array(labels, "float32")[:, None]
         matrix = np.zeros((len(labels), len(names)), "float32")
         for row, chosen in enumerate(labels):
-            matrix[row, places_of(chosen, names)] = 1
+            matrix[row, label_ids(chosen, names)] = 1
         return matrix
 
     @property
-    def judged_by(self):
+    def judged_by(self) -> tuple[str, Mode]:
         """Accuracy where there is one: the loss rises again while answers still get better."""
         return ("val_accuracy", "max") if self.config.problem == "classes" else super().judged_by
 
-    def _objective(self):
+    def objective(self, training: FineTuning) -> dict[str, Any]:
         if self.config.problem == "classes":
             accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
             return {"loss": classification_loss(), "weighted_metrics": [accuracy]}
@@ -144,24 +167,26 @@ class TextClassifier(EncoderTask):
             )
         }
 
-    def predict(self, texts, probabilities=False, batch_size=64):
+    def predict(
+        self, texts: Iterable[str | Sequence[str]], probabilities: bool = False, batch_size: int = 64
+    ) -> list | np.ndarray:
         """The label of each text (a list of labels, or a number), or, with `probabilities`, an array (N,
         labels) of theirs.
         """
         texts = list(texts)
         refuse_rows(self.refusals(texts))
-        chances = self.probabilities(texts, batch_size)
+        values = self.probabilities(texts, batch_size)  # (N, labels)
         if probabilities:
             if self.config.problem == "regression":
                 raise ValueError("A regression has no probabilities; predict its numbers.")
-            return chances
+            return values
         if self.config.problem == "regression":
-            return [float(value) for value in chances[:, 0]]
+            return [float(value) for value in values[:, 0]]
         if self.config.problem == "classes":
-            return [self.config.labels[place] for place in chances.argmax(-1)]
-        return [[self.config.labels[i] for i in np.flatnonzero(row >= 0.5)] for row in chances]
+            return [self.config.labels[label] for label in values.argmax(-1)]
+        return [[self.config.labels[label] for label in np.flatnonzero(row >= 0.5)] for row in values]
 
-    def refusals(self, examples, **options):
+    def refusals(self, examples: Iterable[str | Sequence[str]], **options: Any) -> dict[int, str]:
         expected = "expected a pair of texts, two strings or one with a tab between"
         if not self.config.pairs:
             expected = "expected a text, for this task was trained on texts"
@@ -171,7 +196,7 @@ class TextClassifier(EncoderTask):
             if (len(parts_of(text)) != 2 if self.config.pairs else not isinstance(text, str))
         }
 
-    def probabilities(self, texts, batch_size=64):
+    def probabilities(self, texts: Iterable[str | Sequence[str]], batch_size: int = 64) -> np.ndarray:
         """Of each text's labels, (N, labels), or the numbers (N, 1) of a regression."""
         texts = list(texts)
         answers = np.zeros((len(texts), max(1, len(self.config.labels))), "float32")
@@ -180,69 +205,64 @@ class TextClassifier(EncoderTask):
             answers[rows] = self._activate(self._answer(*columns)[0])
         return answers
 
-    def _activate(self, logits):
+    def _activate(self, logits: tf.Tensor) -> tf.Tensor:
         """Logits as probabilities, or as they are for a regression."""
         logits = tf.cast(logits, tf.float32)
         activations = {"classes": tf.nn.softmax, "multi-label": tf.sigmoid, "regression": tf.identity}
         return activations[self.config.problem](logits)
 
-    def evaluate(self, examples):
-        """How good the answers to `examples` are.
-
-        Classes: "accuracy", "macro_f1" and "loss" in nats. Several labels: "micro_f1", "exact_match".
+    def measure(self, examples: LabelledTexts) -> dict[str, Any]:
+        """Classes: "accuracy", "macro_f1" and "loss" in nats. Several labels: "micro_f1", "exact_match".
         Numbers: "pearson" and "mean_squared_error".
         """
-        texts, labels = self.examples_class(*examples)
-        truth, chances = self._encode_labels(LabelledTexts(texts, labels), None), self.probabilities(texts)
-        if self.config.problem == "classes":
-            answers, rows = chances.argmax(-1), np.arange(len(texts))
-            of_labels = np.maximum(chances[rows, truth], np.finfo("float32").tiny)
-            scores = [f1(truth == label, answers == label) for label in np.unique([*truth, *answers])]
-            measures = {
-                "accuracy": np.mean(answers == truth),
-                "macro_f1": np.mean(scores),
-                "loss": -np.mean(np.log(of_labels)),
-            }
-        elif self.config.problem == "multi-label":
-            answers = chances >= 0.5
-            exact = np.mean((answers == (truth > 0)).all(-1))
-            measures = {"micro_f1": f1(truth > 0, answers), "exact_match": exact}
-        else:
-            pearson = np.corrcoef(truth[:, 0], chances[:, 0])[0, 1] if len(set(labels)) > 1 else 0.0
-            measures = {"pearson": pearson, "mean_squared_error": np.mean((truth - chances) ** 2)}
-        return {name: round(float(value), 4) for name, value in measures.items()} | {"examples": len(texts)}
+        from sklearn.metrics import f1_score  # heavy, and needed here alone
 
-    def count_truncated(self, texts):
+        truth, values = self._encode_labels(examples, None), self.probabilities(examples.texts)
+        if self.config.problem == "classes":
+            answers = values.argmax(-1)
+            return {
+                "accuracy": np.mean(answers == truth),
+                "macro_f1": f1_score(truth, answers, average="macro", zero_division=0),
+                "loss": cross_entropy(values, truth),
+            }
+        if self.config.problem == "multi-label":
+            answers = values >= 0.5
+            micro_f1 = f1_score(truth > 0, answers, average="micro", zero_division=0)
+            return {"micro_f1": micro_f1, "exact_match": np.mean((answers == (truth > 0)).all(-1))}
+        is_constant = len(set(examples.labels)) < 2
+        pearson = 0.0 if is_constant else np.corrcoef(truth[:, 0], values[:, 0])[0, 1]
+        return {"pearson": pearson, "mean_squared_error": np.mean((truth - values) ** 2)}
+
+    def count_truncated(self, texts: Sequence[str | Sequence[str]]) -> int:
         """How many of `texts` have more tokens than the model reads, and are cut."""
         columns = zip(*as_pairs(texts), strict=True) if self.config.pairs and len(texts) else [list(texts)]
         return int(are_cut(self.tokenizer, self.config.max_length, *columns).sum())
 
-    def as_line(self, answer):
+    def as_line(self, answer: Any) -> str:
         return ",".join(answer) if isinstance(answer, list) else super().as_line(answer)
 
-    def read_examples(self, paths, columns=None):
-        """What `evaluate` takes, from files."""
-        return read_labelled_texts(paths, columns, self.config.problem)
+    @classmethod
+    def read_files(
+        cls, paths: Sequence[Path], columns: ColumnNames = None, problem: Problem = "classes", **fields: Any
+    ) -> LabelledTexts:
+        return read_labelled_texts(paths, columns, problem)
 
-    def read_inputs(self, path, columns=None):
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         return read_unlabelled_texts(path, columns, self.config.pairs)
 
-    def export_endpoints(self):
+    def export_endpoints(self) -> Endpoints:
         names = tf.constant(self.config.labels, tf.string)
 
-        def answer(*texts):
-            chances = self._activate(self._logits(*texts)[0])
+        def answer(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
+            probabilities = self._activate(self._logits(*texts)[0])
             if self.config.problem == "regression":
-                return {"value": chances[:, 0]}
+                return {"value": probabilities[:, 0]}
             if self.config.problem == "classes":
-                return {"label": tf.gather(names, tf.argmax(chances, -1)), "probabilities": chances}
-            return {"is_label": chances >= 0.5, "probabilities": chances}
+                return {
+                    "label": tf.gather(names, tf.argmax(probabilities, -1)),
+                    "probabilities": probabilities,
+                }
+            return {"is_label": probabilities >= 0.5, "probabilities": probabilities}
 
         sides = ("text", "second") if self.config.pairs else ("text",)
         return {"serving_default": (answer, [tf.TensorSpec([None], tf.string, side) for side in sides])}
-
-
-def f1(truth, answers):
-    """The harmonic mean of precision and recall of boolean arrays; 0 where nothing was right."""
-    right = np.sum(truth & answers)
-    return 2 * right / max(1, np.sum(truth) + np.sum(answers))

@@ -4,40 +4,40 @@ import codecs
 import dataclasses
 import functools
 import math
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
+import keras
 import numpy as np
 import tensorflow as tf
 import tqdm
 
 import keras_tfm.models
-from keras_tfm.configs import Config
-from keras_tfm.data.blocks import TextBlocks, hold_out_texts, read_texts
-from keras_tfm.data.byte_pairs import ByteLevelTokenizer
-from keras_tfm.data.epochs import Epochs
-from keras_tfm.data.huggingface import read_huggingface_around
-from keras_tfm.data.sources import fingerprint
-from keras_tfm.data.text import Around, encode_prompts
-from keras_tfm.data.tokenizer_kinds import load_tokenizer, train_tokenizer
+from keras_tfm.configs import Config, Length, Option
+from keras_tfm.data.batches.blocks import TextBlocks, hold_out_texts
+from keras_tfm.data.batches.epochs import Batches
+from keras_tfm.data.batches.pairs import encode_prompts
+from keras_tfm.data.batches.streams import StreamBlocks
+from keras_tfm.data.sources.documents import read_texts
+from keras_tfm.data.sources.text_stream import TextStream
+from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
+from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_tokens
+from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
+from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens, StopSequences
 from keras_tfm.generation.processors import require
-from keras_tfm.heads.language_model import (
-    LanguageModel,
-    TokenCrossEntropy,
-    token_accuracy,
-    token_cross_entropy,
-)
-from keras_tfm.jit import jit_compile
-from keras_tfm.tasks.decoding import DecodingDefaults, as_stops, check_ids, refused_prompts
-from keras_tfm.tasks.task import (
-    Task,
-    describe_language_model,
-    make_language_model,
-    refuse_columns,
-    refuse_rows,
-)
-from keras_tfm.training.fit import fit_best, trains
-from keras_tfm.training.optimizers import AdamW
-from keras_tfm.training.schedules import WarmupSchedule
+from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
+from keras_tfm.tasks.continuations import Continuations
+from keras_tfm.tasks.decoding import DecodingDefaults, as_stops, check_ids, check_token_ids, refused_prompts
+from keras_tfm.tasks.learning import ROWS, ModelOptions
+from keras_tfm.tasks.measures import sums_over
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.streams import EPOCH_BATCHES, Texts, read_or_stream, sample_of
+from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model, refuse_rows
+from keras_tfm.tasks.trainable import TrainableTask
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import Count, LanguageModelTraining
 
 NEW_TOKENS = 128  # that are generated unless something else is said
 STOPS = 8  # sets of strings that end a text, whose compiled decoding is kept: those used last
@@ -50,27 +50,60 @@ class TextGeneratorConfig(Config):
     generates ids alone. `decoding` is how it writes unless a call says otherwise.
     """
 
-    separator: str | None = None
+    separator: Annotated[
+        str | None,
+        Option(r"between a file's documents: \n\n for a blank line", default="it is one", has_escapes=True),
+    ] = None
     add_start: bool = False
     has_tokenizer: bool = True
     decoding: DecodingDefaults = dataclasses.field(default_factory=DecodingDefaults)
 
 
-class TextGenerator(Task):
+@dataclasses.dataclass(frozen=True)
+class GeneratorOptions(ModelOptions):
+    """A GPT-2 with fresh weights, and its tokenizer."""
+
+    set_here: ClassVar[Mapping[str, str]] = {"vocabulary_size": "--vocabulary"}
+
+    size: Annotated[str, Option("a size of GPT-2")] = "tiny"
+    tokenizer: Annotated[Literal["bytes", "characters"], Option("byte-level pairs, or characters")] = "bytes"
+    vocabulary_size: Annotated[
+        Count, Option("tokens at most, fewer for small files", flag="--vocabulary")
+    ] = 8_000
+    max_length: Annotated[
+        Length | None,
+        Option("tokens of a block, and of prompt and continuation together", default="the size's"),
+    ] = None
+
+    def base(self) -> keras_tfm.models.GPT2Config:
+        return keras_tfm.models.GPT2.config_of_size(self.size)
+
+
+class TextGenerator(TrainableTask):
     """Continues texts by a decoder-only model: a `LanguageModel` over a `GPT2`, for example.
 
     `tokenizer` spells the tokens (`symbols`): a `ByteLevelTokenizer` or a `CharacterTokenizer`.
     """
 
     name = "generate"
+    help = "train a language model on plain text, which continues texts"
+    files = f"plain text (or .gz, .xz), a document each; or a text in {ROWS}"
+    columns = (1,)
+    unit = "texts"
+    training = LanguageModelTraining(
+        epochs=20, epoch_batches=500, batch_tokens=8_192, schedule="inverse-root", weight_decay=0.1
+    )
+    optimizer_options = {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-8, "clipnorm": 1.0}
+    held_out = (0.02, 500)
+    model_options = GeneratorOptions
     config_class = TextGeneratorConfig
 
-    def __init__(self, model, tokenizer, config=None):
+    def __init__(
+        self, model: LanguageModel, tokenizer: Tokenizer | None, config: TextGeneratorConfig | None = None
+    ):
         size = model.backbone.config.vocabulary_size
-        if tokenizer is not None and tokenizer.vocabulary_size > size:
-            raise ValueError(
-                f"The model's vocabulary holds {size} tokens, the tokenizer's {tokenizer.vocabulary_size}."
-            )
+        if tokenizer is not None:
+            check_vocabulary(model.backbone.config, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.config = config or TextGeneratorConfig()
@@ -79,7 +112,7 @@ class TextGenerator(Task):
         check_ids(defaults, size)
         if tokenizer is None and not defaults.end_ids:
             raise ValueError("A generator without a tokenizer needs the `end_ids` of `config.decoding`.")
-        self._end_ids: tuple = defaults.end_ids or (tokenizer.end_id,)
+        self._end_ids: tuple = defaults.end_ids or (self.tokenizer.end_id,)
         self._pad_id: int = self._end_ids[0] if tokenizer is None else tokenizer.pad_id
         if defaults.pad_id is not None:
             self._pad_id = defaults.pad_id
@@ -87,22 +120,61 @@ class TextGenerator(Task):
 
     @classmethod
     def from_texts(
-        cls, texts, size="tiny", vocabulary_size=8_000, tokenizer="bytes", separator=None, **changes
-    ):
-        """A generator with fresh weights and a tokenizer, "bytes" or "characters", trained on `texts`.
+        cls,
+        texts: Texts,
+        size: str = "tiny",
+        vocabulary_size: int = 8_000,
+        tokenizer: Literal["bytes", "characters"] = "bytes",
+        separator: str | None = None,
+        **changes: Any,
+    ) -> Self:
+        """A generator with fresh weights and a tokenizer, "bytes" or "characters", trained on `texts`, or on
+        passages of a `TextStream`.
 
         `changes` replace fields of the configuration of GPT-2's `size`: `max_length`, the length of the
         blocks to train on and of the context, among them. Raises ValueError for what is unknown.
         """
         if tokenizer not in ("bytes", "characters"):
             raise ValueError(f"`tokenizer` must be bytes or characters; it is {tokenizer!r}.")
-        tokenizer = train_tokenizer(texts, tokenizer, vocabulary_size)
+        tokenizer = train_tokenizer(sample_of(texts), tokenizer, vocabulary_size)
         changes = {"vocabulary_size": tokenizer.vocabulary_size} | changes
         model = LanguageModel(keras_tfm.models.GPT2.from_size(size, **changes))
-        return cls(model, tokenizer, TextGeneratorConfig(separator, add_start=len(texts) > 1))
+        return cls(
+            model,
+            tokenizer,
+            TextGeneratorConfig(separator, add_start=isinstance(texts, TextStream) or len(texts) > 1),
+        )
 
     @classmethod
-    def from_huggingface(cls, name):
+    def make(
+        cls,
+        examples: Sequence[str],
+        options: GeneratorOptions,
+        changes: Mapping[str, Any],
+        separator: str | None = None,
+        **fields: Any,
+    ) -> Self:
+        if options.max_length:
+            changes = {**changes, "max_length": options.max_length}
+        return cls.from_texts(
+            examples, options.size, options.vocabulary_size, options.tokenizer, separator, **changes
+        )
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        return isinstance(model, LanguageModel) and "decoder_token_ids" not in model.input
+
+    @classmethod
+    def start_from(cls, start: Path, examples: Any, separator: str | None = None, **fields: Any) -> Self:
+        task = super().start_from(start, examples, **fields)
+        if task.tokenizer is None:
+            raise ValueError(f"{start}: expected a tokenizer, tokenizer.json or vocab.json; there is none")
+        if separator is not None:
+            task.config = dataclasses.replace(task.config, separator=separator)
+        return task
+
+    @classmethod
+    def from_huggingface(cls, name: Path) -> Self:
         """The task in the folder `name`, or of this hub id, in which the tokenizer may be missing.
 
         Raises CheckpointError or DataError where something in it is not as it must be.
@@ -110,24 +182,24 @@ class TextGenerator(Task):
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, read_decoding
 
         model, folder = from_huggingface(name), find_folder(name)
-        if not isinstance(model, LanguageModel) or "decoder_token_ids" in model.input:
+        if not cls.takes(model):
             raise CheckpointError(name, "architectures", "one of a language model", model.name)
-        decoding, tokenizer, around = read_decoding(folder, False), None, Around([], [])
+        decoding, tokenizer, around = read_decoding(folder, False), None, SpecialTokens([], [])
         if any((folder / file).exists() for file in ("tokenizer.json", "vocab.json")):
             tokenizer = ByteLevelTokenizer.from_huggingface(folder)
-            around = read_huggingface_around(folder, tokenizer)
-            if around not in (Around([], []), Around([tokenizer.start_id], [])):
-                got = f"{around.before} and {around.after}"
+            around = read_huggingface_special_tokens(folder, tokenizer)
+            if around not in (SpecialTokens([], []), SpecialTokens([tokenizer.start_id], [])):
+                got = f"{around.prefix} and {around.suffix}"
                 raise CheckpointError(folder, "post_processor", "at most a start token before a text", got)
         elif not decoding.end_ids:
             raise CheckpointError(folder / "config.json", "eos_token_id", "a token's id", "none")
-        config = TextGeneratorConfig(None, bool(around.before), tokenizer is not None, decoding)
+        config = TextGeneratorConfig(None, bool(around.prefix), tokenizer is not None, decoding)
         try:
             return cls(model, tokenizer, config)
         except ValueError as error:
             raise CheckpointError(name, None, "tokens of the vocabulary", str(error)) from None
 
-    def save_huggingface(self, folder, overwrite=False):
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, generation_config.json, model.safetensors,
         tokenizer.json.
 
@@ -145,79 +217,26 @@ class TextGenerator(Task):
             writers.append(save)
         save_huggingface(self.model, folder, overwrite, entries, writers=writers)
 
-    @trains
-    def fit(
-        self,
-        texts,
-        validation=None,
-        *,
-        epochs=20,
-        minutes=None,
-        batch_tokens=8192,
-        epoch_batches=500,
-        learning_rate=1e-3,
-        weight_decay=0.1,
-        patience=5,
-        seed=0,
-        run=None,
-        save_minutes=10,
-        resume=False,
-        overwrite=False,
-        tensorboard=False,
-    ):
-        """Train on the strings `texts`, a document each, and keep the best epoch: {measure: [an epoch's]}.
+    def hold_out(self, texts: Sequence[str], share: float | None, seed: int) -> tuple[Any, Any]:
+        """Whole texts at random or, of few texts, the last tenth of each."""
+        return hold_out_texts(texts, seed) if share is None else super().hold_out(texts, share, seed)
 
-        `validation` texts judge the epochs; by default 2 % of the texts at random, at most 500, are held
-        out, of few texts the last tenth of each. An epoch is a pass over the text, or `epoch_batches` where
-        a pass has more; the next goes on from there. The learning rate warms up over an epoch, at most 2,000
-        steps, or over a tenth of the `minutes`. With `run` the best task so far stands in that folder, new or
-        to `resume`, with checkpoints after every epoch and every `save_minutes`, metrics.csv and, with
-        `tensorboard`, logs/; training stops after `patience` epochs without progress, or `minutes` in all.
-        """
-        if validation is None:
-            texts, validation = hold_out_texts(texts, seed)
-        batches = Epochs.of(self._blocks(texts, batch_tokens, seed=seed), epoch_batches)
-        judge = self._blocks(validation, batch_tokens, min_batches=1)
-        settings = {
-            "batch_tokens": batch_tokens,
-            "epoch_batches": epoch_batches,
-            "learning_rate": learning_rate,
-            "weight_decay": weight_decay,
-            "seed": seed,
-            "data": fingerprint(texts),
-        }
-        return fit_best(
-            self.model,
-            batches,
-            judge.dataset(),
-            schedule=WarmupSchedule(learning_rate, min(2_000, batches.num_batches)),
-            optimizer=lambda schedule, **averages: AdamW(
-                schedule, weight_decay, 0.9, 0.99, 1e-8, clipnorm=1.0, **averages
-            ),
-            objective={
-                "loss": TokenCrossEntropy(),
-                "weighted_metrics": [token_cross_entropy, token_accuracy],
-            },
-            monitor="val_token_cross_entropy",
-            counts=("characters", sum(map(len, texts)), sum(map(len, validation))),
-            epochs=epochs,
-            minutes=minutes,
-            patience=patience,
-            run=run,
-            save=self.save,
-            save_minutes=save_minutes,
-            resume=resume,
-            overwrite=overwrite,
-            tensorboard=tensorboard,
-            settings=settings,
-        )
+    def batches(self, texts: Texts, training: LanguageModelTraining, is_validation: bool = False) -> Batches:
+        if isinstance(texts, TextStream):
+            sizes = {"max_length": self.max_length, "batch_tokens": training.batch_tokens}
+            sizes["epoch_batches"] = training.epoch_batches or EPOCH_BATCHES
+            return StreamBlocks(texts, self.tokenizer, seed=training.seed, **sizes)
+        return self._blocks(texts, **training.batching(is_validation))
 
-    def _blocks(self, texts, batch_tokens=8192, **options):
-        return TextBlocks(
-            texts, self.tokenizer, max_length=self.max_length, batch_tokens=batch_tokens, **options
-        )
+    def objective(self, training: LanguageModelTraining) -> dict[str, Any]:
+        return {"loss": TokenCrossEntropy(), "weighted_metrics": [token_cross_entropy, token_accuracy]}
 
-    def evaluate(self, texts):
+    judged_by = ("val_token_cross_entropy", "min")
+
+    def _blocks(self, texts: Sequence[str], **options: Any) -> TextBlocks:
+        return TextBlocks(texts, self.tokenizer, max_length=self.max_length, **options)
+
+    def measure(self, texts: Sequence[str]) -> dict[str, Any]:
         """How well `texts`, cut into blocks of the model's length, are predicted.
 
         "loss" is the cross-entropy in nats a token, ends included, "perplexity" its exponential,
@@ -225,28 +244,39 @@ class TextGenerator(Task):
         """
         blocks = self._blocks(texts, min_batches=1)
 
-        @tf.function(autograph=False, jit_compile=jit_compile())
-        def cost(inputs, labels, weights):
+        def count(inputs: Any, labels: tf.Tensor, weights: tf.Tensor) -> dict[str, tf.Tensor]:
             logits = self.model(inputs, training=False)
-            return tf.reduce_sum(weights * token_cross_entropy(labels, logits))
+            return {"nats": tf.reduce_sum(weights * token_cross_entropy(labels, logits))}
 
-        is_quick = blocks.num_batches < 20
-        bar = tqdm.tqdm(blocks.dataset(), total=blocks.num_batches, unit="batch", disable=is_quick)
-        nats = float(np.sum([cost(*batch).numpy() for batch in bar], dtype="float64"))
+        nats = float(sums_over(blocks, count)["nats"])
         loss = nats / blocks.num_tokens
         return {
-            "loss": round(loss, 4),
-            "perplexity": round(float(np.exp(loss)), 3),
-            "bits_per_byte": round(nats / math.log(2) / max(1, blocks.num_bytes), 4),
+            "loss": loss,
+            "perplexity": np.exp(loss),
+            "bits_per_byte": nats / math.log(2) / max(1, blocks.num_bytes),
             "tokens": blocks.num_tokens,
         }
 
-    def read_examples(self, paths, columns=None):
-        """What `evaluate` takes, from files: texts."""
-        refuse_columns(columns, "plain text has no columns")
-        return read_texts(paths, self.config.separator)
+    @classmethod
+    def read_files(
+        cls, paths: Sequence[Path], columns: ColumnNames = None, separator: str | None = None, **fields: Any
+    ) -> list[str]:
+        return read_texts(paths, separator, columns)
 
-    def generate(self, prompts, max_new_tokens=None, batch_size=64, stop=(), **options):
+    @classmethod
+    def read_training(
+        cls, paths: Sequence[Path], columns: ColumnNames = None, separator: str | None = None, **fields: Any
+    ) -> Texts:
+        return read_or_stream(paths, lambda paths: read_texts(paths, separator, columns), separator)
+
+    def generate(
+        self,
+        prompts: Iterable[str],
+        max_new_tokens: int | None = None,
+        batch_size: int = 64,
+        stop: str | Iterable[str] = (),
+        **options: Any,
+    ) -> list[str]:
         """The strings `prompts` with their continuations, of at most `max_new_tokens` tokens (default: 128,
         or what the context leaves).
 
@@ -270,7 +300,9 @@ class TextGenerator(Task):
 
     predict = generate
 
-    def stream(self, prompt, max_new_tokens=None, stop=(), **options):
+    def stream(
+        self, prompt: str, max_new_tokens: int | None = None, stop: str | Iterable[str] = (), **options: Any
+    ) -> Iterator[str]:
         """Yield the continuation of the string `prompt` in pieces, as soon as they are generated.
 
         The arguments are those of `generate`; together the pieces are what it adds. No beam search.
@@ -288,7 +320,13 @@ class TextGenerator(Task):
         if rest := decode(b"", True):
             yield rest
 
-    def generate_ids(self, token_ids, padding_mask=None, max_new_tokens=None, **options):
+    def generate_ids(
+        self,
+        token_ids: np.ndarray,
+        padding_mask: np.ndarray | None = None,
+        max_new_tokens: int | None = None,
+        **options: Any,
+    ) -> np.ndarray:
         """Prompts (B, P), padded on the left where `padding_mask` is False, and their continuations:
         (B, P + max_new_tokens), padded after an end.
 
@@ -297,29 +335,26 @@ class TextGenerator(Task):
         token_ids = np.asarray(token_ids)
         if token_ids.ndim != 2 or not token_ids.shape[1]:
             raise ValueError(f"`token_ids` must be (B, P), P at least 1; its shape is {token_ids.shape}.")
-        size = self.model.backbone.config.vocabulary_size
-        if token_ids.size and (token_ids.min() < 0 or token_ids.max() >= size):
-            raise ValueError(
-                f"`token_ids` must lie in [0, {size}); they span {token_ids.min()} to {token_ids.max()}."
-            )
+        check_token_ids(token_ids, self.model.backbone.config.vocabulary_size)
         chosen = self._options(token_ids.shape[1], max_new_tokens, **options)
         return self._decoding(())(chosen, token_ids, padding_mask).numpy()
 
-    def refusals(self, examples, max_new_tokens=None, **options):
+    def refusals(
+        self, examples: Iterable, max_new_tokens: int | None = None, **options: Any
+    ) -> dict[int, str]:
         if self.tokenizer is None:
             raise ValueError("A generator without a tokenizer continues ids alone: use `generate_ids`.")
         self._options(1 + self.config.add_start, max_new_tokens, **options)  # refuses what no prompt allows
-        return refused_prompts(
-            examples, self.tokenizer, self.config.add_start, self.max_length, max_new_tokens
-        )
+        room = self.config.add_start, self.max_length, max_new_tokens
+        return refused_prompts(examples, self.tokenizer, *room)
 
-    def _prepare(self, prompts, max_new_tokens=None, **options):
+    def _prepare(self, prompts: list[str], max_new_tokens: int | None = None, **options: Any) -> tuple:
         """The inputs and the options of decoding."""
         texts = tf.constant([prompt.encode() for prompt in prompts])
         inputs = encode_prompts(texts, self.tokenizer, self.config.add_start)
         return inputs, self._options(inputs["token_ids"].shape[1], max_new_tokens, **options)
 
-    def _options(self, length, max_new_tokens=None, **options):
+    def _options(self, length: int, max_new_tokens: int | None = None, **options: Any) -> DecodingOptions:
         room = self.max_length - length
         if room < 1:
             raise ValueError(
@@ -331,10 +366,10 @@ class TextGenerator(Task):
         chosen = self.config.decoding.choose(length, max_new_tokens=max_new_tokens, **options)
         return DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
 
-    def _compiled_decoding(self, stop):
+    def _compiled_decoding(self, stop: tuple[str, ...]) -> CompiledDecoding:
         return CompiledDecoding(self.model, self._stop(stop), self._pad_id, max_length=self.max_length)
 
-    def _stop(self, strings):
+    def _stop(self, strings: Sequence[str]) -> EndTokens | StopSequences:
         """What ends a text: one of the `strings`, or an end token."""
         if not strings:
             return EndTokens(*self._end_ids)
@@ -342,54 +377,24 @@ class TextGenerator(Task):
         symbols = [*self.tokenizer.symbols, *[b""] * unused]
         return StopSequences([string.encode() for string in strings], symbols, self._end_ids)
 
-    def export_endpoints(self, max_new_tokens=NEW_TOKENS, stop=(), **options):
+    def export_endpoints(
+        self, max_new_tokens: int = NEW_TOKENS, stop: str | Iterable[str] = (), **options: Any
+    ) -> Endpoints:
         """`serving_default(text)`, decoded by `options`, and `generate(text, temperature, top_p, seed)`."""
-        stop = self._stop(as_stops(stop))
         room = self._options(1, max_new_tokens).max_new_tokens
-
-        def answer(text, **options):
-            inputs = encode_prompts(text, self.tokenizer, self.config.add_start)
-            length = tf.shape(inputs["token_ids"])[1]
-            checks = [
-                tf.debugging.assert_none_equal(text, "", message="A prompt is empty."),
-                tf.debugging.assert_less_equal(
-                    length + room, self.max_length, f"Prompt and {room} new tokens exceed {self.max_length}."
-                ),
-            ]
-            with tf.control_dependencies(checks):
-                inputs = {name: tf.identity(x) for name, x in inputs.items()}
-            chosen = DecodingOptions(**self.config.decoding.choose(1, **options) | {"max_new_tokens": room})
-            decoder = chosen.decoder(self.model, stop, self._pad_id)
-            return {"text": text + self.tokenizer.detokenize(decoder(**inputs)[:, length:])}
-
-        def sample(text, temperature, top_p, seed):
-            checks = [
-                tf.debugging.assert_positive(temperature, "`temperature` must be above 0."),
-                tf.debugging.assert_positive(top_p, "`top_p` must lie in (0, 1]."),
-                tf.debugging.assert_less_equal(top_p, 1.0, "`top_p` must lie in (0, 1]."),
-            ]
-            with tf.control_dependencies(checks):
-                text = tf.identity(text)
-            return answer(text, temperature=temperature, top_p=top_p, seed=seed)
-
+        end = self._stop(as_stops(stop))
+        texts = Continuations(self.model, self.tokenizer, self.config, end, self._pad_id, room)
         text = tf.TensorSpec([None], tf.string, "text")
         numbers = [tf.TensorSpec([], tf.float32, name) for name in ("temperature", "top_p")]
         return {
-            "serving_default": (lambda text: answer(text, **options), [text]),
-            "generate": (sample, [text, *numbers, tf.TensorSpec([], tf.int32, "seed")]),
+            "serving_default": (lambda text: texts.decode(text, **options), [text]),
+            "generate": (texts.sample, [text, *numbers, tf.TensorSpec([], tf.int32, "seed")]),
         }
 
-    def export_resources(self):
-        return [self.tokenizer]
-
-    def describe_model(self):
+    def describe_model(self) -> dict[str, Any]:
         return describe_language_model(self.model)
 
-    def save_parts(self, folder):
-        if self.tokenizer is not None:
-            self.tokenizer.save(folder)
-
     @classmethod
-    def load_parts(cls, folder, config, model):
+    def load_parts(cls, folder: pathlib.Path, config: TextGeneratorConfig, model: dict[str, Any]) -> Self:
         tokenizer = load_tokenizer(folder) if config.has_tokenizer else None
         return cls(make_language_model(model), tokenizer, config)

@@ -1,18 +1,25 @@
 """Tagging words: a label for each word of a sentence, named entities for example."""
 
 import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Config, Length
-from keras_tfm.data.encoding import surround
-from keras_tfm.data.inputs import read_unlabelled_words
-from keras_tfm.data.labelled import TaggedWords, read_tagged_words
-from keras_tfm.data.lengths import rows_by_length
+from keras_tfm.configs import Config, Length, Option
+from keras_tfm.data.batches.encoding import Ragged, surround
+from keras_tfm.data.batches.lengths import rows_by_length
+from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_words
+from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words
 from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
-from keras_tfm.tasks.encoder_task import EncoderTask, check_labels, places_of, with_parts
+from keras_tfm.tasks.encoder_task import EncoderTask, check_labels, label_ids, with_parts
+from keras_tfm.tasks.learning import ROWS
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import refuse_columns
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import FineTuning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,10 +29,10 @@ class TokenClassifierConfig(Config):
     """
 
     labels: tuple[str, ...]
-    max_length: Length = 128
+    max_length: Annotated[Length, Option("tokens of a sentence at most, special ones too")] = 128
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         check_labels(self.labels)
         if self.max_length < 8:
@@ -41,30 +48,38 @@ class TokenClassifier(EncoderTask):
     """
 
     name = "tag"
+    help = "fine-tune an encoder, or train one, to tag the words of sentences"
+    files = (
+        "CoNLL columns (plain, .gz, .xz): a word first, its tag last, a blank line after each sentence; or "
+        f"lists of words and of tags in {ROWS}"
+    )
+    columns = (2,)
+    unit = "sentences"
+    training = dataclasses.replace(EncoderTask.training, epochs=10)
     config_class = TokenClassifierConfig
     examples_class = TaggedWords
     head_class = TokenTagger
 
-    def _add_head(self, backbone):
+    def _add_head(self, backbone: keras.Model) -> TokenTagger:
         backbone = with_parts(backbone, pooler=False)
         return TokenTagger(backbone, len(self.config.labels), **self.config.head)
 
     @classmethod
-    def config_for(cls, examples, **options):
+    def config_for(cls, examples: Sequence[Sequence], **options: Any) -> TokenClassifierConfig:
         """Labels as the examples have them, sorted."""
         tags = {tag for sentence in examples[1] for tag in sentence}
         return TokenClassifierConfig(tuple(sorted(tags)), **options)
 
     @classmethod
-    def _published(cls, model, entries):
+    def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
         names = entries.get("id2label") or {str(i): f"LABEL_{i}" for i in range(model.num_classes)}
         return {"labels": tuple(names[str(i)] for i in range(model.num_classes))}
 
     @classmethod
-    def texts_of(cls, examples):
+    def texts_of(cls, examples: TaggedWords) -> list[str]:
         return [" ".join(words) for words in examples.words]
 
-    def _encode(self, words):
+    def _encode(self, words: Any) -> Ragged:
         if not isinstance(words, tf.RaggedTensor):
             words = tf.ragged.constant([list(row) for row in words], tf.string, ragged_rank=1)
         pieces = self.tokenizer.tokenize_words(words.flat_values)  # (words, pieces)
@@ -82,7 +97,7 @@ class TokenClassifier(EncoderTask):
         is_first = surround(is_first[:, :room], [0], [0])
         return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids), "is_first": is_first}
 
-    def _encode_labels(self, examples, inputs):
+    def _encode_labels(self, examples: TaggedWords, inputs: Ragged) -> tf.RaggedTensor:
         for number, (words, tags) in enumerate(zip(*examples, strict=True), start=1):
             if len(words) != len(tags):
                 raise ValueError(
@@ -92,13 +107,13 @@ class TokenClassifier(EncoderTask):
         seen = tf.reduce_sum(is_first, axis=1).numpy()
         tags = [tag for row, count in zip(examples.tags, seen, strict=True) for tag in row[:count]]
         labels = np.full(is_first.flat_values.shape, -1, "int32")
-        labels[is_first.flat_values.numpy() == 1] = places_of(tags, self.config.labels)
+        labels[is_first.flat_values.numpy() == 1] = label_ids(tags, self.config.labels)
         return is_first.with_flat_values(tf.constant(labels))
 
-    def _objective(self):
+    def objective(self, training: FineTuning) -> dict[str, Any]:
         return {"loss": TokenCrossEntropy(), "weighted_metrics": [token_accuracy]}
 
-    def predict(self, sentences, batch_size=64):
+    def predict(self, sentences: Iterable[str | Sequence[str]], batch_size: int = 64) -> list[list[str]]:
         """The tags of each sentence, one for each word: a list of lists of strings."""
         sentences = [words.split() if isinstance(words, str) else list(words) for words in sentences]
         answers: list[list[str]] = [[] for _ in sentences]
@@ -110,25 +125,24 @@ class TokenClassifier(EncoderTask):
         return answers
 
     @property
-    def _outside(self):
+    def _outside(self) -> str:
         """The tag of words that are not seen."""
         return "O" if "O" in self.config.labels else self.config.labels[0]
 
-    def _places(self, logits, encoded):
+    def _places(self, logits: tf.Tensor, encoded: Ragged) -> tf.RaggedTensor:
         """The likeliest label of each word, ragged (B, words)."""
         places = tf.argmax(logits, axis=-1, output_type=tf.int32)  # (B, T)
         is_first = encoded["is_first"].to_tensor(0, shape=tf.shape(places))
         return tf.ragged.boolean_mask(places, is_first == 1)
 
-    def evaluate(self, examples):
-        """How good the tags of `examples` are: "accuracy" of the words and, where tags are of the kind B-, I-
-        and O, "precision", "recall" and "f1" of whole entities, as seqeval counts them (Nakayama 2018), from
-        0 to 1.
+    def measure(self, examples: TaggedWords) -> dict[str, Any]:
+        """ "accuracy" of words and, where tags are of the kind B-, I- and O, "precision", "recall" and "f1"
+        of whole entities, as seqeval counts them (Nakayama 2018), from 0 to 1.
         """
         from seqeval.metrics import f1_score, precision_score, recall_score  # heavy, and needed here alone
 
-        words, tags = self.examples_class(*examples)
-        self._encode_labels(TaggedWords(words, tags), self._encode(words))  # refuses what is unknown
+        words, tags = examples
+        self._encode_labels(examples, self._encode(words))  # refuses what is unknown
         answers = self.predict(words)
         pairs = zip(tags, answers, strict=True)
         right = [one == other for row in pairs for one, other in zip(*row, strict=True)]
@@ -136,31 +150,29 @@ class TokenClassifier(EncoderTask):
         if all(label == "O" or label[:2] in ("B-", "I-") for label in self.config.labels):
             scores = {"precision": precision_score, "recall": recall_score, "f1": f1_score}
             measures |= {name: score(tags, answers, zero_division=0) for name, score in scores.items()}
-        return {name: round(float(value), 4) for name, value in measures.items()} | {"sentences": len(words)}
+        return measures
 
-    def count_truncated(self, sentences):
+    def count_truncated(self, sentences: Iterable[str | Sequence[str]]) -> int:
         """How many of `sentences` have words that the model does not see."""
         sentences = [words.split() if isinstance(words, str) else list(words) for words in sentences]
         counts = tf.reduce_sum(self._encode(sentences)["is_first"], axis=1).numpy()
         return sum(int(count) < len(words) for count, words in zip(counts, sentences, strict=True))
 
-    def as_line(self, answer):
+    def as_line(self, answer: Sequence[str]) -> str:
         return " ".join(answer)
 
-    @staticmethod
-    def read_examples(paths, columns=None):
-        """What `evaluate` takes, from files."""
-        refuse_columns(columns, "CoNLL files have a word first and its tag last")
-        return read_tagged_words(paths)
+    @classmethod
+    def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> TaggedWords:
+        return read_tagged_words(paths, columns)
 
-    def read_inputs(self, path, columns=None):
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         refuse_columns(columns, "CoNLL files have a word first and its tag last")
         return read_unlabelled_words(path, self.config.labels)
 
-    def export_endpoints(self):
+    def export_endpoints(self) -> Endpoints:
         names = tf.constant(self.config.labels)
 
-        def answer(text):
+        def answer(text: tf.Tensor) -> dict[str, tf.Tensor]:
             tags = tf.gather(names, self._places(*self._logits(tf.strings.split(text))))
             return {"tags": tf.strings.reduce_join(tags, axis=1, separator=" ")}
 

@@ -1,59 +1,64 @@
 """Callbacks that training shares: progress, and the best averaged weights."""
 
+import logging
 import sys
 import time
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import keras
 import tqdm
 
 from keras_tfm.private.keras import averages_of
-from keras_tfm.training.monitor import Monitor
+from keras_tfm.training.monitor import Logs, Mode, Monitor
+
+LOG = logging.getLogger(__name__)
 
 
 class Progress(keras.callbacks.Callback):
-    """One bar per epoch on standard error, closed by a line of the epoch's measures.
+    """One bar per epoch on standard error, closed by a line of the epoch's measures in the log.
 
     Where standard error is no terminal, a file for example, a line each minute takes the bar's place.
     """
 
-    def __init__(self, clock=time.perf_counter):
+    def __init__(self, clock: Callable[[], float] = time.perf_counter):
         super().__init__()
         self.clock = clock
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self.name = f"epoch {epoch + 1}/{self.params['epochs']}"
         self.began = self.said = self.clock()
         self.bar = tqdm.tqdm(
             total=self.params["steps"],
             desc=self.name,
             file=sys.stderr,
-            disable=not sys.stderr.isatty(),
+            disable=not (sys.stderr.isatty() and LOG.isEnabledFor(logging.INFO)),
             leave=False,
             mininterval=0.5,
             dynamic_ncols=True,
             unit="batch",
         )
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         if self.bar.disable:
             if self.clock() - self.said >= 60:
                 self.said = self.clock()
                 loss = f", loss {float(logs['loss']):.3f}" if logs else ""
-                print(f"{self.name}  batch {batch + 1} of {self.params['steps']}{loss}", file=sys.stderr)
+                LOG.info("%s  batch %d of %d%s", self.name, batch + 1, self.params["steps"], loss)
             return
         self.bar.update(batch + 1 - self.bar.n)
         # Reading the measures waits for the device: once in a while is enough.
         if batch % 20 == 0 and logs:
             self.bar.set_postfix_str(f"loss {float(logs['loss']):.3f}", refresh=False)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self.bar.close()
         measures = "  ".join(
             f"{name} {value:,.0f}" if value >= 1_000 else f"{name} {value:.4f}"
             for name, value in (logs or {}).items()
             if name != "learning_rate"
         )
-        tqdm.tqdm.write(f"{self.name}  {self.clock() - self.began:.0f} s  {measures}", file=sys.stderr)
+        LOG.info("%s  %.0f s  %s", self.name, self.clock() - self.began, measures)
 
 
 class BestWeights(keras.callbacks.Callback):
@@ -65,27 +70,35 @@ class BestWeights(keras.callbacks.Callback):
     earlier process. `score`, the lower the better, and `waited` are its state.
     """
 
-    def __init__(self, monitor, patience=None, on_best=None, load_best=None, mode="auto"):
+    def __init__(
+        self,
+        monitor: str,
+        patience: int | None = None,
+        on_best: Callable[[], Any] | None = None,
+        load_best: Callable[[], Any] | None = None,
+        mode: Mode = "auto",
+    ):
         super().__init__()
         self.monitor = Monitor(monitor, mode)
         self.patience = patience
         self.on_best = on_best
         self.load_best = load_best
         self.score, self.waited = float("inf"), 0
-        self.best = self.trained = None
+        self.best: list | None = None
+        self.trained: list | None = None
 
-    def on_test_begin(self, logs=None):
+    def on_test_begin(self, logs: Logs = None) -> None:
         averages = self._averages()
         if averages is not None:
             self.trained = self._values()
             self._assign(averages)
 
-    def on_test_end(self, logs=None):
+    def on_test_end(self, logs: Logs = None) -> None:
         if self.trained is not None:
             self._assign(self.trained)
             self.trained = None
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         score = self.monitor.score(logs)
         if self.monitor.is_best(score, self.score):
             self.score, self.waited = score, 0
@@ -95,13 +108,13 @@ class BestWeights(keras.callbacks.Callback):
             if self.patience is not None and self.waited >= self.patience:
                 self.model.stop_training = True
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Logs = None) -> None:
         if self.best is not None:
             self._assign(self.best)
         elif self.load_best is not None and self.score < float("inf"):
             self.load_best()
 
-    def _keep(self):
+    def _keep(self) -> None:
         trained = self._values()
         averages = self._averages()
         self.best = trained if averages is None else [keras.ops.convert_to_numpy(value) for value in averages]
@@ -110,13 +123,13 @@ class BestWeights(keras.callbacks.Callback):
             self.on_best()
             self._assign(trained)
 
-    def _averages(self):
+    def _averages(self) -> list[keras.Variable] | None:
         optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
         return averages_of(optimizer)
 
-    def _values(self):
+    def _values(self) -> list:
         return [keras.ops.convert_to_numpy(variable) for variable in self.model.trainable_variables]
 
-    def _assign(self, values):
+    def _assign(self, values: Iterable) -> None:
         for variable, value in zip(self.model.trainable_variables, values, strict=True):
             variable.assign(value)

@@ -6,9 +6,11 @@ import inspect
 import json
 import logging
 import math
+import pathlib
 import signal
 import threading
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -16,7 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.private import keras as private
-from keras_tfm.training.monitor import Monitor
+from keras_tfm.training.folder import Path
+from keras_tfm.training.monitor import Logs, Mode, Monitor
 from keras_tfm.training.position import Position
 from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
 from keras_tfm.training.store import CheckpointFolder
@@ -47,15 +50,15 @@ class Checkpoint(keras.callbacks.Callback):
 
     def __init__(
         self,
-        folder,
-        every_steps=None,
-        every_minutes=None,
-        keep=3,
-        monitor=None,
-        mode="auto",
-        tracked=(),
-        settings=None,
-        resume=False,
+        folder: Path,
+        every_steps: int | None = None,
+        every_minutes: float | None = None,
+        keep: int = 3,
+        monitor: str | None = None,
+        mode: Mode = "auto",
+        tracked: Iterable[keras.callbacks.Callback] = (),
+        settings: Mapping[str, Any] | None = None,
+        resume: bool = False,
     ):
         super().__init__()
         for name, value in (("every_steps", every_steps), ("every_minutes", every_minutes), ("keep", keep)):
@@ -70,20 +73,20 @@ class Checkpoint(keras.callbacks.Callback):
         self.tracked = {f"{i}.{type(callback).__name__}": callback for i, callback in enumerate(tracked)}
         self.settings = settings or {}
         self.resume = resume
-        self.history = {}
+        self.history: dict[str, list[float]] = {}
         self.step = 0
         self._epoch = self._batch = 0  # the place of the next step
         self._best: dict[str, Any] = {"step": None, "score": math.inf}
-        self._saved = None  # step, epoch and batch of the newest one
+        self._saved: tuple[int, int, int] | None = None  # step, epoch and batch of the newest one
         self._knows_place = True
-        self._resumed = None
-        self._losses = []
+        self._resumed: Any = None
+        self._losses: list[tuple[int, Any]] = []
         self._terminated = False
-        self._handler = None
+        self._handler: Any = None
         self._writer: Any = None
         self._writing: Any = None
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         epochs = getattr(self.model, "_epochs_of_fit", None)
         if epochs is None:
             raise TypeError(f"Checkpoint needs a keras_tfm.Model; this is a {type(self.model).__name__}.")
@@ -110,7 +113,7 @@ class Checkpoint(keras.callbacks.Callback):
             self._position.begin()
             self._save()
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         if self._resumed is None:
             self._epoch, self._batch = epoch, 0
             return
@@ -118,11 +121,11 @@ class Checkpoint(keras.callbacks.Callback):
             variable.assign(self._resumed[name])
         self._resumed = None
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         before, self.step = self.step, self.step + batch + 1 - self._batch
         self._batch = batch + 1
 
-        def passed(multiple):
+        def passed(multiple: int) -> bool:
             return self.step // multiple > before // multiple
 
         if logs and "loss" in logs:
@@ -141,7 +144,7 @@ class Checkpoint(keras.callbacks.Callback):
         elif len(self._losses) >= ASK_EVERY:
             self._check_losses()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         steps = self.params.get("steps")
         if steps is None or self._batch >= steps:  # a time limit may have cut it
             self._epoch, self._batch = epoch + 1, 0
@@ -153,10 +156,10 @@ class Checkpoint(keras.callbacks.Callback):
                 self._best = {"step": self.step, "score": score}
         self._save()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Logs = None) -> None:
         self._finish_writing()
 
-    def on_fit_end(self):
+    def on_fit_end(self) -> None:
         """Also where training ended in an error: let go of the folder and of SIGTERM."""
         if self._writer is not None:
             self._writer.shutdown()
@@ -167,16 +170,16 @@ class Checkpoint(keras.callbacks.Callback):
         private.begin_at(self.model, None)
 
     @property
-    def _is_chief(self):
+    def _is_chief(self) -> bool:
         return self.worker == 0
 
-    def _on_sigterm(self, *_):
+    def _on_sigterm(self, *_: Any) -> None:
         self._terminated = True
 
-    def _of_any_worker(self, flag):
+    def _of_any_worker(self, flag: bool) -> bool:
         return sum_over_workers(self._strategy, float(bool(flag))) > 0
 
-    def _check_losses(self):
+    def _check_losses(self) -> None:
         losses, self._losses = self._losses, []
         for step, loss in losses:
             if not math.isfinite(float(loss)):
@@ -186,7 +189,7 @@ class Checkpoint(keras.callbacks.Callback):
                     f"The loss is {float(loss)} at step {step}, {of_epoch}; {self._newest()}."
                 )
 
-    def _save(self, wait=False):
+    def _save(self, wait: bool = False) -> None:
         self._check_losses()
         place = self.step, self._epoch, self._batch
         if place == self._saved:
@@ -203,7 +206,7 @@ class Checkpoint(keras.callbacks.Callback):
         self._saved, self._saved_at = place, time.monotonic()
         if not self._is_chief:
             return None
-        state = {
+        state: dict[str, Any] = {
             "step": self.step,
             "epoch": self._epoch,
             "batch": self._batch,
@@ -221,7 +224,9 @@ class Checkpoint(keras.callbacks.Callback):
         )
         return self._finish_writing() if wait else None
 
-    def _write(self, step, best, work, state, tensors):
+    def _write(
+        self, step: int, best: int | None, work: pathlib.Path, state: str, tensors: Mapping[str, np.ndarray]
+    ) -> None:
         for name, value in tensors.items():
             if name.startswith("model") and value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise FloatingPointError(f"The weights are not finite after step {step}; {self._newest()}.")
@@ -229,14 +234,14 @@ class Checkpoint(keras.callbacks.Callback):
         (work / "state.json").write_text(state, "utf-8")
         self.folder.publish(step, best)
 
-    def _finish_writing(self):
+    def _finish_writing(self) -> None:
         writing, self._writing = self._writing, None
         if writing is not None:
             with self._errors_said():
                 writing.result()
 
     @contextlib.contextmanager
-    def _errors_said(self):
+    def _errors_said(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -244,11 +249,11 @@ class Checkpoint(keras.callbacks.Callback):
                 f"{self.folder.path}: a checkpoint could not be written ({error}); {self._newest()}."
             ) from error
 
-    def _newest(self):
+    def _newest(self) -> str:
         steps = self.folder.steps()
         return f"the newest checkpoint is that of step {steps[-1]}" if steps else "there is no checkpoint yet"
 
-    def _restore(self, step):
+    def _restore(self, step: int) -> None:
         folder = self.folder.folder(step)
         state = read_json(folder / "state.json")
         refuse_changes(self.settings, state["settings"])
@@ -282,8 +287,10 @@ class Checkpoint(keras.callbacks.Callback):
             for name in sorted(self._resumed.keys() ^ self._measures().keys()):
                 raise CheckpointError(path, name, "the same measures", "others")
         private.begin_at(self.model, self._epoch)
+        if self._is_chief:
+            LOG.info("Going on from step %d, batch %d of epoch %d.", step, self._batch, self._epoch + 1)
 
-    def _variables(self, *kinds):
+    def _variables(self, *kinds: str) -> dict[str, keras.Variable]:
         """{name: variable}, numbered: names of optimizers and seed generators differ between processes."""
         measures = {id(variable) for variable in self.model.metrics_variables}
         variables = {
@@ -292,7 +299,7 @@ class Checkpoint(keras.callbacks.Callback):
         }
         return {f"{kind}/{i}": variable for kind in kinds for i, variable in enumerate(variables[kind])}
 
-    def _measures(self):
+    def _measures(self) -> dict[str, tf.Variable]:
         """{name: variable} of this worker's replicas: their sum, given back, would be rounded anew."""
         return {
             f"{i}/{replica}": part
@@ -301,7 +308,7 @@ class Checkpoint(keras.callbacks.Callback):
         }
 
 
-def refuse_changes(now, then):
+def refuse_changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> None:
     """Raise ValueError, naming them, where settings differ from those that training began with."""
     changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
     if changed:
@@ -311,7 +318,7 @@ def refuse_changes(now, then):
         )
 
 
-def _state_of(callback):
+def _state_of(callback: keras.callbacks.Callback) -> dict[str, Any]:
     arguments = inspect.signature(type(callback).__init__).parameters
     plain = bool | int | float | str | None
     return {
@@ -321,6 +328,6 @@ def _state_of(callback):
     }
 
 
-def _arrays(variables):
+def _arrays(variables: Mapping[str, keras.Variable]) -> dict[str, np.ndarray]:
     """Copies of the variables' values, one each: training waits for them."""
     return {name: tf.convert_to_tensor(variable.value).numpy() for name, variable in variables.items()}

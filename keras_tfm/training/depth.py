@@ -1,9 +1,11 @@
 """How deep in a model a variable lies, by the model's blocks: what freezing and rates by depth go by."""
 
+import keras
+
 from keras_tfm.private.keras import inputs_of_calls, layers_in, source_of
 
 
-def layer_rates(model, decay):
+def layer_rates(model: keras.Model, decay: float) -> dict[str, float]:
     """{path: factor} of a model's trainable variables by depth, for the `rates` of an optimizer.
 
     What follows the blocks, heads and last norms, has 1, the last block `decay`, the one below `decay`^2, …,
@@ -25,7 +27,7 @@ def layer_rates(model, decay):
     return rates
 
 
-def sizes_of_stacks(model):
+def sizes_of_stacks(model: keras.Model) -> dict[str, int]:
     """{stack: how many blocks it has}; ValueError where there are none."""
     blocks = getattr(model, "blocks", {})
     if not any(blocks.values()):
@@ -33,7 +35,7 @@ def sizes_of_stacks(model):
     return {stack: len(layers) for stack, layers in blocks.items()}
 
 
-def places_of(model):
+def places_of(model: keras.Model) -> dict[str, tuple[str, int]]:
     """{path: (stack, index of its block)} of the variables that are in blocks."""
     sizes_of_stacks(model)
     return {
@@ -44,14 +46,14 @@ def places_of(model):
     }
 
 
-def embeddings_of(model):
+def embeddings_of(model: keras.Model) -> set[str]:
     """The paths of the variables of all that stands before the blocks: what feeds one, and is fed by none."""
     blocks = {id(block) for layers in model.blocks.values() for block in layers}
     holders = [layer for layer in layers_in(model) if any(id(part) in blocks for part in layers_in(layer))]
     held = {id(layer) for layer in holders}
     known: dict = {}  # by tensor: whether a block is among what made it
 
-    def follows_a_block(tensor):
+    def follows_a_block(tensor: keras.KerasTensor) -> bool:
         if id(tensor) not in known:
             layer, made_of = source_of(tensor)
             known[id(tensor)] = id(layer) in held or any(map(follows_a_block, made_of))

@@ -6,6 +6,7 @@ denominator, gradients are summed once and clipped after that, and draws differ 
 
 import functools
 import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -24,7 +25,7 @@ class ExactTrainer(Base):
     _compile_loss: Any
     _epochs_of_fit: Any = False  # while fitting: Keras's iterator over the epochs, for `Checkpoint`
 
-    def compile(self, *args, **kwargs):
+    def compile(self, *args: Any, **kwargs: Any) -> None:
         """`keras.Model.compile`, with losses that see all replicas of the strategy."""
         super().compile(*args, **kwargs)
         if not self._is_replicated:
@@ -34,13 +35,22 @@ class ExactTrainer(Base):
         if loss is not None:
             self._compile_loss = private.remade_loss(loss, GlobalCompileLoss)
 
-    def compile_from_config(self, config):
+    def compile_from_config(self, config: dict[str, Any]) -> None:
         """Keras's, which leaves out models with a `compile` of their own."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built and self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
 
-    def fit(self, x=None, y=None, batch_size=None, epochs=1, verbose="auto", callbacks=None, **kwargs):
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: str | int = "auto",
+        callbacks: Any = None,
+        **kwargs: Any,
+    ) -> keras.callbacks.History:
         """`keras.Model.fit`; `on_fit_end()` of callbacks that have it is called however it ends."""
         self._epochs_of_fit = None
         try:
@@ -50,15 +60,22 @@ class ExactTrainer(Base):
             for callback in getattr(callbacks, "callbacks", callbacks) or ():
                 getattr(callback, "on_fit_end", lambda: None)()
 
-    def _get_metrics_result_or_logs(self, logs):
+    def _get_metrics_result_or_logs(self, logs: Any) -> dict[str, Any]:
         """Keras's; the measures too where an epoch that was resumed had no step left."""
         return super()._get_metrics_result_or_logs(logs) if logs else self.get_metrics_result()
 
     @property
-    def _is_replicated(self):
+    def _is_replicated(self) -> bool:
         return self.distribute_strategy.num_replicas_in_sync > 1
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> tf.Tensor:
         """Keras's; on several replicas its value is an equal part of the loss over all of them."""
         # Before anything waits for the other replicas: Keras keeps the losses of the last call, of any.
         added = self.losses
@@ -70,7 +87,7 @@ class ExactTrainer(Base):
         losses += [over_all_replicas(tf.reduce_sum(loss) * batch_size, batch_size) for loss in added]
         return tf.add_n(losses)
 
-    def train_step(self, data):
+    def train_step(self, data: Any) -> dict[str, tf.Tensor]:
         """One step on a (local) batch; the measures so far."""
         if not self._is_replicated:
             return super().train_step(data)
@@ -90,12 +107,12 @@ class ExactTrainer(Base):
         )
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
-    def _forward(self, x):
+    def _forward(self, x: Any) -> Any:
         """The model in training, compiled by XLA where that was asked for: only this part has no
         communication between replicas in it.
         """
 
-        def call(x):
+        def call(x: Any) -> tuple:
             with added_losses(self) as losses:
                 y_pred = self(x, training=True) if self._call_has_training_arg else self(x)
             return y_pred, keras.tree.map_structure(private.get_keras_mask, y_pred), losses
@@ -111,14 +128,14 @@ class ExactTrainer(Base):
                 private.set_keras_mask(y, mask)
         return y_pred
 
-    def _make_function(self, step):
+    def _make_function(self, step: Callable) -> Callable:
         if not self._is_replicated:
             return super()._make_function(step)
         self._make_draws_distinct()
         strategy = self.distribute_strategy
 
         @tf.autograph.experimental.do_not_convert
-        def one_step(data):
+        def one_step(data: Any) -> dict[str, tf.Tensor]:
             outputs = strategy.run(step, args=(data,))
             means = keras.tree.map_structure(
                 lambda x: tf.reduce_mean(tf.stack(strategy.experimental_local_results(x)), axis=0), outputs
@@ -126,7 +143,7 @@ class ExactTrainer(Base):
             # A metric's result within a replica is of that replica alone: read them again, over all.
             return means | {k: v for k, v in self.get_metrics_result().items() if k in means}
 
-        def steps(iterator):
+        def steps(iterator: tf.data.Iterator) -> dict[str, tf.Tensor]:
             logs = one_step(next(iterator))
             for _ in tf.range(self.steps_per_execution - 1):
                 batch = iterator.get_next_as_optional()
@@ -140,7 +157,7 @@ class ExactTrainer(Base):
         from_iterator = tf.function(steps, reduce_retracing=True)
         from_batch = tf.function(one_step, reduce_retracing=True)
 
-        def function(iterator):
+        def function(iterator: Any) -> dict[str, tf.Tensor]:
             if isinstance(iterator, tf.distribute.DistributedIterator):
                 return from_iterator(iterator)
             # `WorkerIterator`, or `train_on_batch`, in which every replica sees the whole batch
@@ -151,7 +168,7 @@ class ExactTrainer(Base):
 
         return function
 
-    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+    def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         """Make what Keras leaves to the first step of `fit`: one that makes variables is traced twice.
 
         On several replicas Keras's would average their batches, which need not be of one size.
@@ -171,7 +188,7 @@ class ExactTrainer(Base):
         with self.distribute_strategy.scope():
             self._symbolic_build(data_batch=data_batch)
 
-    def _make_draws_distinct(self):
+    def _make_draws_distinct(self) -> None:
         """Let dropout and all that draws do so differently on each replica."""
         for layer in private.layers_in(self):
             for generator in private.seed_generators_of(layer):
@@ -184,14 +201,14 @@ class GlobalCompileLoss(private.CompileLoss):
 
     _flat_losses: list
 
-    def build(self, y_true, y_pred):
+    def build(self, y_true: Any, y_pred: Any) -> None:
         super().build(y_true, y_pred)
         self._flat_losses = [
             flat._replace(loss=functools.partial(global_loss, flat.loss)) for flat in self._flat_losses
         ]
 
 
-def global_loss(loss, y_true, y_pred, sample_weight=None):
+def global_loss(loss: Callable, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
     """`loss(y_true, y_pred, sample_weight)` as if all replicas' batches were one: an equal part of it.
 
     Follows `keras.losses.Loss.__call__`, which is the local one. A loss that is a scalar already is
@@ -224,7 +241,7 @@ def global_loss(loss, y_true, y_pred, sample_weight=None):
     return over_all_replicas(total, tf.cast(count, total.dtype))
 
 
-def over_all_replicas(total, count):
+def over_all_replicas(total: tf.Tensor, count: tf.Tensor | None) -> tf.Tensor:
     """An equal part of sum(total) / sum(count) over the replicas, or of sum(total) for None.
 
     The value is the same on each replica, so that what tracks it is right; the gradient is that of
@@ -239,19 +256,19 @@ def over_all_replicas(total, count):
     return part + total - tf.stop_gradient(total)
 
 
-def sum_over_replicas(gradients):
+def sum_over_replicas(gradients: Sequence[tf.Tensor | None]) -> list[tf.Tensor | None]:
     """The gradients, summed over the replicas; None where there is none."""
     given = [gradient for gradient in gradients if gradient is not None]
     summed = iter(tf.distribute.get_replica_context().all_reduce("SUM", given))
     return [None if gradient is None else next(summed) for gradient in gradients]
 
 
-def batch_size_of(x):
+def batch_size_of(x: Any) -> tf.Tensor:
     """The number of examples in a batch, the first axis of its first array."""
     return tf.shape(next(leaf for leaf in keras.tree.flatten(x) if leaf is not None))[0]
 
 
-def expect_summed_gradients(optimizer):
+def expect_summed_gradients(optimizer: keras.optimizers.Optimizer) -> None:
     """Have `optimizer` take gradients that are summed over the replicas: it does not sum them again.
 
     It accumulates them, where asked to, outside of the replicas: a condition within one could not
@@ -266,22 +283,24 @@ def expect_summed_gradients(optimizer):
         private.replace_update(optimizer, functools.partial(_accumulate, optimizer))
 
 
-def _accumulate(optimizer, gradients, variables):
+def _accumulate(
+    optimizer: keras.optimizers.Optimizer, gradients: list[tf.Tensor], variables: list[keras.Variable]
+) -> None:
     """A step of the optimizer where gradients accumulate."""
     steps = optimizer.gradient_accumulation_steps
     sums = private.accumulated_gradients(optimizer, variables)
 
-    def apply_mean(gradients):
+    def apply_mean(gradients: list[tf.Tensor]) -> None:
         means = [(gradient + total) / steps for gradient, total in zip(gradients, sums, strict=True)]
         private.clip_decay_and_update(optimizer, means, variables)
 
-    def add(gradients):
+    def add(gradients: list[tf.Tensor]) -> None:
         private.accumulate(optimizer, gradients, sums)
 
-    def in_turn(strategy, gradients):
+    def in_turn(strategy: tf.distribute.Strategy, gradients: list[tf.Tensor]) -> None:
         on_each = functools.partial(strategy.extended.call_for_each_replica, args=(gradients,))
 
-        def update():
+        def update() -> None:
             on_each(apply_mean)
             for total in sums:
                 total.assign(tf.zeros_like(total))
@@ -293,7 +312,7 @@ def _accumulate(optimizer, gradients, variables):
         private.update_averages(optimizer)
 
 
-def _next_on_replica(draw, *args, **kwargs):
+def _next_on_replica(draw: Callable[..., tf.Tensor], *args: Any, **kwargs: Any) -> tf.Tensor:
     seed = draw(*args, **kwargs)
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:

@@ -1,71 +1,31 @@
-"""What the `fit` of every task shares: what it refuses and leaves as it was, and the fitting itself."""
+"""The fitting that tasks share: what it refuses, the precision, the draws, the best epoch and its folder."""
 
-import functools
-import inspect
-import math
+import contextlib
 import pathlib
-import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
+import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_tfm.jit import jit_compile
 from keras_tfm.private.keras import layers_in, seed_generators_of
 from keras_tfm.training.callbacks import BestWeights, Progress
+from keras_tfm.training.changed_inputs import Change, ChangedInputs
 from keras_tfm.training.checkpoint import Checkpoint
-from keras_tfm.training.freezing import trainable_kept
+from keras_tfm.training.folder import Path
 from keras_tfm.training.logs import GradientNorm, MetricsFile, TensorBoard, Throughput
-from keras_tfm.training.schedules import TimedSchedule
+from keras_tfm.training.monitor import Mode
+from keras_tfm.training.options import Precision, Run, Training
+from keras_tfm.training.schedules import TimedSchedule, make_schedule
 from keras_tfm.training.store import CheckpointFolder
 from keras_tfm.training.strategy import sum_over_workers, worker_index
 from keras_tfm.training.time_limit import TimeLimit
 from keras_tfm.training.weights import load_weights, save_weights
 
-COUNTS = {  # the least of the whole numbers that a `fit` takes
-    "epochs": 1, "batch_tokens": 1, "batch_size": 1, "epoch_batches": 1, "patience": 1, "num_drawings": 1,
-    "max_shift": 0, "seed": 0,
-}  # fmt: skip
-RANGES = {  # of the other numbers: what is asked of them, and in words
-    "learning_rate": (lambda x: 0 < x < math.inf, "a finite number above 0"),
-    "save_minutes": (lambda x: 0 < x < math.inf, "a finite number above 0"),
-    "minutes": (lambda x: 0 <= x < math.inf, "a finite number of at least 0"),
-    "weight_decay": (lambda x: 0 <= x < math.inf, "a finite number of at least 0"),
-    "label_smoothing": (lambda x: 0 <= x < 1, "a number in [0, 1)"),
-}
 
-
-def trains(fit):
-    """A task's `fit` that first refuses numbers without sense and weights that cannot learn, draws by its
-    `seed` alone, and leaves what may be trained as it found it, however it ends.
-    """
-    signature = inspect.signature(fit)
-
-    @functools.wraps(fit)
-    def framed_fit(task, *args, **options):
-        bound = signature.bind(task, *args, **options)
-        bound.apply_defaults()
-        refuse_senseless(bound.arguments)
-        refuse_eight_bits(task.model)
-        seed_draws(task.model, bound.arguments["seed"])
-        with trainable_kept(task.model):
-            return fit(task, *args, **options)
-
-    return framed_fit
-
-
-def refuse_senseless(arguments):
-    """Raise ValueError, naming it, for an argument {name: value} that no training can heed."""
-    for name, value in arguments.items():
-        if value is None:
-            continue
-        if name in COUNTS and not (isinstance(value, int | np.integer) and value >= COUNTS[name]):
-            raise ValueError(f"`{name}` must be a whole number of at least {COUNTS[name]}; it is {value!r}.")
-        if name in RANGES:
-            is_allowed, words = RANGES[name]
-            if not (isinstance(value, int | float | np.number) and is_allowed(value)):
-                raise ValueError(f"`{name}` must be {words}; it is {value!r}.")
-
-
-def refuse_eight_bits(model):
+def refuse_eight_bits(model: keras.Model) -> None:
     """Raise ValueError where layers of `model` are quantised: their weights get no gradient."""
     if any(getattr(layer, "quantization_mode", None) for layer in layers_in(model)):
         raise ValueError(
@@ -74,7 +34,7 @@ def refuse_eight_bits(model):
         )
 
 
-def seed_draws(model, seed):
+def seed_draws(model: keras.Model, seed: int) -> None:
     """Begin all that `model` draws, for dropout above all, anew by `seed`."""
     generators = {
         id(generator): generator for layer in layers_in(model) for generator in seed_generators_of(layer)
@@ -84,86 +44,115 @@ def seed_draws(model, seed):
         generator.state.assign([int(own), 0])
 
 
-def fit_best(
-    model,
-    batches,
-    validation,
-    *,
-    schedule,
-    optimizer,
-    objective,
-    monitor,
-    counts,
-    epochs,
-    minutes,
-    patience,
-    run,
-    save,
-    save_minutes,
-    resume,
-    overwrite,
-    tensorboard,
-    settings,
-    mode="auto",
-):
-    """Fit `model` and leave it with the weights of its best epoch: {measure: [its value at each epoch]}.
+@contextlib.contextmanager
+def in_precision(model: keras.Model, precision: Precision | None) -> Iterator[None]:
+    """Let the layers of `model` that have its own dtype policy compute in another one; None changes nothing.
 
-    `batches` has `epochs()`, an endless dataset, and `num_batches`, how many are an epoch. It is compiled
-    with `optimizer(schedule, **averages)`, one of this package, and `objective`, the losses and measures.
-    Epochs are judged by `monitor`, with a `Monitor`'s `mode`, on the dataset `validation`; `counts` are what
-    the examples are called, and how many train and judge. Of a time limit of `minutes` the schedule follows
-    the share that is used, too. With `run`, a folder that `save(run, overwrite, trained=False)` makes, the
-    best weights so far stand in it, and checkpoints after every epoch and `save_minutes`, from which `resume`
-    goes on, refusing other `settings` or another precision; metrics.csv has a row for each epoch, and
-    `tensorboard` the same in logs/. Of several workers the chief alone writes.
+    The weights stay what they are, so that a model computes as one that was made with the policy.
+    """
+    if precision is None or precision == model.dtype_policy.name:
+        yield
+        return
+    before, policy = model.dtype_policy, keras.dtype_policies.get(precision)
+    if policy.variable_dtype != before.variable_dtype:
+        raise ValueError(f"`precision` must be one of {before.variable_dtype} weights; it is {precision!r}.")
+    layers = [layer for layer in layers_in(model) if layer.dtype_policy == before]
+    try:
+        for layer in layers:
+            layer.dtype_policy = policy
+        yield
+    finally:
+        for layer in layers:
+            layer.dtype_policy = before
+
+
+def fit_best(
+    model: keras.Model,
+    batches: Any,
+    validation: tf.data.Dataset,
+    training: Training,
+    *,
+    objective: Mapping[str, Any],
+    optimizer: Callable[..., keras.optimizers.Optimizer],
+    monitor: tuple[str, Mode],
+    run: Run | None = None,
+    save: Callable[..., None] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    callbacks: Iterable[keras.callbacks.Callback] = (),
+    change: Change | None = None,
+) -> dict[str, list[float]]:
+    """Fit `model` as `training` says, and leave it with the weights of its best epoch: {measure: [values]}.
+
+    `batches` are `Batches` without end, `validation` a dataset. The model is compiled with `objective`, its
+    losses and measures, and `optimizer(schedule, **averages)`, one of this package. Epochs are judged by
+    `monitor`, a name and a mode as `Monitor` has them. Of a time limit the schedule follows the share that is
+    used, too. With a `run`, whose folder `save(folder, overwrite, trained=False)` makes, the best weights so
+    far stand in it, and checkpoints after every epoch and `save_minutes`, from which `resume` goes on,
+    refusing other `settings` or another precision; metrics.csv has a row for each epoch, and `tensorboard`
+    the same in logs/. Of several workers the chief alone writes. `change` is that of `ChangedInputs`.
     """
     is_chief = worker_index(model.distribute_strategy) == 0
+    limit = TimeLimit(training.minutes)
     with model.distribute_strategy.scope():
-        if minutes is not None:
-            schedule = TimedSchedule(schedule, epochs * batches.num_batches)
-        averages = averaging(batches.num_batches)
-        model.compile(optimizer(schedule, **averages), **objective, jit_compile=jit_compile())
-    limit = TimeLimit(minutes, schedule if minutes is not None else None)
-    best = BestWeights(monitor, patience, mode=mode)
-    callbacks = [limit, Throughput(), GradientNorm(), best]
+        schedule = make_schedule(training, batches.num_batches)
+        if training.minutes is not None:
+            schedule = limit.schedule = TimedSchedule(schedule, training.epochs * batches.num_batches)
+        jit = jit_compile() if training.jit is None else training.jit
+        model.compile(optimizer(schedule, **averaging(batches.num_batches)), **objective, jit_compile=jit)
+    name, mode = monitor
+    best = BestWeights(name, training.patience, mode=mode)
+    ours = [limit, Throughput(), GradientNorm(), best, *callbacks]
+    if change is not None:
+        ours.append(ChangedInputs(change, training.epochs * batches.num_batches, schedule))
     if is_chief:
-        callbacks.append(Progress())
+        ours.append(Progress())
     if run is not None:
-        weights = pathlib.Path(run) / "model.safetensors"
-        best.load_best = lambda: load_weights(model, weights)
-        if is_chief:
-            best.on_best = lambda: save_weights(model, weights)
-            if not resume:
-                refuse_running(run)
-                save(run, overwrite, trained=False)
-            callbacks.append(MetricsFile(pathlib.Path(run) / "metrics.csv"))
-            if tensorboard:
-                callbacks.append(TensorBoard(pathlib.Path(run) / "logs"))
-        sum_over_workers(model.distribute_strategy, 0)  # until the folder is there
-        checkpoints = Checkpoint(
-            pathlib.Path(run) / "checkpoints",
-            every_minutes=save_minutes,
-            tracked=[best, limit],
-            settings={**settings, "precision": precision_of(model)},
-            resume=resume,
-        )
-        callbacks.append(checkpoints)
-    if is_chief:
-        name, num_train, num_held = counts
-        print(f"{num_train:,} {name} to train on, {num_held:,} to judge the epochs by", file=sys.stderr)
+        ours += _keeping(model, run, save, best, limit, settings or {}, is_chief)
     history = model.fit(
         batches.epochs(),
         steps_per_epoch=batches.num_batches,
         validation_data=validation,
-        epochs=epochs,
-        callbacks=callbacks,
+        epochs=training.epochs,
+        callbacks=ours,
         shuffle=False,
         verbose=0,
     )
     return history.history
 
 
-def refuse_running(run):
+def _keeping(
+    model: keras.Model,
+    run: Run,
+    save: Any,
+    best: BestWeights,
+    limit: TimeLimit,
+    settings: Mapping[str, Any],
+    is_chief: bool,
+) -> list[keras.callbacks.Callback]:
+    """The callbacks that keep a `run`, whose folder is there then."""
+    folder = pathlib.Path(run.folder)
+    weights, found = folder / "model.safetensors", []
+    best.load_best = lambda: load_weights(model, weights)
+    if is_chief:
+        best.on_best = lambda: save_weights(model, weights)
+        if not run.resume:
+            refuse_running(folder)
+            save(folder, run.overwrite, trained=False)
+        found.append(MetricsFile(folder / "metrics.csv"))
+        if run.tensorboard:
+            found.append(TensorBoard(folder / "logs"))
+    sum_over_workers(model.distribute_strategy, 0)  # until the folder is there
+    checkpoint = Checkpoint(
+        folder / "checkpoints",
+        every_minutes=run.save_minutes,
+        tracked=[best, limit],
+        settings={**settings, "precision": precision_of(model)},
+        resume=run.resume,
+    )
+    return [*found, checkpoint]
+
+
+def refuse_running(run: Path) -> None:
     """Raise BlockingIOError where another process trains in the folder `run`."""
     if pathlib.Path(run, "checkpoints").is_dir():
         folder = CheckpointFolder(pathlib.Path(run) / "checkpoints")
@@ -171,12 +160,12 @@ def refuse_running(run):
         folder.unlock()
 
 
-def precision_of(model):
+def precision_of(model: keras.Model) -> str:
     """The float policies of the layers of `model`, "mixed_bfloat16" for example, by name."""
     return ", ".join(sorted({layer.dtype_policy.name for layer in layers_in(model)}))
 
 
-def averaging(num_batches):
+def averaging(num_batches: int) -> dict[str, Any]:
     """Options of a Keras optimizer for averages of the weights over about an epoch of `num_batches` steps,
     fewer for short runs: the averages judge an epoch, and are what is kept of it.
     """

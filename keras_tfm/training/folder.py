@@ -7,8 +7,11 @@ import os
 import pathlib
 import secrets
 import shutil
+from collections.abc import Iterator
 
 from keras_tfm.version import __version__
+
+Path = str | os.PathLike[str]
 
 MARK = "keras_tfm"  # the entry of a config.json that this package has written
 SAVED_MODEL_MARK = "assets.extra/keras_tfm.json"  # servers pass over what stands in assets.extra
@@ -16,7 +19,7 @@ SAVED_MODEL_MARK = "assets.extra/keras_tfm.json"  # servers pass over what stand
 # What the package writes into folders, by its path there; * stands for folders too.
 OWN_FILES = (
     "config.json", "generation_config.json", "model.safetensors", ".model.safetensors.*",
-    "tokenizer.*", "target_tokenizer.*", "tokenizer_config.json",
+    "tokenizer.*", "target_tokenizer.*", "tokenizer_config.json", "training.json", ".training.json.*",
     "checkpoints/.lock", "checkpoints/step-*", "checkpoints/.step-*", "checkpoints/invalid-step-*",
     "checkpoints/.invalid-step-*", "metrics.csv", ".metrics.csv.*", "logs/*/events.out.tfevents.*",
     "saved_model.pb", "fingerprint.pb", "variables/variables.*", "assets/*", SAVED_MODEL_MARK,
@@ -24,7 +27,7 @@ OWN_FILES = (
 
 
 @contextlib.contextmanager
-def new_folder(path, overwrite=False):
+def new_folder(path: Path, overwrite: bool = False) -> Iterator[pathlib.Path]:
     """Give a temporary folder to fill, which takes the name `path` when the block ends well.
 
     Raises FileExistsError as `refuse_existing` does; `overwrite` replaces a folder that this package wrote.
@@ -49,7 +52,7 @@ def new_folder(path, overwrite=False):
 
 
 @contextlib.contextmanager
-def new_file(path):
+def new_file(path: Path) -> Iterator[pathlib.Path]:
     """Give a temporary path to write, which takes the name `path` when the block ends well."""
     path = pathlib.Path(path)
     work = path.with_name(f".{path.name}.{os.getpid()}")
@@ -63,14 +66,14 @@ def new_file(path):
         work.unlink(missing_ok=True)
 
 
-def mark_saved_model(folder):
+def mark_saved_model(folder: Path) -> None:
     """Say in a SavedModel's `folder` that this package wrote it, so that it may be replaced."""
     path = pathlib.Path(folder, SAVED_MODEL_MARK)
     path.parent.mkdir()
     path.write_text(json.dumps({MARK: __version__}) + "\n", "utf-8")
 
 
-def refuse_existing(path, overwrite=False, remedy="overwrite it"):
+def refuse_existing(path: Path, overwrite: bool = False, remedy: str = "overwrite it") -> None:
     """Raise FileExistsError where something stands at `path` that a new folder must not replace.
 
     An empty folder may be filled. With `overwrite` a folder may be replaced that this package wrote, and
@@ -93,7 +96,7 @@ def refuse_existing(path, overwrite=False, remedy="overwrite it"):
         )
 
 
-def _foreign_files(folder):
+def _foreign_files(folder: pathlib.Path) -> list[str]:
     """The paths in `folder` that this package did not write: all of them where its mark is missing."""
     paths = []
     for parent, folders, files in os.walk(folder):
@@ -110,7 +113,7 @@ def _foreign_files(folder):
     )
 
 
-def _has_mark(folder):
+def _has_mark(folder: pathlib.Path) -> bool:
     """Whether this package has written the folder, as far as its config.json or SavedModel tells."""
     for name in ("config.json", SAVED_MODEL_MARK):
         with contextlib.suppress(OSError, ValueError, RecursionError):
@@ -120,6 +123,6 @@ def _has_mark(folder):
     return False
 
 
-def _beside(path):
+def _beside(path: pathlib.Path) -> pathlib.Path:
     """A name in the folder of `path` that is not taken."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")

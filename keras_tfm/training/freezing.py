@@ -6,13 +6,16 @@ with trainable_kept(model):
 """
 
 import contextlib
+from collections.abc import Iterator
+
+import keras
 
 from keras_tfm.private.keras import layers_in, set_trainable_alone
 from keras_tfm.training.depth import embeddings_of, places_of, sizes_of_stacks
 
 
 @contextlib.contextmanager
-def trainable_kept(model):
+def trainable_kept(model: keras.Model) -> Iterator[None]:
     """Give all layers and variables of `model` back the `trainable` that they had, however the block ends.
 
     Compile the model anew after it, where the block has changed what is trained.
@@ -28,7 +31,7 @@ def trainable_kept(model):
             variable.trainable = trainable
 
 
-def freeze(model, num_blocks=None):
+def freeze(model: keras.Model, num_blocks: int | None = None) -> None:
     """Leave the embeddings and the lowest `num_blocks` blocks of each stack, or all, out of training.
 
     Compile the model after it; `trainable_kept` takes it back. Raises ValueError for more blocks than there

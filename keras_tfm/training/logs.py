@@ -8,12 +8,15 @@ import csv
 import pathlib
 import statistics
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from keras_tfm.training.exact import batch_size_of
-from keras_tfm.training.folder import new_file
+from keras_tfm.training.folder import Path, new_file
+from keras_tfm.training.monitor import Logs
 
 WINDOW = 20  # steps
 
@@ -27,23 +30,24 @@ class Throughput(keras.callbacks.Callback):
     one that has no other has NaN.
     """
 
-    def __init__(self, window=WINDOW):
+    def __init__(self, window: int = WINDOW):
         super().__init__()
         if window < 1:
             raise ValueError(f"`window` must be at least 1; it is {window}.")
         self.window = window
 
-    def set_model(self, model):
+    def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
         # Here, before Keras makes the function that trains; and once, however often the model is fit.
         if not isinstance(model.train_step, CountedStep):
             model.train_step, model.train_function = CountedStep(model), None
         self.work = model.train_step.work
 
-    def on_epoch_begin(self, epoch, logs=None):
-        self.rates, self.is_first = [], True
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self.rates: list = []
+        self.is_first = True
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         if self.is_first:
             self.is_first = False
             self._begin()
@@ -52,10 +56,10 @@ class Throughput(keras.callbacks.Callback):
         if self.steps == self.window:
             self._end()
 
-    def on_test_begin(self, logs=None):
+    def on_test_begin(self, logs: Logs = None) -> None:
         self._end_short_epoch()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self._end_short_epoch()
         names = ("examples_per_second", "tokens_per_second")
         rates = list(zip(*self.rates, strict=True)) or [(float("nan"),)]
@@ -63,15 +67,15 @@ class Throughput(keras.callbacks.Callback):
             if name == "examples_per_second" or any(values):
                 logs[name] = statistics.median(values)
 
-    def _end_short_epoch(self):
+    def _end_short_epoch(self) -> None:
         if not self.rates and not self.is_first and self.steps:
             self._end()
 
-    def _begin(self):
+    def _begin(self) -> None:
         done = self.work.numpy()  # it waits until the device has done what it was given
         self.steps, self.done, self.began = 0, done, time.perf_counter()
 
-    def _end(self):
+    def _end(self) -> None:
         done, began = self.done, self.began
         self._begin()
         self.rates.append((self.done - done) / (self.began - began))
@@ -80,7 +84,7 @@ class Throughput(keras.callbacks.Callback):
 class CountedStep:
     """A model's `train_step` that counts, in `work`, the examples and tokens of all replicas."""
 
-    def __init__(self, model):
+    def __init__(self, model: keras.Model):
         self.step = model.train_step
         with model.distribute_strategy.scope():
             self.work = tf.Variable(
@@ -91,12 +95,12 @@ class CountedStep:
                 aggregation=tf.VariableAggregation.SUM,
             )
 
-    def __call__(self, data):
+    def __call__(self, data: Any) -> Any:
         self.work.assign_add(work_in(keras.utils.unpack_x_y_sample_weight(data)[0]))
         return self.step(data)
 
 
-def work_in(x):
+def work_in(x: Any) -> tf.Tensor:
     """(examples, tokens) of a batch's inputs without padding, int64; tokens are those of all `…token_ids`."""
     rows, tokens = None, tf.constant(0, tf.int64)
     for name, token_ids in x.items() if isinstance(x, dict) else ():
@@ -113,7 +117,7 @@ def work_in(x):
 class GradientNorm(keras.callbacks.Callback):
     """Logs `gradient_norm`, the mean over an epoch's updates, as `MeasuredGradients` optimizers keep it."""
 
-    def set_model(self, model):
+    def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
         if not hasattr(inner_optimizer(model), "take_gradient_norm"):
             raise ValueError(
@@ -121,7 +125,7 @@ class GradientNorm(keras.callbacks.Callback):
                 f"{type(inner_optimizer(model)).__name__}."
             )
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         logs["gradient_norm"] = inner_optimizer(self.model).take_gradient_norm()
 
 
@@ -133,21 +137,21 @@ class MetricsFile(keras.callbacks.Callback):
     a file that is none of its own.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: Path):
         super().__init__()
         self.path = pathlib.Path(path)
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         self.rows = read_rows(self.path)
         self.is_first = True
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         if self.is_first:
             self.rows = [row for row in self.rows if int(row["epoch"]) <= epoch]
             self.is_first = False
         self.began = time.perf_counter()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         measures = measures_of(self.model, logs)
         row = {
             "epoch": str(epoch + 1),
@@ -156,14 +160,19 @@ class MetricsFile(keras.callbacks.Callback):
             "seconds": f"{time.perf_counter() - self.began:.1f}",
         }
         self.rows.append(row | {name: f"{value:.7g}" for name, value in measures.items()})
-        names = list(dict.fromkeys(name for row in self.rows for name in row))
-        with new_file(self.path) as work, open(work, "w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows)
+        write_rows(self.path, self.rows)
 
 
-def read_rows(path):
+def write_rows(path: Path, rows: Sequence[Mapping[str, str]]) -> None:
+    """Write rows, {column: text}, to a CSV file, whole, under a header of all their columns."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with new_file(path) as work, open(work, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
     """The whole rows of a `MetricsFile`, [{column: text}]; none where there is no file."""
     try:
         text = pathlib.Path(path).read_text("utf-8")
@@ -182,16 +191,16 @@ class TensorBoard(keras.callbacks.Callback):
     TensorBoard itself need not be installed where training runs, as Keras's callback would have it.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path):
         super().__init__()
         self.folder = pathlib.Path(folder)
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         self.writers = {
             name: tf.summary.create_file_writer(str(self.folder / name)) for name in ("train", "validation")
         }
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         measures = measures_of(self.model, logs)
         step = measures.pop("step")
         for name, value in measures.items():
@@ -201,7 +210,7 @@ class TensorBoard(keras.callbacks.Callback):
         for writer in self.writers.values():
             writer.flush()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Logs = None) -> None:
         for writer in self.writers.values():
             writer.close()
 
@@ -212,7 +221,7 @@ SCALAR = tf.compat.v1.SummaryMetadata(
 )
 
 
-def measures_of(model, logs):
+def measures_of(model: keras.Model, logs: Mapping[str, Any]) -> dict[str, Any]:
     """An epoch's logs as numbers, with the `step` reached, an integer, and its `learning_rate`."""
     optimizer = inner_optimizer(model)
     return {
@@ -222,6 +231,6 @@ def measures_of(model, logs):
     }
 
 
-def inner_optimizer(model):
+def inner_optimizer(model: keras.Model) -> keras.optimizers.Optimizer:
     """The optimizer that updates a model's weights, without what scales its loss."""
     return getattr(model.optimizer, "inner_optimizer", model.optimizer)

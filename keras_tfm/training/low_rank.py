@@ -7,6 +7,7 @@ with adapted(model, rank=8):
 """
 
 import contextlib
+from collections.abc import Iterator
 
 import keras
 
@@ -16,7 +17,7 @@ from keras_tfm.training.freezing import freeze, trainable_kept
 
 
 @contextlib.contextmanager
-def adapted(model, rank, seed=0):
+def adapted(model: keras.Model, rank: int, seed: int = 0) -> Iterator[None]:
     """Freeze embeddings and blocks, and train in the blocks' kernels an update A B of `rank` each.
 
     An update is zero at first (Hu et al. 2022, section 4.1): A is drawn by `seed`, B is 0. What follows the
@@ -42,7 +43,7 @@ def adapted(model, rank, seed=0):
             _merge(model)
 
 
-def _merge(model):
+def _merge(model: keras.Model) -> None:
     for layer in adapted_layers(model):
         kernel = keras.ops.convert_to_numpy(layer.kernel)
         del layer.lora_kernel_a, layer.lora_kernel_b
@@ -50,6 +51,6 @@ def _merge(model):
         kernel_of(layer).assign(kernel)
 
 
-def adapted_layers(model):
+def adapted_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """The layers of `model` whose kernels have updates."""
     return [layer for layer in layers_in(model) if getattr(layer, "lora_enabled", False)]

@@ -1,5 +1,8 @@
 """`keras_tfm.Model`, the `keras.Model` that every model here derives from."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -15,17 +18,17 @@ class Model(ExactTrainer, keras.Model):
     those who subclass it later; here a functional model is of a class of its own instead.
     """
 
-    def __new__(cls, *args, **kwargs):
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is Model and functional_init_arguments(args, kwargs):
             cls = FunctionalModel
         return super().__new__(cls)
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any):
         if functional_init_arguments(args, kwargs) and not isinstance(self, Functional):
             _derive_from_functional(type(self))
         super().__init__(*args, **kwargs)
 
-    def rematerialized_call(self, layer_call, *args, **kwargs):
+    def rematerialized_call(self, layer_call: Callable, *args: Any, **kwargs: Any) -> Callable:
         """As it is: in a `keras.RematScope` its layers recompute, each for itself."""
         return layer_call
 
@@ -40,7 +43,7 @@ class FunctionalModel(Model, Functional):
     """
 
     @property
-    def blocks(self):
+    def blocks(self) -> dict[str, list[keras.layers.Layer]]:
         """{stack: its blocks, the lowest first}, blocks that stand alone being one stack.
 
         What goes by depth goes by them: freezing, rates, low-rank updates.
@@ -50,10 +53,10 @@ class FunctionalModel(Model, Functional):
         alone = [x for x in layers_in(self) if getattr(x, "is_block", False) and id(x) not in held]
         return {**stacks, "": alone} if alone else stacks
 
-    def __call__(self, inputs, *args, **kwargs):
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         return super().__call__(self._complete(inputs), *args, **kwargs)
 
-    def _complete(self, inputs):
+    def _complete(self, inputs: Any) -> Any:
         expected = self._inputs_struct
         if not isinstance(expected, dict):
             return inputs
@@ -71,7 +74,7 @@ class FunctionalModel(Model, Functional):
         inputs = {name: x if is_symbolic(x) else ops.convert_to_tensor(x) for name, x in inputs.items()}
         return inputs | {name: self._fill(name, inputs) for name in missing}
 
-    def _fill(self, name, inputs):
+    def _fill(self, name: str, inputs: dict[str, Any]) -> Any:
         """What stands for the input `name` that was left out of `inputs`."""
         for suffix, fill in (
             ("padding_mask", ops.ones_like),
@@ -84,17 +87,17 @@ class FunctionalModel(Model, Functional):
         raise ValueError(f"{self.name!r} needs {name!r}; it was given {', '.join(inputs) or 'nothing'}.")
 
 
-def every_position(token_ids):
+def every_position(token_ids: Any) -> Any:
     """0 .. T-1 for each row of (B, T)."""
     return ops.cumsum(ops.ones_like(token_ids), axis=1) - 1
 
 
-def is_symbolic(x):
+def is_symbolic(x: Any) -> bool:
     """Whether `x` stands for a tensor in a functional model that is being made."""
     return isinstance(x, keras.KerasTensor)
 
 
-def _derive_from_functional(cls):
+def _derive_from_functional(cls: type) -> None:
     """Replace `Model` by `FunctionalModel` among the ancestors of a user's class."""
     for ancestor in cls.__mro__:
         if Model in ancestor.__bases__ and ancestor is not FunctionalModel:
@@ -103,7 +106,7 @@ def _derive_from_functional(cls):
             )
 
 
-def is_stack(layer):
+def is_stack(layer: Any) -> bool:
     """Whether `layer` is one that holds blocks."""
     return (
         isinstance(layer, keras.layers.Layer)

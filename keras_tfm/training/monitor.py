@@ -1,6 +1,11 @@
 """The measure that judges epochs, and which of two values of it is the better one."""
 
 import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+Mode = Literal["auto", "min", "max"]
+Logs = Any  # measures by name, as Keras gives them to callbacks, or None
 
 HIGHER = re.compile(r"(^|_)(acc|accuracy|auc|precision|recall|f1|iou|bleu|chrf|pearson|exact_match)$")
 LOWER = re.compile(r"(^|_)(loss|error|entropy|perplexity|mse|mae)$")
@@ -13,23 +18,24 @@ class Monitor:
     does not tell, and for another mode.
     """
 
-    def __init__(self, name, mode="auto"):
+    def __init__(self, name: str, mode: Mode = "auto"):
         if mode not in ("auto", "min", "max"):
             raise ValueError(f"`mode` must be auto, min or max; it is {mode!r}.")
+        best: str | None = mode
         if mode == "auto":
-            mode = "max" if HIGHER.search(name) else "min" if LOWER.search(name) else None
-        if mode is None:
+            best = "max" if HIGHER.search(name) else "min" if LOWER.search(name) else None
+        if best is None:
             raise ValueError(f"Whether {name!r} is best low or high its name does not tell: pass `mode`.")
         self.name = name
-        self.sign = 1 if mode == "min" else -1
+        self.sign = 1 if best == "min" else -1
 
-    def score(self, logs):
+    def score(self, logs: Mapping[str, Any]) -> float:
         """The epoch's score, the lower the better; ValueError where `logs` lack the measure."""
         if self.name not in logs:
             raise ValueError(f"`monitor` must be one of {', '.join(logs)}; it is {self.name!r}.")
         return self.sign * float(logs[self.name])
 
     @staticmethod
-    def is_best(score, best):
+    def is_best(score: float, best: float) -> bool:
         """Whether `score` is at least as good as the `best` so far: of equals the later one is kept."""
         return score <= best

@@ -5,6 +5,7 @@ optimizer = AdamW(WarmupCosineSchedule(1e-4, 500, 10_000), weight_decay=0.05, ra
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
@@ -27,12 +28,18 @@ class ByPath(Base):
     belongs to no variable is a ValueError at `build`.
     """
 
-    def __init__(self, *args, rates=None, not_decayed=NOT_DECAYED, **kwargs):
+    def __init__(
+        self,
+        *args: Any,
+        rates: Mapping[str, float] | None = None,
+        not_decayed: str = NOT_DECAYED,
+        **kwargs: Any,
+    ):
         super().__init__(*args, **kwargs)
         self.rates = rates or {}
         self.not_decayed = not_decayed
 
-    def build(self, variables):
+    def build(self, variables: list[keras.Variable]) -> None:
         """Keras's, and each variable's factors."""
         if self.built:
             return
@@ -47,7 +54,7 @@ class ByPath(Base):
         self._decays = [bool(self.weight_decay) and not re.search(self.not_decayed, path) for path in paths]
         super().build(variables)
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(self, gradient: tf.Tensor, variable: keras.Variable, learning_rate: tf.Tensor) -> None:
         """Keras's, after the decay, both at the variable's own rate."""
         index = self._get_variable_index(variable)
         learning_rate = ops.cast(learning_rate, variable.dtype) * self._rates[index]
@@ -55,10 +62,10 @@ class ByPath(Base):
             self.assign_sub(variable, variable * self.weight_decay * learning_rate)
         super().update_step(gradient, variable, learning_rate)
 
-    def _apply_weight_decay(self, variables):
+    def _apply_weight_decay(self, variables: list[keras.Variable]) -> None:
         """Nothing: `update_step` does it."""
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rates": dict(self.rates), "not_decayed": self.not_decayed}
 
 
@@ -69,7 +76,7 @@ class MeasuredGradients(Base):
     not yet clipped. Under a `train_step` of the user's own it is that of one replica's part.
     """
 
-    def build(self, variables):
+    def build(self, variables: list[keras.Variable]) -> None:
         """Keras's, and the sum and count of norms."""
         if self.built:
             return
@@ -77,12 +84,12 @@ class MeasuredGradients(Base):
         # Every replica computes the same, so none needs to hear of it.
         self._norms = [self.add_variable((), name=f"gradient_norm_{name}") for name in ("sum", "count")]
 
-    def _clip_gradients(self, gradients):
+    def _clip_gradients(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         for total, value in zip(self._norms, (global_norm(gradients), 1.0), strict=True):
             total.assign_add(value)
         return super()._clip_gradients(gradients)
 
-    def take_gradient_norm(self):
+    def take_gradient_norm(self) -> float:
         """The mean over the updates since this was last asked, NaN where there were none."""
         total, count = (float(ops.convert_to_numpy(value)) for value in self._norms)
         for value in self._norms:
@@ -90,12 +97,12 @@ class MeasuredGradients(Base):
         return total / count if count else float("nan")
 
 
-def global_norm(gradients):
+def global_norm(gradients: Iterable[tf.Tensor]) -> tf.Tensor:
     """The Euclidean norm of all `gradients` together, in float32."""
     return tf.sqrt(tf.add_n([_sum_of_squares(tf.cast(_dense(g), "float32")) for g in gradients]))
 
 
-def _sum_of_squares(x):
+def _sum_of_squares(x: tf.Tensor) -> tf.Tensor:
     if x.shape.rank < 2:
         return tf.reduce_sum(tf.square(x))
     # Columns, then a product: XLA's CPU compiler vectorises these, and not one sum of all.
@@ -103,7 +110,7 @@ def _sum_of_squares(x):
     return tf.linalg.matvec(tf.ones_like(columns)[None], columns)[0]
 
 
-def _dense(gradient):
+def _dense(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor:
     if isinstance(gradient, tf.IndexedSlices):  # a row that was looked up twice is there twice
         return tf.math.unsorted_segment_sum(gradient.values, gradient.indices, gradient.dense_shape[0])
     return gradient

@@ -3,13 +3,15 @@
 import collections
 import itertools
 import pathlib
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
 
 from keras_tfm.private import keras as private
 from keras_tfm.private.tensorflow import local_dataset_of
+from keras_tfm.training.folder import Path
 from keras_tfm.training.strategy import sum_over_workers
 
 
@@ -20,7 +22,7 @@ class Position:
     this reads each worker's share of the dataset itself, since no distributed iterator can be saved.
     """
 
-    def __init__(self, epochs, strategy):
+    def __init__(self, epochs: private.EpochIterator, strategy: tf.distribute.Strategy):
         self._epochs = epochs
         self._first = 0
         self._iterator: Any = None
@@ -28,7 +30,7 @@ class Position:
             private.replace_distributed_dataset(epochs, lambda dataset: WorkerDataset(strategy, dataset))
         private.replace_steps(epochs, self._steps)
 
-    def save(self, prefix):
+    def save(self, prefix: Path) -> bool:
         """Write the iterator's state to files that begin with `prefix`; False where it cannot be saved.
 
         A Python generator's cannot, nor one of random numbers without a seed.
@@ -45,7 +47,7 @@ class Position:
             raise OSError(error.message) from None
         return True
 
-    def begin(self, epoch=0, step=0, prefix=None):
+    def begin(self, epoch: int = 0, step: int = 0, prefix: Path | None = None) -> None:
         """Go on after `step` steps of `epoch`, from what `save` wrote; without it from the epoch's start."""
         epochs = self._epochs
         restores = prefix is not None and (step or epochs.steps_per_epoch)
@@ -66,20 +68,20 @@ class Position:
         known = private.num_batches_of(epochs)
         private.set_steps_seen(epochs, seen % known if known else seen)
 
-    def _opened(self):
+    def _opened(self) -> tf.data.Iterator:
         if self._iterator is None:
             self._iterator = private.new_iterator(self._epochs)
         return self._iterator
 
-    def _saveable(self):
+    def _saveable(self) -> tf.data.Iterator:
         iterator = self._opened()
         return iterator.local if isinstance(iterator, WorkerIterator) else iterator
 
-    def _begin_anew(self):
+    def _begin_anew(self) -> None:
         self._iterator = None
         private.set_steps_seen(self._epochs, 0)
 
-    def _steps(self):
+    def _steps(self) -> Iterator[tuple[int, int, tf.data.Iterator]]:
         """Keras's `EpochIterator._enumerate_iterator`, which this stands for, from any step on."""
         epochs = self._epochs
         size, known = epochs.steps_per_execution, private.num_batches_of(epochs)
@@ -104,11 +106,11 @@ class Position:
 class WorkerDataset:
     """This worker's share of a distributed dataset: batches for its replicas, equal to the original's."""
 
-    def __init__(self, strategy, distributed):
+    def __init__(self, strategy: tf.distribute.Strategy, distributed: tf.distribute.DistributedDataset):
         self._local = local_dataset_of(distributed)
         self._strategy = strategy
 
-    def __iter__(self):
+    def __iter__(self) -> "WorkerIterator":
         return WorkerIterator(self._strategy, self._local)
 
 
@@ -118,17 +120,17 @@ class WorkerIterator:
     A replica for which none is left gets an empty batch, while any worker has one.
     """
 
-    def __init__(self, strategy, dataset):
+    def __init__(self, strategy: tf.distribute.Strategy, dataset: tf.data.Dataset):
         self._strategy = strategy
         self._num_local = len(strategy.extended.worker_devices)
         self._is_endless = dataset.cardinality() == tf.data.INFINITE_CARDINALITY
         self.local = iter(dataset)
         self.element_spec = dataset.element_spec
 
-    def __iter__(self):
+    def __iter__(self) -> Self:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Any:
         batches = list(itertools.islice(self.local, self._num_local))
         if not self._is_endless and not sum_over_workers(self._strategy, len(batches)):
             raise StopIteration
@@ -136,7 +138,7 @@ class WorkerIterator:
         replicas = iter(batches)
         return self._strategy.experimental_distribute_values_from_function(lambda _: next(replicas))
 
-    def _empty(self):
+    def _empty(self) -> Any:
         return keras.tree.map_structure(
             lambda spec: tf.zeros([0, *(size or 0 for size in spec.shape[1:])], spec.dtype), self.element_spec
         )

@@ -1,5 +1,7 @@
 """Weights in 8 bits, a quarter of the memory, of which each product makes floats (Keras's int8)."""
 
+from typing import Literal
+
 import keras
 
 from keras_tfm.private.keras import layers_in
@@ -7,7 +9,7 @@ from keras_tfm.private.keras import layers_in
 MODES = ("int8",)
 
 
-def quantize(model, mode="int8"):
+def quantize(model: keras.Model, mode: str = "int8") -> None:
     """Keep the weights of `model`'s dense layers and embeddings in 8 bits, with a scale for each output.
 
     Before anything of it is compiled or trained. Raises ValueError for another `mode`.
@@ -19,7 +21,7 @@ def quantize(model, mode="int8"):
     model.quantize(config=config, filters=lambda layer: any(layer is one for one in chosen))
 
 
-def quantization_of(model):
+def quantization_of(model: keras.Model) -> Literal["int8"] | None:
     """ "int8" of a model that `quantize` changed, None of one that nothing did; ValueError for others."""
     modes = [getattr(layer, "quantization_mode", None) for layer in layers_in(model)]
     if not any(modes):
@@ -33,6 +35,6 @@ def quantization_of(model):
     return "int8"
 
 
-def _quantizable(model):
+def _quantizable(model: keras.Model) -> list[keras.layers.Layer]:
     layers = layers_in(model)
     return [layer for layer in layers if isinstance(layer, keras.layers.Dense | keras.layers.Embedding)]

@@ -9,10 +9,12 @@ import math
 import mmap
 import os
 import stat
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from keras_tfm import configs
+from keras_tfm.training.folder import Path
 
 
 class CheckpointError(ValueError):
@@ -21,7 +23,7 @@ class CheckpointError(ValueError):
     `path` is the file, `key` the weight or entry (None for the file itself); `expected` and `got` are words.
     """
 
-    def __init__(self, path, key, expected, got):
+    def __init__(self, path: Path, key: str | None, expected: str, got: str):
         self.path, self.key, self.expected, self.got = path, key, expected, got
         place = path if key is None else f"{path}: {key}"
         super().__init__(f"{place}: expected {expected}, got {got}.")
@@ -45,7 +47,7 @@ DTYPES = {
 MAX_JSON = 25_000_000  # bytes: the longest header that the Hugging Face hub reads
 
 
-def read_tensors(path):
+def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Read ({name: array}, {key: text}); CheckpointError where the file is not whole and sound.
 
     The arrays are views of the mapped file, read-only; bfloat16 comes as float32.
@@ -68,7 +70,7 @@ def read_tensors(path):
     return {name: _tensor(path, name, entry, data) for name, entry in header.items()}, metadata
 
 
-def read_json(path):
+def read_json(path: Path) -> dict[str, Any]:
     """The dictionary in a JSON file; CheckpointError for anything else, and for names that occur twice."""
     with open_regular(path) as file:
         text = file.read(MAX_JSON + 1)
@@ -77,10 +79,10 @@ def read_json(path):
     return parse_json(text, path)
 
 
-def parse_json(text, path):
+def parse_json(text: bytes, path: Path) -> dict[str, Any]:
     """The dictionary in the bytes `text` of the file `path`, read without doubt."""
 
-    def unique(pairs):
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) < len(pairs):
             ((twice, _),) = collections.Counter(name for name, _ in pairs).most_common(1)
@@ -98,7 +100,7 @@ def parse_json(text, path):
     return result
 
 
-def open_regular(path):
+def open_regular(path: Path) -> BinaryIO:
     """Open a regular file to read its bytes; CheckpointError for a missing one, a pipe, a folder."""
     try:
         # Without waiting: a named pipe would otherwise hold the program until somebody writes to it.
@@ -111,7 +113,7 @@ def open_regular(path):
     return os.fdopen(file, "rb")
 
 
-def _check_layout(path, header, size):
+def _check_layout(path: Path, header: dict[str, Any], size: int) -> None:
     """Refuse `header` unless its tensors fill `size` bytes one behind the other."""
     for name, entry in header.items():
         if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
@@ -133,7 +135,7 @@ def _check_layout(path, header, size):
         raise CheckpointError(path, None, f"{end} bytes of tensors", f"{size}")
 
 
-def _are_sizes(values, count=None):
+def _are_sizes(values: Any, count: int | None = None) -> bool:
     return (
         isinstance(values, list)
         and all(type(value) is int and 0 <= value < 2**63 for value in values)
@@ -141,7 +143,7 @@ def _are_sizes(values, count=None):
     )
 
 
-def _tensor(path, name, entry, data):
+def _tensor(path: Path, name: str, entry: dict[str, Any], data: memoryview) -> np.ndarray:
     begin, stop = entry["data_offsets"]
     try:
         tensor = np.frombuffer(data[begin:stop], DTYPES[entry["dtype"]]).reshape(entry["shape"])

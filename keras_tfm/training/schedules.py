@@ -1,11 +1,14 @@
 """Learning rates that warm up linearly, then stay or fall, by steps or by a time limit."""
 
 import math
+from typing import Any, Self
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from keras_tfm.registry import register
+from keras_tfm.training.options import Training
 
 WARMUP_SHARE = 0.1  # of a time limit
 
@@ -17,22 +20,22 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     Vaswani et al. 2017, eq. 3, where `peak` is (dim x warmup_steps)^-0.5.
     """
 
-    def __init__(self, peak, warmup_steps):
+    def __init__(self, peak: float, warmup_steps: int):
         if warmup_steps < 1:
             raise ValueError(f"`warmup_steps` must be at least 1; it is {warmup_steps}.")
         self.peak = peak
         self.warmup_steps = warmup_steps
 
-    def __call__(self, step):
+    def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         """The learning rate of step 0, 1, …"""
         step = ops.cast(step, "float32") + 1.0
         return self.peak * ops.minimum(step / self.warmup_steps, self.decay(step))
 
-    def decay(self, step):
+    def decay(self, step: tf.Tensor) -> tf.Tensor:
         """The share of the peak at `step`, counted from 1, after the warm-up."""
         return ops.sqrt(self.warmup_steps / step)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"peak": self.peak, "warmup_steps": self.warmup_steps}
 
 
@@ -40,7 +43,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 class WarmupConstantSchedule(WarmupSchedule):
     """Linear warm-up to `peak` over `warmup_steps`, which then stays."""
 
-    def decay(self, step):
+    def decay(self, step: tf.Tensor) -> tf.Tensor:
         return ops.ones_like(step)
 
 
@@ -51,7 +54,7 @@ class WarmupLinearSchedule(WarmupSchedule):
     Devlin et al. 2019, section A.2.
     """
 
-    def __init__(self, peak, warmup_steps, total_steps):
+    def __init__(self, peak: float, warmup_steps: int, total_steps: int):
         super().__init__(peak, warmup_steps)
         if total_steps <= warmup_steps:
             raise ValueError(
@@ -59,14 +62,14 @@ class WarmupLinearSchedule(WarmupSchedule):
             )
         self.total_steps = total_steps
 
-    def decay(self, step):
+    def decay(self, step: tf.Tensor) -> tf.Tensor:
         return 1.0 - self.done(step)
 
-    def done(self, step):
+    def done(self, step: tf.Tensor) -> tf.Tensor:
         """The share of the decay that lies behind `step`, 0 to 1."""
         return ops.clip((step - self.warmup_steps) / (self.total_steps - self.warmup_steps), 0.0, 1.0)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "total_steps": self.total_steps}
 
 
@@ -77,7 +80,7 @@ class WarmupCosineSchedule(WarmupLinearSchedule):
     Loshchilov and Hutter 2017, eq. 5, without restarts.
     """
 
-    def decay(self, step):
+    def decay(self, step: tf.Tensor) -> tf.Tensor:
         return 0.5 * (1.0 + ops.cos(math.pi * self.done(step)))
 
 
@@ -90,27 +93,48 @@ class TimedSchedule(keras.optimizers.schedules.LearningRateSchedule):
     learning rates are exactly those of `schedule`.
     """
 
-    def __init__(self, schedule, total_steps):
+    def __init__(self, schedule: WarmupSchedule, total_steps: int):
         self.schedule = schedule
         self.total_steps = total_steps
         self.share = keras.Variable(0.0, dtype="float32", trainable=False, name="share_of_time")
 
-    def __call__(self, step):
+    def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         """The learning rate of step 0, 1, …"""
         return self.schedule(ops.maximum(ops.cast(step, "float32"), self.step_by_time()))
 
-    def step_by_time(self):
+    def step_by_time(self) -> tf.Tensor:
         """The step, not a whole number, that would have been reached by now if time alone decided."""
         warmup = self.schedule.warmup_steps
         warmed = ops.minimum(self.share / WARMUP_SHARE, 1.0)
         decayed = ops.maximum((self.share - WARMUP_SHARE) / (1 - WARMUP_SHARE), 0.0)
         return warmed * warmup + decayed * max(0, self.total_steps - warmup)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         schedule = keras.saving.serialize_keras_object(self.schedule)
         return {"schedule": schedule, "total_steps": self.total_steps}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Rebuild the schedule from `get_config`'s dictionary; no time is used yet."""
         return cls(keras.saving.deserialize_keras_object(config["schedule"]), config["total_steps"])
+
+
+SCHEDULES: dict[str, Any] = {
+    "constant": WarmupConstantSchedule,
+    "inverse-root": WarmupSchedule,
+    "linear": WarmupLinearSchedule,
+    "cosine": WarmupCosineSchedule,
+}
+
+
+def make_schedule(training: Training, num_batches: int) -> WarmupSchedule:
+    """The schedule that a `Training` asks for, of epochs of `num_batches` steps."""
+    kind, warmup_steps = SCHEDULES[training.schedule], training.warmup(num_batches)
+    if not issubclass(kind, WarmupLinearSchedule):
+        return kind(training.learning_rate, warmup_steps)
+    total_steps = training.epochs * num_batches
+    if warmup_steps > total_steps:
+        raise ValueError(
+            f"`warmup_steps` must be at most {total_steps:,}, those of all epochs; it is {warmup_steps:,}."
+        )
+    return kind(training.learning_rate, warmup_steps, total_steps + 1)

@@ -11,7 +11,9 @@ import logging
 import os
 import pathlib
 import shutil
+from typing import TextIO
 
+from keras_tfm.training.folder import Path
 from keras_tfm.training.safetensors import read_json
 
 LOG = logging.getLogger(__name__)
@@ -21,12 +23,12 @@ MANIFEST = "manifest.json"
 class CheckpointFolder:
     """The checkpoints of one training in the folder `path`: the newest `keep` of them, and the best."""
 
-    def __init__(self, path, keep=3):
+    def __init__(self, path: Path, keep: int = 3):
         self.path = pathlib.Path(path)
         self.keep = keep
-        self._lock = None
+        self._lock: TextIO | None = None
 
-    def lock(self):
+    def lock(self) -> None:
         """Claim the folder for this process until `unlock`; BlockingIOError where another has it."""
         self.path.mkdir(parents=True, exist_ok=True)
         lock = open(self.path / ".lock", "w")  # noqa: SIM115
@@ -37,28 +39,28 @@ class CheckpointFolder:
             raise BlockingIOError(f"{self.path}: another process is training there.") from None
         self._lock = lock
 
-    def unlock(self):
+    def unlock(self) -> None:
         """Let other processes train here."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
-    def steps(self):
+    def steps(self) -> list[int]:
         """The steps of which there is a checkpoint, lowest first; whether they are whole is not read."""
         names = [path.name.removeprefix("step-") for path in self.path.glob("step-*")]
         return sorted(int(name) for name in names if name.isdecimal())
 
-    def folder(self, step):
+    def folder(self, step: int) -> pathlib.Path:
         """Where the checkpoint of `step` stands."""
         return self.path / f"step-{step:08d}"
 
-    def partial(self, step):
+    def partial(self, step: int) -> pathlib.Path:
         """The folder to fill for `step`, which `publish` then names; several processes may fill it."""
         work = self.path / f".step-{step:08d}"
         work.mkdir(parents=True, exist_ok=True)
         return work
 
-    def publish(self, step, best=None):
+    def publish(self, step: int, best: int | None = None) -> None:
         """Make the filled folder the checkpoint of `step`; remove what is older than the newest ones,
         and not of the step `best`.
         """
@@ -75,7 +77,7 @@ class CheckpointFolder:
             if old != best:
                 self._remove(self.folder(old))
 
-    def newest(self):
+    def newest(self) -> int | None:
         """The step of the newest whole checkpoint, or None; what is not whole is named and kept aside."""
         for step in reversed(self.steps()):
             fault = _fault(self.folder(step))
@@ -89,18 +91,18 @@ class CheckpointFolder:
             )
         return None
 
-    def clear(self):
+    def clear(self) -> None:
         """Remove what interrupted processes left half done."""
         for path in self.path.glob(".step-*"):
             shutil.rmtree(path)
 
-    def _remove(self, folder):
+    def _remove(self, folder: pathlib.Path) -> None:
         """Under a name that no reader takes for a checkpoint, since removing takes a while."""
         if folder.exists():
             shutil.rmtree(folder.rename(folder.with_name(f".{folder.name}.old")))
 
 
-def _fault(folder):
+def _fault(folder: pathlib.Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
     try:
         files = read_json(folder / MANIFEST)
@@ -115,12 +117,12 @@ def _fault(folder):
     return None
 
 
-def _digest(path):
+def _digest(path: pathlib.Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _force_to_disk(path):
+def _force_to_disk(path: pathlib.Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

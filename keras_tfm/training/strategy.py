@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from typing import Any
 
 import tensorflow as tf
 
@@ -12,7 +13,7 @@ ASK_EVERY = 10  # steps between questions that several workers answer together
 NAMES = "none, mirrored, mirrored:N, multi-worker, tpu, tpu:ADDRESS"
 
 
-def strategy(name="none"):
+def strategy(name: str = "none") -> tf.distribute.Strategy:
     """The strategy called `name`: none, mirrored, mirrored:N, multi-worker, tpu or tpu:ADDRESS.
 
     `mirrored` takes every GPU; `mirrored:N` N of them or, where there is none, N parts of the CPU,
@@ -40,7 +41,7 @@ def strategy(name="none"):
 _num_keyed = itertools.count(1)
 
 
-def use_own_collective_keys(strategy):
+def use_own_collective_keys(strategy: tf.distribute.Strategy) -> None:
     """Give a `MirroredStrategy` keys of its own for what its replicas exchange.
 
     TensorFlow numbers them anew for each strategy and keeps their shapes for the whole process, so a second
@@ -51,14 +52,14 @@ def use_own_collective_keys(strategy):
         set_first_collective_key(extended, 1_000 * next(_num_keyed))
 
 
-def num_workers(strategy):
+def num_workers(strategy: tf.distribute.Strategy) -> int:
     """How many processes train together under `strategy`."""
     resolver = strategy.cluster_resolver
     cluster = resolver.cluster_spec().as_dict() if _is_multi_worker(strategy) else {}
     return sum(len(cluster.get(kind, ())) for kind in ("chief", "worker")) or 1
 
 
-def worker_index(strategy):
+def worker_index(strategy: tf.distribute.Strategy) -> int:
     """The number of this process among those that train together, the chief's being 0."""
     if not _is_multi_worker(strategy):
         return 0
@@ -67,7 +68,7 @@ def worker_index(strategy):
     return resolver.task_id + (has_chief and resolver.task_type != "chief")
 
 
-def sum_over_workers(strategy, value):
+def sum_over_workers(strategy: tf.distribute.Strategy, value: float) -> float:
     """The sum of what all workers give, a number each; all must ask, so it also waits for them."""
     if num_workers(strategy) == 1:
         return float(value)
@@ -77,11 +78,11 @@ def sum_over_workers(strategy, value):
     )
 
 
-def _is_multi_worker(strategy):
+def _is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
-def _devices(argument):
+def _devices(argument: str) -> list[str]:
     if not argument.isdecimal() or int(argument) < 1:
         raise ValueError(f"mirrored:N needs a number of devices, 1 or more; it is {argument!r}.")
     count = int(argument)
@@ -101,7 +102,7 @@ def _devices(argument):
     return [f"CPU:{i}" for i in range(count)]
 
 
-def check_cluster(text):
+def check_cluster(text: str | None) -> None:
     """Raise ValueError, naming the key, unless `text` is a TF_CONFIG of workers that includes this one."""
     if not text:
         raise ValueError("multi-worker needs the environment variable TF_CONFIG; it is not set.")
@@ -110,7 +111,7 @@ def check_cluster(text):
     except ValueError as error:
         raise ValueError(f"TF_CONFIG is not JSON: {error}") from None
 
-    def expect(valid, key, what, value):
+    def expect(valid: Any, key: str, what: str, value: Any) -> None:
         if not valid:
             raise ValueError(f"TF_CONFIG: {key} must be {what}; it is {value!r}.")
 

@@ -2,11 +2,14 @@
 
 import collections
 import time
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 
+from keras_tfm.training.monitor import Logs
+from keras_tfm.training.schedules import TimedSchedule
 from keras_tfm.training.strategy import ASK_EVERY, num_workers, sum_over_workers, worker_index
 
 FAR = 3.0  # times as long as usual: a step that compiles takes far longer, other shapes of batches do not
@@ -28,7 +31,12 @@ class TimeLimit(keras.callbacks.Callback):
     Several workers stop at the same step, and share what the chief has measured. `clock` gives seconds.
     """
 
-    def __init__(self, minutes=None, schedule=None, clock=time.perf_counter):
+    def __init__(
+        self,
+        minutes: float | None = None,
+        schedule: TimedSchedule | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
         super().__init__()
         self._limit = float("inf") if minutes is None else 60.0 * minutes
         self.schedule = schedule
@@ -36,21 +44,21 @@ class TimeLimit(keras.callbacks.Callback):
         self.elapsed = self.in_steps = 0.0
         self.usual: Any = None
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         self._last = self.clock()
         self._steps = 0
         self._spans: Any = collections.deque()  # the newest (seconds, steps), judged anew at each step
         self._span_seconds, self._span_steps = 0.0, 0
-        self._judged = None
+        self._judged: Any = None
         self._share = 0.0
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
         if self._judged is None:  # here a checkpoint has been restored
             self._judged = self.in_steps
             self._tell(self.share())
         self._pass_time()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         strategy = self.model.distribute_strategy
         self._steps += 1
         asks = self._steps % ASK_EVERY == 0
@@ -69,24 +77,24 @@ class TimeLimit(keras.callbacks.Callback):
             if sum_over_workers(strategy, float(self.elapsed > self._limit)):
                 self.model.stop_training = True
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self._pass_time()
 
-    def share(self):
+    def share(self) -> float:
         """The share of the time for steps that is used, from 0 to 1."""
         if self.usual is None or not self.in_steps:
             return 0.0
         for_steps = self._limit - (self.elapsed - self.in_steps)
         return self.in_steps / max(for_steps, self.in_steps)
 
-    def _pass_time(self):
+    def _pass_time(self) -> float:
         """The seconds since this was last called."""
         now = self.clock()
         passed, self._last = now - self._last, now
         self.elapsed += passed
         return passed
 
-    def _end_span(self):
+    def _end_span(self) -> None:
         """Judge anew how much of the time was that of steps as usual."""
         self._spans.append((self._span_seconds, self._span_steps))
         self._span_seconds, self._span_steps = 0.0, 0
@@ -98,11 +106,11 @@ class TimeLimit(keras.callbacks.Callback):
             if len(self._spans) == WINDOW:
                 self._judged += self._without_compiling(self._spans.popleft())
 
-    def _without_compiling(self, span):
+    def _without_compiling(self, span: tuple[float, int]) -> float:
         seconds, steps = span
         return seconds if seconds <= FAR * self.usual * steps else self.usual * steps
 
-    def _tell(self, share):
+    def _tell(self, share: float) -> None:
         if self.schedule is not None:
             self._share = max(self._share, share)
             self.schedule.share.assign(self._share)

@@ -1,6 +1,8 @@
 """A model's weights in a safetensors file, by their paths: no code is stored, none is run."""
 
 import collections
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -8,14 +10,14 @@ import safetensors
 import safetensors.numpy
 
 from keras_tfm.private.keras import kernel_of
-from keras_tfm.training.folder import new_file
+from keras_tfm.training.folder import Path, new_file
 from keras_tfm.training.low_rank import adapted_layers
 from keras_tfm.training.safetensors import CheckpointError, read_tensors
 
 UNTRAINED = {"trained": "no"}  # in the metadata of a file whose weights are those that training began with
 
 
-def save_weights(model, path, trained=True):
+def save_weights(model: keras.Model, path: Path, trained: bool = True) -> None:
     """Write every weight of `model` to `path`, whole or not at all; low-rank updates merged.
 
     Where they are not `trained` yet the file says so.
@@ -25,7 +27,7 @@ def save_weights(model, path, trained=True):
     write_tensors(values, path, None if trained else UNTRAINED)
 
 
-def load_weights(model, path):
+def load_weights(model: keras.Model, path: Path) -> bool:
     """Set every weight of `model` from `path`, low-rank updates to zero; on any CheckpointError none.
 
     Returns whether they are trained: False where an epoch of their training has yet to end.
@@ -40,7 +42,7 @@ def load_weights(model, path):
     return not UNTRAINED.items() <= metadata.items()
 
 
-def assign_all(path, values):
+def assign_all(path: Path, values: Sequence[tuple[keras.Variable, str, np.ndarray | None]]) -> None:
     """Set variables from `values`, (variable, name in the file, array or None), all or none of them.
 
     CheckpointError, before any is set, where an array is missing, has another shape or kind of number, or
@@ -60,7 +62,11 @@ def assign_all(path, values):
         weight.assign(array)
 
 
-def write_tensors(tensors, path, metadata=None):
+def write_tensors(
+    tensors: Mapping[str, Any],
+    path: Path,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
     """Write {name: array or variable} and {key: text} to a safetensors file, whole or not at all.
 
     OSError where it cannot be written, on a full disk for example.
@@ -75,7 +81,7 @@ def write_tensors(tensors, path, metadata=None):
             raise OSError(f"{path}: {error}") from error
 
 
-def _plain(model):
+def _plain(model: keras.Model) -> dict[str, keras.Variable]:
     """{path: weight} of all weights but low-rank updates."""
     updates = {
         id(weight) for layer in adapted_layers(model) for weight in (layer.lora_kernel_a, layer.lora_kernel_b)
@@ -83,7 +89,7 @@ def _plain(model):
     return {weight.path: weight for weight in _distinct(model) if id(weight) not in updates}
 
 
-def _distinct(model):
+def _distinct(model: keras.Model) -> list[keras.Variable]:
     weights = model.weights
     paths = collections.Counter(weight.path for weight in weights)
     twice = [path for path, count in paths.items() if count > 1]

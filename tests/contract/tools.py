@@ -31,6 +31,24 @@ def assert_equal(actual, expected):
         np.testing.assert_array_equal(a, e)
 
 
+def assert_attends(weights, masks, causal_length, name):
+    """Rows of `weights` (B, H, T, S) sum to 1, or to 0 where all is hidden; hidden keys weigh exactly 0.
+
+    `masks` are those of padding (B, length), of which one or none is the keys'; self-attention over
+    `causal_length` positions sees nothing that comes later.
+    """
+    sums = np.moveaxis(weights.sum(-1), 1, 2)  # (B, T, H)
+    np.testing.assert_allclose(sums[sums > 0], 1, rtol=1e-6, err_msg=name)
+    assert masks or (sums > 0).all(), name
+    for mask in masks:
+        if mask.shape == (len(weights), weights.shape[-1]):
+            assert (np.moveaxis(weights, -1, 1)[~mask] == 0).all(), name
+            sees = mask if weights.shape[2] == weights.shape[3] else mask.any(-1)  # itself, or anything
+            assert (sums[sees] > 0).all(), name
+    if weights.shape[2:] == (causal_length, causal_length):
+        assert (np.triu(weights, 1) == 0).all(), name
+
+
 def broadcast_products(graph):
     """Products of batches of unlike sizes: TensorFlow 2.21 with oneDNN writes outside its arrays in those, by
     its issue 117700.

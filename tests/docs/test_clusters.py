@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from keras_tfm.cli import parser
+from keras_tfm.cli.command import Command
+from keras_tfm.cli.generated import given
 from keras_tfm.launch import free_ports
 from keras_tfm.training.strategy import check_cluster
 
@@ -45,7 +47,7 @@ def check(calls, num_workers):
     configs = [json.loads(config) for config, _ in calls]
     for config, arguments in calls:
         check_cluster(config)
-        assert parser().parse_args(arguments.split()).strategy == "multi-worker"
+        assert given(parser().parse_args(arguments.split()), Command)["strategy"] == "multi-worker"
     assert {len(config["cluster"]["worker"]) for config in configs} == {num_workers}
     assert len({json.dumps(config["cluster"]) for config in configs}) == 1
     assert [config["task"]["index"] for config in configs] == list(range(num_workers))

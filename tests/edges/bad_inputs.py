@@ -37,6 +37,8 @@ GENERATE = "train generate --train {folder}/text.txt --out {folder}/out"
 ASK = "predict RUN"
 CONVERT = "convert {run} --out {folder}/out"
 CLASSIFY = "train classify --train {folder}/text.tsv --out {folder}/out"
+FORECAST = "train forecast --train {folder}/series.csv --out {folder}/out"
+IMAGES = "train classify-images --train {folder} --out {folder}/out"
 ANSWER = "train answer --train {folder}/squad.json --out {folder}/out"
 TEXTS = {"pairs.tsv": PAIRS, "text.txt": "A text.\n", "text.tsv": "good\ta\nbad\tb\n"}
 
@@ -66,7 +68,7 @@ def their_entry(path, value, message, of="bert"):
 
 def option(text, expected, command=TRANSLATE):
     """An option with a value that it does not take."""
-    return Bad(text, f"{command} {text}", f"{text.split()[0]}: {expected}, got {text.split()[1]}")
+    return Bad(text, f"{command} {text}", f"{text.split()[0]}: {expected}; it is {text.split()[1]}")
 
 
 CONFIGS = [
@@ -160,11 +162,23 @@ RUNS = [
         {"run/model.safetensors": (2 * DEPTH).to_bytes(8, "little") + DEEP.encode()},
         "translate",
     ),
-    Bad("evaluate: images", "evaluate {run} --data {folder}", "evaluate reads texts", of="classify-images"),
+    Bad(
+        "evaluate: images",
+        "evaluate {run} --data {folder}",
+        "expected a folder of images for each class, got 1 folders",
+        of="classify-images",
+    ),
     Bad(
         "predict: images",
         "predict {run} --input {folder}/text.txt",
         "text.txt: expected a .png, .jpg or .jpeg file",
+        TEXTS,
+        "classify-images",
+    ),
+    Bad(
+        "predict: an image as a text",
+        "predict {run} --whole --input {folder}/text.txt",
+        "--whole: 'classify-images' reads no text",
         TEXTS,
         "classify-images",
     ),
@@ -243,44 +257,114 @@ FILES = [
         {"text.txt.gz": lambda: gzip.compress(b"A text.\n" * 99)[:-9]},
     ),
     Bad("bytes that are no text", GENERATE, "line 1: expected UTF-8, got byte 0xff", {"text.txt": b"\xff\n"}),
-    Bad("a folder as a file", GENERATE, "text.txt: cannot be read: Is a directory", {"text.txt/a": b""}),
+    Bad("a folder as a table", TRANSLATE, "pairs.tsv: cannot be read: Is a directory", {"pairs.tsv/a": b""}),
+    Bad("a folder without texts", GENERATE, "expected text files, .txt, .txt.gz", {"text.txt/a": b""}),
     Bad("no file", GENERATE, "text.txt: cannot be read: No such file"),
     Bad("columns that are not there", TRANSLATE + " --columns 0,7", "expected column 7", TEXTS),
     Bad("columns without end", TRANSLATE + " --columns 0,1,2", "--columns: expected two", TEXTS),
 ]
 
-NUMBER = "expected a number"
+NUMBER, WHOLE = "must be a number", "must be a whole number"
 OPTIONS = [
-    *(option(f"--minutes {text}", f"{NUMBER} in (0, 1e6]") for text in ("-1", "0", "nan", "inf")),
-    *(option(f"--save-minutes {text}", f"{NUMBER} in (0, 1e6]") for text in ("-1", "0", "nan")),
-    *(option(f"--learning-rate {text}", f"{NUMBER} in (0, 100]") for text in ("-1", "0", "nan", "inf", "x")),
-    option("--label-smoothing 2", f"{NUMBER} in [0, 1)"),
-    option("--layer-decay 0", f"{NUMBER} in (0, 1]", CLASSIFY),
-    option("--freeze -1", "expected a whole number of at least 0", CLASSIFY),
-    option("--seed -1", "expected a whole number of at least 0"),
-    option(f"--seed {2**32}", "expected a whole number of at least 0"),
-    option("--epochs 0", "expected a whole number of at least 1"),
-    option("--epochs 1.5", "expected a whole number of at least 1"),
-    option(f"--batch-tokens {10**30}", "expected a whole number of at least 1"),
-    option(f"--max-length {10**9}", "expected a whole number of 1 to 1,048,576"),
-    *(option(f"--temperature {text}", f"{NUMBER} in (0, 1000]", ASK) for text in ("inf", "0", "-1")),
-    *(option(f"--top-p {text}", f"{NUMBER} in (0, 1]", ASK) for text in ("2", "0", "nan")),
-    option("--length-penalty nan", f"{NUMBER} in [-100, 100]", ASK),
-    option("--contrastive-alpha 2", f"{NUMBER} in [0, 1]", ASK),
-    option("--beam 0", "expected a whole number of 1 to 1,000", ASK),
-    option(f"--beam {10**9}", "expected a whole number of 1 to 1,000", "export RUN --out DIR"),
-    option("--top-k -1", "expected a whole number of at least 1", "evaluate RUN --data FILE"),
-    option("--max-new-tokens 0", "expected a whole number of 1 to 1,048,576", ASK),
-    option("--grace 0", "expected a whole number of 1 to 86,400", "launch --workers 2"),
+    option("--minutes -1", "must be at least 0"),
+    *(option(f"--minutes {text}", NUMBER) for text in ("nan", "inf", "x")),
+    option("--minutes 1e7", "must be at most 1,000,000.0"),
+    *(option(f"--save-minutes {text}", "must be above 0") for text in ("-1", "0")),
+    option("--save-minutes nan", NUMBER),
+    *(option(f"--learning-rate {text}", "must be above 0") for text in ("-1", "0")),
+    *(option(f"--learning-rate {text}", NUMBER) for text in ("nan", "inf", "x", "1e400")),
+    option("--label-smoothing 2", "must be below 1"),
+    option("--label-smoothing 1", "must be below 1"),
+    option("--weight-decay -0.1", "must be at least 0"),
+    option("--warm-up 0", "must be at least 1"),
+    option("--layer-decay 0", "must be above 0", CLASSIFY),
+    option("--freeze -1", "must be at least 0", CLASSIFY),
+    option("--lora 0", "must be at least 1", CLASSIFY),
+    option("--seed -1", "must be at least 0"),
+    option(f"--seed {2**32}", "must be below 2,147,483,648"),
+    option("--epochs 0", "must be at least 1"),
+    option("--epochs 1.5", WHOLE),
+    option("--epochs 0x10", WHOLE),
+    option("--patience 0", "must be at least 1"),
+    option(f"--batch-tokens {10**30}", "must be below 2,147,483,648"),
+    option(f"--max-length {10**9}", "must be at most 1,048,576"),
+    option("--vocabulary 0", "must be at least 1"),
+    option("--batch-size 0", "must be at least 1", IMAGES),
+    option("--max-shift -1", "must be at least 0", IMAGES),
+    option("--temperature inf", NUMBER, ASK),
+    *(option(f"--temperature {text}", "must be above 0", ASK) for text in ("0", "-1")),
+    option("--temperature 1001", "must be at most 1,000", ASK),
+    option("--top-p 2", "must be at most 1", ASK),
+    option("--top-p 0", "must be above 0", ASK),
+    option("--top-p nan", NUMBER, ASK),
+    option("--length-penalty nan", NUMBER, ASK),
+    option("--length-penalty -101", "must be at least -100", ASK),
+    option("--contrastive-alpha 2", "must be at most 1", ASK),
+    option("--beam 0", "must be at least 1", ASK),
+    option(f"--beam {10**9}", "must be at most 1,000", "export RUN --out DIR"),
+    option("--top-k -1", "must be at least 1", "evaluate RUN --data FILE"),
+    option("--max-new-tokens 0", "must be at least 1", ASK),
+    option("--batch-size 0", "must be at least 1", ASK),
+    option("--scheduled-sampling 2", "must be at most 1"),
+    option("--clip-norm 0", "must be above 0"),
+    option("--grace 0", "must be at least 1", "launch --workers 2"),
+    option("--workers 1001", "must be at most 1,000", "launch"),
+    Bad("a schedule", f"{TRANSLATE} --schedule nosuch", "invalid choice: 'nosuch'"),
+    Bad("a precision", f"{TRANSLATE} --precision float16", "invalid choice: 'float16'"),
+    Bad("no files", "train translate --out {folder}/out", "--train: expected two parallel text files; or"),
+    Bad("no folder", "train translate --train {folder}/a.tsv", "the following arguments are required: --out"),
+    Bad("an option of others", f"{TRANSLATE} --freeze 2", "unrecognized arguments: --freeze 2"),
+    Bad("two ways to go on", f"{TRANSLATE} --resume --overwrite", "--resume goes on with what --overwrite"),
+    Bad(
+        "two ways to train less",
+        f"{CLASSIFY} --lora 2 --freeze 1",
+        "--lora freezes all blocks: leave out --freeze",
+    ),
+    Bad("nothing to resume", f"{TRANSLATE} --resume", "out: no task folder, it has no config.json", TEXTS),
+    Bad(
+        "a start of nothing",
+        f"{TRANSLATE} --from {{folder}}",
+        "a folder of Hugging Face's or a hub id; ",
+        TEXTS,
+    ),
+    Bad(
+        "a start that is not there",
+        f"{TRANSLATE} --from {{folder}}/a",
+        "or a hub id; there is no ",
+        TEXTS,
+    ),
+    Bad(
+        "two models",
+        f"{TRANSLATE} --from {{run}} --size tiny",
+        "--size: --from brings its own model",
+        TEXTS,
+        "translate",
+    ),
+    Bad(
+        "two models by a file",
+        f"{TRANSLATE} --from {{run}} --config {{folder}}/pairs.tsv",
+        "expected JSON",
+        TEXTS,
+        "translate",
+    ),
     Bad("a family", f"{TRANSLATE} --family nosuch", "invalid choice: 'nosuch'"),
     Bad("a tokenizer", f"{TRANSLATE} --tokenizer nosuch", "invalid choice: 'nosuch'"),
-    Bad("a size", f"{TRANSLATE} --size nosuch", "transformer has no size 'nosuch'; it has tiny, small"),
-    Bad("a size of others", f"{TRANSLATE} --family recurrent --size base", "recurrent has no size 'base'"),
-    Bad("a size of GPT-2", f"{GENERATE} --size nosuch", "gpt2 has no size 'nosuch'"),
-    Bad("a size of BERT", f"{CLASSIFY} --size nosuch", "bert has no size 'nosuch'"),
-    Bad("a size for launch", f"launch --workers 2 -- {CLASSIFY} --size nosuch", "bert has no size"),
-    Bad("devices", f"{TRANSLATE} --strategy nosuch", "--strategy: expected none, mirrored"),
-    Bad("a number of devices", f"{TRANSLATE} --strategy mirrored:x", "got mirrored:x"),
+    Bad("a size", f"{TRANSLATE} --size nosuch", "Transformer has no size 'nosuch'; it has tiny, small"),
+    Bad(
+        "a size of others",
+        f"{TRANSLATE} --family recurrent --size base",
+        "RecurrentSeq2Seq has no size 'base'",
+    ),
+    Bad("an encoder family", f"{CLASSIFY} --family nosuch", "invalid choice: 'nosuch'"),
+    Bad("a size of an encoder", f"{CLASSIFY} --family recurrent --size base", "Recurrent has no size 'base'"),
+    Bad("a series with NaN", FORECAST, "line 3: expected a finite number", {"series.csv": "value\n1\nnan\n"}),
+    Bad("a short series", FORECAST, "more than 24 values; it has 2", {"series.csv": "value\n1\n2\n"}),
+    Bad("two series", f"{FORECAST} --train a.csv b.csv", "expected one file, a series, got 2"),
+    Bad("a size of GPT-2", f"{GENERATE} --size nosuch", "GPT2 has no size 'nosuch'"),
+    Bad("a size of BERT", f"{CLASSIFY} --size nosuch", "BERT has no size 'nosuch'"),
+    Bad("a size for launch", f"launch --workers 2 -- {CLASSIFY} --size nosuch", "BERT has no size"),
+    Bad("devices", f"{TRANSLATE} --strategy nosuch", "--strategy must be none, mirrored, mirrored:N"),
+    Bad("a number of devices", f"{TRANSLATE} --strategy mirrored:x", "it is mirrored:x"),
 ]
 
 BAD = [*OPTIONS, *CONFIGS, *FILES, *RUNS, *PUBLISHED]

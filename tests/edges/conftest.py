@@ -42,12 +42,20 @@ def image_classifier():
     return ImageClassifier.from_size("tiny", np.array(["a", "b"]), intermediate_dim=16, **sizes)
 
 
+def recommender():
+    from keras_tfm.tasks import Recommender
+
+    ratings = ["a", "b", "a"], ["x", "x", "y"], [1.0, 5.0, 3.0]
+    return Recommender.from_ratings(ratings, dim=2, lowest=1, highest=5)
+
+
 MAKERS = {
     "translate": translator,
     "generate": generator,
     "classify": classifier,
     "sentence-vectors": sentence_encoder,
     "classify-images": image_classifier,
+    "recommend": recommender,
 }
 
 

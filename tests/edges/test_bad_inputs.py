@@ -7,7 +7,9 @@ import time
 import pytest
 
 from keras_tfm.cli import main
-from tests.edges.bad_inputs import BAD
+from tests.edges import bad_inputs, bad_ratings, bad_records, bad_vectors
+
+BAD = [*bad_inputs.BAD, *bad_ratings.BAD, *bad_records.BAD, *bad_vectors.BAD]
 
 SECONDS = 10  # of CPU time; what makes no model takes some milliseconds
 

@@ -64,7 +64,7 @@ def faults(load, folder, name, count):
             yield seed, "slow"
 
 
-@pytest.mark.parametrize("kind", ["translate", "generate", "classify", "classify-images"])
+@pytest.mark.parametrize("kind", ["translate", "generate", "classify", "classify-images", "recommend"])
 def test_runs(kind, run_of, tmp_path):
     folder = shutil.copytree(run_of(kind), tmp_path / "run")
     assert list(faults(tasks.load, folder, "config.json", 60)) == []

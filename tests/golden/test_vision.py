@@ -18,6 +18,14 @@ def test_family(family, num_outputs):
     assert max(errors.values()) <= TOLERANCE, errors
 
 
+def test_other_files_are_refused_in_one_line(tmp_path):
+    path = tmp_path / "other.npz"
+    for write in (lambda: None, lambda: path.write_bytes(b"PK cut short"), lambda: np.savez(path, x=1)):
+        write()
+        with pytest.raises(SystemExit, match=r"expected an \.npz file with a JSON `config`"):
+            main([str(path)])
+
+
 def test_the_command_tells_what_it_does_not_know_and_what_differs(tmp_path, capsys):
     with np.load(FOLDER / "xcit.npz") as file:
         arrays = dict(file)

@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_tfm import layers
+from keras_tfm.visualize import record_attention
 from tests import contract
 from tests.contract import Case, floats, mask
 from tests.layers import reference
@@ -247,6 +248,80 @@ def test_large_scores_do_not_overflow_float16():
     np.testing.assert_allclose(layers.attention_weights(x, x), np.full((1, 3, 3), 1 / 3), rtol=1e-3)
 
 
+# Stages that are replaced ----------------------------------------------------------------------------
+
+
+class Highest(layers.Layer):
+    """Leaves of each row of scores the `count` highest."""
+
+    def __init__(self, count, **kwargs):
+        super().__init__(**kwargs)
+        self.count = count
+
+    def call(self, scores):
+        lowest = ops.top_k(scores, self.count)[0][..., -1:]
+        return ops.where(scores >= lowest, scores, -1e30)
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
+class Mixed(layers.Layer):
+    """New heads of weights, each a sum of the old ones."""
+
+    def build(self, shape):
+        self.matrix = self.add_weight((shape[1], shape[1]), "glorot_uniform", name="matrix")
+        self.built = True
+
+    def call(self, weights):
+        return ops.einsum("bhts,hg->bgts", weights, self.matrix)
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
+def test_layers_on_scores_and_weights_and_an_output_of_ones_own():
+    """Against the stages written out: k-nearest scores, mixed heads, an output of another width."""
+    layer = layers.Attention(
+        layers.HeadProjections(2, 3, 5),
+        scale=0.5,
+        on_scores=Highest(2),
+        on_weights=Mixed(),
+        output_layer=keras.layers.Dense(4, "tanh"),
+    )
+    x = np.random.normal(size=(3, 6, 8)).astype("float32")
+    built(layer, x.shape)
+    query, key, value = (np.asarray(heads) for heads in layer.projections.project(x))
+    scores = query @ np.swapaxes(key, -1, -2) * 0.5
+    scores[scores < np.sort(scores)[..., -2:-1]] = -np.inf
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    mixed = np.einsum("bhts,hg->bgts", weights, layer.on_weights.matrix.numpy())
+    heads = np.moveaxis(mixed @ value, 1, 2).reshape(3, 6, 10)
+    expected = np.tanh(reference.dense(layer.output_layer, heads))
+    with record_attention(layer) as recorded:
+        y = layer(x)
+    np.testing.assert_allclose(y, expected, atol=1e-5)
+    np.testing.assert_allclose(*recorded.values(), mixed, atol=1e-5)  # what averages the values
+    assert layer.compute_output_shape((None, 6, 8)) == (None, 6, 4)
+    copy = type(layer).from_config(layer.get_config())
+    built(copy, x.shape)
+    copy.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(copy(x), y)
+
+
+@pytest.mark.parametrize("parts", [("query", "value"), ("key",), ()])
+def test_parts_have_biases_of_their_own(parts):
+    layer = built(layers.HeadProjections(2, use_bias=parts), (None, None, 6))
+    x = np.random.normal(size=(2, 3, 6)).astype("float32")
+    biases = {weight.name: weight.numpy() for weight in layer.weights if weight.name != "kernel"}
+    assert sorted(biases) == sorted(f"{part}_bias" for part in parts)
+    kernels = np.split(layer.query_key_value.kernel.numpy(), 3, axis=-1)
+    for part, kernel, heads in zip(("query", "key", "value"), kernels, layer.project(x), strict=True):
+        expected = reference.split_heads(x @ kernel + biases.get(f"{part}_bias", 0), 2)
+        np.testing.assert_allclose(heads, expected, atol=1e-5)
+
+
 # Errors -------------------------------------------------------------------------------------------
 
 
@@ -255,6 +330,10 @@ def test_impossible_sizes_are_refused():
         Attention(0)
     with pytest.raises(ValueError, match="`key_dim` must be at least 1, or None; it is 0"):
         Attention(2, key_dim=0)
+    with pytest.raises(ValueError, match="`use_bias` must be a boolean, or names of query, key, value"):
+        layers.HeadProjections(2, use_bias=("queries",))
+    with pytest.raises(ValueError, match="only self-attention takes names of parts"):
+        layers.HeadProjections(2, use_bias=("query",)).build((None, None, 6), (None, None, 6))
     with pytest.raises(ValueError, match=r"`num_heads` must divide the queries' width 6.*it is 4"):
         Attention(4).build((None, None, 6))
 

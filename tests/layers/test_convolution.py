@@ -38,7 +38,7 @@ test_contract = contract.check(
         kind="images",
     ),
     Case("grouped", lambda: Convolution(6, groups=2), MAP, convolves=True, kind="groups"),
-    Case("depthwise", lambda: depthwise(2), MAP, kind="depthwise"),
+    Case("depthwise", lambda: depthwise(2), MAP, convolves=True, kind="depthwise"),
     Case("dense", lambda: NormalizedDense(6, activation="silu"), {"x": floats("T", 4)}, kind="dense"),
     Case("dense with another norm", lambda: NormalizedDense(6, LayerNormalization()), {"x": floats("T", 4)}),
     Case("chain", lambda: Chain([depthwise(), BatchNormalization(), depthwise()]), MAP, kind="chain"),

@@ -56,10 +56,9 @@ def test_values_have_no_positions():
 def test_one_position_serves_the_batch():
     block = DETRBlock(2, 12, cross_attention=True)
     x, context, position, of_context = draw(2, 3, 8), draw(2, 5, 8), draw(1, 3, 8), draw(1, 5, 8)
-    repeated = [np.repeat(part, 2, axis=0) for part in (position, of_context)]
-    np.testing.assert_allclose(
-        block(x, context, position, of_context), block(x, context, *repeated), atol=1e-6
-    )
+    positions = {"position": position, "context_position": of_context}
+    repeated = {name: np.repeat(part, 2, axis=0) for name, part in positions.items()}
+    np.testing.assert_allclose(block(x, context, **positions), block(x, context, **repeated), atol=1e-6)
 
 
 def test_the_class_token_alone_changes():

@@ -233,6 +233,33 @@ def test_shifting_all_positions_changes_nothing(position):
     np.testing.assert_allclose(y[:, 5:], layer(x), atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [
+    layers.RotaryEmbedding, layers.RelativePositionEmbedding, layers.RelativePositionBias])  # fmt: skip
+def test_each_row_may_have_positions_of_its_own(kind):
+    """(B, T) and (B, S) are what (T,) and (S,) are to each row alone."""
+    position = attention(kind()).position
+    query, key = (np.random.normal(size=(3, 2, n, 4)).astype("float32") for n in (4, 6))
+    weights = np.random.random((3, 2, 4, 6)).astype("float32")
+    places, key_places = np.random.randint(0, 40, (3, 4)), np.random.randint(0, 40, (3, 6))
+
+    def outputs(query, key, weights, places, key_places):
+        found = [
+            *position.rotate(query, key, places, key_places),
+            position.scores(query, key, places, key_places, 0.5),
+            position.values(weights, places, key_places),
+        ]
+        return [np.asarray(x) for x in found if x is not None]
+
+    together = outputs(query, key, weights, places, key_places)
+    moved = outputs(query, key, weights, places + 1, key_places)
+    assert any(np.abs(a - b).max() > 1e-3 for a, b in zip(together, moved, strict=True))
+    for i in range(3):
+        rows = (x[i : i + 1] for x in (query, key, weights))
+        alone = outputs(*rows, places[i], key_places[i])
+        for one, all_rows in zip(alone, together, strict=True):
+            np.testing.assert_allclose(all_rows[i : i + 1], one, atol=1e-5)
+
+
 def test_shaw_distances_are_clipped():
     """Beyond the limit all distances share a row of the table."""
     position = layers.RelativePositionEmbedding(2)

@@ -7,7 +7,16 @@ import tensorflow as tf
 from keras import ops
 
 from keras_tfm import layers
-from keras_tfm.layers import AdditiveAttention, LSTMAttentionDecoder, RecurrentEncoder, TokenEmbedding
+from keras_tfm.layers import (
+    AdditiveAttention,
+    DotAttention,
+    LSTMAttentionDecoder,
+    NoAttention,
+    RecurrentEncoder,
+    StaticAlignment,
+    TokenEmbedding,
+)
+from keras_tfm.visualize import record_attention
 from tests import contract
 from tests.contract import Case, floats, ids, mask, randomise
 
@@ -57,10 +66,10 @@ def paper_gru(cell, x, state):
 def encoder(layer, x, mask):
     """Both directions of one layer, each over the positions that are not padding."""
     both = layer.layers[0]
-    outputs, last = [], {}
-    for name, direction, times in (
-        ("forward", both.forward_layer, range(x.shape[1])),
-        ("backward", both.backward_layer, reversed(range(x.shape[1]))),
+    outputs, last = [], []
+    for direction, times in (
+        (both.forward_layer, range(x.shape[1])),
+        (both.backward_layer, reversed(range(x.shape[1]))),
     ):
         state, y = (np.zeros((len(x), UNITS)),) * 2, np.zeros((*x.shape[:2], UNITS))
         for t in times:
@@ -68,8 +77,8 @@ def encoder(layer, x, mask):
             state = tuple(np.where(mask[:, t, None], n, old) for n, old in zip(new, state, strict=True))
             y[:, t] = state[0] * mask[:, t, None]
         outputs.append(y)
-        last[name] = state[0]
-    return np.concatenate(outputs, axis=-1), last["backward"]
+        last.extend(state)
+    return np.concatenate(outputs, axis=-1), np.concatenate(last, axis=-1)
 
 
 def decoder(layer, x, context, mask, context_mask, initial_state, step=lstm):
@@ -179,20 +188,106 @@ def test_a_sharp_score_returns_one_state():
     np.testing.assert_array_equal(layer(np.zeros((1, 1, 2)), value)[0, 0], value[0, value[0, :, 0].argmax()])
 
 
-def test_gru_decoder_equals_the_papers_equations():
-    layer = LSTMAttentionDecoder(UNITS, cell=keras.layers.GRUCell(UNITS, reset_after=False, use_bias=False))
+def dot_attention(layer, query, value, mask=None):
+    """softmax(s W . h) over the states, and their mean."""
+    (w,) = values(layer.query.kernel)
+    weights = np.exp((query @ w) @ value.transpose(0, 2, 1)) * mask[:, None]
+    return weights / weights.sum(-1, keepdims=True) @ value
+
+
+def static_attention(layer, positions, value, mask):
+    """softmax of the table's row at each position, over what `mask` allows."""
+    weights = np.exp(np.asarray(layer.table)[positions, : value.shape[1]]) * mask[:, None]
+    return weights / weights.sum(-1, keepdims=True) @ value
+
+
+@pytest.mark.parametrize("step", [lstm, paper_gru])
+@pytest.mark.parametrize("kind", ["additive", "dot"])
+def test_decoders_equal_the_equations_step_by_step(step, kind, monkeypatch):
+    """Both cells and both scores that depend on the state."""
+    cell = keras.layers.GRUCell(UNITS, reset_after=False, use_bias=False) if step is paper_gru else None
+    layer = LSTMAttentionDecoder(UNITS, cell=cell, attention=DotAttention() if kind == "dot" else None)
     rng = np.random.default_rng(1)
     inputs = {
         "x": rng.normal(size=(2, 3, 6)),
         "context": rng.normal(size=(2, 5, 7)),
-        "mask": np.ones((2, 3), bool),
-        "context_mask": np.ones((2, 5), bool),
-        "initial_state": rng.normal(size=(2, UNITS)),
+        "mask": np.array([[True, True, True], [True, True, False]]),
+        "context_mask": np.arange(5) < [[5], [3]],
+        "initial_state": rng.normal(size=(2, layer.state_dim)),
     }
-    y = layer(**inputs)
+    layer(**inputs)
     randomise(layer, seed=1)
-    y = layer(**inputs)
-    np.testing.assert_allclose(y, decoder(layer, **inputs, step=paper_gru), atol=1e-5)
+    if kind == "dot":
+        monkeypatch.setitem(globals(), "attention", dot_attention)
+    np.testing.assert_allclose(layer(**inputs), decoder(layer, **inputs, step=step), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("attention", "cell"),
+    [
+        (DotAttention(), keras.layers.GRUCell(UNITS)),
+        (StaticAlignment(3, 5), keras.layers.LSTMCell(UNITS)),
+        (NoAttention(), keras.layers.SimpleRNNCell(UNITS)),
+    ],
+)
+def test_the_loop_equals_steps_and_its_gradients_those_of_steps(attention, cell):
+    """Kernels whose gradients are taken behind the loop get what one step after another gives them."""
+    layer = LSTMAttentionDecoder(UNITS, 2, cell, attention)
+    x, context = tf.random.normal((2, 3, 6)), tf.random.normal((2, 5, 7))
+    layer(x, context)
+    randomise(layer, seed=1)
+    context_mask = tf.sequence_mask([5, 3])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([x, context])
+        y = layer(x, context, context_mask=context_mask)
+        loss = tf.reduce_sum(y**2)
+        cache, loss_of_steps = layer.start(2, 3, context, context_mask), 0.0
+        for t in range(3):
+            now, cache = layer.step(x[:, t : t + 1], cache)
+            loss_of_steps += tf.reduce_sum(now**2)
+    np.testing.assert_allclose(loss_of_steps, loss, rtol=1e-5)
+    sources = [*(weight.value for weight in layer.trainable_weights), x, context]
+    by_loop, by_steps = (
+        tape.gradient(y, sources, unconnected_gradients="zero") for y in (loss, loss_of_steps)
+    )
+    for own, stepwise in zip(by_loop, by_steps, strict=True):
+        np.testing.assert_allclose(own, stepwise, rtol=1e-4, atol=1e-5)
+
+
+def test_a_static_alignment_is_a_table():
+    """The same weights for every input and state, rows sum to 1; nothing beyond the table."""
+    layer = LSTMAttentionDecoder(UNITS, attention=StaticAlignment(3, 5))
+    x, context = np.random.normal(size=(2, 3, 6)), np.random.normal(size=(2, 5, 7)).astype("float32")
+    layer(x, context)
+    randomise(layer, seed=1)
+    with record_attention(layer) as weights:
+        layer(x, context)
+        (first,) = weights.values()
+    with record_attention(layer) as weights:
+        layer(2 * x, context[::-1])
+        (second,) = weights.values()
+    table = np.asarray(layer.context_attention.table)
+    expected = np.exp(table) / np.exp(table).sum(-1, keepdims=True)
+    for row in (*first, *second):
+        np.testing.assert_allclose(row[0], expected, atol=1e-6)
+    mask = np.arange(5) < [[5], [2]]
+    positions = np.array([[0, 1, 2], [0, 1, 2]])
+    got = layer.context_attention(np.zeros((2, 3, UNITS)), context, mask)
+    np.testing.assert_allclose(got, static_attention(layer.context_attention, positions, context, mask), 1e-5)
+    with pytest.raises(ValueError, match="at most 5 positions; it has 6"):
+        layer(x, np.zeros((2, 6, 7)))
+    beyond = tf.function(lambda x: layer(x, context), jit_compile=True)(np.zeros((2, 4, 6), "float32"))
+    assert np.isfinite(beyond[:, :3]).all() and np.isnan(beyond[:, 3]).all()
+
+
+def test_dot_products_equal_keras_on_projected_queries():
+    """`keras.layers.Attention`, the sizes brought together by W."""
+    ours = DotAttention()
+    query, value = np.random.normal(size=(2, 3, 6)), np.random.normal(size=(2, 5, 7))
+    ours(query, value)
+    mask = ops.convert_to_tensor(np.arange(5) < [[5], [2]])
+    theirs = keras.layers.Attention()([ours.query(query), ops.cast(value, "float32")], mask=[None, mask])
+    np.testing.assert_allclose(ours(query, value, mask), theirs, atol=1e-6)
 
 
 def test_a_deep_decoder_may_attend_by_dot_product():
@@ -249,11 +344,11 @@ def test_gradients_under_xla_equal_those_without():
 def test_encoder_equals_keras_bidirectional_lstm():
     layer, theirs = RecurrentEncoder(UNITS), keras.layers.Bidirectional(keras.layers.LSTM(UNITS))
     x = np.random.normal(size=(2, 5, 6))
-    states, summary = layer(x)
+    states, last = layer(x)
     theirs.build(x.shape)
     theirs.set_weights(layer.get_weights())
     h_out = theirs(x)  # equation 2.1: the last forward and the first backward state
-    np.testing.assert_allclose(summary, h_out[:, UNITS:], atol=1e-6)
+    np.testing.assert_allclose(layer.summary(last), h_out, atol=1e-6)
     np.testing.assert_allclose(states[:, -1, :UNITS], h_out[:, :UNITS], atol=1e-6)
     np.testing.assert_allclose(states[:, 0, UNITS:], h_out[:, UNITS:], atol=1e-6)
 

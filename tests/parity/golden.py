@@ -22,9 +22,12 @@ def errors_of(path):
 
     None instead of the errors where no converter knows the class.
     """
-    with np.load(path, allow_pickle=False) as file:
-        arrays = dict(file)
-    config = json.loads(str(arrays.pop("config")))
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        config = json.loads(str(arrays.pop("config")))
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise SystemExit(f"{path}: expected an .npz file with a JSON `config`: {error}") from None
     read = converter_of(config["class"])
     if read is None:
         return config["class"], None

@@ -96,6 +96,7 @@ def test_t5_attention(seed, is_decoder):
     from transformers.models.t5.modeling_t5 import T5Attention
 
     rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
     num_heads, head_dim, dim, length = (int(n) for n in rng.integers([1, 2, 3, 2], [5, 9, 20, 40]))
     num_buckets, max_distance = 2 * int(rng.integers(4, 17)), 40
     buckets = {"relative_attention_num_buckets": num_buckets, "relative_attention_max_distance": max_distance}
@@ -125,6 +126,7 @@ def test_llama_attention(seed):
     from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
 
     rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
     num_heads, length, half = (int(n) for n in rng.integers([1, 2, 1], [5, 40, 9]))
     dim = num_heads * 2 * half
     config = LlamaConfig(hidden_size=dim, num_attention_heads=num_heads, attn_implementation="eager")
@@ -139,4 +141,5 @@ def test_llama_attention(seed):
     later = torch.full((length, length), -1e30).triu(1)[None, None]
     with torch.no_grad():
         expected = theirs(torch.from_numpy(x), angles, later)[0].numpy()
-    np.testing.assert_allclose(ours(x, causal=True), expected, atol=1e-5)
+    # Outputs reach 10, where both are up to 2e-5 from what float64 gives.
+    np.testing.assert_allclose(ours(x, causal=True), expected, rtol=1e-5, atol=1e-5)

@@ -131,7 +131,7 @@ def test_bart(seed, tmp_path):
 @SEEDS
 def test_mbart_begins_with_the_target_language(seed, tmp_path):
     """As mBART does, by what the decoder starts with, and as mBART-50, by the first token forced."""
-    from tests.data.test_sentencepiece_files import trained
+    from tests.data.tokenizers.test_sentencepiece_files import trained
 
     rng = np.random.default_rng(seed)
     folder, is_50 = tmp_path / "mbart", bool(seed % 2)

@@ -45,7 +45,10 @@ def reference(layer_class, seed):
     return layer, {key: tensor.numpy() for key, tensor in layer.state_dict().items()}
 
 
-def compare(model, state, inputs, expected):
+def assert_equal(block, state, inputs, expected):
+    """Of `block`, with the weights `state` of theirs, to what theirs gave; and back."""
+    symbols = {name: keras.Input(x.shape[1:], dtype=str(x.dtype), name=name) for name, x in inputs.items()}
+    model = keras.Model(symbols, block(**symbols))
     assert keymap.load(model, state, rows(), "theirs") == state.keys()
     for key, tensor in keymap.save(model, rows()).items():
         np.testing.assert_array_equal(tensor, state[key])
@@ -73,8 +76,6 @@ def test_the_decoders_layer(seed):
         "context_position": draw(rng, 2, 7, DIM),
         "context_mask": np.arange(7) < [[7], [4]],
     }
-    symbols = {name: keras.Input(x.shape[1:], dtype=str(x.dtype), name=name) for name, x in inputs.items()}
-    model = keras.Model(symbols, DETRBlock(3, 40, cross_attention=True, name="block")(**symbols))
     theirs = {name: torch.from_numpy(x) for name, x in inputs.items()}
     with torch.no_grad():
         expected = layer(
@@ -84,7 +85,7 @@ def test_the_decoders_layer(seed):
             encoder_hidden_states=theirs["context"],
             encoder_attention_mask=additive(inputs["context_mask"]),
         )
-    compare(model, state, inputs, expected)
+    assert_equal(DETRBlock(3, 40, cross_attention=True, name="block"), state, inputs, expected)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -96,8 +97,6 @@ def test_the_encoders_layer(seed):
         "position": draw(rng, 2, 7, DIM),
         "mask": np.arange(7) < [[7], [4]],
     }
-    symbols = {name: keras.Input(x.shape[1:], dtype=str(x.dtype), name=name) for name, x in inputs.items()}
-    model = keras.Model(symbols, DETRBlock(3, 40, name="block")(**symbols))
     with torch.no_grad():
         expected = layer(
             torch.from_numpy(inputs["x"]),
@@ -105,4 +104,4 @@ def test_the_encoders_layer(seed):
             torch.from_numpy(inputs["position"]),
         )
     expected = expected[0] if isinstance(expected, tuple) else expected
-    compare(model, state, inputs, expected)
+    assert_equal(DETRBlock(3, 40, name="block"), state, inputs, expected)

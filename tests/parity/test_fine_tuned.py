@@ -17,7 +17,7 @@ from keras_tfm.tasks import (
     TextClassifier,
     TokenClassifier,
 )
-from tests.data.test_sentencepiece_files import trained
+from tests.data.tokenizers.test_sentencepiece_files import trained
 
 pytestmark = pytest.mark.parity
 WORDS = "the cat sat on a mat and dogs ran ##s ##ing".split()  # noqa: SIM905

@@ -9,7 +9,7 @@ from keras_tfm.data import SentencePieceTokenizer
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import ALBERT, T5, DeBERTa
 from keras_tfm.tasks import TextClassifier, Translator, TranslatorConfig
-from tests.data.test_sentencepiece_files import FILES, LINES, MASKS, trained
+from tests.data.tokenizers.test_sentencepiece_files import FILES, LINES, MASKS, trained
 from tests.models import test_albert, test_deberta, test_t5
 
 EXAMPLES = (["a good film", "a bad one"], ["good", "bad"])

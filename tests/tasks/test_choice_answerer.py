@@ -10,6 +10,7 @@ from keras_tfm import tasks
 from keras_tfm.data import BERTTokenizer, Choices, DataError, read_choices
 from keras_tfm.models import BERT
 from keras_tfm.tasks import ChoiceAnswerer, ChoiceAnswererConfig
+from keras_tfm.training.options import FineTuning
 from tests.fresh_process import run_fresh
 from tests.tasks.tiny import TINY
 
@@ -53,7 +54,9 @@ def learnt():
 
 def test_a_batch_holds_the_choices_side_by_side():
     task = make()
-    ((inputs, labels, weights),) = task._batches(EXAMPLES, 200, num_shapes=1, min_batches=1).dataset()
+    ((inputs, labels, weights),) = task.batches(
+        EXAMPLES, FineTuning(batch_tokens=200), is_validation=True
+    ).dataset()
     first = EXAMPLES.labels.index(2)
     row = labels.numpy().tolist().index(2)
     assert inputs["token_ids"].shape[:2] == inputs["segment_ids"].shape[:2] == (4, 3)
@@ -64,7 +67,9 @@ def test_a_batch_holds_the_choices_side_by_side():
     ):
         assert ids.numpy()[mask].tolist() == choice
     with_rest = [column * 5 for column in EXAMPLES]
-    for inputs, labels, weights in task._batches(Choices(*with_rest), 150, min_batches=1).dataset():
+    for inputs, labels, weights in task.batches(
+        Choices(*with_rest), FineTuning(batch_tokens=150), is_validation=True
+    ).dataset():
         assert inputs["token_ids"].shape[0] == labels.shape[0] == weights.shape[0]
         assert np.prod(inputs["token_ids"].shape) <= 150
 

@@ -40,6 +40,7 @@ LABELLED = ["the cat", "the dog"], ["x", "y"]
 SEVERAL = LABELLED[0], [["x"], ["x", "y"]]
 TWO = [("the cat", "sat"), ("the dog", "ran")], ["x", "y"]
 TAGGED = [["the", "cat"], ["dog"]], [["O", "B-X"], ["B-X"]]
+RATED = ["a", "b", "a"], ["x", "x", "y"], [1.0, 5.0, 3.0]
 ASKED = ["who sat?", "where is the mat?"], [CONTEXT] * 2, [[Answer("cat", 4)], [Answer("the mat", 15)]]
 CHOSEN = ["who sat", "who ran"], [["cat", "mat"], ["dog", "mat"]], [0, 0]
 # {name: (the task, what `evaluate` takes)}
@@ -73,6 +74,7 @@ MAKERS = {
     "choose": (lambda: encoder(tasks.ChoiceAnswerer, CHOSEN, max_length=16), CHOSEN),
     "sentence-vectors": (lambda: encoder(tasks.SentenceEncoder), None),
     "classify-images": (images, (np.zeros((2, 8, 8), "uint8"), ["a", "b"])),
+    "recommend": (lambda: tasks.Recommender.from_ratings(RATED, dim=2), RATED),
 }  # fmt: skip
 
 
@@ -86,7 +88,7 @@ def made(name):
 @pytest.mark.parametrize("name", [name for name, (_, examples) in MAKERS.items() if examples is not None])
 def test_measures_are_plain_numbers_and_strings(name):
     task, examples = made(name), MAKERS[name][1]
-    measures = task.evaluate(*examples) if name == "classify-images" else task.evaluate(examples)
+    measures = task.evaluate(examples)
     assert measures and {type(value) for value in measures.values()} <= {int, float, str}
     json.dumps(measures, allow_nan=False)
 
@@ -115,6 +117,7 @@ RIGHT = {
     "answer": [f"who sat\t{CONTEXT}", ("where", "")],
     "choose": ["who sat\tcat\tmat", ("who ran", ["dog", "cat", "mat"])],
     "sentence-vectors": ["the cat", ""],
+    "recommend": ["a", "b"],
 }
 WRONG = {
     "generate": {
@@ -127,6 +130,7 @@ WRONG = {
         "who": "expected a question and a context",
         f"{LONG}\tthe": "expected at most 8 tokens of a question, .* got 20",
     },
+    "recommend": {"nobody": "no ratings by 'nobody' were learnt from"},
     "choose": {"who\tcat": "expected two choices or more, got 1", "": "expected two choices or more, got 0"},
 }
 
@@ -201,6 +205,9 @@ CONLL = "-DOCSTART- -X- O\n\nthe DT O\ncat NN B-X\n\n\ndog NN B-Y\n"
         ("choose", "a.jsonl", '{"question": "who", "options": ["a", "b"]}\n', [("who", ["a", "b"])]),
         ("generate", "a.txt", "the\n\ncat\n", ["the", "", "cat"]),
         ("masked-lm", "a.txt", "the\n\ncat\n", ["the", "", "cat"]),
+        ("recommend", "a.txt", "a\n\nb\n", ["a", "", "b"]),
+        ("recommend", "a.csv", "item,user,rating\nx,a,1\ny,b,\n", ["a", "b"]),
+        ("recommend", "a.jsonl", '{"user": 7}\n{"user": "b"}\n', ["7", "b"]),
     ],
 )
 def test_predict_takes_what_train_took(name, file, content, expected, tmp_path):

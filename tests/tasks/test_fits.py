@@ -1,7 +1,6 @@
 """What the `fit` of every task has in common: what an epoch is, what is refused, and what is left alone."""
 
-import importlib
-import inspect
+import dataclasses
 import random
 
 import keras
@@ -19,6 +18,7 @@ from keras_tfm.tasks import (
     TextGenerator,
     Translator,
 )
+from keras_tfm.tasks.learning import columns_of
 from tests.tasks.test_image_classifier import NAMES, SMALL, examples
 from tests.tasks.tiny import TINY
 
@@ -28,7 +28,7 @@ DECODER = {"num_layers": 1, "dim": 16, "num_heads": 2, "max_length": 16}
 
 
 def image_classifier():
-    return ImageClassifier.from_size("tiny", NAMES, **SMALL), examples(80), {"batch_size": 4}
+    return ImageClassifier.from_size("tiny", NAMES, **SMALL), (examples(80),), {"batch_size": 4}
 
 
 def translator():
@@ -58,7 +58,6 @@ def text_classifier():
 FITS = {make.__name__: make for make in (
     image_classifier, translator, text_generator, masked_language_model, text_classifier,
 )}  # fmt: skip
-PARTED = ("text_generator", "masked_language_model", "text_classifier")  # they take `epoch_batches`
 
 
 @pytest.fixture(scope="module", params=FITS)
@@ -72,33 +71,35 @@ def asked(monkeypatch):
     """What each `fit` asks `fit_best` for, which does nothing."""
     arguments = {}
 
-    def ask(model, batches, validation, **options):
-        arguments.update(options, batches=batches, model=model)
+    def ask(model, batches, validation, training, **options):
+        policies = {layer.dtype_policy.name for layer in model._flatten_layers()}
+        arguments.update(options, batches=batches, model=model, training=training, policies=policies)
+        return {}
 
-    for name in ("image_classifier", "translator", "text_generator", "masked_language_model", "encoder_task"):
-        monkeypatch.setattr(importlib.import_module(f"keras_tfm.tasks.{name}"), "fit_best", ask)
+    monkeypatch.setattr("keras_tfm.tasks.trainable.fit_best", ask)
     return arguments
 
 
 def test_epochs_are_counted_alike(made, asked):
-    name, task, data, options = made
+    _, task, data, options = made
     task.fit(*data, epochs=3, **options)
     a_pass = asked["batches"].num_batches
-    assert a_pass > 4 and asked["epochs"] == 3
-    if name in PARTED:
-        task.fit(*data, epochs=3, epoch_batches=4, **options)
-        assert (asked["batches"].num_batches, asked["epochs"]) == (4, 3)
-        task.fit(*data, epochs=3, epoch_batches=10**6, **options)
-        assert (asked["batches"].num_batches, asked["epochs"]) == (a_pass, 3)
+    assert a_pass > 4 and asked["training"].epochs == 3
+    for most, expected in ((4, 4), (10**6, a_pass)):
+        task.fit(*data, epochs=3, epoch_batches=most, **options)
+        assert (asked["batches"].num_batches, asked["training"].epochs) == (expected, 3)
 
 
-def test_what_is_held_out_is_not_counted_as_trained_on(made, asked):
-    name, task, data, options = made
-    task.fit(*data, epochs=1, **options)
-    _, num_train, num_held = asked["counts"]
-    whole = sum(map(len, data[0])) if name == "text_generator" else len(data[0])
-    whole = len(data[0][0]) if name in ("translator", "text_classifier") else whole
-    assert num_train + num_held == whole and 0 < num_held < num_train
+def test_what_is_held_out_is_not_trained_on(made):
+    """By default a share of the examples, or the share that is asked for."""
+    name, task, (examples,), _ = made
+    count = 120 if name != "masked_language_model" else 20
+    count = 80 if name == "image_classifier" else count
+    for share in (None, 0.25):
+        train, held = task._parts(examples, share, seed=1)
+        sizes = [len(columns_of(part)[0]) for part in (train, held)]
+        assert sum(sizes) == count and 0 < sizes[1] < sizes[0]
+        assert share is None or sizes[1] == share * count
 
 
 SENSELESS = {
@@ -108,6 +109,10 @@ SENSELESS = {
     "learning_rate": (-1.0, 0.0, float("inf")),
     "weight_decay": (-1.0, float("nan")),
     "label_smoothing": (-0.1, 1.0),
+    "schedule": ("steep",),
+    "warmup_steps": (0,),
+    "precision": ("float8",),
+    "jit": (1,),
     "patience": (0,),
     "seed": (-1, "0"),
     "epoch_batches": (0,),
@@ -116,13 +121,26 @@ SENSELESS = {
 
 def test_numbers_without_sense_are_refused_before_anything_is_done(made, asked):
     _, task, data, options = made
-    taken = inspect.signature(task.fit).parameters.keys() & SENSELESS.keys()
-    assert len(taken) >= 7
+    taken = {field.name for field in dataclasses.fields(task.training)} & SENSELESS.keys()
+    assert len(taken) >= 11
     for name in taken:
         for value in SENSELESS[name]:
             with pytest.raises(ValueError, match=f"`{name}` must be .*; it is '?{value}"):
                 task.fit(*data, **options | {name: value})
+    with pytest.raises(
+        TypeError, match=r"no option epoch; it has epochs, .*, epoch_batches, .*, run, resume"
+    ):
+        task.fit(*data, epoch=3)
+    with pytest.raises(ValueError, match="`resume`, `tensorboard` need a `run`"):
+        task.fit(*data, resume=True, tensorboard=True)
     assert not asked
+
+
+def test_a_fit_may_compute_in_another_precision(made, asked):
+    _, task, data, options = made
+    task.fit(*data, epochs=1, precision="mixed_bfloat16", **options)
+    assert asked["policies"] == {"mixed_bfloat16"}
+    assert {layer.dtype_policy.name for layer in task.model._flatten_layers()} == {"float32"}
 
 
 def test_a_fit_leaves_the_global_generators_alone(made, asked):

@@ -11,7 +11,6 @@ from keras_tfm import tasks
 from keras_tfm.convert import CheckpointError
 from keras_tfm.models import BERT
 from keras_tfm.tasks import TextClassifier, TextClassifierConfig
-from keras_tfm.tasks.text_classifier import f1
 from keras_tfm.training.low_rank import adapted_layers
 from tests.fresh_process import run_fresh
 from tests.tasks.tiny import TINY
@@ -87,11 +86,20 @@ def test_a_maximum_of_the_tokens_is_kept_and_exported(tmp_path):
     np.testing.assert_allclose(served["probabilities"], chances, atol=1e-6)
 
 
+def test_a_trained_head_goes_on_with_another_length_and_a_new_one_pools_otherwise(learnt):
+    shorter = TextClassifier.adopt(learnt, EXAMPLES, max_length=16)
+    assert shorter.config.max_length == 16 and shorter.model is learnt.model
+    assert TextClassifier.adopt(learnt, EXAMPLES, pooling="mean").model is not learnt.model
+
+
 def test_the_measures_count(learnt):
     turned = (TEXTS, ["good", "good", "good", "bad", "good", "bad"])
-    assert learnt.evaluate(turned)["accuracy"] == pytest.approx(5 / 6, abs=1e-4)
-    truth, answers = np.array([1, 1, 0, 0], bool), np.array([1, 0, 1, 0], bool)
-    assert f1(truth, answers) == 0.5 and f1(truth, truth) == 1 and f1(truth[2:], truth[2:]) == 0
+    measures, answers = learnt.evaluate(turned), learnt.predict(TEXTS)
+    assert measures["accuracy"] == pytest.approx(5 / 6, abs=1e-4)
+    both = list(zip(turned[1], answers, strict=True))
+    right = {label: both.count((label, label)) for label in ("good", "bad")}
+    of_labels = [2 * n / (turned[1].count(label) + answers.count(label)) for label, n in right.items()]
+    assert measures["macro_f1"] == pytest.approx(sum(of_labels) / 2, abs=1e-4)
 
 
 def test_long_texts_are_cut_and_counted(learnt):

@@ -10,6 +10,7 @@ from keras_tfm import tasks
 from keras_tfm.data import BERTTokenizer
 from keras_tfm.models import BERT
 from keras_tfm.tasks import TokenClassifier, TokenClassifierConfig
+from keras_tfm.training.options import FineTuning
 from tests.fresh_process import run_fresh
 from tests.tasks.tiny import TINY
 
@@ -64,8 +65,8 @@ def test_first_pieces_bear_the_tags():
     assert encoded["is_first"].to_list() == [[0, 1, 1, 0, 1, 1, 0], [0, 1, 1, 0]]
     labels = task._encode_labels(task.examples_class(WORDS[:1], TAGS[:1]), task._encode(WORDS[:1]))
     assert labels.to_list() == [[-1, 1, 2, -1, 3, 1, -1]]
-    ((inputs, truth, weights),) = task._batches(
-        task.examples_class(WORDS, TAGS), 100, num_shapes=1, min_batches=1
+    ((inputs, truth, weights),) = task.batches(
+        task.examples_class(WORDS, TAGS), FineTuning(batch_tokens=100), is_validation=True
     ).dataset()
     assert inputs["token_ids"].shape == truth.shape == weights.shape
     assert weights.numpy().sum() == sum(map(len, WORDS))

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from keras_tfm import convert, tasks
-from keras_tfm.data.dates import date_pairs
+from keras_tfm.data.sources.dates import date_pairs
 from keras_tfm.generation import Decoder, EndTokens, NoRepeatNGram
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import T5, RecurrentSeq2Seq, T5Config
 from keras_tfm.tasks import TaskError, Translator, TranslatorConfig
 from keras_tfm.training import Checkpoint, CheckpointError
 from keras_tfm.training.store import CheckpointFolder
-from tests.data.test_sentencepiece_files import trained
+from tests.data.tokenizers.test_sentencepiece_files import trained
 from tests.fresh_process import run_fresh
 
 PAIRS = (
@@ -64,6 +64,13 @@ def test_generated_ids_are_start_tokens_end_padding(translator):
         with pytest.raises(ValueError, match=r"`max_new_tokens` must lie in \[1, 32\]"):
             translator.generate(["a"], max_new_tokens=limit)
     assert translator.generate_ids(source, max_new_tokens=1).shape == (1, 2)
+
+
+def test_a_decoder_alone_reads_no_tokens_of_its_own():
+    changes = {"num_layers": 1, "dim": 8, "num_heads": 2}
+    alone = Translator.from_pairs(PAIRS, "gpt2", max_length=32, **changes)
+    with pytest.raises(ValueError, match="`scheduled_sampling` is of encoder-decoders"):
+        alone.fit(PAIRS, PAIRS, scheduled_sampling=0.5)
 
 
 def test_texts_may_be_searched_and_sampled(translator):
@@ -142,7 +149,7 @@ def test_a_resumed_run_ends_as_an_unbroken_one(tmp_path, monkeypatch):
         interrupt(patch, after=15)
         small(pairs).fit(pairs, judge, run=tmp_path / "broken", save_minutes=1e-9, **options)
     resumed = Translator.load(tmp_path / "broken")
-    changed = {"learning_rate": 0.5, "pairs": (pairs[0], [*pairs[1][:-1], "other"])}
+    changed = {"learning_rate": 0.5, "examples": (pairs[0], [*pairs[1][:-1], "other"])}
     with pytest.raises(ValueError, match=r"these differ: data .*, learning_rate \(now 0.5, then 0.001\)"):
         resumed.fit(**{"validation": judge, "run": tmp_path / "broken", "resume": True} | options | changed)
     resumed.fit(pairs, judge, run=tmp_path / "broken", resume=True, **options)

@@ -1,6 +1,7 @@
 """A broken training, gone on from, ends bit by bit as an unbroken one; what is not whole is not used."""
 
 import json
+import logging
 import os
 import signal
 import time
@@ -21,6 +22,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
 
 class Stopped(Exception):
     """Stands for the death of the process."""
+
+
+@pytest.fixture(autouse=True)
+def warnings_are_passed_on(monkeypatch):
+    """To the root logger, where pytest's `caplog` hears them."""
+    monkeypatch.setattr(logging.getLogger("keras_tfm"), "propagate", True)
 
 
 @pytest.fixture

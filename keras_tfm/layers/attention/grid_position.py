@@ -1,4 +1,4 @@
-"""A learned bias of attention among the cells of a grid, by their offset."""
+"""Positions of attention among the cells of a grid, by their offset: a bias, or learned vectors."""
 
 import keras
 import numpy as np
@@ -39,6 +39,7 @@ class GridPositionBias(AttentionPosition):
         num_rows = (2 * height - 1) * (2 * width - 1) if self.signed else height * width
         initializer = own(keras.initializers.get(self.initializer))
         self.table = self.add_weight((num_rows, heads[0]), initializer, name="table")
+        self.indices = self.rows()
         self.built = True
 
     def rows(self):
@@ -55,7 +56,7 @@ class GridPositionBias(AttentionPosition):
 
     def scores(self, query, key, positions, key_positions, scale):
         """The bias (H, T, S); ValueError where there are not as many tokens as cells and prefix."""
-        rows = self.rows()
+        rows = self.indices
         lengths, expected = (query.shape[2], key.shape[2]), tuple(n + self.prefix for n in rows.shape)
         if any(length not in (None, n) for length, n in zip(lengths, expected, strict=True)):
             raise ValueError(
@@ -65,3 +66,67 @@ class GridPositionBias(AttentionPosition):
         bias = ops.transpose(ops.take(self.table, rows, axis=0), (2, 0, 1))  # (H, T, S)
         prefix = (self.prefix, 0)
         return ops.pad(bias, ((0, 0), prefix, prefix)) if self.prefix else bias
+
+
+class ImageRelativePosition(AttentionPosition):
+    """A learned vector for each clipped vertical and each horizontal offset, added to the keys.
+
+    Wu et al. 2021, "Rethinking and Improving Relative Position Encoding for Vision Transformer" (iRPE), the
+    cross method: of the cells of a `grid`, row by row, the sum of the vectors of both axes. Offsets are
+    clipped, as Chen et al. 2021, "AutoFormer", have them, where iRPE counts far ones more coarsely: those
+    of more than `max_distance` count as that. `with_values` adds other such vectors to the values. The
+    first `prefix` tokens, class tokens for example, stand on no cell: pairs with one share a vector.
+    """
+
+    def __init__(self, grid, max_distance=14, with_values=False, prefix=0, **kwargs):
+        super().__init__(**kwargs)
+        height_and_width(grid, "grid")
+        if max_distance < 1 or prefix < 0:
+            raise ValueError(
+                "`max_distance` must be at least 1, and `prefix` at least 0; "
+                f"they are {max_distance} and {prefix}."
+            )
+        self.grid = grid
+        self.max_distance = max_distance
+        self.with_values = with_values
+        self.prefix = prefix
+
+    def build(self, heads):
+        _, key_dim, value_dim = heads
+        self.key_tables = self._tables("key", key_dim)
+        self.value_tables = self._tables("value", value_dim) if self.with_values else None
+        self.indices = self.rows()
+        self.built = True
+
+    def _tables(self, name, width):
+        """One for the vertical and one for the horizontal offsets; their first rows are the prefix's."""
+        return [
+            self.add_weight((2 * self.max_distance + 2, width), "glorot_uniform", name=f"{name}_{axis}")
+            for axis in ("vertical", "horizontal")
+        ]
+
+    def rows(self):
+        """The tables' rows of each query and key: vertical and horizontal, (T, T) each, NumPy arrays."""
+        height, width = height_and_width(self.grid)
+        cells = np.indices((height, width)).reshape(2, -1)  # (2, rows columns)
+        offsets = cells[:, None, :] - cells[:, :, None]
+        rows = np.clip(offsets, -self.max_distance, self.max_distance) + self.max_distance + 1
+        return np.pad(rows, ((0, 0), (self.prefix, 0), (self.prefix, 0))).astype("int32")
+
+    def _vectors(self, tables, dtype):
+        """(T, T, K): the sum over both axes."""
+        parts = (ops.take(table, rows, axis=0) for table, rows in zip(tables, self.indices, strict=True))
+        return ops.cast(sum(parts), dtype)
+
+    def scores(self, query, key, positions, key_positions, scale):
+        """ValueError where there are not as many tokens as cells and prefix."""
+        length = self.indices.shape[1]
+        if any(x.shape[2] not in (None, length) for x in (query, key)):
+            raise ValueError(f"{self.name!r} is for {length} tokens; there are {query.shape[2]}.")
+        vectors = self._vectors(self.key_tables, query.dtype)
+        return ops.einsum("bhtk,tsk->bhts", query * scale, vectors)
+
+    def values(self, weights, positions, key_positions):
+        if self.value_tables is None:
+            return None
+        return ops.einsum("bhts,tsk->bhtk", weights, self._vectors(self.value_tables, weights.dtype))

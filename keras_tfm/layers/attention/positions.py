@@ -144,13 +144,15 @@ class RelativePositionBias(AttentionPosition):
     def build_for(self, num_heads, key_dim, value_dim):
         """Create the table for an attention's heads, once."""
         if not self.built:
-            self.num_heads = self.num_heads or num_heads
-            self.build((None, None))
+            self._make_table(self.num_heads or num_heads)
 
     def build(self, x_shape):
         if self.num_heads is None:
             raise ValueError("`num_heads` must be given where the layer is called by itself; it is None.")
-        self.table = self.add_weight((self.num_buckets, self.num_heads), "glorot_uniform", name="table")
+        self._make_table(self.num_heads)
+
+    def _make_table(self, num_heads):
+        self.table = self.add_weight((self.num_buckets, num_heads), "glorot_uniform", name="table")
         self.built = True
 
     def call(self, x):
@@ -187,5 +189,5 @@ class RelativePositionBias(AttentionPosition):
 
 
 def distances(positions, key_positions):
-    """key - query of positions (T,) or (B, T) and (S,) or (B, S): (T, S) or (B, T, S)."""
-    return key_positions[..., None, :] - positions[..., :, None]
+    """key - query of integer positions (T,) or (B, T) and (S,) or (B, S): int32 (T, S) or (B, T, S)."""
+    return ops.cast(key_positions[..., None, :] - positions[..., :, None], "int32")

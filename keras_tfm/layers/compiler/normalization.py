@@ -1,7 +1,7 @@
 """Normalisations with their gradients in closed form, which read the activations fewer times.
 
-What automatic differentiation makes of a mean, a variance and a root is a dozen passes over the activations;
-a gradient written out is three.
+Automatic differentiation goes back through the mean, the variance and the root one by one, each of them over
+all activations; the gradient of the whole, written out, needs the normalised values and two means.
 """
 
 from keras import ops

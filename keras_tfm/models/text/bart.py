@@ -12,13 +12,13 @@ from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, TokenId
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.text.seq2seq import Seq2SeqModel, Side
+from keras_tfm.models.text.seq2seq import Seq2SeqModel, Stack
 from keras_tfm.training.model import every_position
 
 FIRST_POSITION = 2
@@ -89,7 +89,7 @@ class BART(Seq2SeqModel):
             initializer=INITIALIZER,
             name="embedding",
         )
-        encoder, decoder = side(config, embedding, "encoder"), side(config, embedding, "decoder")
+        encoder, decoder = stack_of(config, embedding, "encoder"), stack_of(config, embedding, "decoder")
         dropout = Dropout(config.dropout, name="embedding_dropout")
         super().__init__(
             config,
@@ -121,7 +121,7 @@ class BART(Seq2SeqModel):
         return inputs, {"sequence_output": hidden, "pooled_output": ops.squeeze(pooled, 1)}
 
 
-def side(config, embedding, name):
+def stack_of(config, embedding, name):
     """The encoder or the decoder, by its `name`."""
     is_decoder = name == "decoder"
     encoder_sizes = config.num_layers, config.num_heads, config.intermediate_dim
@@ -135,13 +135,11 @@ def side(config, embedding, name):
 
     blocks = [_block(config, num_heads, width, is_decoder, f"{name}_block_{i}") for i in range(num_layers)]
     last_norm = LayerNormalization(config.epsilon, name=f"{name}_norm") if config.normalize_first else None
-    return Side(embed, blocks, last_norm)
+    return Stack(embed, blocks, last_norm)
 
 
 def _block(config, num_heads, width, is_decoder, name):
-    def part(branch):
-        place = "input" if config.normalize_first else "sum"
-        return Residual(branch, LayerNormalization(config.epsilon), place, config.dropout)
+    part = residuals(config.normalize_first, config.dropout, config.epsilon)
 
     def attention():
         return part(

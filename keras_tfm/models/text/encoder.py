@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
@@ -80,9 +80,6 @@ def token_inputs(num_segments=0):
 
 def encoder_block(config, attention, name, block_class=Block):
     """BERT's block around `attention`."""
-
-    def part(branch):
-        return Residual(branch, LayerNormalization(config.epsilon), dropout=config.dropout)
-
+    part = residuals(False, config.dropout, config.epsilon)
     feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
     return block_class(part(attention), part(feedforward), name=name)

@@ -13,14 +13,14 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import causal_mask
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel
-from keras_tfm.models.text.seq2seq import Side
+from keras_tfm.models.text.seq2seq import Stack
 
 INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # of the released code
 
@@ -67,7 +67,7 @@ class GPT2(ConfiguredModel):
         mask = DocumentMask(name="document_mask")(inputs["padding_mask"], inputs["segment_ids"])
         # A token's position is the number of tokens that it sees beside itself.
         positions = ops.maximum(ops.sum(ops.cast(mask, "int32"), axis=-1) - 1, 0)
-        decoder = Side(
+        decoder = Stack(
             lambda token_ids, positions: embedding(token_ids, positions=positions),
             [_block(config, f"block_{i}") for i in range(config.num_layers)],
             LayerNormalization(config.epsilon, name="norm") if config.normalize_first else None,
@@ -98,10 +98,7 @@ class GPT2(ConfiguredModel):
 
 
 def _block(config, name):
-    def part(branch):
-        place = "input" if config.normalize_first else "sum"
-        return Residual(branch, LayerNormalization(config.epsilon), place, config.dropout)
-
+    part = residuals(config.normalize_first, config.dropout, config.epsilon)
     attention = MultiHeadAttention(
         config.num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
     )

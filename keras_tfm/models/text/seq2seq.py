@@ -1,4 +1,4 @@
-"""What encoder-decoders repeat: their inputs, their two sides, decoding; a decoder alone is one such side."""
+"""What encoder-decoders repeat: inputs, two stacks of blocks, decoding; a decoder alone is one stack."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from keras_tfm.models.base import ConfiguredModel, states_of
 
 
 @dataclasses.dataclass(frozen=True)
-class Side:
+class Stack:
     """An encoder or a decoder: tokens embedded, through blocks, normalised.
 
     `embed(token_ids, positions)` gives (B, T, D), by default at the positions 0, 1, 2, ...; `norm` follows
@@ -60,14 +60,14 @@ class DecoderCache(NamedTuple):
 
 
 class Seq2SeqModel(ConfiguredModel):
-    """Encoder and decoder: token ids in, hidden states out. Abstract: a family gives the two sides.
+    """Encoder and decoder: token ids in, hidden states out. Abstract: a family gives the two stacks.
 
     Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and
     `decoder_padding_mask` (B, T). Outputs: `encoder_sequence_output` (B, S, D) and
     `decoder_sequence_output` (B, T, D). The encoder's final output feeds every decoder block.
 
     `embedding` and `output_embedding` are the tables of the source's and of the target's tokens; `dropout`
-    acts on what goes into either side's blocks and, with `drop_outputs`, on what comes out. The decoder's
+    acts on what goes into either stack's blocks and, with `drop_outputs`, on what comes out. The decoder's
     tokens are at most `max_length`, None for any number.
     """
 

@@ -15,12 +15,12 @@ import numpy as np
 from keras_tfm.configs import Config, Depth, Length, Rate, Size, TokenId
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.positions import RelativePositionBias
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import RMSNormalization
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.text.seq2seq import Seq2SeqModel, Side
+from keras_tfm.models.text.seq2seq import Seq2SeqModel, Stack
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +74,7 @@ class T5(Seq2SeqModel):
             name="embedding",
         )
         dropout = Dropout(config.dropout, name="dropout")
-        encoder, decoder = side(config, embedding, "encoder"), side(config, embedding, "decoder")
+        encoder, decoder = stack_of(config, embedding, "encoder"), stack_of(config, embedding, "decoder")
         super().__init__(
             config, encoder, decoder, embedding, embedding, dropout, drop_outputs=True, name=name, **kwargs
         )
@@ -93,13 +93,13 @@ class T5(Seq2SeqModel):
 INITIALIZER = keras.initializers.VarianceScaling(1.0, "fan_in", "untruncated_normal")
 
 
-def side(config, embedding, name):
+def stack_of(config, embedding, name):
     """The encoder or the decoder, by its `name`; one table of distances serves all its blocks."""
     is_decoder = name == "decoder"
     num_layers = config.num_layers
     if is_decoder and config.num_decoder_layers is not None:
         num_layers = config.num_decoder_layers
-    return Side(
+    return Stack(
         embed=lambda token_ids, positions=None: embedding(token_ids),
         blocks=[_block(config, is_decoder, f"{name}_block_{i}") for i in range(num_layers)],
         norm=RMSNormalization(config.epsilon, name=f"{name}_norm"),
@@ -114,8 +114,7 @@ def side(config, embedding, name):
 
 
 def _block(config, is_decoder, name):
-    def part(branch):
-        return Residual(branch, RMSNormalization(config.epsilon), "input", config.dropout)
+    part = residuals(True, config.dropout, config.epsilon, RMSNormalization)
 
     def attention():
         return MultiHeadAttention(

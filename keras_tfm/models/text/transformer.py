@@ -11,13 +11,13 @@ import keras
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import SinePositionEncoding
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.text.seq2seq import Seq2SeqModel, Side
+from keras_tfm.models.text.seq2seq import Seq2SeqModel, Stack
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,10 @@ class Transformer(Seq2SeqModel):
         embedding = output_embedding = _embedding(config, config.vocabulary_size, "embedding")
         if config.target_vocabulary_size is not None:
             output_embedding = _embedding(config, config.target_vocabulary_size, "decoder_embedding")
-        encoder, decoder = side(config, embedding, "encoder"), side(config, output_embedding, "decoder")
+        encoder, decoder = (
+            stack_of(config, embedding, "encoder"),
+            stack_of(config, output_embedding, "decoder"),
+        )
         dropout = Dropout(config.dropout, name="embedding_dropout")
         super().__init__(config, encoder, decoder, embedding, output_embedding, dropout, name=name, **kwargs)
 
@@ -72,17 +75,15 @@ def _embedding(config, vocabulary_size, name):
     )
 
 
-def side(config, embedding, name):
+def stack_of(config, embedding, name):
     """The encoder or the decoder, by its `name`."""
     blocks = [_block(config, name == "decoder", f"{name}_block_{i}") for i in range(config.num_layers)]
     norm = LayerNormalization(config.epsilon, name=f"{name}_norm") if config.normalize_first else None
-    return Side(lambda token_ids, positions=None: embedding(token_ids, positions=positions), blocks, norm)
+    return Stack(lambda token_ids, positions=None: embedding(token_ids, positions=positions), blocks, norm)
 
 
 def _block(config, is_decoder, name):
-    def part(branch):
-        place = "input" if config.normalize_first else "sum"
-        return Residual(branch, LayerNormalization(config.epsilon), place, config.dropout)
+    part = residuals(config.normalize_first, config.dropout, config.epsilon)
 
     def attention():
         return part(MultiHeadAttention(config.num_heads, config.key_dim, dropout=config.dropout))

@@ -9,29 +9,17 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Heads, Rate, Size
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.positions import PositionEmbedding
-from keras_tfm.models.vision.vit import Side, ViT
+from keras_tfm.models.vision.vit import PatchesConfig, ViT
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
-class DeiTConfig(Config):
-    """`image_size` and `patch_size` are sides or (height, width) pairs."""
-
-    image_size: Side | tuple[Side, Side] = 224
-    patch_size: Side | tuple[Side, Side] = 16
-    num_channels: Size = 3
-    num_layers: Depth = 12
-    dim: Size = 768
-    num_heads: Heads = 12
-    intermediate_dim: Size = 3072
-    dropout: Rate = 0.0
-    activation: str = "gelu"
-    epsilon: Rate = 1e-6
+class DeiTConfig(PatchesConfig):
+    """Both tokens are always there."""
 
 
 class DeiT(ViT):

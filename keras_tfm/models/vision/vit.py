@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import interpolate_positions
 from keras_tfm.layers.normalization import LayerNormalization
@@ -26,10 +26,8 @@ Side = Annotated[int, Between(1, 2**14)]  # in pixels
 
 
 @dataclasses.dataclass(frozen=True)
-class ViTConfig(Config):
-    """`image_size` and `patch_size` are sides or (height, width) pairs. Without `class_token` the pooled
-    output is the mean over the patches.
-    """
+class PatchesConfig(Config):
+    """What ViT and its kin have in common; `image_size`, `patch_size` are sides or (height, width) pairs."""
 
     image_size: Side | tuple[Side, Side] = 224
     patch_size: Side | tuple[Side, Side] = 16
@@ -41,6 +39,12 @@ class ViTConfig(Config):
     dropout: Rate = 0.0
     activation: str = "gelu"
     epsilon: Rate = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class ViTConfig(PatchesConfig):
+    """Without `class_token` the pooled output is the mean over the patches."""
+
     class_token: bool = True
 
 
@@ -95,9 +99,7 @@ class ViT(ConfiguredModel):
 
 
 def _block(config, name):
-    def part(branch):
-        return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout)
-
+    part = residuals(True, config.dropout, config.epsilon)
     attention = MultiHeadAttention(config.num_heads, dropout=config.dropout)
     feedforward = FeedForward(config.intermediate_dim, config.activation)
     return Block(part(attention), part(feedforward), name=name)

@@ -1,0 +1,214 @@
+"""What `keras-tfm train` is told: by the command line, by --options FILE, by the RUN that is gone on with.
+
+RUN/training.json keeps it: "options", the fields of the task's `training`, and "command", `Command`'s.
+"""
+
+import argparse
+import dataclasses
+import os
+import re
+from typing import Annotated, Any
+
+from keras_tfm.cli.columns import check_columns
+from keras_tfm.cli.generated import defaults_of, flag_of, given, in_flags
+from keras_tfm.configs import Config, Option, checked, kinds_of, rules_of
+from keras_tfm.data.sources.lines import PREPARED
+from keras_tfm.tasks.task import read_config
+from keras_tfm.training.checkpoint import refuse_changes
+from keras_tfm.training.options import Kept, Learning
+from keras_tfm.training.record import NAME, read_record
+from keras_tfm.training.safetensors import read_json
+
+
+@dataclasses.dataclass(frozen=True)
+class Command(Config):
+    """What a training is made of, beside the options of `fit`: what was given, and no defaults."""
+
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    columns: str | None = None
+    start: str | None = None  # --from
+    changes: dict = dataclasses.field(default_factory=dict)  # what --config FILE holds
+    model: dict = dataclasses.field(default_factory=dict)  # fields of the task's `model_options`
+    fields: dict = dataclasses.field(default_factory=dict)  # fields of the task's configuration
+    run: dict = dataclasses.field(default_factory=dict)  # fields of the task's `kept`
+    strategy: Annotated[
+        str,
+        Option(
+            "devices to train on: none (the first), mirrored (all GPUs), mirrored:N, multi-worker (TF_CONFIG "
+            "says which), tpu[:ADDRESS]"
+        ),
+    ] = "none"
+    deterministic: Annotated[bool, Option("the same numbers from every run on GPUs too; slower there")] = (
+        False
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not re.fullmatch(r"none|mirrored(:[1-9]\d{0,3})?|multi-worker|tpu(:.+)?", self.strategy):
+            raise ValueError(
+                "`strategy` must be none, mirrored, mirrored:N, multi-worker or tpu[:ADDRESS]; it is "
+                f"{self.strategy[:80]}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A command whose options have been checked, as far as that goes without its files."""
+
+    command: Command
+    training: Learning
+    run: Kept
+    model_options: Any
+
+
+def plan_of(task_class: Any, arguments: argparse.Namespace) -> Plan:
+    """What `arguments`, parsed, ask of a task; ValueError for what cannot be."""
+    typed = given(arguments, task_class.kept)
+    with in_flags(task_class.kept):
+        is_resumed = task_class.kept(arguments.out, **typed).resume
+    record, source = _record_of(task_class, arguments, is_resumed)
+    before = _named(source, Command.from_json, record.get("command", {}))
+    if is_resumed:
+        command = _resumed(task_class, arguments, before, bool(record.get("command")))
+    else:
+        command = _begun(task_class, arguments, before)
+    if not command.train:
+        raise ValueError(f"--train: expected {task_class.files}; got none")
+    check_columns(task_class, command.columns)
+    for name, value in command.fields.items():
+        _named(source, _check_field, task_class, name, value)
+    options = _named(source, task_class.model_options.from_json, command.model)
+    if not is_resumed:
+        _check_model(task_class, options, command, given(arguments, Command).get("changes", source))
+    defaults = dataclasses.asdict(task_class.training) | record.get("options", {})
+    training = _named(source, type(task_class.training).from_json, defaults)
+    with in_flags(type(training)):
+        training = dataclasses.replace(training, **given(arguments, type(training)))
+    once = {name: typed.pop(name, False) for name in ("resume", "overwrite")}
+    command = dataclasses.replace(
+        command,
+        train=tuple(map(_absolute, command.train)),
+        valid=tuple(map(_absolute, command.valid)),
+        run=command.run | typed,
+    )
+    record = {**command.run, **once, "folder": arguments.out, "record": dataclasses.asdict(command)}
+    run = _named(source, task_class.kept.from_json, record)
+    return Plan(command, training, run, options)
+
+
+def _record_of(task_class: Any, arguments: argparse.Namespace, is_resumed: bool) -> tuple[dict, str]:
+    """What a training.json says, of RUN or of --options FILE, and its name."""
+    path = getattr(arguments, "options", None)
+    if is_resumed:
+        if path is not None:
+            raise ValueError("--options: --resume goes on with those of RUN itself; leave one of the two out")
+        read_config(arguments.out)  # refuses what is no RUN
+        record, path = read_record(arguments.out), os.path.join(arguments.out, NAME)
+    elif path is None:
+        return {}, "--options"
+    else:
+        record = read_json(path)
+        if not record.keys() & {"options", "command"}:
+            raise ValueError(
+                f'{path}: expected a training.json, with "options" or "command" in it; got neither'
+            )
+    task = record.get("task", task_class.name)
+    if task != task_class.name:
+        raise ValueError(f"{path}: it is of a training of {task!r}, expected one of {task_class.name!r}")
+    for name in ("options", "command"):
+        if not isinstance(record.get(name, {}), dict):
+            raise ValueError(f"{path}: expected an object as {name!r}")
+    return record, path
+
+
+def _begun(task_class: Any, arguments: argparse.Namespace, before: Command) -> Command:
+    """The command of a new training: what was typed, over what was read."""
+    typed = _typed(task_class, arguments)
+    is_model_typed = typed["model"] or "changes" in typed
+    if typed.get("start") is not None:
+        before = dataclasses.replace(before, model={}, changes={})
+    if is_model_typed and (typed.get("start") or before.start) is not None:
+        flags = [flag_of(task_class.model_options, name) for name in typed["model"]]
+        flags += ["--config"] * ("changes" in typed)
+        raise ValueError(
+            f"{', '.join(flags)}: --from brings its own model, made before; leave out one of them"
+        )
+    merged = {name: getattr(before, name) | typed[name] for name in ("model", "fields")}
+    with in_flags(Command):
+        return dataclasses.replace(before, **typed | merged)
+
+
+def _resumed(task_class: Any, arguments: argparse.Namespace, before: Command, is_known: bool) -> Command:
+    """The command of a training that is gone on with: files and devices may be others, the model may not."""
+    typed, then = _typed(task_class, arguments), {}
+    config = read_config(arguments.out)["config"]
+    defaults = {} if before.start or not is_known else defaults_of(task_class.model_options)
+    now: dict[str, Any] = {}
+    for name, value in typed.pop("model").items():
+        flag = flag_of(task_class.model_options, name)
+        now[flag], then[flag] = value, before.model.get(name, defaults.get(name))
+    for name, value in typed.pop("fields").items():
+        flag = flag_of(task_class.config_class, name)
+        now[flag], then[flag] = value, config.get(name)
+    for name, flag in (("start", "--from"), ("changes", "--config")):
+        if name in typed:
+            now[flag], then[flag] = typed.pop(name), getattr(before, name)
+    refuse_changes(now, then)
+    with in_flags(Command):
+        return dataclasses.replace(before, **typed)
+
+
+def _typed(task_class: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The fields of `Command` that were typed; its "model" and "fields" are always there."""
+    typed = given(arguments, Command)
+    if os.path.exists(typed.get("start", "")):
+        typed["start"] = os.path.abspath(typed["start"])
+    if "changes" in typed:
+        path, typed["changes"] = typed["changes"], read_json(typed["changes"])
+        for field, option in task_class.model_options.set_here.items():
+            if field in typed["changes"]:
+                raise ValueError(f"{path}: expected fields that no option sets, got {field}, see {option}")
+    typed["model"] = given(arguments, task_class.model_options)
+    typed["fields"] = given(arguments, task_class.config_class)
+    return typed
+
+
+def _absolute(path: str) -> str:
+    """A path as it is found from any folder; standard input, and a set that TFDS prepares, are none."""
+    return path if path == "-" or path.startswith(PREPARED) else os.path.abspath(path)
+
+
+def _named(source: str, check: Any, *arguments: Any) -> Any:
+    """What `check` makes of its arguments; its ValueError names the file that they were read of."""
+    try:
+        return check(*arguments)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+
+
+def _check_field(task_class: Any, name: str, value: Any) -> None:
+    """Raise ValueError for what is no option of the task's configuration."""
+    known = [field for field, _ in rules_of(task_class.config_class, Option)]
+    if name not in known:
+        raise ValueError(f"{task_class.name!r} has no option {name}; it has {', '.join(known)}.")
+    checked(value, kinds_of(task_class.config_class)[name], f"`{name}`")
+
+
+def _check_model(task_class: Any, options: Any, command: Command, source: str) -> None:
+    """Raise ValueError for a size that is none, for changes, of the file `source`, that it cannot have, and
+    for a --from that is no folder of a model.
+    """
+    start = command.start
+    if start is not None:
+        expected = "--from: expected a RUN, a folder of Hugging Face's or a hub id"
+        if not os.path.exists(start) and (os.path.isabs(start) or start.count("/") > 1):
+            raise ValueError(f"{expected}; there is no {start}")
+        if os.path.exists(start) and not os.path.exists(os.path.join(start, "config.json")):
+            raise ValueError(f"{expected}; {start} has no config.json")
+        return
+    base = options.base()
+    if base is not None:
+        _named(source, type(base).from_json, dataclasses.asdict(base) | command.changes)
+    elif command.changes:
+        raise ValueError(f"--config: {task_class.name!r} has no model whose fields could be changed")

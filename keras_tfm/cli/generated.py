@@ -1,0 +1,131 @@
+"""Options of the command line, from fields of configurations that are annotated with `Option`, and back.
+
+A field's annotation says which texts its option takes, by the same check as in Python.
+"""
+
+import argparse
+import codecs
+import contextlib
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+from keras_tfm.configs import Option, checked, kinds_of, rules_of
+
+
+def add_options(group: Any, config_class: type, defaults: Mapping[str, Any] | None = None) -> None:
+    """Add the options of a configuration to a parser, or a group of one.
+
+    `defaults`, by field, are told in the help, by default those of the class; a field without one is
+    required. `given` finds what was typed.
+    """
+    defaults = defaults_of(config_class) if defaults is None else defaults
+    kinds = kinds_of(config_class)
+    for name, option in rules_of(config_class, Option):
+        how = _how(kinds[name], option, defaults.get(name))
+        if name not in defaults:
+            how["required"] = True
+        group.add_argument(
+            flag_of(config_class, name),
+            dest=f"{config_class.__name__}.{name}",
+            default=argparse.SUPPRESS,
+            help=_help(option, defaults.get(name)).replace("%", "%%"),
+            **how,
+        )
+
+
+def given(arguments: argparse.Namespace, config_class: type) -> dict[str, Any]:
+    """The fields of a configuration whose options were typed."""
+    prefix = f"{config_class.__name__}."
+    return {
+        name.removeprefix(prefix): value for name, value in vars(arguments).items() if name.startswith(prefix)
+    }
+
+
+def flag_of(config_class: type, name: str) -> str:
+    """The option of a field."""
+    option = dict(rules_of(config_class, Option)).get(name)
+    return option.flag if option is not None and option.flag else f"--{name.replace('_', '-')}"
+
+
+@contextlib.contextmanager
+def in_flags(*config_classes: type):
+    """Let a ValueError that leaves this scope name options where it names fields."""
+    try:
+        yield
+    except ValueError as error:
+        flags = {name: flag_of(kind, name) for kind in config_classes for name, _ in rules_of(kind, Option)}
+        message = re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), str(error))
+        raise ValueError(message) from None
+
+
+def defaults_of(config_class: Any) -> dict[str, Any]:
+    """{field: its default} of those that have one."""
+    return {
+        field.name: field.default
+        for field in dataclasses.fields(config_class)
+        if field.default is not dataclasses.MISSING
+    }
+
+
+def _help(option: Option, default: Any) -> str:
+    if default is None:
+        words = option.default
+    elif isinstance(default, bool):
+        words = "yes" if default else None
+    else:
+        words = str(default)
+    return option.help if words is None else f"{option.help} (default: {words})"
+
+
+def _how(kind: Any, option: Option, default: Any) -> dict[str, Any]:
+    """What argparse is told of an option beside its name and help."""
+    parts = _parts(kind)
+    (first, *others) = parts
+    if first is bool and not others:
+        return {"action": "store_true" if default is False else argparse.BooleanOptionalAction}
+    if typing.get_origin(first) is Literal and not others:
+        return {"choices": typing.get_args(first)}
+    if not set(parts) <= {int, float, str}:
+        raise TypeError(f"An option is a number, a text, words to choose from, or yes and no; it is {kind}.")
+    metavar = "TEXT" if str in parts else "R" if float in parts else "N"
+    return {"type": _parser(kind, parts, option.has_escapes), "metavar": metavar}
+
+
+def _parts(kind: Any) -> list:
+    """The plain types that an annotation allows, None apart."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        return _parts(parts[0])
+    if origin in (typing.Union, types.UnionType):
+        return [plain for part in parts if part is not type(None) for plain in _parts(part)]
+    return [kind]
+
+
+def _parser(kind: Any, parts: list, has_escapes: bool) -> Callable[[str], Any]:
+    """A function from a text to the value of an option."""
+
+    def parse(text: str) -> Any:
+        value: Any = text
+        for convert in parts:
+            with contextlib.suppress(ValueError):
+                value = convert(text)
+                break
+        try:
+            return checked(_unescaped(text) if has_escapes else value, kind, "")
+        except ValueError as error:
+            expected = str(error).strip().rpartition("; it is ")[0]
+            raise argparse.ArgumentTypeError(f"{expected}; it is {text[:80] or 'empty'}") from None
+
+    return parse
+
+
+def _unescaped(text: str) -> str:
+    """A text with line ends and the like for the escapes of Python's strings."""
+    try:
+        return codecs.decode(text.encode("latin-1", "backslashreplace"), "unicode_escape")
+    except UnicodeDecodeError:
+        raise ValueError(r"must be a text with Python's escapes, \n or \t; it is ") from None

@@ -1,0 +1,231 @@
+"""`keras-tfm predict`: a line, or a JSON value, for each line or example."""
+
+import argparse
+import collections
+import dataclasses
+import inspect
+import io
+import itertools
+import json
+import select
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from keras_tfm.cli.columns import check_columns, column_names
+from keras_tfm.cli.console import warn
+from keras_tfm.cli.generated import add_options, flag_of, given
+from keras_tfm.cli.verbs import Count, add_decoding, add_task_folder, decoding_of, loaded
+from keras_tfm.configs import Config, Option
+
+# The epilogue of the help.
+INPUTS = """\
+FILE, or a pattern of several, plain or .gz or .xz, by the RUN's task; labels in it are passed over, and may
+be missing. A TABLE is a .tsv, .csv, .jsonl or .parquet file, or tfds:NAME[/CONFIG][:VERSION]#SPLIT:
+  translate, summarize   lines; or a TABLE
+  classify               lines, a tab between two texts; or a TABLE
+  tag                    lines, or CoNLL columns; or a TABLE with lists of words
+  answer                 lines: question, tab, context; or JSON in SQuAD's format; or a TABLE
+  choose                 lines: text, tab, choice, tab, choice, ...; or a TABLE with lists of choices
+  recommend              lines, a user each; or a TABLE with users
+  forecast               lines, a series each, commas between; or a TABLE, whose column is one series
+  generate, masked-lm, sentence-vectors   lines; of a folder those of its text files
+  classify-images        an image; or a folder of images, or of such folders; or a TABLE
+
+Standard input is lines, which are answered as they come, or with --seed once all are there; /dev/stdin is
+read as a file. Each of all these gets one line. It is empty, or null with --json, where a text is blank or
+cannot be answered; which, and why, is told on standard error.
+"""
+MOST_TOLD = 20  # inputs without an answer that are told one by one
+MOST_AT_ONCE = 1_024  # lines of standard input that are answered together
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking(Config):
+    """How a task is asked, whatever it answers."""
+
+    probabilities: Annotated[
+        bool, Option("of all that could be answered, as a JSON object, for tasks that choose among labels")
+    ] = False
+    num_items: Annotated[
+        Count | None, Option("items for each user, for tasks that recommend", flag="--items", default="10")
+    ] = None
+    batch_size: Annotated[
+        Count | None, Option("how many the model answers at once", default="the task's, 16 or 64")
+    ] = None
+
+
+def add(group: Any, add_verb: Any) -> None:
+    """keras-tfm predict."""
+    predict = add_verb(group, "predict", run, "answer a line for each line read")
+    add_task_folder(predict)
+    predict.epilog = INPUTS
+    predict.formatter_class = argparse.RawDescriptionHelpFormatter
+    predict.add_argument(
+        "--input",
+        default="-",
+        metavar="FILE",
+        help="a text file, or one as for train (see below), or - for standard input (default)",
+    )
+    predict.add_argument(
+        "--columns",
+        metavar="A,B",
+        help="names or numbers from 0 of a table's columns, those of train or all but the label",
+    )
+    predict.add_argument(
+        "--whole", action="store_true", help="read all of it as one text, and print the answer as it is"
+    )
+    predict.add_argument("--json", action="store_true", help="print each answer as a JSON value")
+    add_options(predict, Asking)
+    add_decoding(predict)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """predict: a line for each line, or example, of a file; or a text for all of it."""
+    from keras_tfm.data.sources.files import read_lines
+
+    task = loaded(arguments.task_folder)
+    writer = Writer(task, arguments)
+    check_columns(task, arguments.columns, (1, 2, 3))
+    if arguments.whole:
+        if not task.reads_lines:
+            raise ValueError(f"--whole: {task.name!r} reads no text")
+        text = "\n".join(read_lines(arguments.input))
+        if reasons := task.refusals([text], **writer.decoding) | blanks([text]):
+            raise ValueError(f"the text gets no answer: {reasons[0]}")
+        writer.answer([text], ["the text"])
+    elif writer.comes_by_lines:
+        if arguments.columns is not None:
+            raise ValueError("--columns: lines of standard input have none")
+        for examples, places in arriving(StandardInput(sys.stdin.buffer)):
+            writer.answer(examples, places)
+    else:
+        writer.answer(*task.read_inputs(arguments.input, column_names(arguments.columns)))
+    writer.end()
+
+
+class Writer:
+    """Prints the answers of a task as the arguments ask, and tells of what it cannot answer."""
+
+    def __init__(self, task: Any, arguments: argparse.Namespace):
+        self.task, self.arguments = task, arguments
+        self.decoding = decoding_of(arguments, task.predict)
+        self.asking = given(arguments, Asking)
+        takes = inspect.signature(task.predict).parameters
+        for name in self.asking:
+            if name not in takes:
+                raise ValueError(f"{flag_of(Asking, name)}: predict of {task.name!r} knows none")
+        # What is drawn depends on which lines are answered together: with a seed all are read first.
+        can_come = task.reads_lines and not arguments.whole and "seed" not in self.decoding
+        self.comes_by_lines = arguments.input == "-" and can_come
+        self.num_read = self.num_cut = self.num_refused = 0
+
+    def answer(self, examples: Any, places: list[str]) -> None:
+        """Print an answer to each of the examples, which stand at these places."""
+        reasons = self.task.refusals(examples, **self.decoding) | blanks(examples)
+        for row, reason in sorted(reasons.items()):
+            self.num_refused += 1
+            if self.num_refused <= MOST_TOLD:
+                warn(f"{places[row]} gets an empty line: {reason}")
+        answered = [example for row, example in enumerate(examples) if row not in reasons]
+        self.num_read += len(examples)
+        self.num_cut += self.task.count_truncated(answered)
+        if not self.comes_by_lines:
+            self._tell_of_all()
+        answers = iter(self.task.predict(answered, **self.decoding, **self.asking) if answered else ())
+        for row in range(len(examples)):
+            print(self._no_answer if row in reasons else self._line(next(answers)))
+        sys.stdout.flush()
+
+    def end(self) -> None:
+        """Tell what concerns all examples."""
+        if self.comes_by_lines:
+            self._tell_of_all()
+
+    def _tell_of_all(self) -> None:
+        if self.num_refused > MOST_TOLD:
+            warn(f"{self.num_refused - MOST_TOLD:,} more get an empty line")
+        if self.num_cut:
+            length = self.task.config.max_length
+            warn(f"{self.num_cut} of {self.num_read} texts exceed {length} tokens and are cut there")
+
+    @property
+    def _no_answer(self) -> str:
+        return "null" if self.arguments.json else ""
+
+    def _line(self, answer: Any) -> str:
+        """An answer as it is printed."""
+        if self.asking.get("probabilities"):
+            names = self.task.answer_names or range(len(answer))
+            named = zip(names, answer, strict=True)
+            return as_json({str(name): float(f"{probability:.6g}") for name, probability in named})
+        if self.arguments.json:
+            return as_json(answer)
+        return answer if self.arguments.whole and isinstance(answer, str) else self.task.as_line(answer)
+
+
+def as_json(answer: Any) -> str:
+    """An answer as JSON in one line; arrays become lists."""
+    return json.dumps(answer, ensure_ascii=False, default=lambda array: array.tolist())
+
+
+def blanks(examples: Any) -> dict[int, str]:
+    """{row: why} of the texts that are blank."""
+    return {row: "it is blank" for row, x in enumerate(examples) if isinstance(x, str) and not x.strip()}
+
+
+def arriving(stream: "StandardInput") -> Iterator[tuple[list[str], list[str]]]:
+    """Lines as they come, and their places: the first is waited for, and with it comes what is there."""
+    from keras_tfm.data.sources.lines import numbered_lines
+
+    lines = numbered_lines("-", standard_input=stream)
+
+    def what_is_there() -> Iterator[tuple[int, str]]:
+        yield from itertools.islice(lines, 1)
+        while stream.has_line():
+            yield from itertools.islice(lines, 1)
+
+    while group := list(itertools.islice(what_is_there(), MOST_AT_ONCE)):
+        yield [text for _, text in group], [f"line {number}" for number, _ in group]
+
+
+class StandardInput:
+    """A binary stream by lines, which knows whether the next is there already."""
+
+    def __init__(self, stream: Any):
+        self.stream, self.is_at_end = stream, False
+        self.lines: collections.deque[bytes] = collections.deque()
+        self.parts: list[bytes] = []  # of the line that is not yet whole
+
+    def readline(self, most: int) -> bytes:
+        """The next line; of one of more than `most` bytes as many, or more."""
+        while not self.lines and sum(map(len, self.parts)) <= most and self._read():
+            pass
+        if self.lines:
+            return self.lines.popleft()
+        line, self.parts = b"".join(self.parts), []
+        return line
+
+    def has_line(self) -> bool:
+        """Whether `readline` gives one without waiting."""
+        while not self.lines and self._is_ready() and self._read():
+            pass
+        return bool(self.lines or (self.is_at_end and self.parts))
+
+    def _is_ready(self) -> bool:
+        try:
+            return bool(select.select([self.stream], [], [], 0)[0])
+        except io.UnsupportedOperation:  # a stream in memory
+            return True
+
+    def _read(self) -> bool:
+        """Take what has come, wait where nothing has; whether there was more."""
+        if not self.is_at_end:
+            data = self.stream.read1(1 << 16)
+            self.is_at_end = not data
+            *whole, rest = data.split(b"\n")
+            if whole:
+                first, self.parts = b"".join([*self.parts, whole[0]]), []
+                self.lines.extend(line + b"\n" for line in (first, *whole[1:]))
+            self.parts += [rest] if rest else []
+        return not self.is_at_end

@@ -1,0 +1,148 @@
+"""`keras-tfm train TASK`: every task that learns, its options from what it declares.
+
+The tasks bring TensorFlow, which takes seconds: this file is imported once `train` is parsed.
+"""
+
+import argparse
+import dataclasses
+import functools
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_tfm.cli.columns import column_names
+from keras_tfm.cli.command import Command, Plan, plan_of
+from keras_tfm.cli.console import say, tell_untrained
+from keras_tfm.cli.generated import add_options
+from keras_tfm.tasks import TASKS, LearningTask
+from keras_tfm.training import strategy
+from keras_tfm.training.fit import refuse_running
+from keras_tfm.training.folder import refuse_existing
+from keras_tfm.training.strategy import num_workers, sum_over_workers, worker_index
+
+
+def add_tasks(train: Any, add_verb: Any) -> None:
+    """Add every task to the parser of `train`."""
+    group = train.add_subparsers(title="tasks", dest="task", required=True, metavar="TASK")
+    for name, task_class in sorted(TASKS.items()):
+        if not issubclass(task_class, LearningTask):
+            continue
+        verb = add_verb(group, name, functools.partial(run, task_class), task_class.help)
+        verb.set_defaults(check=functools.partial(plan_of, task_class))
+        _add_options(verb, task_class)
+
+
+def _add_options(verb: argparse.ArgumentParser, task_class: Any) -> None:
+    def add(group: Any, flag: str, name: str, metavar: str, help: str, **how: Any) -> None:
+        how |= {"dest": name, "metavar": metavar, "help": help.replace("%", "%%")}
+        group.add_argument(flag, default=argparse.SUPPRESS, **how)
+
+    share, most = task_class.held_out
+    apart = f"{share:.0%} of --train" + (f", at most {most:,}" if most else "")
+    validation = f"{task_class.unit} for validation after each epoch (default: hold out {apart})"
+    counts = " or ".join(map(str, task_class.columns))
+    data = verb.add_argument_group("data")
+    add(data, "--train", "Command.train", "FILE", task_class.files, nargs="+")
+    add(data, "--valid", "Command.valid", "FILE", validation, nargs="+")
+    if counts:
+        text = f"names or numbers from 0 of a table's columns, {counts}"
+        add(data, "--columns", "Command.columns", "A,B", text)
+
+    text = "the folder to write: the best model so far, always whole"
+    kept = verb.add_argument_group("run")
+    add(kept, "--out", "out", "RUN", text, required=True)
+    add_options(kept, task_class.kept)
+    text = "a RUN's training.json: its files and options, where no others are given"
+    add(kept, "--options", "options", "FILE", text)
+
+    model = verb.add_argument_group("model")
+    if task_class.start is not None:
+        add(model, "--from", "Command.start", "RUN", f"go on from {task_class.start}")
+    if task_class.model_options().base() is not None:
+        text = 'JSON with fields of the size to change, {"dropout": 0.3}'
+        add(model, "--config", "Command.changes", "FILE", text)
+    add_options(model, task_class.model_options)
+    add_options(model, task_class.config_class)
+
+    training = task_class.training
+    group = verb.add_argument_group("training", type(training).__doc__)
+    names = [field.name for field in dataclasses.fields(training)]
+    add_options(group, type(training), {name: getattr(training, name) for name in names})
+    if task_class.has_devices:
+        add_options(verb.add_argument_group("devices"), Command)
+
+
+def run(task_class: Any, arguments: argparse.Namespace) -> None:
+    """train: a RUN folder from files."""
+    plan = plan_of(task_class, arguments)
+    devices = _prepare(plan)
+    tell = say if worker_index(devices) == 0 else (lambda text: None)
+    begin = _resume if plan.run.resume else _begin
+    task, examples, validation = begin(task_class, plan, devices, tell)
+    tokens = f", {task.tokenizer.vocabulary_size:,} tokens" if task.tokenizer is not None else ""
+    tell(f"{task.model.count_params():,} weights{tokens}")
+    is_written = num_workers(devices) > 1 and not plan.run.resume  # see `_begin`
+    kept = dataclasses.replace(plan.run, overwrite=True) if is_written else plan.run
+    history = task.fit(examples, validation, run=kept, **dataclasses.asdict(plan.training))
+    name, mode = task.judged_by
+    values = history.get(name)
+    best = f"best {name} {(max if mode == 'max' else min)(values):.4f}; " if values else ""
+    tell(f"{best}the model stands in {plan.run.folder}")
+
+
+def _prepare(plan: Plan) -> Any:
+    """The devices of --strategy; the seed and --deterministic are set, and RUN may be written."""
+    devices = strategy(plan.command.strategy)  # before anything else makes TensorFlow choose its devices
+    if worker_index(devices) == 0:
+        if not plan.run.resume:
+            refuse_existing(plan.run.folder, plan.run.overwrite, "pass --resume or --overwrite")
+        refuse_running(plan.run.folder)
+    if plan.command.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    keras.utils.set_random_seed(plan.training.seed)
+    return devices
+
+
+def _resume(task_class: Any, plan: Plan, devices: Any, tell: Any) -> tuple:
+    """The task of RUN, and its examples, to train on and for validation."""
+    with devices.scope():
+        task = task_class.load(plan.run.folder)
+    return task, *_read(task_class, plan, tell, task.file_fields)
+
+
+def _begin(task_class: Any, plan: Plan, devices: Any, tell: Any) -> tuple:
+    """A task to train, with fresh weights or with those of --from, and the examples.
+
+    Of several workers the chief makes it, and all read what it has written.
+    """
+    command = plan.command
+    reading = task_class.reading(plan.model_options, command.changes, command.start)
+    examples, validation = _read(task_class, plan, tell, command.fields | reading)
+
+    def make() -> Any:
+        if command.start is None:
+            return task_class.make(examples, plan.model_options, command.changes, **command.fields)
+        task = task_class.start_from(command.start, examples, **command.fields)
+        tell_untrained(task, command.start)
+        return task
+
+    if num_workers(devices) == 1:
+        with devices.scope():
+            return make(), examples, validation
+    if worker_index(devices) == 0:
+        make().save(plan.run.folder, plan.run.overwrite, trained=False)
+    sum_over_workers(devices, 0)  # all wait for the chief
+    keras.utils.set_random_seed(plan.training.seed)
+    with devices.scope():
+        task = task_class.load(plan.run.folder)
+    sum_over_workers(devices, 0)  # the chief waits until all have read it
+    return task, examples, validation
+
+
+def _read(task_class: Any, plan: Plan, tell: Any, fields: dict[str, Any]) -> tuple:
+    """Examples to train on, and those for validation or None."""
+    command, columns = plan.command, column_names(plan.command.columns)
+    examples = task_class.read_training(command.train, columns, **fields)
+    tell(f"{task_class.describe(examples)} read")
+    return examples, task_class.read_files(command.valid, columns, **fields) if command.valid else None

@@ -1,0 +1,144 @@
+"""`keras-tfm vectors`: text -> word vectors by GloVe; `keras-tfm neighbours`: which words are near a word."""
+
+import argparse
+import dataclasses
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal
+
+from keras_tfm.cli.console import say
+from keras_tfm.cli.generated import add_options, given, in_flags
+from keras_tfm.configs import Between, Config, Option
+
+Count = Annotated[int, Between(1, 2**31, is_open=True)]
+Natural = Annotated[int, Between(0, 2**31, is_open=True)]
+Minutes = Annotated[float, Between(0, 1e6)]
+
+# The words of a plain text: runs of letters and digits, with apostrophes inside.
+LETTERS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Counting(Config):
+    """How words and their neighbours are counted."""
+
+    words: Annotated[
+        Literal["spaces", "letters"],
+        Option("what stands between spaces; or runs of letters and digits, in lower case"),
+    ] = "spaces"
+    min_count: Annotated[Count, Option("leave out words of fewer occurrences")] = 5
+    max_size: Annotated[
+        Count | None, Option("keep the N most frequent words", flag="--vocabulary-size", default="all")
+    ] = None
+    window: Annotated[
+        Annotated[int, Between(1, 1_000)], Option("count neighbours up to N words away, in the same line")
+    ] = 10
+    memory: Annotated[
+        Annotated[float, Between(0.01, 1e6)] | None,
+        Option("GiB to count in; the rest goes to temporary files", default="no limit"),
+    ] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Learning(Config):
+    """How vectors are learnt from the counts."""
+
+    method: Annotated[
+        Literal["glove", "glove-als"], Option("GloVe by AdaGrad, or by alternating least squares")
+    ] = "glove"
+    dim: Annotated[Annotated[int, Between(1, 10_000)], Option("numbers of a vector")] = 100
+    x_max: Annotated[
+        Annotated[float, Between(0, 1e9, is_above=True)], Option("counts from R on have the whole weight")
+    ] = 10.0
+    epochs: Annotated[Count | None, Option("passes over the counts", default="the method's")] = None
+    minutes: Annotated[Minutes | None, Option("learn no new epoch after so long", default="no limit")] = None
+    seed: Annotated[Natural, Option("of the first vectors and of the order")] = 0
+
+
+def add(group: Any, add_verb: Any) -> None:
+    """keras-tfm vectors and keras-tfm neighbours."""
+    vectors = add_verb(group, "vectors", run_vectors, "learn vectors of the words of a text by GloVe")
+    vectors.add_argument(
+        "corpus",
+        nargs="+",
+        metavar="CORPUS",
+        help="text files (plain, .gz or .xz; a line is a text), folders or patterns of them, .jsonl or "
+        ".parquet files with texts, or - for standard input",
+    )
+    vectors.add_argument(
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="the vectors: .npz by its name, else text as word2vec writes it",
+    )
+    vectors.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+    add_options(vectors.add_argument_group("counting", Counting.__doc__), Counting)
+    add_options(vectors.add_argument_group("learning", Learning.__doc__), Learning)
+
+    neighbours = add_verb(group, "neighbours", run_neighbours, "print the nearest words of words, by cosine")
+    neighbours.add_argument("vectors", metavar="VECTORS", help="word2vec or GloVe text, or .npz")
+    neighbours.add_argument("word", nargs="+", metavar="WORD", help="a word that has a vector")
+    add_options(neighbours, Asking)
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking(Config):
+    """What is told of a word."""
+
+    count: Annotated[Count, Option("tell so many words")] = 10
+
+
+def run_vectors(arguments: argparse.Namespace) -> None:
+    """vectors: a file of vectors."""
+    from keras_tfm.word_vectors import GloVe, cooccurrence
+
+    out = arguments.out
+    if os.path.isdir(out):
+        raise IsADirectoryError(f"{out} is a folder, and a file is to be written: choose another name.")
+    if os.path.exists(out) and not arguments.overwrite:
+        raise FileExistsError(f"{out} exists already: choose another name, or pass --overwrite.")
+    if not os.path.isdir(os.path.dirname(out) or "."):
+        raise FileNotFoundError(f"{out}: there is no folder {os.path.dirname(out)} to write to.")
+    with in_flags(Counting, Learning):
+        counting, learning = Counting(**given(arguments, Counting)), Learning(**given(arguments, Learning))
+        options = dataclasses.asdict(counting)
+        words_by = options.pop("words")
+        matrix, words = cooccurrence(_texts(arguments.corpus, words_by), **options)
+        if not matrix.nnz:
+            kept = f"{len(words):,} word{'s' * (len(words) > 1)} of {counting.min_count:,} occurrences"
+            raise ValueError(f"{arguments.corpus[0]}: expected words beside each other, got {kept} or more")
+        method = {"glove": "adagrad", "glove-als": "als"}[learning.method]
+        glove = GloVe(learning.dim, learning.x_max, method=method, seed=learning.seed)
+        glove.fit(matrix, learning.epochs, learning.minutes)
+    glove.vectors(words).write(out)
+    say(f"the vectors of {len(words):,} words stand in {out}")
+
+
+def run_neighbours(arguments: argparse.Namespace) -> None:
+    """neighbours: a line for each word, its nearest words with their cosines."""
+    from keras_tfm.word_vectors import WordVectors
+
+    vectors = WordVectors.read(arguments.vectors)
+    if unknown := next((word for word in arguments.word if word not in vectors), None):
+        raise ValueError(f"{arguments.vectors}: it has no vector of {unknown!r}")
+    count = Asking(**given(arguments, Asking)).count
+    for word in arguments.word:
+        near = vectors.neighbours(word, count)
+        print(word, *(f"{other} {cosine:.3f}" for other, cosine in near), sep="\t")
+
+
+def _texts(paths: Iterable[str], words_by: str) -> Iterator[str | list[str]]:
+    """The texts in files, one after another as they are read; DataError for a file that holds none."""
+    from keras_tfm.data.sources.documents import read_texts, text_files
+    from keras_tfm.data.sources.files import read_lines
+    from keras_tfm.data.sources.lines import DataError, files_of
+    from keras_tfm.data.sources.rows import has_names
+
+    for file in (file for path in files_of(paths) for file in text_files(path)):
+        is_empty = True
+        for text in read_texts(file) if has_names(file) else read_lines(file):
+            is_empty = is_empty and not text.strip()
+            yield text if words_by == "spaces" else LETTERS.findall(text.lower())
+        if is_empty:
+            raise DataError(file, None, "expected text, the file is empty")

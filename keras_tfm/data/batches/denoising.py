@@ -1,0 +1,185 @@
+"""Denoising objectives for encoder-decoders, in the graph: T5's span corruption and BART's denoising.
+
+`SpanCorruption` takes spans out of a text and asks for them alone, each by its sentinel (Raffel et al. 2020,
+section 3.1.4). `Denoising` makes a text worse by noises, and asks for the whole text (Lewis et al. 2020,
+section 2.2). Every draw is a function of a seed; which spans are taken out can also be said
+(`SpanCorruption.take_out`).
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from keras_tfm.data.batches.epochs import Batches, shuffled
+from keras_tfm.data.batches.noises import Noise, choose
+
+
+class SpanCorruption:
+    """`corruption(token_ids, seed)` of ids (B, None) without special tokens: `(inputs, labels, weights)`.
+
+    `share` of a text's tokens, rounded, is taken out in spans of `mean_span` on average, rounded to a number
+    of spans; all such partitions are equally likely, and a text begins with a token that stays, so that of
+    one token nothing is taken out. A span becomes the next of `sentinel_ids`, and the target is each sentinel
+    with its span, then `end_id`. More spans than sentinels raise InvalidArgumentError, numbers that cannot be
+    ValueError.
+    """
+
+    def __init__(self, sentinel_ids, start_id, end_id, pad_id=0, share=0.15, mean_span=3.0):
+        if not 0 < share < 1 or mean_span < 1 or not len(sentinel_ids):
+            raise ValueError(
+                "share, mean_span, sentinel_ids: expected 0 < share < 1, 1 or more, and some, "
+                f"got {share}, {mean_span} and {len(sentinel_ids)}"
+            )
+        self.share, self.mean_span = share, mean_span
+        self._sentinel_ids = tf.constant(sentinel_ids, tf.int32)
+        self._start_id, self._end_id, self._pad_id = start_id, end_id, pad_id
+
+    @classmethod
+    def of(cls, tokenizer, **options) -> "SpanCorruption":
+        """Corrupts what `tokenizer` gives, one with `sentinel_ids`."""
+        ids = tokenizer.sentinel_ids, tokenizer.start_id, tokenizer.end_id, tokenizer.pad_id
+        return cls(*ids, **options)
+
+    def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tuple:
+        lengths = tf.cast(token_ids.row_lengths(), tf.int32)
+        width = tf.cast(token_ids.bounding_shape(1), tf.int32)
+        return self.take_out(token_ids, self.noise(lengths, width, seed))
+
+    def take_out(self, token_ids: tf.RaggedTensor, is_noise: tf.Tensor) -> tuple:
+        """`(inputs, labels, weights)` where `is_noise`, bool, says which tokens are taken out: ragged as the
+        ids are, or (B, S), S the longest text's length. Neighbours are one span. What stays behind the last
+        span has a sentinel in the target too, as in the paper's figure 2:
+
+        Thank you <X> me to your party <Y> week    ->    <X> for inviting <Y> last <Z>
+        """
+        if isinstance(is_noise, tf.RaggedTensor):
+            is_noise = is_noise.to_tensor()
+        tokens = tf.cast(token_ids.to_tensor(), tf.int32)  # (B, S)
+        is_text = tf.sequence_mask(token_ids.row_lengths(), tf.shape(tokens)[1])
+        tf.debugging.assert_equal(
+            tf.shape(is_noise), tf.shape(tokens), "is_noise: expected the shape of token_ids"
+        )
+        is_noise, is_kept = is_noise & is_text, ~is_noise & is_text
+        source = self._marked(tokens, is_kept, is_noise)
+        # A text that begins with a span has nothing before it whose sentinel could name it: one is put there.
+        front = tf.reduce_any(is_noise[:, :1], axis=1, keepdims=True)
+        target = self._marked(
+            tf.pad(tokens, [[0, 0], [1, 0]]),
+            tf.pad(is_noise, [[0, 0], [1, 0]]),
+            tf.concat([front, is_kept], axis=1),
+        )
+        ends = tf.fill([token_ids.nrows(), 1], self._end_id)
+        source, target = (tf.concat([text, ends], axis=1) for text in (source, target))
+        return _to_batch(source, target, self._start_id, self._pad_id)
+
+    def noise(self, lengths: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Which of the tokens of texts of `lengths` (B,) are taken out: (B, `width`), bool."""
+        size = tf.cast(lengths, tf.float32)
+        num_noise = tf.clip_by_value(tf.cast(tf.round(size * self.share), tf.int32), 1, lengths - 1)
+        num_noise = tf.where(lengths < 2, 0, num_noise)
+        num_spans = tf.cast(tf.round(tf.cast(num_noise, tf.float32) / self.mean_span), tf.int32)
+        num_spans = tf.clip_by_value(num_spans, 1, tf.minimum(num_noise, lengths - num_noise))
+        seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
+        parts = [
+            _partition(count, num_spans, width, part)
+            for count, part in zip((lengths - num_noise, num_noise), seeds, strict=True)
+        ]
+        runs = tf.reshape(tf.stack(parts, axis=2), [tf.shape(lengths)[0], -1])  # kept, taken, kept, ...
+        places = tf.broadcast_to(tf.range(width), [tf.shape(lengths)[0], width])
+        run = tf.searchsorted(tf.cumsum(runs, axis=1), places, side="right")
+        return (run % 2 == 1) & tf.sequence_mask(lengths, width) & (num_noise > 0)[:, None]
+
+    def _marked(self, tokens, stays, goes) -> tf.RaggedTensor:
+        """The tokens (B, S) that stay, and a sentinel for each run of those that go."""
+        begins = goes & ~tf.pad(goes[:, :-1], [[0, 0], [1, 0]])
+        number = tf.cumsum(tf.cast(begins, tf.int32), axis=1)
+        most = tf.size(self._sentinel_ids)
+        check = tf.debugging.assert_less_equal(number, most, "More spans than sentinels: shorten the texts.")
+        with tf.control_dependencies([check] if check is not None else []):  # None where it is eager
+            sentinels = tf.gather(self._sentinel_ids, tf.clip_by_value(number - 1, 0, most - 1))
+        return tf.ragged.boolean_mask(tf.where(begins, sentinels, tokens), stays | begins)
+
+
+class Denoising:
+    """`denoising(token_ids, seed)` of ids (B, None) without special tokens: `(inputs, labels, weights)`.
+
+    The source is `begin_id`, the text after all `noises` in a row (see `keras_tfm.data.batches.noises`), and
+    `end_id`; the target `begin_id`, the text as it was, and `end_id`. The decoder's first token is
+    `start_id`, by default `end_id`. BART was trained with its sentences permuted and 30 % of it infilled:
+
+        Denoising([SentencePermutation([full_stop]), TextInfilling(mask)], begin_id=0, end_id=2, pad_id=1)
+    """
+
+    def __init__(
+        self,
+        noises: Sequence[Noise],
+        begin_id: int,
+        end_id: int,
+        pad_id: int,
+        start_id: int | None = None,
+    ):
+        self.noises = tuple(noises)
+        self._begin_id, self._end_id, self._pad_id = begin_id, end_id, pad_id
+        self._start_id = end_id if start_id is None else start_id
+
+    def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tuple:
+        source = token_ids = tf.cast(token_ids, tf.int32)
+        for number, noise in enumerate(self.noises):
+            source = noise(source, tf.random.fold_in(seed, number, alg="philox"))
+        begins, ends = (tf.fill([token_ids.nrows(), 1], x) for x in (self._begin_id, self._end_id))
+        source, target = (tf.concat([begins, text, ends], axis=1) for text in (source, token_ids))
+        return _to_batch(source, target, self._start_id, self._pad_id)
+
+
+class DenoisingBatches(Batches):
+    """Batches of texts of ids (N, None) after a `corruption`, a `SpanCorruption` or `Denoising`.
+
+    An epoch has each text once, in `num_batches` batches of `batch_size`, the last of which may be smaller.
+    Every epoch draws anew what becomes of each text and which texts share a batch, as `seed` and the epoch's
+    number decide. ValueError where there is no text.
+    """
+
+    def __init__(self, token_ids: tf.RaggedTensor, corruption, batch_size: int = 32, seed: int = 0):
+        self.num_texts = int(token_ids.nrows())
+        if not self.num_texts or batch_size < 1:
+            raise ValueError(
+                f"token_ids, batch_size: expected 1 or more, got {self.num_texts} and {batch_size}"
+            )
+        self.num_batches = -(-self.num_texts // batch_size)
+        self._batch_size, self._seed, self._corruption = batch_size, seed, corruption
+        with tf.device("cpu"):  # they may be larger than an accelerator's memory
+            self._token_ids = tf.identity(token_ids)
+
+    def _epoch(self, number: tf.Tensor) -> tf.data.Dataset:
+        rows = shuffled(self.num_texts, self._seed, number)
+        seed = tf.stack([tf.constant(self._seed, tf.int64), number])
+
+        def batch(index):
+            texts = tf.gather(self._token_ids, rows[index * self._batch_size :][: self._batch_size])
+            return self._corruption(texts, tf.random.fold_in(seed, index, alg="philox"))
+
+        return tf.data.Dataset.range(self.num_batches).map(batch)
+
+
+def _partition(num_items, num_parts, width, seed) -> tf.Tensor:
+    """`num_items` (B,) in `num_parts` (B,) runs of one or more, any as likely as any other: (B, width)."""
+    begins = tf.pad(choose(num_items - 1, num_parts - 1, width, seed), [[0, 0], [1, 0]])[:, :-1]
+    part = tf.cumsum(tf.cast(begins, tf.int32), axis=1)
+    part = part + width * tf.range(tf.shape(num_items)[0])[:, None]
+    is_item = tf.cast(tf.sequence_mask(num_items, width), tf.int32)
+    counts = tf.math.unsorted_segment_sum(is_item, part, tf.size(is_item))
+    return tf.reshape(counts, tf.shape(is_item))
+
+
+def _to_batch(source: tf.RaggedTensor, target: tf.RaggedTensor, start_id, pad_id) -> tuple:
+    """`(inputs, labels, weights)` as `keras_tfm.data` documents them, of ids that end in the end token."""
+    labels = target.to_tensor(pad_id)  # (B, T)
+    mask = tf.ones_like(target, tf.bool).to_tensor(False)
+    starts = tf.fill([target.nrows(), 1], start_id)
+    inputs = {
+        "token_ids": source.to_tensor(pad_id),  # (B, S)
+        "padding_mask": tf.ones_like(source, tf.bool).to_tensor(False),
+        "decoder_token_ids": tf.concat([starts, target[:, :-1]], axis=1).to_tensor(pad_id),
+        "decoder_padding_mask": mask,
+    }
+    return inputs, labels, tf.cast(mask, tf.float32)

@@ -1,0 +1,132 @@
+"""Texts to what an encoder reads, and encoded examples to batches of few shapes."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from keras_tfm.data.batches.lengths import LengthBatches
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+
+Ragged = dict[str, tf.RaggedTensor]
+
+
+class EncodedBatches(LengthBatches):
+    """Batches of examples that are encoded already: `(inputs, labels, weights)`.
+
+    `inputs` are ragged, (N, None) int32 each, "token_ids" among them, which `pad_id` pads and which make the
+    "padding_mask". `labels` are an array (N, ...), one for each example, then `weights` are (B,), 0.0 for
+    rows that only fill up; or ragged, one for each token, negative where a token bears none, then `weights`
+    (B, S) count those that do; or a dict of arrays. With several `rows` of the inputs for each example, one
+    after another, the inputs are (B, rows, S). `options` are those of `LengthBatches`.
+    """
+
+    def __init__(self, inputs: Ragged, labels, pad_id: int = 0, rows: int = 1, **options):
+        lengths = inputs["token_ids"].row_lengths().numpy().reshape(-1, rows).max(axis=1)  # (N,)
+        if not len(lengths):
+            raise ValueError("examples: expected one or more, got none")
+        with tf.device("cpu"):  # they may be larger than an accelerator's memory
+            self._inputs = {name: tf.identity(x) for name, x in inputs.items()}
+            self._labels = tf.nest.map_structure(tf.identity, labels, expand_composites=False)
+        self._pad_id, self._rows = pad_id, rows
+        order = np.argsort(lengths, kind="stable")
+        super().__init__(order, np.tile(lengths[order], (rows, 1)), **options)
+
+    def _batch(self, chosen, num_rows, *widths) -> tuple:
+        width, total = widths[0], num_rows * self._rows
+        rows = tf.reshape(chosen[:, None] * self._rows + tf.range(self._rows, dtype=chosen.dtype), [-1])
+        lengths = fill_up(tf.gather(self._inputs["token_ids"].row_lengths(), rows), total - tf.shape(rows)[0])
+        mask = tf.sequence_mask(lengths, width)
+        inputs = {name: pad(tf.gather(x, rows), total, width) for name, x in self._inputs.items()}
+        inputs["token_ids"] = tf.where(mask, inputs["token_ids"], self._pad_id)
+        inputs["padding_mask"] = mask
+        if self._rows > 1:
+            shape = tf.stack([num_rows, self._rows, width])
+            inputs = {name: tf.reshape(x, shape) for name, x in inputs.items()}  # (B, rows, S)
+        missing = num_rows - tf.shape(chosen)[0]
+        if isinstance(self._labels, tf.RaggedTensor):
+            labels = pad(tf.gather(self._labels, chosen), num_rows, width, -1)  # (B, S)
+            return inputs, tf.maximum(labels, 0), tf.cast(labels >= 0, tf.float32)
+        labels = tf.nest.map_structure(lambda x: fill_up(tf.gather(x, chosen), missing), self._labels)
+        weights = tf.nest.map_structure(lambda _: fill_up(tf.ones_like(chosen, tf.float32), missing), labels)
+        return inputs, labels, weights
+
+
+def pad(rows: tf.RaggedTensor, num_rows, width, value: float = 0) -> tf.Tensor:
+    """Ragged rows as the first ones of a tensor (num_rows, width)."""
+    return rows.to_tensor(value, shape=tf.stack([num_rows, tf.cast(width, tf.int32)]))
+
+
+def fill_up(x: tf.Tensor, missing) -> tf.Tensor:
+    """`x` (B, ...) and `missing` rows of zeros."""
+    return tf.concat([x, tf.zeros(tf.concat([[missing], tf.shape(x)[1:]], 0), x.dtype)], axis=0)
+
+
+def pack_texts(
+    tokenizer: Tokenizer, max_length: int, firsts: tf.Tensor, seconds: tf.Tensor | None = None
+) -> Ragged:
+    """Strings (B,), or pairs of them, as ragged "token_ids" and "segment_ids": [CLS] first [SEP] second
+    [SEP], with the tokenizer's own start, end and what it has between two texts.
+
+    What exceeds `max_length` tokens is cut off, of two texts from the longer one (Devlin et al. 2019).
+    """
+    first = tokenizer.tokenize(firsts)
+    if seconds is None:
+        room = max_length - tokenizer.num_added()
+        token_ids = surround(first[:, :room], [tokenizer.start_id], [tokenizer.end_id])
+        return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids)}
+    second, room = tokenizer.tokenize(seconds), max_length - tokenizer.num_added(2)
+    kept = tf.minimum(first.row_lengths(), tf.maximum(room - second.row_lengths(), room - room // 2))
+    second = take_front(second, tf.minimum(second.row_lengths(), room - kept))
+    return join_pairs(tokenizer, take_front(first, kept), second)
+
+
+def are_cut(
+    tokenizer: Tokenizer, max_length: int, firsts: Sequence[str], seconds: Sequence[str] | None = None
+) -> np.ndarray:
+    """Which of the texts (B,), or pairs of them, exceed `max_length` tokens, so that `pack_texts` cuts
+    them: bool (B,).
+    """
+    sides = [firsts] if seconds is None else [firsts, seconds]
+    lengths = sum(tokenizer.tokenize(tf.constant(list(side), tf.string)).row_lengths() for side in sides)
+    return (lengths > max_length - tokenizer.num_added(len(sides))).numpy()
+
+
+def join_pairs(tokenizer: Tokenizer, first: tf.RaggedTensor, second: tf.RaggedTensor) -> Ragged:
+    """Ids of two texts, (B, None) each, as `pack_texts` puts them together."""
+    front = surround(first, [tokenizer.start_id], tokenizer.between_ids)
+    back = surround(second, [], [tokenizer.end_id])
+    return {
+        "token_ids": tf.concat([front, back], axis=1),
+        "segment_ids": tf.concat([tf.zeros_like(front), tf.ones_like(back)], axis=1),
+    }
+
+
+def surround(rows: tf.RaggedTensor, before: Sequence[int], after: Sequence[int]) -> tf.RaggedTensor:
+    """Each row between the two lists of values."""
+    ends = (tf.tile([tf.constant(list(x), rows.dtype)], tf.stack([rows.nrows(), 1])) for x in (before, after))
+    return tf.concat([next(ends), rows, next(ends)], axis=1)
+
+
+def take_front(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    """The first `lengths` (B,) values of each row."""
+    starts = rows.row_starts()
+    return tf.gather(rows.flat_values, tf.ragged.range(starts, starts + lengths))
+
+
+def model_inputs(packed: Ragged, pad_id: int = 0) -> dict[str, tf.Tensor]:
+    """What a model takes, each (B, S), of ragged ids. Runs in a graph."""
+    lengths = packed["token_ids"].row_lengths()
+    width = tf.maximum(1, tf.reduce_max(tf.cast(lengths, tf.int32)))
+    inputs = {name: pad(x, tf.shape(lengths)[0], width) for name, x in packed.items()}
+    mask = tf.sequence_mask(lengths, width)  # (B, S)
+    return {**inputs, "token_ids": tf.where(mask, inputs["token_ids"], pad_id), "padding_mask": mask}
+
+
+def in_chunks(encode: Callable[..., Ragged], *columns: Sequence, size: int = 8_192) -> Ragged:
+    """`encode(*columns)` of long columns, chunk by chunk, with a progress bar where it takes a while."""
+    starts = range(0, max(1, len(columns[0])), size)
+    bar = tqdm(starts, "tokenizing", unit="chunk", leave=False, disable=len(starts) < 8)
+    chunks = [encode(*(column[start : start + size] for column in columns)) for start in bar]
+    return {name: tf.concat([chunk[name] for chunk in chunks], axis=0) for name in chunks[0]}

@@ -1,0 +1,89 @@
+"""What all batches are: epochs, each a dataset of its own or all of them one; and examples held out.
+
+Epochs are made wholly in the graph, so that an iterator over them can be saved and restored.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+# What tf.data traces here never branches or loops in Python on tensors. Rewriting it, and tensorflow_text's
+# functions with it, for branches that are not there would take a third of the time to the first batch.
+_without_autograph = tf.autograph.experimental.do_not_convert
+
+
+class Epochs(NamedTuple):
+    """What `fit_best` takes: `epochs()`, a dataset without end, and how many batches of it are an epoch."""
+
+    epochs: Callable[[], tf.data.Dataset]
+    num_batches: int
+
+
+class Batches(abc.ABC):
+    """Examples in batches: `num_batches` of them each epoch. `num_dropped` examples are in none.
+
+    A subclass makes the batches of one epoch, in the graph.
+    """
+
+    num_batches: int
+    num_dropped: int = 0
+
+    @abc.abstractmethod
+    def _epoch(self, number: tf.Tensor) -> tf.data.Dataset:
+        """The `num_batches` batches of the epoch `number` (int64), a function of it and of a seed alone."""
+
+    @_without_autograph
+    def dataset(self, epoch: int = 0) -> tf.data.Dataset:
+        """The batches of one epoch, which its number and the seed alone decide."""
+        return _finished(self._epoch(tf.constant(epoch, tf.int64)), self.num_batches)
+
+    @_without_autograph
+    def epochs(self) -> tf.data.Dataset:
+        """The batches of epoch 0, 1, … without end, for `fit(..., steps_per_epoch=num_batches)`."""
+        return _finished(self._endless(), tf.data.INFINITE_CARDINALITY)
+
+    def _endless(self) -> tf.data.Dataset:
+        """All epochs one after another; those that go on from each other have a shorter way."""
+        return tf.data.Dataset.counter().flat_map(self._epoch)
+
+    def in_epochs_of(self, most: int | None = None) -> Epochs:
+        """Epochs that are passes over these batches or, where a pass has more, `most` batches of it; the next
+        epoch goes on from there.
+        """
+        return Epochs(self.epochs, min(self.num_batches, most or self.num_batches))
+
+
+def _finished(dataset: tf.data.Dataset, num_batches) -> tf.data.Dataset:
+    """`dataset` of `num_batches` batches, made ahead of the training; several workers share each batch."""
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(num_batches))
+    return dataset.with_options(options).prefetch(4)
+
+
+def shuffled(count: int, seed: int, epoch: tf.Tensor, groups: tf.Tensor | None = None) -> tf.Tensor:
+    """The numbers from 0 to `count` - 1 in an order that `seed` and `epoch` (int64) fix; with `groups`
+    (count,), not negative, those of the lower groups first.
+    """
+    keys = tf.random.stateless_uniform([count], tf.stack([seed, epoch]), 0, 2**32, tf.int64, alg="philox")
+    return tf.argsort(keys if groups is None else keys + tf.cast(groups, tf.int64) * 2**32)
+
+
+def hold_out(
+    num_examples: int, seed: int, share: float, most: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train on, and a random `share` of them, at least one and at most `most`, to judge by.
+
+    Both are sorted. Raises ValueError where nothing would be left for one of the two.
+    """
+    if not 0 < share < 1 or num_examples < 2:
+        raise ValueError(
+            "At least 2 examples are needed to train on some and judge by a share in (0, 1); "
+            f"there are {num_examples}, and the share is {share}."
+        )
+    rows = np.random.default_rng(seed).permutation(num_examples)
+    num_held = min(num_examples - 1, most or num_examples, max(1, round(share * num_examples)))
+    return np.sort(rows[num_held:]), np.sort(rows[:num_held])

@@ -1,0 +1,88 @@
+"""Images: arrays to the batches that a model takes.
+
+Raw images are 8-bit, 0 .. 255, or floating-point, 0 .. 1. They are read, resized and shifted in the form they
+came in; `scale_images` alone turns them into what a model takes, in training and when served.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.batches.epochs import Batches, shuffled
+from keras_tfm.data.sources.images import resize_images
+
+
+def scale_images(images, height, width, mean, std):
+    """Raw images (B, H, W, C) to what a model takes: resized, 8 bits to 0 .. 1, then (x - mean) / std.
+
+    `mean` and `std` are numbers, one for all channels or one for each.
+    """
+    images = resize_images(tf.convert_to_tensor(images), height, width)
+    scale = 255.0 if images.dtype == tf.uint8 else 1.0
+    return (tf.cast(images, tf.float32) / scale - tf.constant(mean)) / tf.constant(std)
+
+
+def check_images(images, channels) -> np.ndarray:
+    """Raw images as an array (B, H, W, C), from (B, H, W) where `channels` is 1; ValueError for what is none.
+
+    8-bit images are taken as they are; floating-point ones become float32 and must lie in 0 .. 1.
+    """
+    images = np.asarray(images)
+    if images.ndim == 3 and channels == 1:
+        images = images[..., None]
+    if images.ndim != 4 or images.shape[3] != channels or 0 in images.shape[1:]:
+        expected = "(B, H, W) or (B, H, W, 1)" if channels == 1 else f"(B, H, W, {channels})"
+        raise ValueError(f"`images` must have the shape {expected}; it is {images.shape}.")
+    if images.dtype == np.uint8:
+        return images
+    if images.dtype.kind != "f":
+        raise ValueError(f"`images` must be uint8, 0 to 255, or floats, 0 to 1; they are {images.dtype}.")
+    if images.size and not (images.min() >= 0 and images.max() <= 1):
+        raise ValueError(
+            f"Floating-point `images` must lie in 0 .. 1; they span {images.min()} to {images.max()}."
+        )
+    return images.astype("float32", copy=False)
+
+
+class ImageBatches(Batches):
+    """Batches ({"images": (B, H, W, C)}, labels (B,)) of raw images and their labels.
+
+    With `seed` each epoch is shuffled, and shifted by up to `max_shift` pixels each way, in a manner of its
+    own that the seed fixes; what does not fill a batch is left out of that epoch, so that all its steps are
+    one compiled program. Without it all come in their order. `prepare` makes the model's input of raw images.
+    """
+
+    def __init__(self, images, labels, prepare, batch_size, seed=None, max_shift=0):
+        with tf.device("cpu"):  # a data set may be larger than an accelerator's memory
+            self.images, self.labels = tf.constant(images), tf.constant(labels)
+        self.prepare = prepare
+        self.batch_size = min(batch_size, len(images))
+        self.seed = seed
+        self.max_shift = max_shift
+        full, rest = divmod(len(images), self.batch_size)
+        self.num_batches = full if seed is not None else full + bool(rest)
+
+    def _epoch(self, number):
+        count = len(self.images)
+        order = tf.range(count, dtype=tf.int64)
+        if self.seed is not None:
+            order = tf.cast(shuffled(count, self.seed, number), tf.int64)
+        rows = tf.data.Dataset.from_tensor_slices(order).batch(self.batch_size, self.seed is not None)
+        return rows.enumerate().map(lambda step, rows: self._batch(tf.stack([number, step]), rows))
+
+    def _batch(self, step, rows):
+        images = tf.gather(self.images, rows)
+        if self.seed is not None and self.max_shift:
+            images = shift_images(
+                images, self.max_shift, tf.random.experimental.stateless_fold_in(step, self.seed)
+            )
+        return {"images": self.prepare(images)}, tf.gather(self.labels, rows)
+
+
+def shift_images(images, max_shift, seed):
+    """Moves each image (B, H, W, C) by up to `max_shift` pixels each way, zeros (black) moving in."""
+    batch_size, height, width, _ = tf.unstack(tf.shape(images))
+    offsets = tf.random.stateless_uniform((2, batch_size, 1), seed, 0, 2 * max_shift + 1, tf.int32)
+    edges = (max_shift, max_shift)
+    images = tf.pad(images, ((0, 0), edges, edges, (0, 0)))
+    images = tf.gather(images, offsets[0] + tf.range(height), axis=1, batch_dims=1)
+    return tf.gather(images, offsets[1] + tf.range(width), axis=2, batch_dims=1)

@@ -1,0 +1,142 @@
+"""Pairs of texts to batches of ids with little padding, and raw strings to a model's inputs.
+
+Texts are tokenized once.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from keras_tfm.data.batches.encoding import surround
+from keras_tfm.data.batches.lengths import LengthBatches
+from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
+
+
+class PairBatches(LengthBatches):
+    """Training batches of (source, target) pairs: `(inputs, labels, weights)` with
+
+        inputs["token_ids"], ["padding_mask"]                   (B, S)  pieces + end
+        inputs["decoder_token_ids"], ["decoder_padding_mask"]   (B, T)  start + pieces
+        labels                                                  (B, T)  pieces + end
+        weights                                                 (B, T)  1.0 where there is a label, else 0.0
+
+    `source_special` and `target_special` are the ids before and behind the pieces where they are others: a
+    decoder reads all of a target but its last id, and is to say all but the first. Pairs with a side over
+    `max_length` (end included) are dropped: `num_examples` stay, `num_dropped` do not. `options` are those of
+    `LengthBatches`, which chooses the shapes (B, S, T). Raises ValueError when no pair is left or the longest
+    exceeds the budget.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        *,
+        max_length: int = 128,
+        source_special: SpecialTokens | None = None,
+        target_special: SpecialTokens | None = None,
+        **options,
+    ):
+        if len(sources) != len(targets):
+            raise ValueError(f"targets: expected {len(sources)}, one for each source, got {len(targets)}")
+        target_special = target_special or SpecialTokens(
+            [target_tokenizer.start_id], [target_tokenizer.end_id]
+        )
+        self._source = Sequences.of(sources, source_tokenizer, "sources", source_special)
+        self._target = Sequences.of(targets, target_tokenizer, "targets", target_special)
+        widths = np.stack([self._source.lengths, self._target.lengths - 1])  # (2, N), S and T of each pair
+        longer = widths.max(axis=0)
+        order = np.lexsort((widths[1], widths[0], longer))  # neighbours are alike on both sides
+        pairs = order[longer[order] <= max_length]
+        self.num_dropped = len(sources) - len(pairs)
+        if not len(pairs):
+            raise ValueError(
+                f"max_length: of {len(sources)} pairs none has at most {max_length} tokens a side"
+            )
+        super().__init__(pairs, widths[:, pairs], **options)
+
+    def _batch(self, chosen, num_rows, source_width, target_width) -> tuple:
+        token_ids, padding_mask = self._source.padded(chosen, num_rows, source_width)  # (B, S)
+        target_ids, target_mask = self._target.padded(chosen, num_rows, target_width + 1)  # (B, T + 1)
+        mask = target_mask[:, 1:]  # (B, T)
+        inputs = {
+            "token_ids": token_ids,
+            "padding_mask": padding_mask,
+            "decoder_token_ids": target_ids[:, :-1] * tf.cast(mask, tf.int32),  # the end is a label alone
+            "decoder_padding_mask": mask,
+        }
+        return inputs, target_ids[:, 1:], tf.cast(mask, tf.float32)
+
+
+def encode_sources(
+    strings, tokenizer: Tokenizer, max_length: int, special: SpecialTokens | None = None
+) -> dict[str, tf.Tensor]:
+    """Strings (B,) to `{"token_ids", "padding_mask"}`, each (B, S), as an encoder was trained on them: pieces
+    and the end, or the tokens `special`. A text of more than `max_length` tokens in all loses its last
+    pieces; an empty one is its special tokens alone. Runs in a graph.
+    """
+    prefix, suffix = special or SpecialTokens([], [tokenizer.end_id])
+    pieces = tokenizer.tokenize(strings)[:, : max(0, max_length - len(prefix) - len(suffix))]
+    token_ids = surround(pieces, prefix, suffix)
+    lengths = token_ids.row_lengths()
+    # At least one wide, without a single text too: recurrence needs a step.
+    width = tf.maximum(1, tf.reduce_max(tf.cast(lengths, tf.int32)))
+    token_ids = token_ids.to_tensor(tokenizer.pad_id, shape=tf.stack([tf.shape(lengths)[0], width]))  # (B, S)
+    return {"token_ids": token_ids, "padding_mask": tf.sequence_mask(lengths, width)}
+
+
+def encode_prompts(
+    strings, tokenizer: Tokenizer, add_start: bool = False, delimit: int | None = None
+) -> dict[str, tf.Tensor]:
+    """Strings (B,) to `{"token_ids", "padding_mask"}`, each (B, P), padded on the left, as decoding takes
+    them. `add_start` puts a start token before each text; `delimit` puts it behind, after at most so many
+    tokens together with it, as `PackedPairs` does. Runs in a graph.
+    """
+    token_ids = tokenizer.tokenize(strings)
+    start = tf.fill([token_ids.nrows(), 1], tokenizer.start_id)
+    if add_start:
+        token_ids = tf.concat([start, token_ids], axis=1)
+    if delimit is not None:
+        token_ids = tf.concat([token_ids[:, : delimit - 1], start], axis=1)
+    lengths, padding = token_ids.row_lengths(), tokenizer.pad_id
+    token_ids = tf.reverse_sequence(token_ids.to_tensor(padding), lengths, seq_axis=1)  # (B, P)
+    padding_mask = tf.sequence_mask(lengths, tf.shape(token_ids)[1])
+    return {"token_ids": token_ids[:, ::-1], "padding_mask": padding_mask[:, ::-1]}
+
+
+class Sequences:
+    """N sequences of ids end to end in one array."""
+
+    def __init__(self, flat: np.ndarray, lengths: np.ndarray):
+        self.lengths = lengths
+        with tf.device("cpu"):  # they may be larger than an accelerator's memory
+            self.sequences = tf.RaggedTensor.from_row_lengths(flat, lengths)
+
+    @classmethod
+    def of(
+        cls, strings, tokenizer: Tokenizer, what: str, special: SpecialTokens | None = None
+    ) -> "Sequences":
+        """Tokenizes in chunks, with a progress bar where it takes a while; the end, or the
+        tokens `special`, are added.
+        """
+        prefix, suffix = special or SpecialTokens([], [tokenizer.end_id])
+        flat, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+        chunks = range(0, len(strings), 16_384)
+        for start in tqdm(chunks, f"tokenizing {what}", unit="chunk", leave=False, disable=len(chunks) < 8):
+            token_ids = surround(tokenizer.tokenize(strings[start : start + 16_384]), prefix, suffix)
+            flat.append(token_ids.flat_values.numpy())
+            lengths.append(token_ids.row_lengths().numpy())
+        return cls(np.concatenate(flat), np.concatenate(lengths))
+
+    def padded(self, chosen: tf.Tensor, num_rows: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The chosen sequences as the first rows of ids (num_rows, width), int32 with 0 for padding, and the
+        mask of those, bool.
+        """
+        shape = tf.stack([num_rows, width])
+        rows = tf.gather(self.sequences, chosen)
+        token_ids = rows.to_tensor(0, shape=shape)  # (num_rows, width)
+        return token_ids, tf.ones_like(rows, tf.bool).to_tensor(False, shape=shape)

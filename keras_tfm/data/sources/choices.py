@@ -1,0 +1,53 @@
+"""Texts, and several that may go on or answer: out of files."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from keras_tfm.data.sources.labelled import LABELS
+from keras_tfm.data.sources.lines import check_text
+from keras_tfm.data.sources.rows import Columns, parse_columns, read_all
+
+TEXTS = ("text", "question", "context", "premise", "sentence")
+CHOICES = ("choices", "endings", "options", "answers")
+
+
+class Choices(NamedTuple):
+    """Three lists of equal length: a text, its choices, as many as every other's, and the right one's number,
+    from 0.
+    """
+
+    texts: list[str]
+    choices: list[list[str]]
+    labels: list[int]
+
+
+def read_choices(paths, columns: Sequence[str | int] | None = None) -> Choices:
+    """Reads one or several .jsonl files, plain, .gz or .xz: {"text": "…", "choices": ["…", "…"], "label": 0};
+    .parquet files, or sets of TFDS with such columns. A path may be a pattern.
+
+    `columns` are the names of the three, by default known ones. Raises DataError, naming file and line, for
+    whatever is not as it must be, other numbers of choices than the first line's among it.
+    """
+    chosen = Columns(("text", "choices", "label"), known_columns, parse_columns(columns, counts=(3,)))
+    examples = Choices([], [], [])
+    for row in read_all(paths, chosen, "texts with choices"):
+        _, choices, label = row.cells
+        if not isinstance(choices, list) or len(choices) < 2:
+            row.refuse(f"expected a list of two choices or more, got {choices!r:.60}")
+        if examples.choices and len(choices) != len(examples.choices[0]):
+            row.refuse(f"expected {len(examples.choices[0])} choices, as before, got {len(choices)}")
+        number = int(label) if isinstance(label, str) and label.isdecimal() else label
+        if type(number) is not int or not 0 <= number < len(choices):
+            row.refuse(f"expected a label from 0 to {len(choices) - 1}, got {label!r:.60}")
+        examples.texts.append(row.text(0))
+        examples.choices.append(
+            [check_text(text, row.path, row.number, "choice", row.unit) for text in choices]
+        )
+        examples.labels.append(number)
+    return examples
+
+
+def known_columns(cells: list[str]) -> tuple[int, ...] | None:
+    """Where a header's text, choices and label stand; None if it is no header, or lacks one."""
+    found = [[cells.index(x) for x in names if x in cells][:1] for names in (TEXTS, CHOICES, LABELS)]
+    return tuple(place for (place,) in found) if all(found) else None

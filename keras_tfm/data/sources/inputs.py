@@ -1,0 +1,202 @@
+"""What `keras-tfm predict` reads: lines of text, or files as for training, whose labels are passed over."""
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from keras_tfm.data.sources.choices import CHOICES
+from keras_tfm.data.sources.choices import TEXTS as CHOICE_TEXTS
+from keras_tfm.data.sources.choices import known_columns as known_choices
+from keras_tfm.data.sources.documents import text_files
+from keras_tfm.data.sources.files import KNOWN_COLUMNS, known_pair
+from keras_tfm.data.sources.labelled import TEXTS, WORDS, is_tagged, parse_tagged_words, words_of
+from keras_tfm.data.sources.labelled import known_columns as known_labelled
+from keras_tfm.data.sources.lines import DataError, files_of, numbered_lines
+from keras_tfm.data.sources.questions import MAX_BYTES, parse_questions
+from keras_tfm.data.sources.ratings import USERS, identifier
+from keras_tfm.data.sources.ratings import known_columns as known_ratings
+from keras_tfm.data.sources.rows import Columns, Row, has_names, is_table, parse_columns, read_rows
+
+Found = Callable[[list[str]], tuple[int, ...] | None]
+
+
+class Inputs(NamedTuple):
+    """What a task answers, a list or an array of images, and where each of it stands, "line 3"."""
+
+    examples: Any
+    places: list[str]
+
+
+def read_input_lines(path) -> Inputs:
+    """The lines of a text file (plain, .gz or .xz), of all that match a pattern or lie in a folder, by name,
+    or of standard input for "-".
+    """
+    files = [file for found in files_of(path) for file in text_files(found)]
+    lines = [(file, f"line {number}", text) for file in files for number, text in numbered_lines(file)]
+    return Inputs([text for *_, text in lines], [_place(files, file, line) for file, line, _ in lines])
+
+
+def read_sources(path, columns: Sequence[str | int] | None = None) -> Inputs:
+    """Sources of pairs: a text file's lines, or the first or the known column of a table."""
+    names = sorted({source for source, _ in KNOWN_COLUMNS})
+    return _texts_of(path, ("source", "target"), known_pair, _first_of(names), columns)
+
+
+def read_unlabelled_texts(path, columns: Sequence[str | int] | None = None, pairs: bool = False) -> Inputs:
+    """Texts, or `pairs` of them: a text file's lines, a tab between two, or the columns of a table."""
+    names = ("text", "text", "label") if pairs else ("text", "label")
+    return _texts_of(path, names, known_labelled, _first_group(names[:-1]), columns)
+
+
+def read_users(path, columns: Sequence[str | int] | None = None) -> Inputs:
+    """Ids of users: a text file's lines, or the first or the known column of a table."""
+    files = files_of(path)
+    if not all(map(is_table, files)):
+        return read_input_lines(path)
+    inputs = Inputs([], [])
+    for row in _rows(files, ("user", "rating"), known_ratings, _first_of(USERS), columns):
+        inputs.examples.append(identifier(row, 0))
+        inputs.places.append(_place(files, row.path, row.place))
+    return inputs
+
+
+def read_unlabelled_choices(path, columns: Sequence[str | int] | None = None) -> Inputs:
+    """(text, choices), or a text file's lines, a text and its choices with tabs between."""
+    files = files_of(path)
+    if not all(map(is_table, files)):
+        return read_input_lines(path)
+    known = _all_of(_first_of(CHOICE_TEXTS), _first_of(CHOICES))
+    inputs = Inputs([], [])
+    for row in _rows(files, ("text", "choices", "label"), known_choices, known, columns):
+        choices = row.cells[1]
+        if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
+            row.refuse(f"expected a list of strings as choices, got {json.dumps(choices, default=repr)[:60]}")
+        inputs.examples.append((_text(row, 0), choices))
+        inputs.places.append(_place(files, row.path, row.place))
+    return inputs
+
+
+def read_unlabelled_words(path, labels: Sequence[str]) -> Inputs:
+    """Sentences: a text file's lines, or those in CoNLL columns, which a file has where every line ends in a
+    tag, one of `labels` or of their kind; or lists of words out of tables whose columns have names.
+    """
+    files, inputs = files_of(path), Inputs([], [])
+    found: list
+    for file in files:
+        if has_names(file):
+            rows = list(read_rows(file, Columns(("words",), _first_of(WORDS))))
+            found, places = [words_of(row) for row in rows], [row.place for row in rows]
+        else:
+            lines = list(numbered_lines(file))
+            found, places = [text for _, text in lines], [f"line {number}" for number, _ in lines]
+            if is_tagged(found, labels):
+                found = parse_tagged_words(file, lines).words
+                places = [f"sentence {number}" for number in range(1, len(found) + 1)]
+        inputs.examples.extend(found)
+        inputs.places.extend(_place(files, file, place) for place in places)
+    return inputs
+
+
+def read_unanswered(path) -> Inputs:
+    """(question, context) of a file in SQuAD's format or of a table with such columns, or a text file's
+    lines, a tab between the two.
+    """
+    files, inputs = files_of(path), Inputs([], [])
+    for file in files:
+        for example, place in _unanswered(file):
+            inputs.examples.append(example)
+            inputs.places.append(_place(files, file, place))
+    return inputs
+
+
+def _unanswered(file: str) -> Iterator[tuple[Any, str]]:
+    if has_names(file):
+        known = _all_of(_first_of(["question"]), _first_of(["context"]))
+        for row in read_rows(file, Columns(("question", "context"), known)):
+            yield (row.text(0), row.text(1)), row.place
+        return
+    lines = list(numbered_lines(file, MAX_BYTES))
+    is_json = re.search(r"\.json(\.gz|\.xz)?$", file.lower()) or (lines and lines[0][1].lstrip()[:1] == "{")
+    if not is_json:
+        yield from ((text, f"line {number}") for number, text in lines)
+        return
+    for question, context, _, place in parse_questions(file, lines):
+        yield (question, context), place
+
+
+def _texts_of(path, names: tuple[str, ...], known: Found, known_inputs: Found, columns) -> Inputs:
+    """A text file's lines, or the cells of a table's rows but for the last of `names`: strings or tuples."""
+    files = files_of(path)
+    if not all(map(is_table, files)):
+        return read_input_lines(path)
+    inputs = Inputs([], [])
+    for row in _rows(files, names, known, known_inputs, columns):
+        texts = tuple(_text(row, place) for place in range(len(row.cells)))
+        inputs.examples.append(texts if len(texts) > 1 else texts[0])
+        inputs.places.append(_place(files, row.path, row.place))
+    return inputs
+
+
+def _place(files: list[str], file: str, place: str) -> str:
+    return f"{file}, {place}" if len(files) > 1 else place
+
+
+def _rows(files, names: tuple[str, ...], known: Found, known_inputs: Found, columns) -> Iterator[Row]:
+    """The rows of tables that have the columns `names`, of which the last, the label, may be missing and is
+    left out. `known` finds all of them by their names, `known_inputs` those before the label.
+    """
+    count = len(names) - 1
+    columns = parse_columns(columns, counts=(count, count + 1))
+
+    def find(cells):
+        places = known(cells)
+        return places[:count] if places and len(places) > count else known_inputs(cells)
+
+    layouts = [Columns(names, find), Columns(names[:count], find)]
+    if columns:
+        layouts = [Columns(names[:count], find, columns[:count])]
+    for file in files:
+        for layout in layouts:
+            rows = read_rows(file, layout)
+            try:
+                first = list(itertools.islice(rows, 1))
+            except DataError:
+                if layout is layouts[-1]:
+                    raise
+                continue
+            for row in itertools.chain(first, rows):
+                yield row._replace(cells=row.cells[:count])
+            break
+
+
+def _text(row: Row, place: int) -> str:
+    """The cell as a text, which may be blank; DataError where it is none."""
+    text = row.cells[place]
+    return text if isinstance(text, str) and (not text or text.isspace()) else row.text(place)
+
+
+def _first_of(names: Sequence[str]) -> Found:
+    def find(cells):
+        return next(((cells.index(name),) for name in names if name in cells), None)
+
+    return find
+
+
+def _first_group(columns: tuple[str, ...]) -> Found:
+    """Finds as many texts as there are `columns`, as known sets name them."""
+
+    def find(cells):
+        groups = (names for names in TEXTS if len(names) == len(columns) and set(names) <= set(cells))
+        return next((tuple(map(cells.index, names)) for names in groups), None)
+
+    return find
+
+
+def _all_of(*parts: Found) -> Found:
+    def find(cells):
+        places = [part(cells) for part in parts]
+        return tuple(place for found in places for place in found or ()) if all(places) else None
+
+    return find

@@ -1,0 +1,181 @@
+"""Texts with labels, words with tags: out of files."""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from keras_tfm.data.sources.lines import DataError, check_text, files_of, numbered_lines
+from keras_tfm.data.sources.rows import Columns, Row, has_names, parse_columns, read_all
+
+LABELS = ("label", "labels", "class", "category", "sentiment", "score", "target", "gold_label")
+# Texts that stand beside a label, as known sets name them.
+TEXTS = (
+    ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("text1", "text2"),
+    ("question", "sentence"), ("question", "passage"), ("text_a", "text_b"), ("first", "second"),
+    ("sentence",), ("text",), ("review",), ("comment",),
+)  # fmt: skip
+WORDS = ("tokens", "words")
+TAGS = ("tags", "ner_tags", "ner", "labels", "pos_tags", "pos", "upos")
+DOCUMENT = "-DOCSTART-"  # begins a document in CoNLL's files
+PROBLEMS = ("classes", "multi-label", "regression")
+
+
+class LabelledTexts(NamedTuple):
+    """Two lists of equal length: a text, or a tuple of two, and its label.
+
+    A label is a string, a list of strings where several hold at once, or a number.
+    """
+
+    texts: list
+    labels: list
+
+
+class TaggedWords(NamedTuple):
+    """Two lists of equal length: the words of a sentence, and as many tags."""
+
+    words: list[list[str]]
+    tags: list[list[str]]
+
+
+def read_labelled_texts(
+    paths, columns: Sequence[str | int] | None = None, problem: str = "classes"
+) -> LabelledTexts:
+    """Reads texts, or pairs of texts, and their labels, out of one or several tables, as `read_pairs` takes
+    them: .tsv, .csv, .jsonl or .parquet files, patterns of them, or sets of TFDS, whose labels become their
+    names. `columns` chooses text and label, or text, text and label, by name or by position from 0; a first
+    row is a header when `columns` are names or when it holds known ones. `problem` says what a label is:
+    "classes", "multi-label" (names parted by commas, or a list) or "regression" (a number). Raises DataError,
+    naming file and line, for whatever is not as it must be.
+    """
+    if problem not in PROBLEMS:
+        raise ValueError(f"problem: expected one of {', '.join(PROBLEMS)}, got {problem!r}")
+    chosen = parse_columns(columns, counts=(2, 3))
+    names = ("text", "text", "label") if chosen and len(chosen) == 3 else ("text", "label")
+    examples = LabelledTexts([], [])
+    for row in read_all(paths, Columns(names, known_columns, chosen), "labelled texts"):
+        texts = tuple(map(row.text, range(len(row.cells) - 1)))
+        examples.texts.append(texts if len(texts) == 2 else texts[0])
+        examples.labels.append(_label(row, len(texts), problem))
+    if len({type(text) for text in examples.texts}) > 1:
+        raise ValueError("paths: expected either texts or pairs of texts in all files, got both")
+    return examples
+
+
+def known_columns(cells: list[str]) -> tuple[int, ...] | None:
+    """Where a header's texts and label stand; None if it is no header, or lacks one."""
+    label = next((name for name in LABELS if name in cells), None)
+    texts = next((names for names in TEXTS if set(names) <= set(cells)), None)
+    return None if label is None or texts is None else tuple(map(cells.index, (*texts, label)))
+
+
+def _label(row: Row, place: int, problem: str):
+    value = row.cells[place]
+    if problem == "multi-label":
+        names = value.split(",") if isinstance(value, str) else value
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            row.refuse(f"expected names of labels, got {value!r:.60}")
+        return [name.strip() for name in names if name.strip()]
+    if (
+        isinstance(value, bool | list | dict)
+        or value is None
+        or (isinstance(value, str) and not value.strip())
+    ):
+        row.refuse(f"expected a label, got {value!r:.60}")
+    if problem == "classes":
+        return str(value).strip()
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        row.refuse(f"expected a number as the label, got {value!r:.60}")
+    return number
+
+
+def read_tagged_words(paths, columns: Sequence[str | int] | None = None) -> TaggedWords:
+    """Reads words and their tags out of one or several files, or patterns of them: CoNLL columns, a word and
+    its tag a line, the first and the last of at least two columns, parted by tabs or, without any, by spaces,
+    blank lines between sentences, -DOCSTART- lines passed over; or .jsonl and .parquet files and sets of TFDS
+    with a list of words and one of tags, whose names `columns` are, by default known ones. Raises DataError
+    where a line has another number of columns than the first, where a sentence has another number of tags
+    than of words, and for empty files.
+    """
+    chosen = Columns(("words", "tags"), known_words, parse_columns(columns))
+    examples = TaggedWords([], [])
+    for path in files_of(paths):
+        if has_names(path):
+            rows = [_tagged(row) for row in read_all(path, chosen, "tagged words")]
+            sentences = TaggedWords([words for words, _ in rows if words], [tags for _, tags in rows if tags])
+        else:
+            sentences = parse_tagged_words(path, numbered_lines(path))
+        if not sentences.words:
+            raise DataError(path, None, "expected tagged words, the file has none")
+        for column, more in zip(examples, sentences, strict=True):
+            column.extend(more)
+    return examples
+
+
+def known_words(cells: list[str]) -> tuple[int, ...] | None:
+    """Where a table's words and tags stand; None if it lacks one."""
+    found = [[cells.index(x) for x in names if x in cells][:1] for names in (WORDS, TAGS)]
+    return tuple(place for (place,) in found) if all(found) else None
+
+
+def words_of(row: Row) -> list[str]:
+    """The row's first cell as a list of words; DataError where it is none."""
+    words = row.cells[0]
+    if not isinstance(words, list):
+        row.refuse(f"expected a list of words as {row.names[0]}, got {words!r:.60}")
+    return [check_text(word, row.path, row.number, "word", row.unit) for word in words]
+
+
+def _tagged(row: Row) -> tuple[list[str], list[str]]:
+    words, tags = words_of(row), row.cells[1]
+    if not isinstance(tags, list) or len(tags) != len(words):
+        row.refuse(f"expected {len(words)} tags, one for each word, got {tags!r:.60}")
+    for tag in tags:
+        if not isinstance(tag, int | str) or not str(tag).strip():
+            row.refuse(f"expected a tag, got {tag!r:.60}")
+    return words, [str(tag) for tag in tags]
+
+
+def parse_tagged_words(path: str, lines: Iterable[tuple[int, str]]) -> TaggedWords:
+    """The sentences in numbered lines of CoNLL columns; see `read_tagged_words`."""
+    examples, width = TaggedWords([], []), None
+    words: list[str] = []
+    tags: list[str] = []
+    for number, line in lines:
+        cells = _cells(line)
+        if not cells:
+            _end_sentence(examples, words, tags)
+            words, tags = [], []
+        elif cells[0] != DOCUMENT:
+            width = width or len(cells)
+            if len(cells) != width or width < 2:
+                expected = width if width > 1 else "two or more"
+                raise DataError(path, number, f"expected {expected} columns, got {len(cells)}")
+            words.append(cells[0])
+            tags.append(cells[-1])
+    _end_sentence(examples, words, tags)
+    return examples
+
+
+def is_tagged(lines: Iterable[str], labels: Sequence[str]) -> bool:
+    """Whether lines are CoNLL columns rather than sentences: all have as many columns, two at least, and the
+    last is a tag, one of `labels` or "O" or one that begins a phrase, goes on or ends it.
+    """
+    rows = [cells for cells in map(_cells, lines) if cells and cells[0] != DOCUMENT]
+    is_tag = re.compile("|".join(["O", r"[BIESLU]-\S+", *map(re.escape, labels)])).fullmatch
+    return len({len(cells) for cells in rows}) == 1 < len(rows[0]) and all(is_tag(row[-1]) for row in rows)
+
+
+def _cells(line: str) -> list[str]:
+    line = line.replace("\ufeff", "").strip()  # files put together hold marks of byte order within
+    return [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
+
+
+def _end_sentence(examples, words, tags):
+    if words:
+        examples.words.append(words)
+        examples.tags.append(tags)

@@ -1,0 +1,90 @@
+"""Paths to files, and files to lines; and the one line that says what is wrong with a file.
+
+A file is opened once and read line by line. Whatever is wrong with it is a `DataError`, which names the file,
+the line (counted from 1), what was expected and what came.
+"""
+
+import glob
+import gzip
+import io
+import json
+import lzma
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+PREPARED = "tfds:"  # begins the name of a set that TFDS prepares
+
+# A longer "line" is a binary file or a decompression bomb; texts of many megabytes are read as they are.
+MAX_LINE_BYTES = 1 << 26
+
+
+class DataError(ValueError):
+    """Something is wrong with a data file; the message is one line for the person who owns the file."""
+
+    def __init__(self, path, line: int | None, problem: str, unit: str = "line"):
+        place = f"{path}, {unit} {line}" if line else f"{path}"
+        super().__init__(f"{place}: {problem}")
+
+
+def files_of(paths) -> list[str]:
+    """The files that a path, or each of several, stands for: itself or, where it is a pattern ("data/*.tsv",
+    "**" for folders in folders), what it matches, by name. DataError for a pattern that matches nothing.
+    """
+    files: list[str] = []
+    for path in map(os.fspath, [paths] if isinstance(paths, (str, os.PathLike)) else paths):
+        is_pattern = glob.has_magic(path) and not path.startswith(PREPARED) and not os.path.exists(path)
+        found = sorted(glob.glob(path, recursive=True)) if is_pattern else [path]
+        if not found:
+            raise DataError(path, None, "expected files, the pattern matches none")
+        files += found
+    return files
+
+
+def numbered_lines(path: str, most: int | None = None, standard_input=None) -> Iterator[tuple[int, str]]:
+    """Yields (line number from 1, text): split at LF alone, for U+2028 and its like are text. DataError for a
+    line of more than `most` bytes (None: `MAX_LINE_BYTES`), of which no more are read. "-" is the binary
+    stream `standard_input`, by default that of sys.stdin.
+    """
+    most = most or MAX_LINE_BYTES
+    number = 0
+    try:
+        with nullcontext(standard_input or sys.stdin.buffer) if path == "-" else _open(path) as file:
+            while line := file.readline(most + 1):
+                number += 1
+                if len(line) > most:
+                    raise DataError(path, number, f"expected text, got a line over {most:,} bytes")
+                line = line.removesuffix(b"\n").removesuffix(b"\r")
+                if number == 1:
+                    line = line.removeprefix(b"\xef\xbb\xbf")  # the byte order mark that Windows writes
+                yield number, line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        problem = f"expected UTF-8, got byte 0x{error.object[error.start]:02x} at position {error.start}"
+        raise DataError(path, number, problem) from None
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise DataError(path, number + 1, f"expected a whole compressed file: {error}") from None
+    except OSError as error:
+        raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
+
+
+def check_text(text, path: str, line: int | None, side: str, unit: str = "line") -> str:
+    """`text`; DataError where it is no string, blank, or no Unicode."""
+    if not isinstance(text, str):
+        got = json.dumps(text, default=repr)[:60]
+        raise DataError(path, line, f"expected a string as {side}, got {got}", unit)
+    if not text or text.isspace():
+        raise DataError(path, line, f"expected a text, the {side} is empty", unit)
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise DataError(path, line, "expected Unicode text, got half of a surrogate pair", unit)
+    return text
+
+
+def _open(path: str) -> io.BufferedIOBase:
+    match os.path.splitext(path)[1].lower():
+        case ".gz":
+            return gzip.open(path)
+        case ".xz":
+            return lzma.open(path)
+    return open(path, "rb")

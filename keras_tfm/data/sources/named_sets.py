@@ -1,0 +1,144 @@
+"""Tables whose columns have names and kinds, Parquet files and the sets of TFDS, as plain Python values.
+
+Strings are decoded, arrays are lists, and a label that is stored as a number is its name where the table says
+the names: features of the kind `ClassLabel`, or the metadata that `datasets` writes into Parquet files. A
+label below 0 stands for none and is None. Images stay the bytes of their files.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from keras_tfm.configs import parse_json
+from keras_tfm.data.sources.lines import DataError
+
+ROWS_AT_ONCE = 1024
+
+
+class NamedSet(NamedTuple):
+    """An opened table: its columns, those that are input and target by its own word, what its rows are
+    called, and a function that yields the cells of columns row by row.
+    """
+
+    names: list[str]
+    usual: Sequence[str] | None
+    unit: str
+    read: Callable[[Sequence[str]], Iterator[tuple]]
+
+
+def open_parquet(path: str) -> NamedSet:
+    """A Parquet file; a column "translation" of texts by language counts as those. DataError where it cannot
+    be read or is none.
+    """
+    import pyarrow
+    import pyarrow.parquet  # heavy, and needed here alone
+
+    try:
+        with open(path, "rb") as stream:
+            schema = pyarrow.parquet.read_schema(stream)
+    except pyarrow.ArrowException as error:
+        raise DataError(path, None, f"expected a Parquet file: {_one_line(error)}") from None
+    except OSError as error:
+        raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
+    names, parent = schema.names, None
+    if "translation" in names and pyarrow.types.is_struct(schema.field("translation").type):
+        parent = "translation"
+        names = [field.name for field in schema.field(parent).type]
+    labels = _names_of_labels(schema.metadata or {})
+
+    def read(chosen: Sequence[str]) -> Iterator[tuple]:
+        number = 0
+        try:
+            with pyarrow.parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(ROWS_AT_ONCE, columns=[parent] if parent else list(chosen)):
+                    for record in batch.to_pylist():
+                        number += 1
+                        cells = record[parent] if parent else record
+                        yield tuple(_named(cells[name], labels.get(name)) for name in chosen)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise DataError(path, None, f"expected a whole Parquet file: {_one_line(error)}") from None
+        except UnicodeDecodeError as error:
+            problem = f"expected UTF-8, got byte 0x{error.object[error.start]:02x}"
+            raise DataError(path, number + 1, problem, "row") from None
+
+    return NamedSet(list(names), None, "row", read)
+
+
+def open_prepared(path: str) -> NamedSet:
+    """A split of a set that TFDS prepares, "tfds:NAME[/CONFIG][:VERSION]#SPLIT". DataError with what TFDS
+    says where there is none.
+    """
+    match = re.fullmatch(r"tfds:(?P<name>[^#]+)#(?P<split>.+)", path)
+    if match is None:
+        raise DataError(path, None, "expected tfds:NAME[/CONFIG][:VERSION]#SPLIT")
+    import tensorflow as tf
+    import tensorflow_datasets as tfds  # heavy, and needed here alone
+
+    try:
+        builder = tfds.builder(match["name"])
+        builder.download_and_prepare()
+        features = dict(builder.info.features)
+        images = [name for name, feature in features.items() if isinstance(feature, tfds.features.Image)]
+        decoders = {name: tfds.decode.SkipDecoding() for name in images}
+        dataset = builder.as_dataset(split=match["split"], decoders=decoders)
+    except (ValueError, OSError, RuntimeError, AssertionError, ImportError) as error:
+        raise DataError(path, None, _one_line(error)) from None
+    usual = builder.info.supervised_keys
+    if not isinstance(usual, tuple) or not all(name in features for name in usual):
+        usual = None
+
+    def read(chosen: Sequence[str]) -> Iterator[tuple]:
+        number = 0
+        try:
+            for example in tfds.as_numpy(dataset.map(lambda row: tuple(row[name] for name in chosen))):
+                number += 1
+                cells = zip(chosen, example, strict=True)
+                yield tuple(x if name in images else _plain(features[name], x) for name, x in cells)
+        except UnicodeDecodeError as error:
+            problem = f"expected UTF-8, got byte 0x{error.object[error.start]:02x}"
+            raise DataError(path, number, problem, "example") from None
+        except tf.errors.OpError as error:
+            raise DataError(path, number + 1, _one_line(error.message), "example") from None
+
+    return NamedSet(list(features), usual, "example", read)
+
+
+def _plain(feature, value) -> Any:
+    """A feature's value in NumPy's terms as Python has it."""
+    import tensorflow_datasets as tfds
+
+    if isinstance(feature, tfds.features.FeaturesDict):
+        return {name: _plain(part, value[name]) for name, part in feature.items()}
+    if isinstance(feature, tfds.features.Sequence):
+        inner = feature.feature
+        if isinstance(inner, tfds.features.FeaturesDict):  # a list of records is a record of lists
+            return {name: [_plain(part, x) for x in value[name]] for name, part in inner.items()}
+        return [_plain(inner, x) for x in (value.to_list() if hasattr(value, "to_list") else value)]
+    if isinstance(feature, tfds.features.ClassLabel):
+        names = feature.names if feature.num_classes else []
+        return _named(int(value), names if names != [str(i) for i in range(len(names))] else None)
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _named(value, names: Sequence[str] | None) -> Any:
+    """A label, or a list of labels, by its name; None for one below 0."""
+    if isinstance(value, list) and names:
+        return [_named(x, names) for x in value]
+    if type(value) is int and value < 0 and names is not None:
+        return None
+    return names[value] if names and type(value) is int and value < len(names) else value
+
+
+def _names_of_labels(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
+    """The names of labels by column, where the library `datasets` has written a Parquet file."""
+    try:
+        features = parse_json(metadata.get(b"huggingface", b"{}").decode())["info"]["features"]
+        features = {name: feature.get("feature", feature) for name, feature in features.items()}
+        return {name: list(feature["names"]) for name, feature in features.items() if "names" in feature}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _one_line(error) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,123 @@
+"""Ratings of items by users, out of tables."""
+
+import math
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.rows import Columns, Row, parse_columns, read_all
+
+USERS = ("user", "user_id", "userid", "reader", "reviewer", "reviewer_id")
+ITEMS = (
+    "item", "item_id", "itemid", "movie", "movie_id", "movieid", "book", "book_id", "bookid", "isbn",
+    "product", "product_id", "productid", "asin",
+)  # fmt: skip
+RATINGS = ("rating", "ratings", "score", "stars", "book_rating")
+LARGEST = float(np.finfo("float32").max)
+
+
+class Ratings(NamedTuple):
+    """Three columns of equal length: ids of users and of items, strings, and what the one gave the other."""
+
+    users: list[str]
+    items: list[str]
+    ratings: np.ndarray
+
+
+def read_ratings(
+    paths,
+    columns: Sequence[str | int] | None = None,
+    lowest: float | None = None,
+    highest: float | None = None,
+) -> Ratings:
+    """Reads users, items and ratings out of one or several tables, which paths or patterns name: .tsv, .csv,
+    .jsonl or .parquet files, or sets of TFDS; a file of another name, such as MovieLens' u.data, is read as
+    .tsv. `columns` chooses user, item and rating, by name or by position from 0; a first row is a header when
+    `columns` are names or when it holds known ones. Raises DataError, naming file and line, for an id that
+    is blank, for a rating that is no finite number or not from `lowest` to `highest`, for a pair that was
+    rated before, and as `read_rows` does.
+    """
+    chosen = Columns(("user", "item", "rating"), known_columns, parse_columns(columns, counts=(3,)))
+    users: list[str] = []
+    items: list[str] = []
+    ratings, lines = array("f"), array("q")
+    names: dict[str, str] = {}  # one string for each id, however often it stands in a file
+    files: list[tuple[int, str, str]] = []  # (its first row, its path, what its rows are called)
+    for row in read_all(paths, chosen, "ratings", unknown=".tsv"):
+        if not files or files[-1][1] != row.path:
+            files.append((len(users), row.path, row.unit))
+        user, item = identifier(row, 0), identifier(row, 1)
+        users.append(names.setdefault(user, user))
+        items.append(names.setdefault(item, item))
+        rating = _number(row)
+        if problem := rating_problem(rating, lowest, highest):
+            row.refuse(f"expected {problem}, got {row.cells[2]!r:.60}")
+        ratings.append(rating)
+        lines.append(row.number)
+    if found := repeated(users, items):
+        first, second = found
+        _, path, unit = next(file for file in reversed(files) if file[0] <= second)
+        pair = f"{users[second]!r} rated {items[second]!r} before, in {unit} {lines[first]}"
+        raise DataError(path, lines[second], f"expected a pair once, {pair}", unit)
+    return Ratings(users, items, np.array(ratings, "float32"))
+
+
+def known_columns(cells: list[str]) -> tuple[int, ...] | None:
+    """Where a header's user, item and rating stand; None if it is no header, or lacks one."""
+    found = [[cells.index(name) for name in names if name in cells][:1] for names in (USERS, ITEMS, RATINGS)]
+    return tuple(place for (place,) in found) if all(found) else None
+
+
+def identifier(row: Row, place: int) -> str:
+    """The cell at `place` as an id, a whole number or a text; DataError where it is neither, or blank."""
+    value = row.cells[place]
+    return str(value) if type(value) is int else row.text(place).strip()
+
+
+def rating_problem(rating: float, lowest: float | None, highest: float | None) -> str | None:
+    """What a rating must be and is not, None where it is."""
+    if not math.isfinite(rating) or abs(rating) > LARGEST:
+        return "a number as the rating"
+    if lowest is not None and rating < lowest:
+        return f"a rating of at least {lowest:g}"
+    if highest is not None and rating > highest:
+        return f"a rating of at most {highest:g}"
+    return None
+
+
+def first_problem(ratings: np.ndarray, lowest: float | None, highest: float | None) -> tuple[int, str] | None:
+    """(row, what it must be and is not) of the first of `ratings` that cannot be, None where all can."""
+    is_within = np.isfinite(ratings) & (np.abs(ratings) <= LARGEST)
+    is_within &= ratings >= (-LARGEST if lowest is None else lowest)
+    is_within &= ratings <= (LARGEST if highest is None else highest)
+    if is_within.all():
+        return None
+    row = int(np.argmin(is_within))
+    return row, str(rating_problem(float(ratings[row]), lowest, highest))
+
+
+def repeated(users: Sequence[str], items: Sequence[str]) -> tuple[int, int] | None:
+    """The rows of the first pair of user and item that stands twice, None where all are different."""
+    numbers: list[dict[str, int]] = [{}, {}]
+    columns = [
+        np.fromiter((known.setdefault(name, len(known)) for name in column), np.int64, len(column))
+        for known, column in zip(numbers, (users, items), strict=True)
+    ]
+    pairs = columns[0] * len(numbers[1]) + columns[1]
+    order = np.argsort(pairs, kind="stable")
+    twice = np.flatnonzero(pairs[order][1:] == pairs[order][:-1])
+    if not len(twice):
+        return None
+    place = twice[np.argmin(order[twice + 1])]
+    return int(order[place]), int(order[place + 1])
+
+
+def _number(row: Row) -> float:
+    value = row.cells[2]
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan

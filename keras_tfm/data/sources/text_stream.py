@@ -1,0 +1,268 @@
+"""Plain text larger than memory: where it lies, samples of it, what is held out, its pieces in a graph."""
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.sources.documents import read_texts, text_files
+from keras_tfm.data.sources.files import read_lines
+from keras_tfm.data.sources.lines import DataError, files_of
+from keras_tfm.data.sources.rows import is_table
+
+CHUNK = 1 << 16  # bytes that are read at once
+TAIL = 1 << 11  # bytes at a chunk's end among which a place to cut is looked for
+LONGEST = 1 << 20  # bytes without such a place that are kept together
+LINES = 256  # of a compressed file that are read at once
+NUM_PARTS, PART = 256, 1 << 20  # a stream has so many parts, each of so many bytes or more
+PASSAGE = 1 << 14  # bytes of a passage of a sample
+MANY = 20  # files from which on whole ones are held out, instead of their ends
+BREAK = b"\xff"  # stands for the separator in a graph: no byte of UTF-8
+SPACE = r"\s\v\p{Z}\x{85}"
+# A single space or newline inside a text: a word begins there, whatever the tokenizer.
+PAUSE = re.compile(r"(?<=\S)[ \n](?=\S)")
+
+
+class Segment(NamedTuple):
+    """The bytes from `begin` to `end` of a file of `size`, and whether documents begin and end there."""
+
+    path: str
+    begin: int
+    end: int
+    size: int
+    starts: bool = True
+    ends: bool = True
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether it is the whole of a .gz file, whose bytes are not those of the text."""
+        return self.path.lower().endswith(".gz")
+
+    def read(self, begin: int, count: int) -> bytes:
+        """`count` bytes from `begin`, fewer at the file's end; DataError where it cannot be read."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(begin)
+                return file.read(count)
+        except OSError as error:
+            raise DataError(self.path, None, f"cannot be read: {error.strerror or error}") from None
+
+
+class TextStream:
+    """The text of UTF-8 files, plain or .gz, that paths, patterns or folders name, read as it is needed. A
+    file is a document, or several between which `separator` stands; CRLF counts as LF, and malformed bytes
+    become U+FFFD. `num_bytes` are those on the disk. DataError where a file is missing, a table or an .xz, or
+    where there is no text at all.
+    """
+
+    def __init__(self, paths, separator: str | None = None):
+        self.separator = separator
+        files = [file for path in files_of(paths) for file in text_files(path)]
+        self.segments = [segment for segment in map(_whole, files) if segment.end > segment.begin]
+        if not any(text.strip() for text in self.sample(1 << 16)):
+            raise DataError(files[0], None, "expected text, the files hold none")
+
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes it has on the disk."""
+        return sum(segment.end - segment.begin for segment in self.segments)
+
+    def fingerprint(self) -> str:
+        """A hash of the files' names and sizes and of their beginnings, for a later run to know them by."""
+        digest = hashlib.sha256(repr(self.separator).encode())
+        for segment in self.segments:
+            digest.update(repr((os.path.basename(segment.path), *segment[1:])).encode())
+            digest.update(segment.read(segment.begin, CHUNK))
+        return digest.hexdigest()[:16]
+
+    def sample(self, characters: int) -> list[str]:
+        """Passages of about so many characters together, to train a tokenizer on: spread evenly over plain
+        files, of .gz files their beginnings.
+        """
+        passages: list[str] = []
+        for segment in self.segments:
+            size = segment.end - segment.begin
+            wanted = min(size, max(1, characters * size // self.num_bytes))
+            if segment.is_compressed:
+                passages += _beginning(segment, wanted)
+                continue
+            count = -(-wanted // PASSAGE)
+            for start in np.linspace(segment.begin, segment.end - wanted // count, count).astype(int):
+                data = segment.read(int(start), min(wanted // count, segment.end - int(start)))
+                passages.append(data.decode("utf-8", "ignore").replace("\r\n", "\n"))
+        return [passage for passage in passages if passage]
+
+    def hold_out(
+        self, share: float = 0.01, most: int = 1 << 20, seed: int = 0
+    ) -> tuple["TextStream", list[str]]:
+        """The stream without a `share` of its bytes, at most `most`, and the texts that those are: of many
+        files whole ones, drawn by `seed`, else the ends of the plain ones. ValueError where there are none.
+        """
+        budget = int(min(share * self.num_bytes, most))
+        kept = list(self.segments)
+        texts: list[str] = []
+        plain = [segment for segment in kept if not segment.is_compressed]
+        if len(kept) >= MANY or (len(kept) > 1 and not plain):
+            for number in np.random.default_rng(seed).permutation(len(kept))[: len(kept) // 2]:
+                segment = self.segments[number]
+                if not texts or segment.end - segment.begin <= budget:
+                    budget -= segment.end - segment.begin
+                    kept.remove(segment)
+                    texts += read_texts(segment.path, self.separator)
+                if budget <= 0:
+                    break
+        else:
+            whole = sum(segment.end - segment.begin for segment in plain)
+            for number, segment in enumerate(kept):
+                wanted = 0 if segment.is_compressed else budget * (segment.end - segment.begin) // whole
+                place = self._border(segment, segment.end - wanted) if wanted else None
+                if place is not None and segment.begin < place[0] < segment.end:
+                    kept[number] = segment._replace(end=place[0], ends=place[1])
+                    texts += self._texts(segment.read(place[0], segment.end - place[0]))
+        if not texts:
+            raise ValueError(f"share: of {self.num_bytes:,} bytes of text nothing can be held out")
+        rest = object.__new__(TextStream)
+        rest.separator, rest.segments = self.separator, kept
+        return rest, texts
+
+    def parts(self) -> list[list[Segment]]:
+        """The stream in parts of about equal size, which are read independently: small files together, large
+        ones cut where a document begins or, without a separator, a word does.
+        """
+        size = max(PART, self.num_bytes // NUM_PARTS)
+        parts: list[list[Segment]] = [[]]
+        room = size
+        for segment in self.segments:
+            while True:
+                place = None
+                if not segment.is_compressed and segment.end - segment.begin > room + size // 2:
+                    place = self._border(segment, segment.begin + max(room, 1))
+                if place is None or not segment.begin < place[0] < segment.end:
+                    break
+                parts[-1].append(segment._replace(end=place[0], ends=place[1]))
+                parts.append([])
+                room, segment = size, segment._replace(begin=place[0], starts=place[1])
+            parts[-1].append(segment)
+            room -= segment.end - segment.begin
+            if room <= 0:
+                parts.append([])
+                room = size
+        return [part for part in parts if part]
+
+    def pieces(
+        self, path: tf.Tensor, begin: tf.Tensor, end: tf.Tensor, size: tf.Tensor, starts, ends
+    ) -> tf.data.Dataset:
+        """A segment's text as a dataset of pieces, (texts (P,), whether a document begins with each (P,)), of
+        about `CHUNK` bytes together, cut where the tokens of the pieces are those of the whole. In a graph.
+        """
+        last = tf.data.Dataset.from_tensors((tf.constant(b""), tf.constant(True)))
+        chunks = _chunks(path, begin, end, size).map(lambda chunk: (chunk, tf.constant(False)))
+        is_whole = end == size
+
+        def cut(state, element):
+            text, is_start = state[0] + element[0], state[1]
+            text = tf.strings.regex_replace(text, "\r\n", "\n")
+            is_unfinished = tf.strings.substr(text, tf.maximum(tf.strings.length(text) - 1, 0), 1) != b"\n"
+            is_unfinished &= element[1] & is_whole & (text != b"")
+            text = tf.where(is_unfinished, text + b"\n", text)
+            if self.separator:
+                text = tf.strings.regex_replace(text, _escaped(self.separator), BREAK)
+            place = tf.where(element[1], tf.strings.length(text), self._place_to_cut(text))
+            front = tf.strings.substr(text, 0, place)
+            texts = tf.strings.split(front, BREAK) if self.separator else front[None]
+            flags = tf.concat([[is_start], tf.ones_like(texts[1:], tf.bool)], axis=0)
+            is_text = ~tf.strings.regex_full_match(texts, f"[{SPACE}]*")
+            rest = tf.strings.substr(text, place, -1)
+            texts, found = tf.boolean_mask(texts, is_text), tf.boolean_mask(flags, is_text)
+            return (rest, flags[-1] & ~is_text[-1]), (texts, found)
+
+        pieces = chunks.concatenate(last).scan((tf.constant(b""), tf.cast(starts, tf.bool)), cut)
+        pieces = pieces.filter(lambda texts, _: tf.size(texts) > 0)
+        return pieces.map(lambda texts, flags: (_well_formed(texts), flags))
+
+    def _place_to_cut(self, text: tf.Tensor) -> tf.Tensor:
+        """How many of the bytes of `text` may go on alone; 0 where there is no place to cut, yet."""
+        reserve = 8 + len((self.separator or "").encode())  # a separator may have begun, or a character
+        size = tf.strings.length(text)
+        start = tf.maximum(size - TAIL, 0)
+        region = tf.strings.substr(text, start, tf.maximum(size - reserve - start, 0))
+        pattern = rf"([^{SPACE}])[ \n][^{SPACE}]\C*"
+        front = tf.strings.length(tf.strings.regex_replace(region, pattern, r"\1", replace_global=False))
+        forced = tf.where(size > LONGEST, _character_before(text, size - reserve), 0)
+        return tf.where(front < tf.strings.length(region), start + front, forced)
+
+    def _border(self, segment: Segment, place: int) -> tuple[int, bool] | None:
+        """The first place from `place` on where the text may be cut, and whether a document begins there;
+        None where there is none near.
+        """
+        data = segment.read(place, min(LONGEST, segment.end - place))
+        if self.separator:
+            mark = self.separator.encode()
+            found = data.find(mark)
+            return (place + found + len(mark), True) if found >= 0 else None
+        skipped = next((i for i, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
+        pause = PAUSE.search(text := data[skipped:].decode("utf-8", "replace"))
+        return None if pause is None else (place + skipped + len(text[: pause.start()].encode()), False)
+
+    def _texts(self, data: bytes) -> list[str]:
+        text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+        parts = text.split(self.separator) if self.separator else [text]
+        return [part for part in parts if part and not part.isspace()]
+
+
+def _whole(path: str) -> Segment:
+    if path == "-" or path.lower().endswith(".xz") or is_table(path):
+        raise DataError(path, None, "expected a text file, plain or .gz, to read in parts")
+    try:
+        size = os.stat(path).st_size
+    except OSError as error:
+        raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
+    segment = Segment(path, 0, size, size)
+    return segment._replace(begin=3) if segment.read(0, 3) == b"\xef\xbb\xbf" else segment
+
+
+def _beginning(segment: Segment, count: int) -> Sequence[str]:
+    """The first lines of a compressed file, of `count` characters or, of the last line, more."""
+    lines: list[str] = []
+    for line in read_lines(segment.path):
+        lines.append(f"{line}\n")
+        count -= len(line) + 1
+        if count <= 0:
+            break
+    return ["".join(lines)]
+
+
+def _chunks(path: tf.Tensor, begin: tf.Tensor, end: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
+    """The bytes of a segment in strings of `CHUNK`, the last shorter; a .gz file's lines, some at once."""
+    is_packed = tf.strings.regex_full_match(tf.strings.lower(path), r".*\.gz")
+    plain, packed = (
+        tf.boolean_mask(path[None], ~is_packed[None]),
+        tf.boolean_mask(path[None], is_packed[None]),
+    )
+    middle = end - (end - begin) % CHUNK
+    first = tf.data.FixedLengthRecordDataset(plain, CHUNK, begin, size - middle)
+    last = tf.data.FixedLengthRecordDataset(plain, tf.maximum(end - middle, 1), middle, size - end)
+    lines = tf.data.TextLineDataset(packed, "GZIP").batch(LINES)
+    lines = lines.map(lambda x: tf.strings.reduce_join(x, separator="\n") + "\n")
+    return first.concatenate(last).concatenate(lines)
+
+
+def _character_before(text: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+    """The last place up to `place` where a character of UTF-8 begins."""
+    places = tf.maximum(place - tf.range(4), 0)
+    values = tf.io.decode_raw(tf.strings.substr(tf.fill([4], text), places, tf.ones_like(places)), tf.uint8)
+    goes_on = tf.bitwise.bitwise_and(values[:, 0], tf.constant(0xC0, tf.uint8)) == 0x80
+    return place - tf.argmin(tf.cast(goes_on, tf.int32), output_type=tf.int32)
+
+
+def _escaped(text: str) -> str:
+    """`text` as a pattern of RE2."""
+    return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)
+
+
+def _well_formed(texts: tf.Tensor) -> tf.Tensor:
+    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", replace_control_characters=False)

@@ -1,0 +1,96 @@
+"""The tokenizer of a folder of `transformers`, of whichever kind, and what stands around its texts."""
+
+import pathlib
+from typing import Any
+
+from keras_tfm.configs import brief
+from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.tokenizers.bert import BERTTokenizer
+from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
+from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
+from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
+from keras_tfm.training.safetensors import CheckpointError, read_json
+
+KINDS: dict[str, Any] = {
+    "WordPiece": BERTTokenizer,
+    "BPE": ByteLevelTokenizer,
+    "Unigram": SentencePieceTokenizer,
+}
+FILES: dict[str, Any] = {
+    "spiece.model": SentencePieceTokenizer,
+    "spm.model": SentencePieceTokenizer,
+    "sentencepiece.bpe.model": SentencePieceTokenizer,
+    "vocab.txt": BERTTokenizer,
+    "vocab.json": ByteLevelTokenizer,
+}
+
+
+def read_huggingface_tokenizer(folder) -> Tokenizer:
+    """Tells the kind by the model in tokenizer.json, or else by which files there are.
+
+    DataError where there is none or another kind; CheckpointError where a file is damaged.
+    """
+    path = pathlib.Path(folder, "tokenizer.json")
+    if path.is_file():
+        model = read_json(path).get("model")
+        name = model.get("type", "WordPiece") if isinstance(model, dict) else model
+        if not isinstance(name, str) or name not in KINDS:
+            raise DataError(path, None, f"model type: expected one of {', '.join(KINDS)}, got {brief(name)}")
+        return KINDS[name].from_huggingface(folder)
+    for name, kind in FILES.items():
+        if pathlib.Path(folder, name).is_file():
+            return kind.from_huggingface(folder)
+    raise DataError(folder, None, f"expected tokenizer.json or one of {', '.join(FILES)}, got none")
+
+
+def read_huggingface_special_tokens(folder, tokenizer) -> SpecialTokens:
+    """What `transformers` puts around a text, by the folder's tokenizer.json or, without one, by its kind:
+    <s> and </s> of byte-level tokenizers but GPT-2's, </s> of SentencePiece's, of mBART's with its language.
+
+    CheckpointError for what is not understood.
+    """
+    path, options = pathlib.Path(folder, "tokenizer.json"), _options(folder)
+    if options.get("add_bos_token") is True:
+        return SpecialTokens([tokenizer.start_id], [])
+    if path.is_file():
+        content = read_json(path)
+        try:
+            return _special_tokens(content.get("post_processor"))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            got = repr(content["post_processor"])[:80]
+            raise CheckpointError(path, "post_processor", "a template of tokens", got) from None
+    if isinstance(tokenizer, ByteLevelTokenizer) and tokenizer.mask_id is None:
+        return SpecialTokens([], [])
+    if not isinstance(tokenizer, SentencePieceTokenizer):
+        return SpecialTokens([tokenizer.start_id], [tokenizer.end_id])
+    languages = tokenizer.language_ids
+    language = [languages[name] for name in [options.get("src_lang") or "en_XX"] if name in languages]
+    if "50" in str(options.get("tokenizer_class")):
+        return SpecialTokens(language, [tokenizer.end_id])
+    return SpecialTokens([], [tokenizer.end_id, *language])
+
+
+def _options(folder):
+    path = pathlib.Path(folder, "tokenizer_config.json")
+    return read_json(path) if path.is_file() else {}
+
+
+def _special_tokens(rule) -> SpecialTokens:
+    kind = rule["type"] if rule else None
+    if kind == "Sequence":
+        parts = [_special_tokens(part) for part in rule["processors"]]
+        return next((part for part in reversed(parts) if any(part)), SpecialTokens([], []))
+    if kind in ("RobertaProcessing", "BertProcessing"):
+        return SpecialTokens([int(rule["cls"][1])], [int(rule["sep"][1])])
+    if kind == "TemplateProcessing":
+        ids: list[list[int]] = [[], []]
+        has_come = False
+        for part in rule["single"]:
+            if "Sequence" in part:
+                has_come = True
+            else:
+                ids[has_come] += map(int, rule["special_tokens"][part["SpecialToken"]["id"]]["ids"])
+        return SpecialTokens(*ids)
+    if kind in (None, "ByteLevel"):
+        return SpecialTokens([], [])
+    raise ValueError(kind)

@@ -1,0 +1,92 @@
+"""Tokenizers of KerasHub as ours, which go into SavedModels and know offsets, and ours as KerasHub's.
+
+Both sides spell by the same vocabulary and merges, or SentencePiece model, and give the same ids in a graph,
+in `tf.data` for example, but for corners: KerasHub's byte pairs split rare white space unlike GPT-2's, its
+WordPiece folds case where BERT's lower-cases, and words are unknown from 101 bytes on, not characters.
+Outside of a graph KerasHub 0.32 splits for byte pairs as Llama 3 does, whatever the model: long numbers, and
+marks before words, get other ids there.
+"""
+
+import tensorflow as tf
+
+from keras_tfm.data.tokenizers.bert import BERTTokenizer
+from keras_tfm.data.tokenizers.byte_pairs import END, ByteLevelTokenizer
+from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+
+# What ours do not know to do otherwise: attributes of KerasHub's, and their values.
+RULES = {
+    "sequence_length": None, "split": True, "split_on_cjk": True, "suffix_indicator": "##",
+    "oov_token": "[UNK]", "add_prefix_space": False, "add_bos": False, "add_eos": False,
+}  # fmt: skip
+# What both are to spell alike.
+PROBES = ("The quick brown fox didn't jump over 13 lazy dogs.", " (so  it seems) ", "naïve\ncafé, 東京", "")
+
+
+def from_keras_hub(tokenizer) -> Tokenizer:
+    """Our tokenizer with the ids of a KerasHub `WordPieceTokenizer` (with BERT's special tokens),
+    `BytePairTokenizer` (GPT-2's, RoBERTa's or DeBERTa's) or `SentencePieceTokenizer`: for any task.
+
+    TypeError for another kind, ValueError where ours would give other ids: for special tokens that it does
+    not know, other rules than RULES, and where one of PROBES is spelled otherwise.
+    """
+    from keras_hub import tokenizers
+
+    for rule, expected in RULES.items():
+        if (got := getattr(tokenizer, rule, expected)) != expected:
+            raise ValueError(f"tokenizer: expected `{rule}` {expected!r}, got {got!r}")
+    ours: Tokenizer
+    if isinstance(tokenizer, tokenizers.WordPieceTokenizer):
+        ours = BERTTokenizer(tokenizer.get_vocabulary(), tokenizer.lowercase, tokenizer.strip_accents)
+    elif isinstance(tokenizer, tokenizers.BytePairTokenizer):
+        ids = dict(tokenizer.vocabulary)
+        if sorted(ids.values()) != list(range(len(ids))):
+            raise ValueError("tokenizer: expected a vocabulary with the ids 0, 1, ... each once")
+        merges = [merge for merge in tokenizer.merges if not merge.startswith("#version")]
+        ours = ByteLevelTokenizer(sorted(ids, key=ids.__getitem__), merges)
+    elif isinstance(tokenizer, tokenizers.SentencePieceTokenizer):
+        ours = SentencePieceTokenizer(tokenizer.proto)
+    else:
+        known = "WordPieceTokenizer, BytePairTokenizer or SentencePieceTokenizer"
+        raise TypeError(f"tokenizer: expected a {known} of keras_hub, got a {type(tokenizer).__name__}")
+    _require_same_ids(ours, tokenizer)
+    return ours
+
+
+def to_keras_hub(tokenizer):
+    """KerasHub's tokenizer with the ids of ours: a `BertTokenizer`, `GPT2Tokenizer`, `RobertaTokenizer`,
+    `BytePairTokenizer` or `SentencePieceTokenizer`.
+
+    TypeError for a kind that KerasHub does not know, SentencePiece's that were trained here among them: they
+    are lossless.
+    """
+    from keras_hub import tokenizers
+
+    if isinstance(tokenizer, BERTTokenizer):
+        strips = tokenizer.lowercase if tokenizer.strip_accents is None else tokenizer.strip_accents
+        theirs = tokenizers.BertTokenizer(
+            tokenizer.vocabulary, tokenizer.lowercase, strip_accents=strips, special_tokens_in_strings=True
+        )
+    elif isinstance(tokenizer, ByteLevelTokenizer):
+        ids = {token: number for number, token in enumerate(tokenizer.content["tokens"])}
+        merges, special = tokenizer.content["merges"], tokenizer.special_tokens
+        if END in special:
+            theirs = tokenizers.GPT2Tokenizer(ids, merges)
+        elif "<s>" in special:
+            theirs = tokenizers.RobertaTokenizer(ids, merges)
+        else:
+            theirs = tokenizers.BytePairTokenizer(ids, merges, unsplittable_tokens=special)
+    elif isinstance(tokenizer, SentencePieceTokenizer) and not tokenizer.is_lossless:
+        theirs = tokenizers.SentencePieceTokenizer(tokenizer.model)
+    else:
+        raise TypeError(f"KerasHub knows no {type(tokenizer).__name__} of this kind.")
+    _require_same_ids(tokenizer, theirs)
+    return theirs
+
+
+def _require_same_ids(ours, theirs):
+    """Raise ValueError, naming the text, where the two spell one of PROBES otherwise in a graph."""
+    others = tf.data.Dataset.from_tensor_slices(list(PROBES)).map(theirs.tokenize)
+    for text, mine, other in zip(PROBES, ours.tokenize(list(PROBES)).to_list(), others, strict=True):
+        if mine != (other := other.numpy().tolist()):
+            raise ValueError(f"The tokenizers spell {text!r} differently: ours {mine}, KerasHub's {other}.")

@@ -1,0 +1,57 @@
+"""Tokenizers by the name of their kind: trained anew, or loaded from a folder."""
+
+import functools
+import pathlib
+from collections.abc import Callable, Iterable
+
+from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.tokenizers.bert import BERTTokenizer
+from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
+from keras_tfm.data.tokenizers.characters import CharacterTokenizer
+from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.training.safetensors import read_json
+
+KINDS: dict[str, Callable[[Iterable[str], int], Tokenizer]] = {
+    "sentencepiece": SentencePieceTokenizer.train,
+    "wordpiece": functools.partial(BERTTokenizer.train, lowercase=False),  # what is written keeps its case
+    "bytes": ByteLevelTokenizer.train,
+    "characters": CharacterTokenizer.train,
+}
+
+
+def train_tokenizer(
+    lines: Iterable[str], kind: str = "sentencepiece", vocabulary_size: int = 8000
+) -> Tokenizer:
+    """Trains a tokenizer of `kind` on `lines`: "sentencepiece", "wordpiece" (BERT's, cased), "bytes"
+    (byte-level pairs) or "characters"; see the classes' `train`.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind: expected {', '.join(KINDS)}, got {kind!r}")
+    return KINDS[kind](lines, vocabulary_size)
+
+
+def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
+    """Loads what `save` wrote, telling the kind by the file that is there. Raises DataError when there is
+    none, and it or CheckpointError when it is damaged.
+    """
+    if pathlib.Path(folder, f"{name}.json").is_file():
+        return BERTTokenizer.load(pathlib.Path(folder, f"{name}.json"))
+    for suffix, kind in (("bytes", ByteLevelTokenizer), ("characters", CharacterTokenizer)):
+        path = pathlib.Path(folder, f"{name}.{suffix}.json")
+        if path.is_file():
+            try:
+                return kind(**read_json(path))
+            except (ValueError, TypeError, AttributeError) as error:
+                raise DataError(path, None, str(error)) from error
+    path = pathlib.Path(folder, f"{name}.model")
+    if path.is_file():
+        try:
+            return SentencePieceTokenizer(path.read_bytes())
+        except ValueError as error:
+            raise DataError(path, None, str(error)) from error
+    old = pathlib.Path(folder, f"{name}.vocab.txt")
+    if old.is_file():
+        problem = f"expected {name}.json, got word pieces of an earlier version: train the tokenizer anew"
+        raise DataError(old, None, problem)
+    raise DataError(folder, None, f"expected a tokenizer, {name}.model or {name}*.json, got none")

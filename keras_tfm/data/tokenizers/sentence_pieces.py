@@ -1,0 +1,190 @@
+"""SentencePiece's sub-words, trained on the user's own text or published, in a TensorFlow graph."""
+
+import hashlib
+import pathlib
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import sentencepiece
+import tensorflow as tf
+import tensorflow_text as tf_text
+from sentencepiece import sentencepiece_model_pb2
+
+from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.tokenizers.sentencepiece_files import MASKS, read_model, write_model
+from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
+from keras_tfm.data.tokenizers.unigram import common_characters, require_size, sample_of, train_unigram
+from keras_tfm.private.tensorflow_text import sentencepiece_model, use_model
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """A serialised SentencePiece `model` (Kudo and Richardson 2018), with its rules and special tokens.
+
+    One made by `train` is lossless: `detokenize(tokenize(text)) == text` for any valid UTF-8 without NUL
+    (which comes back as "▁"; malformed bytes come back as U+FFFD), rare characters being spelled in bytes.
+    A published one (`from_huggingface`) normalises as it says, and recognises its control pieces where a
+    text spells them. Without a start piece that is `pad_id`; `mask_id` and `sentinel_ids` (T5's
+    <extra_id_0>, ...) are there where their pieces are; `begins_word` (V,) tells which pieces do.
+    ValueError for what is no model.
+    """
+
+    NUM_BYTES = 256  # pieces <0x00>..<0xFF>
+
+    def __init__(self, model: bytes):
+        super().__init__(name="sentence_piece_tokenizer")
+        try:
+            proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+            processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except (
+            Exception
+        ) as error:  # protobuf's DecodeError has no public home, RuntimeError is SentencePiece's
+            raise ValueError("expected a SentencePiece model, the file is damaged") from error
+        self.pad_id, self.end_id = processor.pad_id(), processor.eos_id()
+        self.unknown_id = processor.unk_id()
+        self.start_id = processor.bos_id() if processor.bos_id() >= 0 else self.pad_id
+        if min(self.pad_id, self.end_id) < 0 or not proto.HasField("normalizer_spec"):
+            raise ValueError(
+                "expected pieces for padding and end in the model, "
+                f"got the ids {self.pad_id} and {self.end_id}"
+            )
+        self.vocabulary_size = processor.vocab_size()
+        # What keeps white space as it is has been trained here, on texts spelled as `tokenize` does.
+        normalizer = proto.normalizer_spec
+        self._is_lossless = not (normalizer.add_dummy_prefix or normalizer.remove_extra_whitespaces)
+        kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+        special = {i: p.piece for i, p in enumerate(proto.pieces) if p.type in (kinds.CONTROL, kinds.UNKNOWN)}
+        self.special_ids = tuple(special)
+        ids = {piece: i for i, piece in special.items()}
+        self.blank = next((name for name in MASKS if name in ids), None)
+        self.mask_id = None if self.blank is None else ids[self.blank]
+        numbered = (ids.get(f"<extra_id_{i}>") for i in range(len(special)))
+        self.sentinel_ids = tuple(i for i in numbered if i is not None)
+        self._special = np.array([piece.encode() for piece in ids], object)
+        # The longest first, where one begins another.
+        self._pattern = "|".join(re.escape(piece) for piece in sorted(ids, key=len, reverse=True))
+        self._spelled = np.array([_spelling(proto, piece) for piece in proto.pieces], object)
+        self.begins_word = tf.constant([piece.piece.startswith("▁") for piece in proto.pieces])
+        self._model = model
+        self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
+        use_model(self._pieces, SharedModel(model))
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "SentencePieceTokenizer":
+        """Trains a unigram model on `lines`. `vocabulary_size` is an upper bound, at least 300: little text
+        gives fewer pieces. The same lines give the same model. Raises ValueError when there is no text.
+        """
+        require_size(vocabulary_size, least=300)
+        # Half the pieces at most are single characters: Chinese would otherwise leave no room for words.
+        limit = (vocabulary_size - 4 - cls.NUM_BYTES) // 2
+        lines = common_characters(sample_of(lines), limit, barred="▁\0")  # SentencePiece's own
+        return cls(train_unigram(lines, vocabulary_size))
+
+    @classmethod
+    def from_huggingface(cls, folder) -> "SentencePieceTokenizer":
+        """The tokenizer of a folder of T5, ALBERT, DeBERTa-v2/v3 or mBART: of its SentencePiece model or,
+        without one, of its tokenizer.json. DataError where there is neither, or one that is not understood.
+        """
+        model = read_model(folder)
+        try:
+            return cls(model)
+        except ValueError as error:
+            raise DataError(folder, None, str(error)) from error
+
+    @property
+    def model(self) -> bytes:
+        """The serialised model that makes it."""
+        return self._model
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether it was trained here, and gives white space back as it was."""
+        return self._is_lossless
+
+    @property
+    def symbols(self) -> list[bytes]:
+        """What each token spells: the symbols of `generation.StopSequences`."""
+        return self._spelled.tolist()
+
+    @property
+    def language_ids(self) -> dict[str, int]:
+        """The ids of mBART's languages, "en_XX" and others."""
+        names = ((piece.decode(), i) for piece, i in zip(self._special, self.special_ids, strict=True))
+        return {name: i for name, i in names if re.fullmatch("[a-z]{2,3}_[A-Z]{2}", name)}
+
+    def tokenize(self, strings) -> tf.RaggedTensor:
+        strings = tf.convert_to_tensor(strings, tf.string)
+        if self._is_lossless:
+            strings = tf.strings.regex_replace(strings, "▁", "\0")
+            # A space before the text lets the first word share its pieces with the same word further on.
+            return self._pieces.tokenize(tf.where(strings == "", strings, " " + strings))
+        strings = tf.strings.regex_replace(strings, r"\x00", "\U0010ffff")  # it would end the splitting
+        texts = tf_text.regex_split(strings, self._pattern, keep_delim_regex_pattern=self._pattern)
+        parts = texts.flat_values
+        is_special = tf.strings.regex_full_match(parts, self._pattern)
+        found = tf.boolean_mask(parts, is_special)[:, None] == tf.constant(self._special)
+        found = tf.gather(tf.constant(self.special_ids), tf.argmax(found, axis=1))
+        found = tf.RaggedTensor.from_row_lengths(found, tf.cast(is_special, tf.int64))
+        pieces = self._pieces.tokenize(tf.where(is_special, "", parts))
+        return texts.with_flat_values(tf.concat([found, pieces], axis=1)).merge_dims(1, 2)
+
+    def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        # What `tokenize` would replace becomes here what has as many bytes.
+        strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), r"\x00", " ")
+        if not self._is_lossless:
+            return self._pieces.tokenize_with_offsets(strings)
+        texts = tf.strings.regex_replace(strings, "▁", "\ufffd")
+        texts = tf.where(texts == "", texts, " " + texts)
+        token_ids, *offsets = self._pieces.tokenize_with_offsets(texts)
+        starts, ends = (tf.maximum(x - 1, 0) for x in offsets)  # without the space before the text
+        return token_ids, starts, ends
+
+    def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
+        spelled = tf.gather(tf.constant(self._spelled), token_ids.flat_values)
+        strings = tf.strings.reduce_join(token_ids.with_flat_values(spelled), axis=-1)
+        strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
+        strings = tf.strings.regex_replace(strings, "^ ", "", replace_global=False)
+        return tf.strings.regex_replace(strings, r"\x00", "▁") if self._is_lossless else strings
+
+    def save_huggingface(self, folder, special: SpecialTokens | None = None):
+        """Write tokenizer.json and tokenizer_config.json into `folder`, as `transformers` reads them.
+
+        `special` are the ids before and behind a text, by default start and end, of T5 and mBART the end
+        alone. TypeError for a lossless one: their rules know none.
+        """
+        if self._is_lossless:
+            super().save_huggingface(folder)
+        starts = [] if self.start_id == self.pad_id or self.language_ids else [self.start_id]
+        write_model(self._model, special or SpecialTokens(starts, [self.end_id]), folder)
+
+    def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
+        path = pathlib.Path(folder, f"{name}.model")
+        path.write_bytes(self._model)
+        return path
+
+
+def _spelling(proto, piece) -> bytes:
+    """What a piece of a SentencePiece model reads as."""
+    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+    if piece.type == kinds.UNKNOWN:
+        return proto.trainer_spec.unk_surface.encode()
+    if piece.type == kinds.BYTE:
+        return bytes([int(piece.piece[3:-1], 16)])
+    return piece.piece.replace("▁", " ").encode()
+
+
+class SharedModel(tf.saved_model.experimental.TrackableResource):
+    """A SentencePiece model that lives as long as the process. tensorflow_text's own belongs to an eager
+    kernel, and goes with it whenever TensorFlow clears its kernels, as `tf.random.set_seed` does.
+    """
+
+    def __init__(self, model: bytes):
+        super().__init__()
+        self._model = model
+        with tf.init_scope():  # now: made within a function's first trace, it would belong to that trace
+            self.resource_handle  # noqa: B018
+
+    def _create_resource(self):
+        return sentencepiece_model(
+            self._model, shared_name=f"sentencepiece_{hashlib.sha256(self._model).hexdigest()}"
+        )

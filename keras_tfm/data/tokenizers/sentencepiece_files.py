@@ -1,0 +1,298 @@
+"""Published SentencePiece models, each made one whose ids are its checkpoint's and whose rules are its own.
+
+T5, ALBERT, DeBERTa-v2/v3 and mBART add tokens to their model's pieces, move them, or change a text before it
+comes to them. All of that goes into the model itself: pieces in their final order, and a normalisation that
+does in one what the family does in several. A tokenizer.json of the same kind becomes such a model too, and
+is what a model is written as.
+"""
+
+import base64
+import binascii
+import functools
+import json
+import pathlib
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable
+
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
+
+from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
+from keras_tfm.training.safetensors import read_json
+
+Kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+NUM_SENTINELS = 100
+DEMOTION = 100  # ALBERT has no piece that ends in a digit and a comma, where there is another way
+MASKS = "[MASK]", "<mask>"
+ROLES = {"pad": ("<pad>", "[PAD]"), "bos": ("[CLS]", "<s>"), "eos": ("[SEP]", "</s>")}
+# mBART: Liu et al. 2020, table 1; mBART-50: Tang et al. 2020, table 1, in the order of their ids.
+LANGUAGES = """
+    ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM
+    ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN
+"""
+MORE_LANGUAGES = """
+    af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE
+    sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI
+"""
+SEPARATOR = "\U0010ffff"  # no character, and no rule is about it
+
+
+def read_model(folder) -> bytes:
+    """The model of a folder's spiece.model, spm.model or sentencepiece.bpe.model, else of tokenizer.json."""
+    folder = pathlib.Path(folder)
+    options: dict = {}
+    for name in ("config.json", "tokenizer_config.json"):
+        options |= read_json(folder / name) if (folder / name).is_file() else {}
+    for name, arrange in (
+        ("spiece.model", _arrange_spiece),
+        ("spm.model", _arrange_spm),
+        ("sentencepiece.bpe.model", _arrange_fairseq),
+    ):
+        path = folder / name
+        if path.is_file():
+            try:
+                proto = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
+                arrange(proto, options)
+                return _finish(proto)
+            except Exception as error:  # protobuf's DecodeError has no public home
+                raise DataError(path, None, f"expected a SentencePiece model ({error})") from error
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise DataError(
+            folder,
+            None,
+            "expected spiece.model, spm.model, sentencepiece.bpe.model or tokenizer.json, got none",
+        )
+    try:
+        return _finish(_from_json(read_json(path), path))
+    except (ValueError, TypeError, KeyError) as error:
+        raise (
+            error
+            if isinstance(error, DataError)
+            else DataError(path, None, f"expected a unigram tokenizer ({error})")
+        ) from error
+
+
+def write_model(model: bytes, special: SpecialTokens, folder):
+    """Write `model` into `folder` as tokenizer.json and tokenizer_config.json; `special` are the ids before
+    and behind a text.
+    """
+    import tokenizers
+    from tokenizers import decoders, normalizers, pre_tokenizers, processors
+
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    pieces = [(piece.piece, piece.score) for piece in proto.pieces]
+    spec = proto.trainer_spec
+    whole = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, spec.unk_id, spec.byte_fallback))
+    control = [piece.piece for piece in proto.pieces if piece.type in (Kinds.CONTROL, Kinds.UNKNOWN)]
+    whole.add_special_tokens([tokenizers.AddedToken(name, normalized=False) for name in control])
+    table = sentencepiece.SentencePieceNormalizer(normalizer_spec=proto.normalizer_spec)
+    whole.normalizer = normalizers.Sequence(
+        [
+            # There the table is asked for a character at a time, with its marks.
+            *(normalizers.Replace(*rule) for rule in table.Decompile() if rule[0].isascii() and rule[0][1:]),
+            normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap),
+            normalizers.Strip(),
+            normalizers.Replace(tokenizers.Regex(" {2,}"), " "),
+        ]
+    )
+    whole.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    whole.decoder = decoders.Metaspace(prepend_scheme="always")
+    is_pair = "[CLS]" in control  # the kind whose second texts are another segment
+    prefix, suffix = ([proto.pieces[i].piece for i in ids] for ids in special)
+    last = [f"{name}:{int(is_pair)}" for name in suffix]
+    whole.post_processor = processors.TemplateProcessing(
+        single=[*prefix, "$A", *suffix],
+        pair=[*prefix, "$A", *suffix, f"$B:{int(is_pair)}", *last],
+        special_tokens=[(name, whole.token_to_id(name)) for name in {*prefix, *suffix}],
+    )
+    names = {"pad": spec.pad_piece, "unk": spec.unk_piece}
+    names |= dict.fromkeys(("eos", "sep"), spec.eos_piece) | dict.fromkeys(("bos", "cls"), spec.bos_piece)
+    names["mask"] = next((name for name in MASKS if name in control), "")
+    options = {f"{role}_token": name for role, name in names.items() if name}
+    options["tokenizer_class"] = "PreTrainedTokenizerFast"
+    options["extra_special_tokens"] = [name for name in control if name not in names.values()]
+    whole.save(str(pathlib.Path(folder, "tokenizer.json")))
+    pathlib.Path(folder, "tokenizer_config.json").write_text(json.dumps(options, indent=2) + "\n", "utf-8")
+
+
+def _arrange_spiece(proto, options):
+    """T5's, its sentinels after the pieces, the last one first; or ALBERT's, told by its [CLS]."""
+    if all(piece.piece != "[CLS]" for piece in proto.pieces):
+        count = options.get("extra_ids", NUM_SENTINELS)
+        _append(proto, [f"<extra_id_{i}>" for i in reversed(range(count))])
+        return
+    for piece in proto.pieces:
+        if piece.piece == "[MASK]":
+            piece.type = Kinds.CONTROL
+        if len(piece.piece) > 1 and piece.piece.endswith(",") and piece.piece[-2].isdigit():
+            piece.score -= DEMOTION
+    steps: list = [("``", '"'), ("''", '"')]
+    if not options.get("keep_accents", False):
+        steps += [_nfkd, _without_marks]
+    if options.get("do_lower_case", True):
+        steps.append(str.lower)
+    _normalize_first(proto, steps)
+
+
+def _arrange_spm(proto, options):
+    """DeBERTa-v2's and -v3's: [MASK] comes after the pieces."""
+    _append(proto, ["[MASK]"])
+    if options.get("do_lower_case", False):
+        _normalize_first(proto, [str.lower])
+
+
+def _arrange_fairseq(proto, options):
+    """mBART's (and XLM-R's): four of fairseq's own in front, languages and <mask> behind."""
+    pieces = list(proto.pieces)[3:]
+    unknown = proto.pieces[0]
+    del proto.pieces[:]
+    _append(proto, ["<s>", "<pad>", "</s>"])
+    proto.pieces.append(unknown)
+    proto.pieces.extend(pieces)
+    family = f"{options.get('tokenizer_class', '')} {options.get('model_type', '')}".lower()
+    languages = LANGUAGES + (MORE_LANGUAGES if "mbart50" in family else "") if "mbart" in family else ""
+    _append(proto, [*languages.split(), "<mask>"])
+
+
+def _from_json(content, path):
+    """A model of the content of tokenizer.json; DataError for another kind of tokenizer."""
+    model, vocabulary = content.get("model") or {}, (content.get("model") or {}).get("vocab")
+    if model.get("type") != "Unigram" or not isinstance(vocabulary, list):
+        raise DataError(path, None, f"model type: expected 'Unigram', got {model.get('type')!r}")
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.trainer_spec.model_type = proto.trainer_spec.UNIGRAM
+    proto.trainer_spec.byte_fallback = bool(model.get("byte_fallback", False))
+    for i, (piece, score) in enumerate(vocabulary):
+        is_byte = proto.trainer_spec.byte_fallback and len(piece) == 6 and piece.startswith("<0x")
+        kind = Kinds.UNKNOWN if i == model.get("unk_id") else Kinds.BYTE if is_byte else Kinds.NORMAL
+        proto.pieces.add(piece=piece, score=score, type=kind)
+    for token in sorted(content.get("added_tokens") or [], key=lambda token: token["id"]):
+        if token["id"] == len(proto.pieces):
+            _append(proto, [token["content"]])
+        elif token["id"] > len(proto.pieces) or proto.pieces[token["id"]].piece != token["content"]:
+            raise DataError(path, None, f"added_tokens: {token['content']!r} has no place at {token['id']}")
+        elif proto.pieces[token["id"]].type != Kinds.UNKNOWN:
+            proto.pieces[token["id"]].type = Kinds.CONTROL
+    steps, charsmap = _normalization(content, path)
+    proto.normalizer_spec.precompiled_charsmap = charsmap
+    if steps:
+        _normalize_first(proto, steps)
+    return proto
+
+
+def _normalization(content, path):
+    """(The steps of tokenizer.json that are not the table of characters, which is the last; that table)."""
+    steps: list = []
+    charsmap = b""
+    for rule in _parts(content.get("normalizer"), "normalizers"):
+        kind, pattern = rule.get("type"), rule.get("pattern") or {}
+        if kind == "Precompiled":
+            try:
+                charsmap = base64.b64decode(rule.get("precompiled_charsmap") or "", validate=True)
+            except binascii.Error as error:
+                raise DataError(path, None, f"precompiled_charsmap: {error}") from error
+        elif kind == "Replace" and pattern.get("Regex") == r"\s{2,}|[\n\r\t]":
+            steps.append(functools.partial(re.sub, r"[\n\r\t]", " "))
+        elif kind == "Replace" and "String" in pattern:
+            steps.append((pattern["String"], rule["content"]))
+        elif kind in STEPS:
+            steps.append(STEPS[kind])
+        elif kind != "Strip" and pattern.get("Regex") != " {2,}":  # as SentencePiece does
+            raise DataError(path, None, f"normalizer: expected SentencePiece's rules, got {kind!r}")
+    kinds = []
+    for rule in _parts(content.get("pre_tokenizer"), "pretokenizers"):
+        kinds.append(rule.get("type"))
+        prefix = rule.get("prepend_scheme", "always" if rule.get("add_prefix_space", True) else "never")
+        if rule.get("type") == "WhitespaceSplit":
+            steps.append(functools.partial(re.sub, r"\s", " "))
+        elif rule.get("type") != "Metaspace" or prefix == "never":
+            raise DataError(path, None, f"pre-tokenizer: expected Metaspace with a prefix, got {rule}")
+    if "Metaspace" not in kinds:
+        raise DataError(path, None, f"pre-tokenizer: expected Metaspace, got {kinds}")
+    return steps, charsmap
+
+
+def _parts(rule, name) -> Iterable[dict]:
+    """A rule, or those of the sequence that it is."""
+    if rule is None:
+        return []
+    return rule.get(name) or [] if rule.get("type") == "Sequence" else [rule]
+
+
+def _without_marks(text):
+    return "".join(x for x in text if not unicodedata.category(x).startswith("M"))
+
+
+_nfkd = functools.partial(unicodedata.normalize, "NFKD")
+STEPS = {
+    "NFKD": _nfkd,
+    "NFC": functools.partial(unicodedata.normalize, "NFC"),
+    "NFKC": functools.partial(unicodedata.normalize, "NFKC"),
+    "StripAccents": _without_marks,
+    "Lowercase": str.lower,
+}
+
+
+def _append(proto, names):
+    for name in names:
+        proto.pieces.add(piece=name, score=0.0, type=Kinds.CONTROL)
+
+
+def _normalize_first(proto, steps):
+    """Have the model's own normalisation come after `steps` in one table of characters.
+
+    A step is a function of a text, or a pair: what to replace by what.
+    """
+    spec = proto.normalizer_spec
+    options: dict = {"normalizer_spec": spec} if spec.precompiled_charsmap else {"rule_name": "nfkc"}
+    flags = ("add_dummy_prefix", "escape_whitespaces", "remove_extra_whitespaces")
+    own = sentencepiece.SentencePieceNormalizer(**options | dict.fromkeys(flags, False))
+
+    def normal(texts):
+        joined = SEPARATOR.join(texts)  # all at once, for there are hundreds of thousands
+        for step in steps:
+            joined = joined.replace(*step) if isinstance(step, tuple) else step(joined)
+        values = joined.split(SEPARATOR)
+        return own.normalize(values) if spec.precompiled_charsmap else values
+
+    points = (chr(i) for i in range(1, sys.maxunicode))
+    characters = [x for x in points if unicodedata.category(x) not in ("Cn", "Cs")]
+    single = dict(zip(characters, normal(characters), strict=True))
+    rules = {character: value for character, value in single.items() if value != character}
+    sequences = [text for text, _ in own.Decompile() if len(text) > 1]
+    sequences += [step[0] for step in steps if isinstance(step, tuple)]
+    for text, value in zip(sequences, normal(sequences), strict=True):
+        if value != "".join(single.get(character, character) for character in text):
+            rules[text] = value
+    spec.precompiled_charsmap = _charsmap(rules)
+
+
+def _finish(proto) -> bytes:
+    """The model with its roles by their pieces' names."""
+    ids = {piece.piece: i for i, piece in enumerate(proto.pieces)}
+    spec = proto.trainer_spec
+    unknown = next((i for i, piece in enumerate(proto.pieces) if piece.type == Kinds.UNKNOWN), None)
+    if unknown is None:
+        raise ValueError("it has no unknown piece")
+    spec.unk_id, spec.unk_piece = unknown, proto.pieces[unknown].piece
+    for role, names in ROLES.items():
+        name = next((name for name in names if name in ids), "")
+        setattr(spec, f"{role}_piece", name)
+        setattr(spec, f"{role}_id", ids.get(name, -1))
+        if name:
+            proto.pieces[ids[name]].type = Kinds.CONTROL
+    if not proto.normalizer_spec.precompiled_charsmap:  # SentencePiece would log a line at every load
+        proto.normalizer_spec.precompiled_charsmap = _charsmap({"▁": " "})
+    return proto.SerializeToString(deterministic=True)
+
+
+def _charsmap(rules: dict[str, str]) -> bytes:
+    """SentencePiece's table for `rules`, of which the longest that fits is applied."""
+    sentencepiece.set_min_log_level(2)
+    normalizer = sentencepiece.SentencePieceNormalizer(norm_map=sorted(rules.items()))
+    spec = sentencepiece_model_pb2.NormalizerSpec.FromString(normalizer.serialized_normalizer_spec())
+    return spec.precompiled_charsmap

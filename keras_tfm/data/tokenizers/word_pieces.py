@@ -1,0 +1,39 @@
+"""Training of WordPiece vocabularies: merges of the most frequent pairs, by the `tokenizers` library."""
+
+from collections.abc import Callable, Sequence
+
+import tokenizers
+
+MIN_FREQUENCY = 2  # of a piece in the text, the library's own for BERT
+
+
+def learn_word_pieces(
+    texts: Sequence[str],
+    vocabulary_size: int,
+    special: Sequence[str],
+    max_characters: int,
+    stands_alone: Callable[[str], bool],
+) -> list[str]:
+    """The pieces by id, `special` first, then all characters, that spell the words of `texts`, between single
+    spaces, in fewest pieces; at most `vocabulary_size`. Longer words than `max_characters` give characters
+    alone, and a character that always `stands_alone` has no piece within a word. ValueError without a word.
+    """
+    characters = sorted({character for text in texts for character in text} - {" "})
+    if not characters:
+        raise ValueError("lines: expected words to train a tokenizer on, got none")
+    # Of pairs that are equally frequent the one with the lower ids is merged first. The library numbers the
+    # characters within words in the order of a hash table that differs in every process: of twelve each
+    # learnt another vocabulary. Characters that are given are numbered as they are given, and all agreed.
+    spelled = [form for x in characters for form in ((x,) if stands_alone(x) else (x, f"##{x}"))]
+    model = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+    model.pre_tokenizer = tokenizers.pre_tokenizers.CharDelimiterSplit(" ")
+    trainer = tokenizers.trainers.WordPieceTrainer(
+        vocab_size=vocabulary_size,
+        min_frequency=MIN_FREQUENCY,
+        special_tokens=[*special, *spelled],
+        show_progress=False,
+    )
+    lines = (" ".join(x for x in text.split(" ") if len(x) <= max_characters) for text in texts)
+    model.train_from_iterator(lines, trainer)
+    ids = model.get_vocab()
+    return sorted(ids, key=ids.__getitem__)

@@ -1,0 +1,250 @@
+"""Forecasting a series of numbers by what it did before."""
+
+import dataclasses
+import functools
+import math
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_tfm.models
+from keras_tfm.configs import Between, Config, Length, Option, Size
+from keras_tfm.data.batches.series import SeriesBatches, windows_of
+from keras_tfm.data.sources.inputs import Inputs
+from keras_tfm.data.sources.series import parse_numbers, read_histories, read_series
+from keras_tfm.tasks.learning import TABLES, ModelOptions
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.task import describe_backbone, make_backbone, refuse_rows
+from keras_tfm.tasks.trainable import TrainableTask
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import Count, Training
+
+Finite = Annotated[float, Between(-1e300, 1e300)]
+Positive = Annotated[float, Between(0, 1e300, is_above=True)]
+
+
+@dataclasses.dataclass(frozen=True)
+class ForecasterConfig(Config):
+    """`mean` and `scale` bring values to the model's: (x - mean) / scale. `horizon` bounds a forecast."""
+
+    horizon: Annotated[Length, Option("values that a forecast goes ahead")] = 12
+    mean: Finite = 0.0
+    scale: Positive = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class SeriesTraining(Training):
+    """The warm-up takes a tenth of the steps unless something else is said."""
+
+    batch_size: Annotated[Count, Option("windows of a batch at most")] = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class ForecastOptions(ModelOptions):
+    """A model with fresh weights."""
+
+    kind: Annotated[
+        Literal["linear", "dense", "recurrent"], Option("of model; linear is the textbooks' AR(k)")
+    ] = "linear"
+    window: Annotated[Length, Option("values that the next one is predicted from")] = 24
+    hidden_dim: Annotated[Size, Option("width of a dense or recurrent model")] = 32
+
+    def base(self) -> Config:
+        return configured(self.window, self.kind, self.hidden_dim)
+
+
+class Forecaster(TrainableTask):
+    """A series of numbers (N,), the oldest first, to its next values.
+
+    `model` is an `Autoregressive`. Values are normalised by what `config` keeps. The last part of a series
+    is for validation. ValueError for a series that is no longer than a window, and for anything but finite
+    numbers.
+
+        forecaster = Forecaster.from_series(series, kind="recurrent", window=24)
+        forecaster.fit(series)
+        forecaster.forecast(series, 12)  # the next 12 values
+    """
+
+    name = "forecast"
+    help = "train a model of a series of numbers, to tell how it goes on"
+    files = f"{TABLES}: a column of numbers, the oldest first"
+    columns = (1,)
+    unit = "values"
+    digits = 6
+    held_out = (0.1, None)
+    training = SeriesTraining(epochs=50, learning_rate=1e-2, weight_decay=0.0, patience=10)
+    model_options = ForecastOptions
+    config_class = ForecasterConfig
+
+    def __init__(self, model: keras.Model, config: ForecasterConfig | None = None):
+        self.model, self.config = model, config or ForecasterConfig()
+        self.window = model.config.window
+        self._compiled = tf.function(self._ahead, autograph=False, reduce_retracing=True)
+
+    @classmethod
+    def from_series(
+        cls,
+        series: Sequence[float] | np.ndarray,
+        kind: Literal["linear", "dense", "recurrent"] = "linear",
+        window: int = 24,
+        hidden_dim: int = 32,
+        horizon: int = 12,
+        **changes: Any,
+    ) -> Self:
+        """A forecaster with fresh weights, its normalisation that of `series`; `changes` replace fields of
+        `AutoregressiveConfig`.
+        """
+        values = check_series(series, window)
+        of_model = configured(window, kind, hidden_dim)
+        model = keras_tfm.models.Autoregressive(dataclasses.replace(of_model, **changes))
+        config = ForecasterConfig(horizon, float(values.mean()), float(values.std()) or 1.0)
+        return cls(model, config)
+
+    @classmethod
+    def make(
+        cls, examples: np.ndarray, options: ForecastOptions, changes: Mapping[str, Any], **fields: Any
+    ) -> Self:
+        return cls.from_series(examples, **vars(options), **fields, **changes)
+
+    @classmethod
+    def reading(
+        cls, options: ForecastOptions, changes: Mapping[str, Any], start: Path | None = None
+    ) -> dict[str, Any]:
+        return {"window": 0 if start is not None else changes.get("window", options.window)}
+
+    @classmethod
+    def read_files(
+        cls, paths: Sequence[Path], columns: ColumnNames = None, window: int = 0, **fields: Any
+    ) -> np.ndarray:
+        """A series of more than `window` values."""
+        return check_series(read_series(paths, columns), window)
+
+    def check_examples(self, series: Any) -> np.ndarray:
+        return check_series(series, self.window)
+
+    def hold_out(self, series: np.ndarray, share: float | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """All but the last `share`; and that share, behind the window that precedes it."""
+        count = max(1, round(len(series) * (self.held_out[0] if share is None else share)))
+        if not 0 < count < len(series) - self.window:
+            raise ValueError(
+                f"The series must have more than {self.window + count} values, a window, one to learn from "
+                f"and {count} for validation; it has {len(series)}."
+            )
+        return series[:-count], series[-count - self.window :]
+
+    def batches(
+        self, series: np.ndarray, training: SeriesTraining, is_validation: bool = False
+    ) -> SeriesBatches:
+        seed = None if is_validation else training.seed
+        return SeriesBatches(self._normalise(series), self.window, training.batch_size, seed)
+
+    def objective(self, training: SeriesTraining) -> dict[str, Any]:
+        return {"loss": keras.losses.MeanSquaredError("mean_with_sample_weight", name="loss")}
+
+    def forecast(self, series: Sequence[float] | np.ndarray, steps: int | None = None) -> np.ndarray:
+        """The `steps` values after `series`, by default `config.horizon`: each is predicted from those before
+        it, predictions among them.
+        """
+        return self.predict([series], steps)[0]
+
+    def predict(self, histories: Iterable[Any], steps: int | None = None) -> list[np.ndarray]:
+        """The forecast of each history: numbers, or a string of them, a window at least."""
+        steps = self.config.horizon if steps is None else steps
+        if not 1 <= steps <= self.config.horizon:
+            raise ValueError(f"`steps` must lie in [1, {self.config.horizon}]; it is {steps}.")
+        histories = list(histories)
+        refuse_rows(self.refusals(histories))
+        if not histories:
+            return []
+        values = np.stack([numbers_of(history)[-self.window :] for history in histories])
+        ahead = self._compiled(tf.constant(self._normalise(values), tf.float32), tf.constant(steps)).numpy()
+        return list(ahead.astype("float64") * self.config.scale + self.config.mean)
+
+    def refusals(self, examples: Iterable[Any], **options: Any) -> dict[int, str]:
+        return {row: reason for row, history in enumerate(examples) if (reason := self._refusal(history))}
+
+    def _refusal(self, history: Any) -> str | None:
+        try:
+            check_series(numbers_of(history), self.window - 1)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def measure(self, series: np.ndarray) -> dict[str, Any]:
+        """One step ahead along the series: the mean absolute error "mae" and the root of the mean square
+        "rmse", and those of the naive forecast, which repeats the last value.
+        """
+        values, targets = windows_of(series, self.window)
+        predicted = [
+            self.model({"values": tf.constant(part, tf.float32)}, training=False).numpy()
+            for part in np.array_split(self._normalise(values), math.ceil(len(values) / 4_096))
+        ]
+        errors = np.concatenate(predicted) * self.config.scale + self.config.mean - targets
+        naive = values[:, -1:] - targets
+        return {
+            "mae": np.abs(errors).mean(),
+            "rmse": np.sqrt(np.square(errors).mean()),
+            "naive_mae": np.abs(naive).mean(),
+            "naive_rmse": np.sqrt(np.square(naive).mean()),
+        }
+
+    def as_line(self, answer: Any) -> str:
+        return ",".join(f"{value:.7g}" for value in answer)
+
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
+        return read_histories(path, columns)
+
+    def _normalise(self, values: np.ndarray) -> np.ndarray:
+        return (values - self.config.mean) / self.config.scale
+
+    def _ahead(self, values: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+        """The next `steps` values (B, steps) after windows (B, k), all normalised; runs in a graph."""
+
+        def next_window(window: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+            following = self.model({"values": window}, training=False)
+            return tf.concat([window[:, 1:], tf.cast(following, window.dtype)], axis=1)
+
+        windows = tf.scan(next_window, tf.range(steps), values)  # (steps, B, k)
+        return tf.transpose(windows[:, :, -1])
+
+    def export_endpoints(self) -> Endpoints:
+        def answer(values: tf.Tensor, steps: int) -> dict[str, tf.Tensor]:
+            mean, scale = self.config.mean, self.config.scale
+            return {"forecast": self._ahead((values - mean) / scale, tf.constant(steps)) * scale + mean}
+
+        signature = [tf.TensorSpec([None, self.window], tf.float32, "values")]
+        return {"serving_default": (functools.partial(answer, steps=self.config.horizon), signature)}
+
+    def describe_model(self) -> dict[str, Any]:
+        return describe_backbone(self.model)
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: ForecasterConfig, model: dict[str, Any]) -> Self:
+        return cls(make_backbone(model), config)
+
+
+def configured(window: int, kind: Any, hidden_dim: int) -> keras_tfm.models.AutoregressiveConfig:
+    """A model's configuration; a linear one has no hidden layer."""
+    return keras_tfm.models.AutoregressiveConfig(window, kind, None if kind == "linear" else hidden_dim)
+
+
+def check_series(series: Any, window: int) -> np.ndarray:
+    """A series as an array (N,); ValueError for other shapes or values, and for `window` values at most."""
+    values = np.asarray(series, "float64")
+    if values.ndim != 1:
+        raise ValueError(f"The series must have the shape (N,); it is {values.shape}.")
+    if not np.isfinite(values).all():
+        place = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise ValueError(f"The series must be finite numbers; value {place} is {values[place]}.")
+    if len(values) <= window:
+        raise ValueError(f"The series must have more than {window} values; it has {len(values)}.")
+    return values
+
+
+def numbers_of(history: Any) -> np.ndarray:
+    """The numbers of a history, which may have come as a string."""
+    return parse_numbers(history) if isinstance(history, str) else np.asarray(history, "float64")

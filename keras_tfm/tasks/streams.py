@@ -1,0 +1,34 @@
+"""Texts in memory, or a `TextStream` of those that are too many for it."""
+
+import os
+from collections.abc import Callable, Sequence
+
+from keras_tfm.data.sources.documents import text_files
+from keras_tfm.data.sources.lines import files_of
+from keras_tfm.data.sources.rows import is_table
+from keras_tfm.data.sources.text_stream import TextStream
+from keras_tfm.training.folder import Path
+
+Texts = Sequence[str] | TextStream
+
+LARGE = 2**30  # bytes of text files, from which on they are read as a stream
+SAMPLE = 2**25  # characters of a stream that a vocabulary is trained on
+EPOCH_BATCHES = 1_000  # of a stream that are an epoch, unless something else is said
+
+
+def read_or_stream(
+    paths: Sequence[Path], read: Callable[[Sequence[Path]], list[str]], separator: str | None
+) -> Texts:
+    """What `read(paths)` gives, or a stream of text files of more than `LARGE` bytes together. Tables and .xz
+    files, which no stream can read, are read whole.
+    """
+    found = [path for path in files_of(paths) if not is_table(path) and path != "-"]
+    files = [file for path in found for file in text_files(path)]
+    size = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
+    can_stream = len(found) == len(files_of(paths)) and not any(file.endswith(".xz") for file in files)
+    return TextStream(paths, separator) if can_stream and size > LARGE else read(paths)
+
+
+def sample_of(texts: Texts) -> Sequence[str]:
+    """Texts to train a vocabulary on: all, or passages of a stream."""
+    return texts.sample(SAMPLE) if isinstance(texts, TextStream) else texts

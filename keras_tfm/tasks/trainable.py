@@ -1,0 +1,98 @@
+"""Tasks whose model is Keras's: how a `fit` trains it."""
+
+import abc
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import keras
+
+from keras_tfm.data.batches.epochs import Batches
+from keras_tfm.tasks.learning import LearningTask
+from keras_tfm.training.changed_inputs import Change
+from keras_tfm.training.fit import fit_best, in_precision, refuse_eight_bits, seed_draws
+from keras_tfm.training.freezing import trainable_kept
+from keras_tfm.training.optimizers import AdamW
+from keras_tfm.training.options import Kept, Run, Training
+from keras_tfm.training.strategy import worker_index
+
+LOG = logging.getLogger(__name__)
+
+
+class TrainableTask(LearningTask):
+    """A task whose Keras model learns from examples, under any strategy.
+
+    Beside what `LearningTask` asks for, a subclass says how examples become batches (`batches`) and what is
+    learnt (`objective`).
+    """
+
+    training: ClassVar[Training] = Training()
+    kept: ClassVar[type[Kept]] = Run
+    start = "a RUN, of this task or a related one, or a folder, or hub id, of Hugging Face's"
+    has_devices = True
+    optimizer_options: ClassVar[Mapping[str, Any]] = {"global_clipnorm": 1.0}  # of AdamW
+
+    @abc.abstractmethod
+    def batches(self, examples: Any, training: Any, /, is_validation: bool = False) -> Batches:
+        """What the model learns from, or is judged by, in an order that `training.seed` fixes."""
+
+    @abc.abstractmethod
+    def objective(self, training: Any, /) -> dict[str, Any]:
+        """Arguments of `compile`: losses and measures."""
+
+    def optimizer(
+        self, training: Any, schedule: keras.optimizers.schedules.LearningRateSchedule, **averages: Any
+    ) -> keras.optimizers.Optimizer:
+        """An optimizer of this package."""
+        options = dict(self.optimizer_options)
+        if training.clip_norm is not None:
+            options.pop("clipnorm", None)  # of each weight by itself
+            options["global_clipnorm"] = training.clip_norm
+        return AdamW(schedule, training.weight_decay, **options, **averages)
+
+    def change_of(self, training: Any) -> Change | None:
+        """What the model itself changes of a batch before it learns from it; ValueError where it cannot."""
+        return None
+
+    @contextlib.contextmanager
+    def partly_trained(self, training: Any) -> Iterator[None]:
+        """Train parts of the model alone within this scope."""
+        yield
+
+    # What comes of it ----------------------------------------------------------------------------------
+
+    def refuse_learning(self) -> None:
+        """Raise ValueError where the weights are in 8 bits."""
+        refuse_eight_bits(self.model)
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process, of several workers, is the one that writes."""
+        return worker_index(self.model.distribute_strategy) == 0
+
+    def learn(
+        self, examples: Any, validation: Any, training: Any, callbacks: Iterable[Any], **keeping: Any
+    ) -> dict[str, list[float]]:
+        """Fit the model, and leave it with the weights of its best epoch; see `fit_best`."""
+        seed_draws(self.model, training.seed)
+        with trainable_kept(self.model), in_precision(self.model, training.precision):
+            batches = self.batches(examples, training)
+            validation_batches = self.batches(validation, training, is_validation=True)
+            if batches.num_dropped:
+                LOG.warning(
+                    "%s of the %s are left out: too long, or too short.", batches.num_dropped, self.unit
+                )
+            with self.partly_trained(training):
+                return fit_best(
+                    self.model,
+                    batches.in_epochs_of(training.epoch_batches),
+                    validation_batches.dataset(),
+                    training,
+                    objective=self.objective(training),
+                    optimizer=lambda schedule, **averages: self.optimizer(training, schedule, **averages),
+                    monitor=self.judged_by,
+                    callbacks=callbacks,
+                    **keeping,
+                    change=self.change_of(training),
+                )

@@ -1,0 +1,44 @@
+"""Batches that a model changes itself before it learns from them, as scheduled sampling does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_tfm.training.schedules import TimedSchedule
+
+Change = Callable[[Any, tf.Tensor, tf.Tensor], Any]
+
+
+class ChangedInputs(keras.callbacks.Callback):
+    """While a model is fitted, each step learns from `change(inputs, step, done)`, not a batch's inputs.
+
+    `step` is the number of the optimizer's step, `done` the share of the training that lies behind it, from 0
+    to 1: of `total_steps` or, where a `schedule` follows a time limit, of the time, whichever is larger.
+    """
+
+    def __init__(self, change: Change, total_steps: int, schedule: Any = None):
+        super().__init__()
+        self.change = change
+        self.total_steps = total_steps
+        self.schedule = schedule
+
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(model)
+        self.step = model.train_step
+        model.train_step, model.train_function = self.train_step, None
+
+    def on_fit_end(self) -> None:
+        """The model's own step again, whatever ended the fit."""
+        self.model.train_step, self.model.train_function = self.step, None
+
+    def train_step(self, data: Any) -> Any:
+        """One step on a changed batch; what is changed has no gradient."""
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        step = tf.cast(tf.convert_to_tensor(self.model.optimizer.iterations), tf.int32)
+        done = tf.cast(step, tf.float32) / self.total_steps
+        if isinstance(self.schedule, TimedSchedule):
+            done = tf.maximum(done, tf.convert_to_tensor(self.schedule.share))
+        x = self.change(x, step, tf.minimum(done, 1.0))
+        return self.step(keras.utils.pack_x_y_sample_weight(x, y, sample_weight))

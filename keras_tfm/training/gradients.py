@@ -1,0 +1,63 @@
+"""How far gradients reach back in time: products of Jacobians, and how large they are.
+
+Bengio, Simard and Frasconi 1994, "Learning Long-Term Dependencies with Gradient Descent Is Difficult";
+Pascanu, Mikolov and Bengio 2013, "On the Difficulty of Training Recurrent Neural Networks", section 2.
+
+    jacobians = state_jacobians(keras.layers.LSTMCell(32), x)  # x (T, D)
+    norms(products_to_end(jacobians))  # of d s_T / d s_k, k = 0 .. T: they vanish, or explode, with T - k
+    norms(input_jacobians(model, x))  # of d y_T / d x_k of any model, one with attention for example
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+def state_jacobians(
+    cell: keras.layers.Layer, x: np.ndarray, state: Sequence[np.ndarray] | None = None
+) -> np.ndarray:
+    """d s_t / d s_(t-1) of a recurrent `cell` along the inputs `x` (T, D): (T, P, P).
+
+    A state s of P numbers is all that the cell hands on, an LSTM's h and c side by side; the first one is
+    `state`, by default zeros.
+    """
+    inputs = tf.cast(tf.convert_to_tensor(x), cell.compute_dtype)[:, None]  # (T, 1, D)
+    states: Any = cell.get_initial_state(batch_size=1) if state is None else state
+    states = [tf.reshape(tf.cast(part, cell.compute_dtype), (1, -1)) for part in tf.nest.flatten(states)]
+    sizes = [part.shape[1] for part in states]
+    joined, jacobians = tf.concat(states, axis=1), []
+    each = tf.eye(sum(sizes), dtype=joined.dtype)
+    for token in inputs:
+        copies = tf.repeat(joined, len(each), axis=0)  # (P, P): the derivatives of one number by each row
+        with tf.GradientTape() as tape:
+            tape.watch(copies)
+            states = cell(tf.repeat(token, len(each), axis=0), tf.split(copies, sizes, axis=1))[1]
+            after = tf.concat(states, axis=1)
+        jacobians.append(tape.gradient(after, copies, each).numpy())
+        joined = after[:1]
+    return np.stack(jacobians)
+
+
+def products_to_end(jacobians: np.ndarray) -> np.ndarray:
+    """d s_T / d s_k = prod of d s_j / d s_(j-1) for j = k+1 .. T, of k = 0 .. T: (T + 1, P, P)."""
+    products = [np.eye(jacobians.shape[-1], dtype=jacobians.dtype)]
+    for jacobian in jacobians[::-1]:
+        products.append(products[-1] @ jacobian)
+    return np.stack(products[::-1])
+
+
+def input_jacobians(model: Callable, x: np.ndarray) -> np.ndarray:
+    """d y_T / d x_k of `model`, (1, T, D) -> (1, T, P), at the last position: (T, P, D)."""
+    inputs = tf.convert_to_tensor(x)[None]
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(inputs)
+        last = tf.cast(model(inputs)[0, -1], inputs.dtype)
+    return np.moveaxis(tape.jacobian(last, inputs, experimental_use_pfor=False)[:, 0].numpy(), 1, 0)
+
+
+def norms(jacobians: np.ndarray) -> np.ndarray:
+    """The largest singular value of each of (..., P, D): how much larger a small change becomes at most."""
+    return np.linalg.norm(jacobians, 2, axis=(-2, -1))

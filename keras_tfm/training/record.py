@@ -1,0 +1,48 @@
+"""RUN/training.json: with which options, versions and data a training was begun, and what came of it."""
+
+import importlib.metadata
+import json
+import pathlib
+
+from keras_tfm.training.folder import Path, new_file
+from keras_tfm.training.monitor import Mode, Monitor
+from keras_tfm.training.safetensors import read_json
+
+NAME = "training.json"
+PACKAGES = ("keras-tfm", "tensorflow", "keras", "tensorflow-text", "numpy")
+
+
+def versions() -> dict[str, str]:
+    """{package: version} of those that a training's numbers depend on, where they are installed."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def results(history: dict[str, list], monitor: tuple[str, Mode]) -> dict:
+    """The best epoch, from 1, by `monitor`, a name and a mode, its measures, and how many there were."""
+    if not history.get(monitor[0]):
+        return {}
+    name, _ = monitor
+    judge = Monitor(*monitor)
+    scores = [judge.score({name: value}) for value in history[name]]
+    least = min(scores)
+    best = max(epoch for epoch, score in enumerate(scores) if score == least)
+    measures = {name: values[best] for name, values in history.items() if len(values) > best}
+    return {"best_epoch": best + 1, "epochs": len(scores), **measures}
+
+
+def write_record(folder: Path, content: dict) -> None:
+    """Write `content` to the training.json of the RUN `folder`, whole."""
+    with new_file(pathlib.Path(folder, NAME)) as path:
+        path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def read_record(folder: Path) -> dict:
+    """The content of a RUN's training.json, {} where there is none; CheckpointError for a damaged one."""
+    path = pathlib.Path(folder, NAME)
+    return read_json(path) if path.is_file() else {}

@@ -1,0 +1,41 @@
+"""Numba, the extra `fast`, where it is installed; without it NumPy and SciPy do the same more slowly."""
+
+import functools
+import importlib
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+LOG = logging.getLogger(__name__)
+
+
+@functools.cache
+def numba() -> Any | None:
+    """The module; None, with a warning the first time, where it cannot be imported."""
+    try:
+        return importlib.import_module("numba")
+    except ImportError:
+        LOG.warning(
+            "Numba is not installed, so counting words, and learning vectors and factors, takes several "
+            'times as long: pip install "keras-tfm[fast]"'
+        )
+        return None
+
+
+@functools.cache
+def compiled(function: Callable, **options: Any) -> Callable | None:
+    """`function` as machine code that leaves Python's lock alone, kept on disk; None without Numba."""
+    module = numba()
+    if module is None:
+        return None
+    try:
+        return module.njit(function, nogil=True, cache=True, **options)
+    except RuntimeError:  # no folder can be written where Numba would keep it
+        return module.njit(function, nogil=True, **options)
+
+
+def num_threads() -> int:
+    """How many processors this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux alone has it
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -1,0 +1,69 @@
+"""The truncated singular value decomposition: the best matrix of a given rank, and how small it is."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+import scipy.sparse.linalg
+
+
+@dataclasses.dataclass(frozen=True)
+class TruncatedSVD:
+    """W S V^T of rank K: `left` W (N, K) and `right` V (D, K) have orthonormal columns, `singular_values`
+    (K,) fall. `error` is the Frobenius norm of what is missing, the root of the sum of the squared singular
+    values that were dropped.
+    """
+
+    left: np.ndarray
+    singular_values: np.ndarray
+    right: np.ndarray
+    error: float
+
+    def factors(self) -> tuple[np.ndarray, np.ndarray]:
+        """W (N, K) and U = V S (D, K), whose product W U^T approximates the matrix."""
+        return self.left, self.right * self.singular_values
+
+
+def truncated_svd(matrix: Any, dim: int, seed: int = 0) -> TruncatedSVD:
+    """The `dim` largest singular values of `matrix` (N, D), an array or a sparse matrix, and their vectors.
+
+    By Eckart and Young no matrix of that rank is closer. A sparse matrix stays sparse (ARPACK, begun at a
+    vector drawn by `seed`) where `dim` is below a quarter of its lesser side; else LAPACK takes it dense. Of
+    each pair of vectors the sign is such that the largest entry of `left` is positive. ValueError for a `dim`
+    outside [1, min(N, D)], and for numbers that are not finite.
+    """
+    is_sparse = scipy.sparse.issparse(matrix)
+    matrix = scipy.sparse.csr_array(matrix, dtype="f8") if is_sparse else np.asarray(matrix, "f8")
+    if matrix.ndim != 2 or not 1 <= dim <= min(matrix.shape):
+        raise ValueError(f"`dim` must lie between 1 and the sides of a matrix, {matrix.shape}; it is {dim}.")
+    numbers = matrix.data if is_sparse else matrix
+    if not np.isfinite(numbers).all():
+        raise ValueError("`matrix` must be finite.")
+    if is_sparse and 4 * dim < min(matrix.shape):
+        start = np.random.default_rng(seed).normal(size=min(matrix.shape))
+        left, values, right = scipy.sparse.linalg.svds(matrix, dim, v0=start)
+        order = np.argsort(-values)
+        left, values, right = left[:, order], values[order], right[order]
+        total = float(np.square(numbers).sum())
+        error = math.sqrt(max(0.0, total - float(np.square(values).sum())))
+    else:
+        dense = matrix.toarray() if is_sparse else matrix
+        left, values, right = scipy.linalg.svd(dense, full_matrices=False)
+        error = float(np.linalg.norm(values[dim:]))
+        left, values, right = left[:, :dim], values[:dim], right[:dim]
+    largest = np.take_along_axis(left, np.abs(left).argmax(0)[None], 0)[0]
+    signs = np.where(largest < 0, -1.0, 1.0)
+    return TruncatedSVD(left * signs, values, right.T * signs, error)
+
+
+def size_reduction(num_rows: int, num_columns: int, dim: int) -> float:
+    """How many times fewer numbers two factors have than the matrix: N D / ((N + D) K).
+
+    5 million users, 500,000 books and 10 factors: 45,454.5.
+    """
+    if min(num_rows, num_columns, dim) < 1:
+        raise ValueError(f"Sizes must be at least 1; they are {num_rows}, {num_columns} and {dim}.")
+    return num_rows * num_columns / ((num_rows + num_columns) * dim)

@@ -1,0 +1,138 @@
+"""Files of word vectors: word2vec's text (a header), GloVe's (none), and .npz without pickled objects.
+
+What is wrong with a file is a ValueError of one line: the file, its line, what was expected, what came.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import zipfile
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+
+Path = str | os.PathLike[str]
+Format = Literal["word2vec", "glove", "npz"]
+
+HEADER = re.compile(rb"\d+[ \t]\d+\s*")  # of word2vec: how many words, how many numbers
+
+
+def read(path: Path) -> tuple[list[str], np.ndarray]:
+    """(words, float32 array (V, D)) of a file: .npz by its name, else text, whose first line tells which.
+
+    A line is a word, a space, D numbers. One of two whole numbers at the top is word2vec's header.
+    """
+    if pathlib.Path(path).suffix == ".npz":
+        return _read_npz(path)
+    with open(path, "rb") as file:
+        return _read_text(file, path)
+
+
+def write(path: Path, words: list[str], matrix: np.ndarray, format: Format) -> None:
+    """Writes a file of the `format`, which appears whole; numbers have as many digits as float32 needs."""
+    if format == "npz":
+        with _new_file(path) as file:
+            np.savez(file, words=np.frombuffer(json.dumps(words).encode(), np.uint8), matrix=matrix)
+        return
+    if broken := next((word for word in words if not word or len(word.split()) != 1), None):
+        raise ValueError(f"{path}: a text file holds words without white space; one is {broken!r}")
+    with _new_file(path) as file:
+        if format == "word2vec":
+            file.write(f"{matrix.shape[0]} {matrix.shape[1]}\n".encode())
+        for word, row in zip(words, matrix.astype(np.float32), strict=True):
+            file.write(f"{word} {' '.join(map(repr, row.tolist()))}\n".encode())
+
+
+def _read_text(file: BinaryIO, path: Path) -> tuple[list[str], np.ndarray]:
+    promised = dim = None
+    lines: dict[str, int] = {}
+    rows: list[np.ndarray] = []
+    for number, line in enumerate(file, 1):
+        if number == 1 and HEADER.fullmatch(line):
+            promised, dim = map(int, line.split())
+            continue
+        word, row = _row(line, dim, f"{path}, line {number}")
+        dim = len(row)
+        if word in lines:
+            raise ValueError(
+                f"{path}, line {number}: expected another word, got {word!r:.60} as in line {lines[word]}"
+            )
+        lines[word] = number
+        rows.append(row)
+    if promised is not None and promised != len(rows):
+        raise ValueError(f"{path}: expected {promised:,} words, as line 1 says, got {len(rows):,}")
+    if not rows:
+        raise ValueError(f"{path}: expected lines of a word and its numbers, got none")
+    return list(lines), np.stack(rows)
+
+
+def _row(line: bytes, dim: int | None, place: str) -> tuple[str, np.ndarray]:
+    """The word and the numbers of a line; `dim` is how many there must be, if that is known."""
+    try:
+        fields = line.decode("utf-8").rstrip("\r\n \t").replace("\t", " ").split(" ")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{place}: expected UTF-8, got byte 0x{line[error.start]:02x} at position {error.start}"
+        ) from None
+    first = 1 if dim is None else max(len(fields) - dim, 1)
+    if first > 1 and _is_number(fields[1]):
+        first = 1  # too many numbers; else it is a word with spaces, of which published files have some
+    word, numbers = " ".join(fields[:first]), fields[first:]
+    if not word or not numbers or (dim is not None and len(numbers) != dim):
+        expected = "numbers" if dim is None else f"{dim:,} numbers"
+        raise ValueError(f"{place}: expected a word and {expected}, got {word!r:.60} and {len(numbers):,}")
+    try:
+        with np.errstate(over="ignore"):
+            row = np.array(numbers, np.float32)
+    except ValueError:
+        wrong = next(text for text in numbers if not _is_number(text))
+        raise ValueError(f"{place}: expected numbers, got {wrong!r:.60}") from None
+    if not np.isfinite(row).all():
+        raise ValueError(f"{place}: expected finite numbers, got {numbers[int(np.isfinite(row).argmin())]}")
+    return word, row
+
+
+def _is_number(text: str) -> bool:
+    with contextlib.suppress(ValueError):
+        float(text)
+        return True
+    return False
+
+
+def _read_npz(path: Path) -> tuple[list[str], np.ndarray]:
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            words: Any = json.loads(arrays["words"].tobytes())
+            matrix = arrays["matrix"]
+    except (ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path}: expected what WordVectors.write writes, the arrays words and matrix: {error}"
+        ) from None
+    is_table = matrix.ndim == 2 and matrix.dtype.kind == "f"
+    if not isinstance(words, list) or not is_table or len(matrix) != len(words):
+        raise ValueError(f"{path}: expected a row of numbers for each word, got the shape {matrix.shape}")
+    if len(set(map(str, words))) < len(words) or not {str}.issuperset(map(type, words)):
+        raise ValueError(f"{path}: expected words, each once, got other things or some twice")
+    with np.errstate(over="ignore"):
+        matrix = matrix.astype(np.float32)
+    is_finite = np.isfinite(matrix).all(1)
+    if not is_finite.all():
+        spoilt = words[int(is_finite.argmin())]
+        raise ValueError(f"{path}: expected finite numbers, got others in the row of {spoilt!r}")
+    return words, matrix
+
+
+@contextlib.contextmanager
+def _new_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which takes the name `path` when the block ends well."""
+    path = pathlib.Path(path)
+    work = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(work, "wb") as file:
+            yield file
+        os.replace(work, path)
+    finally:
+        work.unlink(missing_ok=True)

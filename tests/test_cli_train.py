@@ -1,0 +1,242 @@
+"""`keras-tfm train`, whatever the task: what a RUN remembers, what is given again, what may not change."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_tfm import convert, tasks
+from keras_tfm.cli import main, parser
+from keras_tfm.cli.command import plan_of
+from keras_tfm.heads import LanguageModel
+from keras_tfm.models import T5, T5Config
+from keras_tfm.tasks import TASKS, LearningTask, TrainableTask
+from tests.data.tokenizers.test_sentencepiece_files import trained as sentence_pieces
+from tests.tasks.tiny import TINY
+from tests.test_cli import run
+
+LINES = [f"{'good' if i % 2 else 'bad'} film {i}\t{'good' if i % 2 else 'bad'}" for i in range(24)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder of 24 labelled texts, and the fields that make a small model."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "train.tsv").write_text("\n".join(LINES) + "\n", "utf-8")
+    (folder / "valid.tsv").write_text("\n".join(LINES[:4]) + "\n", "utf-8")
+    (folder / "changes.json").write_text(json.dumps(TINY))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    """A RUN of one epoch, whose rate does not depend on how many there are."""
+    out = tmp_path_factory.mktemp("runs") / "texts"
+    files = "--train", data / "train.tsv", "--valid", data / "valid.tsv", "--columns", "0,1"
+    model = "--size", "tiny", "--config", data / "changes.json", "--vocabulary", 300, "--max-length", 16
+    training = "--epochs", 1, "--schedule", "constant", "--save-minutes", 5, "--seed", 7
+    assert run("train", "classify", *files, "--out", out, *model, *training) == 0
+    return out
+
+
+def test_a_run_remembers_its_command(data, trained):
+    record = json.loads((trained / "training.json").read_text())
+    assert record["task"] == "classify" and record["options"]["seed"] == 7 and "results" in record
+    assert record["command"] == {
+        "train": [str(data / "train.tsv")],
+        "valid": [str(data / "valid.tsv")],
+        "columns": "0,1",
+        "start": None,
+        "changes": TINY,
+        "model": {"size": "tiny", "vocabulary_size": 300},
+        "fields": {"max_length": 16},
+        "run": {"save_minutes": 5.0},
+        "strategy": "none",
+        "deterministic": False,
+    }
+
+
+def test_options_of_a_run_make_the_same_again(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    again = "train", "classify", "--options", trained / "training.json", "--out"
+    assert run(*again, "same") == 0 and run(*again, "other", "--seed", 8) == 0
+    texts = [line.partition("\t")[0] for line in LINES]
+    one, same, other = (tasks.load(folder).predict(texts, True) for folder in (trained, "same", "other"))
+    np.testing.assert_array_equal(one, same)
+    assert np.abs(one - other).max() > 1e-4
+    records = [json.loads((folder / "training.json").read_text()) for folder in (trained, tmp_path / "same")]
+    assert records[0]["command"] == records[1]["command"] and records[0]["options"] == records[1]["options"]
+
+
+def plan(task, *arguments):
+    """What arguments of `train` come to."""
+    return plan_of(TASKS[task], parser().parse_args(["train", task, *map(str, arguments)]))
+
+
+def test_what_is_typed_goes_before_what_is_read(data, trained, tmp_path):
+    read = "--options", trained / "training.json", "--out", tmp_path / "new"
+    asked = plan(
+        "classify", *read, "--size", "mini", "--epochs", 9, "--train", data / "valid.tsv", "--tensorboard"
+    )
+    assert asked.command.model == {"size": "mini", "vocabulary_size": 300} and asked.command.changes == TINY
+    assert asked.command.train == (str(data / "valid.tsv"),) and asked.command.valid == (
+        str(data / "valid.tsv"),
+    )
+    assert (asked.training.epochs, asked.training.seed, asked.training.schedule) == (9, 7, "constant")
+    assert (asked.run.save_minutes, asked.run.tensorboard, asked.run.resume) == (5.0, True, False)
+    parts = tmp_path / "parts.json"
+    parts.write_text('{"options": {"epochs": 4}}')
+    asked = plan("classify", "--options", parts, "--train", "a.tsv", "--out", "b")
+    assert asked.training.epochs == 4 and asked.model_options.size == "mini"
+    asked = plan("classify", *read, "--from", trained)
+    assert asked.command.start == str(trained) and asked.command.model == asked.command.changes == {}
+
+
+def test_resume_needs_nothing_else(data, trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run("train", "classify", "--out", trained, "--resume", "--epochs", 2) == 0
+    said = capsys.readouterr().err
+    assert "24 examples read" in said and "4 examples for validation" in said
+    assert "Going on from step" in said and "epoch 2/2" in said
+    assert json.loads((trained / "training.json").read_text())["options"]["epochs"] == 2
+    assert tasks.load(trained).config.max_length == 16
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--size", "mini"), "--size (now mini, then tiny)"),
+        (("--cased",), "unrecognized arguments: --cased"),
+        (("--no-lowercase",), "--lowercase (now False, then True)"),
+        (("--max-length", "8"), "--max-length (now 8, then 16)"),
+        (
+            ("--pooling", "max", "--vocabulary", "299"),
+            "--pooling (now max, then first), --vocabulary (now 299",
+        ),
+        (("--from", "{trained}"), "--from (now {trained}, then None)"),
+        (("--config", "{data}/other.json"), "--config (now {{'dim': 16}}, then {{'num_layers': 1,"),
+        (("--learning-rate", "1"), "learning_rate (now 1.0, then 5e-05)"),
+        (("--train", "{data}/valid.tsv"), "data (now "),
+        (("--columns", "1"), "--columns: expected two, A,B or three, A,B,C; got 1"),
+    ],
+)
+def test_resume_refuses_what_may_not_change(options, message, data, trained, capsys):
+    (data / "other.json").write_text('{"dim": 16}')
+    names = {"data": data, "trained": trained}
+    before = sorted(trained.rglob("*"))
+    command = "train", "classify", "--out", trained, "--resume"
+    assert run(*command, *(option.format(**names) for option in options)) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert message.format(**names) in error and sorted(trained.rglob("*")) == before
+
+
+def test_what_was_given_may_be_given_again(data, trained, tmp_path):
+    again = "--size", "tiny", "--config", data / "changes.json", "--max-length", 16, "--from"
+    asked = plan("classify", "--out", trained, "--resume", *again[:-1])
+    assert asked.run.resume and asked.command.model["size"] == "tiny"
+
+
+def test_a_run_made_in_python_is_resumed_with_its_files(data, trained, tmp_path, capsys):
+    task = tasks.load(trained)
+    task.fit(
+        task.read_examples([data / "train.tsv"]), run=tmp_path / "run", epochs=1, schedule="constant", seed=3
+    )
+    command = "train", "classify", "--out", tmp_path / "run", "--resume", "--epochs", 2
+    assert run(*command) == 2
+    assert "--train: expected" in capsys.readouterr().err
+    assert run(*command, "--train", data / "train.tsv", "--size", "tiny") == 2
+    assert "these differ: --size (now tiny, then None)" in capsys.readouterr().err
+    assert run(*command, "--train", data / "train.tsv") == 0
+    assert "epoch 2/2" in capsys.readouterr().err
+
+
+def test_quiet_lets_errors_through_alone(data, trained, tmp_path, capsys):
+    level = logging.getLogger("keras_tfm").level
+    new = "--out", tmp_path / "new", "--from", trained
+    assert run("train", "classify", "--train", data / "train.tsv", *new, "--epochs", 1, "--quiet") == 0
+    assert run("evaluate", trained, "--data", data / "train.tsv", data / "valid.tsv", "--quiet") == 0
+    output = capsys.readouterr()
+    assert not output.err and json.loads(output.out)["examples"] == 28
+    (tmp_path / "asked").write_text("a film\n\n")
+    assert run("predict", trained, "--input", tmp_path / "asked", "--quiet") == 0
+    assert capsys.readouterr().err == "line 2 gets an empty line: it is blank\n"
+    assert run("export", trained, "--out", tmp_path / "asked", "--quiet") == 2
+    assert capsys.readouterr().err.startswith(f"keras-tfm: error: {tmp_path / 'asked'} is a file")
+    assert logging.getLogger("keras_tfm").level == level
+
+
+def test_quiet_hides_progress(monkeypatch):
+    import tqdm
+
+    from keras_tfm.cli.console import hush, speaking
+
+    with speaking():
+        hush()
+        assert tqdm.tqdm([1], disable=False).disable and tqdm.trange(1).disable
+    assert not tqdm.tqdm([1], leave=False).disable
+
+
+def test_a_translator_of_theirs_learns_to_sum_up(tmp_path):
+    """A folder of T5's, converted to a RUN, which another task goes on from; and the folder itself."""
+    pairs = [(f"a text of many words {i}", f"words {i}") for i in range(12)]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
+    model = LanguageModel(
+        T5(T5Config(900, num_layers=1, dim=16, num_heads=2, key_dim=8, intermediate_dim=20))
+    )
+    convert.save_huggingface(model, tmp_path / "theirs")
+    (tmp_path / "theirs" / "spiece.model").write_bytes(sentence_pieces("t5"))
+    assert run("convert", tmp_path / "theirs", "--out", tmp_path / "run") == 0
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["task"] == "translate"
+    train = "train", "summarize", "--train", tmp_path / "pairs.tsv", "--epochs", 1, "--max-length", 20
+    for start in ("run", "theirs"):
+        assert run(*train, "--from", tmp_path / start, "--out", tmp_path / f"from-{start}") == 0
+        task = tasks.load(tmp_path / f"from-{start}")
+        assert (
+            type(task) is tasks.Summarizer
+            and isinstance(task.model.backbone, T5)
+            and task.config.max_length == 20
+        )
+
+
+def test_images_from_folders(tmp_path, capsys):
+    generator = np.random.default_rng(0)
+    for label, least in (("dark", 0), ("light", 150)):
+        (tmp_path / "images" / label).mkdir(parents=True)
+        for number in range(6):
+            image = generator.integers(least, least + 100, (8, 8, 1), "uint8")
+            (tmp_path / "images" / label / f"{number}.png").write_bytes(tf.io.encode_png(image).numpy())
+    sizes = {"image_size": 8, "patch_size": 4, "num_channels": 1, "num_layers": 1, "dim": 16, "num_heads": 2}
+    (tmp_path / "changes.json").write_text(json.dumps(sizes | {"intermediate_dim": 16}))
+    train = "train", "classify-images", "--train", tmp_path / "images", "--epochs", 1, "--batch-size", 4
+    assert run(*train, "--config", tmp_path / "changes.json", "--out", tmp_path / "run") == 0
+    assert run(*train, "--from", tmp_path / "run", "--out", tmp_path / "again", "--max-shift", 1) == 0
+    capsys.readouterr()
+    assert run("evaluate", tmp_path / "again", "--data", tmp_path / "images") == 0
+    assert json.loads(capsys.readouterr().out)["images"] == 12
+    assert run("predict", tmp_path / "again", "--input", tmp_path / "images", "--probabilities") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(rows) == 12 and all(abs(row["dark"] + row["light"] - 1) < 1e-5 for row in rows)
+    assert run("export", tmp_path / "again", "--out", tmp_path / "served") == 0
+    serve = tf.saved_model.load(tmp_path / "served").signatures["serving_default"]
+    image = (tmp_path / "images" / "dark" / "0.png").read_bytes()
+    np.testing.assert_allclose(serve(tf.constant([image]))["probabilities"][0, 0], rows[0]["dark"], rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name, task in TASKS.items() if issubclass(task, LearningTask)])
+def test_every_task_says_what_it_takes(name, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["train", name, "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    task = TASKS[name]
+    assert (
+        end.value.code == 0
+        and task.files in said.replace("- ", "-")
+        and " ".join(type(task.training).__doc__.split()) in said
+    )
+    for word in ("--epochs", "--resume", "--options"):
+        assert word in said
+    is_keras = issubclass(task, TrainableTask)
+    for word in ("--from", "--strategy", "--tensorboard", "--learning-rate"):
+        assert (word in said) == is_keras
