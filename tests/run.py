@@ -12,6 +12,7 @@ import argparse
 import collections
 import concurrent.futures
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -62,11 +63,11 @@ def files_in(paths):
 
 
 def deal(files, known, jobs):
-    """`files` in parts of about equal `known` seconds, the longest part first: each file, longest first, goes
-    to the part that has least.
+    """`files` in parts of about equal `known` seconds, as many for each of `jobs`: each file, longest first,
+    goes to the part that has least. The longest part comes first.
     """
     seconds = {file: known.get(file, UNKNOWN_SECONDS) for file in files}
-    count = max(jobs, round(sum(seconds.values()) / PART_SECONDS))
+    count = jobs * max(1, math.ceil(sum(seconds.values()) / PART_SECONDS / jobs))
     parts = [([], 0.0) for _ in range(min(count, len(files)))]
     for file in sorted(files, key=seconds.__getitem__, reverse=True):
         least = min(range(len(parts)), key=lambda part: parts[part][1])

@@ -22,6 +22,7 @@ from keras_tfm.word_vectors.vocabulary import Texts, Vocabulary, check_limits, s
 
 BORDER = -1  # the id that stands between two texts
 BLOCK = 100_000  # positions that one thread counts at a time
+QUICK_WORDS = 1_000_000  # fewer are counted within a second: no bar
 
 
 def cooccurrence(
@@ -59,8 +60,9 @@ def cooccurrence(
     border = np.full(1, BORDER, np.int32)
     new_ids = np.concatenate((border, vocabulary.ids(words)))
     runs = Runs(limit)
+    total = int(vocabulary.counts.sum())
     with tqdm(
-        total=int(vocabulary.counts.sum()), desc="counting", unit=" words", unit_scale=True, delay=1
+        total=total, desc="counting", unit=" words", unit_scale=True, disable=total < QUICK_WORDS
     ) as bar:
         for chunk in chunks:
             ids = new_ids[chunk]
