@@ -96,6 +96,11 @@ Whole = Annotated[int, Between(0, 2**16)]  # of what there may be none
 TokenId = Annotated[int, Between(0, 2**31, is_open=True), InVocabulary()]
 Rate = Annotated[float, Between(0, 1, is_open=True)]
 
+# Of options rather than of models.
+Count = Annotated[int, Between(1, 2**31, is_open=True)]
+Natural = Annotated[int, Between(0, 2**31, is_open=True)]
+Minutes = Annotated[float, Between(0, 10**6)]
+
 
 class Config:
     """Base of frozen dataclasses whose fields are checked, and converted, as their annotations say.

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 from keras_tfm.cli.columns import check_columns, column_names
 from keras_tfm.cli.console import warn
 from keras_tfm.cli.generated import add_options, flag_of, given
-from keras_tfm.cli.verbs import Count, add_decoding, add_task_folder, decoding_of, loaded
-from keras_tfm.configs import Config, Option
+from keras_tfm.cli.verbs import add_decoding, add_task_folder, decoding_of, loaded
+from keras_tfm.configs import Config, Count, Option
 
 # The epilogue of the help.
 INPUTS = """\

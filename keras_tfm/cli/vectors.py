@@ -9,11 +9,7 @@ from typing import Annotated, Any, Literal
 
 from keras_tfm.cli.console import say
 from keras_tfm.cli.generated import add_options, given, in_flags
-from keras_tfm.configs import Between, Config, Option
-
-Count = Annotated[int, Between(1, 2**31, is_open=True)]
-Natural = Annotated[int, Between(0, 2**31, is_open=True)]
-Minutes = Annotated[float, Between(0, 1e6)]
+from keras_tfm.configs import Between, Config, Count, Minutes, Natural, Option
 
 # The words of a plain text: runs of letters and digits, with apostrophes inside.
 LETTERS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -35,13 +31,13 @@ class Counting(Config):
         Annotated[int, Between(1, 1_000)], Option("count neighbours up to N words away, in the same line")
     ] = 10
     memory: Annotated[
-        Annotated[float, Between(0.01, 1e6)] | None,
+        Annotated[float, Between(0.01, 10**6)] | None,
         Option("GiB to count in; the rest goes to temporary files", default="no limit"),
     ] = None
 
 
 @dataclasses.dataclass(frozen=True)
-class Learning(Config):
+class Method(Config):
     """How vectors are learnt from the counts."""
 
     method: Annotated[
@@ -49,7 +45,7 @@ class Learning(Config):
     ] = "glove"
     dim: Annotated[Annotated[int, Between(1, 10_000)], Option("numbers of a vector")] = 100
     x_max: Annotated[
-        Annotated[float, Between(0, 1e9, is_above=True)], Option("counts from R on have the whole weight")
+        Annotated[float, Between(0, 10**9, is_above=True)], Option("counts from R on have the whole weight")
     ] = 10.0
     epochs: Annotated[Count | None, Option("passes over the counts", default="the method's")] = None
     minutes: Annotated[Minutes | None, Option("learn no new epoch after so long", default="no limit")] = None
@@ -74,7 +70,7 @@ def add(group: Any, add_verb: Any) -> None:
     )
     vectors.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     add_options(vectors.add_argument_group("counting", Counting.__doc__), Counting)
-    add_options(vectors.add_argument_group("learning", Learning.__doc__), Learning)
+    add_options(vectors.add_argument_group("learning", Method.__doc__), Method)
 
     neighbours = add_verb(group, "neighbours", run_neighbours, "print the nearest words of words, by cosine")
     neighbours.add_argument("vectors", metavar="VECTORS", help="word2vec or GloVe text, or .npz")
@@ -100,8 +96,8 @@ def run_vectors(arguments: argparse.Namespace) -> None:
         raise FileExistsError(f"{out} exists already: choose another name, or pass --overwrite.")
     if not os.path.isdir(os.path.dirname(out) or "."):
         raise FileNotFoundError(f"{out}: there is no folder {os.path.dirname(out)} to write to.")
-    with in_flags(Counting, Learning):
-        counting, learning = Counting(**given(arguments, Counting)), Learning(**given(arguments, Learning))
+    with in_flags(Counting, Method):
+        counting, learning = Counting(**given(arguments, Counting)), Method(**given(arguments, Method))
         options = dataclasses.asdict(counting)
         words_by = options.pop("words")
         matrix, words = cooccurrence(_texts(arguments.corpus, words_by), **options)

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 from keras_tfm.cli.columns import check_columns, column_names
 from keras_tfm.cli.console import say, tell_untrained
 from keras_tfm.cli.generated import add_options, flag_of, given
-from keras_tfm.configs import Between, Config, Length, Option
+from keras_tfm.configs import Between, Config, Count, Length, Option
 
-Count = Annotated[int, Between(1, 2**31, is_open=True)]
 Share = Annotated[float, Between(0, 1, is_above=True)]
 
 

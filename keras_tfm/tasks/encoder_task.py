@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Option, Rate, Size, checked
+from keras_tfm.configs import Config, Count, Option, Rate, Size, checked
 from keras_tfm.data.batches.encoding import EncodedBatches, Ragged, in_chunks, model_inputs
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
@@ -23,7 +23,7 @@ from keras_tfm.training.depth import layer_rates
 from keras_tfm.training.folder import Path
 from keras_tfm.training.freezing import freeze
 from keras_tfm.training.low_rank import adapted
-from keras_tfm.training.options import Count, FineTuning
+from keras_tfm.training.options import FineTuning
 
 Family = Literal["bert", "recurrent"]
 FAMILIES: dict[str, Any] = {"bert": keras_tfm.models.BERT, "recurrent": keras_tfm.models.Recurrent}

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Between, Config, Length, Option, Size
+from keras_tfm.configs import Between, Config, Count, Length, Option, Size
 from keras_tfm.data.batches.series import SeriesBatches, windows_of
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.series import parse_numbers, read_histories, read_series
@@ -21,7 +21,7 @@ from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import describe_backbone, make_backbone, refuse_rows
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import Count, Training
+from keras_tfm.training.options import Training
 
 Finite = Annotated[float, Between(-1e300, 1e300)]
 Positive = Annotated[float, Between(0, 1e300, is_above=True)]

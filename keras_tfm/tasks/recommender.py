@@ -27,7 +27,7 @@ from keras_tfm.training.weights import UNTRAINED, write_tensors
 from keras_tfm.word_vectors import MatrixFactorization, Observed
 from keras_tfm.word_vectors.factorization import ARRAYS
 
-Bound = Annotated[float, Between(-100, 1e6)]
+Bound = Annotated[float, Between(-100, 10**6)]
 DTYPES = {  # what a file of weights holds
     **dict.fromkeys(ARRAYS, "float32"),
     **dict.fromkeys(("users", "items"), "uint8"),
@@ -56,7 +56,7 @@ class FactorOptions(ModelOptions):
 
     dim: Annotated[Size, Option("factors of each user and item")] = 32
     regularization: Annotated[
-        Annotated[float, Between(0, 1e9, is_above=True)],
+        Annotated[float, Between(0, 10**9, is_above=True)],
         Option("weight of the squares of factors and biases; ratings of a wider range need more"),
     ] = 5.0
 

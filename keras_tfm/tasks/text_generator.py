@@ -14,7 +14,7 @@ import tensorflow as tf
 import tqdm
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Length, Option
+from keras_tfm.configs import Config, Count, Length, Option
 from keras_tfm.data.batches.blocks import TextBlocks, hold_out_texts
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.pairs import encode_prompts
@@ -37,7 +37,7 @@ from keras_tfm.tasks.streams import EPOCH_BATCHES, Texts, read_or_stream, sample
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model, refuse_rows
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import Count, LanguageModelTraining
+from keras_tfm.training.options import LanguageModelTraining
 
 NEW_TOKENS = 128  # that are generated unless something else is said
 STOPS = 8  # sets of strings that end a text, whose compiled decoding is kept: those used last

@@ -12,7 +12,7 @@ import sacrebleu
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Length, Option
+from keras_tfm.configs import Config, Count, Length, Option
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.batches.packing import PackedPairs
@@ -33,7 +33,7 @@ from keras_tfm.tasks.task import Task, describe_language_model, make_language_mo
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.changed_inputs import Change
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import Count, Seq2SeqTraining
+from keras_tfm.training.options import Seq2SeqTraining
 
 Family = Literal["transformer", "recurrent", "gpt2"]
 FAMILIES = {

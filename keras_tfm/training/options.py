@@ -8,12 +8,9 @@ the fields by name. This file imports no TensorFlow.
 import dataclasses
 from typing import Annotated, Any, Literal
 
-from keras_tfm.configs import Between, Config, Option
+from keras_tfm.configs import Between, Config, Count, Minutes, Natural, Option
 
-Count = Annotated[int, Between(1, 2**31, is_open=True)]
-Natural = Annotated[int, Between(0, 2**31, is_open=True)]
 Positive = Annotated[float, Between(0, is_above=True)]
-Minutes = Annotated[float, Between(0, 1e6)]
 
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16"]
 Schedule = Literal["constant", "inverse-root", "linear", "cosine"]
@@ -71,7 +68,7 @@ class Training(Learning):
         Annotated[float, Between(0)], Option("AdamW's, of all but biases, norms and positions")
     ] = 0.01
     clip_norm: Annotated[
-        Annotated[float, Between(0, 1e6, is_above=True)] | None,
+        Annotated[float, Between(0, 10**6, is_above=True)] | None,
         Option("scale the gradients of all weights together down to this norm", default="the task's own"),
     ] = None
     precision: Annotated[
@@ -210,7 +207,7 @@ class Run(Kept):
     """How the training of a Keras model is kept, beside where."""
 
     save_minutes: Annotated[
-        Annotated[float, Between(0, 1e6, is_above=True)],
+        Annotated[float, Between(0, 10**6, is_above=True)],
         Option("keep a checkpoint so often, and after every epoch"),
     ] = 10.0
     tensorboard: Annotated[bool, Option("keep in RUN/logs, for TensorBoard, what metrics.csv holds")] = False
