@@ -18,7 +18,6 @@ import keras_tfm
 from keras_tfm.training import load_weights, save_weights
 from keras_tfm.visualize import record_attention
 from tests.contract.case import BATCH, LENGTHS
-from tests.contract.fresh_process import answers_of_a_fresh_process
 from tests.contract.tools import (
     assert_attends,
     assert_close,
@@ -33,6 +32,7 @@ from tests.contract.tools import (
     run,
     step_towards,
 )
+from tests.fresh_process import ask
 
 
 def config_round_trip(case):
@@ -98,7 +98,8 @@ def saved_model_answers_without_this_package(case):
     inputs = case.draw()
     with tempfile.TemporaryDirectory() as folder:
         case.model.export(folder, verbose=False)
-        assert_close(answers_of_a_fresh_process(folder, inputs), run(case.model, inputs))
+        served = tree.flatten(ask(folder, "serve", of_text=False, **inputs))
+        assert_close(served, run(case.model, inputs))
 
 
 def checkpoint_round_trip_is_exact(case):

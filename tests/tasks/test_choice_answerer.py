@@ -1,7 +1,5 @@
 """Choosing among texts whole: read, learnt, kept, exported, given away, and what is refused."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ from keras_tfm.data import BERTTokenizer, Choices, DataError, read_choices
 from keras_tfm.models import BERT
 from keras_tfm.tasks import ChoiceAnswerer, ChoiceAnswererConfig
 from keras_tfm.training.options import FineTuning
-from tests.fresh_process import run_fresh
+from tests.fresh_process import ask
 from tests.tasks.tiny import TINY
 
 PIECES = [
@@ -74,17 +72,6 @@ def test_a_batch_holds_the_choices_side_by_side():
         assert np.prod(inputs["token_ids"].shape) <= 150
 
 
-SERVE = """
-import os, sys, json
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import tensorflow as tf, tensorflow_text
-signature = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-texts, choices = json.loads(sys.argv[2])
-found = signature(text=tf.constant(texts), choices=tf.constant(choices))
-print(json.dumps([found["choice"].numpy().tolist(), found["probabilities"].numpy().tolist()]))
-"""
-
-
 ASKED = list(zip(EXAMPLES.texts, EXAMPLES.choices, strict=True))
 
 
@@ -103,11 +90,9 @@ def test_choices_are_learnt(learnt):
 def test_the_saved_model_answers_alone(learnt, tmp_path):
     chances = learnt.predict(ASKED, probabilities=True)
     learnt.export(tmp_path / "served")
-    run = run_fresh(SERVE, tmp_path / "served", json.dumps(EXAMPLES[:2]), blocked=("keras_tfm", "keras_hub"))
-    assert run.returncode == 0, run.stderr
-    labels, served = json.loads(run.stdout)
-    assert labels == EXAMPLES.labels
-    np.testing.assert_allclose(served, chances, atol=1e-5)
+    served = ask(tmp_path / "served", text=EXAMPLES.texts, choices=EXAMPLES.choices)
+    assert served["choice"].tolist() == EXAMPLES.labels
+    np.testing.assert_allclose(served["probabilities"], chances, atol=1e-5)
 
 
 def test_kept_and_given_away(learnt, tmp_path):

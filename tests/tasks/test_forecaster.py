@@ -1,7 +1,5 @@
 """Forecasting whole: windows, measures by hand, feeding back, kept and exported; what is no series."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from keras_tfm.data.sources.series import read_series
 from keras_tfm.models import Autoregressive, AutoregressiveConfig
 from keras_tfm.tasks import Forecaster, ForecasterConfig
 from tests.contract import randomise
-from tests.fresh_process import run_fresh
+from tests.fresh_process import ask
 
 WINDOW = 4
 
@@ -93,14 +91,8 @@ def test_a_folder_and_an_export_tell_the_same(learnt, tmp_path):
     np.testing.assert_array_equal(again.forecast(series(200)), learnt.forecast(series(200)))
     learnt.export(tmp_path / "served")
     window = series(200)[-WINDOW:].tolist()
-    code = f"""
-import tensorflow as tf
-served = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-print(served(values=tf.constant([{window}]))["forecast"][0].numpy().tolist())
-"""
-    process = run_fresh(code, tmp_path / "served", blocked=("keras", "keras_tfm"))
-    assert process.returncode == 0, process.stderr
-    np.testing.assert_allclose(json.loads(process.stdout), learnt.forecast(series(200)), rtol=1e-4)
+    served = ask(tmp_path / "served", of_text=False, values=[window])["forecast"][0]
+    np.testing.assert_allclose(served, learnt.forecast(series(200)), rtol=1e-4)
 
 
 def test_a_series_is_read_from_tables(tmp_path):

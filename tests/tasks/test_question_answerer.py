@@ -12,7 +12,7 @@ from keras_tfm.models import BERT
 from keras_tfm.tasks import QuestionAnswerer, QuestionAnswererConfig, question_answerer
 from keras_tfm.tasks.question_answerer import exact_match, f1, normalize_answer
 from tests.contract import randomise
-from tests.fresh_process import run_fresh
+from tests.fresh_process import ask
 from tests.tasks import tiny
 
 TINY = tiny.TINY | {"num_layers": 2}
@@ -115,35 +115,19 @@ def test_the_threshold_decides_about_none(learnt, monkeypatch):
         assert [not answer for answer in learnt.predict(pairs(asked))] == is_none
 
 
-SERVE = """
-import os, sys
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import numpy as np
-import tensorflow as tf, tensorflow_text
-signature = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-asked = [*sys.argv[3:], sys.argv[3]]
-found = signature(question=tf.constant(asked), context=tf.constant([sys.argv[2]] * len(sys.argv[3:]) + [""]))
-print("|".join(x.decode() for x in found["answer"].numpy()))
-print(*found["score"].numpy().tolist())
-none = signature(question=tf.zeros([0], tf.string), context=tf.zeros([0], tf.string))
-assert none["answer"].shape == none["score"].shape == (0,)
-assert signature(question=tf.constant(["who"]), context=tf.constant([b"bob \\xff bob"]))["answer"].shape == 1
-try:
-    signature(question=tf.constant(["who " * 14]), context=tf.constant(["bob"]))
-except tf.errors.InvalidArgumentError as error:
-    print("more than 13 tokens" in str(error))
-"""
-
-
 def test_the_saved_model_answers_alone(learnt, tmp_path):
     asked = [question for question, _ in ASKED]
     answers, scores = learnt.predict([*pairs(asked), (asked[0], "")], scores=True)
     learnt.export(tmp_path / "served")
-    run = run_fresh(SERVE, tmp_path / "served", CONTEXT, *asked, blocked=("keras_tfm", "keras_hub"))
-    assert run.returncode == 0, run.stderr
-    served, chances, refused = run.stdout.splitlines()
-    assert served == "|".join(answers) and refused == "True"
-    np.testing.assert_allclose([float(x) for x in chances.split()], scores, atol=1e-5)
+    folder = tmp_path / "served"
+    served = ask(folder, question=[*asked, asked[0]], context=[CONTEXT] * len(asked) + [""])
+    assert served["answer"].tolist() == answers
+    np.testing.assert_allclose(served["score"], scores, atol=1e-5)
+    nothing = ask(folder, question=np.array([], "U"), context=np.array([], "U"))
+    assert nothing["answer"].shape == nothing["score"].shape == (0,)
+    assert ask(folder, question=["who"], context=[b"bob \xff bob"])["answer"].shape == (1,)
+    with pytest.raises(RuntimeError, match="more than 13 tokens"):
+        ask(folder, question=["who " * 14], context=["bob"])
 
 
 def test_kept_and_given_away(learnt, tmp_path):

@@ -11,7 +11,7 @@ from keras_tfm.data import Ratings
 from keras_tfm.tasks import Recommender
 from keras_tfm.training.safetensors import CheckpointError, read_tensors
 from keras_tfm.training.weights import write_tensors
-from tests.fresh_process import run_fresh
+from tests.fresh_process import ask
 from tests.test_cli import run
 
 
@@ -226,16 +226,6 @@ def test_what_cannot_be_learnt_or_asked_is_refused(fitted):
         task.fit((["u1"], ["b1"], [1]), learning_rate=1)
 
 
-SERVE = """
-import json, sys
-import tensorflow as tf
-serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-answer = serve(user=tf.constant(["u3", "nobody", "all"]))
-items = [[item.decode() for item in row] for row in answer["item"].numpy().tolist()]
-print(json.dumps([items, answer["rating"].numpy().tolist()]))
-"""
-
-
 def test_the_export_answers_alone_as_the_task_does(fitted, dense_and_ratings, tmp_path):
     (task, _), (_, ratings) = fitted, dense_and_ratings
     more = ["all"] * 38, [f"b{item}" for item in range(2, 40)], [3.0] * 38
@@ -243,8 +233,8 @@ def test_the_export_answers_alone_as_the_task_does(fitted, dense_and_ratings, tm
     task = Recommender.from_ratings(everything, dim=2, lowest=1, highest=5)
     task.fit(everything, epochs=3)
     task.export(tmp_path / "served", num_items=4)
-    done = run_fresh(SERVE, tmp_path / "served", blocked=("keras", "keras_tfm"))
-    items, values = json.loads(done.stdout)
+    served = ask(tmp_path / "served", of_text=False, user=["u3", "nobody", "all"])
+    items, values = served["item"].tolist(), served["rating"]
     for row, user in ((0, "u3"), (2, "all")):
         expected = task.predict([user], 4)[0]
         assert items[row] == [item for item, _ in expected] + [""] * (4 - len(expected))

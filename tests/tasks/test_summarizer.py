@@ -1,7 +1,5 @@
 """Summaries and translations by one language model, "source, delimiter, target", and ROUGE."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from keras_tfm.heads import LanguageModel
 from keras_tfm.models import GPT2
 from keras_tfm.tasks import Summarizer, Translator, TranslatorConfig
 from keras_tfm.tasks.summarizer import rouge
-from tests.fresh_process import run_fresh
+from tests.fresh_process import ask
 
 ARTICLES = [
     "The only dog in town ran away. It was found by a girl. Its name is Rex.",
@@ -62,25 +60,13 @@ def test_generated_ids_begin_with_the_delimiter(summarizer):
     )
 
 
-SERVE = """
-import json, os, sys
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import tensorflow as tf, tensorflow_text
-answer = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-answers = answer(text=tf.constant(json.loads(sys.argv[2])))["text"].numpy()
-print(json.dumps([text.decode() for text in answers]))
-"""
-
-
 @pytest.mark.slow  # a translator's and a generator's are tested always
 def test_a_folder_and_a_saved_model_keep_it(summarizer, tmp_path):
     summarizer.save(tmp_path / "task")
     kept = tasks.load(tmp_path / "task")
     assert type(kept) is Summarizer and kept.generate(ARTICLES[:1]) == SUMMARIES[:1]
     summarizer.export(tmp_path / "served", max_new_tokens=32)
-    run = run_fresh(SERVE, tmp_path / "served", json.dumps(ARTICLES), blocked=("keras_tfm", "keras_hub"))
-    assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout) == SUMMARIES
+    assert ask(tmp_path / "served", text=ARTICLES)["text"].tolist() == SUMMARIES
 
 
 def test_translations_in_the_same_layout():

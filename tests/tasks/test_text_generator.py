@@ -14,7 +14,7 @@ from keras_tfm.data import CharacterTokenizer
 from keras_tfm.generation import NoRepeatNGram
 from keras_tfm.tasks import TaskError, TextGenerator
 from keras_tfm.tasks.text_generator import hold_out_texts
-from tests.fresh_process import run_fresh
+from tests.fresh_process import ask
 
 TEXTS = ["So long and thanks for all the fish.", "The green witch arrived, né? 日本"]  # inventory F05
 SMALL = {"num_layers": 1, "dim": 32, "num_heads": 2, "max_length": 64} | dict.fromkeys(
@@ -190,33 +190,15 @@ def test_folders_keep_whether_a_start_stands_before_a_text(texts, tmp_path):
     assert TextGenerator.from_huggingface(tmp_path / "hf").config == kept.config
 
 
-SERVE = """
-import json, os, sys
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import tensorflow as tf, tensorflow_text
-signatures = tf.saved_model.load(sys.argv[1]).signatures
-plain, sample = signatures["serving_default"], signatures["generate"]
-texts, refused = tf.constant(["So long", "The green"]), 0
-number = {"temperature": tf.constant(3.0), "top_p": tf.constant(0.9), "seed": tf.constant(5)}
-answers = [plain(text=texts), sample(text=texts, **number)]
-for wrong in ({"temperature": tf.constant(0.0)}, {"top_p": tf.constant(1.5)}, {"text": tf.constant([""])},
-              {"text": tf.constant(["x" * 60])}):
-    try:
-        sample(**{"text": texts, **number, **wrong})
-    except tf.errors.InvalidArgumentError:
-        refused += 1
-print(json.dumps([[text.decode() for text in answer["text"].numpy()] for answer in answers] + [refused]))
-"""
-
-
 def test_the_saved_model_answers_alone(generator, tmp_path):
     generator.export(tmp_path / "served", max_new_tokens=20)
-    run = run_fresh(SERVE, tmp_path / "served", blocked=("keras_tfm", "keras_hub"))
-    assert run.returncode == 0, run.stderr
-    plain, sampled, refused = json.loads(run.stdout)
-    prompts, options = BEGINNINGS, {"max_new_tokens": 20}
-    assert plain == generator.generate(prompts, **options) and refused == 4
-    assert sampled == generator.generate(prompts, temperature=3.0, top_p=0.9, seed=5, **options)
+    folder, numbers = tmp_path / "served", {"temperature": 3.0, "top_p": 0.9, "seed": 5}
+    assert ask(folder, text=BEGINNINGS)["text"].tolist() == generator.generate(BEGINNINGS, max_new_tokens=20)
+    sampled = ask(folder, "generate", text=BEGINNINGS, **numbers)["text"].tolist()
+    assert sampled == generator.generate(BEGINNINGS, max_new_tokens=20, **numbers)
+    for wrong in ({"temperature": 0.0}, {"top_p": 1.5}, {"text": [""]}, {"text": ["x" * 60]}):
+        with pytest.raises(RuntimeError):
+            ask(folder, "generate", **{"text": BEGINNINGS, **numbers, **wrong})
 
 
 def test_texts_are_held_out():
