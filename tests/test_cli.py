@@ -163,7 +163,7 @@ def test_options_of_decoding_reach_translations(data, trained, tmp_path, capsys)
     assert json.loads(capsys.readouterr().out)["pairs"] == 48
 
 
-@pytest.mark.parametrize("family", ["transformer", "gpt2"])
+@pytest.mark.parametrize("family", [pytest.param("transformer", marks=pytest.mark.slow), "gpt2"])
 def test_a_summarizer_from_pairs(family, data, tmp_path, capsys):
     lines = zip(*((data / f"{side}.txt").read_text("utf-8").splitlines() for side in ("source", "target")),
                 strict=True)  # fmt: skip

@@ -165,6 +165,7 @@ def test_a_vocabulary_that_does_not_match_the_embedding(data, trained, tmp_path,
     assert "The vocabulary does not match the embedding" in error and "Traceback" not in error
 
 
+@pytest.mark.slow  # what is a task's own is tested in tests/tasks
 def test_words_are_tagged(data, trained, tmp_path, capsys):
     """From the encoder of another task's RUN, whose pooler is left out."""
     sentences = ["Ada B-PER\nslept O\n", "nobody O\nmet O\nBob B-PER\n"]
@@ -245,6 +246,7 @@ def test_questions_are_answered(data, trained, tmp_path, capsys):
         assert message in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.slow  # what is a task's own is tested in tests/tasks
 def test_choices_are_made(trained, tmp_path, capsys):
     """From the encoder of another task's RUN."""
     lines = [

@@ -53,6 +53,7 @@ def test_evaluate_predict_export_and_resume(data, trained, tmp_path, capsys):
     assert "epoch 2/2" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # a classifier's is tested always
 def test_from_a_folder_of_hugging_faces(data, trained, tmp_path, capsys):
     MaskedLanguageModel.load(trained).save_huggingface(tmp_path / "folder")
     arguments = "train", "masked-lm", "--train", data / "text", "--epochs", 1

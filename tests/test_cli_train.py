@@ -178,6 +178,7 @@ def test_quiet_hides_progress(monkeypatch):
     assert not tqdm.tqdm([1], leave=False).disable
 
 
+@pytest.mark.slow  # two models; --from is tested with an encoder always
 def test_a_translator_of_theirs_learns_to_sum_up(tmp_path):
     """A folder of T5's, converted to a RUN, which another task goes on from; and the folder itself."""
     pairs = [(f"a text of many words {i}", f"words {i}") for i in range(12)]

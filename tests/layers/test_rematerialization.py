@@ -103,7 +103,8 @@ def test_gradients_with_dropout_are_the_plain_ones(name, jit_compile):
     assert (ours[0] != ours[len(ours) // 2]).any()  # the second step drops other values
 
 
-@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow  # gradients and a fit in a scope are tested always
+@pytest.mark.parametrize("jit_compile", [False, True])
 def test_fit_gives_the_same_weights(jit_compile):
     results = []
     for model in two_models("decoder"):

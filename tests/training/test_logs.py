@@ -157,6 +157,7 @@ print(*callbacks[0].work.numpy(), all(rate > 0 for rate in history["tokens_per_s
 """
 
 
+@pytest.mark.slow  # in a process of its own
 def test_several_replicas_count_as_one(tmp_path):
     launched = "import sys, keras_tfm.launch as l; sys.exit(l.launch([sys.executable, *sys.argv[1:]], 2))"
     for command in (["-c", WORKERS, "mirrored:2"], ["-c", launched, "-c", WORKERS, "multi-worker"]):

@@ -186,7 +186,10 @@ def test_what_is_said_to_be_taken_out_is_taken_out(taken, is_ragged):
         ]
 
 
-@pytest.mark.parametrize("corruption", [CORRUPTION, DENOISING], ids=["t5", "bart"])
+@pytest.mark.parametrize(
+    "corruption",
+    [pytest.param(CORRUPTION, id="t5"), pytest.param(DENOISING, id="bart", marks=pytest.mark.slow)],
+)
 def test_batches_are_fixed_by_seed_and_epoch(corruption):
     batch = texts(np.arange(5, 42))
     batches = DenoisingBatches(batch, corruption, batch_size=8, seed=4)

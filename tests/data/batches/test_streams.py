@@ -125,7 +125,7 @@ def made(kind, files, tokenizers, **options):
     return StreamSentencePairs(stream, tokenizers["bert"], masking, max_length=40, batch_size=4, **options)
 
 
-@pytest.mark.parametrize("kind", ["bytes", "span"])
+@pytest.mark.parametrize("kind", [pytest.param("bytes", marks=pytest.mark.slow), "span"])
 def test_an_iterator_goes_on_bit_for_bit(files, tokenizers, kind, tmp_path):
     """From whatever has been read, kept in the buffer or just drawn, in another process as in this one."""
     iterator = iter(made(kind, files, tokenizers).epochs())
@@ -138,7 +138,7 @@ def test_an_iterator_goes_on_bit_for_bit(files, tokenizers, kind, tmp_path):
     same([next(other) for _ in rest], rest)
 
 
-@pytest.mark.parametrize("kind", ["bytes", "word"])
+@pytest.mark.parametrize("kind", ["bytes", pytest.param("word", marks=pytest.mark.slow)])
 def test_epochs_go_on_from_each_other_and_are_the_seed_s(files, tokenizers, kind):
     batches = made(kind, files, tokenizers)
     stream = batches.epochs().as_numpy_iterator()

@@ -65,8 +65,8 @@ def in_graph(tokenizer):
     return lambda texts: tokenize(tf.constant(texts)).to_list()
 
 
-# Three are byte pairs, which KerasHub takes 20 s to trace.
-SLOW = ("GPT2Tokenizer", "BytePairTokenizer")
+# Byte pairs, which KerasHub takes 10 to 20 s to trace.
+SLOW = ("GPT2Tokenizer", "RobertaTokenizer", "BytePairTokenizer")
 
 
 @pytest.mark.parametrize(
