@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import ops
 
 from keras_tfm.data import BERTTokenizer
 from keras_tfm.models import (
@@ -185,3 +186,22 @@ def test_general_is_a_film_a_company_or_a_word():
     assert both.predict(words) == tags
     randomise(forward.model, seed=1)  # whatever it has learnt
     assert len({row[0] for row in forward.predict(words)}) == 1
+
+
+def test_a_blank_is_filled_by_what_stands_on_both_sides():
+    """Not or very tired, but very tired "because I did not sleep"; what stands on the left is the same."""
+    words = ["_", "i", "am", "tired", "because", "did", "not", "sleep", "very"]
+    short, long = ["i", "am", "_", "tired"], ["i", "am", "_", "tired", "because", "i", "did", "not", "sleep"]
+    x = np.zeros((3, 9, len(words)), "float32")
+    for row, text in zip(x, (short, short, long), strict=True):
+        row[np.arange(len(text)), [words.index(word) for word in text]] = 1
+    not_, very = words.index("not"), words.index("very")
+    labels = np.repeat([[not_], [very], [very]], 9, axis=1)
+    is_blank = np.tile(np.arange(9) == 2, (3, 1)).astype("float32")
+    both, forward = (many_to_many(len(words), len(words), 16, bidirectional=two) for two in (True, False))
+    both.compile(keras.optimizers.Adam(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    both.fit(tf.data.Dataset.from_tensors((x, labels, is_blank)).repeat(60), shuffle=False, verbose=0)
+    chances = ops.convert_to_numpy(ops.softmax(both(x)[:, 2]))  # (3, V)
+    np.testing.assert_allclose(chances[1:, [not_, very]], [[0.5, 0.5], [0, 1]], atol=0.1)
+    randomise(forward, seed=1)  # whatever it has learnt
+    np.testing.assert_array_equal(forward(x)[1, 2], forward(x)[2, 2])
