@@ -45,7 +45,7 @@ def main(corpus=None, words=None, questions=None):
     zeros = 1 - matrix.nnz / len(kept) ** 2
     print(f"{len(kept):,} words occur 5 times; of the pairs of these {zeros:.1%} never stand near each other")
 
-    glove = GloVe(50 if corpus is None else 100, x_max=10)
+    glove = GloVe(50 if corpus is None else 100)
     history = glove.fit(matrix, epochs=40 if corpus is None else 15)
     vectors = glove.vectors(kept)
     print(f"J fell from {history[0]:,.0f} to {history[-1]:,.0f}")

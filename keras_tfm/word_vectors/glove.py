@@ -35,7 +35,8 @@ METHODS: dict[str, type[AdaGrad] | type[LeastSquares]] = {"adagrad": AdaGrad, "a
 
 class GloVe:
     """Minimises J = Σ f(x_ij) (log x_ij - w_i·u_j - b_i - c_j - μ)² over the entries x_ij > 0 of a matrix of
-    co-occurrences, f(x) = min(1, (x / x_max)^alpha), so that what never occurs together counts nothing.
+    co-occurrences, f(x) = min(1, (x / x_max)^alpha), so that what never occurs together counts nothing. For
+    corpora of billions of words the paper's `x_max` is 100, for those of millions less is better.
 
     `transform` "log1p" has log(1 + x) for log x. `method` is "adagrad" or "als", or an `AdaGrad` or
     `LeastSquares` of other rates. `mean` learns μ, which the paper does not have: without it, the default, J
@@ -44,7 +45,7 @@ class GloVe:
     After `fit`, `parameters` holds all that was learnt, and `vectors(words)` the word vectors, W + U.
 
         matrix, words = cooccurrence(open("text.txt"), window=10, min_count=5)
-        glove = GloVe(dim=100, x_max=10)
+        glove = GloVe(dim=100)
         glove.fit(matrix)
         glove.vectors(words).neighbours("king")
     """
@@ -52,7 +53,7 @@ class GloVe:
     def __init__(
         self,
         dim: int = 100,
-        x_max: float = 100.0,
+        x_max: float = 10.0,
         alpha: float = 0.75,
         transform: Literal["log", "log1p"] = "log",
         method: str | Method = "adagrad",

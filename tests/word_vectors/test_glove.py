@@ -35,7 +35,7 @@ def some_parameters(seed, dim=4, size=SIZE):
 
 
 def test_the_weights_of_counts():
-    glove = GloVe()
+    glove = GloVe(x_max=100)
     assert glove.weights(np.array([0.0, 1, 100, 1000])).round(5).tolist() == [0, 0.03162, 1, 1]
     near = glove.weights(np.array([100 - 1e-9, 100]))
     assert near[1] - near[0] < 1e-9
