@@ -86,7 +86,7 @@ def test_initial_weights():
         np.testing.assert_allclose(deviation, expected, rtol=0.05)
     assert len({kernel.flat[0] for kernel in kernels}) == 16
     loss = TokenCrossEntropy()([[1, 2, 3]], LanguageModel(model)({"token_ids": np.array([[5, 6, 7]])}))
-    assert float(loss) == pytest.approx(np.log(8_000), rel=0.05)  # a uniform model's, inventory F01
+    assert float(loss) == pytest.approx(np.log(8_000), rel=0.05)  # a uniform model's
 
 
 # What is seen ----------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_packed_documents_equal_those_alone():
 
 
 def test_gradients_see_nothing_later():
-    """The gradient of a logit with respect to a later embedding is exactly 0 (inventory F02)."""
+    """The gradient of a logit with respect to a later embedding is exactly 0."""
     model = randomised()
     x = tf.Variable(tf.random.normal((1, 5, 6)))
     decoder = model.backbone.decoder
@@ -197,7 +197,7 @@ def test_a_saved_model_samples_alike(tmp_path):
 
 
 def test_a_sentence_learnt_by_heart_is_completed():
-    """ "So long and thanks for" -> "all the fish" (inventory F05)."""
+    """ "So long and thanks for" -> "all the fish"."""
     keras.utils.set_random_seed(0)
     words = ["<end>", "so", "long", "and", "thanks", "for", "all", "the", "fish"]
     row = np.array([[1, 2, 3, 4, 5, 6, 7, 8, 0]])

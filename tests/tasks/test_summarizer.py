@@ -70,7 +70,7 @@ def test_a_folder_and_a_saved_model_keep_it(summarizer, tmp_path):
 
 
 def test_translations_in_the_same_layout():
-    """Inventory F07."""
+    """By a decoder alone, which reads the source, then writes."""
     keras.utils.set_random_seed(0)
     pairs = ["good morning", "thank you", "two  cats"], ["Guten Morgen", "danke", "zwei Katzen"]
     translator = Translator.from_pairs(pairs, "gpt2", max_length=24, tokenizer="characters", **SMALL)

@@ -16,7 +16,7 @@ from keras_tfm.tasks import TaskError, TextGenerator
 from keras_tfm.tasks.text_generator import hold_out_texts
 from tests.fresh_process import ask
 
-TEXTS = ["So long and thanks for all the fish.", "The green witch arrived, né? 日本"]  # inventory F05
+TEXTS = ["So long and thanks for all the fish.", "The green witch arrived, né? 日本"]
 SMALL = {"num_layers": 1, "dim": 32, "num_heads": 2, "max_length": 64} | dict.fromkeys(
     ("dropout", "attention_dropout", "embedding_dropout"), 0.0
 )
@@ -62,7 +62,6 @@ def test_evaluate_counts_nats_by_tokens_and_bits_by_bytes(generator):
 
 
 def test_a_uniform_model_costs_the_logarithm_of_its_vocabulary():
-    """Inventory F01."""
     generator = make("characters")
     for weight in generator.model.trainable_weights:
         weight.assign(np.zeros(weight.shape))

@@ -19,7 +19,6 @@ from tests.data.tokenizers.test_sentencepiece_files import trained
 from tests.fresh_process import ask
 
 PAIRS = (
-    # The first two stand in S2's and S0's figures (inventory E13, C05).
     ["The green witch arrived", "What time is it?", "Good morning", "two  spaces", "", "Ελλάδα"],
     ["llegó la bruja verde", "Τι ώρα είναι;", "Guten Morgen", "zwei  Leerzeichen", "nothing", "Greece"],
 )

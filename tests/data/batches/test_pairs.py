@@ -68,18 +68,18 @@ def check_batch(inputs: dict, labels: np.ndarray, weights: np.ndarray, start: in
 
 
 def test_shifted_targets(words):
-    """Inventory E11: the input is <SOS> The quick ... dog, the target The ... dog <EOS>."""
+    """The input is <SOS> The quick ... dog, the target The ... dog <EOS>."""
     sentence = "the quick brown fox jumps over the lazy dog"
     ((inputs, labels, weights),) = batches_of(PairBatches([sentence], [sentence], words, words).dataset())
     pieces = words.tokenize([sentence]).numpy()[0].tolist()
     assert inputs["decoder_token_ids"].tolist() == [[START, *pieces]]
     assert labels.tolist() == inputs["token_ids"].tolist() == [[*pieces, END]]
-    assert np.array_equal(inputs["decoder_token_ids"][:, 1:], labels[:, :-1])  # what teacher forcing is (C04)
+    assert np.array_equal(inputs["decoder_token_ids"][:, 1:], labels[:, :-1])  # what teacher forcing is
     assert weights.tolist() == [[1.0] * 10] and inputs["padding_mask"].all()
 
 
 def test_unequal_lengths_and_padding(words):
-    """Inventory C05: what time is it -> it is quarter to five, beside a shorter pair."""
+    """What time is it -> it is quarter to five, beside a shorter pair."""
     batches = PairBatches(
         ["what time is it", "fox"], ["it is quarter to five", "dog"], words, words, min_batches=1
     )
