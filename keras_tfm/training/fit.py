@@ -166,7 +166,7 @@ def precision_of(model: keras.Model) -> str:
 
 
 def averaging(num_batches: int) -> dict[str, Any]:
-    """Options of a Keras optimizer for averages of the weights over about an epoch of `num_batches` steps,
-    fewer for short runs: the averages judge an epoch, and are what is kept of it.
+    """Options of an optimizer for averages of the weights over about an epoch of `num_batches` steps, at most
+    1,000: the averages judge an epoch, and are what is kept of it.
     """
     return {"use_ema": True, "ema_momentum": 1 - 1 / min(max(num_batches, 10), 1_000)}

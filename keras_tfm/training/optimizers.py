@@ -1,4 +1,5 @@
-"""Optimizers as Transformers are trained: rates and weight decay by a variable's path, gradients measured.
+"""Optimizers as Transformers are trained: rates and weight decay by a variable's path, gradients measured,
+averages of the weights that serve from the first epoch on.
 
 rates = layer_rates(model, 0.75)  # fine-tuning: the lower a block, the slower
 optimizer = AdamW(WarmupCosineSchedule(1e-4, 500, 10_000), weight_decay=0.05, rates=rates)
@@ -97,6 +98,24 @@ class MeasuredGradients(Base):
         return total / count if count else float("nan")
 
 
+class YoungAverages(Base):
+    """Averages of the weights (`use_ema`) that forget the first ones, for any Keras optimizer named after it.
+
+    After t updates an average keeps min(`ema_momentum`, t / (t + 9)) of itself: it reaches back over a tenth
+    of the training until that is as far as the momentum says. Keras's would consist of weights that had
+    learnt nothing wherever training ends before that.
+    """
+
+    def _update_model_variables_moving_average(self, variables: list[keras.Variable]) -> None:
+        if not self.use_ema:
+            return
+        updates = ops.cast(self.iterations, "float32")  # before this one
+        momentum = ops.minimum(updates / (updates + 9), self.ema_momentum)
+        for variable, average in zip(variables, self._model_variables_moving_average, strict=True):
+            if average is not None:
+                average.assign(variable + ops.cast(momentum, average.dtype) * (average - variable))
+
+
 def global_norm(gradients: Iterable[tf.Tensor]) -> tf.Tensor:
     """The Euclidean norm of all `gradients` together, in float32."""
     return tf.sqrt(tf.add_n([_sum_of_squares(tf.cast(_dense(g), "float32")) for g in gradients]))
@@ -117,15 +136,17 @@ def _dense(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor:
 
 
 @register
-class Adam(ByPath, MeasuredGradients, keras.optimizers.Adam):
-    """Keras's Adam (Kingma and Ba 2015) with `rates` and decay by path and a measured gradient."""
+class Adam(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.Adam):
+    """Keras's Adam (Kingma and Ba 2015) with `rates`, decay by path, measured gradients, young averages."""
 
 
 @register
-class AdamW(ByPath, MeasuredGradients, keras.optimizers.AdamW):
-    """Keras's AdamW (Loshchilov and Hutter 2019) with `rates` and decay by path and a measured gradient."""
+class AdamW(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.AdamW):
+    """Keras's AdamW (Loshchilov and Hutter 2019) with `rates`, decay by path, measured gradients, young
+    averages.
+    """
 
 
 @register
-class SGD(ByPath, MeasuredGradients, keras.optimizers.SGD):
-    """Keras's SGD with `rates` and decay by path and a measured gradient."""
+class SGD(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.SGD):
+    """Keras's SGD with `rates`, decay by path, measured gradients, young averages."""
