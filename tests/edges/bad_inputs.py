@@ -268,7 +268,7 @@ NUMBER, WHOLE = "must be a number", "must be a whole number"
 OPTIONS = [
     option("--minutes -1", "must be at least 0"),
     *(option(f"--minutes {text}", NUMBER) for text in ("nan", "inf", "x")),
-    option("--minutes 1e7", "must be at most 1,000,000.0"),
+    option("--minutes 1e7", "must be at most 1,000,000"),
     *(option(f"--save-minutes {text}", "must be above 0") for text in ("-1", "0")),
     option("--save-minutes nan", NUMBER),
     *(option(f"--learning-rate {text}", "must be above 0") for text in ("-1", "0")),
