@@ -1,4 +1,7 @@
-"""A layer's dtype policy reaches its parts: whatever is made for it without a dtype of its own."""
+"""A layer's dtype policy reaches its parts: whatever is made for it without a dtype of its own.
+
+Parts are those of their layer alone, also while Keras loads a file: see `private.keras.making`.
+"""
 
 import contextlib
 import functools
@@ -6,7 +9,7 @@ import inspect
 
 import keras
 
-from keras_tfm.private.keras import parts_of
+from keras_tfm.private.keras import making, parts_of
 
 
 @contextlib.contextmanager
@@ -61,7 +64,7 @@ def _under_given_policy(init, default):
         is_outermost = type(self).__init__ is init_under_given_policy  # a parent's runs under its child's
         if dtype is None and is_outermost:
             dtype = default(*args, **kwargs)
-        with default_policy(dtype):
+        with default_policy(dtype), making():
             init(self, *args, **kwargs)
 
     return init_under_given_policy
@@ -80,7 +83,8 @@ def _stands_for(function):
 def _then_hand_on(init):
     @_stands_for(init)
     def init_and_hand_on(self, *args, **kwargs):
-        init(self, *args, **kwargs)
+        with making():
+            init(self, *args, **kwargs)
         _hand_on(self, keras.config.dtype_policy())
 
     return init_and_hand_on

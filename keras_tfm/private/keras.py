@@ -1,13 +1,17 @@
 """Private names of Keras 3.15."""
 
+import contextlib
+
 import keras
 import tensorflow as tf
 from keras.src.backend import get_keras_mask, rnn, set_keras_mask
+from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
 from keras.src.backend.tensorflow.trainer import TFEpochIterator as EpochIterator
 from keras.src.export.saved_model_export_archive import SavedModelExportArchive
 from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, unscale_loss_for_distribution
 from keras.src.models.functional import Functional
 from keras.src.models.model import functional_init_arguments
+from keras.src.saving.serialization_lib import ObjectSharingScope
 from keras.src.trainers.compile_utils import CompileLoss
 from keras.src.utils.naming import to_snake_case
 
@@ -77,6 +81,8 @@ ATTRIBUTES: dict = {
 
 # Methods that ours replace or follow, and digests of their syntax trees as they were read.
 READ: dict = {
+    # precision.py
+    ObjectSharingScope.__enter__: "50f284a0ecfd7596",
     # layers/base.py
     keras.layers.Layer.rematerialized_call: "2041dbcd5212fc52",
     # layers/dense.py
@@ -95,6 +101,8 @@ READ: dict = {
     CompileLoss.build: "a0e3bc3522b04cf3",
     keras.losses.Loss.__call__: "0266f05b7f18a78c",
     keras.optimizers.Optimizer._backend_apply_gradients: "cfc37732bcbed4d5",
+    # training/optimizers.py
+    keras.optimizers.Optimizer._update_model_variables_moving_average: "1c92a8d9f5083378",
     # training/position.py
     EpochIterator._enumerate_iterator: "7c534cb2253670d7",
 }
@@ -117,6 +125,24 @@ def source_of(tensor):
     """The layer or operation that made a tensor of a functional model, and the tensors that it made it of."""
     operation, node_index, _ = tensor._keras_history
     return operation, operation._inbound_nodes[node_index].input_tensors
+
+
+@contextlib.contextmanager
+def making():
+    """What a constructor makes from configurations is its own, while Keras loads a file too.
+
+    In a file Keras knows what several share by its address, and takes what is made at the address of
+    something that is gone for that: one layer's part may come out as another's.
+    """
+    names = "shared_objects/id_to_obj_map", "shared_objects/id_to_config_map"
+    before = [get_global_attribute(name) for name in names]
+    for name in names:
+        set_global_attribute(name, None)
+    try:
+        yield
+    finally:
+        for name, value in zip(names, before, strict=True):
+            set_global_attribute(name, value)
 
 
 def parts_of(layer):
