@@ -73,7 +73,9 @@ def accuracy(make, examples, dev, test, minutes, rate):
     classifier = make(examples)
     options = {"learning_rate": rate, "minutes": minutes, "batch_tokens": 2_048}
     if dev is None:
-        many = [column * (1 + 2_000 // len(column)) for column in examples]  # an epoch of some thirty batches
+        many = [
+            column * (1 + 2_000 // len(column)) for column in examples
+        ]  # an epoch costs more than its steps
         classifier.fit(many, examples, epochs=3, patience=None, **options)
     else:
         classifier.fit(examples, dev, epochs=100, epoch_batches=100, patience=None, **options)

@@ -196,7 +196,7 @@ def test_the_saved_model_answers_alone(generator, tmp_path):
     sampled = ask(folder, "generate", text=BEGINNINGS, **numbers)["text"].tolist()
     assert sampled == generator.generate(BEGINNINGS, max_new_tokens=20, **numbers)
     for wrong in ({"temperature": 0.0}, {"top_p": 1.5}, {"text": [""]}, {"text": ["x" * 60]}):
-        with pytest.raises(RuntimeError):
+        with pytest.raises(RuntimeError, match="InvalidArgumentError"):
             ask(folder, "generate", **{"text": BEGINNINGS, **numbers, **wrong})
 
 

@@ -84,11 +84,8 @@ def _label(row: Row, place: int, problem: str):
         row.refuse(f"expected a label, got {value!r:.60}")
     if problem == "classes":
         return str(value).strip()
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
+    number = row.as_number(place)
+    if math.isnan(number):
         row.refuse(f"expected a number as the label, got {value!r:.60}")
     return number
 

@@ -52,7 +52,7 @@ def read_ratings(
         user, item = identifier(row, 0), identifier(row, 1)
         users.append(names.setdefault(user, user))
         items.append(names.setdefault(item, item))
-        rating = _number(row)
+        rating = row.as_number(2)
         if problem := rating_problem(rating, lowest, highest):
             row.refuse(f"expected {problem}, got {row.cells[2]!r:.60}")
         ratings.append(rating)
@@ -113,11 +113,3 @@ def repeated(users: Sequence[str], items: Sequence[str]) -> tuple[int, int] | No
         return None
     place = twice[np.argmin(order[twice + 1])]
     return int(order[place]), int(order[place + 1])
-
-
-def _number(row: Row) -> float:
-    value = row.cells[2]
-    try:
-        return math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan

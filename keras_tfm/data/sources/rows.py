@@ -4,6 +4,7 @@ A reader of examples says which `Columns` it needs, and gets `Row`s of their cel
 """
 
 import csv
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, NoReturn
@@ -52,6 +53,15 @@ class Row(NamedTuple):
     def text(self, place: int) -> str:
         """The cell at `place`; DataError where it is no text, or blank."""
         return check_text(self.cells[place], self.path, self.number, self.names[place], self.unit)
+
+    def as_number(self, place: int) -> float:
+        """The cell at `place`; NaN where it is no finite number."""
+        value = self.cells[place]
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            return math.nan
+        return number if math.isfinite(number) else math.nan
 
     def refuse(self, problem: str) -> NoReturn:
         """Raise DataError for this line."""

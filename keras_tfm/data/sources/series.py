@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_tfm.data.sources.inputs import Inputs, read_input_lines
 from keras_tfm.data.sources.lines import files_of
-from keras_tfm.data.sources.rows import Columns, is_table, parse_columns, read_all
+from keras_tfm.data.sources.rows import Columns, Row, is_table, parse_columns, read_all
 
 VALUES = ("value", "values", "y", "close", "count", "price", "target", "temperature")
 
@@ -45,13 +45,8 @@ def parse_numbers(line: str) -> np.ndarray:
     return np.array([float(cell) for cell in line.replace(",", " ").split()])
 
 
-def _number(row) -> float:
-    value, number = row.cells[0], math.nan
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-    if not math.isfinite(number):
-        row.refuse(f"expected a finite number, got {value!r:.60}")
+def _number(row: Row) -> float:
+    number = row.as_number(0)
+    if math.isnan(number):
+        row.refuse(f"expected a finite number, got {row.cells[0]!r:.60}")
     return number

@@ -47,6 +47,12 @@ def test_several_labels_and_numbers(tmp_path):
         ("a.tsv", "a\tb\n \tb\n", "classes", "line 2: expected a text, the text is empty"),
         ("a.tsv", "a\tb\nc\t \n", "classes", "line 2: expected a label, got ' '"),
         ("a.tsv", "a\t1\nb\tnan\n", "regression", "line 2: expected a number as the label, got 'nan'"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": 1}\n{"text": "b", "label": 1' + "0" * 400 + "}\n",
+            "regression",
+            "line 2: expected a number as the label, got 1000",
+        ),
         ("a.jsonl", '{"text": "a", "label": ["x"]}\n', "classes", "line 1: expected a label, got ['x']"),
         ("a.jsonl", '{"text": "a", "label": 1}\n', "multi-label", "line 1: expected names of labels, got 1"),
         ("a.txt", "a b\n", "classes", "expected a .tsv, .csv, .jsonl or .parquet file or tfds:NAME"),
