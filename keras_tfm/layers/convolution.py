@@ -11,7 +11,7 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import activation_of
-from keras_tfm.layers.patches import height_and_width, pair_of
+from keras_tfm.layers.patches import grid_of_windows, height_and_width, pair_of
 from keras_tfm.registry import register
 
 
@@ -112,14 +112,8 @@ class Convolution(Layer):
         return self.function(x)
 
     def compute_output_shape(self, x_shape):
-        batch_size, *sides, _ = self._padded_shape(x_shape)
-        sides = [
-            None if side is None else (side - size) // self.stride + 1
-            for side, size in zip(sides, height_and_width(self.kernel_size), strict=True)
-        ]
-        if any(side is not None and side < 1 for side in sides):
-            raise ValueError(f"A map of {x_shape[1]} x {x_shape[2]} is smaller than {self.kernel_size}.")
-        return (batch_size, *sides, self.filters)
+        grid = grid_of_windows(x_shape[1:3], self.kernel_size, self.stride, self.margins)
+        return (x_shape[0], *grid, self.filters)
 
     def _padded_shape(self, x_shape):
         batch_size, *sides, channels = x_shape

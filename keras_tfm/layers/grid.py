@@ -6,6 +6,8 @@ map (B, rows, columns, D)           a b c
                                     d e f
 """
 
+import math
+
 import keras
 from keras import ops
 
@@ -87,3 +89,48 @@ class OnGrid(Layer):
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)
+
+
+class MapAttention(Layer):
+    """`attention` among all cells of a map, which it takes as a sequence: (B, height, width, D) in and out.
+
+    With `reduction`, a layer from maps to smaller ones, or to sequences, the cells attend to what that makes
+    of the map (Wang et al. 2021, "Pyramid Vision Transformer", section 3.3, where it is a convolution and a
+    norm). As the branch of a `Residual` it makes a block of maps.
+    """
+
+    def __init__(self, attention, reduction=None, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = attention
+        self.reduction = reduction
+
+    def build(self, x_shape):
+        if len(x_shape) != 4 or None in tuple(x_shape[1:]):
+            raise ValueError(f"`x` must have the shape (B, height, width, D); it is {tuple(x_shape)}.")
+        if self.reduction is not None:
+            self.reduction.build(x_shape)
+        self.attention.build(*self._shapes(x_shape))
+        self.built = True
+
+    def call(self, x, training=None):
+        """(B, height, width, D) -> (B, height, width, D')."""
+        sequences = [flatten_map(x)]
+        if self.reduction is not None:
+            reduced = self.reduction(x, training=training)
+            sequences.append(flatten_map(reduced) if len(reduced.shape) == 4 else reduced)  # (B, S, D)
+        return to_map(self.attention(*sequences, training=training), x.shape[1:3])
+
+    def compute_output_shape(self, x_shape):
+        return (*x_shape[:3], self.attention.compute_output_shape(*self._shapes(x_shape))[-1])
+
+    def _shapes(self, x_shape):
+        """Those of the queries and, where they are others, of the keys."""
+        shapes = [_sequence_shape(x_shape)]
+        if self.reduction is not None:
+            shapes.append(_sequence_shape(self.reduction.compute_output_shape(x_shape)))
+        return shapes
+
+
+def _sequence_shape(shape):
+    """The shape of a map's cells as a sequence; a sequence's stays."""
+    return tuple(shape) if len(shape) == 3 else (shape[0], math.prod(shape[1:3]), shape[-1])

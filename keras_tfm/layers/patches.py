@@ -151,17 +151,8 @@ class PatchEmbedding(Layer):
     def compute_output_shape(self, images_shape):
         if (self.stride is None and not self.padding) or None in tuple(images_shape[1:3]):
             return (images_shape[0], *patch_grid(images_shape[1:3], self.patch_size), self.dim)
-        sizes = zip(
-            images_shape[1:3],
-            pair_of(self.padding),
-            height_and_width(self.patch_size),
-            height_and_width(self.stride or self.patch_size),
-            strict=True,
-        )
-        grid = [(side + 2 * padding - size) // stride + 1 for side, padding, size, stride in sizes]
-        if min(grid) < 1:
-            height, width = images_shape[1:3]
-            raise ValueError(f"Images of {height} x {width} are smaller than a patch of {self.patch_size}.")
+        stride = self.stride or self.patch_size
+        grid = grid_of_windows(images_shape[1:3], self.patch_size, stride, self.padding)
         return (images_shape[0], *grid, self.dim)
 
 
@@ -217,6 +208,23 @@ def flatten_map(x):
     """A map's cells as a sequence, row by row: (B, rows, columns, D) -> (B, N, D)."""
     _, rows, columns, dim = x.shape
     return ops.reshape(x, (-1, rows * columns, dim))  # (B, N, D)
+
+
+def grid_of_windows(map_size, size, stride, padding=0):
+    """How many (rows, columns) of windows of `size`, `stride` apart, lie in a map with `padding` all around.
+
+    Each is a number or a (vertical, horizontal) pair. A side that is not known, None, stays unknown.
+    ValueError where a window is larger than the padded map.
+    """
+    numbers = zip(map_size, *(pair_of(x) for x in (size, stride, padding)), strict=True)
+    grid = tuple(
+        None if side is None else (side + 2 * margin - length) // step + 1
+        for side, length, step, margin in numbers
+    )
+    if any(count is not None and count < 1 for count in grid):
+        (height, width), (rows, columns) = map_size, pair_of(size)
+        raise ValueError(f"A map of {height} x {width} is smaller than a window of {rows} x {columns}.")
+    return grid
 
 
 def pair_of(number):

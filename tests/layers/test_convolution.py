@@ -14,6 +14,9 @@ from keras_tfm.layers import (
     FeedForward,
     FourierPositions,
     LayerNormalization,
+    MapAttention,
+    MaxPooling,
+    MultiHeadAttention,
     NormalizedDense,
     OnGrid,
 )
@@ -45,6 +48,16 @@ test_contract = contract.check(
     Case("chain with dropout", lambda: Chain([FeedForward(6, dropout=0.5)]), {"x": floats("T", 4)}),
     Case("stem", lambda: ConvolutionalStem(4, 2, "silu"), MAP, convolves=True),
     Case("Fourier positions", lambda: FourierPositions(4), MAP),
+    Case("pooling", lambda: MaxPooling((3, 2), 2, (1, 0)), MAP, kind="pooling"),
+    Case("attention among cells", lambda: MapAttention(MultiHeadAttention(2)), MAP, attends=True),
+    Case(
+        "attention to a smaller map",
+        lambda: MapAttention(MultiHeadAttention(2), Chain([Convolution(4, 2, 2), LayerNormalization()])),
+        MAP,
+        attends=True,
+        convolves=True,
+        kind="reduced keys",
+    ),
     Case("on a grid", lambda: OnGrid(depthwise(), (2, 3), prefix=1), {"x": floats(7, 4)}, kind="grid"),
 )
 
@@ -180,7 +193,7 @@ def test_a_grid_runs_row_by_row_behind_its_prefix():
             lambda: Convolution(4, groups=3),
             "`groups` must divide the channels and `filters`, 4 and 4; they are 3",
         ),
-        (lambda: Convolution(4, 9, padding=0), r"A map of 5 x 6 is smaller than 9"),
+        (lambda: Convolution(4, 9, padding=0), r"A map of 5 x 6 is smaller than a window of 9 x 9"),
         (lambda: NormalizedDense(0), "`units` must be at least 1; it is 0"),
         (lambda: Chain([]), "`layers` must hold at least one"),
         (lambda: OnGrid(depthwise(), (2, 3)), "2 x 3 behind 0 tokens makes 6; the sequence has 5"),
@@ -195,3 +208,30 @@ def test_refusals(make, message):
 def test_a_convolution_takes_maps():
     with pytest.raises(ValueError, match=r"shape \(B, height, width, C\); it is \(1, 5, 4\)"):
         Convolution(2)(np.zeros((1, 5, 4), "float32"))
+
+
+def test_pooling_takes_the_greatest_of_each_window():
+    x = np.random.default_rng(0).normal(size=(2, 5, 6, 3)).astype("float32") - 9  # zeros would be greater
+    padded = np.pad(x, ((0, 0), (1, 1), (0, 0), (0, 0)), constant_values=-np.inf)
+    expected = np.stack(
+        [
+            np.stack([padded[:, i : i + 3, j : j + 2].max((1, 2)) for j in range(0, 5, 2)], axis=1)
+            for i in range(0, 5, 2)
+        ],
+        axis=1,
+    )
+    np.testing.assert_array_equal(MaxPooling((3, 2), 2, (1, 0))(x), expected)
+    with pytest.raises(
+        ValueError, match=r"`padding` must lie in 0 \.\. half of `pool_size`, which is 3; it is 2"
+    ):
+        MaxPooling(3, padding=2)
+    with pytest.raises(ValueError, match="A map of 5 x 2 is smaller than a window of 3 x 3"):
+        MaxPooling(3)(x[:, :, :2])
+
+
+def test_cells_attend_to_what_a_reduction_makes_of_their_map():
+    x = np.random.default_rng(0).normal(size=(2, 4, 6, 8)).astype("float32")
+    layer = MapAttention(MultiHeadAttention(2), MaxPooling(2))
+    y = layer(x)
+    cells, reduced = x.reshape(2, 24, 8), x.reshape(2, 2, 2, 3, 2, 8).max((2, 4)).reshape(2, 6, 8)
+    np.testing.assert_allclose(np.reshape(y, (2, 24, 8)), layer.attention(cells, reduced), atol=1e-6)

@@ -175,7 +175,7 @@ def test_other_refusals():
         encoder(np.zeros((1, 4, 4, 1), "uint8"))
     with pytest.raises(ValueError, match=r"built for images of the shape \('B', 4, 4, 1\).*\(1, 2, 8, 1\)"):
         encoder(np.zeros((1, 2, 8, 1), "float32"))
-    with pytest.raises(ValueError, match="Images of 2 x 9 are smaller than a patch of 3"):
+    with pytest.raises(ValueError, match="A map of 2 x 9 is smaller than a window of 3 x 3"):
         PatchEmbedding(4, 3, stride=2)(np.zeros((1, 2, 9, 1), "float32"))
     with pytest.raises(ValueError, match="`stride` must be a positive integer"):
         PatchEmbedding(4, 3, stride=0)
