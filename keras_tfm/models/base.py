@@ -115,3 +115,22 @@ def states_of(blocks, x, **arguments):
     for block in blocks:
         states.append(block(states[-1], **arguments))
     return states
+
+
+def growing_rates(rate, count):
+    """`count` rates that grow evenly from 0, the first block's, to `rate`, the last one's.
+
+    Stochastic depth grows so with the depth (Huang et al. 2016, "Deep Networks with Stochastic Depth").
+    """
+    return [rate * i / max(count - 1, 1) for i in range(count)]
+
+
+def check_stages(config, *names):
+    """ValueError unless the fields `names` of a configuration have a number each for one stage or more."""
+    values = [getattr(config, name) for name in names]
+    if not values[0] or len({len(value) for value in values}) > 1:
+        *listed, last = (f"`{name}`" for name in names)
+        numbers = ", ".join(map(str, values))
+        raise ValueError(
+            f"{', '.join(listed)} and {last} must have a number for each stage; they are {numbers}."
+        )

@@ -94,7 +94,9 @@ def test_refusals():
         LeViT.from_size("512")
     with pytest.raises(ValueError, match="must have a `distilled_output`"):
         DistilledClassifier(LeViT(dataclasses.replace(SMALL, distilled=False)), 3)
-    with pytest.raises(ValueError, match="`num_layers` and `num_heads` must be as many as `dims`, 2"):
+    with pytest.raises(
+        ValueError, match="`dims`, `num_layers` and `num_heads` must have a number for each stage"
+    ):
         LeViT(dataclasses.replace(SMALL, num_heads=(2, 3, 4)))
     with pytest.raises(ValueError, match="`dims` must be multiples of 8 and of `key_dim`"):
         LeViT(dataclasses.replace(SMALL, dims=(12, 12)))

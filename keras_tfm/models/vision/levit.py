@@ -21,7 +21,7 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, ConvolutionalStem, NormalizedDense
 from keras_tfm.layers.grid import every_nth, every_nth_grid
 from keras_tfm.layers.patches import flatten_map, height_and_width
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel, check_stages, states_of
 from keras_tfm.models.vision.vit import Side
 
 
@@ -40,8 +40,7 @@ class LeViTConfig(Config):
 
     def __post_init__(self):
         super().__post_init__()
-        if not len(self.dims) == len(self.num_layers) == len(self.num_heads):
-            raise ValueError(f"`num_layers` and `num_heads` must be as many as `dims`, {len(self.dims)}.")
+        check_stages(self, "dims", "num_layers", "num_heads")
         if self.dims[0] % 8 or any(dim % self.key_dim for dim in self.dims[:-1]):
             raise ValueError(f"`dims` must be multiples of 8 and of `key_dim`; they are {self.dims}.")
 

@@ -22,7 +22,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, flatten_map, height_and_width
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.windows import WindowAttention
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
 from keras_tfm.models.vision.vit import Side
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
@@ -52,11 +52,7 @@ class SwinConfig(Config):
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0 < len(self.depths) == len(self.num_heads):
-            raise ValueError(
-                "`depths` and `num_heads` must have a number for each stage; "
-                f"they are {self.depths} and {self.num_heads}."
-            )
+        check_stages(self, "depths", "num_heads")
 
     @property
     def widths(self):
@@ -115,7 +111,7 @@ def _block(config, stage, index):
     side = min(config.grids[stage])
     window = min(config.window, side)
     shift = window // 2 if index % 2 and window < side else 0
-    rate = config.stochastic_depth * (sum(config.depths[:stage]) + index) / max(config.num_layers - 1, 1)
+    rate = growing_rates(config.stochastic_depth, config.num_layers)[sum(config.depths[:stage]) + index]
 
     def part(branch):
         norm = LayerNormalization(config.epsilon)
