@@ -1,0 +1,174 @@
+"""ViT-S/16 and Swin-T at 224 x 224: this package, KerasHub, timm and transformers on torch.
+
+    python -m benchmarks.vit                                a training step and inference of both models
+    python -m benchmarks.vit --models swin --parts inference
+
+1000 classes, 8 images a batch, no dropout, float32, every core. A training step is forward, backward and
+AdamW (fused in torch). KerasHub runs with jit_compile on and off; its models have no classifier of this form:
+a Dense layer stands on the class token or on the mean. What is counted in a second are images. Needs the
+[parity] extra.
+"""
+
+import argparse
+import os
+import sys
+import unittest.mock
+
+import numpy as np
+
+from benchmarks.rounds import compare, serve
+
+BATCH, SIDE, CLASSES = 8, 224, 1000
+MODULE = "benchmarks.vit"
+PEERS = ("keras_tfm", "keras_hub jit", "keras_hub no jit", "timm", "transformers")
+MODELS = ("vit", "swin")
+PARTS = ("training", "inference")
+# Multiplications and additions of one image's inference, twice the published 4.6 and 4.5 G of Touvron et al.
+# 2021, "Training data-efficient image transformers", table 5, and of Liu et al. 2021, "Swin Transformer",
+# table 1; a training step has three times as many.
+FLOPS = {"vit": 9.2e9, "swin": 9.0e9}
+
+
+def batch():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(BATCH, SIDE, SIDE, 3)).astype("float32"), rng.integers(0, CLASSES, BATCH)
+
+
+def keras_step(model, optimizer, part, jit_compile):
+    """A function that trains `model` on the batch, or asks it, and returns how many images there were."""
+    import keras
+
+    images, labels = batch()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, jit_compile=jit_compile)
+
+    def step():
+        if part == "training":
+            model.train_on_batch(images, labels)
+        else:
+            model.predict_on_batch(images)
+        return BATCH
+
+    return step
+
+
+def run_keras_tfm(name, part):
+    import keras_tfm
+    from keras_tfm.heads import Classifier
+    from keras_tfm.models import Swin, ViT
+    from keras_tfm.training import AdamW
+
+    small = {"patch_size": 16, "dim": 384, "num_heads": 6, "intermediate_dim": 1536}
+    backbone = ViT.from_size("B/16", **small) if name == "vit" else Swin.from_size("T", stochastic_depth=0.0)
+    classifier = Classifier(backbone, CLASSES)
+    model = keras_tfm.Model(classifier.input["images"], classifier.output)
+    return keras_step(model, AdamW(1e-4, 0.05), part, jit_compile=True)
+
+
+def run_keras_hub(name, part, jit_compile):
+    import keras
+    import keras_hub
+
+    shape = (SIDE, SIDE, 3)
+    if name == "vit":
+        backbone = keras_hub.models.ViTBackbone(shape, (16, 16), 12, 6, 384, 1536)
+        pooled = backbone.output[:, 0]
+    else:
+        backbone = keras_hub.models.SwinTransformerBackbone(
+            shape, 96, (2, 2, 6, 2), (3, 6, 12, 24), 7, drop_path=0.0
+        )
+        axes = tuple(range(1, len(backbone.output.shape) - 1))
+        pooled = keras.ops.mean(keras.layers.LayerNormalization()(backbone.output), axis=axes)
+    model = keras.Model(backbone.input, keras.layers.Dense(CLASSES)(pooled))
+    return keras_step(model, keras.optimizers.AdamW(1e-4, 0.05), part, jit_compile)
+
+
+def run_torch(peer, name, part):
+    import torch
+
+    torch.set_num_threads(os.cpu_count())
+    torch.manual_seed(0)
+    model = (timm_model if peer == "timm" else transformers_model)(name)
+    images, labels = (torch.from_numpy(x) for x in batch())
+    images = images.permute(0, 3, 1, 2).contiguous()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=0.05, fused=True)
+
+    def answer():
+        output = model(images)
+        return getattr(output, "logits", output)
+
+    def train():
+        torch.nn.functional.cross_entropy(answer(), labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return BATCH
+
+    def infer():
+        with torch.inference_mode():
+            answer()
+        return BATCH
+
+    model.train(part == "training")
+    return train if part == "training" else infer
+
+
+def timm_model(name):
+    # torchvision's compiled operators fit only torch with CUDA; none of them is used.
+    with unittest.mock.patch("torch.library.register_fake", lambda *_, **__: lambda function: function):
+        import timm
+
+    names = {"vit": "vit_small_patch16_224", "swin": "swin_tiny_patch4_window7_224"}
+    return timm.create_model(names[name], drop_path_rate=0.0)
+
+
+def transformers_model(name):
+    import transformers
+
+    if name == "vit":
+        config = transformers.ViTConfig(
+            hidden_size=384, num_attention_heads=6, intermediate_size=1536, num_labels=CLASSES
+        )
+        return transformers.ViTForImageClassification._from_config(config, attn_implementation="sdpa")
+    config = transformers.SwinConfig(num_labels=CLASSES, drop_path_rate=0.0)
+    return transformers.SwinForImageClassification._from_config(config)
+
+
+def run_worker(peer, name, part):
+    if peer == "keras_tfm":
+        return serve(run_keras_tfm(name, part))
+    if peer.startswith("keras_hub"):
+        return serve(run_keras_hub(name, part, peer.endswith(" jit") and not peer.endswith("no jit")))
+    return serve(run_torch(peer, name, part))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=2, help="of a worker's turn")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        return run_worker(options.worker, *options.models, *options.parts)
+    for name in options.models:
+        for part in options.parts:
+            flops = FLOPS[name] * (3 if part == "training" else 1)
+            arguments = ["--models", name, "--parts", part]
+            compare(
+                f"{name}, {part}",
+                MODULE,
+                options.peers,
+                options.rounds,
+                options.steps,
+                warmup=2,
+                arguments=arguments,
+                flops_per_token=flops,
+            )
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    sys.exit(main())
