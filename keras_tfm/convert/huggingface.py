@@ -25,6 +25,7 @@ TABLES = {
     "mbart": "bart.MBART",
     "swin": "swin.FAMILY",
     "deit": "deit.FAMILY",
+    "vit": "vit.FAMILY",
 }
 
 
@@ -144,6 +145,7 @@ def _head_of(model, family):
             and getattr(model, "pooling", "first")
             == "first"  # no classifier of theirs takes a mean or a maximum
             and all(getattr(config, part) for part in needs)
+            and not any(getattr(config, part) for part in head.excludes)
         ):
             return architecture, head
     raise TypeError(

@@ -51,7 +51,7 @@ from keras_tfm.layers.patches import (
     extract_patches,
     flatten_map,
 )
-from keras_tfm.layers.pooling import MaxPooling
+from keras_tfm.layers.pooling import AttentionPooling, MaxPooling
 from keras_tfm.layers.positioned_block import DETRBlock, PositionedAttention, PositionedBlock
 from keras_tfm.layers.positions import (
     PositionEmbedding,
