@@ -26,6 +26,9 @@ TABLES = {
     "swin": "swin.FAMILY",
     "deit": "deit.FAMILY",
     "vit": "vit.FAMILY",
+    "vit_mae": "vit_mae.FAMILY",
+    "dinov2": "dinov2.FAMILY",
+    "dinov2_with_registers": "dinov2.WITH_REGISTERS",
 }
 
 

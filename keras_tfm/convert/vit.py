@@ -8,24 +8,36 @@ from keras_tfm.models import ViT
 FIRST_OF_ONE = Transform(lambda array: array[0], lambda array, _: [array[None]])  # an axis for the batch
 
 
+def attention_rows(ours, theirs):
+    """The attention of a block."""
+    parts = ("attention.query", "attention.key", "attention.value", "output.dense")
+    return attention(f"{ours}/attention", *(f"{theirs}.attention.{part}" for part in parts))
+
+
 def encoder_rows(ours, theirs):
     """The blocks of ViT and its kin, as transformers names them."""
-    parts = ("attention.query", "attention.key", "attention.value", "output.dense")
     return [
-        *attention(f"{ours}/attention", *(f"{theirs}.attention.{part}" for part in parts)),
+        *attention_rows(ours, theirs),
         *norm(f"{ours}/attention/norm", f"{theirs}.layernorm_before"),
         *feedforward(f"{ours}/feedforward", f"{theirs}.intermediate.dense", f"{theirs}.output.dense"),
         *norm(f"{ours}/feedforward/norm", f"{theirs}.layernorm_after"),
     ]
 
 
-def rows(config):
-    """The table for patches of the configuration's size."""
+def embedding_rows(config):
+    """The `PatchEncoder`, for patches of the configuration's size."""
     encoder = "patch_encoder"
     return [
         *patches(f"{encoder}/patches", "embeddings.patch_embeddings.projection", config.patch_size),
         *weight(f"{encoder}/class_token/embedding", "embeddings.cls_token"),
         *weight(f"{encoder}/position/embedding/embeddings", "embeddings.position_embeddings", FIRST_OF_ONE),
+    ]
+
+
+def rows(config):
+    """The table of a configuration."""
+    return [
+        *embedding_rows(config),
         *encoder_rows("block_{}", "encoder.layer.{}"),
         *norm("norm", "layernorm"),
         *linear("pooler", "pooler.dense"),

@@ -65,7 +65,7 @@ class ViT(ConfiguredModel):
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
     first, and `pooled_output` (B, D), what became of the class token; with another `pooling` (B, N, D) and
-    (B, D), or (B, N D) where it is "flatten". A family that differs overrides `embed` or `pooled`.
+    (B, D), or (B, N D) where it is "flatten". A family that differs overrides `embed`, `encoder` or `pooled`.
     """
 
     config_class: type[Config] = ViTConfig
@@ -75,7 +75,7 @@ class ViT(ConfiguredModel):
         images = keras.Input((*image_size, config.num_channels), name="images")
         position, x = self.embed(config, images)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
-        blocks = encoder_blocks(config)
+        blocks = self.encoder(config)
         states = states_of(blocks, x)
         x = LayerNormalization(config.epsilon, name="norm")(states[-1])
         outputs = {"sequence_output": x, **self.pooled(config, x)}
@@ -92,6 +92,12 @@ class ViT(ConfiguredModel):
         encoder = PatchEncoder(config.patch_size, config.dim, has_token, positions, name="patch_encoder")
         tokens = encoder(images)
         return encoder.position, tokens
+
+    @classmethod
+    def encoder(cls, config):
+        """The blocks, the lowest first."""
+        rates = growing_rates(config.stochastic_depth, config.num_layers)
+        return [_block(config, rate, f"block_{i}") for i, rate in enumerate(rates)]
 
     @classmethod
     def pooled(cls, config, x):
@@ -125,12 +131,6 @@ def _pooled(config, x):
         return ops.reshape(x, (-1, x.shape[1] * x.shape[2]))  # (B, N D)
     sizes = (config.num_heads, config.intermediate_dim, config.activation, config.epsilon)
     return AttentionPooling(*sizes, name="pooling")(x)
-
-
-def encoder_blocks(config, prefix=""):
-    """The blocks of a `PatchesConfig`, their names behind a `prefix`."""
-    rates = growing_rates(config.stochastic_depth, config.num_layers)
-    return [_block(config, rate, f"{prefix}block_{i}") for i, rate in enumerate(rates)]
 
 
 def _block(config, rate, name):
