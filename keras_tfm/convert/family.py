@@ -74,7 +74,8 @@ class Head:
 
     An argument that is a function is one of our configuration; `options` are the arguments that their
     configuration says. `lacks` are parts of the backbone (see `Family.parts`) that this architecture is
-    without; the others it needs.
+    without; the others it needs. Those that our head would read are in `excludes` too: with one of them ours
+    is no such architecture.
     """
 
     model: Any
@@ -82,6 +83,7 @@ class Head:
     arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Option] = dataclasses.field(default_factory=dict)
     lacks: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
 
     def arguments_for(self, config):
         """The arguments for a backbone of `config`."""

@@ -25,6 +25,10 @@ TABLES = {
     "mbart": "bart.MBART",
     "swin": "swin.FAMILY",
     "deit": "deit.FAMILY",
+    "vit": "vit.FAMILY",
+    "vit_mae": "vit_mae.FAMILY",
+    "dinov2": "dinov2.FAMILY",
+    "dinov2_with_registers": "dinov2.WITH_REGISTERS",
 }
 
 
@@ -144,6 +148,7 @@ def _head_of(model, family):
             and getattr(model, "pooling", "first")
             == "first"  # no classifier of theirs takes a mean or a maximum
             and all(getattr(config, part) for part in needs)
+            and not any(getattr(config, part) for part in head.excludes)
         ):
             return architecture, head
     raise TypeError(

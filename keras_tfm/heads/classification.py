@@ -17,7 +17,8 @@ class ClassificationHead(Layer):
 
     One linear layer, the kind for fine-tuning; `hidden_dim` puts a layer of that width, with `activation`,
     before it, as in pre-training (Dosovitskiy et al. 2021, section 3.1). `dropout` acts on the last layer's
-    input, `input_dropout` on the hidden one's.
+    input, `input_dropout` on the hidden one's. To fine-tune, the authors begin with the `kernel_initializer`
+    "zeros" (section 3.2), which goes with one linear layer alone: two of zeros would never learn.
     """
 
     def __init__(
@@ -34,6 +35,8 @@ class ClassificationHead(Layer):
         for name, size in (("num_classes", num_classes), ("hidden_dim", hidden_dim)):
             if size is not None and size < 1:
                 raise ValueError(f"`{name}` must be at least 1; it is {size}.")
+        if hidden_dim is not None and kernel_initializer == "zeros":
+            raise ValueError(f"`kernel_initializer` 'zeros' is for one layer; `hidden_dim` is {hidden_dim}.")
         self.num_classes = num_classes
         self.hidden_dim = hidden_dim
         self.dropout = dropout
@@ -85,10 +88,12 @@ class Classifier(ModelWithHead):
         activation="tanh",
         input_dropout=0.0,
         pooling="first",
+        kernel_initializer="glorot_uniform",
         name="classifier",
         **kwargs,
     ):
-        head = ClassificationHead(num_classes, hidden_dim, dropout, activation, input_dropout, name="head")
+        parts = (hidden_dim, dropout, activation, input_dropout, kernel_initializer)
+        head = ClassificationHead(num_classes, *parts, name="head")
         inputs, outputs = reading_of(backbone)
         super().__init__(backbone, inputs, head(pooled_of(inputs, outputs, pooling)), name=name, **kwargs)
         self.num_classes = num_classes
@@ -97,6 +102,7 @@ class Classifier(ModelWithHead):
         self.activation = activation
         self.input_dropout = input_dropout
         self.pooling = pooling
+        self.kernel_initializer = kernel_initializer
         self.head = head
 
 

@@ -40,10 +40,11 @@ from keras_tfm.layers.convolution import (
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import FourierPositions, MapAttention, OnGrid
-from keras_tfm.layers.image_positions import GridPositionEmbedding, SineGridPositionEncoding
+from keras_tfm.layers.image_positions import GridPositionEmbedding, GridSines, SineGridPositionEncoding
 from keras_tfm.layers.masks import causal_mask, combine_masks, masked_mean, masked_softmax
 from keras_tfm.layers.normalization import LayerNormalization, RMSNormalization
 from keras_tfm.layers.patch_encoder import PatchEncoder, PrependedTokens
+from keras_tfm.layers.patch_masking import PatchMasking, PatchRestoring, is_hidden
 from keras_tfm.layers.patches import (
     PatchEmbedding,
     PatchMerging,
@@ -51,7 +52,7 @@ from keras_tfm.layers.patches import (
     extract_patches,
     flatten_map,
 )
-from keras_tfm.layers.pooling import MaxPooling
+from keras_tfm.layers.pooling import AttentionPooling, MaxPooling
 from keras_tfm.layers.positioned_block import DETRBlock, PositionedAttention, PositionedBlock
 from keras_tfm.layers.positions import (
     PositionEmbedding,

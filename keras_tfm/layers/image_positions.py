@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.positions import sines
+from keras_tfm.registry import register
 
 
 def interpolate_positions(table, grid, new_grid):
@@ -74,6 +75,33 @@ class GridPositionEmbedding(Layer):
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)
+
+
+@register
+class GridSines(keras.initializers.Initializer):
+    """A table (M + N, D) for the N cells of a `grid`, (rows, columns), row by row, behind M rows of zeros.
+
+    Of a cell's D numbers the first quarter are sines of its column and the second cosines, then come its
+    row's; the frequencies are those of `SinePositionEncoding`. D must be a multiple of four. So masked
+    autoencoders have them (He et al. 2022, the released code).
+    """
+
+    def __init__(self, grid):
+        self.grid = tuple(grid)
+
+    def __call__(self, shape, dtype=None):
+        (length, dim), (rows, columns) = shape, self.grid
+        if dim % 4:
+            raise ValueError(f"The width must be a multiple of four; it is {dim}.")
+        frequencies = 10_000.0 ** (-np.arange(dim // 4) / (dim // 4))
+        vertical, horizontal = np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij")
+        angles = [np.outer(x.ravel(), frequencies) for x in (horizontal, vertical)]  # (N, D/4) each
+        cells = np.concatenate([f(x) for x in angles for f in (np.sin, np.cos)], axis=1)
+        table = np.concatenate([np.zeros((length - rows * columns, dim)), cells])
+        return ops.convert_to_tensor(table, dtype)
+
+    def get_config(self):
+        return {"grid": self.grid}
 
 
 class SineGridPositionEncoding(Layer):

@@ -10,6 +10,8 @@ from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, patch_grid
 from keras_tfm.layers.positions import PositionEmbedding
 
+POSITIONS = keras.initializers.RandomNormal(stddev=0.02)  # the authors' code
+
 
 class PrependedTokens(Layer):
     """`count` learned vectors before a sequence: class, distillation or register tokens.
@@ -44,16 +46,17 @@ class PatchEncoder(Layer):
     """Patches, projected linearly, behind a class token, with learned positions added (eq. 1).
 
     `patch_size` is P or a (height, width) pair, `dim` is D; the class token can be left out. Positions are
-    numbered row by row: two-dimensional ones gained nothing (appendix D.4). The layer is built for images of
-    one size, as its positions are. It is the plain way to put `PatchEmbedding`, `PrependedTokens` and
-    `PositionEmbedding` together.
+    numbered row by row: two-dimensional ones gained nothing (appendix D.4). `position_initializer` draws
+    their first values. The layer is built for images of one size, as its positions are. It is the plain way
+    to put `PatchEmbedding`, `PrependedTokens` and `PositionEmbedding` together.
     """
 
-    def __init__(self, patch_size, dim, class_token=True, **kwargs):
+    def __init__(self, patch_size, dim, class_token=True, position_initializer=POSITIONS, **kwargs):
         super().__init__(**kwargs)
         self.patch_size = patch_size
         self.dim = dim
         self.class_token = class_token
+        self.position_initializer = position_initializer
         self.patches = PatchEmbedding(dim, patch_size)
         self.tokens = PrependedTokens(name="class_token") if class_token else None
 
@@ -62,10 +65,7 @@ class PatchEncoder(Layer):
         _, num_tokens, _ = self.compute_output_shape(images_shape)
         if self.tokens is not None:
             self.tokens.build((None, num_tokens - 1, self.dim))
-        # Ten times the authors' 0.02, which beside patches of about unit scale stays unseen for many epochs:
-        # on scikit-learn's digits, after 40, it is an accuracy of 98 % against 92 %.
-        initializer = keras.initializers.RandomNormal(stddev=0.2)
-        self.position = PositionEmbedding(num_tokens, initializer, name="position")
+        self.position = PositionEmbedding(num_tokens, self.position_initializer, name="position")
         self.position.build((None, num_tokens, self.dim))
         self.built = True
 

@@ -1,9 +1,64 @@
-"""Pooling: cells of a map that lie near each other become one."""
+"""Pooling: cells of a map that lie near each other become one, or all tokens of a sequence do."""
 
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import grid_of_windows, height_and_width, pair_of
+
+
+class AttentionPooling(Layer):
+    """One vector of a sequence: a learned query attends to all tokens, then a residual feed-forward layer.
+
+    (B, N, D) -> (B, D). The query has `num_heads` heads; `intermediate_dim` is the feed-forward width, by
+    default 4 D, `epsilon` that of the norm before it. Around the attention is no residual. It is the "MAP
+    head" of Zhai et al. 2022, "Scaling Vision Transformers", as their code has it.
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        intermediate_dim=None,
+        activation="gelu",
+        epsilon=1e-6,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if intermediate_dim is not None and intermediate_dim < 1:
+            raise ValueError(f"`intermediate_dim` must be at least 1, or None; it is {intermediate_dim}.")
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
+        self.activation = activation
+        self.epsilon = epsilon
+        self.kernel_initializer = kernel_initializer
+        self.attention = MultiHeadAttention(num_heads, kernel_initializer=kernel_initializer)
+
+    def build(self, x_shape):
+        dim = x_shape[-1]
+        initializer = own(self.kernel_initializer)
+        self.query = self.add_weight((1, 1, dim), initializer, name="query")
+        self.attention.build((x_shape[0], 1, dim), x_shape)
+        hidden = self.intermediate_dim or 4 * dim
+        branch = FeedForward(hidden, self.activation, kernel_initializer=own(self.kernel_initializer))
+        self.feedforward = Residual(branch, LayerNormalization(self.epsilon), "input", name="feedforward")
+        self.feedforward.build((x_shape[0], 1, dim))
+        self.built = True
+
+    def call(self, x, mask=None, training=None):
+        """(B, N, D) -> (B, D); `mask` (B, N) is False for tokens to leave out."""
+        query = ops.broadcast_to(ops.cast(self.query, x.dtype), (ops.shape(x)[0], 1, x.shape[-1]))
+        y = self.attention(query, x, mask=mask, training=training)
+        return self.feedforward(y, training=training)[:, 0]
+
+    def compute_output_shape(self, x_shape):
+        return (x_shape[0], x_shape[-1])
+
+    def compute_mask(self, x, previous_mask=None):
+        return None
 
 
 class MaxPooling(Layer):

@@ -21,7 +21,9 @@ from keras_tfm.models.text.roberta import RoBERTa, RoBERTaConfig
 from keras_tfm.models.text.t5 import T5, T5Config
 from keras_tfm.models.text.transformer import Transformer, TransformerConfig
 from keras_tfm.models.vision.deit import DeiT, DeiTConfig
+from keras_tfm.models.vision.dinov2 import DINOv2, DINOv2Config
 from keras_tfm.models.vision.levit import LeViT, LeViTConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 from keras_tfm.models.vision.vit import ViT, ViTConfig
+from keras_tfm.models.vision.vit_mae import ViTMAE, ViTMAEConfig
 from keras_tfm.models.vision.xcit import XCiT, XCiTConfig

@@ -16,7 +16,7 @@ from keras import ops
 from keras_tfm.registry import register
 
 # Biases, gains and offsets of norms, positions and the class token, whatever holds them.
-NOT_DECAYED = r"(bias|gamma|beta|scale)$|position|class_token"
+NOT_DECAYED = r"(bias|gamma|beta|scale)$|position|tokens?/embedding$|pooling/query$"
 
 Base: Any = object  # mixins: a Keras optimizer follows them
 

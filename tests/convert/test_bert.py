@@ -10,12 +10,12 @@ from keras_tfm import convert
 from keras_tfm.convert import CheckpointError
 from keras_tfm.convert.folder import WEIGHTS
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, NextSentence, SpanFinder, TokenTagger
-from keras_tfm.models import BERT, ViT
+from keras_tfm.models import BERT, ViT, XCiT
 from keras_tfm.training.safetensors import read_tensors
 from keras_tfm.training.weights import write_tensors
 from tests.contract import randomise
 from tests.models.test_bert import TINY, WITHOUT_POOLER
-from tests.models.test_vit import SMALL
+from tests.models.test_xcit import SMALL
 
 MODELS = {
     "BertModel": lambda: BERT(TINY),
@@ -200,7 +200,7 @@ def test_a_header_changed_anywhere_is_refused_or_changes_nothing(folder, monkeyp
 def test_other_families_are_refused(folder):
     with pytest.raises(CheckpointError, match="model_type: expected a ViT, got a BERT"):
         ViT.from_huggingface(folder)
-    with pytest.raises(TypeError, match="ViT is of no known family: bert"):
-        ViT(SMALL).save_huggingface(folder / "vit")
+    with pytest.raises(TypeError, match="XCiT is of no known family: bert"):
+        XCiT(SMALL).save_huggingface(folder / "xcit")
     with pytest.raises(TypeError, match="Classifier around BERT has no counterpart"):
         convert.save_huggingface(Classifier(BERT(TINY), 2, hidden_dim=3), folder / "classifier")

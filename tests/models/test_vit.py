@@ -8,19 +8,23 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_tfm.convert import from_huggingface, save_huggingface
 from keras_tfm.heads import Classifier
 from keras_tfm.models import ViT, ViTConfig
 from tests import contract
-from tests.contract import Case, floats
+from tests.contract import Case, floats, randomise
 
 SMALL = ViTConfig((4, 6), patch_size=2, num_channels=1, num_layers=2, dim=8, num_heads=2, intermediate_dim=12)
 ONE_BLOCK = dataclasses.replace(SMALL, num_layers=1)  # enough under a head
-MEAN = dataclasses.replace(ONE_BLOCK, class_token=False)
+MEAN, FLATTEN, ATTENTION = (
+    dataclasses.replace(ONE_BLOCK, pooling=name) for name in ("mean", "flatten", "attention")
+)
 IMAGES = {"images": floats(4, 6, 1)}
 
 test_contract = contract.check(
     Case("ViT", lambda: ViT(SMALL), IMAGES, attends=True, kind="images"),
     Case("ViT without class token", lambda: ViT(MEAN), IMAGES, attends=True),
+    Case("ViT with attention pooling", lambda: ViT(ATTENTION), IMAGES, attends=True),
     Case("Classifier", lambda: Classifier(ViT(ONE_BLOCK), 3, hidden_dim=5), IMAGES, attends=True),
 )
 
@@ -29,10 +33,13 @@ def count(model):
     return sum(math.prod(weight.shape) for weight in model.weights)
 
 
-# Dosovitskiy et al. 2021, table 1: 86 M, 307 M and 632 M, classes included.
+# Dosovitskiy et al. 2021, table 1: 86 M, 307 M and 632 M, classes included; Steiner et al. 2022: 5.8 M, 22 M.
 @pytest.mark.parametrize(
     ("size", "backbone", "with_1000_classes"),
     [
+        ("Ti/16", 5_524_416, 5_717_416),
+        ("S/32", 22_493_952, 22_878_952),
+        ("S/16", 21_665_664, 22_050_664),
         ("B/32", 87_455_232, 88_224_232),
         ("B/16", 85_798_656, 86_567_656),
         ("L/32", 305_510_400, 306_535_400),
@@ -46,6 +53,13 @@ def test_parameters_of_the_published_sizes(size, backbone, with_1000_classes, no
     assert count(Classifier(vit, 1000)) == with_1000_classes
 
 
+# Zhai et al. 2022, table 2: 1.01 B and 1.84 B. timm gives them a class token.
+@pytest.mark.parametrize(("size", "expected"), [("g/14", 1_012_611_432), ("G/14", 1_844_440_680)])
+def test_parameters_of_the_giants(size, expected, no_allocation):
+    assert count(Classifier(ViT.from_size(size, pooling="class"), 1000)) == expected
+    assert ViT.sizes[size].pooling == "attention"
+
+
 def test_outputs():
     images = np.random.default_rng(0).random((3, 4, 6, 1), "float32")
     outputs = ViT(SMALL)({"images": images})
@@ -55,6 +69,31 @@ def test_outputs():
     outputs = ViT(MEAN)({"images": images})
     assert outputs["sequence_output"].shape == (3, 6, 8)
     np.testing.assert_allclose(outputs["pooled_output"], np.mean(outputs["sequence_output"], 1), atol=1e-6)
+    outputs = ViT(FLATTEN)({"images": images})
+    np.testing.assert_array_equal(outputs["pooled_output"], np.reshape(outputs["sequence_output"], (3, 48)))
+    vit = ViT(ATTENTION)
+    outputs = vit({"images": images})
+    pooled = vit.get_layer("pooling")(outputs["sequence_output"])
+    np.testing.assert_allclose(outputs["pooled_output"], pooled, atol=1e-6)
+    vit = ViT(dataclasses.replace(ONE_BLOCK, pooler=True))
+    outputs = vit({"images": images})
+    kernel, bias = vit.get_layer("pooler").get_weights()
+    expected = np.tanh(np.asarray(outputs["sequence_output"])[:, 0] @ kernel + bias)
+    np.testing.assert_allclose(outputs["pooled_output"], expected, atol=1e-6)
+
+
+def test_positions_begin_as_they_are_asked_to():
+    config = dataclasses.replace(ONE_BLOCK, image_size=(40, 60), dim=16)
+    assert ViTConfig().position_stddev == 0.02 and ViT.sizes["tiny"].position_stddev == 0.2
+    for stddev in (0.02, 0.2):
+        vit = ViT(dataclasses.replace(config, position_stddev=stddev))
+        np.testing.assert_allclose(np.std(vit.position.embedding.embeddings), stddev, rtol=0.05)
+
+
+def test_stochastic_depth_grows_with_the_depth():
+    blocks = ViT(dataclasses.replace(SMALL, num_layers=3, stochastic_depth=0.2)).blocks["encoder"]
+    rates = [part.stochastic_depth for block in blocks for part in (block.attention, block.feedforward)]
+    np.testing.assert_allclose(rates, np.repeat([0, 0.1, 0.2], 2), atol=1e-12)
 
 
 def test_without_layers_above_it_is_pre_normalised():
@@ -106,12 +145,44 @@ def test_a_new_head_keeps_the_backbone():
         np.testing.assert_array_equal(a, b)
 
 
+def test_a_head_of_zeros_begins_with_equal_logits_and_learns():
+    model = Classifier(ViT(ONE_BLOCK), 3, kernel_initializer="zeros")
+    images = np.random.default_rng(0).random((2, 4, 6, 1), "float32")
+    np.testing.assert_array_equal(model({"images": images}), np.zeros((2, 3)))
+    assert Classifier.from_config(model.get_config()).kernel_initializer == "zeros"
+    with pytest.raises(ValueError, match="`kernel_initializer` 'zeros' is for one layer; `hidden_dim` is 4"):
+        Classifier(ViT(ONE_BLOCK), 3, hidden_dim=4, kernel_initializer="zeros")
+
+
+@pytest.mark.parametrize("kind", ["backbone", "pooler", "classifier"])
+def test_folders_of_transformers_both_ways(kind, tmp_path):
+    model = ViT(dataclasses.replace(ONE_BLOCK, pooler=kind == "pooler"))
+    model = Classifier(model, 5) if kind == "classifier" else model
+    randomise(model, 1)
+    save_huggingface(model, tmp_path / "folder")
+    again = from_huggingface(tmp_path / "folder")
+    assert type(again) is type(model)
+    assert getattr(again, "backbone", again).config == getattr(model, "backbone", model).config
+    for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_models_that_transformers_has_not(tmp_path):
+    with pytest.raises(ValueError, match="ViTModel computes only `pooling` 'class'; it is 'mean'"):
+        save_huggingface(ViT(MEAN), tmp_path / "folder")
+    model = Classifier(ViT(dataclasses.replace(ONE_BLOCK, pooler=True)), 3)
+    with pytest.raises(TypeError, match="Classifier around ViT has no counterpart"):
+        save_huggingface(model, tmp_path / "folder")
+
+
 def test_refusals():
-    with pytest.raises(ValueError, match=r"no size 'B/8'; it has tiny, B/32, B/16, L/32, L/16, H/14"):
+    with pytest.raises(ValueError, match=r"no size 'B/8'; it has tiny, Ti/16, S/32, S/16, B/32, B/16"):
         ViT.from_size("B/8")
     with pytest.raises(ValueError, match="225 x 225 are not divisible into patches of 16 x 16"):
         ViT.from_size("B/16", image_size=225)
     with pytest.raises(ValueError, match="`image_size` must be at least 1, or a list of 2; it is 0"):
         ViT(dataclasses.replace(SMALL, image_size=0))
+    with pytest.raises(ValueError, match="`pooling` must be one of class, mean, flatten, attention"):
+        ViT.from_size("g/14", pooling="map")
     with pytest.raises(ValueError, match="it was given pixels"):
         ViT(SMALL)({"pixels": np.zeros((1, 4, 6, 1), "float32")})

@@ -1,0 +1,91 @@
+"""The masked autoencoder's decoder: pixels of hidden patches from the hidden states of visible ones.
+
+He et al. 2022, "Masked Autoencoders Are Scalable Vision Learners", section 3.
+"""
+
+import keras
+from keras import ops
+
+from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.image_positions import GridSines
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patch_masking import PatchRestoring, is_hidden
+from keras_tfm.layers.patches import extract_patches, height_and_width, patch_grid
+from keras_tfm.layers.positions import PositionEmbedding
+
+MASK_TOKEN = keras.initializers.RandomNormal(stddev=0.02)  # the authors' code
+
+
+class MaskedAutoencoder(ModelWithHead):
+    """A `backbone` that masks patches, a `ViTMAE`, and a decoder: images in, all their patches out.
+
+    The output is (B, N, P P C), each patch's numbers by (row, column, channel); `num_layers`, `dim`,
+    `num_heads` and `intermediate_dim` are the decoder's. To learn, `examples` makes of images what `fit`
+    takes, with the loss `patch_loss()`. With `normalize_pixels` the numbers of each patch are to be learnt
+    less their mean and over their deviation, which gives better features (table 1d).
+    """
+
+    def __init__(
+        self,
+        backbone,
+        num_layers=8,
+        dim=512,
+        num_heads=16,
+        intermediate_dim=2048,
+        normalize_pixels=True,
+        name="autoencoder",
+        **kwargs,
+    ):
+        config = backbone.config
+        noise, images = backbone.input["noise"], backbone.input["images"]
+        grid = patch_grid(images.shape[1:3], config.patch_size)
+        x = keras.layers.Dense(dim, name="decoder_embedding")(backbone.output["sequence_output"])
+        x = PatchRestoring(1, MASK_TOKEN, name="restoring")(x, noise)  # (B, N + 1, dim)
+        position = PositionEmbedding(x.shape[1], GridSines(grid), name="decoder_position", trainable=False)
+        x = position(x)
+        part = residuals(True, epsilon=config.epsilon)
+        for i in range(num_layers):
+            feedforward = FeedForward(intermediate_dim, config.activation)
+            block = Block(part(MultiHeadAttention(num_heads)), part(feedforward), name=f"decoder_block_{i}")
+            x = block(x)
+        x = LayerNormalization(config.epsilon, name="decoder_norm")(x)
+        height, width = height_and_width(config.patch_size)
+        x = keras.layers.Dense(height * width * images.shape[3], name="pixels")(x[:, 1:])
+        super().__init__(backbone, backbone.input, x, name=name, **kwargs)
+        self.num_layers = num_layers
+        self.dim = dim
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
+        self.normalize_pixels = normalize_pixels
+
+    def examples(self, images, noise=None):
+        """(inputs, targets (B, N, P P C), weights (B, N)) of `images`: only hidden patches count.
+
+        `noise` (B, N) is by default drawn by the backbone's generator. It may be mapped over a tf.data set.
+        """
+        images = ops.convert_to_tensor(images)
+        noise = self.backbone.draw_noise(images) if noise is None else ops.convert_to_tensor(noise)
+        config = self.backbone.config
+        targets = extract_patches(images, config.patch_size)
+        if self.normalize_pixels:
+            targets = normalized_pixels(targets)
+        weights = ops.cast(is_hidden(noise, config.mask_ratio), "float32")
+        return {"images": images, "noise": noise}, targets, weights
+
+    def _fill(self, name, inputs):
+        return self.backbone._fill(name, inputs)
+
+
+def normalized_pixels(patches):
+    """Patches (B, N, P P C), each less its mean and over its deviation, the unbiased one as the authors'."""
+    count = patches.shape[-1]
+    variance = ops.var(patches, axis=-1, keepdims=True) * (count / max(count - 1, 1))
+    return (patches - ops.mean(patches, axis=-1, keepdims=True)) / ops.sqrt(variance + 1e-6)
+
+
+def patch_loss():
+    """The mean squared error of patches' numbers, averaged over those whose weight is 1."""
+    return keras.losses.MeanSquaredError(reduction="mean_with_sample_weight", name="loss")

@@ -1,0 +1,26 @@
+"""Classifying by a class token and the mean of the patches."""
+
+from keras import ops
+
+from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.classification import ClassificationHead
+
+
+class PatchClassifier(ModelWithHead):
+    """A `backbone` and one linear layer on its `pooled_output` beside the mean of its `patch_output`.
+
+    The output is logits (B, num_classes). Oquab et al. 2023, "DINOv2", appendix B.3, learn such a layer to
+    measure frozen features.
+    """
+
+    def __init__(self, backbone, num_classes, dropout=0.0, name="classifier", **kwargs):
+        outputs = backbone.output
+        if "patch_output" not in outputs:
+            raise ValueError(f"`backbone` must have a `patch_output`; it has {', '.join(outputs)}.")
+        head = ClassificationHead(num_classes, dropout=dropout, name="head")
+        mean = ops.mean(outputs["patch_output"], axis=1)
+        x = ops.concatenate([outputs["pooled_output"], mean], axis=-1)  # (B, 2 D)
+        super().__init__(backbone, backbone.input, head(x), name=name, **kwargs)
+        self.num_classes = num_classes
+        self.dropout = dropout
+        self.head = head

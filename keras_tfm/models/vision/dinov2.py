@@ -1,0 +1,90 @@
+"""DINOv2 of Oquab et al. 2023, "DINOv2: Learning Robust Visual Features without Supervision".
+
+A ViT whose parts have learned gains (`layer_scale`), the giant's feed-forward layers a gate (SwiGLU). After
+the class token may stand register tokens, which have no position (Darcet et al. 2024, "Vision Transformers
+Need Registers"). As in the authors' code stochastic depth is the same in all blocks. The mask token, which
+only their pre-training uses, is left out.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Rate, Whole
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patch_encoder import PatchEncoder, PrependedTokens
+from keras_tfm.models.vision.vit import PatchesConfig, Side, ViT
+
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+
+
+@dataclasses.dataclass(frozen=True)
+class DINOv2Config(PatchesConfig):
+    """`layer_scale` is where the gains begin. With `gated` the feed-forward layers have a gate, SiLU's,
+    whatever `activation` says; `intermediate_dim` is then the width of the gate, and of what it multiplies.
+    """
+
+    image_size: Side | tuple[Side, Side] = 518
+    patch_size: Side | tuple[Side, Side] = 14
+    num_registers: Whole = 0
+    attention_dropout: Rate = 0.0
+    layer_scale: float = 1.0
+    gated: bool = False
+
+
+class DINOv2(ViT):
+    """`ViT` with register tokens: `sequence_output` is (B, 1 + R + N, D), the class token first.
+
+    `pooled_output` (B, D) is what became of the class token, `patch_output` (B, N, D) of the patches.
+    """
+
+    config_class = DINOv2Config
+
+    @classmethod
+    def embed(cls, config, images):
+        encoder = PatchEncoder(
+            config.patch_size, config.dim, position_initializer=INITIALIZER, name="patch_encoder"
+        )
+        x = encoder(images)
+        if config.num_registers:
+            patches = PrependedTokens(config.num_registers, name="register_tokens")(x[:, 1:])
+            x = ops.concatenate([x[:, :1], patches], axis=1)  # (B, 1 + R + N, D)
+        return encoder.position, x
+
+    @classmethod
+    def encoder(cls, config):
+        return [_block(config, f"block_{i}") for i in range(config.num_layers)]
+
+    @classmethod
+    def pooled(cls, config, x):
+        return {"pooled_output": x[:, 0], "patch_output": x[:, 1 + config.num_registers :]}
+
+
+def _block(config, name):
+    def part(branch):
+        rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
+        return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, **rates)
+
+    initial = {"kernel_initializer": INITIALIZER}
+    attention = MultiHeadAttention(config.num_heads, dropout=config.attention_dropout, **initial)
+    activation = "silu" if config.gated else config.activation
+    feedforward = FeedForward(config.intermediate_dim, activation, gated=config.gated, **initial)
+    return Block(part(attention), part(feedforward), name=name)
+
+
+def with_registers(config):
+    """`config` with the four registers of Darcet et al. 2024."""
+    return dataclasses.replace(config, num_registers=4)
+
+
+# Oquab et al. 2023, table 17: 21 M, 86 M, 300 M and 1.1 B parameters; the published ones end with images of
+# 518 x 518.
+_S = DINOv2Config(dim=384, num_heads=6, intermediate_dim=1536)
+_L = DINOv2Config(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)
+_G = DINOv2Config(num_layers=40, dim=1536, num_heads=24, intermediate_dim=4096, gated=True)
+DINOv2.sizes = {"S/14": _S, "B/14": DINOv2Config(), "L/14": _L, "g/14": _G}
+DINOv2.sizes |= {f"{name}-registers": with_registers(config) for name, config in DINOv2.sizes.items()}

@@ -1,0 +1,92 @@
+"""The masked autoencoder's encoder of He et al. 2022, "Masked Autoencoders Are Scalable Vision Learners".
+
+A ViT that sees the class token and a random part of the patches; `heads.MaskedAutoencoder` learns to draw the
+others. Its positions are sines and stay as they are, unlike ViT's. Which patches are visible says an input,
+`noise`, so that the model answers alike for the same numbers; where it is left out it is drawn.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Rate
+from keras_tfm.layers.image_positions import GridSines
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patch_encoder import PatchEncoder
+from keras_tfm.layers.patch_masking import PatchMasking
+from keras_tfm.layers.patches import height_and_width, patch_grid
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.vision.vit import PatchesConfig, ViT, ViTConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class ViTMAEConfig(PatchesConfig):
+    """`mask_ratio` is the part of the patches that is hidden."""
+
+    mask_ratio: Rate = 0.75
+
+
+class ViTMAE(ConfiguredModel):
+    """Images in, hidden states of the visible patches out.
+
+    Inputs: `images` (B, H, W, C), floating-point; `noise` (B, N), a number for each patch, of which the
+    least stay visible. Outputs: `sequence_output` (B, M + 1, D), the class token first, then the visible
+    patches in the order of their numbers, and `pooled_output` (B, D), what became of the class token.
+    """
+
+    config_class = ViTMAEConfig
+
+    def __init__(self, config, name="vitmae", **kwargs):
+        image_size = height_and_width(config.image_size, "image_size")
+        grid = patch_grid(image_size, config.patch_size)
+        images = keras.Input((*image_size, config.num_channels), name="images")
+        noise = keras.Input((grid[0] * grid[1],), name="noise")
+        encoder = PatchEncoder(
+            config.patch_size, config.dim, position_initializer=GridSines(grid), name="patch_encoder"
+        )
+        x = encoder(images)
+        encoder.position.trainable = False
+        x = PatchMasking(config.mask_ratio, prefix=1, name="masking")(x, noise)
+        x = Dropout(config.dropout, name="embedding_dropout")(x)
+        blocks = ViT.encoder(config)
+        states = states_of(blocks, x)
+        x = LayerNormalization(config.epsilon, name="norm")(states[-1])
+        outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
+        stacks = {"encoder": blocks}, {"encoder": states}
+        inputs = {"images": images, "noise": noise}
+        super().__init__(config, inputs, outputs, *stacks, name=name, **kwargs)
+        self.generator = keras.random.SeedGenerator()
+
+    def draw_noise(self, images):
+        """Numbers (B, N) for `images`, uniform in [0, 1), by the model's own generator."""
+        shape = (ops.shape(images)[0], self.input["noise"].shape[1])
+        return keras.random.uniform(shape, seed=self.generator)
+
+    def _fill(self, name, inputs):
+        if name == "noise" and "images" in inputs:
+            return self.draw_noise(inputs["images"])
+        return super()._fill(name, inputs)
+
+    def encoder(self, **changes):
+        """A `ViT` with this encoder's weights, that sees all patches: for fine-tuning (section 4).
+
+        `changes` are fields of its configuration, `pooling="mean"` for example, as the authors fine-tune.
+        """
+        fields = dataclasses.asdict(self.config)
+        del fields["mask_ratio"]
+        vit = ViT(ViTConfig.from_json(fields | changes), dtype=self.dtype_policy)
+        own = {weight.path: weight for weight in self.weights}
+        for weight in vit.weights:
+            if weight.path in own:
+                value = own[weight.path]
+                weight.assign(value if value.shape == weight.shape else value[1:])  # without a class token
+        return vit
+
+
+# He et al. 2022, section 4: the sizes of ViT.
+_BASE = ViTMAEConfig()
+_LARGE = ViTMAEConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)
+_HUGE = ViTMAEConfig(patch_size=14, num_layers=32, dim=1280, num_heads=16, intermediate_dim=5120)
+ViTMAE.sizes = {"B/16": _BASE, "L/16": _LARGE, "H/14": _HUGE}

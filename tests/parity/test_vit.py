@@ -1,0 +1,68 @@
+"""Live: ViT against transformers': states, the pooling layer, logits, folders both ways."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from keras_tfm import convert
+from tests.parity.encoders import ACTIVATIONS
+from tests.parity.images import answer, assert_close, draw_images, draw_weights
+
+pytestmark = pytest.mark.parity
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+KINDS = (transformers.ViTModel, transformers.ViTForImageClassification)
+
+
+def draw_config(rng):
+    patch_height, patch_width, num_heads = (int(x) for x in rng.integers(1, 5, 3))
+    rows, columns = (int(x) for x in rng.integers(1, 6, 2))
+    return transformers.ViTConfig(
+        image_size=[patch_height * rows, patch_width * columns],
+        patch_size=[patch_height, patch_width],
+        num_channels=int(rng.integers(1, 4)),
+        hidden_size=num_heads * int(rng.integers(1, 9)),
+        num_hidden_layers=int(rng.integers(1, 4)),
+        num_attention_heads=num_heads,
+        intermediate_size=int(rng.integers(1, 33)),
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+        hidden_act=str(rng.choice(ACTIVATIONS)),
+        layer_norm_eps=float(rng.choice([1e-12, 1e-6, 1e-3])),
+        num_labels=int(rng.integers(1, 6)),
+    )
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_directions(kind, seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    theirs = kind(draw_config(rng)).eval()
+    draw_weights(rng, theirs)
+    images = draw_images(rng, theirs.config)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = convert.from_huggingface(tmp_path / "theirs")
+    outputs, expected = ours({"images": images}), answer(theirs, images)
+    if kind is transformers.ViTModel:
+        assert_close(outputs["sequence_output"], expected.last_hidden_state)
+        assert_close(outputs["pooled_output"], expected.pooler_output)
+    else:
+        assert_close(outputs, expected.logits)
+    convert.save_huggingface(ours, tmp_path / "ours")
+    back, report = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    for (name, a), (_, b) in zip(theirs.named_parameters(), back.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_a_model_without_its_pooling_layer(tmp_path):
+    rng = np.random.default_rng(0)
+    theirs = transformers.ViTModel(draw_config(rng), add_pooling_layer=False).eval()
+    draw_weights(rng, theirs)
+    images = draw_images(rng, theirs.config)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = convert.from_huggingface(tmp_path / "theirs")
+    assert not ours.config.pooler
+    assert_close(ours({"images": images})["pooled_output"], answer(theirs, images).last_hidden_state[:, 0])
