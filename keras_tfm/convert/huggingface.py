@@ -24,6 +24,7 @@ TABLES = {
     "bart": "bart.FAMILY",
     "mbart": "bart.MBART",
     "swin": "swin.FAMILY",
+    "swinv2": "swin_v2.FAMILY",
     "deit": "deit.FAMILY",
 }
 
