@@ -25,6 +25,7 @@ TABLES = {
     "mbart": "bart.MBART",
     "swin": "swin.FAMILY",
     "swinv2": "swin_v2.FAMILY",
+    "segformer": "mit.FAMILY",
     "deit": "deit.FAMILY",
 }
 
