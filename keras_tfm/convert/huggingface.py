@@ -24,6 +24,8 @@ TABLES = {
     "bart": "bart.FAMILY",
     "mbart": "bart.MBART",
     "swin": "swin.FAMILY",
+    "swinv2": "swin_v2.FAMILY",
+    "segformer": "mit.FAMILY",
     "deit": "deit.FAMILY",
     "vit": "vit.FAMILY",
     "vit_mae": "vit_mae.FAMILY",

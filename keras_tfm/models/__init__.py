@@ -23,7 +23,10 @@ from keras_tfm.models.text.transformer import Transformer, TransformerConfig
 from keras_tfm.models.vision.deit import DeiT, DeiTConfig
 from keras_tfm.models.vision.dinov2 import DINOv2, DINOv2Config
 from keras_tfm.models.vision.levit import LeViT, LeViTConfig
+from keras_tfm.models.vision.mit import MiT, MiTConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
+from keras_tfm.models.vision.swin_v2 import SwinV2, SwinV2Config
+from keras_tfm.models.vision.twins import Twins, TwinsConfig
 from keras_tfm.models.vision.vit import ViT, ViTConfig
 from keras_tfm.models.vision.vit_mae import ViTMAE, ViTMAEConfig
 from keras_tfm.models.vision.xcit import XCiT, XCiTConfig

@@ -117,6 +117,26 @@ def states_of(blocks, x, **arguments):
     return states
 
 
+def run_stages(stages, x):
+    """What a pyramid's `stages`, lists of layers, make of `x`: (all blocks, hidden states, maps).
+
+    The hidden states are what goes into the first block and what comes out of each, the maps what comes out
+    of each stage.
+    """
+    blocks: list = []
+    states, maps = [], []
+    for layers in stages:
+        for layer in layers:
+            is_block = getattr(layer, "is_block", False)
+            if is_block:
+                states += [] if blocks else [x]
+                blocks.append(layer)
+            x = layer(x)
+            states += [x] if is_block else []
+        maps.append(x)
+    return blocks, states, maps
+
+
 def growing_rates(rate, count):
     """`count` rates that grow evenly from 0, the first block's, to `rate`, the last one's.
 

@@ -22,7 +22,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, flatten_map, height_and_width
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.windows import WindowAttention
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, run_stages
 from keras_tfm.models.vision.vit import Side
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
@@ -78,55 +78,66 @@ class Swin(ConfiguredModel):
     Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
     D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
     block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
-    stage, before any norm, for a detector or a decoder.
+    stage, before any norm, for a detector or a decoder. A family that differs overrides `normalize` or
+    `attention`.
     """
 
-    config_class = SwinConfig
+    config_class: type[Config] = SwinConfig
+    normalize = "input"  # what the norms of residuals and mergings act on
 
-    def __init__(self, config, name="swin", **kwargs):
+    def __init__(self, config, name=None, **kwargs):
         image_size = height_and_width(config.image_size, "image_size")
         images = keras.Input((*image_size, config.num_channels), name="images")
         x = PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images)
         x = LayerNormalization(EPSILON, name="embedding_norm")(x)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
-        blocks: list = []
-        states, maps = [x], []
-        for stage, depth in enumerate(config.depths):
-            if stage:
-                norm, name = LayerNormalization(EPSILON), f"stage_{stage}_merging"
-                x = PatchMerging(config.widths[stage], norm, kernel_initializer=INITIALIZER, name=name)(x)
-            own_blocks = [_block(config, stage, i) for i in range(depth)]
-            _, *own_states = states_of(own_blocks, x)
-            blocks, states, x = blocks + own_blocks, states + own_states, own_states[-1]
-            maps.append(x)
-        x = flatten_map(LayerNormalization(config.epsilon, name="norm")(x))
+        stages = [self.stage(config, stage) for stage in range(len(config.depths))]
+        blocks, states, maps = run_stages(stages, x)
+        x = flatten_map(LayerNormalization(config.epsilon, name="norm")(maps[-1]))
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
         stacks = {"encoder": blocks}, {"encoder": states}
+        name = name or type(self).__name__.lower()
         super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
         self.maps = maps
 
+    @classmethod
+    def stage(cls, config, stage):
+        """The layers of a stage: a merging, but in the first, and blocks."""
+        width, blocks = (
+            config.widths[stage],
+            [cls.block(config, stage, i) for i in range(config.depths[stage])],
+        )
+        if stage == 0:
+            return blocks
+        options = {"kernel_initializer": INITIALIZER, "name": f"stage_{stage}_merging"}
+        return [PatchMerging(width, LayerNormalization(EPSILON), cls.normalize, **options), *blocks]
 
-def _block(config, stage, index):
-    """The block number `index` of a stage: every second one is shifted, unless a window is a whole map."""
-    side = min(config.grids[stage])
-    window = min(config.window, side)
-    shift = window // 2 if index % 2 and window < side else 0
-    rate = growing_rates(config.stochastic_depth, config.num_layers)[sum(config.depths[:stage]) + index]
+    @classmethod
+    def block(cls, config, stage, index):
+        """The block number `index` of a stage: every second is shifted, unless a window is a whole map."""
+        side = min(config.grids[stage])
+        window = min(config.window, side)
+        shift = window // 2 if index % 2 and window < side else 0
+        rate = growing_rates(config.stochastic_depth, config.num_layers)[sum(config.depths[:stage]) + index]
 
-    def part(branch):
-        norm = LayerNormalization(config.epsilon)
-        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
+        def part(branch):
+            norm = LayerNormalization(config.epsilon)
+            return Residual(branch, norm, cls.normalize, config.dropout, stochastic_depth=rate)
 
-    attention = MultiHeadAttention(
-        config.num_heads[stage],
-        dropout=config.attention_dropout,
-        position=GridPositionBias(window, initializer=INITIALIZER),
-        kernel_initializer=INITIALIZER,
-    )
-    hidden = int(config.mlp_ratio * config.widths[stage])
-    feedforward = FeedForward(hidden, config.activation, kernel_initializer=INITIALIZER)
-    name = f"stage_{stage}_block_{index}"
-    return Block(part(WindowAttention(attention, window, shift)), part(feedforward), name=name)
+        attention = WindowAttention(cls.attention(config, stage, window), window, shift)
+        hidden = int(config.mlp_ratio * config.widths[stage])
+        feedforward = FeedForward(hidden, config.activation, kernel_initializer=INITIALIZER)
+        return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")
+
+    @classmethod
+    def attention(cls, config, stage, window):
+        """The attention among the cells of a window of this side."""
+        return MultiHeadAttention(
+            config.num_heads[stage],
+            dropout=config.attention_dropout,
+            position=GridPositionBias(window, initializer=INITIALIZER),
+            kernel_initializer=INITIALIZER,
+        )
 
 
 # Liu et al. 2021, section 3.3: 29 M, 50 M, 88 M and 197 M parameters with a head of 1000 classes.

@@ -24,6 +24,7 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
 
 Side = Annotated[int, Between(1, 2**14)]  # in pixels
+Ratio = Annotated[float, Between(0.01, 64)]  # of a hidden width to a block's
 
 
 @dataclasses.dataclass(frozen=True)

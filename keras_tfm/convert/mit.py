@@ -1,0 +1,99 @@
+"""The checkpoints of SegFormer's encoder, MiT, and of its classifier, by transformers' names."""
+
+from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.keymap import convolution, depthwise_kernel, linear, norm
+from keras_tfm.heads import Classifier
+from keras_tfm.models import MiT
+
+PARTS = ("query", "key", "value")
+MAX_STAGES = 16
+
+
+def rows(config):
+    """The table of a configuration."""
+    ours, theirs = "stage_{}_block_{}", "encoder.block.{}.{}"
+    attention, their_attention = f"{ours}/attention/branch", f"{theirs}.attention.self"
+    keys = [f"{their_attention}.{part}" for part in PARTS]
+    projections = f"{attention}/attention/projections"
+    return [
+        *linear(f"{projections}/query_key_value", *keys),  # where the map is not reduced
+        *linear(f"{projections}/query", keys[0]),
+        *linear(f"{projections}/key_value", *keys[1:]),
+        *linear(f"{attention}/attention/output", f"{theirs}.attention.output.dense"),
+        *convolution(f"{attention}/reduction", f"{their_attention}.sr"),
+        *norm(f"{attention}/reduction/norm", f"{their_attention}.layer_norm"),
+        *norm(f"{ours}/attention/norm", f"{theirs}.layer_norm_1"),
+        *linear(f"{ours}/feedforward/branch/layer_0", f"{theirs}.mlp.dense1"),
+        *convolution(f"{ours}/feedforward/branch/layer_1", f"{theirs}.mlp.dwconv.dwconv", depthwise_kernel()),
+        *linear(f"{ours}/feedforward/branch/layer_2", f"{theirs}.mlp.dense2"),
+        *norm(f"{ours}/feedforward/norm", f"{theirs}.layer_norm_2"),
+        *convolution("stage_{}_embedding", "encoder.patch_embeddings.{}.proj"),
+        *norm("stage_{}_embedding/norm", "encoder.patch_embeddings.{}.layer_norm"),
+        *norm("stage_{}_norm", "encoder.layer_norm.{}"),
+    ]
+
+
+def ratios(config):
+    """Theirs for ours; ValueError for one that is no whole number: theirs takes none."""
+    if any(ratio % 1 for ratio in config.mlp_ratios):
+        raise ValueError(f"SegformerConfig takes whole `mlp_ratios`; they are {config.mlp_ratios}.")
+    return [int(ratio) for ratio in config.mlp_ratios]
+
+
+def of_stage(name, stage):
+    """A configuration's `name` at a stage; 0, for no such key, where there are fewer stages."""
+    return lambda config: (*getattr(config, name), *[0] * MAX_STAGES)[stage]
+
+
+def hidden_width(stage):
+    """The width within the feed-forward layers of a stage, 0 where there are fewer stages."""
+    return lambda config: (
+        int(config.mlp_ratios[stage] * config.dims[stage]) if stage < len(config.dims) else 0
+    )
+
+
+def stage_shapes(stage):
+    """Some keys' sizes, which are compared before a model of such sizes is made."""
+    before = of_stage("dims", stage - 1) if stage else "num_channels"
+    dim, side, ratio = (of_stage(name, stage) for name in ("dims", "patch_sizes", "reductions"))
+    return {
+        f"encoder.patch_embeddings.{stage}.proj.weight": (dim, before, side, side),
+        f"encoder.block.{stage}.0.mlp.dense1.bias": (hidden_width(stage),),
+        f"encoder.block.{stage}.0.attention.self.sr.weight": (
+            *(lambda config: dim(config) if ratio(config) > 1 else 0 for _ in range(2)),
+            ratio,
+            ratio,
+        ),
+    }
+
+
+FAMILY = Family(
+    model_type="segformer",
+    backbone="SegformerModel",
+    model=MiT,
+    prefix="segformer.",
+    fields={
+        "image_size": "image_size",  # which theirs does not read
+        "num_channels": "num_channels",
+        "dims": "hidden_sizes",
+        "depths": "depths",
+        "num_heads": "num_attention_heads",
+        "patch_sizes": "patch_sizes",
+        "strides": "strides",
+        "reductions": "sr_ratios",
+        "mlp_ratios": Entry("mlp_ratios", lambda value, _: value, ratios),
+        "dropout": "hidden_dropout_prob",
+        "attention_dropout": "attention_probs_dropout_prob",
+        "stochastic_depth": "drop_path_rate",
+        "activation": "hidden_act",
+    },
+    written={"num_encoder_blocks": lambda config: len(config.depths)},
+    fixed={"reshape_last_stage": True},
+    shapes={key: sizes for stage in range(MAX_STAGES) for key, sizes in stage_shapes(stage).items()},
+    rows=rows,
+    heads={
+        "SegformerForImageClassification": Head(
+            Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
+        ),
+    },
+)

@@ -1,0 +1,169 @@
+"""Swin V2's checkpoints (Liu et al. 2022), by transformers' names and by timm's."""
+
+from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, patches, weight
+from keras_tfm.convert.state import fields_of, read_state
+from keras_tfm.convert.swin import ATTENTION, BLOCK, PARTS, TIMM_FIELDS, merging
+from keras_tfm.heads import Classifier
+from keras_tfm.models import SwinV2, SwinV2Config
+from keras_tfm.training.safetensors import CheckpointError
+
+ARCHITECTURES = {
+    f"swinv2_{name}_{window}": f"{name[0].upper()}/{size}"
+    for names, windows in {
+        ("tiny", "small", "base"): {"window8_256": "8", "window16_256": "16"},
+        ("base", "large"): {
+            "window12_192": "12",
+            "window12to16_192to256": "12to16",
+            "window12to24_192to384": "12to24",
+        },
+    }.items()
+    for name in names
+    for window, size in windows.items()
+}
+FIELDS = {
+    **TIMM_FIELDS,
+    "proj_drop_rate": TIMM_FIELDS["drop_rate"],
+    "pretrained_window_sizes": "pretrained_windows",
+}
+FIELDS.pop("drop_rate")  # the head's in timm's second version
+
+
+def rows(config):
+    """transformers' names; it counts a merging to the stage before."""
+    window(config)  # refuses, in both directions, what is not the same model
+    block = "encoder.layers.{}.blocks.{}"
+    theirs = f"{block}.attention.self"
+    kernels = [row for row in linear(PROJECTIONS, *(f"{theirs}.{x}" for x in PARTS)) if "kernel" in row.ours]
+    table = [
+        *kernels,
+        *weight(f"{ATTENTION}/projections/query_bias", f"{theirs}.query.bias"),
+        *weight(f"{ATTENTION}/projections/value_bias", f"{theirs}.value.bias"),
+        *_cosines(theirs, "continuous_position_bias_mlp"),
+        *patches("patch_embedding", "embeddings.patch_embeddings.projection", config.patch_size),
+        *norm("embedding_norm", "embeddings.norm"),
+        *linear(f"{ATTENTION}/output", f"{block}.attention.output.dense"),
+        *norm(f"{BLOCK}/attention/norm", f"{block}.layernorm_before"),
+        *linear(f"{BLOCK}/feedforward/branch/hidden", f"{block}.intermediate.dense"),
+        *linear(f"{BLOCK}/feedforward/branch/output", f"{block}.output.dense"),
+        *norm(f"{BLOCK}/feedforward/norm", f"{block}.layernorm_after"),
+        *norm("norm", "layernorm"),
+    ]
+    for stage in range(1, len(config.depths)):
+        table += merging(f"stage_{stage}_merging", f"encoder.layers.{stage - 1}.downsample")
+    return table
+
+
+def timm_rows(config):
+    """timm's names, the classifier's too; its merging is the next stage's, as ours."""
+    block = "layers.{}.blocks.{}"
+    return [
+        *weight(f"{PROJECTIONS}/kernel", f"{block}.attn.qkv.weight", TRANSPOSED),
+        *weight(f"{ATTENTION}/projections/query_bias", f"{block}.attn.q_bias"),
+        *weight(f"{ATTENTION}/projections/value_bias", f"{block}.attn.v_bias"),
+        *_cosines(f"{block}.attn", "cpb_mlp"),
+        *patches("patch_embedding", "patch_embed.proj", config.patch_size),
+        *norm("embedding_norm", "patch_embed.norm"),
+        *linear(f"{ATTENTION}/output", f"{block}.attn.proj"),
+        *norm(f"{BLOCK}/attention/norm", f"{block}.norm1"),
+        *linear(f"{BLOCK}/feedforward/branch/hidden", f"{block}.mlp.fc1"),
+        *linear(f"{BLOCK}/feedforward/branch/output", f"{block}.mlp.fc2"),
+        *norm(f"{BLOCK}/feedforward/norm", f"{block}.norm2"),
+        *merging("stage_{}_merging", "layers.{}.downsample"),
+        *norm("norm", "norm"),
+        *linear("head/output", "head.fc"),
+    ]
+
+
+PROJECTIONS = f"{ATTENTION}/projections/query_key_value"
+
+
+def _cosines(theirs, network):
+    """The factor of the cosines, and the network that makes the position bias."""
+    return [
+        *weight(f"{ATTENTION}/temperature", f"{theirs}.logit_scale"),
+        *linear(f"{ATTENTION}/position/hidden", f"{theirs}.{network}.0"),
+        *weight(f"{ATTENTION}/position/output/kernel", f"{theirs}.{network}.2.weight", TRANSPOSED),
+    ]
+
+
+def config_of(arguments):
+    """Our configuration of timm's arguments; CheckpointError for those that mean another model."""
+    if not arguments.get("qkv_bias", True):
+        raise CheckpointError("timm", "qkv_bias", "True", "False")
+    fields = fields_of({key: x for key, x in arguments.items() if key != "qkv_bias"}, FIELDS)
+    if not any(fields.get("pretrained_windows", ())):
+        fields["pretrained_windows"] = None
+    return SwinV2Config.from_json(fields)
+
+
+def read(arguments, weights):
+    """Our model of timm's class, and its outputs by the names of theirs."""
+    backbone = SwinV2(config_of(arguments))
+    model = Classifier(backbone, arguments.get("num_classes", 1000))
+    read_state(model, weights, timm_rows(backbone.config))
+    outputs = {
+        "logits": model.output,
+        "features/embed": backbone.hidden_states["encoder"][0],
+        "features/norm": backbone.get_layer("norm").output,
+    }
+    return model, outputs | {f"features/stage_{i}": x for i, x in enumerate(backbone.maps)}
+
+
+def window(config):
+    """Theirs for ours; CheckpointError where theirs, which goes by the rows alone, would cut others."""
+    for stage, (grid, depth) in enumerate(zip(config.grids, config.depths, strict=True)):
+        side, rows = min(grid), config.grids[0][0] // 2**stage
+        is_same = min(rows, config.window) == min(side, config.window)
+        if not is_same or (depth > 1 and (rows > config.window) != (side > config.window)):
+            expected = "windows that both axes of a map are longer than, or neither"
+            raise CheckpointError("Swinv2Model", "window_size", expected, f"{config.window} for {grid}")
+    return config.window
+
+
+FAMILY = Family(
+    model_type="swinv2",
+    backbone="Swinv2Model",
+    model=SwinV2,
+    prefix="swinv2.",
+    fields={
+        "image_size": "image_size",
+        "patch_size": "patch_size",
+        "num_channels": "num_channels",
+        "depths": "depths",
+        "dim": "embed_dim",
+        "num_heads": "num_heads",
+        "window": Entry("window_size", lambda value, _: value, window),
+        "pretrained_windows": Entry(
+            "pretrained_window_sizes",
+            lambda value, _: value if any(value) else None,
+            lambda config: config.pretrained_windows or (0,) * len(config.depths),
+        ),
+        "mlp_ratio": "mlp_ratio",
+        "dropout": "hidden_dropout_prob",
+        "attention_dropout": "attention_probs_dropout_prob",
+        "stochastic_depth": "drop_path_rate",
+        "activation": "hidden_act",
+        "epsilon": "layer_norm_eps",
+    },
+    absent={"image_size": 224, "window_size": 7},
+    fixed={"use_absolute_embeddings": False, "qkv_bias": True},
+    shapes={
+        "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", "patch_size", "patch_size"),
+        "encoder.layers.0.blocks.0.attention.self.logit_scale": (
+            lambda config: config.num_heads[0],
+            lambda _: 1,
+            lambda _: 1,
+        ),
+        "encoder.layers.0.blocks.0.intermediate.dense.bias": (
+            lambda config: int(config.mlp_ratio * config.dim),
+        ),
+        "layernorm.weight": (lambda config: config.widths[-1],),
+    },
+    rows=rows,
+    heads={
+        "Swinv2ForImageClassification": Head(
+            Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
+        ),
+    },
+)

@@ -1,0 +1,68 @@
+"""Twins's checkpoints as timm has them (Chu et al. 2021)."""
+
+from keras_tfm.convert.keymap import convolution, depthwise_kernel, linear, norm, patches
+from keras_tfm.convert.state import as_sequences, fields_of, read_state
+from keras_tfm.heads import Classifier
+from keras_tfm.models import Twins, TwinsConfig
+
+ARCHITECTURES = {
+    f"twins_{kind.lower()}_{name}": f"{kind}-{size}"
+    for kind in ("PCPVT", "SVT")
+    for name, size in {"small": "S", "base": "B", "large": "L"}.items()
+}
+FIELDS = {
+    "img_size": "image_size",
+    "patch_size": "patch_size",
+    "in_chans": "num_channels",
+    "embed_dims": "dims",
+    "depths": "depths",
+    "num_heads": "num_heads",
+    "mlp_ratios": "mlp_ratios",
+    "sr_ratios": "reductions",
+    "wss": "windows",
+    "proj_drop_rate": "dropout",
+    "attn_drop_rate": "attention_dropout",
+    "drop_path_rate": "stochastic_depth",
+}
+
+
+def rows(config):
+    """The table of a configuration."""
+    ours, theirs = "stage_{}_block_{}", "blocks.{}.{}"
+    attention = f"{ours}/attention/branch"
+    table = [
+        *linear(f"{attention}/attention/projections/query_key_value", f"{theirs}.attn.qkv"),
+        *linear(f"{attention}/attention/projections/query", f"{theirs}.attn.q"),
+        *linear(f"{attention}/attention/projections/key_value", f"{theirs}.attn.kv"),
+        *linear(f"{attention}/attention/output", f"{theirs}.attn.proj"),
+        *convolution(f"{attention}/reduction", f"{theirs}.attn.sr"),
+        *norm(f"{attention}/reduction/norm", f"{theirs}.attn.norm"),
+        *norm(f"{ours}/attention/norm", f"{theirs}.norm1"),
+        *linear(f"{ours}/feedforward/branch/hidden", f"{theirs}.mlp.fc1"),
+        *linear(f"{ours}/feedforward/branch/output", f"{theirs}.mlp.fc2"),
+        *norm(f"{ours}/feedforward/norm", f"{theirs}.norm2"),
+        *convolution("stage_{}_position/branch", "pos_block.{}.proj.0", depthwise_kernel()),
+        *norm("stage_{}_embedding_norm", "patch_embeds.{}.norm"),
+        *norm("norm", "norm"),
+        *linear("head/output", "head"),
+    ]
+    for stage in range(len(config.depths)):
+        patch_size = 2 if stage else config.patch_size
+        table += patches(f"stage_{stage}_embedding", f"patch_embeds.{stage}.proj", patch_size)
+    return table
+
+
+def config_of(arguments):
+    """Our configuration of timm's arguments; CheckpointError for those that mean another model."""
+    return TwinsConfig.from_json(fields_of(arguments, FIELDS))
+
+
+def read(arguments, weights):
+    """Our model of timm's class, and its outputs by the names of theirs."""
+    backbone = Twins(config_of(arguments))
+    model = Classifier(backbone, arguments.get("num_classes", 1000))
+    read_state(model, weights, rows(backbone.config))
+    outputs = {"logits": model.output, "features/norm": backbone.output["sequence_output"]}
+    states = backbone.hidden_states["encoder"]
+    lasts = [states[sum(backbone.config.depths[: i + 1])] for i in range(len(backbone.maps))]
+    return model, outputs | as_sequences(lasts)

@@ -1,0 +1,132 @@
+"""The Mix Transformer (MiT) of Xie et al. 2021, "SegFormer", section 3.1: SegFormer's encoder.
+
+A pyramid without positions: patches overlap, and a 3 x 3 convolution inside the feed-forward layers tells
+cells where they are. The cells attend to a smaller map, and each stage's map is normalised before it goes on.
+Deviates from the authors' code in the norms of blocks, whose epsilon is 1e-5 as transformers has it.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.base import own
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.grid import MapAttention
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import flatten_map, height_and_width
+from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, run_stages
+from keras_tfm.models.vision.vit import Ratio, Side
+
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+EPSILON = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class MiTConfig(Config):
+    """Tuples have a number for each stage. Patches of `patch_sizes` begin `strides` apart; the map that is
+    attended to is `reductions` times smaller on each side. `stochastic_depth` is the last block's rate.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    num_channels: Size = 3
+    dims: tuple[Size, ...] = (32, 64, 160, 256)
+    depths: tuple[Depth, ...] = (2, 2, 2, 2)
+    num_heads: tuple[Size, ...] = (1, 2, 5, 8)
+    patch_sizes: tuple[Side, ...] = (7, 3, 3, 3)
+    strides: tuple[Side, ...] = (4, 2, 2, 2)
+    reductions: tuple[Side, ...] = (8, 4, 2, 1)
+    mlp_ratios: tuple[Ratio, ...] = (4, 4, 4, 4)
+    dropout: Rate = 0.0
+    attention_dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.1
+    activation: str = "gelu"
+
+    def __post_init__(self):
+        super().__post_init__()
+        names = ["dims", "depths", "num_heads", "patch_sizes", "strides", "reductions", "mlp_ratios"]
+        check_stages(self, *names)
+
+    @property
+    def num_layers(self):
+        """The number of all blocks."""
+        return sum(self.depths)
+
+
+class MiT(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
+    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
+    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
+    stage, normalised, as SegFormer's decoder takes them.
+    """
+
+    config_class = MiTConfig
+
+    def __init__(self, config, name="mit", **kwargs):
+        image_size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*image_size, config.num_channels), name="images")
+        stages = [_stage(config, stage) for stage in range(len(config.depths))]
+        blocks, states, maps = run_stages(stages, images)
+        x = flatten_map(maps[-1])
+        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
+        parts = ({"encoder": blocks}, {"encoder": states})
+        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        self.maps = maps
+
+
+def _stage(config, stage):
+    """The layers of a stage, blocks and others."""
+    size = config.patch_sizes[stage]
+    options = {"padding": size // 2, "norm": LayerNormalization(EPSILON), "use_bias": True}
+    name = f"stage_{stage}_embedding"
+    return [
+        Convolution(config.dims[stage], size, config.strides[stage], **options, name=name),
+        *(_block(config, stage, i) for i in range(config.depths[stage])),
+        LayerNormalization(EPSILON, name=f"stage_{stage}_norm"),
+    ]
+
+
+def _block(config, stage, index):
+    dim, ratio = config.dims[stage], config.reductions[stage]
+    rate = growing_rates(config.stochastic_depth, config.num_layers)[sum(config.depths[:stage]) + index]
+
+    def part(branch):
+        norm = LayerNormalization(EPSILON)
+        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
+
+    attention = MultiHeadAttention(
+        config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+    )
+    reduction = None
+    if ratio > 1:
+        options = {"padding": 0, "norm": LayerNormalization(EPSILON), "use_bias": True}
+        reduction = Convolution(dim, ratio, ratio, **options)
+    feedforward = _feedforward(dim, int(config.mlp_ratios[stage] * dim), config.activation)
+    name = f"stage_{stage}_block_{index}"
+    return Block(part(MapAttention(attention, reduction)), part(feedforward), name=name)
+
+
+def _feedforward(dim, hidden, activation):
+    """The mix feed-forward layer, eq. 3: a convolution of each channel between two dense layers."""
+    widths = (keras.layers.Dense(width, kernel_initializer=own(INITIALIZER)) for width in (hidden, dim))
+    first, last = widths
+    return Chain([first, Convolution(hidden, groups=hidden, activation=activation), last])
+
+
+# Xie et al. 2021, table 6; the ratios and stochastic depth of the authors' code.
+_B0 = MiTConfig()
+_B1 = dataclasses.replace(_B0, dims=(64, 128, 320, 512))
+MiT.sizes = {
+    "B0": _B0,
+    "B1": _B1,
+    "B2": dataclasses.replace(_B1, depths=(3, 4, 6, 3)),
+    "B3": dataclasses.replace(_B1, depths=(3, 4, 18, 3)),
+    "B4": dataclasses.replace(_B1, depths=(3, 8, 27, 3)),
+    "B5": dataclasses.replace(_B1, depths=(3, 6, 40, 3)),
+}

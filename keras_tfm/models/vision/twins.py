@@ -1,0 +1,144 @@
+"""Twins of Chu et al. 2021, "Twins: Revisiting the Design of Spatial Attention in Vision Transformers".
+
+A pyramid whose positions are made by a convolution behind the first block of each stage (Chu et al. 2021,
+"Conditional Positional Encodings"). In PCPVT all cells attend to a smaller map; in SVT every second block
+does, and the others attend within windows. Deviates from the authors' code where a map is smaller than a
+window, which then is the map: theirs pads it.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.grid import MapAttention
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
+from keras_tfm.layers.windows import WindowAttention
+from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, run_stages
+from keras_tfm.models.vision.vit import Ratio, Side
+
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+EPSILON = 1e-5  # of the norms behind convolutions, whatever the configuration says
+
+
+@dataclasses.dataclass(frozen=True)
+class TwinsConfig(Config):
+    """Tuples have a number for each stage. A map attended to is `reductions` times smaller on each side;
+    with `windows`, sides in cells, every second block, from the first, attends within such windows.
+    `stochastic_depth` is the rate of the last block.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Side = 4
+    num_channels: Size = 3
+    dims: tuple[Size, ...] = (64, 128, 320, 512)
+    depths: tuple[Depth, ...] = (3, 4, 6, 3)
+    num_heads: tuple[Size, ...] = (1, 2, 5, 8)
+    mlp_ratios: tuple[Ratio, ...] = (8, 8, 4, 4)
+    reductions: tuple[Side, ...] = (8, 4, 2, 1)
+    windows: tuple[Side, ...] | None = None
+    dropout: Rate = 0.0
+    attention_dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.0
+    epsilon: Rate = 1e-6
+
+    def __post_init__(self):
+        super().__post_init__()
+        names = ["dims", "depths", "num_heads", "mlp_ratios", "reductions"]
+        check_stages(self, *names, *(["windows"] if self.windows is not None else []))
+
+
+class Twins(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
+    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
+    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
+    stage, before any norm, for a detector or a decoder.
+    """
+
+    config_class = TwinsConfig
+
+    def __init__(self, config, name="twins", **kwargs):
+        images = keras.Input(
+            (*height_and_width(config.image_size, "image_size"), config.num_channels), name="images"
+        )
+        stages = [_stage(config, i) for i in range(len(config.depths))]
+        blocks, states, maps = run_stages(stages, images)
+        x = flatten_map(LayerNormalization(config.epsilon, name="norm")(maps[-1]))
+        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
+        parts = ({"encoder": blocks}, {"encoder": states})
+        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        self.maps = maps
+
+
+def _stage(config, stage):
+    """The layers of a stage, blocks and others."""
+    dim, patch_size = config.dims[stage], 2 if stage else config.patch_size
+    first, *others = (_block(config, stage, i) for i in range(config.depths[stage]))
+    return [
+        PatchEmbedding(dim, patch_size, name=f"stage_{stage}_embedding"),
+        LayerNormalization(EPSILON, name=f"stage_{stage}_embedding_norm"),
+        first,
+        Residual(Convolution(dim, groups=dim), name=f"stage_{stage}_position"),
+        *others,
+    ]
+
+
+def _block(config, stage, index):
+    rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
+
+    def part(branch):
+        norm = LayerNormalization(config.epsilon)
+        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
+
+    hidden = int(config.mlp_ratios[stage] * config.dims[stage])
+    feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
+    name = f"stage_{stage}_block_{index}"
+    return Block(part(_attention(config, stage, index)), part(feedforward), name=name)
+
+
+def _attention(config, stage, index):
+    """Of all cells to a smaller map, or in windows."""
+    attention = MultiHeadAttention(
+        config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+    )
+    if config.windows is not None and index % 2 == 0:
+        return WindowAttention(attention, config.windows[stage])
+    ratio = config.reductions[stage]
+    if ratio == 1:  # the checkpoints keep the queries' weights apart from the others' here too
+        return MapAttention(attention, keras.layers.Identity())
+    size = {"kernel_size": ratio, "stride": ratio, "padding": 0}
+    norm = LayerNormalization(EPSILON)
+    return MapAttention(attention, Convolution(config.dims[stage], **size, norm=norm, use_bias=True))
+
+
+# Chu et al. 2021, table 1 (PCPVT) and table 2 (SVT); stochastic depth of the authors' commands.
+_PCPVT = TwinsConfig(stochastic_depth=0.2)
+_SVT = TwinsConfig(
+    dims=(64, 128, 256, 512),
+    depths=(2, 2, 10, 4),
+    num_heads=(2, 4, 8, 16),
+    mlp_ratios=(4, 4, 4, 4),
+    windows=(7, 7, 7, 7),
+    stochastic_depth=0.2,
+)
+_SVT_B = dataclasses.replace(
+    _SVT, dims=(96, 192, 384, 768), depths=(2, 2, 18, 2), num_heads=(3, 6, 12, 24), stochastic_depth=0.3
+)
+Twins.sizes = {
+    "PCPVT-S": _PCPVT,
+    "PCPVT-B": dataclasses.replace(_PCPVT, depths=(3, 4, 18, 3), stochastic_depth=0.3),
+    "PCPVT-L": dataclasses.replace(_PCPVT, depths=(3, 8, 27, 3), stochastic_depth=0.5),
+    "SVT-S": _SVT,
+    "SVT-B": _SVT_B,
+    "SVT-L": dataclasses.replace(
+        _SVT_B, dims=(128, 256, 512, 1024), num_heads=(4, 8, 16, 32), stochastic_depth=0.5
+    ),
+}

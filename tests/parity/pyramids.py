@@ -1,0 +1,65 @@
+"""Random pyramids of transformers beside ours: outputs, folders both ways, gradients."""
+
+import copy
+
+import keras
+import numpy as np
+import tensorflow as tf
+import torch
+
+from keras_tfm import convert
+from keras_tfm.convert import keymap
+from tests.parity.images import answer, assert_close, gradients_in_files
+
+
+def ours_of(theirs, folder):
+    """Our model of theirs, through a folder that it writes."""
+    theirs.save_pretrained(folder / "theirs")
+    return convert.from_huggingface(folder / "theirs")
+
+
+def check_way_back(theirs, ours, family, folder):
+    """What we write is read by transformers as the same model, with the same entries."""
+    convert.save_huggingface(ours, folder / "ours")
+    back, report = type(theirs).from_pretrained(folder / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    for (name, a), (_, b) in zip(theirs.named_parameters(), back.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+    for name in family.write_config(getattr(ours, "backbone", ours).config):
+        value = getattr(theirs.config, name)
+        allowed = [value, "gelu_new"] if value == "gelu_pytorch_tanh" else [value]
+        assert getattr(back.config, name) in allowed, name
+
+
+def check_maps(ours, theirs, stages, images):
+    """The maps of ours are what `stages`, modules of theirs, give for `images`."""
+    expected = []
+    for stage in stages:
+        stage.register_forward_hook(lambda *call: expected.append(call[-1]))
+    answer(theirs, images)
+    maps = keras.tree.flatten(keras.Model(ours.input, ours.maps)({"images": images}))
+    for x, state in zip(maps, expected, strict=True):
+        state = (state[0] if isinstance(state, tuple) else state).detach().numpy().reshape(x.shape)
+        assert np.abs(x - state).max() <= 1e-5 * max(1, np.abs(state).max())
+
+
+def check_gradients(theirs, ours, family, images, labels, folder):
+    """Those of the loss of a classifier, beside theirs in float64."""
+    exact = copy.deepcopy(theirs).double()
+    for model in (exact, theirs):
+        loss = answer(model, images, labels=torch.from_numpy(labels)).loss
+        loss.backward()
+    with tf.GradientTape() as tape:
+        logits = ours({"images": images})
+        total = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(labels, logits)
+    assert_close(total, loss)
+    gradients = tape.gradient(total, [weight.value for weight in ours.trainable_weights])
+    for weight, gradient in zip(ours.trainable_weights, gradients, strict=True):
+        weight.assign(tf.convert_to_tensor(gradient))  # so that the table names and turns them
+    table = family.of(ours.backbone.config)
+    (head,) = table.heads.values()
+    actual = keymap.save(ours, table.rows_with(head, table.prefix))
+    in_float32 = gradients_in_files(theirs, folder / "float32")
+    for name, gradient in gradients_in_files(exact, folder / "float64").items():
+        error, rounding = (np.abs(x[name] - gradient).max() for x in (actual, in_float32))
+        assert error <= 1e-4 * np.abs(gradient).max() + 1e-6 + 2 * rounding, name

@@ -1,0 +1,75 @@
+"""Live: SegFormer's encoder against transformers': outputs, maps, gradients, folders both ways."""
+
+import os
+
+import numpy as np
+import pytest
+import transformers
+
+from keras_tfm.convert import mit
+from tests.parity.encoders import ACTIVATIONS
+from tests.parity.images import answer, assert_close, draw_images, draw_weights
+from tests.parity.pyramids import check_gradients, check_maps, check_way_back, ours_of
+
+pytestmark = pytest.mark.parity
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+KINDS = (transformers.SegformerModel, transformers.SegformerForImageClassification)
+
+
+def draw_config(rng, num_labels=2):
+    """Images of any size; of each map theirs leaves out, as ours, what is no whole cell of a reduced one."""
+    num_stages = int(rng.integers(1, 4))
+    heads = rng.choice([1, 2, 4], num_stages)
+    strides = rng.integers(1, 4, num_stages)
+    return transformers.SegformerConfig(
+        image_size=[int(np.prod(strides) * side) for side in rng.integers(3, 7, 2)],
+        num_channels=int(rng.integers(1, 4)),
+        num_encoder_blocks=num_stages,
+        hidden_sizes=[int(4 * n) for n in rng.integers(1, 4, num_stages)],
+        depths=[int(n) for n in rng.integers(1, 3, num_stages)],
+        num_attention_heads=[int(n) for n in heads],
+        patch_sizes=[int(n) for n in strides + rng.integers(0, 4, num_stages)],
+        strides=[int(n) for n in strides],
+        sr_ratios=[int(n) for n in rng.integers(1, 4, num_stages)],
+        mlp_ratios=[int(n) for n in rng.integers(1, 5, num_stages)],
+        hidden_dropout_prob=0.1,
+        drop_path_rate=0.2,
+        hidden_act=str(rng.choice(ACTIVATIONS)),
+        num_labels=num_labels,
+    )
+
+
+def draw(rng, kind, num_labels=2):
+    """A model of theirs with every weight at random, and images for it."""
+    model = kind(draw_config(rng, num_labels)).eval()
+    draw_weights(rng, model)
+    return model, draw_images(rng, model.config)
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_directions(kind, seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    theirs, images = draw(rng, kind, int(rng.integers(1, 6)))
+    ours = ours_of(theirs, tmp_path)
+    outputs, expected = ours({"images": images}), answer(theirs, images)
+    if kind is KINDS[0]:
+        assert_close(outputs["sequence_output"], expected.last_hidden_state.flatten(2).transpose(1, 2))
+    else:
+        assert_close(outputs, expected.logits)
+    check_way_back(theirs, ours, mit.FAMILY, tmp_path)
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+def test_the_maps_of_every_stage(seed, tmp_path):
+    theirs, images = draw(np.random.default_rng(seed), KINDS[0])
+    norms = [stage.layer_norm for stage in theirs.stages]
+    check_maps(ours_of(theirs, tmp_path), theirs, norms, images)
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+def test_gradients_of_classification(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    theirs, images = draw(rng, KINDS[1], 3)
+    ours = ours_of(theirs, tmp_path)
+    check_gradients(theirs, ours, mit.FAMILY, images, rng.integers(0, 3, len(images)), tmp_path)

@@ -1,0 +1,76 @@
+"""Live: Swin V2 against transformers': outputs, maps, gradients, folders both ways."""
+
+import os
+
+import numpy as np
+import pytest
+import transformers
+
+from keras_tfm.convert import swin_v2
+from tests.parity.encoders import ACTIVATIONS
+from tests.parity.images import answer, assert_close, draw_images, draw_weights
+from tests.parity.pyramids import check_gradients, check_maps, check_way_back, ours_of
+
+pytestmark = pytest.mark.parity
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+KINDS = (transformers.Swinv2Model, transformers.Swinv2ForImageClassification)
+
+
+def draw_config(rng, num_labels=2):
+    """Maps whose sides are halved without a rest; of the last one both are a window long, or longer."""
+    num_stages, window, patch_size = (int(rng.integers(1, n)) for n in (4, 5, 5))
+    last = window + (rng.integers(1, 5, 2) if rng.integers(2) else np.zeros(2, int))
+    before = rng.integers(0, 2 * window, num_stages)
+    return transformers.Swinv2Config(
+        image_size=[int(patch_size * 2 ** (num_stages - 1) * side) for side in last],
+        patch_size=patch_size,
+        num_channels=int(rng.integers(1, 4)),
+        embed_dim=4 * int(rng.integers(1, 5)),
+        depths=[int(x) for x in rng.integers(1, 4, num_stages)],
+        num_heads=[int(x) for x in rng.choice([1, 2, 4], num_stages)],
+        window_size=window,
+        pretrained_window_sizes=[int(x) if x > 1 else 0 for x in before],
+        mlp_ratio=float(rng.choice([1.0, 2.5, 4.0])),
+        hidden_dropout_prob=0.1,
+        drop_path_rate=0.2,
+        hidden_act=str(rng.choice(ACTIVATIONS)),
+        layer_norm_eps=float(rng.choice([1e-5, 1e-3])),
+        num_labels=num_labels,
+    )
+
+
+def draw(rng, kind, num_labels=2):
+    """A model of theirs with every weight at random, and images for it."""
+    model = kind(draw_config(rng, num_labels)).eval()
+    draw_weights(rng, model)
+    return model, draw_images(rng, model.config)
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_directions(kind, seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    theirs, images = draw(rng, kind, int(rng.integers(1, 6)))
+    ours = ours_of(theirs, tmp_path)
+    outputs, expected = ours({"images": images}), answer(theirs, images)
+    if kind is KINDS[0]:
+        assert_close(outputs["sequence_output"], expected.last_hidden_state)
+        assert_close(outputs["pooled_output"], expected.pooler_output)
+    else:
+        assert_close(outputs, expected.logits)
+    check_way_back(theirs, ours, swin_v2.FAMILY, tmp_path)
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+def test_the_maps_of_every_stage(seed, tmp_path):
+    theirs, images = draw(np.random.default_rng(seed), KINDS[0])
+    stages = [layer.blocks[-1] for layer in theirs.encoder.layers]
+    check_maps(ours_of(theirs, tmp_path), theirs, stages, images)
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+def test_gradients_of_classification(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    theirs, images = draw(rng, KINDS[1], 3)
+    ours = ours_of(theirs, tmp_path)
+    check_gradients(theirs, ours, swin_v2.FAMILY, images, rng.integers(0, 3, len(images)), tmp_path)
