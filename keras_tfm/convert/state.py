@@ -12,3 +12,13 @@ def read_state(model, weights, rows, ignored=(), path="the state"):
     read = load(model, weights, rows, path)
     for key in sorted(weights.keys() - read - {*ignored}):
         raise CheckpointError(path, key, "no such weight", f"one of shape {weights[key].shape}")
+
+
+def check_arguments(arguments, known, path="timm"):
+    """Refuse `arguments` of a reference's constructor whose meaning a family does not know.
+
+    CheckpointError names them.
+    """
+    if unknown := arguments.keys() - {*known}:
+        expected, got = ", ".join(sorted(known)), ", ".join(sorted(unknown))
+        raise CheckpointError(path, None, f"arguments out of {expected}", got)
