@@ -19,6 +19,7 @@ TABLES = {
     "albert": "albert.FAMILY",
     "deberta": "deberta.V1",
     "deberta-v2": "deberta.V2",
+    "fnet": "fnet.FAMILY",
     "gpt2": "gpt2.FAMILY",
     "t5": "t5.FAMILY",
     "bart": "bart.FAMILY",

@@ -7,12 +7,13 @@ arguments and has this PyTorch state, and what the reference calls its outputs: 
 
 import re
 
-from keras_tfm.convert import levit, swin, swin_v2, twins, xcit
+from keras_tfm.convert import levit, mlp_mixer, swin, swin_v2, twins, xcit
 
 # A part of the reference's name, in whole words: (its arguments, its weights) -> (model, {output: tensor}).
 CONVERTERS = {
     "timm.models.levit.Levit": levit.read,
     "timm.models.levit.LevitDistilled": levit.read,
+    "timm.models.mlp_mixer.MlpMixer": mlp_mixer.read,
     "timm.models.swin_transformer.SwinTransformer": swin.read,
     "timm.models.swin_transformer_v2.SwinTransformerV2": swin_v2.read,
     "timm.models.twins.Twins": twins.read,

@@ -11,11 +11,8 @@ def fields_of(arguments, names):
 
     The number of classes, a head's, is left out. CheckpointError for arguments that `names` lack.
     """
-    values = {name: value for name, value in arguments.items() if name != "num_classes"}
-    if unknown := values.keys() - names.keys():
-        known, got = ", ".join(names), ", ".join(sorted(unknown))
-        raise CheckpointError("timm", None, f"arguments out of {known}", got)
-    return {names[name]: value for name, value in values.items()}
+    check_arguments(arguments, {*names, "num_classes"})
+    return {names[name]: value for name, value in arguments.items() if name in names}
 
 
 def read_state(model, weights, rows, ignored=(), path="the state"):
@@ -33,3 +30,13 @@ def as_sequences(maps):
     shapes = [(-1, x.shape[1] * x.shape[2], x.shape[3]) for x in maps]
     sequences = enumerate(map(ops.reshape, maps, shapes))
     return {f"features/stage_{i}": x for i, x in sequences}
+
+
+def check_arguments(arguments, known, path="timm"):
+    """Refuse `arguments` of a reference's constructor whose meaning a family does not know.
+
+    CheckpointError names them.
+    """
+    if unknown := arguments.keys() - {*known}:
+        expected, got = ", ".join(sorted(known)), ", ".join(sorted(unknown))
+        raise CheckpointError(path, None, f"arguments out of {expected}", got)

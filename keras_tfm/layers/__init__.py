@@ -42,6 +42,7 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import FourierPositions, MapAttention, OnGrid
 from keras_tfm.layers.image_positions import GridPositionEmbedding, GridSines, SineGridPositionEncoding
 from keras_tfm.layers.masks import causal_mask, combine_masks, masked_mean, masked_softmax
+from keras_tfm.layers.mixing import FourierMixing, TokenMixing
 from keras_tfm.layers.normalization import LayerNormalization, RMSNormalization
 from keras_tfm.layers.patch_encoder import PatchEncoder, PrependedTokens
 from keras_tfm.layers.patch_masking import PatchMasking, PatchRestoring, is_hidden

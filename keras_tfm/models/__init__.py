@@ -6,6 +6,7 @@ from keras_tfm.models.text.bart import BART, BARTConfig
 from keras_tfm.models.text.bert import BERT, BERTConfig
 from keras_tfm.models.text.deberta import DeBERTa, DeBERTaConfig
 from keras_tfm.models.text.distilbert import DistilBERT, DistilBERTConfig
+from keras_tfm.models.text.fnet import FNet, FNetConfig
 from keras_tfm.models.text.gpt2 import GPT2, GPT2Config
 from keras_tfm.models.text.recurrent import (
     Recurrent,
@@ -24,6 +25,7 @@ from keras_tfm.models.vision.deit import DeiT, DeiTConfig
 from keras_tfm.models.vision.dinov2 import DINOv2, DINOv2Config
 from keras_tfm.models.vision.levit import LeViT, LeViTConfig
 from keras_tfm.models.vision.mit import MiT, MiTConfig
+from keras_tfm.models.vision.mlp_mixer import MLPMixer, MLPMixerConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 from keras_tfm.models.vision.swin_v2 import SwinV2, SwinV2Config
 from keras_tfm.models.vision.twins import Twins, TwinsConfig

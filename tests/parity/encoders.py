@@ -1,6 +1,7 @@
 """Random encoders of transformers, and what they answer, as arrays."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 
 import numpy as np
@@ -14,12 +15,14 @@ MAX_LENGTH = 12  # of the batches drawn here
 @dataclasses.dataclass(frozen=True)
 class Reference:
     """A family: the prefix of its classes' names, its random entries, its heads ("" for the backbone alone)
-    with the names of what they answer, in the order of ours sorted by name.
+    with the names of what they answer, in the order of ours sorted by name. Where it does not take a mask
+    nothing is padded: theirs holds the row of padding still, which then counts.
     """
 
     prefix: str
     draw: Callable
     outputs: dict
+    takes_mask: bool = True
 
     def config(self, entries, **more):
         return getattr(transformers, f"{self.prefix}Config")(**entries, **more)
@@ -49,6 +52,7 @@ class Reference:
         config = self.config(entries)
         length = int(rng.integers(1, MAX_LENGTH + 1))
         mask = np.arange(length) < rng.integers(1, length + 1, (batch, 1))
+        mask |= not self.takes_mask
         others = np.setdiff1d(np.arange(config.vocab_size), [config.pad_token_id])
         tokens = rng.choice(others, (batch, length))
         inputs = {
@@ -65,11 +69,9 @@ def answer(model, inputs, **options):
     """What `model` says to a batch of ours."""
     if "segment_ids" in inputs:
         options["token_type_ids"] = torch.from_numpy(inputs["segment_ids"]).long()
-    return model(
-        input_ids=torch.from_numpy(inputs["token_ids"]).long(),
-        attention_mask=torch.from_numpy(inputs["padding_mask"]).long(),
-        **options,
-    )
+    if "attention_mask" in inspect.signature(model.forward).parameters:  # FNet mixes padding in
+        options["attention_mask"] = torch.from_numpy(inputs["padding_mask"]).long()
+    return model(input_ids=torch.from_numpy(inputs["token_ids"]).long(), **options)
 
 
 def draw_bert(rng):
@@ -87,6 +89,11 @@ def draw_bert(rng):
         "layer_norm_eps": float(rng.choice([1e-12, 1e-5, 1e-2])),
         "classifier_dropout": [None, 0.0, 0.25][rng.integers(3)],
     }
+
+
+def draw_fnet(rng):
+    without = ("num_attention_heads", "classifier_dropout")
+    return {name: value for name, value in draw_bert(rng).items() if name not in without}
 
 
 def draw_roberta(rng):
@@ -191,5 +198,17 @@ REFERENCES = {
     "deberta": Reference("Deberta", draw_deberta, {"": ("last_hidden_state",), **FINE_TUNED}),
     "deberta-v2": Reference(
         "DebertaV2", draw_deberta_v2, {"": ("last_hidden_state",), **FINE_TUNED, **CHOICE}
+    ),
+    "fnet": Reference(
+        "FNet",
+        draw_fnet,
+        {
+            "": POOLED,
+            "PreTraining": ("prediction_logits", "seq_relationship_logits"),
+            "NextSentencePrediction": ("logits",),
+            **FINE_TUNED,
+            **CHOICE,
+        },
+        takes_mask=False,
     ),
 }

@@ -22,7 +22,11 @@ CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
 HEADS = [(family, head) for family, reference in REFERENCES.items() for head in reference.outputs]
 # Entries that tell of a head, which another one lacks, or of how weights are drawn at first.
 OF_HEADS = re.compile("_dropout|^pooler_|^sinusoidal")
-PAIR_LABELS = {"bert": "next_sentence_label", "albert": "sentence_order_label"}  # of pre-training
+PAIR_LABELS = {  # of pre-training
+    "bert": "next_sentence_label",
+    "albert": "sentence_order_label",
+    "fnet": "next_sentence_label",
+}
 
 
 def assert_close(name, ours, theirs, mask):

@@ -1,0 +1,90 @@
+"""MLP-Mixer of Tolstikhin et al. 2021, "MLP-Mixer: An all-MLP Architecture for Vision".
+
+Patches, then blocks of two feed-forward layers, of which one acts along the patches and one along the
+features; no attention, no positions. GELU is exact, as in timm; the authors' code approximates it by tanh.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.mixing import TokenMixing
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
+from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
+from keras_tfm.models.vision.vit import Side
+
+INITIALIZER = keras.initializers.LecunNormal()  # the authors' code
+
+
+@dataclasses.dataclass(frozen=True)
+class MLPMixerConfig(Config):
+    """`tokens_dim` is the hidden width of the layers along the patches, `channels_dim` of those along the
+    features. `stochastic_depth` is the rate of the last block; it grows with the depth.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Side = 16
+    num_channels: Size = 3
+    num_layers: Depth = 12
+    dim: Size = 768
+    tokens_dim: Size = 384
+    channels_dim: Size = 3072
+    dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.0
+    activation: str = "gelu"
+    epsilon: Rate = 1e-6
+
+
+class MLPMixer(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N, D), the patches row by
+    row, and `pooled_output` (B, D), their mean.
+    """
+
+    config_class = MLPMixerConfig
+
+    def __init__(self, config, name="mlp_mixer", **kwargs):
+        image_size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*image_size, config.num_channels), name="images")
+        x = flatten_map(PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images))
+        rates = growing_rates(config.stochastic_depth, config.num_layers)
+        blocks = [_block(config, rate, f"block_{i}") for i, rate in enumerate(rates)]
+        states = states_of(blocks, x)
+        x = LayerNormalization(config.epsilon, name="norm")(states[-1])
+        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
+        stacks = {"encoder": blocks}, {"encoder": states}
+        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+
+
+def _block(config, rate, name):
+    def part(branch):
+        norm = LayerNormalization(config.epsilon)
+        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
+
+    tokens, channels = (
+        FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
+        for width in (config.tokens_dim, config.channels_dim)
+    )
+    return Block(part(TokenMixing(tokens)), part(channels), name=name)
+
+
+# Tolstikhin et al. 2021, table 1; after the stroke the patch's side, at 224 x 224.
+_S = MLPMixerConfig(num_layers=8, dim=512, tokens_dim=256, channels_dim=2048)
+_B = MLPMixerConfig()
+_L = MLPMixerConfig(num_layers=24, dim=1024, tokens_dim=512, channels_dim=4096)
+_H = MLPMixerConfig(num_layers=32, dim=1280, tokens_dim=640, channels_dim=5120)
+MLPMixer.sizes = {
+    "S/32": dataclasses.replace(_S, patch_size=32),
+    "S/16": _S,
+    "B/32": dataclasses.replace(_B, patch_size=32),
+    "B/16": _B,
+    "L/32": dataclasses.replace(_L, patch_size=32),
+    "L/16": _L,
+    "H/14": dataclasses.replace(_H, patch_size=14),
+}
