@@ -1,30 +1,32 @@
 """Vision families by their reference implementations: whose class it is, and how its weights become ours.
 
-`read(reference, arguments, weights)` gives our model of a class that was made with these constructor's
+`read(arguments, weights)` of a family's file gives our model of a class that was made with these constructor's
 arguments and has this PyTorch state, and what the reference calls its outputs: `logits`, and
 `features/block_0` for example.
 """
 
+import importlib
 import re
 
-from keras_tfm.convert import levit, mlp_mixer, swin, swin_v2, twins, xcit
-
-# A part of the reference's name, in whole words: (its arguments, its weights) -> (model, {output: tensor}).
+# A part of the reference's name, in whole words: the file whose `read` knows it.
 CONVERTERS = {
-    "timm.models.levit.Levit": levit.read,
-    "timm.models.levit.LevitDistilled": levit.read,
-    "timm.models.mlp_mixer.MlpMixer": mlp_mixer.read,
-    "timm.models.swin_transformer.SwinTransformer": swin.read,
-    "timm.models.swin_transformer_v2.SwinTransformerV2": swin_v2.read,
-    "timm.models.twins.Twins": twins.read,
-    "timm.models.xcit.Xcit": xcit.read,
+    "AutoFormer/model/supernet_transformer.py": "autoformer",
+    "timm.models.levit.Levit": "levit",
+    "timm.models.levit.LevitDistilled": "levit",
+    "timm.models.mlp_mixer.MlpMixer": "mlp_mixer",
+    "timm.models.swin_transformer.SwinTransformer": "swin",
+    "timm.models.swin_transformer_v2.SwinTransformerV2": "swin_v2",
+    "timm.models.twins.Twins": "twins",
+    "timm.models.xcit.Xcit": "xcit",
 }
 
 
 def converter_of(reference):
-    """The converter of a `reference`, "timm 1.0.31 timm.models.levit.Levit" for example; None if it has none.
+    """The `read` for a `reference`, "timm 1.0.31 timm.models.levit.Levit" for example; None if there is none.
 
     Of several names that occur in it the longest counts.
     """
     found = [name for name in CONVERTERS if re.search(rf"(?<!\S){re.escape(name)}(?![^\s,(])", reference)]
-    return CONVERTERS[max(found, key=len)] if found else None
+    if not found:
+        return None
+    return importlib.import_module(f"keras_tfm.convert.{CONVERTERS[max(found, key=len)]}").read

@@ -1,9 +1,10 @@
 """Compares our models with stored numbers of their references: `python -m tests.parity.golden FILE...`.
 
-A file holds `config` (JSON: the reference's `class`, its constructor's `args`), `weights/<key>`, inputs by
-name and what the reference made of them: outputs by name and `features/<name>`. For each file it prints the
-class and, for each output, the greatest difference as a part of the reference's greatest value. It ends with
-1 where one exceeds 2e-5 or is not made. PyTorch is not needed.
+A file holds `config` (JSON: the reference's `class`, its constructor's `args`, of a supernet the `sample`
+that was taken), `weights/<key>`, inputs by name and what the reference made of them: outputs by name and
+`features/<name>`; `sampled/<key>`, the weights of a sample, are not read. For each file it prints the class
+and, for each output, the greatest difference as a part of the reference's greatest value. It ends with 1
+where one exceeds 2e-5 or is not made. PyTorch is not needed.
 """
 
 import json
@@ -33,7 +34,9 @@ def errors_of(path):
         return config["class"], None
     keys = [name for name in arrays if name.startswith("weights/")]
     weights = {name.removeprefix("weights/"): arrays.pop(name) for name in keys}
-    model, outputs = read(config["args"], weights)
+    sample = {"sample": config["sample"]} if "sample" in config else {}
+    model, outputs = read(config["args"] | sample, weights)
+    arrays = {name: x for name, x in arrays.items() if not name.startswith("sampled/")}
     ours = keras.Model(model.input, outputs)({name: arrays.pop(name) for name in model.input})
     errors = dict.fromkeys(arrays, np.inf)
     for name in arrays.keys() & ours.keys():

@@ -78,7 +78,15 @@ class ImageRelativePosition(AttentionPosition):
     first `prefix` tokens, class tokens for example, stand on no cell: pairs with one share a vector.
     """
 
-    def __init__(self, grid, max_distance=14, with_values=False, prefix=0, **kwargs):
+    def __init__(
+        self,
+        grid,
+        max_distance=14,
+        with_values=False,
+        prefix=0,
+        initializer="glorot_uniform",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         height_and_width(grid, "grid")
         if max_distance < 1 or prefix < 0:
@@ -90,6 +98,7 @@ class ImageRelativePosition(AttentionPosition):
         self.max_distance = max_distance
         self.with_values = with_values
         self.prefix = prefix
+        self.initializer = initializer
 
     def build(self, heads):
         _, key_dim, value_dim = heads
@@ -100,8 +109,9 @@ class ImageRelativePosition(AttentionPosition):
 
     def _tables(self, name, width):
         """One for the vertical and one for the horizontal offsets; their first rows are the prefix's."""
+        shape = (2 * self.max_distance + 2, width)
         return [
-            self.add_weight((2 * self.max_distance + 2, width), "glorot_uniform", name=f"{name}_{axis}")
+            self.add_weight(shape, own(keras.initializers.get(self.initializer)), name=f"{name}_{axis}")
             for axis in ("vertical", "horizontal")
         ]
 

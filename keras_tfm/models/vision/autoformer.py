@@ -1,0 +1,128 @@
+"""AutoFormer of Chen et al. 2021, "AutoFormer: Searching Transformers for Visual Recognition".
+
+A ViT whose layers differ in their numbers of heads and in their feed-forward widths, as a search found
+them (see `autoformer_supernet`), with image-relative positions on keys and values. Heads are of one width,
+whatever their number; the pooled output is the mean of the patches, as in the authors' code.
+"""
+
+import dataclasses
+from typing import Annotated
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Between, Config, Rate, Size
+from keras_tfm.layers.attention.grid_position import ImageRelativePosition
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patch_encoder import PrependedTokens
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width, patch_grid
+from keras_tfm.layers.positions import PositionEmbedding
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.vision.vit import Side
+
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+Ratio = Annotated[float, Between(0.01, 64)]
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoFormerConfig(Config):
+    """`num_heads` and `mlp_ratios`, the feed-forward widths as multiples of `dim`, are those of the layers.
+    Offsets of more than `max_distance` cells count as that many.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Side | tuple[Side, Side] = 16
+    num_channels: Size = 3
+    dim: Size = 192
+    num_heads: tuple[Size, ...] = (3,) * 12
+    mlp_ratios: tuple[Ratio, ...] = (4.0,) * 12
+    key_dim: Size = 64
+    max_distance: Size = 14
+    dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.0
+    epsilon: Rate = 1e-5
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_stages(self, "num_heads", "mlp_ratios")
+
+    @property
+    def hidden_dims(self):
+        """The feed-forward widths of the layers."""
+        return tuple(max(int(ratio * self.dim), 1) for ratio in self.mlp_ratios)
+
+
+class AutoFormer(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
+    first, and `pooled_output` (B, D), the mean of the patches.
+    """
+
+    config_class = AutoFormerConfig
+
+    def __init__(self, config, name="autoformer", **kwargs):
+        size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*size, config.num_channels), name="images")
+        blocks = [Block(*parts(config, i), name=f"block_{i}") for i in range(len(config.num_heads))]
+        states = states_of(blocks, embedded(config, images))
+        x = LayerNormalization(config.epsilon, name="norm")(states[-1])
+        outputs = {"sequence_output": x, "pooled_output": ops.mean(x[:, 1:], axis=1)}
+        stacks = {"encoder": blocks}, {"encoder": states}
+        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+
+
+def embedded(config, images):
+    """The tokens (B, N + 1, D) of `images`, the class token first, with learned positions added."""
+    x = flatten_map(PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images))
+    x = PrependedTokens(initializer=INITIALIZER, name="class_token")(x)  # (B, N + 1, D)
+    x = PositionEmbedding(x.shape[1], INITIALIZER, name="position")(x)
+    return Dropout(config.dropout, name="embedding_dropout")(x)
+
+
+def parts(config, i, norm=LayerNormalization):
+    """The residuals of the layer `i`, each with a `norm` of its own: attention and feed-forward."""
+    grid = patch_grid(height_and_width(config.image_size), config.patch_size)
+    position = ImageRelativePosition(
+        grid, config.max_distance, with_values=True, prefix=1, initializer=INITIALIZER
+    )
+    attention = MultiHeadAttention(
+        config.num_heads[i],
+        config.key_dim,
+        dropout=config.dropout,
+        position=position,
+        kernel_initializer=INITIALIZER,
+    )
+    feedforward = FeedForward(config.hidden_dims[i], "gelu", kernel_initializer=INITIALIZER)
+    rate = growing_rates(config.stochastic_depth, len(config.num_heads))[i]
+    return [
+        Residual(branch, norm(config.epsilon), "input", config.dropout, rate)
+        for branch in (attention, feedforward)
+    ]
+
+
+# The networks that Chen et al. 2021, table 3, report, as the authors' files of their searches list them.
+_T = AutoFormerConfig(
+    num_heads=(3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 3, 3),
+    mlp_ratios=(3.5, 3.5, 3, 3.5, 3, 3, 4, 4, 3.5, 4, 3.5, 4, 3.5),
+    stochastic_depth=0.1,
+)
+AutoFormer.sizes = {
+    "T": _T,
+    "S": dataclasses.replace(
+        _T,
+        dim=384,
+        num_heads=(6, 6, 5, 7, 5, 5, 5, 6, 6, 7, 7, 6, 7),
+        mlp_ratios=(3, 3.5, 3, 3.5, 4, 4, 4, 4, 4, 4, 4, 3.5, 4),
+    ),
+    "B": dataclasses.replace(
+        _T,
+        dim=576,
+        num_heads=(9, 9, 9, 9, 9, 10, 9, 9, 10, 9, 10, 9, 9, 10),
+        mlp_ratios=(3.5, 3.5, 4, 3.5, 4, 3.5, 3.5, 3, 4, 4, 3, 4, 3, 3.5),
+    ),
+}
