@@ -241,8 +241,9 @@ def every_weight_gets_a_gradient(case):
     gradients = gradients_of(case.model, case.draw(), traced=False)
     for weight, gradient in zip(case.model.trainable_weights, gradients, strict=True):
         assert np.isfinite(gradient).all(), weight.path
-        is_key_bias = weight.path.endswith("key/bias")  # it adds the same to all scores of a row
-        assert is_key_bias or np.abs(gradient).max() > 1e-6, weight.path
+        # They add the same to all scores of a row.
+        is_in_vain = weight.path.endswith(("key/bias", "on_scores/mixing/bias"))
+        assert is_in_vain or np.abs(gradient).max() > 1e-6, weight.path
 
 
 def frozen_weights_stay(case):

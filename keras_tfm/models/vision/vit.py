@@ -53,7 +53,7 @@ class ViT(ConfiguredModel):
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
     first, and `pooled_output` (B, D), what became of the class token. A family that differs overrides
-    `embed` or `pooled`.
+    `embed`, `block` or `pooled`.
     """
 
     config_class: type[Config] = ViTConfig
@@ -63,7 +63,7 @@ class ViT(ConfiguredModel):
         images = keras.Input((*image_size, config.num_channels), name="images")
         position, x = self.embed(config, images)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
-        blocks = [_block(config, f"block_{i}") for i in range(config.num_layers)]
+        blocks = [self.block(config, i) for i in range(config.num_layers)]
         states = states_of(blocks, x)
         x = LayerNormalization(config.epsilon, name="norm")(states[-1])
         outputs = {"sequence_output": x, **self.pooled(config, x)}
@@ -78,6 +78,14 @@ class ViT(ConfiguredModel):
         encoder = PatchEncoder(config.patch_size, config.dim, config.class_token, name="patch_encoder")
         tokens = encoder(images)
         return encoder.position, tokens
+
+    @classmethod
+    def block(cls, config, index):
+        """Block number `index`, called `block_{index}`."""
+        part = residuals(True, config.dropout, config.epsilon)
+        attention = MultiHeadAttention(config.num_heads, dropout=config.dropout)
+        feedforward = FeedForward(config.intermediate_dim, config.activation)
+        return Block(part(attention), part(feedforward), name=f"block_{index}")
 
     @classmethod
     def pooled(cls, config, x):
@@ -96,13 +104,6 @@ class ViT(ConfiguredModel):
         for new, old in zip(model.weights, self.weights, strict=True):
             new.assign(interpolate_positions(old, *grids) if old is positions else old)
         return model
-
-
-def _block(config, name):
-    part = residuals(True, config.dropout, config.epsilon)
-    attention = MultiHeadAttention(config.num_heads, dropout=config.dropout)
-    feedforward = FeedForward(config.intermediate_dim, config.activation)
-    return Block(part(attention), part(feedforward), name=name)
 
 
 # Base, Large and Huge: Dosovitskiy et al. 2021, table 1; after the stroke the patch's side, at 224 x 224.
