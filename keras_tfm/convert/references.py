@@ -1,6 +1,6 @@
 """Vision families by their reference implementations: whose class it is, and how its weights become ours.
 
-`read(arguments, weights)` of a family's file gives our model of a class that was made with these constructor's
+`read(arguments, weights)` of a family's file gives our model of a class made with these constructor's
 arguments and has this PyTorch state, and what the reference calls its outputs: `logits`, and
 `features/block_0` for example.
 """

@@ -7,7 +7,7 @@ from keras_tfm.layers.attention.alignment import (
     StaticAlignment,
     additive_attention_weights,
 )
-from keras_tfm.layers.attention.class_attention import ClassAttention
+from keras_tfm.layers.attention.class_attention import ClassAttention, ClassAttentionBlock
 from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
 from keras_tfm.layers.attention.disentangled import DisentangledAttention, DistanceEmbedding
 from keras_tfm.layers.attention.functional import (
@@ -19,6 +19,7 @@ from keras_tfm.layers.attention.functional import (
 )
 from keras_tfm.layers.attention.grid_position import GridPositionBias, ImageRelativePosition
 from keras_tfm.layers.attention.multi_head import Attention, BlockwiseAttention, MultiHeadAttention
+from keras_tfm.layers.attention.on_scores import HeadMixing, TopK
 from keras_tfm.layers.attention.positions import (
     AttentionPosition,
     RelativePositionBias,
@@ -29,7 +30,7 @@ from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, Residual, TransformerBlock
 from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
-from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.chain import Chain, ChainBlock
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.convolution import (
     BatchNormalization,

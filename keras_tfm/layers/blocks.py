@@ -107,13 +107,15 @@ class Residual(Layer):
         return key_mask_of(x)
 
 
-def residuals(normalize_first=False, dropout=0.0, epsilon=1e-6, norm=LayerNormalization):
+def residuals(
+    normalize_first=False, dropout=0.0, epsilon=1e-6, norm=LayerNormalization, stochastic_depth=0.0
+):
     """The function that puts a branch in a `Residual`: a block's are alike, each with a `norm` of its own.
 
     With `normalize_first` it normalises the branch's input, otherwise the sum.
     """
     place = "input" if normalize_first else "sum"
-    return lambda branch: Residual(branch, norm(epsilon), place, dropout)
+    return lambda branch: Residual(branch, norm(epsilon), place, dropout, stochastic_depth)
 
 
 class Block(Layer):

@@ -35,3 +35,9 @@ class Chain(Layer):
         for layer in self.layers:
             x_shape = layer.compute_output_shape(x_shape)
         return tuple(x_shape)
+
+
+class ChainBlock(Chain):
+    """A block of a model that is such a row of parts, residuals mostly."""
+
+    is_block = True

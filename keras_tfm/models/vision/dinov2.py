@@ -56,24 +56,20 @@ class DINOv2(ViT):
         return encoder.position, x
 
     @classmethod
-    def encoder(cls, config):
-        return [_block(config, f"block_{i}") for i in range(config.num_layers)]
+    def block(cls, config, index):
+        def part(branch):
+            rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
+            return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, **rates)
+
+        initial = {"kernel_initializer": INITIALIZER}
+        attention = MultiHeadAttention(config.num_heads, dropout=config.attention_dropout, **initial)
+        activation = "silu" if config.gated else config.activation
+        feedforward = FeedForward(config.intermediate_dim, activation, gated=config.gated, **initial)
+        return Block(part(attention), part(feedforward), name=f"block_{index}")
 
     @classmethod
     def pooled(cls, config, x):
         return {"pooled_output": x[:, 0], "patch_output": x[:, 1 + config.num_registers :]}
-
-
-def _block(config, name):
-    def part(branch):
-        rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
-        return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, **rates)
-
-    initial = {"kernel_initializer": INITIALIZER}
-    attention = MultiHeadAttention(config.num_heads, dropout=config.attention_dropout, **initial)
-    activation = "silu" if config.gated else config.activation
-    feedforward = FeedForward(config.intermediate_dim, activation, gated=config.gated, **initial)
-    return Block(part(attention), part(feedforward), name=name)
 
 
 def with_registers(config):

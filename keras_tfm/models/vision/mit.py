@@ -13,7 +13,7 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import own
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.grid import MapAttention
@@ -96,10 +96,7 @@ def _block(config, stage, index):
     dim, ratio = config.dims[stage], config.reductions[stage]
     rate = growing_rates(config.stochastic_depth, config.num_layers)[sum(config.depths[:stage]) + index]
 
-    def part(branch):
-        norm = LayerNormalization(EPSILON)
-        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
-
+    part = residuals(True, config.dropout, EPSILON, stochastic_depth=rate)
     attention = MultiHeadAttention(
         config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
     )

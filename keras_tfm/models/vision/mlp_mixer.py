@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Depth, Rate, Size
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.mixing import TokenMixing
 from keras_tfm.layers.normalization import LayerNormalization
@@ -63,10 +63,7 @@ class MLPMixer(ConfiguredModel):
 
 
 def _block(config, rate, name):
-    def part(branch):
-        norm = LayerNormalization(config.epsilon)
-        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
-
+    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
     tokens, channels = (
         FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
         for width in (config.tokens_dim, config.channels_dim)

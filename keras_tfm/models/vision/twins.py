@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, Residual, residuals
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import MapAttention
@@ -94,10 +94,7 @@ def _stage(config, stage):
 def _block(config, stage, index):
     rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
 
-    def part(branch):
-        norm = LayerNormalization(config.epsilon)
-        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
-
+    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
     hidden = int(config.mlp_ratios[stage] * config.dims[stage])
     feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
     name = f"stage_{stage}_block_{index}"

@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import interpolate_positions
 from keras_tfm.layers.normalization import LayerNormalization
@@ -66,7 +66,7 @@ class ViT(ConfiguredModel):
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
     first, and `pooled_output` (B, D), what became of the class token; with another `pooling` (B, N, D) and
-    (B, D), or (B, N D) where it is "flatten". A family that differs overrides `embed`, `encoder` or `pooled`.
+    (B, D), or (B, N D) where it is "flatten". A family that differs overrides `embed`, `block` or `pooled`.
     """
 
     config_class: type[Config] = ViTConfig
@@ -97,8 +97,16 @@ class ViT(ConfiguredModel):
     @classmethod
     def encoder(cls, config):
         """The blocks, the lowest first."""
-        rates = growing_rates(config.stochastic_depth, config.num_layers)
-        return [_block(config, rate, f"block_{i}") for i, rate in enumerate(rates)]
+        return [cls.block(config, i) for i in range(config.num_layers)]
+
+    @classmethod
+    def block(cls, config, index):
+        """Block number `index`, called `block_{index}`."""
+        rate = growing_rates(config.stochastic_depth, config.num_layers)[index]
+        part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+        attention = MultiHeadAttention(config.num_heads, dropout=config.dropout)
+        feedforward = FeedForward(config.intermediate_dim, config.activation)
+        return Block(part(attention), part(feedforward), name=f"block_{index}")
 
     @classmethod
     def pooled(cls, config, x):
@@ -132,15 +140,6 @@ def _pooled(config, x):
         return ops.reshape(x, (-1, x.shape[1] * x.shape[2]))  # (B, N D)
     sizes = (config.num_heads, config.intermediate_dim, config.activation, config.epsilon)
     return AttentionPooling(*sizes, name="pooling")(x)
-
-
-def _block(config, rate, name):
-    def part(branch):
-        return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, rate)
-
-    attention = MultiHeadAttention(config.num_heads, dropout=config.dropout)
-    feedforward = FeedForward(config.intermediate_dim, config.activation)
-    return Block(part(attention), part(feedforward), name=name)
 
 
 # Ti and S: Steiner et al. 2022, "How to train your ViT?", table 1. B, L and H: Dosovitskiy et al. 2021, table

@@ -1,0 +1,71 @@
+"""Layers on the scores or the weights of attention, (B, H, T, S) in and out: parts of `Attention`."""
+
+import keras
+from keras import ops
+
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.masks import LOWEST, in_float32
+
+
+class TopK(Layer):
+    """Keeps the `k` greatest scores of each row, exactly `k` also where some are equal: the first of those.
+
+    All others become so low that they weigh 0 after the softmax; a row of `k` keys or fewer stays as it is.
+    (..., T, S) in and out. It knows no mask: keys that one hides may be among the `k`. Wang et al. 2022,
+    "KVT: k-NN Attention for Boosting Vision Transformers", section 3.2.
+    """
+
+    def __init__(self, k, **kwargs):
+        super().__init__(**kwargs)
+        if k < 1:
+            raise ValueError(f"`k` must be at least 1; it is {k}.")
+        self.k = k
+
+    def call(self, scores):
+        """(..., T, S) -> (..., T, S), in float32 at least."""
+        scores, length = in_float32(scores), scores.shape[-1]
+        if length is not None and length <= self.k:
+            return scores
+        k = self.k if length is not None else ops.minimum(self.k, ops.shape(scores)[-1])
+        values, _ = ops.top_k(ops.stop_gradient(scores), k)
+        least = values[..., -1:]  # (..., T, 1)
+        is_greater, is_equal = scores > least, ops.equal(scores, least)
+        room = k - ops.sum(ops.cast(is_greater, "int32"), axis=-1, keepdims=True)  # for equal ones
+        is_early = ops.cumsum(ops.cast(is_equal, "int32"), axis=-1) <= room
+        is_kept = ops.logical_or(is_greater, ops.logical_and(is_equal, is_early))
+        return ops.where(is_kept, scores, ops.cast(LOWEST, scores.dtype))
+
+    def compute_output_spec(self, scores):
+        dtype = "float64" if scores.dtype == "float64" else "float32"
+        return keras.KerasTensor(scores.shape, dtype)
+
+
+class HeadMixing(Layer):
+    """Each head becomes a learned linear combination of all heads, plus a bias: (B, H, T, S) in and out.
+
+    On scores and on weights they are the talking heads of Shazeer et al. 2020, "Talking-Heads Attention"; on
+    weights and with a `norm` of the heads' axis, such as `BatchNormalization(axis=1)`, the re-attention of
+    Zhou et al. 2021, "DeepViT: Towards Deeper Vision Transformer", eq. 3.
+    """
+
+    def __init__(self, norm=None, **kwargs):
+        super().__init__(**kwargs)
+        self.norm = norm
+
+    def build(self, x_shape):
+        num_heads = x_shape[1]
+        self.mixing = keras.layers.EinsumDense(
+            "bhts,hg->bgts", (num_heads, None, None), bias_axes="g", name="mixing"
+        )
+        self.mixing.build(x_shape)
+        if self.norm is not None:
+            self.norm.build(x_shape)
+        self.built = True
+
+    def call(self, x, training=None):
+        """(B, H, T, S) -> (B, H, T, S)."""
+        x = self.mixing(x)
+        return x if self.norm is None else self.norm(x, training=training)
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
