@@ -21,6 +21,7 @@ from keras_tfm.models.text.roberta import RoBERTa, RoBERTaConfig
 from keras_tfm.models.text.t5 import T5, T5Config
 from keras_tfm.models.text.transformer import Transformer, TransformerConfig
 from keras_tfm.models.vision.deit import DeiT, DeiTConfig
+from keras_tfm.models.vision.kvt import KVT, KVTConfig
 from keras_tfm.models.vision.levit import LeViT, LeViTConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 from keras_tfm.models.vision.vit import ViT, ViTConfig
