@@ -22,6 +22,7 @@ from keras_tfm.models.text.t5 import T5, T5Config
 from keras_tfm.models.text.transformer import Transformer, TransformerConfig
 from keras_tfm.models.vision.deepvit import DeepViT, DeepViTConfig
 from keras_tfm.models.vision.deit import DeiT, DeiTConfig
+from keras_tfm.models.vision.hvt import HVT, HVTConfig
 from keras_tfm.models.vision.kvt import KVT, KVTConfig
 from keras_tfm.models.vision.levit import LeViT, LeViTConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
