@@ -7,13 +7,14 @@ arguments and has this PyTorch state, and what the reference calls its outputs: 
 
 import re
 
-from keras_tfm.convert import deepvit, hvt, kvt, levit, swin, xcit
+from keras_tfm.convert import cait, deepvit, hvt, kvt, levit, swin, xcit
 
 # A part of the reference's name, in whole words: (its arguments, its weights) -> (model, {output: tensor}).
 CONVERTERS = {
     "KNN_VisionTransformer.py VisionTransformer": kvt.read,
     "models.py HVT": hvt.read,
     "models/deep_vision_transformer.py DeepVisionTransformer": deepvit.read,
+    "timm.models.cait.Cait": cait.read,
     "timm.models.levit.Levit": levit.read,
     "timm.models.levit.LevitDistilled": levit.read,
     "timm.models.swin_transformer.SwinTransformer": swin.read,
