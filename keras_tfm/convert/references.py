@@ -7,11 +7,12 @@ arguments and has this PyTorch state, and what the reference calls its outputs: 
 
 import re
 
-from keras_tfm.convert import cait, deepvit, hvt, kvt, levit, localvit, swin, xcit
+from keras_tfm.convert import cait, ceit, deepvit, hvt, kvt, levit, localvit, swin, xcit
 
 # A part of the reference's name, in whole words: (its arguments, its weights) -> (model, {output: tensor}).
 CONVERTERS = {
     "KNN_VisionTransformer.py VisionTransformer": kvt.read,
+    "ceit_model.py CeIT": ceit.read,
     "models/localvit.py LocalVisionTransformer": localvit.read,
     "models.py HVT": hvt.read,
     "models/deep_vision_transformer.py DeepVisionTransformer": deepvit.read,

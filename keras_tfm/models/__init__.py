@@ -21,6 +21,7 @@ from keras_tfm.models.text.roberta import RoBERTa, RoBERTaConfig
 from keras_tfm.models.text.t5 import T5, T5Config
 from keras_tfm.models.text.transformer import Transformer, TransformerConfig
 from keras_tfm.models.vision.cait import CaiT, CaiTConfig
+from keras_tfm.models.vision.ceit import CeiT, CeiTConfig
 from keras_tfm.models.vision.cpvt import CPVT, CPVTConfig
 from keras_tfm.models.vision.deepvit import DeepViT, DeepViTConfig
 from keras_tfm.models.vision.deit import DeiT, DeiTConfig

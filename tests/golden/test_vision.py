@@ -13,7 +13,7 @@ FOLDER = pathlib.Path(__file__).parent
 
 @pytest.mark.parametrize(
     ("family", "num_outputs"),
-    [("deepvit", 7), ("hvt", 7), ("kvt", 6), ("levit", 4), ("localvit", 6), ("xcit", 7)],
+    [("ceit", 8), ("deepvit", 7), ("hvt", 7), ("kvt", 6), ("levit", 4), ("localvit", 6), ("xcit", 7)],
 )
 def test_family(family, num_outputs):
     _, errors = errors_of(FOLDER / f"{family}.npz")
