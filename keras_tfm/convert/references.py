@@ -7,7 +7,7 @@ arguments and has this PyTorch state, and what the reference calls its outputs: 
 
 import re
 
-from keras_tfm.convert import cait, ceit, deepvit, hvt, kvt, levit, localvit, swin, xcit
+from keras_tfm.convert import cait, ceit, deepvit, hvt, kvt, levit, localvit, pit, swin, xcit
 
 # A part of the reference's name, in whole words: (its arguments, its weights) -> (model, {output: tensor}).
 CONVERTERS = {
@@ -19,6 +19,7 @@ CONVERTERS = {
     "timm.models.cait.Cait": cait.read,
     "timm.models.levit.Levit": levit.read,
     "timm.models.levit.LevitDistilled": levit.read,
+    "timm.models.pit.PoolingVisionTransformer": pit.read,
     "timm.models.swin_transformer.SwinTransformer": swin.read,
     "timm.models.xcit.Xcit": xcit.read,
 }

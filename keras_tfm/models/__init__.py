@@ -29,6 +29,7 @@ from keras_tfm.models.vision.hvt import HVT, HVTConfig
 from keras_tfm.models.vision.kvt import KVT, KVTConfig
 from keras_tfm.models.vision.levit import LeViT, LeViTConfig
 from keras_tfm.models.vision.localvit import LocalViT, LocalViTConfig
+from keras_tfm.models.vision.pit import PiT, PiTConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 from keras_tfm.models.vision.vit import ViT, ViTConfig
 from keras_tfm.models.vision.xcit import XCiT, XCiTConfig
