@@ -11,9 +11,16 @@ import re
 # A part of the reference's name, in whole words: the file whose `read` knows it.
 CONVERTERS = {
     "AutoFormer/model/supernet_transformer.py": "autoformer",
+    "KNN_VisionTransformer.py VisionTransformer": "kvt",
+    "ceit_model.py CeIT": "ceit",
+    "models.py HVT": "hvt",
+    "models/deep_vision_transformer.py DeepVisionTransformer": "deepvit",
+    "models/localvit.py LocalVisionTransformer": "localvit",
+    "timm.models.cait.Cait": "cait",
     "timm.models.levit.Levit": "levit",
     "timm.models.levit.LevitDistilled": "levit",
     "timm.models.mlp_mixer.MlpMixer": "mlp_mixer",
+    "timm.models.pit.PoolingVisionTransformer": "pit",
     "timm.models.swin_transformer.SwinTransformer": "swin",
     "timm.models.swin_transformer_v2.SwinTransformerV2": "swin_v2",
     "timm.models.twins.Twins": "twins",

@@ -24,11 +24,19 @@ from keras_tfm.models.text.transformer import Transformer, TransformerConfig
 from keras_tfm.models.vision.autoformer import AutoFormer, AutoFormerConfig
 from keras_tfm.models.vision.autoformer_space import SearchSpace
 from keras_tfm.models.vision.autoformer_supernet import AutoFormerSupernet
+from keras_tfm.models.vision.cait import CaiT, CaiTConfig
+from keras_tfm.models.vision.ceit import CeiT, CeiTConfig
+from keras_tfm.models.vision.cpvt import CPVT, CPVTConfig
+from keras_tfm.models.vision.deepvit import DeepViT, DeepViTConfig
 from keras_tfm.models.vision.deit import DeiT, DeiTConfig
 from keras_tfm.models.vision.dinov2 import DINOv2, DINOv2Config
+from keras_tfm.models.vision.hvt import HVT, HVTConfig
+from keras_tfm.models.vision.kvt import KVT, KVTConfig
 from keras_tfm.models.vision.levit import LeViT, LeViTConfig
+from keras_tfm.models.vision.localvit import LocalViT, LocalViTConfig
 from keras_tfm.models.vision.mit import MiT, MiTConfig
 from keras_tfm.models.vision.mlp_mixer import MLPMixer, MLPMixerConfig
+from keras_tfm.models.vision.pit import PiT, PiTConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 from keras_tfm.models.vision.swin_v2 import SwinV2, SwinV2Config
 from keras_tfm.models.vision.twins import Twins, TwinsConfig

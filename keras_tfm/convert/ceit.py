@@ -1,0 +1,70 @@
+"""CeiT's checkpoints as its authors have them (Yuan et al. 2021)."""
+
+from keras import ops
+
+from keras_tfm.convert.keymap import (
+    CONVOLVED,
+    batch_norm,
+    convolution,
+    depthwise_kernel,
+    linear,
+    norm,
+    weight,
+)
+from keras_tfm.convert.state import read_state
+from keras_tfm.convert.variant import (
+    FIRST_OF_ONE,
+    attention_rows,
+    embedding_rows,
+    fields_of,
+    outputs_of,
+)
+from keras_tfm.heads import Classifier
+from keras_tfm.models import CeiT, CeiTConfig
+
+# In the attention of class tokens queries come from one and keys and values from all.
+CLASS_ATTENTION = "class_block_0/attention"
+
+
+def rows(config):
+    """The table of a configuration."""
+    table = [
+        *embedding_rows(config, "i2t.proj"),
+        *convolution("stem/layer_0", "i2t.backbone.conv"),
+        *batch_norm("stem/layer_0/norm", "i2t.backbone.bn"),
+        *weight("layer_position/embedding/embeddings", "pos_layer_embed", FIRST_OF_ONE),
+        *attention_rows(),
+        *norm("block_{}/feedforward/norm", "blocks.{}.norm2"),
+        *linear(f"{CLASS_ATTENTION}/branch/projections/query", "lca.attn.qkv", part=(0, 1, 3)),
+        *linear(f"{CLASS_ATTENTION}/branch/projections/key_value", "lca.attn.qkv", part=(1, 3, 3)),
+        *linear(f"{CLASS_ATTENTION}/branch/output", "lca.attn.proj"),
+        *norm(f"{CLASS_ATTENTION}/norm", "lca.norm1"),
+        *linear("class_block_0/feedforward/branch/hidden", "lca.feedforward.fc1"),
+        *linear("class_block_0/feedforward/branch/output", "lca.feedforward.fc2"),
+        *norm("class_block_0/feedforward/norm", "lca.norm2"),
+    ]
+    for i, transform in enumerate((CONVOLVED, depthwise_kernel(), CONVOLVED)):
+        ours, theirs = f"block_{{}}/feedforward/branch/layer/layer_{i}", "blocks.{}.leff"
+        table += convolution(ours, f"{theirs}.conv{i + 1}", transform)
+        table += batch_norm(f"{ours}/norm", f"{theirs}.bn{i + 1}")
+    return table
+
+
+def config_of(arguments):
+    """Our configuration for their constructor's arguments and those of the stem, `hybrid_backbone_args`."""
+    stem = arguments.get("hybrid_backbone_args", {})
+    return CeiTConfig(**fields_of(arguments), stem_dim=stem.get("out_chans", 64))
+
+
+def read(arguments, weights):
+    """Our model of theirs, and its outputs by the names of theirs."""
+    config = config_of(arguments)
+    model = Classifier(CeiT(config), arguments["num_classes"])
+    read_state(model, weights, rows(config))
+    backbone = model.backbone
+    sequences = {
+        "features/class_attention": backbone.hidden_states["class"][-1],
+        "features/norm": backbone.output["sequence_output"],
+    }
+    tokens = {name: ops.take(x, [0], axis=1) for name, x in sequences.items()}
+    return model, {**outputs_of(model), "features/stem": backbone.get_layer("stem").output, **tokens}

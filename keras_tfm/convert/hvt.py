@@ -1,0 +1,34 @@
+"""HVT's checkpoints as its authors have them (Pan et al. 2021)."""
+
+from keras_tfm.convert.keymap import weight
+from keras_tfm.convert.variant import (
+    FIRST_OF_ONE,
+    attention_rows,
+    embedding_rows,
+    feedforward_rows,
+    fields_of,
+    read_as,
+)
+from keras_tfm.models import HVT, HVTConfig
+
+
+def rows(config):
+    """The table of a configuration."""
+    position = weight("block_{}/position/embedding/embeddings", "blocks.{}.pos_embed", FIRST_OF_ONE)
+    return [*embedding_rows(config), *attention_rows(), *feedforward_rows(), *position]
+
+
+def config_of(arguments):
+    """Our configuration for their constructor's arguments."""
+    return HVTConfig(
+        **fields_of(arguments),
+        pool_every=arguments["pool_block_width"],
+        pool_size=arguments["pool_kernel_size"],
+        pool_stride=arguments["pool_stride"],
+    )
+
+
+def read(arguments, weights):
+    """Our model of theirs, and its outputs by the names of theirs."""
+    config = config_of(arguments)
+    return read_as(HVT, config, arguments["num_classes"], weights, rows(config))

@@ -1,0 +1,20 @@
+"""KVT's checkpoints as its authors have them (Wang et al. 2022)."""
+
+from keras_tfm.convert.variant import attention_rows, embedding_rows, feedforward_rows, fields_of, read_as
+from keras_tfm.models import KVT, KVTConfig
+
+
+def rows(config):
+    """The table of a configuration."""
+    return [*embedding_rows(config), *attention_rows(), *feedforward_rows()]
+
+
+def config_of(arguments):
+    """Our configuration for their constructor's arguments; `topk` is an attribute of their attention."""
+    return KVTConfig(**fields_of(arguments), k=arguments.get("topk", 100))
+
+
+def read(arguments, weights):
+    """Our model of theirs, and its outputs by the names of theirs."""
+    config = config_of(arguments)
+    return read_as(KVT, config, arguments["num_classes"], weights, rows(config))

@@ -1,0 +1,83 @@
+"""PiT's checkpoints as timm has them (Heo et al. 2021)."""
+
+from keras import ops
+
+from keras_tfm.convert.keymap import Transform, convolution, depthwise_kernel, linear, norm, patches, weight
+from keras_tfm.convert.state import read_state
+from keras_tfm.convert.variant import attention_rows, feedforward_rows
+from keras_tfm.heads import Classifier, DistilledClassifier
+from keras_tfm.models import PiT, PiTConfig
+from keras_tfm.training.safetensors import CheckpointError
+
+ARCHITECTURES = {
+    "pit_ti_224": "Ti",
+    "pit_xs_224": "XS",
+    "pit_s_224": "S",
+    "pit_b_224": "B",
+    "pit_ti_distilled_224": "Ti-distilled",
+    "pit_xs_distilled_224": "XS-distilled",
+    "pit_s_distilled_224": "S-distilled",
+    "pit_b_distilled_224": "B-distilled",
+}
+# Theirs is (1, D, rows, columns), ours (rows, columns, D).
+OF_GRID = Transform(lambda x: x[0].transpose(1, 2, 0), lambda x, _: [x.transpose(2, 0, 1)[None]])
+
+
+def rows(config):
+    """The table of a configuration."""
+    ours, theirs = "stage_{}_block_{}", "transformers.{}.blocks.{}"
+    table = [
+        *patches("patch_embedding", "patch_embed.conv", config.patch_size),
+        *weight("position/table", "pos_embed", OF_GRID),
+        *weight("tokens/embedding", "cls_token"),
+        *attention_rows(f"{ours}/attention", theirs=theirs),
+        *feedforward_rows(f"{ours}/feedforward", theirs=theirs),
+        *norm("norm", "norm"),
+        *linear("head/output", "head"),
+        *linear("distilled_head/output", "head_dist"),
+    ]
+    for i, (before, dim) in enumerate(zip(config.dims, config.dims[1:], strict=False), start=1):
+        pooling, pool = f"stage_{i}_pooling", f"transformers.{i}.pool"
+        table += convolution(f"{pooling}/convolution", f"{pool}.conv", depthwise_kernel(dim // before))
+        table += linear(f"{pooling}/dense", f"{pool}.fc")
+    return table
+
+
+def config_of(arguments):
+    """Our configuration for timm's constructor's arguments; CheckpointError for another kind of model."""
+    for name, value in (("stem_type", "overlap"), ("global_pool", "token")):
+        if arguments.get(name, value) != value:
+            raise CheckpointError("timm", name, value, f"{arguments[name]}")
+    fields = {name: arguments[theirs] for name, theirs in FIELDS.items() if theirs in arguments}
+    fields = {"num_heads": (2, 4, 8), "stochastic_depth": 0.0, **fields}
+    widths = zip(arguments.get("base_dims", (48, 48, 48)), fields["num_heads"], strict=True)
+    return PiTConfig.from_json({**fields, "dims": [width * heads for width, heads in widths]})
+
+
+FIELDS = {
+    "image_size": "img_size",
+    "patch_size": "patch_size",
+    "stride": "stride",
+    "num_channels": "in_chans",
+    "depths": "depth",
+    "num_heads": "heads",
+    "mlp_ratio": "mlp_ratio",
+    "distilled": "distilled",
+    "stochastic_depth": "drop_path_rate",
+}
+
+
+def read(arguments, weights):
+    """Our model of timm's class, and its outputs by the names of theirs."""
+    config = config_of(arguments)
+    head = DistilledClassifier if config.distilled else Classifier
+    model = head(PiT(config), arguments["num_classes"])
+    read_state(model, weights, rows(config))
+    backbone = model.backbone
+    tokens = list(range(config.num_tokens))
+    return model, {
+        "logits": model.output,
+        "features/embed": backbone.get_layer("patch_embedding").output,
+        "features/norm": ops.take(backbone.output["sequence_output"], tokens, axis=1),
+        **{f"features/stage_{i}_map": x for i, x in enumerate(backbone.maps)},
+    }

@@ -1,0 +1,109 @@
+"""CaiT of Touvron et al. 2021, "Going Deeper with Image Transformers".
+
+Many blocks of patches alone, whose heads are mixed before and after the softmax ("talking heads") and whose
+parts have learned gains that are small at first; then blocks in which a class token alone attends and
+changes. As in the authors' code the rate of stochastic depth is the same in all blocks of patches, and 0 in
+those of the class token.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Heads, Rate, Size
+from keras_tfm.layers.attention.class_attention import ClassAttentionBlock
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.attention.on_scores import HeadMixing
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patch_encoder import PrependedTokens
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
+from keras_tfm.layers.positions import PositionEmbedding
+from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.vision.variant import INITIALIZER, attention_of, feedforward_of
+from keras_tfm.models.vision.vit import Side
+
+
+@dataclasses.dataclass(frozen=True)
+class CaiTConfig(Config):
+    """`num_layers` blocks of patches, `num_class_layers` of the class token; `layer_scale` is where the gains
+    begin. `dropout` acts on the attention weights of patches and on what their blocks' parts add.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Side | tuple[Side, Side] = 16
+    num_channels: Size = 3
+    num_layers: Depth = 24
+    num_class_layers: Depth = 2
+    dim: Size = 384
+    num_heads: Heads = 8
+    intermediate_dim: Size = 1536
+    layer_scale: float = 1e-5
+    dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.1
+    activation: str = "gelu"
+    epsilon: Rate = 1e-6
+
+
+class CaiT(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
+    first, and `pooled_output` (B, D), what became of the class token.
+    """
+
+    config_class = CaiTConfig
+
+    def __init__(self, config, name="cait", **kwargs):
+        size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*size, config.num_channels), name="images")
+        x = flatten_map(PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images))
+        x = PositionEmbedding(x.shape[1], INITIALIZER, name="position")(x)
+        blocks = [_block(config, f"block_{i}") for i in range(config.num_layers)]
+        class_blocks = [_class_block(config, f"class_block_{i}") for i in range(config.num_class_layers)]
+        states = states_of(blocks, x)
+        x = PrependedTokens(1, INITIALIZER, name="class_token")(states[-1])
+        class_states = states_of(class_blocks, x)
+        x = LayerNormalization(config.epsilon, name="norm")(class_states[-1])
+        outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
+        parts = ({"encoder": blocks, "class": class_blocks}, {"encoder": states, "class": class_states})
+        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+
+
+def _block(config, name):
+    rates = {"dropout": config.dropout, "stochastic_depth": config.stochastic_depth}
+    attention = attention_of(config, on_scores=HeadMixing(), on_weights=HeadMixing())
+    branches = (attention, feedforward_of(config))
+    return Block(*(_residual(config, branch, **rates) for branch in branches), name=name)
+
+
+def _class_block(config, name):
+    attention = MultiHeadAttention(config.num_heads, kernel_initializer=INITIALIZER)
+    branches = (attention, feedforward_of(config))
+    return ClassAttentionBlock(*(_residual(config, branch) for branch in branches), name=name)
+
+
+def _residual(config, branch, **rates):
+    norm = LayerNormalization(config.epsilon)
+    return Residual(branch, norm, "input", layer_scale=config.layer_scale, **rates)
+
+
+def _size(dim, num_layers, layer_scale=1e-5, image_size=384):
+    shape = {"dim": dim, "num_heads": dim // 48, "intermediate_dim": 4 * dim}
+    return CaiTConfig(image_size, num_layers=num_layers, layer_scale=layer_scale, **shape)
+
+
+# Touvron et al. 2021, table 3; after the stroke the side of the images, as the authors trained them.
+CaiT.sizes = {
+    "XXS24/224": _size(192, 24, image_size=224),
+    "XXS24/384": _size(192, 24),
+    "XXS36/224": _size(192, 36, image_size=224),
+    "XXS36/384": _size(192, 36),
+    "XS24/384": _size(288, 24),
+    "S24/224": _size(384, 24, image_size=224),
+    "S24/384": _size(384, 24),
+    "S36/384": _size(384, 36, 1e-6),
+    "M36/384": _size(768, 36, 1e-6),
+    "M48/448": _size(768, 48, 1e-6, 448),
+}

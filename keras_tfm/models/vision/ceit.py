@@ -1,0 +1,111 @@
+"""CeiT of Yuan et al. 2021, "Incorporating Convolution Designs into Visual Transformers".
+
+A convolutional stem before the patches, a depthwise convolution in the feed-forward layers, and at the end
+attention of the last block's class token to those of all blocks (figure 2). As in the authors' code the stem
+has no activation, and of a feed-forward layer the class token is added its norm alone.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Size
+from keras_tfm.layers.attention.class_attention import ClassAttentionBlock
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import BatchNormalization, Convolution
+from keras_tfm.layers.grid import OnGrid
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import PatchEmbedding, height_and_width
+from keras_tfm.layers.pooling import MaxPooling
+from keras_tfm.layers.positions import PositionEmbedding
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.vision.variant import (
+    INITIALIZER,
+    VariantConfig,
+    attention_of,
+    feedforward_of,
+    residual_of,
+    tokens_of,
+)
+from keras_tfm.models.vision.vit import Side
+
+
+@dataclasses.dataclass(frozen=True)
+class CeiTConfig(VariantConfig):
+    """`patch_size` is in cells of the stem's map, which has `stem_dim` features and, of an image's height and
+    width, a quarter.
+    """
+
+    patch_size: Side | tuple[Side, Side] = 4
+    stem_dim: Size = 64
+
+
+class CeiT(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), what the last
+    attention made of the class token before the last block's patches, and `pooled_output` (B, D), the former.
+    The hidden states of the stack "class" are the class tokens of all blocks, the last block's first.
+    """
+
+    config_class = CeiTConfig
+
+    def __init__(self, config, name="ceit", **kwargs):
+        size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*size, config.num_channels), name="images")
+        stem = [Convolution(config.stem_dim, 7, 2, norm=BatchNormalization()), MaxPooling(3, 2, 1)]
+        x = Chain(stem, name="stem")(images)
+        patches = PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(x)
+        _, x = tokens_of(config, patches)
+        x = Dropout(config.dropout, name="embedding_dropout")(x)
+        blocks = [_block(config, patches.shape[1:3], i) for i in range(config.num_layers)]
+        states = states_of(blocks, x)
+        tokens = ops.stack([state[:, 0] for state in states[1:]], axis=1)  # (B, L, D)
+        tokens = PositionEmbedding(config.num_layers, "zeros", name="layer_position")(tokens)
+        class_block = _class_block(config)
+        class_states = states_of([class_block], ops.flip(tokens, axis=1))
+        x = ops.concatenate([class_states[-1][:, :1], states[-1][:, 1:]], axis=1)
+        x = LayerNormalization(config.epsilon, name="norm")(x)
+        outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
+        parts = ({"encoder": blocks, "class": [class_block]}, {"encoder": states, "class": class_states})
+        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+
+
+def _block(config, grid, index):
+    attention = residual_of(config, attention_of(config), index)
+    feedforward = OnGrid(_local_feedforward(config), grid, prefix=1)
+    return Block(attention, residual_of(config, feedforward, index), name=f"block_{index}")
+
+
+def _local_feedforward(config):
+    """Two dense layers and a depthwise convolution between them, each normalised (section 3.2)."""
+    hidden, activation = config.intermediate_dim, config.activation
+    sizes = [(hidden, 1, 1, activation), (hidden, 3, hidden, activation), (config.dim, 1, 1, None)]
+    return Chain(
+        [
+            Convolution(
+                filters, size, groups=groups, norm=BatchNormalization(), activation=function, use_bias=True
+            )
+            for filters, size, groups, function in sizes
+        ]
+    )
+
+
+def _class_block(config):
+    def part(branch):
+        return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout)
+
+    attention = MultiHeadAttention(config.num_heads, dropout=config.dropout, kernel_initializer=INITIALIZER)
+    return ClassAttentionBlock(part(attention), part(feedforward_of(config)), name="class_block_0")
+
+
+# Yuan et al. 2021, table 2, and Base of the authors' code.
+CeiT.sizes = {
+    "T": CeiTConfig(dim=192, num_heads=3, intermediate_dim=768),
+    "S": CeiTConfig(dim=384, num_heads=6, intermediate_dim=1536),
+    "B": CeiTConfig(),
+}

@@ -1,0 +1,112 @@
+"""HVT of Pan et al. 2021, "Scalable Vision Transformers with Hierarchical Pooling".
+
+A ViT without a class token, whose sequence becomes shorter with the depth: some blocks end in a maximum over
+neighbouring tokens and in new positions. As in the authors' code the first block pools too.
+"""
+
+import dataclasses
+
+from keras_tfm.configs import Rounds
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Block
+from keras_tfm.layers.chain import ChainBlock
+from keras_tfm.layers.patches import height_and_width, patch_grid
+from keras_tfm.layers.pooling import MaxPooling
+from keras_tfm.layers.positions import PositionEmbedding
+from keras_tfm.models.vision.variant import (
+    INITIALIZER,
+    Variant,
+    VariantConfig,
+    attention_of,
+    feedforward_of,
+    residual_of,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class HVTConfig(VariantConfig):
+    """Blocks 0, `pool_every`, 2 `pool_every`, ... end in the maxima of `pool_size` tokens, each window
+    `pool_stride` tokens after the one before it.
+    """
+
+    class_token = False
+    pool_every: Rounds = 12
+    pool_size: Rounds = 3
+    pool_stride: Rounds = 2
+
+    @property
+    def lengths(self):
+        """How many tokens go into the first block, and come out of each."""
+        sides = height_and_width(self.image_size, "image_size")
+        rows, columns = patch_grid(sides, self.patch_size)
+        lengths = [rows * columns]
+        for index in range(self.num_layers):
+            length = lengths[-1]
+            if index % self.pool_every == 0:
+                if length < self.pool_size:
+                    raise ValueError(
+                        f"`pool_size` must be at most the {length} tokens of block {index}; it is "
+                        f"{self.pool_size}."
+                    )
+                length = (length - self.pool_size) // self.pool_stride + 1
+            lengths.append(length)
+        return lengths
+
+
+class HVT(Variant):
+    """`ViT` of ever fewer tokens: `sequence_output` (B, N', D), `pooled_output` (B, D), their mean."""
+
+    config_class = HVTConfig
+
+    @classmethod
+    def block(cls, config, index):
+        attention = residual_of(config, attention_of(config), index, name="attention")
+        feedforward = residual_of(config, feedforward_of(config), index, name="feedforward")
+        name = f"block_{index}"
+        if index % config.pool_every:
+            return Block(attention, feedforward, name=name)
+        pooling = TokenPooling(config.pool_size, config.pool_stride, name="pooling")
+        position = PositionEmbedding(config.lengths[index + 1], INITIALIZER, name="position")
+        return ChainBlock([attention, feedforward, pooling, position], name=name)
+
+    def with_image_size(self, image_size):
+        """Refused: the positions of pooled tokens lie on no grid that could be stretched."""
+        raise NotImplementedError("HVT has positions of pooled tokens, which lie on no grid to be stretched.")
+
+
+class TokenPooling(Layer):
+    """The greatest value of each feature in windows of `pool_size` tokens: (B, N, D) -> (B, N', D).
+
+    The windows are `stride` tokens apart; those left at the end are in none.
+    """
+
+    def __init__(self, pool_size, stride, **kwargs):
+        super().__init__(**kwargs)
+        self.pool_size = pool_size
+        self.stride = stride
+        self.pooling = MaxPooling((pool_size, 1), (stride, 1))  # of a map of one column
+
+    def build(self, x_shape):
+        batch_size, length, dim = x_shape
+        self.pooling.build((batch_size, length, 1, dim))
+        self.built = True
+
+    def call(self, x):
+        """(B, N, D) -> (B, N', D)."""
+        return self.pooling(x[:, :, None])[:, :, 0]
+
+    def compute_output_shape(self, x_shape):
+        batch_size, length, dim = x_shape
+        return (batch_size, (length - self.pool_size) // self.stride + 1, dim)
+
+
+# Pan et al. 2021, section 4 and the authors' configurations: DeiT's widths, and the number of poolings.
+_TI = HVTConfig(dim=192, num_heads=3, intermediate_dim=768)
+_S = HVTConfig(dim=384, num_heads=6, intermediate_dim=1536)
+HVT.sizes = {
+    "Ti-1": _TI,
+    "S-1": _S,
+    "S-2": dataclasses.replace(_S, pool_every=6),
+    "S-3": dataclasses.replace(_S, pool_every=4),
+    "S-4": dataclasses.replace(_S, pool_every=3),
+}

@@ -1,0 +1,111 @@
+"""LocalViT of Li et al. 2021, "LocalViT: Bringing Locality to Vision Transformers".
+
+A ViT whose feed-forward layer is an inverted residual on the grid of patches: between its two linear layers
+stand a depthwise convolution and squeeze-and-excitation, behind each layer batch normalisation. As in the
+authors' code its input is not normalised, stochastic depth leaves out attention alone, and the class token
+passes it by.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from keras_tfm.configs import Size
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.chain import Chain, ChainBlock
+from keras_tfm.layers.convolution import BatchNormalization, Convolution
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.grid import OnGrid
+from keras_tfm.layers.patches import height_and_width, patch_grid
+from keras_tfm.models.vision.variant import Variant, VariantConfig, attention_of, residual_of
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalViTConfig(VariantConfig):
+    """Squeeze-and-excitation has `intermediate_dim` / `reduction` hidden features; None leaves it out."""
+
+    activation: str = "hard_swish"
+    reduction: Size | None = 4
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.reduction is not None and self.reduction > self.intermediate_dim:
+            raise ValueError(
+                f"`reduction` must be at most `intermediate_dim`, {self.intermediate_dim}, or None; it is "
+                f"{self.reduction}."
+            )
+
+
+class LocalViT(Variant):
+    """`ViT` of local feed-forward layers: `sequence_output` (B, N + 1, D), `pooled_output` (B, D)."""
+
+    config_class = LocalViTConfig
+
+    @classmethod
+    def block(cls, config, index):
+        attention = residual_of(config, attention_of(config), index, name="attention")
+        grid = patch_grid(height_and_width(config.image_size), config.patch_size)
+        feedforward = OnGrid(Residual(_inverted(config)), grid, prefix=1, name="feedforward")
+        return ChainBlock([attention, feedforward], name=f"block_{index}")
+
+
+def _inverted(config):
+    """A wide hidden map between two narrow ones (Sandler et al. 2018, "MobileNetV2")."""
+
+    def convolution(filters, size, activation=None, groups=1):
+        norm = BatchNormalization()
+        return Convolution(filters, size, groups=groups, norm=norm, activation=activation)
+
+    hidden, layers = config.intermediate_dim, []
+    if config.reduction is not None:
+        layers = [SqueezeExcitation(config.reduction, name="excitation")]
+    return Chain(
+        [
+            convolution(hidden, 1, config.activation),
+            convolution(hidden, 3, config.activation, groups=hidden),
+            *layers,
+            Convolution(config.dim, 1, norm=BatchNormalization(), name="output"),
+        ]
+    )
+
+
+class SqueezeExcitation(Layer):
+    """Multiplies each channel of a map by a number in 0 .. 1 that the means of all channels give.
+
+    Two dense layers, of C / `reduction` and C features, with ReLU and a sigmoid of straight pieces. Hu et al.
+    2018, "Squeeze-and-Excitation Networks"; (B, height, width, C) in and out.
+    """
+
+    def __init__(self, reduction, **kwargs):
+        super().__init__(**kwargs)
+        if reduction < 1:
+            raise ValueError(f"`reduction` must be at least 1; it is {reduction}.")
+        self.reduction = reduction
+
+    def build(self, x_shape):
+        channels = x_shape[-1]
+        if channels < self.reduction:
+            raise ValueError(f"`reduction` must be at most the {channels} channels; it is {self.reduction}.")
+        self.hidden = Dense(channels // self.reduction, activation="relu", name="hidden")
+        self.gate = Dense(channels, activation="hard_sigmoid", name="gate")
+        self.hidden.build((x_shape[0], channels))
+        self.gate.build((x_shape[0], channels // self.reduction))
+        self.built = True
+
+    def call(self, x):
+        """(B, height, width, C) -> (B, height, width, C)."""
+        gate = self.gate(self.hidden(ops.mean(x, axis=(1, 2))))  # (B, C)
+        return x * gate[:, None, None]
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+
+# Li et al. 2021, table 7 and the authors' code; the numbers are those of squeeze-and-excitation's features.
+_T = LocalViTConfig(dim=192, num_heads=4, intermediate_dim=768, reduction=192)
+LocalViT.sizes = {
+    "T": _T,
+    "T-SE4": dataclasses.replace(_T, reduction=4),
+    "S": LocalViTConfig(dim=384, num_heads=8, intermediate_dim=1536, reduction=384),
+}

@@ -1,0 +1,160 @@
+"""PiT of Heo et al. 2021, "Rethinking Spatial Dimensions of Vision Transformers".
+
+A ViT in stages: between two of them a depthwise convolution of stride 2 makes the grid of patches half as
+high and wide and gives each patch more features, and a dense layer gives the class token as many. Patches
+overlap at first, and they alone have positions. Deviates from the authors' code, which normalises the class
+token alone at the end: here all tokens are, which leaves that one as it is.
+"""
+
+import dataclasses
+from typing import Annotated
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Between, Config, Depth, Rate, Size
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.grid import every_nth_grid, to_map
+from keras_tfm.layers.image_positions import GridPositionEmbedding
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patch_encoder import PrependedTokens
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.vision.variant import INITIALIZER
+from keras_tfm.models.vision.vit import Side
+
+
+@dataclasses.dataclass(frozen=True)
+class PiTConfig(Config):
+    """`dims`, `depths` and `num_heads` are those of the stages, `stride` how far apart patches begin. A
+    `distilled` model has a second token and a second head; `stochastic_depth` is the rate of the last block.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Side = 16
+    stride: Side = 8
+    num_channels: Size = 3
+    dims: tuple[Size, ...] = (144, 288, 576)
+    depths: tuple[Depth, ...] = (2, 6, 4)
+    num_heads: tuple[Size, ...] = (3, 6, 12)
+    mlp_ratio: Annotated[float, Between(0.01, 64)] = 4.0
+    distilled: bool = False
+    dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.1
+    activation: str = "gelu"
+    epsilon: Rate = 1e-6
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_stages(self, "dims", "depths", "num_heads")
+        if any(dim % before for before, dim in zip(self.dims, self.dims[1:], strict=False)):
+            raise ValueError(f"Each of `dims` must be a multiple of the one before; they are {self.dims}.")
+
+    @property
+    def num_tokens(self):
+        """How many tokens stand before the patches."""
+        return 1 + self.distilled
+
+    @property
+    def num_layers(self):
+        """The number of all blocks."""
+        return sum(self.depths)
+
+
+class PiT(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N +
+    1, D), the class token first, `pooled_output` (B, D), what became of it, and with `distilled`
+    `distilled_output` (B, D), of the second token. `maps` are the last maps of each stage, without tokens.
+    """
+
+    config_class = PiTConfig
+
+    def __init__(self, config, name="pit", **kwargs):
+        size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*size, config.num_channels), name="images")
+        patches = PatchEmbedding(config.dims[0], config.patch_size, config.stride, name="patch_embedding")
+        x = GridPositionEmbedding(initializer=INITIALIZER, name="position")(patches(images))
+        x, grid = Dropout(config.dropout, name="embedding_dropout")(x), x.shape[1:3]
+        x = PrependedTokens(config.num_tokens, INITIALIZER, name="tokens")(flatten_map(x))
+        blocks: list[Layer] = []
+        states, maps = [x], []
+        for stage, depth in enumerate(config.depths):
+            if stage:
+                pooling = GridPooling(
+                    config.dims[stage], grid, config.num_tokens, name=f"stage_{stage}_pooling"
+                )
+                x, grid = pooling(x), every_nth_grid(grid, 2)
+            own_blocks = [_block(config, stage, i) for i in range(depth)]
+            _, *own_states = states_of(own_blocks, x)
+            blocks, states, x = blocks + own_blocks, states + own_states, own_states[-1]
+            maps.append(to_map(x[:, config.num_tokens :], grid))
+        x = LayerNormalization(config.epsilon, name="norm")(x)
+        outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
+        if config.distilled:
+            outputs["distilled_output"] = ops.take(x, 1, axis=1)
+        parts = ({"encoder": blocks}, {"encoder": states})
+        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        self.maps = maps
+
+
+class GridPooling(Layer):
+    """Every second row and column of a `grid`, of `dim` features, by a depthwise convolution of 3 x 3 cells.
+
+    The first `prefix` tokens go through a dense layer: (B, M + N, D) -> (B, M + N', dim) (section 3.2).
+    """
+
+    def __init__(self, dim, grid, prefix=1, **kwargs):
+        super().__init__(**kwargs)
+        self.dim = dim
+        self.grid = tuple(grid)
+        self.prefix = prefix
+
+    def build(self, x_shape):
+        batch_size, _, width = x_shape
+        self.convolution = Convolution(self.dim, 3, 2, groups=width)
+        self.convolution.build((batch_size, *self.grid, width))
+        self.dense = Dense(self.dim)
+        self.dense.build((batch_size, self.prefix, width))
+        self.built = True
+
+    def call(self, x):
+        """(B, M + N, D) -> (B, M + N', dim)."""
+        patches = self.convolution(to_map(x[:, self.prefix :], self.grid))
+        return ops.concatenate([self.dense(x[:, : self.prefix]), flatten_map(patches)], axis=1)
+
+    def compute_output_shape(self, x_shape):
+        rows, columns = every_nth_grid(self.grid, 2)
+        return (x_shape[0], self.prefix + rows * columns, self.dim)
+
+
+def _block(config, stage, index):
+    rate = growing_rates(config.stochastic_depth, config.num_layers)[sum(config.depths[:stage]) + index]
+
+    def part(branch):
+        norm = LayerNormalization(config.epsilon)
+        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
+
+    attention = MultiHeadAttention(config.num_heads[stage], dropout=config.dropout)
+    feedforward = FeedForward(int(config.mlp_ratio * config.dims[stage]), config.activation)
+    return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")
+
+
+# Heo et al. 2021, table 1; those that a teacher trained have two tokens.
+_S = PiTConfig()
+_SIZES = {
+    "Ti": dataclasses.replace(_S, dims=(64, 128, 256), num_heads=(2, 4, 8)),
+    "XS": dataclasses.replace(_S, dims=(96, 192, 384), num_heads=(2, 4, 8)),
+    "S": _S,
+    "B": PiTConfig(patch_size=14, stride=7, dims=(256, 512, 1024), depths=(3, 6, 4), num_heads=(4, 8, 16)),
+}
+PiT.sizes = _SIZES | {
+    f"{name}-distilled": dataclasses.replace(config, distilled=True) for name, config in _SIZES.items()
+}
