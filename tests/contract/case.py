@@ -58,7 +58,8 @@ class Case:
     the axis that may be padded on the left; `cache(layer, inputs, max_length)` starts decoding along
     `causal`; `reference(layer, **inputs)` computes the same with NumPy in float64, `plain` without
     fusing; `tied(model)` gives the two variables that are one. `convolves` says that there are convolutions:
-    by oneDNN, TensorFlow's of an empty batch have the shape of their input.
+    by oneDNN, TensorFlow's of an empty batch have the shape of their input. `without_effect` are the paths of
+    weights that no output depends on, by the mathematics.
 
     `kind` says what the case stands for among all others, "encoder" for example, or how it differs from them:
     `make test` checks the dear invariants (XLA, SavedModel, rematerialisation, overfitting) on these cases
@@ -77,6 +78,7 @@ class Case:
     plain: Callable | None = None
     tied: Callable | None = None
     convolves: bool = False
+    without_effect: tuple[str, ...] = ()
     kind: str | None = None
 
     def draw(self, seed=0, batch_size=BATCH, **lengths):
