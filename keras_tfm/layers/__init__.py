@@ -29,7 +29,7 @@ from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, Residual, TransformerBlock
 from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
-from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.chain import Chain, ChainBlock
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.convolution import (
     BatchNormalization,

@@ -35,3 +35,9 @@ class Chain(Layer):
         for layer in self.layers:
             x_shape = layer.compute_output_shape(x_shape)
         return tuple(x_shape)
+
+
+class ChainBlock(Chain):
+    """A block of residuals, one after the other, where they are other ones than a `Block`'s."""
+
+    is_block = True  # for `rematerialize` and for what goes by depth

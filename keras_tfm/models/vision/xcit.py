@@ -16,7 +16,7 @@ from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Residual
-from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.chain import Chain, ChainBlock
 from keras_tfm.layers.convolution import BatchNormalization, Convolution, ConvolutionalStem
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import FourierPositions, OnGrid
@@ -72,12 +72,6 @@ class XCiT(ConfiguredModel):
         super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
 
 
-class PatchBlock(Chain):
-    """Residuals, one after the other: attention among features, among neighbours, a feed-forward layer."""
-
-    is_block = True
-
-
 class ClassBlock(Layer):
     """`attention`, a residual of `ClassAttention`; `norm`; and the class token's `feedforward` residual.
 
@@ -118,7 +112,7 @@ def _block(config, grid, name):
         "neighbours": OnGrid(Chain(neighbours), grid),
         "feedforward": FeedForward(config.intermediate_dim, "gelu"),
     }
-    return PatchBlock([_residual(config, branch, part) for part, branch in branches.items()], name=name)
+    return ChainBlock([_residual(config, branch, part) for part, branch in branches.items()], name=name)
 
 
 def _class_block(config, name):
