@@ -13,6 +13,8 @@ CONVERTERS = {
     "AutoFormer/model/supernet_transformer.py": "autoformer",
     "KNN_VisionTransformer.py VisionTransformer": "kvt",
     "ceit_model.py CeIT": "ceit",
+    "ggjy/CMT.pytorch cmt.py CMT": "cmt",
+    "linhezheng19/CAT src/cat.py CAT": "cat",
     "models.py HVT": "hvt",
     "models/deep_vision_transformer.py DeepVisionTransformer": "deepvit",
     "models/localvit.py LocalVisionTransformer": "localvit",

@@ -38,6 +38,6 @@ class Chain(Layer):
 
 
 class ChainBlock(Chain):
-    """A block of a model that is such a row of parts, residuals mostly."""
+    """A block of residuals, one after the other, where they are other ones than a `Block`'s."""
 
-    is_block = True
+    is_block = True  # for `rematerialize` and for what goes by depth

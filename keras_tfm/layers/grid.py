@@ -112,13 +112,14 @@ class MapAttention(Layer):
         self.attention.build(*self._shapes(x_shape))
         self.built = True
 
-    def call(self, x, training=None):
-        """(B, height, width, D) -> (B, height, width, D')."""
+    def call(self, x, bias=None, training=None):
+        """(B, height, width, D) -> (B, height, width, D'); `bias` is added to the scores (B, H, N, S)."""
         sequences = [flatten_map(x)]
         if self.reduction is not None:
             reduced = self.reduction(x, training=training)
             sequences.append(flatten_map(reduced) if len(reduced.shape) == 4 else reduced)  # (B, S, D)
-        return to_map(self.attention(*sequences, training=training), x.shape[1:3])
+        options = {} if bias is None else {"bias": bias}
+        return to_map(self.attention(*sequences, **options, training=training), x.shape[1:3])
 
     def compute_output_shape(self, x_shape):
         return (*x_shape[:3], self.attention.compute_output_shape(*self._shapes(x_shape))[-1])

@@ -25,7 +25,9 @@ from keras_tfm.models.vision.autoformer import AutoFormer, AutoFormerConfig
 from keras_tfm.models.vision.autoformer_space import SearchSpace
 from keras_tfm.models.vision.autoformer_supernet import AutoFormerSupernet
 from keras_tfm.models.vision.cait import CaiT, CaiTConfig
+from keras_tfm.models.vision.cat import CAT, CATConfig
 from keras_tfm.models.vision.ceit import CeiT, CeiTConfig
+from keras_tfm.models.vision.cmt import CMT, CMTConfig
 from keras_tfm.models.vision.cpvt import CPVT, CPVTConfig
 from keras_tfm.models.vision.deepvit import DeepViT, DeepViTConfig
 from keras_tfm.models.vision.deit import DeiT, DeiTConfig
@@ -37,6 +39,7 @@ from keras_tfm.models.vision.localvit import LocalViT, LocalViTConfig
 from keras_tfm.models.vision.mit import MiT, MiTConfig
 from keras_tfm.models.vision.mlp_mixer import MLPMixer, MLPMixerConfig
 from keras_tfm.models.vision.pit import PiT, PiTConfig
+from keras_tfm.models.vision.shuffle_transformer import ShuffleTransformer, ShuffleTransformerConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 from keras_tfm.models.vision.swin_v2 import SwinV2, SwinV2Config
 from keras_tfm.models.vision.twins import Twins, TwinsConfig

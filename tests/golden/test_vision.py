@@ -11,7 +11,9 @@ from tests.parity.golden import TOLERANCE, errors_of, main
 FOLDER = pathlib.Path(__file__).parent
 NUM_OUTPUTS = {
     "autoformer": 5,
+    "cat": 4,
     "ceit": 8,
+    "cmt": 5,
     "deepvit": 7,
     "hvt": 7,
     "kvt": 6,

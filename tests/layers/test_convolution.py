@@ -235,3 +235,7 @@ def test_cells_attend_to_what_a_reduction_makes_of_their_map():
     y = layer(x)
     cells, reduced = x.reshape(2, 24, 8), x.reshape(2, 2, 2, 3, 2, 8).max((2, 4)).reshape(2, 6, 8)
     np.testing.assert_allclose(np.reshape(y, (2, 24, 8)), layer.attention(cells, reduced), atol=1e-6)
+    bias = np.zeros((1, 1, 24, 6), "float32")
+    bias[..., 4] = 1e4  # all attend to the fifth of the reduced cells
+    alone = layer.attention(cells, np.repeat(reduced[:, 4:5], 6, axis=1))
+    np.testing.assert_allclose(np.reshape(layer(x, bias=bias), (2, 24, 8)), alone, atol=1e-5)

@@ -1,0 +1,157 @@
+"""CAT of Lin et al. 2021, "CAT: Cross Attention in Vision Transformer".
+
+A pyramid of threes of blocks: attention among the cells of each window, attention among the windows, each
+channel on its own, and attention among the cells again. Each part's input is normalised, and before each
+stage but the first 2 x 2 cells become one of twice the width.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.layers.attention.grid_position import GridPositionBias
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, flatten_map, height_and_width, patch_grid
+from keras_tfm.layers.windows import WindowAttention, join_windows, split_windows
+from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, run_stages
+from keras_tfm.models.vision.vit import Ratio, Side
+
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+EPSILON = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class CATConfig(Config):
+    """`depths`, the number of threes of blocks, and `num_heads` are a stage's each; `dim` is the first
+    stage's width, each further one's twice as large. `window` is a side in patches, which must divide the
+    maps that are larger. `stochastic_depth` is the rate of the last block.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Side = 4
+    num_channels: Size = 3
+    depths: tuple[Depth, ...] = (1, 1, 3, 1)
+    dim: Size = 64
+    num_heads: tuple[Size, ...] = (2, 4, 8, 16)
+    window: Side = 7
+    mlp_ratio: Ratio = 4.0
+    dropout: Rate = 0.0
+    attention_dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.1
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_stages(self, "depths", "num_heads")
+
+    @property
+    def widths(self):
+        """The width of each stage."""
+        return tuple(self.dim * 2**stage for stage in range(len(self.depths)))
+
+
+class CAT(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
+    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
+    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
+    stage, before any norm, for a detector or a decoder.
+    """
+
+    config_class = CATConfig
+
+    def __init__(self, config, name="cat", **kwargs):
+        image_size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*image_size, config.num_channels), name="images")
+        embedding = [
+            PatchEmbedding(config.dim, config.patch_size, name="patch_embedding"),
+            LayerNormalization(EPSILON, name="embedding_norm"),
+        ]
+        grid = patch_grid(image_size, config.patch_size)
+        stages = [_stage(config, stage, grid) for stage in range(len(config.depths))]
+        stages[0] = embedding + stages[0]
+        blocks, states, maps = run_stages(stages, images)
+        x = flatten_map(LayerNormalization(EPSILON, name="norm")(maps[-1]))
+        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
+        parts = ({"encoder": blocks}, {"encoder": states})
+        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        self.maps = maps
+
+
+class AttentionAmongWindows(Layer):
+    """Attention among the windows of a map, each channel on its own: (B, height, width, D) in and out.
+
+    A channel of a window, its `window` x `window` cells, is one token of the `attention` (section 3.2). The
+    window's side must divide those of the map.
+    """
+
+    def __init__(self, attention, window, **kwargs):
+        super().__init__(**kwargs)
+        height_and_width(window, "window")
+        self.attention = attention
+        self.window = window
+
+    def build(self, x_shape):
+        rows, columns = patch_grid(x_shape[1:3], self.window)
+        height, width = height_and_width(self.window)
+        self.attention.build((None, rows * columns, height * width))
+        self.built = True
+
+    def call(self, x, training=None):
+        """(B, height, width, D) -> (B, height, width, D)."""
+        _, height, width, dim = x.shape
+        windows = split_windows(x, self.window)  # (B N, T, D)
+        length = windows.shape[1]
+        num_windows = height * width // length
+        tokens = ops.transpose(ops.reshape(windows, (-1, num_windows, length, dim)), (0, 3, 1, 2))
+        tokens = ops.reshape(tokens, (-1, num_windows, length))  # (B D, N, T)
+        y = ops.reshape(self.attention(tokens, training=training), (-1, dim, num_windows, length))
+        y = ops.reshape(ops.transpose(y, (0, 2, 3, 1)), (-1, length, dim))  # (B N, T, D)
+        return join_windows(y, self.window, (height, width))
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+
+def _stage(config, stage, grid):
+    """The layers of a stage: a merging, but in the first, and blocks; `grid` is the first stage's."""
+    width = config.widths[stage]
+    window = min(config.window, *(-(-side // 2**stage) for side in grid))
+    blocks = [_block(config, stage, i, window) for i in range(3 * config.depths[stage])]
+    if stage == 0:
+        return blocks
+    options = {"kernel_initializer": INITIALIZER, "name": f"stage_{stage}_merging"}
+    return [PatchMerging(width, LayerNormalization(EPSILON), **options), *blocks]
+
+
+def _block(config, stage, index, window):
+    """The block number `index` of a stage: the second of three is among windows."""
+    number = 3 * sum(config.depths[:stage]) + index
+    rate = growing_rates(config.stochastic_depth, 3 * sum(config.depths))[number]
+
+    def part(branch):
+        norm = LayerNormalization(EPSILON)
+        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
+
+    options = {"dropout": config.attention_dropout, "kernel_initializer": INITIALIZER}
+    if index % 3 == 1:
+        attention = AttentionAmongWindows(MultiHeadAttention(1, **options), window)
+    else:
+        position = GridPositionBias(window, initializer=INITIALIZER)
+        inner = MultiHeadAttention(config.num_heads[stage], position=position, **options)
+        attention = WindowAttention(inner, window)
+    hidden = int(config.mlp_ratio * config.widths[stage])
+    feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
+    return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")
+
+
+# Lin et al. 2021, table 1.
+_T = CATConfig()
+_S = dataclasses.replace(_T, dim=96, num_heads=(3, 6, 12, 24))
+CAT.sizes = {"T": _T, "S": _S, "B": dataclasses.replace(_S, depths=(1, 1, 6, 1))}

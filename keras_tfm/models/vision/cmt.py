@@ -1,0 +1,209 @@
+"""CMT of Guo et al. 2022, "CMT: Convolutional Neural Networks Meet Vision Transformers".
+
+A pyramid whose blocks look at each cell's neighbours before they attend, reduce the keys' map by a
+convolution of each channel, and convolve inside their feed-forward layers. A table of a bias for each pair of
+a query and a key is shared by the blocks of a stage, so that a model is for images of one size.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import BatchNormalization, Convolution
+from keras_tfm.layers.grid import MapAttention
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
+from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.vision.vit import Ratio, Side
+
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)
+EPSILON = 1e-5  # of the norms behind patches, whatever the configuration says
+
+
+@dataclasses.dataclass(frozen=True)
+class CMTConfig(Config):
+    """Tuples have a number for each stage. A map attended to is `reductions` times smaller on each side.
+    `stem_dim` is the width of the three convolutions before the first stage, `output_dim` that of the last
+    projection. `stochastic_depth` is the rate of the last block.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    num_channels: Size = 3
+    stem_dim: Size = 32
+    dims: tuple[Size, ...] = (64, 128, 256, 512)
+    depths: tuple[Depth, ...] = (3, 3, 16, 3)
+    num_heads: tuple[Size, ...] = (1, 2, 4, 8)
+    mlp_ratios: tuple[Ratio, ...] = (4, 4, 4, 4)
+    reductions: tuple[Side, ...] = (8, 4, 2, 1)
+    output_dim: Size = 1280
+    dropout: Rate = 0.0
+    attention_dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.0
+    epsilon: Rate = 1e-6
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_stages(self, "dims", "depths", "num_heads", "mlp_ratios", "reductions")
+
+
+class CMT(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N, `output_dim`), the
+    projected cells of the last stage's map row by row, and `pooled_output` (B, `output_dim`), their mean.
+    What goes into the first block and comes out of each (`hidden_states`) are maps (B, rows, columns, D);
+    `maps` are the last of each stage, for a detector or a decoder.
+    """
+
+    config_class = CMTConfig
+
+    def __init__(self, config, name="cmt", **kwargs):
+        image_size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*image_size, config.num_channels), name="images")
+        x = _stem(config)(images)
+        blocks: list = []
+        states: list = []
+        maps = []
+        for stage, dim in enumerate(config.dims):
+            x = PatchEmbedding(dim, 2, name=f"stage_{stage}_embedding")(x)
+            x = LayerNormalization(EPSILON, name=f"stage_{stage}_embedding_norm")(x)
+            heads, reduction = config.num_heads[stage], config.reductions[stage]
+            bias = PositionTable(heads, reduction, name=f"stage_{stage}_position")(x)
+            own_blocks = [_block(config, stage, i) for i in range(config.depths[stage])]
+            first, *own_states = states_of(own_blocks, x, bias=bias)
+            blocks, states = blocks + own_blocks, (states or [first]) + own_states
+            x = own_states[-1]
+            maps.append(x)
+        options = {"norm": BatchNormalization(), "activation": "silu", "use_bias": True}
+        x = flatten_map(Convolution(config.output_dim, 1, **options, name="projection")(x))
+        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
+        parts = ({"encoder": blocks}, {"encoder": states})
+        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        self.maps = maps
+
+
+class CMTBlock(Layer):
+    """Residuals: `position`, a convolution of each channel (the local perception unit); `attention`, to whose
+    scores a bias is added; `feedforward`.
+    """
+
+    is_block = True
+
+    def __init__(self, position, attention, feedforward, **kwargs):
+        super().__init__(**kwargs)
+        self.position = position
+        self.attention = attention
+        self.feedforward = feedforward
+
+    def build(self, x_shape):
+        for part in (self.position, self.attention, self.feedforward):
+            part.build(x_shape)
+        self.built = True
+
+    def call(self, x, bias=None, training=None):
+        """(B, height, width, D) -> (B, height, width, D); `bias` is (B or 1, H, N, S)."""
+        x = self.attention(self.position(x, training=training), bias=bias, training=training)
+        return self.feedforward(x, training=training)
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+
+class PositionTable(Layer):
+    """A learned bias for each head, each cell of a map and each of the map `reduction` times smaller.
+
+    (B, height, width, D) -> (1, H, N, S): the map tells the sizes alone.
+    """
+
+    def __init__(self, num_heads, reduction=1, **kwargs):
+        super().__init__(**kwargs)
+        for name, number in (("num_heads", num_heads), ("reduction", reduction)):
+            if number < 1:
+                raise ValueError(f"`{name}` must be at least 1; it is {number}.")
+        self.num_heads = num_heads
+        self.reduction = reduction
+
+    def build(self, x_shape):
+        self.table = self.add_weight(
+            self.compute_output_shape(x_shape)[1:], INITIALIZER.clone(), name="table"
+        )
+        self.built = True
+
+    def call(self, x):
+        return ops.cast(self.table[None], x.dtype)
+
+    def compute_output_shape(self, x_shape):
+        _, height, width, _ = x_shape
+        num_keys = (height // self.reduction) * (width // self.reduction)
+        return (1, self.num_heads, height * width, num_keys)
+
+
+def _stem(config):
+    """Three convolutions, each with GELU before its norm; the first halves the image's sides."""
+    layers = []
+    for i in range(3):
+        convolution = Convolution(config.stem_dim, stride=1 if i else 2, activation="gelu")
+        layers += [convolution, BatchNormalization()]
+    return Chain(layers, name="stem")
+
+
+def _block(config, stage, index):
+    dim, ratio = config.dims[stage], config.reductions[stage]
+    rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
+
+    def part(branch):
+        norm = LayerNormalization(config.epsilon)
+        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
+
+    attention = MultiHeadAttention(
+        config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+    )
+    reduction = None
+    if ratio > 1:
+        options = {"padding": 0, "groups": dim, "norm": BatchNormalization(), "use_bias": True}
+        reduction = Convolution(dim, ratio, ratio, **options)
+    neighbours = Residual(Convolution(dim, groups=dim))
+    feedforward = _feedforward(dim, int(config.mlp_ratios[stage] * dim))
+    name = f"stage_{stage}_block_{index}"
+    return CMTBlock(neighbours, part(MapAttention(attention, reduction)), part(feedforward), name=name)
+
+
+def _feedforward(dim, hidden):
+    """The inverted residual feed-forward layer, eq. 5."""
+    layers = [
+        *[keras.layers.Dense(hidden, "gelu"), BatchNormalization()],
+        Residual(Convolution(hidden, groups=hidden)),
+        *[keras.layers.Activation("gelu"), BatchNormalization()],
+        *[keras.layers.Dense(dim), BatchNormalization()],
+    ]
+    return Chain(layers)
+
+
+# Guo et al. 2022, table 1, and the sizes of images of table 2; XS's ratio of 3.8 is the authors' 3.77.
+_S = CMTConfig()
+CMT.sizes = {
+    "Ti": dataclasses.replace(
+        _S,
+        image_size=160,
+        stem_dim=16,
+        dims=(46, 92, 184, 368),
+        depths=(2, 2, 10, 2),
+        mlp_ratios=(3.6, 3.6, 3.6, 3.6),
+    ),
+    "XS": dataclasses.replace(
+        _S,
+        image_size=192,
+        stem_dim=16,
+        dims=(52, 104, 208, 416),
+        depths=(3, 3, 12, 3),
+        mlp_ratios=(3.77, 3.77, 3.77, 3.77),
+    ),
+    "S": _S,
+    "B": dataclasses.replace(_S, image_size=256, stem_dim=38, dims=(76, 152, 304, 608), depths=(4, 4, 20, 4)),
+}

@@ -1,0 +1,129 @@
+"""The Shuffle Transformer of Huang et al. 2021, "Shuffle Transformer: Rethinking Spatial Shuffle for ViT".
+
+A pyramid whose blocks attend by turns within windows and among cells that lie apart, with a convolution of
+each channel in between that joins neighbouring windows. Batch normalisation and ReLU6 stand where others have
+layer normalisation and GELU; nothing normalises the last map.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.layers.attention.grid_position import GridPositionBias
+from keras_tfm.layers.attention.multi_head import Attention
+from keras_tfm.layers.attention.projections import HeadProjections
+from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.chain import Chain, ChainBlock
+from keras_tfm.layers.convolution import BatchNormalization, Convolution
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
+from keras_tfm.layers.windows import WindowAttention
+from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, run_stages
+from keras_tfm.models.vision.vit import Ratio, Side
+
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+
+
+@dataclasses.dataclass(frozen=True)
+class ShuffleTransformerConfig(Config):
+    """`depths` and `num_heads` are a stage's each; a stage is as wide as its heads of `head_dim` together.
+    `stem_dim` is the width of the first convolution, `window` an odd side in cells. `stochastic_depth` is the
+    rate of the last block.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    num_channels: Size = 3
+    stem_dim: Size = 32
+    depths: tuple[Depth, ...] = (2, 2, 6, 2)
+    num_heads: tuple[Size, ...] = (3, 6, 12, 24)
+    head_dim: Size = 32
+    window: Side = 7
+    mlp_ratio: Ratio = 4.0
+    dropout: Rate = 0.0
+    attention_dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.1
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_stages(self, "depths", "num_heads")
+        if self.window % 2 == 0:
+            raise ValueError(f"`window` must be odd, as a convolution of its size is; it is {self.window}.")
+
+    @property
+    def widths(self):
+        """The width of each stage."""
+        return tuple(self.head_dim * heads for heads in self.num_heads)
+
+
+class ShuffleTransformer(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
+    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
+    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
+    stage, for a detector or a decoder.
+    """
+
+    config_class = ShuffleTransformerConfig
+
+    def __init__(self, config, name="shuffle_transformer", **kwargs):
+        image_size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*image_size, config.num_channels), name="images")
+        stages = [_stage(config, stage) for stage in range(len(config.depths))]
+        blocks, states, maps = run_stages(stages, images)
+        x = flatten_map(maps[-1])
+        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
+        parts = ({"encoder": blocks}, {"encoder": states})
+        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        self.maps = maps
+
+
+def _stage(config, stage):
+    """The layers of a stage: the stem or, where the width changes, a merging of 2 x 2 cells; and blocks."""
+    widths, layers = config.widths, []
+    if stage == 0:
+        layers = [_stem(config)]
+    elif widths[stage] != widths[stage - 1]:
+        name = f"stage_{stage}_merging"
+        merging = PatchEmbedding(widths[stage], 2, use_bias=False, name=name)
+        layers = [BatchNormalization(name=f"{name}_norm"), merging]
+    return [*layers, *(_block(config, stage, i) for i in range(config.depths[stage]))]
+
+
+def _stem(config):
+    """Two convolutions, each of which halves the image's sides, and a linear layer."""
+    width = config.widths[0]
+    convolutions = [
+        Convolution(filters, 3, 2, norm=BatchNormalization(), activation="relu6", use_bias=True)
+        for filters in (config.stem_dim, width)
+    ]
+    return Chain([*convolutions, keras.layers.Dense(width)], name="stem")
+
+
+def _block(config, stage, index):
+    """The block number `index` of a stage: every second attends among cells that lie apart."""
+    width, window = config.widths[stage], config.window
+    rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
+
+    def part(branch, name, rate=rate):
+        norm = BatchNormalization()
+        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate, name=name)
+
+    projections = HeadProjections(config.num_heads[stage], use_bias=False, kernel_initializer=INITIALIZER)
+    position = GridPositionBias(window, initializer=INITIALIZER)
+    attention = Attention(projections, position, dropout=config.attention_dropout)
+    hidden = int(config.mlp_ratio * width)
+    parts = [
+        part(WindowAttention(attention, window, grid=index % 2 == 1), "attention"),
+        part(Convolution(width, window, groups=width), "neighbours", rate=0.0),
+        part(FeedForward(hidden, "relu6", kernel_initializer=INITIALIZER), "feedforward"),
+    ]
+    return ChainBlock(parts, name=f"stage_{stage}_block_{index}")
+
+
+# Huang et al. 2021, table 1.
+_T = ShuffleTransformerConfig()
+_S = dataclasses.replace(_T, depths=(2, 2, 18, 2))
+ShuffleTransformer.sizes = {"T": _T, "S": _S, "B": dataclasses.replace(_S, num_heads=(4, 8, 16, 32))}
