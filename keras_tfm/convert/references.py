@@ -7,11 +7,12 @@ arguments and has this PyTorch state, and what the reference calls its outputs: 
 
 import re
 
-from keras_tfm.convert import autoformer, levit, swin, xcit
+from keras_tfm.convert import autoformer, glit, levit, swin, xcit
 
 # A part of the reference's name, in whole words: (its arguments, its weights) -> (model, {output: tensor}).
 CONVERTERS = {
     "AutoFormer/model/supernet_transformer.py": autoformer.read,
+    "bychen515/GLiT glit_models.py": glit.read,
     "timm.models.levit.Levit": levit.read,
     "timm.models.levit.LevitDistilled": levit.read,
     "timm.models.swin_transformer.SwinTransformer": swin.read,

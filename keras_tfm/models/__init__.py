@@ -24,7 +24,9 @@ from keras_tfm.models.vision.autoformer import AutoFormer, AutoFormerConfig
 from keras_tfm.models.vision.autoformer_space import SearchSpace
 from keras_tfm.models.vision.autoformer_supernet import AutoFormerSupernet
 from keras_tfm.models.vision.deit import DeiT, DeiTConfig
+from keras_tfm.models.vision.glit import GLiT, GLiTConfig
 from keras_tfm.models.vision.levit import LeViT, LeViTConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 from keras_tfm.models.vision.vit import ViT, ViTConfig
+from keras_tfm.models.vision.vitas import ViTAS, ViTASConfig
 from keras_tfm.models.vision.xcit import XCiT, XCiTConfig

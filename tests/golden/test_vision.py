@@ -11,7 +11,9 @@ from tests.parity.golden import TOLERANCE, errors_of, main
 FOLDER = pathlib.Path(__file__).parent
 
 
-@pytest.mark.parametrize(("family", "num_outputs"), [("autoformer", 5), ("levit", 4), ("xcit", 7)])
+@pytest.mark.parametrize(
+    ("family", "num_outputs"), [("autoformer", 5), ("glit", 7), ("levit", 4), ("xcit", 7)]
+)
 def test_family(family, num_outputs):
     _, errors = errors_of(FOLDER / f"{family}.npz")
     assert len(errors) == num_outputs
