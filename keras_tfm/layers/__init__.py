@@ -18,6 +18,7 @@ from keras_tfm.layers.attention.functional import (
     parameter_free_attention,
 )
 from keras_tfm.layers.attention.grid_position import GridPositionBias, ImageRelativePosition
+from keras_tfm.layers.attention.image_buckets import BucketedBias, BucketedContext
 from keras_tfm.layers.attention.multi_head import Attention, BlockwiseAttention, MultiHeadAttention
 from keras_tfm.layers.attention.positions import (
     AttentionPosition,
