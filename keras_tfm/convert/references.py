@@ -12,6 +12,7 @@ import re
 CONVERTERS = {
     "AutoFormer/model/supernet_transformer.py": "autoformer",
     "KNN_VisionTransformer.py VisionTransformer": "kvt",
+    "bychen515/GLiT glit_models.py": "glit",
     "ceit_model.py CeIT": "ceit",
     "ggjy/CMT.pytorch cmt.py CMT": "cmt",
     "linhezheng19/CAT src/cat.py CAT": "cat",

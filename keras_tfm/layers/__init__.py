@@ -17,7 +17,12 @@ from keras_tfm.layers.attention.functional import (
     dot_product_attention,
     parameter_free_attention,
 )
-from keras_tfm.layers.attention.grid_position import GridPositionBias, ImageRelativePosition
+from keras_tfm.layers.attention.grid_position import (
+    GridPositionBias,
+    ImageRelativePosition,
+    QuadraticPosition,
+)
+from keras_tfm.layers.attention.image_buckets import BucketedBias, BucketedContext
 from keras_tfm.layers.attention.multi_head import Attention, BlockwiseAttention, MultiHeadAttention
 from keras_tfm.layers.attention.on_scores import HeadMixing, TopK
 from keras_tfm.layers.attention.positions import (
@@ -62,6 +67,7 @@ from keras_tfm.layers.positions import (
 )
 from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
 from keras_tfm.layers.regularization import Dropout, StochasticDepth
+from keras_tfm.layers.relations import attention_cost, attention_from_convolution, local_attention_mask
 from keras_tfm.layers.rematerialization import rematerialize
 from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder
 from keras_tfm.layers.switch import SwitchFeedForward

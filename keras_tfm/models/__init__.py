@@ -32,6 +32,7 @@ from keras_tfm.models.vision.cpvt import CPVT, CPVTConfig
 from keras_tfm.models.vision.deepvit import DeepViT, DeepViTConfig
 from keras_tfm.models.vision.deit import DeiT, DeiTConfig
 from keras_tfm.models.vision.dinov2 import DINOv2, DINOv2Config
+from keras_tfm.models.vision.glit import GLiT, GLiTConfig
 from keras_tfm.models.vision.hvt import HVT, HVTConfig
 from keras_tfm.models.vision.kvt import KVT, KVTConfig
 from keras_tfm.models.vision.levit import LeViT, LeViTConfig
@@ -45,4 +46,5 @@ from keras_tfm.models.vision.swin_v2 import SwinV2, SwinV2Config
 from keras_tfm.models.vision.twins import Twins, TwinsConfig
 from keras_tfm.models.vision.vit import ViT, ViTConfig
 from keras_tfm.models.vision.vit_mae import ViTMAE, ViTMAEConfig
+from keras_tfm.models.vision.vitas import ViTAS, ViTASConfig
 from keras_tfm.models.vision.xcit import XCiT, XCiTConfig

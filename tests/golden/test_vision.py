@@ -15,6 +15,7 @@ NUM_OUTPUTS = {
     "ceit": 8,
     "cmt": 5,
     "deepvit": 7,
+    "glit": 7,
     "hvt": 7,
     "kvt": 6,
     "levit": 4,

@@ -1,4 +1,4 @@
-"""Positions of attention among the cells of a grid, by their offset: a bias, or learned vectors."""
+"""Positions of attention among the cells of a grid, by their offset: biases, or learned vectors."""
 
 import keras
 import numpy as np
@@ -140,3 +140,36 @@ class ImageRelativePosition(AttentionPosition):
         if self.value_tables is None:
             return None
         return ops.einsum("bhts,tsk->bhtk", weights, self._vectors(self.value_tables, weights.dtype))
+
+
+class QuadraticPosition(AttentionPosition):
+    """Scores that fall with the squared distance from a place that each head looks at.
+
+    What is added for a query at p and a key at p + d, cells of a `grid` of this side or (height, width), is
+    -sharpness |d - centre|^2, with a learned sharpness and (vertical, horizontal) centre of each head.
+    Cordonnier et al. 2020, "On the Relationship between Self-Attention and Convolutional Layers", section
+    3.1: sharp enough, a head sees the one cell that lies at its centre from the query.
+    """
+
+    def __init__(self, grid, initializer="random_normal", **kwargs):
+        super().__init__(**kwargs)
+        height_and_width(grid, "grid")
+        self.grid = grid
+        self.initializer = initializer
+
+    def build(self, heads):
+        initializer = own(keras.initializers.get(self.initializer))
+        self.centers = self.add_weight((heads[0], 2), initializer, name="centers")
+        self.sharpness = self.add_weight((heads[0],), "ones", name="sharpness")
+        cells = np.indices(height_and_width(self.grid)).reshape(2, -1)
+        self.offsets = (cells[:, None, :] - cells[:, :, None]).astype("float32")  # key - query: (2, T, T)
+        self.built = True
+
+    def scores(self, query, key, positions, key_positions, scale):
+        """(H, T, T) in float32; ValueError where there are not as many tokens as cells."""
+        length = self.offsets.shape[1]
+        if any(x.shape[2] not in (None, length) for x in (query, key)):
+            raise ValueError(f"{self.name!r} is for {length} tokens; there are {query.shape[2]}.")
+        centers = ops.cast(self.centers, "float32")[..., None, None]  # (H, 2, 1, 1)
+        distances = ops.sum(ops.square(self.offsets - centers), axis=1)
+        return -ops.cast(self.sharpness, "float32")[:, None, None] * distances

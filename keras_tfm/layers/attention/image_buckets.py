@@ -1,0 +1,156 @@
+"""iRPE: positions of attention by the bucket that the offset of two cells of a grid falls into.
+
+Wu et al. 2021, "Rethinking and Improving Relative Position Encoding for Vision Transformer". Near offsets
+have buckets of their own, far ones share them more and more coarsely (eq. 18). How an offset (y, x) becomes
+a bucket, with g for that function:
+
+    "product"        g(y) and g(x) together: a bucket for each pair, so directions differ
+    "cross"          g(y) in one table, g(x) in another, whose entries are summed
+    "euclidean"      g of the rounded distance
+    "quantization"   g of the distance's rank among all distances of the grid: 0, 1, sqrt 2, 2, sqrt 5, ...
+
+The positions are a bias on the scores, or contextual: vectors that the queries are multiplied by.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_tfm.layers.attention.positions import AttentionPosition
+from keras_tfm.layers.base import own
+from keras_tfm.layers.patches import height_and_width
+
+CURVE = (1.9, 3.8, 15.2)  # the authors' alpha, beta and gamma
+METHODS = ("product", "cross", "euclidean", "quantization")
+
+
+def piecewise_index(distance, curve=CURVE):
+    """Eq. 18: whole numbers of -beta .. beta, for distances of both signs, a NumPy array.
+
+    `curve` is (alpha, beta, gamma): up to alpha a distance is rounded; from there on its index grows as its
+    logarithm does, and would reach beta at gamma, behind which all have the same.
+    """
+    alpha, beta, gamma = curve
+    distance = np.asarray(distance, "float64")
+    size = np.maximum(np.abs(distance), alpha)
+    far = alpha + np.log(size / alpha) / np.log(gamma / alpha) * (beta - alpha)
+    far = np.minimum(np.round(far), beta).astype(int)  # a beta that is not whole is cut off
+    near = np.round(distance).astype(int)
+    return np.where(np.abs(distance) <= alpha, near, np.sign(distance).astype(int) * far)
+
+
+def image_buckets(grid, method="product", curve=CURVE, prefix=0):
+    """The buckets of each query and key on a `grid`, row by row, for each table: (1 or 2, T, T) of int32.
+
+    Beside them how many buckets a table has. The first `prefix` tokens stand on no cell: pairs with one
+    have the last bucket.
+    """
+    if method not in METHODS:
+        raise ValueError(f"`method` must be one of {', '.join(METHODS)}; it is {method!r}.")
+    cells = np.indices(height_and_width(grid, "grid")).reshape(2, -1)
+    offsets = cells[:, None, :] - cells[:, :, None]  # key - query: (2, T, T)
+    reach = int(curve[1])
+    side = 2 * reach + 1
+    if method in ("product", "cross"):
+        rows = piecewise_index(offsets, curve) + reach
+        if method == "product":
+            rows = (rows[0] * side + rows[1])[None]
+        count = side**2 if method == "product" else side
+    else:
+        squares = (offsets**2).sum(axis=0)
+        ranks = np.unique(squares, return_inverse=True)[1].reshape(squares.shape)
+        distance = ranks if method == "quantization" else np.round(np.sqrt(squares))
+        rows, count = piecewise_index(distance, curve)[None], reach + 1
+    edges = ((0, 0), (prefix, 0), (prefix, 0))
+    return np.pad(rows, edges, constant_values=count).astype("int32"), count + bool(prefix)
+
+
+class BucketedPosition(AttentionPosition):
+    """What both of iRPE's modes have in common: the buckets of a `grid`'s cells behind `prefix` tokens.
+
+    `method` and `curve` are those of `image_buckets`.
+    """
+
+    def __init__(self, grid, method="product", curve=CURVE, prefix=0, initializer="zeros", **kwargs):
+        super().__init__(**kwargs)
+        height_and_width(grid, "grid")
+        if method not in METHODS:
+            raise ValueError(f"`method` must be one of {', '.join(METHODS)}; it is {method!r}.")
+        if prefix < 0:
+            raise ValueError(f"`prefix` must be at least 0; it is {prefix}.")
+        if len(curve) != 3 or not 0 < curve[0] < curve[1] < curve[2] or curve[1] < 1:
+            raise ValueError(
+                f"`curve` must be three growing numbers above 0, the second at least 1; it is {curve}."
+            )
+        self.grid = grid
+        self.method = method
+        self.curve = tuple(curve)
+        self.prefix = prefix
+        self.initializer = initializer
+
+    def _make_tables(self, width, name):
+        """A table for each axis that has its own, and the rows that are read of them."""
+        self.indices, count = image_buckets(self.grid, self.method, self.curve, self.prefix)
+        names = (f"{name}_vertical", f"{name}_horizontal") if len(self.indices) == 2 else (name,)
+        initializer = keras.initializers.get(self.initializer)
+        return [self.add_weight((count, width), own(initializer), name=table) for table in names]
+
+    def _entries(self, tables, dtype):
+        """(T, T, width): those of the tables, summed."""
+        parts = (ops.take(table, rows, axis=0) for table, rows in zip(tables, self.indices, strict=True))
+        return ops.cast(sum(parts), dtype)
+
+    def _check(self, *sequences):
+        length = self.indices.shape[1]
+        if any(x.shape[2] not in (None, length) for x in sequences):
+            raise ValueError(f"{self.name!r} is for {length} tokens; there are {sequences[0].shape[2]}.")
+
+
+class BucketedBias(BucketedPosition):
+    """iRPE's bias mode: a learned number for each head and bucket, added to the scores."""
+
+    def build(self, heads):
+        self.tables = self._make_tables(heads[0], "table")
+        self.built = True
+
+    def scores(self, query, key, positions, key_positions, scale):
+        """(H, T, T); ValueError where there are not as many tokens as cells and prefix."""
+        self._check(query, key)
+        return ops.transpose(self._entries(self.tables, "float32"), (2, 0, 1))
+
+
+class BucketedContext(BucketedPosition):
+    """iRPE's contextual mode: a learned vector for each bucket, which the queries are multiplied by.
+
+    All heads share it. `with_values` adds other such vectors to the values. At first both are zero,
+    as in the authors' code: attention then is what it is without positions.
+    """
+
+    def __init__(
+        self,
+        grid,
+        method="product",
+        curve=CURVE,
+        prefix=0,
+        initializer="zeros",
+        with_values=False,
+        **kwargs,
+    ):
+        super().__init__(grid, method, curve, prefix, initializer, **kwargs)
+        self.with_values = with_values
+
+    def build(self, heads):
+        _, key_dim, value_dim = heads
+        self.key_tables = self._make_tables(key_dim, "key")
+        self.value_tables = self._make_tables(value_dim, "value") if self.with_values else None
+        self.built = True
+
+    def scores(self, query, key, positions, key_positions, scale):
+        """(B, H, T, T); ValueError where there are not as many tokens as cells and prefix."""
+        self._check(query, key)
+        return ops.einsum("bhtk,tsk->bhts", query * scale, self._entries(self.key_tables, query.dtype))
+
+    def values(self, weights, positions, key_positions):
+        if self.value_tables is None:
+            return None
+        return ops.einsum("bhts,tsk->bhtk", weights, self._entries(self.value_tables, weights.dtype))

@@ -1,0 +1,190 @@
+"""GLiT of Chen et al. 2021, "GLiT: Neural Architecture Search for Global and Local Image Transformer".
+
+A ViT of whose heads a search replaced some, or in a layer all, by a gated convolution along the sequence: the
+first features go through attention, the last through the convolution, side by side. The convolution runs
+over the class token too, as in the authors' code.
+"""
+
+import dataclasses
+from typing import Annotated
+
+from keras import Input, ops
+
+from keras_tfm.configs import Between, Config, Rate, Size, Whole
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.convolution import BatchNormalization, Convolution
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import height_and_width
+from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.vision.autoformer import INITIALIZER, Ratio, embedded
+from keras_tfm.models.vision.vit import Side
+
+Kernel = Annotated[int, Between(1, 1023)]
+
+
+@dataclasses.dataclass(frozen=True)
+class GLiTConfig(Config):
+    """`num_heads` share `dim`; the other tuples are those of the layers. Of a layer's heads
+    `num_attention_heads` attend, 0 .. `num_heads`. `expansions` are, where all attend, a head's width as a
+    multiple of `dim` / `num_heads`, elsewhere the convolution's width as a multiple of its input's.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Side | tuple[Side, Side] = 16
+    num_channels: Size = 3
+    dim: Size = 192
+    num_heads: Size = 3
+    num_attention_heads: tuple[Whole, ...] = (3,) * 12
+    expansions: tuple[Ratio, ...] = (1.0,) * 12
+    kernel_sizes: tuple[Kernel, ...] = (31,) * 12
+    mlp_ratios: tuple[Ratio, ...] = (4.0,) * 12
+    dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.0
+    epsilon: Rate = 1e-6
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_stages(self, "num_attention_heads", "expansions", "kernel_sizes", "mlp_ratios")
+        if self.dim % self.num_heads:
+            raise ValueError(f"`num_heads` must divide `dim`, {self.dim}; it is {self.num_heads}.")
+        if max(self.num_attention_heads) > self.num_heads:
+            raise ValueError(
+                f"`num_attention_heads` must be at most `num_heads`, {self.num_heads}; "
+                f"they are {self.num_attention_heads}."
+            )
+        if not all(size % 2 for size in self.kernel_sizes):
+            raise ValueError(f"`kernel_sizes` must be odd; they are {self.kernel_sizes}.")
+
+
+class GLiT(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
+    first, and `pooled_output` (B, D), what became of the class token.
+    """
+
+    config_class = GLiTConfig
+
+    def __init__(self, config, name="glit", **kwargs):
+        size = height_and_width(config.image_size, "image_size")
+        images = Input((*size, config.num_channels), name="images")
+        blocks = [_block(config, i) for i in range(len(config.mlp_ratios))]
+        states = states_of(blocks, embedded(config, images))
+        x = LayerNormalization(config.epsilon, name="norm")(states[-1])
+        outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
+        stacks = {"encoder": blocks}, {"encoder": states}
+        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+
+
+class GatedConvolution(Layer):
+    """Values times the sigmoid of gates, a depthwise convolution along the sequence, and back to D features.
+
+    (B, T, D) in and out. `hidden_dim` values and as many gates are linear in the input (Dauphin et al.
+    2017); the convolution, `kernel_size` tokens wide with zeros at both ends, is batch-normalised, and swish
+    follows.
+    """
+
+    def __init__(self, hidden_dim, kernel_size=31, **kwargs):
+        super().__init__(**kwargs)
+        if hidden_dim < 1 or kernel_size < 1 or kernel_size % 2 == 0:
+            raise ValueError(
+                "`hidden_dim` must be at least 1, and `kernel_size` odd; "
+                f"they are {hidden_dim} and {kernel_size}."
+            )
+        self.hidden_dim = hidden_dim
+        self.kernel_size = kernel_size
+
+    def build(self, x_shape):
+        batch_size, length, dim = x_shape
+        self.gated = Dense(2 * self.hidden_dim, name="gated")
+        self.convolution = Convolution(
+            self.hidden_dim,
+            (self.kernel_size, 1),
+            groups=self.hidden_dim,
+            norm=BatchNormalization(),
+            activation="silu",
+            use_bias=True,
+            name="depthwise",
+        )
+        self.output_projection = Dense(dim, name="output")
+        self.gated.build(x_shape)
+        self.convolution.build((batch_size, length, 1, self.hidden_dim))
+        self.output_projection.build((batch_size, length, self.hidden_dim))
+        self.built = True
+
+    def call(self, x, training=None):
+        """(B, T, D) -> (B, T, D)."""
+        values, gates = ops.split(self.gated(x), 2, axis=-1)
+        hidden = (values * ops.sigmoid(gates))[:, :, None]  # a map of one column: (B, T, 1, E)
+        return self.output_projection(self.convolution(hidden, training=training)[:, :, 0])
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+
+class SideBySide(Layer):
+    """`first` on the first `width` features, `second` on the others: (B, T, D) in and out."""
+
+    def __init__(self, first, second, width, **kwargs):
+        super().__init__(**kwargs)
+        self.first = first
+        self.second = second
+        self.width = width
+
+    def build(self, x_shape):
+        *sizes, dim = x_shape
+        if not 0 < self.width < dim:
+            raise ValueError(f"`width` must lie between 0 and the width {dim}; it is {self.width}.")
+        self.first.build((*sizes, self.width))
+        self.second.build((*sizes, dim - self.width))
+        self.built = True
+
+    def call(self, x, training=None):
+        """(B, T, D) -> (B, T, D)."""
+        first = self.first(x[..., : self.width], training=training)
+        return ops.concatenate([first, self.second(x[..., self.width :], training=training)], axis=-1)
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+
+def _block(config, i):
+    rate = growing_rates(config.stochastic_depth, len(config.mlp_ratios))[i]
+    hidden_dim = max(int(config.dim * config.mlp_ratios[i]), 1)
+    branches = _mixing(config, i), FeedForward(hidden_dim, "gelu", kernel_initializer=INITIALIZER)
+    attention, feedforward = (
+        Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, rate)
+        for branch in branches
+    )
+    return Block(attention, feedforward, name=f"block_{i}")
+
+
+def _mixing(config, i):
+    """The layer `i`'s attention, convolution, or both."""
+    num_heads, expansion = config.num_attention_heads[i], config.expansions[i]
+    head, is_attention = config.dim // config.num_heads, num_heads == config.num_heads
+    if num_heads:
+        key_dim = max(int(head * expansion), 1) if is_attention else head
+        options = {"dropout": config.dropout, "kernel_initializer": INITIALIZER}
+        attention = MultiHeadAttention(num_heads, key_dim, **options)
+        if is_attention:
+            return attention
+    width = head * (config.num_heads - num_heads)
+    convolution = GatedConvolution(max(int(width * expansion), 1), config.kernel_sizes[i])
+    return SideBySide(attention, convolution, config.dim - width) if num_heads else convolution
+
+
+# Tiny: the network of the authors' code, with the stochastic depth that they train it with.
+GLiT.sizes = {
+    "T": GLiTConfig(
+        num_attention_heads=(3, 0, 1, 3, 0, 1, 3, 1, 0, 3, 0, 3),
+        expansions=(0.5, 2, 4, 1, 4, 4, 1, 4, 4, 1, 4, 2),
+        kernel_sizes=(31, 31, 31, 31, 45, 31, 31, 31, 45, 31, 31, 31),
+        mlp_ratios=(4, 4, 6, 4, 4, 6, 2, 2, 4, 4, 4, 6),
+        stochastic_depth=0.1,
+    ),
+}

@@ -1,0 +1,117 @@
+"""ViTAS of Su et al. 2022, "ViTAS: Vision Transformer Architecture Search": the shapes that it found.
+
+A ViT whose layers differ in their numbers of heads, in the heads' widths and in the feed-forward's. As in the
+authors' code the scores are divided by the square root of `dim` // heads, though heads are of other widths.
+Architecture only: the search, with class tokens of each patch size, is not here, and no weights are read.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Rate, Size
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import height_and_width
+from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.vision.autoformer import INITIALIZER, embedded
+from keras_tfm.models.vision.vit import Side
+
+
+@dataclasses.dataclass(frozen=True)
+class ViTASConfig(Config):
+    """`num_heads`, their widths `key_dims` and the feed-forward's `hidden_dims` are those of the layers."""
+
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Side | tuple[Side, Side] = 16
+    num_channels: Size = 3
+    dim: Size = 230
+    num_heads: tuple[Size, ...] = (3,) * 12
+    key_dims: tuple[Size, ...] = (48,) * 12
+    hidden_dims: tuple[Size, ...] = (720,) * 12
+    dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.0
+    epsilon: Rate = 1e-6
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_stages(self, "num_heads", "key_dims", "hidden_dims")
+        if max(self.num_heads) > self.dim:
+            raise ValueError(f"`num_heads` must be at most `dim`, {self.dim}; they are {self.num_heads}.")
+
+
+class ViTAS(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
+    first, and `pooled_output` (B, D), what became of the class token.
+    """
+
+    config_class = ViTASConfig
+
+    def __init__(self, config, name="vitas", **kwargs):
+        size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*size, config.num_channels), name="images")
+        blocks = [_block(config, i) for i in range(len(config.num_heads))]
+        states = states_of(blocks, embedded(config, images))
+        x = LayerNormalization(1e-5, name="norm")(states[-1])  # whatever the blocks' is, as the authors'
+        outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
+        stacks = {"encoder": blocks}, {"encoder": states}
+        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+
+
+def _block(config, i):
+    num_heads = config.num_heads[i]
+    attention = MultiHeadAttention(
+        num_heads,
+        config.key_dims[i],
+        dropout=config.dropout,
+        scale=(config.dim // num_heads) ** -0.5,
+        kernel_initializer=INITIALIZER,
+    )
+    feedforward = FeedForward(config.hidden_dims[i], "gelu", kernel_initializer=INITIALIZER)
+    rate = growing_rates(config.stochastic_depth, len(config.num_heads))[i]
+    parts = (
+        Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, rate)
+        for branch in (attention, feedforward)
+    )
+    return Block(*parts, name=f"block_{i}")
+
+
+# The networks of the authors' files: 0.86, 1.0, 1.3, 2.7 and 4.9 thousand million products an image.
+# C is the one whose layers were searched to be alike.
+_C = ViTASConfig(stochastic_depth=0.1)
+ViTAS.sizes = {
+    "A": dataclasses.replace(
+        _C,
+        dim=154,
+        num_heads=(12, 16, 6, 16, 16, 16, 16),
+        key_dims=(8, 15, 16, 21, 24, 18, 30),
+        hidden_dims=(1008, 576, 1296, 720, 1008, 1152, 1296),
+    ),
+    "B": dataclasses.replace(
+        _C,
+        dim=192,
+        num_heads=(16, 16, 16, 12, 12, 12, 16, 6),
+        key_dims=(6, 9, 9, 32, 28, 24, 9, 48),
+        hidden_dims=(864, 576, 1008, 864, 720, 576, 1296, 864),
+    ),
+    "C": _C,
+    "E": dataclasses.replace(
+        _C,
+        dim=346,
+        num_heads=(16, 16, 16, 6, 3, 12, 6, 12, 12, 6, 12),
+        key_dims=(15, 21, 18, 48, 64, 36, 72, 20, 40, 32, 32),
+        hidden_dims=(720, 864, 1008, 1008, 720, 1296, 1152, 144, 864, 1008, 1296),
+    ),
+    "F": dataclasses.replace(
+        _C,
+        dim=307,
+        num_heads=(16,) * 13,
+        key_dims=(18, 6, 36, 24, 42, 30, 54, 30, 48, 42, 42, 30, 36),
+        hidden_dims=(1728, 2304, 864, 2016, 864, 1440, 2304, 2016, 864, 576, 2016, 2304, 2304),
+    ),
+}
