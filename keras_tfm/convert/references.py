@@ -7,11 +7,12 @@ arguments and has this PyTorch state, and what the reference calls its outputs: 
 
 import re
 
-from keras_tfm.convert import cat, cmt, levit, shuffle_transformer, swin, swin_v2, twins, xcit
+from keras_tfm.convert import cat, cmt, levit, regionvit, shuffle_transformer, swin, swin_v2, twins, xcit
 
 # A part of the reference's name, in whole words: (its arguments, its weights) -> (model, {output: tensor}).
 CONVERTERS = {
     "ggjy/CMT.pytorch cmt.py CMT": cmt.read,
+    "IBM/RegionViT regionvit/regionvit.py RegionViT": regionvit.read,
     "linhezheng19/CAT src/cat.py CAT": cat.read,
     "mulinmeng/Shuffle-Transformer models/shuffle_transformer.py ShuffleTransformer": (
         shuffle_transformer.read

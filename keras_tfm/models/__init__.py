@@ -25,6 +25,7 @@ from keras_tfm.models.vision.cmt import CMT, CMTConfig
 from keras_tfm.models.vision.deit import DeiT, DeiTConfig
 from keras_tfm.models.vision.levit import LeViT, LeViTConfig
 from keras_tfm.models.vision.mit import MiT, MiTConfig
+from keras_tfm.models.vision.regionvit import RegionViT, RegionViTConfig
 from keras_tfm.models.vision.shuffle_transformer import ShuffleTransformer, ShuffleTransformerConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 from keras_tfm.models.vision.swin_v2 import SwinV2, SwinV2Config

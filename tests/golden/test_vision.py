@@ -12,7 +12,7 @@ FOLDER = pathlib.Path(__file__).parent
 
 
 @pytest.mark.parametrize(
-    ("family", "num_outputs"), [("cat", 4), ("cmt", 5), ("levit", 4), ("xcit", 7)]
+    ("family", "num_outputs"), [("cat", 4), ("cmt", 5), ("levit", 4), ("regionvit", 9), ("xcit", 7)]
 )
 def test_family(family, num_outputs):
     _, errors = errors_of(FOLDER / f"{family}.npz")
