@@ -11,6 +11,7 @@ import re
 # A part of the reference's name, in whole words: the file whose `read` knows it.
 CONVERTERS = {
     "AutoFormer/model/supernet_transformer.py": "autoformer",
+    "IBM/RegionViT regionvit/regionvit.py RegionViT": "regionvit",
     "KNN_VisionTransformer.py VisionTransformer": "kvt",
     "bychen515/GLiT glit_models.py": "glit",
     "ceit_model.py CeIT": "ceit",

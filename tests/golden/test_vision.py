@@ -20,6 +20,7 @@ NUM_OUTPUTS = {
     "kvt": 6,
     "levit": 4,
     "localvit": 6,
+    "regionvit": 9,
     "xcit": 7,
 }
 

@@ -1,0 +1,244 @@
+"""RegionViT of Chen et al. 2022, "RegionViT: Regional-to-Local Attention for Vision Transformers".
+
+A pyramid of windows, each of which has a token for its region. In a block the tokens of all regions attend to
+each other, and then the cells of each window among themselves and to their region's, by the same attention.
+Deviates from the authors' code where windows do not divide the maps: theirs pads these.
+
+    r | a b     A state (B, N, 1 + T, D) holds N windows row by row, each the token of its region and the T
+      | c d     cells of the window row by row: r a b c d.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.layers.attention.grid_position import GridPositionBias
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width, patch_grid
+from keras_tfm.layers.windows import join_windows, split_windows
+from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.vision.vit import Ratio, Side
+
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+EPSILON = 1e-5  # of the norms beside convolutions, whatever the configuration says
+PATCH_SIZE = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class RegionViTConfig(Config):
+    """`dims`, `depths` and `num_heads` are a stage's each. The patches of 4 x 4 are embedded by one
+    convolution, or by three with `deep_stem`. `window` is a region's side in patches; an image must have
+    whole regions in every stage. `stochastic_depth` is the rate of the last block.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    num_channels: Size = 3
+    deep_stem: bool = True
+    dims: tuple[Size, ...] = (96, 192, 384, 768)
+    depths: tuple[Depth, ...] = (2, 2, 8, 2)
+    num_heads: tuple[Size, ...] = (3, 6, 12, 24)
+    window: Side = 7
+    mlp_ratio: Ratio = 4.0
+    dropout: Rate = 0.0
+    attention_dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.1
+    epsilon: Rate = 1e-6
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_stages(self, "dims", "depths", "num_heads")
+        if any(after % before for before, after in zip(self.dims, self.dims[1:], strict=False)):
+            raise ValueError(f"Each of `dims` must be a multiple of the one before it; they are {self.dims}.")
+
+    @property
+    def grids(self):
+        """The (rows, columns) of regions of each stage; ValueError where they are not whole."""
+        size, last = height_and_width(self.image_size), 2 ** (len(self.dims) - 1)
+        rows, columns = patch_grid(size, PATCH_SIZE * self.window * last)
+        return tuple((rows * last // 2**i, columns * last // 2**i) for i in range(len(self.dims)))
+
+
+class RegionViT(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
+    D), the regions row by row, and `pooled_output` (B, D), their mean. What goes into the first block and
+    comes out of each (`hidden_states`) are (B, N, 1 + T, D); `maps` are the cells at the end of each stage,
+    `region_maps` the regions (B, rows, columns, D), before any norm, for a detector or a decoder.
+    """
+
+    config_class = RegionViTConfig
+
+    def __init__(self, config, name="regionvit", **kwargs):
+        image_size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*image_size, config.num_channels), name="images")
+        cells = _stem(config)(images)
+        regions = PatchEmbedding(config.dims[0], PATCH_SIZE * config.window, name="region_embedding")(images)
+        blocks: list = []
+        states: list = []
+        maps: list = []
+        for stage, grid in enumerate(config.grids):
+            if stage:
+                merging = Merging(config.dims[stage], name=f"stage_{stage}_merging")
+                cells, regions = merging(cells), merging(regions)
+            x = ToRegions(config.window, name=f"stage_{stage}_regions")(cells, regions)
+            own_blocks = [_block(config, stage, i) for i in range(config.depths[stage])]
+            first, *own_states = states_of(own_blocks, x)
+            blocks, states = blocks + own_blocks, (states or [first]) + own_states
+            cells, regions = cells_of(states[-1], config.window, grid), regions_of(states[-1], grid)
+            maps.append((cells, regions))
+        x = flatten_map(LayerNormalization(config.epsilon, name="norm")(regions))
+        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
+        parts = ({"encoder": blocks}, {"encoder": states})
+        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        self.maps = [cells for cells, _ in maps]
+        self.region_maps = [regions for _, regions in maps]
+
+
+class ToRegions(Layer):
+    """Windows of `window` x `window` cells, each behind the token of its region: a block's state.
+
+    Cells (B, H, W, D) and regions (B, H / window, W / window, D) -> (B, N, 1 + T, D).
+    """
+
+    def __init__(self, window, **kwargs):
+        super().__init__(**kwargs)
+        self.window = window
+
+    def call(self, cells, regions):
+        tokens = flatten_map(regions)  # (B, N, D)
+        _, num_regions, dim = tokens.shape
+        windows = split_windows(cells, self.window)  # (B N, T, D)
+        windows = ops.reshape(windows, (-1, num_regions, self.window**2, dim))  # (B, N, T, D)
+        return ops.concatenate([tokens[:, :, None], windows], axis=2)
+
+    def compute_output_shape(self, cells_shape, regions_shape):
+        batch_size, rows, columns, dim = regions_shape
+        return (batch_size, rows * columns, 1 + self.window**2, dim)
+
+
+def cells_of(x, window, grid):
+    """The map of the cells of a state: (B, N, 1 + T, D) -> (B, rows T^0.5, columns T^0.5, D)."""
+    windows = ops.reshape(x[:, :, 1:], (-1, window**2, x.shape[-1]))  # (B N, T, D)
+    return join_windows(windows, window, tuple(side * window for side in grid))
+
+
+def regions_of(x, grid):
+    """The map of the regions of a state: (B, N, 1 + T, D) -> (B, rows, columns, D)."""
+    return ops.reshape(x[:, :, 0], (-1, *grid, x.shape[-1]))
+
+
+class Merging(Layer):
+    """A norm, GELU and a convolution, of every channel, that halves a map's sides: for cells and regions.
+
+    (B, H, W, D) -> (B, H', W', `dim`), where H' is half of H, rounded up.
+    """
+
+    def __init__(self, dim, **kwargs):
+        super().__init__(**kwargs)
+        self.dim = dim
+
+    def build(self, x_shape):
+        self.norm = LayerNormalization(EPSILON)
+        self.norm.build(x_shape)
+        self.convolution = Convolution(self.dim, 3, 2, groups=x_shape[-1], name="convolution")
+        self.convolution.build(x_shape)
+        self.built = True
+
+    def call(self, x):
+        return self.convolution(ops.gelu(self.norm(x), approximate=False))
+
+    def compute_output_shape(self, x_shape):
+        batch_size, height, width, _ = x_shape
+        return (batch_size, -(-height // 2), -(-width // 2), self.dim)
+
+
+class RegionBlock(Layer):
+    """Attention among regions, then in each window, then a feed-forward layer, as residuals.
+
+    `attention` is a residual of self-attention, called for both: its norm is the windows', `region_norm` that
+    of the regions alone. `position` is the bias among cells. (B, N, 1 + T, D) in and out.
+    """
+
+    is_block = True
+
+    def __init__(self, attention, region_norm, feedforward, position, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = attention
+        self.region_norm = region_norm
+        self.feedforward = feedforward
+        self.position = position
+
+    def build(self, x_shape):
+        batch_size, num_regions, length, dim = x_shape
+        self.attention.build((batch_size, length, dim))
+        self.region_norm.build((batch_size, num_regions, dim))
+        self.feedforward.build((batch_size, length, dim))
+        heads = self.attention.branch.projections
+        self.position.build_for(heads.num_heads, heads.key_width, heads.value_width)
+        self.built = True
+
+    def call(self, x, training=None):
+        _, num_regions, length, dim = x.shape
+        regions = x[:, :, 0]  # (B, N, D)
+        y = self.attention.branch(self.region_norm(regions), training=training)
+        regions = self.attention.after(regions, y, training)
+        x = ops.concatenate([regions[:, :, None], x[:, :, 1:]], axis=2)
+        windows = ops.reshape(x, (-1, length, dim))  # (B N, 1 + T, D)
+        tokens = windows[:, None]  # as if of one head: the bias asks for their number alone
+        bias = self.position.scores(tokens, tokens, None, None, None)[None]  # (1, H, 1 + T, 1 + T)
+        windows = self.attention(windows, bias=bias, training=training)
+        windows = self.feedforward(windows, training=training)
+        return ops.reshape(windows, (-1, num_regions, length, dim))
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+
+def _stem(config):
+    """What makes patches of 4 x 4 cells."""
+    dim = config.dims[0]
+    if not config.deep_stem:
+        return Convolution(dim, 2 * PATCH_SIZE, PATCH_SIZE, PATCH_SIZE - 1, name="stem")
+    options = {"activation": "gelu", "use_bias": True}
+    layers = [
+        Convolution(max(dim // part, 1), 3, 2, norm=LayerNormalization(EPSILON), **options) for part in (4, 2)
+    ]
+    return Chain([*layers, Convolution(dim)], name="stem")
+
+
+def _block(config, stage, index):
+    rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
+
+    def part(branch):
+        norm = LayerNormalization(config.epsilon)
+        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
+
+    attention = MultiHeadAttention(
+        config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+    )
+    hidden = int(config.mlp_ratio * config.dims[stage])
+    feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
+    position = GridPositionBias(config.window, prefix=1, initializer=INITIALIZER)
+    region_norm = LayerNormalization(config.epsilon)
+    name = f"stage_{stage}_block_{index}"
+    return RegionBlock(part(attention), region_norm, part(feedforward), position, name=name)
+
+
+# Chen et al. 2022, table 1.
+_S = RegionViTConfig()
+_M = dataclasses.replace(_S, deep_stem=False, depths=(2, 2, 14, 2))
+RegionViT.sizes = {
+    "Ti": dataclasses.replace(_S, dims=(64, 128, 256, 512), num_heads=(2, 4, 8, 16)),
+    "S": _S,
+    "M": _M,
+    "B": dataclasses.replace(_M, dims=(128, 256, 512, 1024), num_heads=(4, 8, 16, 32)),
+}
