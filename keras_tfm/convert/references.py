@@ -7,13 +7,14 @@ arguments and has this PyTorch state, and what the reference calls its outputs: 
 
 import re
 
-from keras_tfm.convert import levit, mlp_mixer, swin, xcit
+from keras_tfm.convert import levit, mlp_mixer, resnet, swin, xcit
 
 # A part of the reference's name, in whole words: (its arguments, its weights) -> (model, {output: tensor}).
 CONVERTERS = {
     "timm.models.levit.Levit": levit.read,
     "timm.models.levit.LevitDistilled": levit.read,
     "timm.models.mlp_mixer.MlpMixer": mlp_mixer.read,
+    "timm.models.resnet.ResNet": resnet.read,
     "timm.models.swin_transformer.SwinTransformer": swin.read,
     "timm.models.xcit.Xcit": xcit.read,
 }
