@@ -115,7 +115,8 @@ class Family:
     number of blocks that have weights, both compared before anything is made of that size. `parts` are
     {field: prefix of keys} of what a checkpoint may be without. `copies` are keys that repeat others, to
     which they are tied; `renamed` are parts of keys by another name they have had; `left_out(tensors)` gives
-    those that a file may be without; `ignored` are patterns of keys that are no weights.
+    those that a file may be without; `ignored` are patterns of keys that are no weights, `added(tensors)`
+    those of them that are written.
     """
 
     model_type: str
@@ -136,6 +137,7 @@ class Family:
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     left_out: Callable = nothing
     ignored: tuple[str, ...] = ()
+    added: Callable = nothing
 
     def computes(self, config):
         """Whether theirs is a model of this configuration of ours."""

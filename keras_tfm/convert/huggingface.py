@@ -24,6 +24,8 @@ TABLES = {
     "t5": "t5.FAMILY",
     "bart": "bart.FAMILY",
     "mbart": "bart.MBART",
+    "resnet": "resnet.FAMILY",
+    "bit": "resnet.BIT",
     "swin": "swin.FAMILY",
     "swinv2": "swin_v2.FAMILY",
     "segformer": "mit.FAMILY",
@@ -121,6 +123,7 @@ def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=Non
     tensors = keymap.save(model, rows)
     for part in head.lacks if head else ():
         tensors = {k: x for k, x in tensors.items() if not k.startswith(family.prefix + family.parts[part])}
+    tensors |= family.added(tensors)
     with new_folder(folder, overwrite) as work:
         config = {"architectures": [architecture], "dtype": "float32", **own, **(entries or {})}
         config[MARK] = __version__

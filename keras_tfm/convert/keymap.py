@@ -164,6 +164,14 @@ def batch_norm(ours, theirs, order=None):
     return [Row(f"{ours}/{name}", (f"{theirs}.{key}",), transform) for name, key in names.items()]
 
 
+def batch_counts(tensors):
+    """What `torch.nn.BatchNorm` keeps beside its running statistics among `tensors`, and does not compute
+    with: the number of batches it has seen, here 0.
+    """
+    ends = (".running_mean", ".num_batches_tracked")
+    return {key.replace(*ends): np.zeros((), "int64") for key in tensors if key.endswith(ends[0])}
+
+
 def convolution(ours, theirs, transform=CONVOLVED):
     """A `Convolution`'s kernel and bias and a `torch.nn.Conv2d`; of a depthwise one the `transform` is
     `depthwise_kernel()`.

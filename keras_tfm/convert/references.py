@@ -25,6 +25,7 @@ CONVERTERS = {
     "timm.models.levit.LevitDistilled": "levit",
     "timm.models.mlp_mixer.MlpMixer": "mlp_mixer",
     "timm.models.pit.PoolingVisionTransformer": "pit",
+    "timm.models.resnet.ResNet": "resnet",
     "timm.models.swin_transformer.SwinTransformer": "swin",
     "timm.models.swin_transformer_v2.SwinTransformerV2": "swin_v2",
     "timm.models.twins.Twins": "twins",

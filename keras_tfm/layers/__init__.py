@@ -34,6 +34,7 @@ from keras_tfm.layers.attention.positions import (
 from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, Residual, TransformerBlock
+from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
 from keras_tfm.layers.chain import Chain, ChainBlock
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
@@ -42,6 +43,7 @@ from keras_tfm.layers.convolution import (
     Convolution,
     ConvolutionalStem,
     NormalizedDense,
+    StandardizedConvolution,
 )
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward

@@ -84,22 +84,21 @@ class Convolution(Layer):
                 f"`groups` must divide the channels and `filters`, {channels} and {self.filters}; "
                 f"they are {self.groups}."
             )
-        size, stride = height_and_width(self.kernel_size), self.stride
-        options = {
-            "strides": stride,
-            "use_bias": self.norm is None if self.use_bias is None else self.use_bias,
-            "name": "convolution",
-        }
-        if 1 < self.groups == channels:
-            multiplier = self.filters // channels
-            self.convolution = keras.layers.DepthwiseConv2D(size, depth_multiplier=multiplier, **options)
-        else:
-            self.convolution = keras.layers.Conv2D(self.filters, size, groups=self.groups, **options)
+        use_bias = self.norm is None if self.use_bias is None else self.use_bias
+        options = {"strides": self.stride, "use_bias": use_bias, "name": "convolution"}
+        self.convolution = self._new_convolution(channels, height_and_width(self.kernel_size), options)
         output_shape = self.compute_output_shape(x_shape)
         self.convolution.build(self._padded_shape(x_shape))
         if self.norm is not None:
             self.norm.build(output_shape)
         self.built = True
+
+    def _new_convolution(self, channels, size, options):
+        """Keras's layer for maps of so many `channels`."""
+        if 1 < self.groups == channels:
+            multiplier = self.filters // channels
+            return keras.layers.DepthwiseConv2D(size, depth_multiplier=multiplier, **options)
+        return keras.layers.Conv2D(self.filters, size, groups=self.groups, **options)
 
     def call(self, x, training=None):
         """(B, height, width, C) -> (B, height', width', filters)."""
@@ -122,6 +121,50 @@ class Convolution(Layer):
             for side, margin in zip(sides, self.margins, strict=True)
         ]
         return (batch_size, *sides, channels)
+
+
+class StandardizedConvolution(Convolution):
+    """A `Convolution` without a bias, whose kernel is standardised before use: (B, height, width, C) in.
+
+    Each filter's weights have the mean 0 and the variance 1 (Qiao et al. 2019, "Micro-Batch Training with
+    Batch-Channel Normalization and Weight Standardization", eq. 5); `epsilon` is added to their variance.
+    """
+
+    def __init__(
+        self,
+        filters,
+        kernel_size=3,
+        stride=1,
+        padding=None,
+        norm=None,
+        activation=None,
+        epsilon=1e-8,
+        **kwargs,
+    ):
+        options = {"norm": norm, "activation": activation, "use_bias": False}
+        super().__init__(filters, kernel_size, stride, padding, **options, **kwargs)
+        self.epsilon = epsilon
+
+    def _new_convolution(self, channels, size, options):
+        return StandardizedConv2D(self.filters, size, epsilon=self.epsilon, **options)
+
+
+@register
+class StandardizedConv2D(keras.layers.Conv2D):
+    """Keras's, with a kernel that is standardised in float32."""
+
+    def __init__(self, filters, kernel_size, epsilon=1e-8, **kwargs):
+        super().__init__(filters, kernel_size, **kwargs)
+        self.epsilon = epsilon
+
+    def call(self, inputs):
+        kernel = ops.cast(self.kernel, "float32")
+        mean, variance = ops.moments(kernel, axes=(0, 1, 2), keepdims=True)
+        kernel = (kernel - mean) * ops.rsqrt(variance + self.epsilon)
+        return self.convolution_op(inputs, ops.cast(kernel, self.compute_dtype))
+
+    def get_config(self):
+        return {**super().get_config(), "epsilon": self.epsilon}
 
 
 class NormalizedDense(Layer):

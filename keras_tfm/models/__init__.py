@@ -41,6 +41,7 @@ from keras_tfm.models.vision.mit import MiT, MiTConfig
 from keras_tfm.models.vision.mlp_mixer import MLPMixer, MLPMixerConfig
 from keras_tfm.models.vision.pit import PiT, PiTConfig
 from keras_tfm.models.vision.regionvit import RegionViT, RegionViTConfig
+from keras_tfm.models.vision.resnet import BiT, BiTConfig, ResNet, ResNetConfig
 from keras_tfm.models.vision.shuffle_transformer import ShuffleTransformer, ShuffleTransformerConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 from keras_tfm.models.vision.swin_v2 import SwinV2, SwinV2Config

@@ -5,14 +5,24 @@ import torch
 
 from keras_tfm.training.safetensors import read_tensors
 
+NORMS = (torch.nn.LayerNorm, torch.nn.GroupNorm, torch.nn.BatchNorm2d)
+
 
 def draw_weights(rng, model):
-    """Draw every weight of theirs, biases and gammas too, at random."""
+    """Draw every weight of theirs, biases and gammas too, at random; filters so that their output is as large
+    as their input.
+    """
     torch.manual_seed(int(rng.integers(2**31)))
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
-            is_gamma = isinstance(module, torch.nn.LayerNorm) and name == "weight"
-            torch.nn.init.normal_(parameter, mean=float(is_gamma), std=0.3)
+            is_gamma = isinstance(module, NORMS) and name == "weight"
+            fan_in = (
+                parameter[0].numel() if isinstance(module, torch.nn.Conv2d) and parameter.ndim == 4 else 0
+            )
+            torch.nn.init.normal_(parameter, float(is_gamma), min(0.3, fan_in**-0.5) if fan_in else 0.3)
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.running_mean.normal_(0, 0.3)
+            module.running_var.uniform_(0.5, 1.5)
 
 
 def draw_images(rng, config):

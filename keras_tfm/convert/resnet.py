@@ -1,0 +1,159 @@
+"""ResNet's and BiT's checkpoints by transformers' names (He et al. 2016, Kolesnikov et al. 2020), ResNet's by
+timm's too.
+
+transformers says no image size: one that a configuration of ours has is written beside its own entries.
+"""
+
+from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.keymap import batch_counts, batch_norm, convolution, linear, norm
+from keras_tfm.convert.state import check_arguments, read_state
+from keras_tfm.heads import Classifier
+from keras_tfm.models import BiT, ResNet, ResNetConfig
+
+BLOCK, THEIRS = "stage_{}_block_{}", "encoder.stages.{}.layers.{}"
+CLASSIFIER = Head(
+    Classifier, linear("head/output", "classifier.1"), {"hidden_dim": None}, {"num_classes": LABELS}
+)
+FIELDS = {
+    "image_size": "image_size",
+    "num_channels": "num_channels",
+    "stem_dim": "embedding_size",
+    "dims": "hidden_sizes",
+    "depths": "depths",
+}
+
+
+def resnet_rows(config):
+    """transformers' names for either kind of block."""
+    table = _normalized("stem", "embedder.embedder.convolution", "embedder.embedder.normalization")
+    table += _normalized(
+        f"{BLOCK}/shortcut", f"{THEIRS}.shortcut.convolution", f"{THEIRS}.shortcut.normalization"
+    )
+    for i in range(2 if config.block == "basic" else 3):
+        layer = f"{THEIRS}.layer.{i}"
+        table += _normalized(f"{BLOCK}/branch/layer_{i}", f"{layer}.convolution", f"{layer}.normalization")
+    return table
+
+
+def timm_rows(config):
+    """timm's names, the classifier's too."""
+    table = [*_normalized("stem", "conv1", "bn1"), *linear("head/output", "fc")]
+    for stage in range(len(config.depths)):  # which theirs counts from 1
+        ours, theirs = f"stage_{stage}_block_{{}}", f"layer{stage + 1}.{{}}"
+        table += _normalized(f"{ours}/shortcut", f"{theirs}.downsample.0", f"{theirs}.downsample.1")
+        for i in range(2 if config.block == "basic" else 3):
+            names = (f"{theirs}.conv{i + 1}", f"{theirs}.bn{i + 1}")
+            table += _normalized(f"{ours}/branch/layer_{i}", *names)
+    return table
+
+
+def _normalized(ours, theirs, their_norm):
+    return [*convolution(ours, theirs), *batch_norm(f"{ours}/norm", their_norm)]
+
+
+def bit_rows(config):
+    """transformers' names; its norms stand before the convolutions of the same number."""
+    table = [
+        *convolution("stem", "embedder.convolution"),
+        *convolution(f"{BLOCK}/shortcut", f"{THEIRS}.downsample.conv"),
+        *norm(f"{BLOCK}/norm/layer_0", f"{THEIRS}.norm1"),
+        *norm("norm/layer_0", "norm"),
+    ]
+    for i in range(3):
+        table += convolution(f"{BLOCK}/branch/layer_{i}", f"{THEIRS}.conv{i + 1}")
+    for i in range(2):
+        table += norm(f"{BLOCK}/branch/layer_{i}/norm/layer_0", f"{THEIRS}.norm{i + 2}")
+    return table
+
+
+def inner(config):
+    """The width of the first convolution."""
+    return config.dims[0] // (1 if getattr(config, "block", None) == "basic" else 4)
+
+
+FAMILY = Family(
+    model_type="resnet",
+    backbone="ResNetModel",
+    model=ResNet,
+    prefix="resnet.",
+    fields={**FIELDS, "block": "layer_type"},
+    fixed={"hidden_act": "relu", "downsample_in_first_stage": False, "downsample_in_bottleneck": False},
+    shapes={
+        "embedder.embedder.convolution.weight": ("stem_dim", "num_channels", lambda _: 7, lambda _: 7),
+        "encoder.stages.0.layers.0.layer.0.normalization.weight": (inner,),
+    },
+    rows=resnet_rows,
+    heads={"ResNetForImageClassification": CLASSIFIER},
+    ignored=(r".*\.num_batches_tracked",),
+    added=batch_counts,
+)
+
+
+def read_depths(value, _):
+    """Ours for theirs, which dilates the convolutions of a fifth stage."""
+    if len(value) > 4:
+        raise ValueError
+    return value
+
+
+def write_depths(config):
+    """Theirs for ours; ValueError for more stages than theirs computes as ours does."""
+    if len(config.depths) > 4:
+        raise ValueError(f"BitModel computes only four stages; there are {len(config.depths)}.")
+    return config.depths
+
+
+BIT = Family(
+    model_type="bit",
+    backbone="BitModel",
+    model=BiT,
+    prefix="bit.",
+    fields={
+        **FIELDS,
+        "depths": Entry("depths", read_depths, write_depths),
+        "num_groups": "num_groups",
+        "stochastic_depth": "drop_path_rate",
+    },
+    fixed={
+        "hidden_act": "relu",
+        "layer_type": "preactivation",
+        "global_padding": None,
+        "embedding_dynamic_padding": False,
+        "width_factor": 1,
+        "output_stride": 32,
+    },
+    shapes={
+        "embedder.convolution.weight": ("stem_dim", "num_channels", lambda _: 7, lambda _: 7),
+        "encoder.stages.0.layers.0.norm2.weight": (inner,),
+    },
+    rows=bit_rows,
+    heads={"BitForImageClassification": CLASSIFIER},
+)
+
+ARCHITECTURES = {f"resnet{size}": size for size in ResNet.sizes}
+ARGUMENTS = {"img_size", "in_chans", "num_classes", "block", "layers"}
+
+
+def config_of(arguments):
+    """Our configuration of timm's arguments, `img_size` too, of which its class has none."""
+    check_arguments(arguments, ARGUMENTS)
+    is_basic = "Bottleneck" not in str(arguments.get("block", "Bottleneck"))
+    dims = (64, 128, 256, 512) if is_basic else (256, 512, 1024, 2048)
+    return ResNetConfig(
+        image_size=arguments.get("img_size", 224),
+        num_channels=arguments.get("in_chans", 3),
+        dims=dims,
+        depths=arguments.get("layers", (3, 4, 6, 3)),
+        block="basic" if is_basic else "bottleneck",
+    )
+
+
+def read(arguments, weights):
+    """Our model of timm's class, and its outputs by the names of theirs."""
+    config = config_of(arguments)
+    backbone = ResNet(config)
+    model = Classifier(backbone, arguments.get("num_classes", 1000))
+    counters = [key for key in weights if key.endswith("num_batches_tracked")]
+    read_state(model, weights, timm_rows(config), counters)
+    maps = {f"features/stage_{i}": x for i, x in enumerate(backbone.maps)}
+    return model, {"logits": model.output, **maps}

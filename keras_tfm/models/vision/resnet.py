@@ -1,0 +1,203 @@
+"""Two convolutional networks: ResNet, and BiT of Kolesnikov et al. 2020, "Big Transfer".
+
+ResNet of He et al. 2016, "Deep Residual Learning for Image Recognition", is the usual version 1.5, whose
+bottlenecks have their stride in the 3 x 3 convolution. BiT normalises groups of features, before each
+convolution (He et al. 2016, "Identity Mappings in Deep Residual Networks"), and standardises kernels; its
+batches may be small.
+"""
+
+import dataclasses
+from typing import Literal
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.layers.bottleneck import ShortcutBlock
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import BatchNormalization, Convolution, StandardizedConvolution
+from keras_tfm.layers.patches import flatten_map, height_and_width
+from keras_tfm.layers.pooling import MaxPooling
+from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.vision.vit import Side
+
+
+@dataclasses.dataclass(frozen=True)
+class ResidualConfig(Config):
+    """`dims` and `depths` are the width and the number of blocks of each stage, `stem_dim` the width of what
+    stands before them.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    num_channels: Size = 3
+    stem_dim: Size = 64
+    dims: tuple[Size, ...] = (256, 512, 1024, 2048)
+    depths: tuple[Depth, ...] = (3, 4, 6, 3)
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_stages(self, "dims", "depths")
+
+    @property
+    def num_layers(self):
+        """The number of all blocks."""
+        return sum(self.depths)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNetConfig(ResidualConfig):
+    """A `basic` block is two 3 x 3 convolutions, a `bottleneck` one between two of 1 x 1, at a quarter of the
+    width.
+    """
+
+    block: Literal["basic", "bottleneck"] = "bottleneck"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.block == "bottleneck" and any(dim % 4 for dim in self.dims):
+            raise ValueError(f"`dims` of bottlenecks must be multiples of 4; they are {self.dims}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class BiTConfig(ResidualConfig):
+    """`num_groups` is the number of groups of features that are normalised together, `stochastic_depth` the
+    rate of the last block.
+    """
+
+    num_groups: Size = 32
+    stochastic_depth: Rate = 0.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        if any(dim % (4 * self.num_groups) for dim in self.dims) or self.stem_dim % self.num_groups:
+            raise ValueError(
+                f"`num_groups` must divide `stem_dim` and a quarter of each of `dims`, {self.stem_dim} and "
+                f"{self.dims}; it is {self.num_groups}."
+            )
+
+
+class ResidualNetwork(ConfiguredModel):
+    """Images in, hidden states out. Abstract: a stem, stages of blocks, a norm where a family has one.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N, D), the cells of the last
+    map row by row, and `pooled_output` (B, D), their mean. What goes into the first block and comes out of
+    each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each stage.
+    """
+
+    config_class: type[ResidualConfig]
+
+    def __init__(self, config, name=None, **kwargs):
+        image_size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*image_size, config.num_channels), name="images")
+        blocks: list = []
+        states, ends = [self.stem(config, images)], []
+        for stage, depth in enumerate(config.depths):
+            own_blocks = [self.block(config, stage, i) for i in range(depth)]
+            blocks, states = blocks + own_blocks, states[:-1] + states_of(own_blocks, states[-1])
+            ends.append(states[-1])
+        x = flatten_map(self.normalized(config, states[-1]))
+        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
+        stacks = {"encoder": blocks}, {"encoder": states}
+        name = name or type(self).__name__.lower()
+        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        self.maps = ends
+
+    @classmethod
+    def normalized(cls, config, x):
+        """The last map, as the outputs have it."""
+        return x
+
+
+class ResNet(ResidualNetwork):
+    """`ResidualNetwork` with batch normalisation, whose blocks end with a ReLU."""
+
+    config_class = ResNetConfig
+
+    @classmethod
+    def stem(cls, config, images):
+        """What goes into the first block: sides a quarter as long."""
+        x = Convolution(config.stem_dim, 7, 2, norm=BatchNormalization(), activation="relu", name="stem")(
+            images
+        )
+        return MaxPooling(3, 2, 1, name="stem_pooling")(x)
+
+    @classmethod
+    def block(cls, config, stage, index):
+        """The block number `index` of a stage, whose first one changes width and size."""
+        dim, stride = config.dims[stage], 2 if stage and not index else 1
+        width_before = (config.stem_dim, *config.dims)[stage] if not index else dim
+        if config.block == "basic":
+            branch = [_normalized(dim, 3, stride, "relu"), _normalized(dim, 3)]
+        else:
+            inner = dim // 4
+            branch = [
+                _normalized(inner, 1, activation="relu"),
+                _normalized(inner, 3, stride, "relu"),
+                _normalized(dim, 1),
+            ]
+        shortcut = None if (width_before, stride) == (dim, 1) else _normalized(dim, 1, stride)
+        name = f"stage_{stage}_block_{index}"
+        return ShortcutBlock(Chain(branch), shortcut, activation="relu", name=name)
+
+
+class BiT(ResidualNetwork):
+    """`ResidualNetwork` with group normalisation and a ReLU before each convolution of a block."""
+
+    config_class = BiTConfig
+
+    @classmethod
+    def stem(cls, config, images):
+        """What goes into the first block: sides a quarter as long, pooled amid zeros."""
+        x = StandardizedConvolution(config.stem_dim, 7, 2, name="stem")(images)
+        x = keras.layers.ZeroPadding2D(1, name="stem_padding")(x)
+        return MaxPooling(3, 2, name="stem_pooling")(x)
+
+    @classmethod
+    def block(cls, config, stage, index):
+        """The block number `index` of a stage, whose first one changes width and size."""
+        dim, stride = config.dims[stage], 2 if stage and not index else 1
+        rates = growing_rates(config.stochastic_depth, config.num_layers)
+        branch = [
+            StandardizedConvolution(dim // 4, 1, 1, norm=_norm(config)),
+            StandardizedConvolution(dim // 4, 3, stride, norm=_norm(config)),
+            StandardizedConvolution(dim, 1),
+        ]
+        shortcut = None if index else StandardizedConvolution(dim, 1, stride)
+        rate, name = rates[sum(config.depths[:stage]) + index], f"stage_{stage}_block_{index}"
+        return ShortcutBlock(Chain(branch), shortcut, _norm(config), stochastic_depth=rate, name=name)
+
+    @classmethod
+    def normalized(cls, config, x):
+        return _norm(config, name="norm")(x)
+
+
+def _normalized(dim, size, stride=1, activation=None):
+    return Convolution(dim, size, stride, norm=BatchNormalization(), activation=activation)
+
+
+def _norm(config, **options):
+    """Group normalisation, then a ReLU."""
+    norm = keras.layers.GroupNormalization(config.num_groups, epsilon=1e-5)
+    return Chain([norm, keras.layers.Activation("relu")], **options)
+
+
+# He et al. 2016, table 1.
+_18 = ResNetConfig(dims=(64, 128, 256, 512), depths=(2, 2, 2, 2), block="basic")
+_50 = ResNetConfig()
+ResNet.sizes = {
+    "18": _18,
+    "34": dataclasses.replace(_18, depths=(3, 4, 6, 3)),
+    "50": _50,
+    "101": dataclasses.replace(_50, depths=(3, 4, 23, 3)),
+    "152": dataclasses.replace(_50, depths=(3, 8, 36, 3)),
+}
+# Kolesnikov et al. 2020, section 3.2 and appendix: depth x width.
+_X1 = BiTConfig()
+_X3 = BiTConfig(stem_dim=192, dims=(768, 1536, 3072, 6144))
+BiT.sizes = {
+    "50x1": _X1,
+    "101x1": dataclasses.replace(_X1, depths=(3, 4, 23, 3)),
+    "50x3": _X3,
+    "101x3": dataclasses.replace(_X3, depths=(3, 4, 23, 3)),
+    "152x4": BiTConfig(stem_dim=256, dims=(1024, 2048, 4096, 8192), depths=(3, 8, 36, 3)),
+}

@@ -1,0 +1,68 @@
+"""Blocks with shortcuts: the contract, what is added to what; kernels that are standardised."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_tfm.layers import BatchNormalization, Convolution, LayerNormalization, StandardizedConvolution
+from keras_tfm.layers.bottleneck import ShortcutBlock
+from tests import contract
+from tests.contract import Case, floats
+
+MAP = {"x": floats(5, 6, 4)}
+
+
+def after_the_sum():
+    branch = Convolution(8, 3, 2, norm=BatchNormalization())
+    return ShortcutBlock(branch, Convolution(8, 1, 2), activation="leaky_relu")  # which dies nowhere
+
+
+def before_the_branch():
+    return ShortcutBlock(StandardizedConvolution(4, 3), norm=LayerNormalization(), stochastic_depth=0.1)
+
+
+def standardised_by_hand(layer, x):
+    """A 1 x 1 convolution in float64: each filter's weights less their mean, over their deviation."""
+    kernel = np.asarray(layer.convolution.kernel, "float64")[0, 0]
+    return x @ ((kernel - kernel.mean(0)) / np.sqrt(kernel.var(0) + layer.epsilon))
+
+
+test_contract = contract.check(
+    Case("after the sum", after_the_sum, MAP, convolves=True),
+    Case("before the branch", before_the_branch, MAP, convolves=True),
+    Case(
+        "StandardizedConvolution",
+        lambda: StandardizedConvolution(6, 1),
+        MAP,
+        convolves=True,
+        reference=standardised_by_hand,
+    ),
+)
+
+
+def test_what_is_added_to_what():
+    x = np.random.default_rng(0).normal(size=(1, 5, 6, 4)).astype("float32")
+    block = before_the_branch()
+    np.testing.assert_allclose(block(x), x + block.branch(block.norm(x)), atol=1e-6)
+    norm, shortcut = keras.layers.Activation("relu"), Convolution(6, 1)
+    block = ShortcutBlock(Convolution(6, 3), shortcut, norm, "relu")  # called on what is normalised
+    y = np.maximum(x, 0)
+    np.testing.assert_allclose(block(x), np.maximum(shortcut(y) + block.branch(y), 0), atol=1e-6)
+
+
+def test_a_kernel_and_its_multiple_are_the_same():
+    layer = StandardizedConvolution(6, (3, 2), 2, padding=(1, 0), activation="relu")
+    x = np.random.default_rng(0).normal(size=(1, 5, 6, 4)).astype("float32")
+    before = np.asarray(layer(x))
+    assert before.shape == (1, 3, 3, 6)
+    layer.convolution.kernel.assign(3 * layer.convolution.kernel + 1)
+    np.testing.assert_allclose(layer(x), before, atol=1e-5)
+
+
+def test_refusals():
+    with pytest.raises(
+        ValueError, match=r"The branch makes \(None, 5, 6, 8\) of \(None, 5, 6, 4\), its shortcut"
+    ):
+        ShortcutBlock(Convolution(8)).build((None, 5, 6, 4))
+    with pytest.raises(ValueError, match=r"`stochastic_depth` must lie in \[0, 1\); it is 1"):
+        ShortcutBlock(Convolution(4), stochastic_depth=1)

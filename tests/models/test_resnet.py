@@ -1,0 +1,133 @@
+"""ResNet and BiT: their published sizes, their maps, where they stride, their checkpoints both ways."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from keras_tfm.convert import from_huggingface, keymap, resnet, save_huggingface
+from keras_tfm.heads import Classifier
+from keras_tfm.models import BiT, BiTConfig, ResNet, ResNetConfig
+from keras_tfm.training.safetensors import CheckpointError
+from tests import contract
+from tests.contract import Case, floats, randomise
+
+SMALL = ResNetConfig((13, 16), 1, stem_dim=4, dims=(8, 12), depths=(1, 2))
+BASIC = dataclasses.replace(SMALL, dims=(4, 6), block="basic")
+SMALL_BIT = BiTConfig((13, 16), 1, stem_dim=4, dims=(16, 24), depths=(1, 2), num_groups=2)
+IMAGES = {"images": floats(13, 16, 1)}
+
+test_contract = contract.check(
+    # Under a head, which learns where the last ReLU gives nothing.
+    Case("Classifier", lambda: Classifier(ResNet(SMALL), 3), IMAGES, convolves=True),
+    Case("BiT", lambda: BiT(SMALL_BIT), IMAGES, convolves=True),
+)
+
+
+# He et al. 2016; Kolesnikov et al. 2020.
+@pytest.mark.parametrize(
+    ("model", "size", "with_1000_classes"),
+    [
+        (ResNet, "18", 11_689_512),
+        (ResNet, "34", 21_797_672),
+        (ResNet, "50", 25_557_032),
+        (ResNet, "101", 44_549_160),
+        (BiT, "50x1", 25_549_352),
+        (BiT, "50x3", 217_319_080),
+    ],
+)
+def test_parameters_of_the_published_sizes(model, size, with_1000_classes, no_allocation):
+    classifier = Classifier(model.from_size(size), 1000)
+    assert sum(math.prod(weight.shape) for weight in classifier.trainable_weights) == with_1000_classes
+
+
+@pytest.mark.parametrize(
+    ("make", "widths"), [(lambda: ResNet(SMALL), (4, 8, 12)), (lambda: BiT(SMALL_BIT), (4, 16, 24))]
+)
+def test_outputs_and_maps(make, widths):
+    model = make()
+    outputs = model({"images": np.random.default_rng(0).random((3, 13, 16, 1), "float32")})
+    assert outputs["sequence_output"].shape == (3, 4, widths[2])  # 13 x 16 -> 7 x 8 -> 4 x 4 -> 2 x 2
+    np.testing.assert_allclose(outputs["pooled_output"], np.mean(outputs["sequence_output"], 1), atol=1e-6)
+    assert [x.shape[1:] for x in model.maps] == [(4, 4, widths[1]), (2, 2, widths[2])]
+    assert [x.shape[-1] for x in model.hidden_states["encoder"]] == [*widths[:2], widths[2], widths[2]]
+    names = [block.name for block in model.blocks["encoder"]]
+    assert names == ["stage_0_block_0", "stage_1_block_0", "stage_1_block_1"]
+
+
+def test_where_blocks_stride_and_where_they_project():
+    blocks = ResNet(dataclasses.replace(SMALL, stem_dim=8)).blocks["encoder"]
+    assert [block.shortcut is None for block in blocks] == [True, False, True]
+    assert [[layer.stride for layer in block.branch.layers] for block in blocks] == [
+        [1, 1, 1],
+        [1, 2, 1],  # version 1.5: in the 3 x 3 convolution
+        [1, 1, 1],
+    ]
+    blocks = BiT(dataclasses.replace(SMALL_BIT, stem_dim=16)).blocks["encoder"]
+    assert [block.shortcut is None for block in blocks] == [False, False, True]
+
+
+def test_an_example_of_a_batch_does_not_see_the_others_in_training():
+    """BiT has no statistics of batches, a ResNet has."""
+    images = np.random.default_rng(0).random((3, 13, 16, 1), "float32")
+    for model, is_alone in ((BiT(SMALL_BIT), True), (ResNet(SMALL), False)):
+        together, alone = (model({"images": x}, training=True)["pooled_output"] for x in (images, images[:1]))
+        assert (np.abs(np.asarray(together)[:1] - np.asarray(alone)).max() < 1e-5) == is_alone
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: ResNet(SMALL), lambda: Classifier(ResNet(BASIC), 5), lambda: Classifier(BiT(SMALL_BIT), 3)],
+)
+def test_folders_of_transformers_both_ways(make, tmp_path):
+    model = make()
+    randomise(model, 1)
+    save_huggingface(model, tmp_path / "folder")
+    again = from_huggingface(tmp_path / "folder")
+    assert again.get_config() == model.get_config()
+    for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("hidden_sizes", [16, 12], r"layer\.0\.normalization"),
+        ("depths", [1, 300], "301 layers"),
+        ("layer_type", "other", "`block` must be one of basic, bottleneck"),
+        ("downsample_in_bottleneck", True, "downsample_in_bottleneck"),
+    ],
+)
+def test_configurations_that_the_weights_do_not_bear_out(name, value, message, tmp_path):
+    save_huggingface(ResNet(SMALL), tmp_path / "folder")
+    path = tmp_path / "folder" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+    with pytest.raises(CheckpointError, match=message):
+        from_huggingface(tmp_path / "folder")
+
+
+def test_names_of_timm():
+    model = Classifier(ResNet(ResNetConfig((33, 40), 1, depths=(1, 1, 1, 1))), 3)
+    weights = keymap.save(model, resnet.timm_rows(model.backbone.config))
+    arguments = {"img_size": [33, 40], "in_chans": 1, "layers": [1, 1, 1, 1], "num_classes": 3}
+    again, outputs = resnet.read(arguments, weights)
+    for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert outputs["features/stage_1"].shape == (None, 5, 5, 512)
+    assert resnet.config_of({"block": "BasicBlock", "layers": [2, 2, 2, 2]}) == ResNet.sizes["18"]
+
+
+def test_refusals(tmp_path):
+    with pytest.raises(ValueError, match="`dims` and `depths` must have a number for each stage"):
+        ResNetConfig(dims=(8, 12), depths=(1,))
+    with pytest.raises(ValueError, match="`dims` of bottlenecks must be multiples of 4"):
+        ResNetConfig(dims=(8, 10), depths=(1, 1))
+    with pytest.raises(
+        ValueError, match="`num_groups` must divide `stem_dim` and a quarter of each of `dims`"
+    ):
+        BiTConfig(num_groups=3)
+    five = dataclasses.replace(SMALL_BIT, dims=(16,) * 5, depths=(1,) * 5)
+    with pytest.raises(ValueError, match="only four stages; there are 5"):
+        save_huggingface(BiT(five), tmp_path / "folder")
