@@ -20,6 +20,7 @@ CONVERTERS = {
     "models.py HVT": "hvt",
     "models/deep_vision_transformer.py DeepVisionTransformer": "deepvit",
     "models/localvit.py LocalVisionTransformer": "localvit",
+    "models/shuffle_transformer.py ShuffleTransformer": "shuffle_transformer",
     "timm.models.cait.Cait": "cait",
     "timm.models.levit.Levit": "levit",
     "timm.models.levit.LevitDistilled": "levit",

@@ -19,9 +19,9 @@ SMALL = CPVTConfig(
     dim=8,
     num_heads=2,
     intermediate_dim=12,
-    class_token=True,
+    pooling="class",
 )
-MEAN = dataclasses.replace(SMALL, class_token=False)
+MEAN = dataclasses.replace(SMALL, pooling="mean")
 IMAGES = {"images": floats(4, 6, 1)}
 
 test_contract = contract.check(Case("CPVT", lambda: CPVT(SMALL), IMAGES, attends=True, convolves=True))

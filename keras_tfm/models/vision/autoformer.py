@@ -6,12 +6,11 @@ whatever their number; the pooled output is the mean of the patches, as in the a
 """
 
 import dataclasses
-from typing import Annotated
 
 import keras
 from keras import ops
 
-from keras_tfm.configs import Between, Config, Rate, Size
+from keras_tfm.configs import Config, Rate, Size
 from keras_tfm.layers.attention.grid_position import ImageRelativePosition
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual
@@ -22,10 +21,9 @@ from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_wid
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
-from keras_tfm.models.vision.vit import Side
+from keras_tfm.models.vision.vit import Ratio, Side
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
-Ratio = Annotated[float, Between(0.01, 64)]
 
 
 @dataclasses.dataclass(frozen=True)

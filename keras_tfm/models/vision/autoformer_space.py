@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 
 from keras_tfm.configs import Config, Depth, Rate, Size
-from keras_tfm.models.vision.autoformer import AutoFormerConfig, Ratio
-from keras_tfm.models.vision.vit import Side
+from keras_tfm.models.vision.autoformer import AutoFormerConfig
+from keras_tfm.models.vision.vit import Ratio, Side
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ authors have published no code of it.
 """
 
 import dataclasses
+from typing import Literal
 
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.chain import ChainBlock
@@ -25,9 +26,9 @@ from keras_tfm.models.vision.variant import (
 
 @dataclasses.dataclass(frozen=True)
 class CPVTConfig(VariantConfig):
-    """Without `class_token` the pooled output is the mean over the patches ("GAP")."""
+    """With the `pooling` "mean" (the paper's "GAP") there is no class token."""
 
-    class_token: bool = False
+    pooling: Literal["class", "mean"] = "mean"
 
 
 class CPVT(Variant):
@@ -40,7 +41,8 @@ class CPVT(Variant):
     @classmethod
     def embed(cls, config, images):
         x = flatten_map(cls.patches(config, images))
-        return None, PrependedTokens(1, INITIALIZER, name="tokens")(x) if config.class_token else x
+        has_token = config.pooling == "class"
+        return None, PrependedTokens(1, INITIALIZER, name="tokens")(x) if has_token else x
 
     @classmethod
     def block(cls, config, index):
@@ -50,7 +52,7 @@ class CPVT(Variant):
             return Block(attention, feedforward, name=f"block_{index}")
         grid = patch_grid(height_and_width(config.image_size), config.patch_size)
         generator = Residual(Convolution(config.dim, 3, groups=config.dim))
-        position = OnGrid(generator, grid, prefix=int(config.class_token), name="position")
+        position = OnGrid(generator, grid, prefix=int(config.pooling == "class"), name="position")
         return ChainBlock([attention, feedforward, position], name="block_0")
 
     def with_image_size(self, image_size):
@@ -65,9 +67,9 @@ class CPVT(Variant):
 _TI = CPVTConfig(dim=192, num_heads=3, intermediate_dim=768)
 _S = CPVTConfig(dim=384, num_heads=6, intermediate_dim=1536)
 CPVT.sizes = {
-    "Ti": dataclasses.replace(_TI, class_token=True),
-    "S": dataclasses.replace(_S, class_token=True),
-    "B": CPVTConfig(class_token=True),
+    "Ti": dataclasses.replace(_TI, pooling="class"),
+    "S": dataclasses.replace(_S, pooling="class"),
+    "B": CPVTConfig(pooling="class"),
     "Ti-GAP": _TI,
     "S-GAP": _S,
     "B-GAP": CPVTConfig(),

@@ -29,7 +29,7 @@ class HVTConfig(VariantConfig):
     `pool_stride` tokens after the one before it.
     """
 
-    class_token = False
+    pooling = "mean"
     pool_every: Rounds = 12
     pool_size: Rounds = 3
     pool_stride: Rounds = 2

@@ -7,12 +7,11 @@ token alone at the end: here all tokens are, which leaves that one as it is.
 """
 
 import dataclasses
-from typing import Annotated
 
 import keras
 from keras import ops
 
-from keras_tfm.configs import Between, Config, Depth, Rate, Size
+from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, Residual
@@ -27,7 +26,7 @@ from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_wid
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
 from keras_tfm.models.vision.variant import INITIALIZER
-from keras_tfm.models.vision.vit import Side
+from keras_tfm.models.vision.vit import Ratio, Side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +42,7 @@ class PiTConfig(Config):
     dims: tuple[Size, ...] = (144, 288, 576)
     depths: tuple[Depth, ...] = (2, 6, 4)
     num_heads: tuple[Size, ...] = (3, 6, 12)
-    mlp_ratio: Annotated[float, Between(0.01, 64)] = 4.0
+    mlp_ratio: Ratio = 4.0
     distilled: bool = False
     dropout: Rate = 0.0
     stochastic_depth: Rate = 0.1

@@ -8,12 +8,11 @@ axis of a map is shifted where one is no longer than the window.
 """
 
 import dataclasses
-from typing import Annotated
 
 import keras
 from keras import ops
 
-from keras_tfm.configs import Between, Config, Depth, Rate, Size
+from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual
@@ -23,7 +22,7 @@ from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, flatten_map, 
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.windows import WindowAttention
 from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, run_stages
-from keras_tfm.models.vision.vit import Side
+from keras_tfm.models.vision.vit import Ratio, Side
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
 EPSILON = 1e-5  # of the norms beside the blocks', whatever the configuration says
@@ -43,7 +42,7 @@ class SwinConfig(Config):
     dim: Size = 96
     num_heads: tuple[Size, ...] = (3, 6, 12, 24)
     window: Side = 7
-    mlp_ratio: Annotated[float, Between(0.01, 64)] = 4.0
+    mlp_ratio: Ratio = 4.0
     dropout: Rate = 0.0
     attention_dropout: Rate = 0.0
     stochastic_depth: Rate = 0.1

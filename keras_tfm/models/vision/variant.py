@@ -29,7 +29,8 @@ INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)
 class VariantConfig(PatchesConfig):
     """`stochastic_depth` is the rate of the last block."""
 
-    class_token = True  # no field: a family has one or not
+    pooling = "class"  # neither is a field: a family has them or not
+    pooler = False
     stochastic_depth: Rate = 0.1
 
 
@@ -49,7 +50,7 @@ class Variant(ViT):
 def tokens_of(config, patches):
     """The `PositionEmbedding` of the tokens, and the tokens (B, N + 1, D) of a map of `patches`."""
     x = flatten_map(patches)
-    if config.class_token:
+    if config.pooling == "class":
         x = PrependedTokens(1, INITIALIZER, name="tokens")(x)  # (B, N + 1, D)
     position = PositionEmbedding(x.shape[1], INITIALIZER, name="position")
     return position, position(x)
