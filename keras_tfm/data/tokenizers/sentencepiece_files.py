@@ -3,7 +3,8 @@
 T5, ALBERT, DeBERTa-v2/v3 and mBART add tokens to their model's pieces, move them, or change a text before it
 comes to them. All of that goes into the model itself: pieces in their final order, and a normalisation that
 does in one what the family does in several. A tokenizer.json of the same kind becomes such a model too, and
-is what a model is written as.
+is what a model is written as. One character is SentencePiece's and not `tokenizers`': a next line, U+0085, at
+the ends of a text stays.
 """
 
 import base64

@@ -206,12 +206,24 @@ def albert_rules(text):
     return text.lower().replace("`", "").replace("'", "").replace(",", "")
 
 
+# SentencePiece keeps a next line, U+0085, at a text's ends; `tokenizers` strips it there, with all spaces.
+NO_TEXT = "\0\x85"
+
+
 @given(
-    text=st.text(st.characters(max_codepoint=0x2FF, exclude_categories=("Cs", "Cn"), exclude_characters="\0"))
+    text=st.text(
+        st.characters(max_codepoint=0x2FF, exclude_categories=("Cs", "Cn"), exclude_characters=NO_TEXT)
+    )
 )
 def test_drawn_text_against_tokenizers(pair, text):
     different = differing(pair, [f"{text}."])
     assert not different
+
+
+def test_a_next_line_at_the_ends_stays_as_sentencepiece_has_it(pair, family, processor):
+    assert_sentencepieces(pair, family, processor, ["\x85a", "a\x85", "\x85", "a\x85b"])
+    assert bool(differing(pair, ["\x85a"])) == (family == "deberta")
+    assert not differing(pair, ["a\x85b"])
 
 
 def test_detokenize(pair, family):
