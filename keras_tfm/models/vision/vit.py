@@ -143,16 +143,15 @@ def _block(config, rate, name):
 
 
 # Ti and S: Steiner et al. 2022, "How to train your ViT?", table 1. B, L and H: Dosovitskiy et al. 2021, table
-# 1. g and G: Zhai et al. 2022, table 2. After the stroke stands the patch's side, at 224 x 224.
+# 1. g and G: Zhai et al. 2022, table 2, where their `pooling` is "attention"; the weights that others have
+# published have a class token. After the stroke stands the patch's side, at 224 x 224.
 # tiny is this package's own, for images of some 32 x 32 and 10^4 to 10^5 examples.
 _TINY = ViTConfig(dim=192, num_heads=3, intermediate_dim=768)
 _SMALL = ViTConfig(dim=384, num_heads=6, intermediate_dim=1536)
 _BASE = ViTConfig()
 _LARGE = ViTConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)
 _HUGE = ViTConfig(num_layers=32, dim=1280, num_heads=16, intermediate_dim=5120)
-_GIANT = ViTConfig(
-    patch_size=14, num_layers=40, dim=1408, num_heads=16, intermediate_dim=6144, pooling="attention"
-)
+_GIANT = ViTConfig(patch_size=14, num_layers=40, dim=1408, num_heads=16, intermediate_dim=6144)
 ViT.sizes = {
     "tiny": ViTConfig(
         image_size=32,
