@@ -15,8 +15,8 @@ from keras_tfm.configs import refuse_sizes
 from keras_tfm.convert import keymap
 from keras_tfm.convert.family import MAX_LABELS
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
-from keras_tfm.convert.preprocessing import Preprocessing, timm_entries
 from keras_tfm.convert.state import read_state
+from keras_tfm.convert.timm_preprocessing import timm_entries
 from keras_tfm.heads import Classifier, DistilledClassifier
 from keras_tfm.training.folder import MARK, new_folder
 from keras_tfm.training.quantization import quantization_of
@@ -101,8 +101,8 @@ def save_timm(model, folder, architecture=None, preprocessing=None, overwrite=Fa
     loads.
 
     `architecture` is timm's name of a model of the same family, by default that of the model's size or else
-    the family's first; what differs from it is said in the folder, as is the `Preprocessing` of images, by
-    default scaled to -1 .. 1. Raises TypeError for a model that timm has not, ValueError for an unknown
+    the family's first; what differs from it is said in the folder, as is the `preprocessing` of images (see
+    `timm_entries`). Raises TypeError for a model that timm has not, ValueError for an unknown
     architecture and for a configuration that timm does not compute, FileExistsError where `folder` exists.
     """
     if quantization_of(model):
@@ -118,10 +118,7 @@ def save_timm(model, folder, architecture=None, preprocessing=None, overwrite=Fa
         architecture = next((x for x in sizes if family.MODEL.sizes[sizes[x]] == config), next(iter(sizes)))
     if architecture not in sizes:
         raise ValueError(f"`architecture` must be one of {', '.join(sizes)}; it is {architecture!r}.")
-    _, height, width, channels = backbone.input["images"].shape
-    if preprocessing is None:
-        gray = (0.5,) * channels
-        preprocessing = Preprocessing(image_size=(height, width), mean=gray, std=gray)
+    image_shape = backbone.input["images"].shape[1:]
     rows = rows_of(family, config)
     heads = [row.theirs[0].removesuffix(".weight") for row in rows if row.ours in HEAD_KERNELS]
     entries = {
@@ -129,7 +126,7 @@ def save_timm(model, folder, architecture=None, preprocessing=None, overwrite=Fa
         "num_classes": model.num_classes,
         "model_args": {**family.arguments_of(config), "drop_rate": model.dropout},
         "pretrained_cfg": {
-            **timm_entries(preprocessing, channels),
+            **timm_entries(preprocessing, image_shape),
             "num_classes": model.num_classes,
             "fixed_input_size": True,
             "classifier": heads[: 1 + (type(model) is DistilledClassifier)],

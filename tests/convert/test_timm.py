@@ -2,17 +2,17 @@
 
 import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
 
 from keras_tfm.convert import (
     CheckpointError,
-    Preprocessing,
     from_huggingface,
     from_timm,
-    preprocessing_of,
     save_timm,
+    timm_preprocessing_of,
 )
 from keras_tfm.convert.arguments import ratio_of
 from keras_tfm.convert.timm import FAMILIES, family_of
@@ -96,38 +96,33 @@ def test_a_folder_says_only_what_differs_from_its_architecture(folder):
 def test_preprocessing_is_kept(tmp_path):
     model = Classifier(ViT(ONE_BLOCK), 3)
     save_timm(model, tmp_path / "a")
-    assert preprocessing_of(tmp_path / "a") == Preprocessing((4, 6), (0.5,), (0.5,), "bicubic", None)
-    for crop in (None, 0.875):
-        own = Preprocessing((4, 6), (0.1,), (0.2,), "bilinear", crop)
-        save_timm(model, tmp_path / f"b{crop}", preprocessing=own)
-        assert preprocessing_of(tmp_path / f"b{crop}") == own
+    usual = {"mean": (0.5,), "std": (0.5,), "interpolation": "bilinear", "crop_fraction": 1.0}
+    assert timm_preprocessing_of(tmp_path / "a") == {**usual, "keep_aspect": False}
+    for keep_aspect in (False, True):
+        own = {**usual, "mean": (0.1,), "crop_fraction": 0.875, "keep_aspect": keep_aspect}
+        save_timm(model, tmp_path / f"b{keep_aspect}", preprocessing=types.SimpleNamespace(**own))
+        assert timm_preprocessing_of(tmp_path / f"b{keep_aspect}") == own
 
 
-def test_preprocessing_of_transformers(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
-    assert preprocessing_of(tmp_path) is None
-    path = tmp_path / "preprocessor_config.json"
-    for entries, expected in (
-        ({"size": {"height": 4, "width": 6}, "resample": 2}, Preprocessing((4, 6), interpolation="bilinear")),
-        ({"size": 8, "do_normalize": False}, Preprocessing((8, 8), (0,) * 3, (1,) * 3, "bilinear")),
-        (
-            {
-                "size": {"shortest_edge": 256},
-                "crop_size": {"height": 224, "width": 224},
-                "do_center_crop": True,
-                "resample": 3,
-                "image_mean": [0.1, 0.2, 0.3],
-                "image_std": [1, 2, 3],
-            },
-            Preprocessing((224, 224), (0.1, 0.2, 0.3), (1, 2, 3), "bicubic", 0.875),
-        ),
+def test_preprocessing_that_is_not_said_is_that_of_timm(folder):
+    change(folder, pretrained_cfg={})
+    assert timm_preprocessing_of(folder) == {
+        "mean": (0.485, 0.456, 0.406),
+        "std": (0.229, 0.224, 0.225),
+        "interpolation": "bicubic",
+        "crop_fraction": 0.875,
+        "keep_aspect": True,
+    }
+    for name, value in (
+        ("mean", "0.5"),
+        ("std", [0.0]),
+        ("interpolation", "random"),
+        ("crop_pct", 2),
+        ("crop_mode", "border"),
     ):
-        path.write_text(json.dumps(entries))
-        assert preprocessing_of(tmp_path) == expected
-    for entries in ({"resample": 9}, {"size": "large"}, {"image_mean": "0.5"}, {"size": {"height": 4}}):
-        path.write_text(json.dumps(entries))
-        with pytest.raises(CheckpointError, match=r"preprocessor_config\.json"):
-            preprocessing_of(tmp_path)
+        change(folder, pretrained_cfg={name: value})
+        with pytest.raises(CheckpointError, match=f"config.json: {name}"):
+            timm_preprocessing_of(folder)
 
 
 @pytest.mark.parametrize(

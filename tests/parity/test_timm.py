@@ -1,6 +1,7 @@
 """Live: timm's folders, both ways, of every family that has its names."""
 
 import os
+import types
 
 import numpy as np
 import pytest
@@ -115,18 +116,13 @@ def test_both_directions(architecture, seed, tmp_path):
     images = rng.normal(size=(3, *ours.input["images"].shape[1:])).astype("float32")
     expected = answer(theirs, images)
     assert_close(ours({"images": images}), expected)
-    own = convert.preprocessing_of(tmp_path / "theirs")
-    prepared = timm.data.resolve_model_data_config(
-        timm.create_model(f"local-dir:{tmp_path / 'theirs'}", pretrained=True)
-    )
-    assert (own.mean, own.std) == (tuple(prepared["mean"]), tuple(prepared["std"]))
-    assert (own.interpolation, own.crop_pct) == (prepared["interpolation"], prepared["crop_pct"])
-    assert own.image_size == tuple(prepared["input_size"][1:])
-    convert.save_timm(ours, tmp_path / "ours", preprocessing=own)
+    same = timm.create_model(f"local-dir:{tmp_path / 'theirs'}", pretrained=True)
+    prepared = timm.data.resolve_model_data_config(same)
+    own = convert.timm_preprocessing_of(tmp_path / "theirs")
+    assert own["crop_fraction"] == prepared["crop_pct"] and list(own["std"]) == list(prepared["std"])
+    convert.save_timm(ours, tmp_path / "ours", preprocessing=types.SimpleNamespace(**own))
     back = timm.create_model(f"local-dir:{tmp_path / 'ours'}", pretrained=True)
-    again = timm.data.resolve_model_data_config(back)
-    for name in ("input_size", "mean", "std", "interpolation", "crop_pct", "crop_mode"):
-        assert again[name] == prepared[name], name
+    assert timm.data.resolve_model_data_config(back) == prepared
     state = back.state_dict()
     for name, tensor in theirs.state_dict().items():
         assert "num_batches" in name or torch.equal(tensor, state[name]), name
