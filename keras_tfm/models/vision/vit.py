@@ -97,7 +97,7 @@ class ViT(ConfiguredModel):
     def encoder(cls, config):
         """The blocks, the lowest first."""
         rates = growing_rates(config.stochastic_depth, config.num_layers)
-        return [_block(config, rate, f"block_{i}") for i, rate in enumerate(rates)]
+        return [encoder_block(config, rate, f"block_{i}") for i, rate in enumerate(rates)]
 
     @classmethod
     def pooled(cls, config, x):
@@ -133,7 +133,9 @@ def _pooled(config, x):
     return AttentionPooling(*sizes, name="pooling")(x)
 
 
-def _block(config, rate, name):
+def encoder_block(config, rate, name):
+    """A block of ViT and its kin, left out of an example with the probability `rate`."""
+
     def part(branch):
         return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, rate)
 
