@@ -3,11 +3,21 @@
 The pooling layer that `DeiTModel` alone has, and no classifier reads, is left behind.
 """
 
+import dataclasses
+
 import numpy as np
 
 from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import Row, Transform, linear, norm, patches, weight
-from keras_tfm.convert.vit import FIELDS, FIRST_OF_ONE, encoder_rows, num_patches, side
+from keras_tfm.convert.vit import (
+    ARGUMENTS,
+    FIELDS,
+    FIRST_OF_ONE,
+    encoder_rows,
+    num_patches,
+    side,
+    timm_encoder_rows,
+)
 from keras_tfm.heads import Classifier, DistilledClassifier
 from keras_tfm.models import DeiT
 
@@ -28,6 +38,34 @@ def rows(config):
         *norm("norm", "layernorm"),
     ]
 
+
+def timm_rows(config):
+    """timm's names, those of both classifiers too."""
+    return [
+        *patches("patch_embedding", "patch_embed.proj", config.patch_size),
+        Row("tokens/embedding", ("cls_token", "dist_token"), ONE_BY_ONE),
+        *weight("position/embedding/embeddings", "pos_embed", FIRST_OF_ONE),
+        *timm_encoder_rows("block_{}", "blocks.{}"),
+        *norm("norm", "norm"),
+        *linear("head/output", "head"),
+        *linear("distilled_head/output", "head_dist"),
+    ]
+
+
+MODEL = DeiT
+ARCHITECTURES = {
+    "deit_tiny_distilled_patch16_224": "Ti",
+    "deit_small_distilled_patch16_224": "S",
+    "deit_base_distilled_patch16_224": "B",
+    "deit_base_distilled_patch16_384": "B",
+}
+TIMM = dataclasses.replace(
+    ARGUMENTS,
+    model=DeiT,
+    fixed={**ARGUMENTS.fixed, "global_pool": "token", "class_token": True},
+    only={"activation": "gelu", "epsilon": 1e-6},
+)
+config_of, arguments_of = TIMM.config_of, TIMM.arguments_of
 
 FAMILY = Family(
     model_type="deit",

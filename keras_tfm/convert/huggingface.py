@@ -3,7 +3,7 @@
 import importlib
 import json
 
-from keras_tfm.convert import keymap
+from keras_tfm.convert import keymap, timm
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
 from keras_tfm.training.folder import MARK, new_folder
 from keras_tfm.training.quantization import quantization_of
@@ -32,6 +32,7 @@ TABLES = {
     "deit": "deit.FAMILY",
     "vit": "vit.FAMILY",
     "vit_mae": "vit_mae.FAMILY",
+    "vivit": "vivit.FAMILY",
     "dinov2": "dinov2.FAMILY",
     "dinov2_with_registers": "dinov2.WITH_REGISTERS",
 }
@@ -55,12 +56,16 @@ def families_of(backbone):
 def from_huggingface(name, with_head=True):
     """The model in the folder `name`, or of this hub id, which is looked for in the local cache first.
 
+    A folder of timm's is read by `from_timm`.
+
     Its head is the one that `architectures` names; `with_head=False` gives the backbone alone. Raises
     CheckpointError, naming file and entry, for whatever is not as it must be; FileNotFoundError.
     """
     folder = find_folder(name)
     path = folder / "config.json"
     entries = read_config(folder)
+    if timm.is_timm(entries):
+        return timm.from_timm(folder, with_head)
     family = family_of_type(str(entries.get("model_type")))
     if family is None:
         known = ", ".join(TABLES)

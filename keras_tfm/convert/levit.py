@@ -1,5 +1,6 @@
 """LeViT's checkpoints as timm has them (Graham et al. 2021)."""
 
+from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import (
     TRANSPOSED,
     batch_norm,
@@ -11,7 +12,33 @@ from keras_tfm.convert.keymap import (
 )
 from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier, DistilledClassifier
-from keras_tfm.models import LeViT, LeViTConfig
+from keras_tfm.models import LeViT
+
+MODEL = LeViT
+ARCHITECTURES = {f"levit_{size.lower()}": size for size in LeViT.sizes}
+ARGUMENTS = Arguments(
+    LeViT,
+    fields={
+        "img_size": "image_size",
+        "in_chans": "num_channels",
+        "embed_dim": "dims",
+        "depth": "num_layers",
+        "num_heads": "num_heads",
+        "key_dim": "key_dim",
+        "drop_path_rate": "stochastic_depth",
+        "distilled": "distilled",
+    },
+    fixed={
+        "attn_ratio": 2.0,
+        "mlp_ratio": 2.0,
+        "stem_type": "s16",
+        "down_op": "subsample",
+        "act_layer": "hard_swish",
+        "use_conv": False,
+        "global_pool": "avg",
+    },
+)
+config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
@@ -62,14 +89,7 @@ def _feedforward(ours, theirs):
 
 def read(arguments, weights):
     """Our model of timm's class, and its outputs by the names of theirs."""
-    config = LeViTConfig(
-        image_size=arguments["img_size"],
-        dims=arguments["embed_dim"],
-        num_layers=arguments["depth"],
-        num_heads=arguments["num_heads"],
-        key_dim=arguments["key_dim"],
-        distilled="head_dist.bn.weight" in weights,
-    )
+    config = config_of({**arguments, "distilled": "head_dist.bn.weight" in weights})
     head = DistilledClassifier if config.distilled else Classifier
     model = head(LeViT(config), arguments["num_classes"])
     read_state(model, weights, rows(config))

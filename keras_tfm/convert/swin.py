@@ -1,12 +1,36 @@
 """Swin's checkpoints (Liu et al. 2021), by transformers' names and by timm's."""
 
+from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, patches, weight
 from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier
-from keras_tfm.models import Swin, SwinConfig
-from keras_tfm.training.safetensors import CheckpointError
+from keras_tfm.models import Swin
 
+MODEL = Swin
+ARCHITECTURES = {
+    f"swin_{name}_patch4_window7_224": size
+    for name, size in {"tiny": "T", "small": "S", "base": "B", "large": "L"}.items()
+}
+ARGUMENTS = Arguments(
+    Swin,
+    fields={
+        "img_size": "image_size",
+        "patch_size": "patch_size",
+        "in_chans": "num_channels",
+        "embed_dim": "dim",
+        "depths": "depths",
+        "num_heads": "num_heads",
+        "window_size": "window",
+        "mlp_ratio": "mlp_ratio",
+        "proj_drop_rate": "dropout",
+        "attn_drop_rate": "attention_dropout",
+        "drop_path_rate": "stochastic_depth",
+    },
+    fixed={"qkv_bias": True, "global_pool": "avg"},
+    only={"activation": "gelu", "epsilon": 1e-5},
+)
+config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 BLOCK = "stage_{}_block_{}"
 ATTENTION = f"{BLOCK}/attention/branch/attention"
 PARTS = ("query", "key", "value")
@@ -63,38 +87,16 @@ def read(arguments, weights):
 
     CheckpointError for weights that do not fit, and for arguments that mean a model we do not compute.
     """
-    if not arguments.get("qkv_bias", True):
-        raise CheckpointError("timm", "qkv_bias", "True", "False")
-    values = {name: value for name, value in arguments.items() if name not in ("num_classes", "qkv_bias")}
-    if unknown := values.keys() - TIMM_FIELDS.keys():
-        known, got = ", ".join(TIMM_FIELDS), ", ".join(sorted(unknown))
-        raise CheckpointError("timm", None, f"arguments out of {known}", got)
-    config = SwinConfig.from_json({TIMM_FIELDS[name]: value for name, value in values.items()})
-    backbone = Swin(config)
+    backbone = Swin(config_of(arguments))
     model = Classifier(backbone, arguments.get("num_classes", 1000))
     buffers = [key for key in weights if key.endswith(("relative_position_index", "attn_mask"))]
-    read_state(model, weights, timm_rows(config), buffers)
+    read_state(model, weights, timm_rows(backbone.config), buffers)
     outputs = {
         "logits": model.output,
         "features/embed": backbone.hidden_states["encoder"][0],
         "features/norm": backbone.get_layer("norm").output,
     }
     return model, outputs | {f"features/stage_{i}": x for i, x in enumerate(backbone.maps)}
-
-
-TIMM_FIELDS = {
-    "img_size": "image_size",
-    "patch_size": "patch_size",
-    "in_chans": "num_channels",
-    "embed_dim": "dim",
-    "depths": "depths",
-    "num_heads": "num_heads",
-    "window_size": "window",
-    "mlp_ratio": "mlp_ratio",
-    "drop_rate": "dropout",
-    "attn_drop_rate": "attention_dropout",
-    "drop_path_rate": "stochastic_depth",
-}
 
 
 def window(config):

@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import (
     POINTWISE,
     batch_norm,
@@ -13,7 +14,32 @@ from keras_tfm.convert.keymap import (
 )
 from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier
-from keras_tfm.models import XCiT, XCiTConfig
+from keras_tfm.models import XCiT
+
+MODEL = XCiT
+_NAMES = {"N": "nano", "T": "tiny", "S": "small", "M": "medium", "L": "large"}
+ARCHITECTURES = {
+    f"xcit_{_NAMES[size[0]]}_{size[1:3]}_p16_{side}": size for size in XCiT.sizes for side in (224, 384)
+}
+ARGUMENTS = Arguments(
+    XCiT,
+    fields={
+        "img_size": "image_size",
+        "patch_size": "patch_size",
+        "in_chans": "num_channels",
+        "embed_dim": "dim",
+        "depth": "num_layers",
+        "num_heads": "num_heads",
+        "cls_attn_layers": "num_class_layers",
+        "eta": "layer_scale",
+        "tokens_norm": "normalize_patches",
+        "drop_path_rate": "stochastic_depth",
+    },
+    ratios={"mlp_ratio": ("intermediate_dim", "dim")},
+    fixed={"qkv_bias": True, "use_pos_embed": True, "global_pool": "token"},
+    only={"epsilon": 1e-6},
+)
+config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 BLOCK, CLASS_BLOCK = "blocks.{}", "cls_attn_blocks.{}"
 ATTENTION, NEIGHBOURS = "block_{}/attention/branch", "block_{}/neighbours/branch/layer"
@@ -53,20 +79,14 @@ for part, number in (("attention", 1), ("neighbours", 3), ("feedforward", 2)):
     ROWS += weight(f"block_{{}}/{part}/scale", f"{BLOCK}.gamma{number}")
 
 
+def rows(_):
+    """The table, the same for every configuration."""
+    return ROWS
+
+
 def read(arguments, weights):
     """Our model of timm's class, and its outputs by the names of theirs."""
-    config = XCiTConfig(
-        image_size=arguments["img_size"],
-        patch_size=arguments["patch_size"],
-        num_layers=arguments["depth"],
-        num_class_layers=arguments["cls_attn_layers"],
-        dim=arguments["embed_dim"],
-        num_heads=arguments["num_heads"],
-        intermediate_dim=int(arguments["mlp_ratio"] * arguments["embed_dim"]),
-        layer_scale=arguments["eta"],
-        normalize_patches=arguments["tokens_norm"],
-    )
-    backbone = XCiT(config)
+    backbone = XCiT(config_of(arguments))
     model = Classifier(backbone, arguments["num_classes"])
     read_state(model, weights, ROWS)
     rows, columns, dim = backbone.get_layer("stem").output.shape[1:]

@@ -73,4 +73,5 @@ from keras_tfm.layers.relations import attention_cost, attention_from_convolutio
 from keras_tfm.layers.rematerialization import rematerialize
 from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder
 from keras_tfm.layers.switch import SwitchFeedForward
+from keras_tfm.layers.tubelets import TubeletEmbedding
 from keras_tfm.layers.windows import WindowAttention, join_windows, shifted_window_mask, split_windows

@@ -8,12 +8,7 @@ from tests import contract
 from tests.contract import Case, floats
 
 test_contract = contract.check(
-    Case(
-        "masking",
-        lambda: PatchMasking(0.5, prefix=1),
-        {"x": floats(7, 4), "noise": floats(6)},
-        kind="masking",
-    ),
+    Case("masking", lambda: PatchMasking(0.5, prefix=1), {"x": floats(7, 4), "noise": floats(6)}),
     Case("restoring", lambda: PatchRestoring(prefix=1), {"x": floats(4, 5), "noise": floats(6)}),
 )
 

@@ -103,10 +103,7 @@ class ViT(ConfiguredModel):
     def block(cls, config, index):
         """Block number `index`, called `block_{index}`."""
         rate = growing_rates(config.stochastic_depth, config.num_layers)[index]
-        part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
-        attention = MultiHeadAttention(config.num_heads, dropout=config.dropout)
-        feedforward = FeedForward(config.intermediate_dim, config.activation)
-        return Block(part(attention), part(feedforward), name=f"block_{index}")
+        return encoder_block(config, rate, f"block_{index}")
 
     @classmethod
     def pooled(cls, config, x):
@@ -142,17 +139,24 @@ def _pooled(config, x):
     return AttentionPooling(*sizes, name="pooling")(x)
 
 
+def encoder_block(config, rate, name):
+    """A block of ViT and its kin, left out of an example with the probability `rate`."""
+    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+    attention = MultiHeadAttention(config.num_heads, dropout=config.dropout)
+    feedforward = FeedForward(config.intermediate_dim, config.activation)
+    return Block(part(attention), part(feedforward), name=name)
+
+
 # Ti and S: Steiner et al. 2022, "How to train your ViT?", table 1. B, L and H: Dosovitskiy et al. 2021, table
-# 1. g and G: Zhai et al. 2022, table 2. After the stroke stands the patch's side, at 224 x 224.
+# 1. g and G: Zhai et al. 2022, table 2, where their `pooling` is "attention"; the weights that others have
+# published have a class token. After the stroke stands the patch's side, at 224 x 224.
 # tiny is this package's own, for images of some 32 x 32 and 10^4 to 10^5 examples.
 _TINY = ViTConfig(dim=192, num_heads=3, intermediate_dim=768)
 _SMALL = ViTConfig(dim=384, num_heads=6, intermediate_dim=1536)
 _BASE = ViTConfig()
 _LARGE = ViTConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)
 _HUGE = ViTConfig(num_layers=32, dim=1280, num_heads=16, intermediate_dim=5120)
-_GIANT = ViTConfig(
-    patch_size=14, num_layers=40, dim=1408, num_heads=16, intermediate_dim=6144, pooling="attention"
-)
+_GIANT = ViTConfig(patch_size=14, num_layers=40, dim=1408, num_heads=16, intermediate_dim=6144)
 ViT.sizes = {
     "tiny": ViTConfig(
         image_size=32,

@@ -1,0 +1,180 @@
+"""Classifiers from and to timm's folders: a config.json that names an "architecture", and model.safetensors.
+
+A family's file here says what timm calls its models (see `Family` below): `MODEL`, ours; `ARCHITECTURES`,
+{timm's name: our size}; `config_of(arguments)`, our configuration of timm's constructor's arguments, and
+`arguments_of(config)`, the way back; `rows(config)`, the table of weights, the classifier's too, which is
+`timm_rows` where `rows` has transformers' names.
+"""
+
+import importlib
+import json
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from keras_tfm.configs import refuse_sizes
+from keras_tfm.convert import keymap
+from keras_tfm.convert.family import MAX_LABELS
+from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
+from keras_tfm.convert.state import read_state
+from keras_tfm.convert.timm_preprocessing import timm_entries
+from keras_tfm.heads import Classifier, DistilledClassifier
+from keras_tfm.training.folder import MARK, new_folder
+from keras_tfm.training.quantization import quantization_of
+from keras_tfm.training.safetensors import CheckpointError
+from keras_tfm.training.weights import write_tensors
+from keras_tfm.version import __version__
+
+# How timm's names begin, by the file here that knows them.
+FAMILIES = {
+    "deit": ("deit_",),
+    "levit": ("levit_",),
+    "swin": ("swin_",),
+    "vit": ("vit_", "deit_"),
+    "xcit": ("xcit_",),
+}
+HEAD = ("head/", "distilled_head/")
+# What timm's modules save beside weights: it follows from the configuration, or counts batches.
+BUFFERS = ("relative_position_index", "attn_mask", "num_batches_tracked", "attention_bias_idxs")
+
+
+class Family(Protocol):
+    """What the file of a family says."""
+
+    MODEL: Any
+    ARCHITECTURES: dict[str, str]
+    config_of: Callable
+    arguments_of: Callable
+    rows: Callable
+
+
+def family_of(architecture):
+    """The file of the family that has timm's `architecture`, None if none has; few others are imported."""
+    for name, prefixes in FAMILIES.items():
+        if architecture.startswith(prefixes):
+            family: Any = importlib.import_module(f"keras_tfm.convert.{name}")
+            if architecture in family.ARCHITECTURES:
+                return family
+    return None
+
+
+def is_timm(entries):
+    """Whether a config.json of these `entries` is timm's."""
+    return "architecture" in entries and "model_type" not in entries
+
+
+def from_timm(name, with_head=True):
+    """The classifier in the folder `name`, or of this hub id: a `Classifier`, or a `DistilledClassifier`.
+
+    `with_head=False` gives the backbone alone, as does a folder without classes. Raises CheckpointError,
+    naming file and entry, for whatever is not as it must be; FileNotFoundError.
+    """
+    folder = find_folder(name)
+    path, entries = folder / "config.json", read_config(folder)
+    architecture = str(entries.get("architecture")).partition(".")[0]
+    family = family_of(architecture)
+    if family is None:
+        known = ", ".join(f"{prefix}..." for prefixes in FAMILIES.values() for prefix in prefixes)
+        raise CheckpointError(path, "architecture", f"a known one out of {known}", architecture[:80])
+    tensors, file = read_weights(folder)
+    arguments, num_classes, dropout = _arguments(entries, path)
+    size = family.MODEL.sizes[family.ARCHITECTURES[architecture]]
+    try:
+        usual = {k: x for k, x in family.arguments_of(size).items() if k not in arguments}
+        config = family.config_of({**usual, **arguments})
+        refuse_sizes(config, [tensor.shape for tensor in tensors.values()])
+        model = family.MODEL(config)
+        if num_classes and with_head:
+            model = _head_class(model)(model, num_classes, dropout=dropout)
+    except CheckpointError as error:
+        raise CheckpointError(path, error.key, error.expected, error.got) from None
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(path, "model_args", "arguments of timm's", str(error)) from None
+    rows = rows_of(family, config)
+    left = [key for row in rows if row.ours.startswith(HEAD) for key in row.theirs] if not with_head else []
+    buffers = [key for key in tensors if key.endswith(BUFFERS)]
+    read_state(model, tensors, rows, [*left, *buffers], file)
+    return model
+
+
+def save_timm(model, folder, architecture=None, preprocessing=None, overwrite=False):
+    """Write a classifier to a new `folder`, which `timm.create_model("local-dir:FOLDER", pretrained=True)`
+    loads.
+
+    `architecture` is timm's name of a model of the same family, by default that of the model's size or else
+    the family's first; what differs from it is said in the folder, as is the `preprocessing` of images (see
+    `timm_entries`). Raises TypeError for a model that timm has not, ValueError for an unknown
+    architecture and for a configuration that timm does not compute, FileExistsError where `folder` exists.
+    """
+    if quantization_of(model):
+        raise ValueError("Weights in 8 bits are not what timm reads: save them before.")
+    backbone: Any = getattr(model, "backbone", None)
+    family = _family_of_model(backbone)
+    linear = getattr(model, "hidden_dim", None) is None and getattr(model, "pooling", "first") == "first"
+    if family is None or type(model) is not _head_class(backbone) or not linear:
+        kind = type(model).__name__ if backbone is None else f"{type(model).__name__} around {backbone.name}"
+        raise TypeError(f"{kind} has no counterpart in timm.")
+    config, sizes = backbone.config, family.ARCHITECTURES
+    if architecture is None:
+        architecture = next((x for x in sizes if family.MODEL.sizes[sizes[x]] == config), next(iter(sizes)))
+    if architecture not in sizes:
+        raise ValueError(f"`architecture` must be one of {', '.join(sizes)}; it is {architecture!r}.")
+    image_shape = backbone.input["images"].shape[1:]
+    rows = rows_of(family, config)
+    heads = [row.theirs[0].removesuffix(".weight") for row in rows if row.ours in HEAD_KERNELS]
+    entries = {
+        "architecture": architecture,
+        "num_classes": model.num_classes,
+        "model_args": {**family.arguments_of(config), "drop_rate": model.dropout},
+        "pretrained_cfg": {
+            **timm_entries(preprocessing, image_shape),
+            "num_classes": model.num_classes,
+            "fixed_input_size": True,
+            "classifier": heads[: 1 + (type(model) is DistilledClassifier)],
+        },
+        MARK: __version__,
+    }
+    with new_folder(folder, overwrite) as work:
+        text = json.dumps(entries, indent=2, ensure_ascii=False)
+        (work / "config.json").write_text(text + "\n", "utf-8")
+        write_tensors(keymap.save(model, rows), work / WEIGHTS, {"format": "pt"})
+
+
+HEAD_KERNELS = tuple(f"{part}output/kernel" for part in HEAD)
+
+
+def rows_of(family, config):
+    """The table of a family's file by timm's names."""
+    return getattr(family, "timm_rows", family.rows)(config)
+
+
+def _arguments(entries, path):
+    """(timm's arguments, the number of classes, the dropout before the classifier) of a config.json."""
+    arguments, source = entries.get("model_args", {}), entries.get("pretrained_cfg", {})
+    for name, value in (("model_args", arguments), ("pretrained_cfg", source)):
+        if not isinstance(value, dict):
+            raise CheckpointError(path, name, "an object", type(value).__name__)
+    found = [x["num_classes"] for x in (arguments, entries, source) if x.get("num_classes") is not None]
+    num_classes = found[0] if found else 1000
+    if type(num_classes) is not int or not 0 <= num_classes <= MAX_LABELS:
+        raise CheckpointError(path, "num_classes", f"0 to {MAX_LABELS}", repr(num_classes)[:80])
+    dropout = arguments.get("drop_rate", 0.0)
+    if type(dropout) not in (int, float) or not 0 <= dropout < 1:
+        raise CheckpointError(path, "drop_rate", "a rate in [0, 1)", repr(dropout)[:80])
+    size = source.get("input_size")
+    if isinstance(size, list) and len(size) == 3:
+        arguments = {"img_size": size[1:], "in_chans": size[0], **arguments}
+    arguments = {
+        k: x for k, x in arguments.items() if k not in ("num_classes", "drop_rate") and x is not None
+    }
+    return arguments, num_classes, dropout
+
+
+def _head_class(backbone):
+    return DistilledClassifier if "distilled_output" in backbone.output else Classifier
+
+
+def _family_of_model(backbone):
+    """The file of the family of our `backbone`, None for one that timm has not."""
+    name = type(backbone).__module__.rpartition(".")[2]
+    family: Any = importlib.import_module(f"keras_tfm.convert.{name}") if name in FAMILIES else None
+    return family if family is not None and type(backbone) is family.MODEL else None

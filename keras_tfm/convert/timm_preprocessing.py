@@ -1,0 +1,74 @@
+"""How timm's models take images: "pretrained_cfg" in its config.json, in and out.
+
+The fields are `mean` and `std` of pixels from 0 to 1, `interpolation`, `crop_fraction`, the part of a resized
+image's sides that is left at the centre, and `keep_aspect`: whether images are resized until they cover that
+size, or stretched to it.
+"""
+
+from typing import Any
+
+from keras_tfm.configs import brief
+from keras_tfm.convert.folder import read_config
+from keras_tfm.training.safetensors import CheckpointError
+
+KEEPS_ASPECT = {"center": True, "squash": False}
+# What timm means where nothing is said; ImageNet's means.
+DEFAULTS = {
+    "mean": [0.485, 0.456, 0.406],
+    "std": [0.229, 0.224, 0.225],
+    "interpolation": "bicubic",
+    "crop_pct": 0.875,
+    "crop_mode": "center",
+}
+
+
+def timm_preprocessing_of(folder):
+    """The fields that timm's `folder` says; CheckpointError for what is not as it must be."""
+    entries = read_config(folder)
+    given = entries.get("pretrained_cfg", entries)  # old ones have no such part
+    path = folder / "config.json"
+    if not isinstance(given, dict):
+        raise CheckpointError(path, "pretrained_cfg", "an object", brief(given))
+    values: dict[str, Any] = DEFAULTS | {
+        name: given[name] for name in DEFAULTS if given.get(name) is not None
+    }
+    for name in ("mean", "std"):
+        numbers = values[name]
+        if not isinstance(numbers, list) or not all(_is_number(x, name == "std") for x in numbers):
+            raise CheckpointError(path, name, "numbers, a channel's each", brief(numbers))
+    if values["interpolation"] not in ("bilinear", "bicubic"):
+        raise CheckpointError(path, "interpolation", "bilinear or bicubic", brief(values["interpolation"]))
+    if not _is_number(values["crop_pct"], True) or values["crop_pct"] > 1:
+        raise CheckpointError(path, "crop_pct", "above 0, at most 1", brief(values["crop_pct"]))
+    if values["crop_mode"] not in tuple(KEEPS_ASPECT):
+        raise CheckpointError(path, "crop_mode", " or ".join(KEEPS_ASPECT), brief(values["crop_mode"]))
+    return {
+        "mean": tuple(map(float, values["mean"])),
+        "std": tuple(map(float, values["std"])),
+        "interpolation": values["interpolation"],
+        "crop_fraction": float(values["crop_pct"]),
+        "keep_aspect": KEEPS_ASPECT[values["crop_mode"]],
+    }
+
+
+def timm_entries(preprocessing, image_shape):
+    """timm's entries for images of `image_shape`, (height, width, channels), by an object with the fields.
+
+    Without one, None, images are stretched, and pixels scaled to -1 .. 1.
+    """
+    height, width, channels = image_shape
+    numbers: dict[str, Any] = {}
+    for name in ("mean", "std"):
+        values = list(getattr(preprocessing, name, (0.5,)))
+        numbers[name] = values * (channels if len(values) == 1 else 1)
+    return {
+        "input_size": [channels, height, width],
+        **numbers,
+        "interpolation": getattr(preprocessing, "interpolation", "bilinear"),
+        "crop_pct": getattr(preprocessing, "crop_fraction", 1.0),
+        "crop_mode": "center" if getattr(preprocessing, "keep_aspect", False) else "squash",
+    }
+
+
+def _is_number(value, is_positive):
+    return type(value) in (int, float) and abs(value) < 1e6 and (value > 0 or not is_positive)

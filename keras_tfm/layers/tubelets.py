@@ -1,0 +1,53 @@
+"""Videos as tubelets: patches that are several frames long (Arnab et al. 2021, "ViViT", section 3.2).
+
+(B, F, H, W, C), frames ------------> (B, F / f, H / P, W / P, D)
+"""
+
+from keras import ops
+
+from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.patches import PatchEmbedding
+
+
+class TubeletEmbedding(Layer):
+    """Tubelets of videos, each projected linearly: (B, F, H, W, C) -> (B, frames, rows, columns, `dim`).
+
+    `tubelet_size` is (frames, height, width), which must divide the video; of one frame it gives each frame's
+    patches. A tubelet's numbers run by (row, column, frame, channel).
+    """
+
+    def __init__(self, dim, tubelet_size, use_bias=True, kernel_initializer="lecun_normal", **kwargs):
+        super().__init__(**kwargs)
+        is_size = isinstance(tubelet_size, list | tuple) and len(tubelet_size) == 3
+        if not is_size or not all(isinstance(side, int) and side > 0 for side in tubelet_size):
+            raise ValueError(f"`tubelet_size` must be (frames, height, width); it is {tubelet_size}.")
+        self.dim = dim
+        self.tubelet_size = tuple(tubelet_size)
+        self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+        initial = {"use_bias": use_bias, "kernel_initializer": own(kernel_initializer)}
+        self.patches = PatchEmbedding(dim, self.tubelet_size[1:], **initial)
+
+    def build(self, videos_shape):
+        if len(videos_shape) != 5:
+            raise ValueError(f"`videos` must have the shape (B, F, H, W, C); it is {tuple(videos_shape)}.")
+        self.compute_output_shape(videos_shape)  # refuses videos that do not split
+        _, _, height, width, channels = videos_shape
+        self.patches.build((None, height, width, self.tubelet_size[0] * channels))
+        self.built = True
+
+    def call(self, videos):
+        """(B, F, H, W, C) -> (B, frames, rows, columns, dim)."""
+        length = self.tubelet_size[0]
+        _, count, height, width, channels = videos.shape
+        x = ops.reshape(videos, (-1, length, height, width, channels))  # (B frames, f, H, W, C)
+        x = ops.transpose(x, (0, 2, 3, 1, 4))  # (B frames, H, W, f, C)
+        x = self.patches(ops.reshape(x, (-1, height, width, length * channels)))
+        return ops.reshape(x, (-1, count // length, *x.shape[1:]))  # (B, frames, rows, columns, D)
+
+    def compute_output_shape(self, videos_shape):
+        batch_size, count, *frame = videos_shape
+        length = self.tubelet_size[0]
+        if count is None or count < length or count % length:
+            raise ValueError(f"Videos of {count} frames are not divisible into tubelets of {length}.")
+        return (batch_size, count // length, *self.patches.compute_output_shape((batch_size, *frame))[1:])

@@ -1,0 +1,102 @@
+"""ViViT of Arnab et al. 2021, "ViViT: A Video Vision Transformer": models 1 and 2.
+
+Model 1 is a ViT whose tokens are tubelets, all of which attend to each other. Model 2, `factorized`, has two
+encoders: the first sees the tubelets of one moment, with a class token of their own; the second what became
+of these class tokens, behind one of its own. As in the released code GELU is the tanh approximation.
+"""
+
+import dataclasses
+from typing import Annotated
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Size
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patch_encoder import PrependedTokens
+from keras_tfm.layers.patches import height_and_width
+from keras_tfm.layers.positions import PositionEmbedding
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.layers.tubelets import TubeletEmbedding
+from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.vision.vit import Side, encoder_block
+
+POSITIONS = keras.initializers.RandomNormal(stddev=0.02)
+
+
+@dataclasses.dataclass(frozen=True)
+class ViViTConfig(Config):
+    """`tubelet_size` is (frames, height, width); `num_temporal_layers` are those of model 2's second encoder,
+    None for model 1. A `pooler` is a tanh layer on the pooled output.
+    """
+
+    num_frames: Annotated[int, Between(1, 2**14)] = 32
+    image_size: Side | tuple[Side, Side] = 224
+    tubelet_size: tuple[Side, Side, Side] = (2, 16, 16)
+    num_channels: Size = 3
+    num_layers: Depth = 12
+    num_temporal_layers: Depth | None = None
+    dim: Size = 768
+    num_heads: Heads = 12
+    intermediate_dim: Size = 3072
+    dropout: Rate = 0.0
+    activation: str = "gelu_tanh"
+    epsilon: Rate = 1e-6
+    pooler: bool = False
+
+
+class ViViT(ConfiguredModel):
+    """Videos in, hidden states out.
+
+    Input: `videos` (B, F, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
+    first, then the tubelets, moment by moment and within it row by row, and `pooled_output` (B, D), what
+    became of the class token. With `num_temporal_layers` the sequence is the second encoder's: a class token
+    and the moments. The first one's stack is "encoder", whose sequences are moments, (B moments, ., D), the
+    second one's "temporal".
+    """
+
+    config_class = ViViTConfig
+
+    def __init__(self, config, name="vivit", **kwargs):
+        image_size = height_and_width(config.image_size, "image_size")
+        videos = keras.Input((config.num_frames, *image_size, config.num_channels), name="videos")
+        embedding = TubeletEmbedding(config.dim, config.tubelet_size, name="tubelets")
+        x = embedding(videos)
+        _, moments, rows, columns, dim = x.shape
+        is_factorized = config.num_temporal_layers is not None
+        length = rows * columns if is_factorized else moments * rows * columns
+        x = ops.reshape(x, (-1, length, dim))  # (B, N, D), or (B moments, N, D)
+        blocks, states = {}, {}
+        x, blocks["encoder"], states["encoder"] = _encoder(config, x, config.num_layers, "")
+        if is_factorized:
+            x = ops.reshape(x[:, 0], (-1, moments, dim))
+            x, blocks["temporal"], states["temporal"] = _encoder(
+                config, x, config.num_temporal_layers, "temporal_"
+            )
+        pooled = ops.take(x, 0, axis=1)
+        if config.pooler:
+            pooled = keras.layers.Dense(dim, "tanh", name="pooler")(pooled)
+        outputs = {"sequence_output": x, "pooled_output": pooled}
+        super().__init__(config, {"videos": videos}, outputs, blocks, states, name=name, **kwargs)
+
+
+def _encoder(config, x, num_layers, prefix):
+    """(What a ViT's encoder behind a class token makes of `x`, its blocks, its states)."""
+    x = PrependedTokens(name=f"{prefix}class_token")(x)
+    x = PositionEmbedding(x.shape[1], POSITIONS, name=f"{prefix}position")(x)
+    x = Dropout(config.dropout, name=f"{prefix}embedding_dropout")(x)
+    blocks = [encoder_block(config, 0.0, f"{prefix}block_{i}") for i in range(num_layers)]
+    states = states_of(blocks, x)
+    return LayerNormalization(config.epsilon, name=f"{prefix}norm")(states[-1]), blocks, states
+
+
+# Arnab et al. 2021, sections 4.1 and 4.2: the sizes of ViT, with the tubelet's after the stroke; "FE" is the
+# factorised encoder, model 2, with 4 layers over the moments.
+_BASE = ViViTConfig()
+_LARGE = ViViTConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)
+ViViT.sizes = {
+    "B/16x2": _BASE,
+    "L/16x2": _LARGE,
+    "B/16x2-FE": dataclasses.replace(_BASE, num_temporal_layers=4),
+    "L/16x2-FE": dataclasses.replace(_LARGE, num_temporal_layers=4),
+}

@@ -1,0 +1,174 @@
+"""timm's folders: written and read again by every family; what is wrong in one is refused by name."""
+
+import dataclasses
+import json
+import types
+
+import numpy as np
+import pytest
+
+from keras_tfm.convert import (
+    CheckpointError,
+    from_huggingface,
+    from_timm,
+    save_timm,
+    timm_preprocessing_of,
+)
+from keras_tfm.convert.arguments import ratio_of
+from keras_tfm.convert.timm import FAMILIES, family_of
+from keras_tfm.heads import Classifier, DistilledClassifier
+from keras_tfm.models import BERT, DeiT, LeViT, Swin, ViT, XCiT
+from tests.contract import randomise
+from tests.models.test_bert import TINY
+from tests.models.test_deit import SMALL as DEIT
+from tests.models.test_levit import SMALL as LEVIT
+from tests.models.test_swin import SMALL as SWIN
+from tests.models.test_vit import ATTENTION, FLATTEN, MEAN, ONE_BLOCK
+from tests.models.test_xcit import SMALL as XCIT
+
+MODELS = {
+    "deit": lambda: DistilledClassifier(DeiT(DEIT), 3),
+    "levit": lambda: Classifier(LeViT(dataclasses.replace(LEVIT, distilled=False)), 3),
+    "levit, distilled": lambda: DistilledClassifier(LeViT(LEVIT), 3),
+    "swin": lambda: Classifier(Swin(SWIN), 3),
+    "vit": lambda: Classifier(ViT(ONE_BLOCK), 3, dropout=0.2),
+    "vit, mean": lambda: Classifier(ViT(MEAN), 3),
+    "vit, attention": lambda: Classifier(ViT(ATTENTION), 3),
+    "xcit": lambda: Classifier(XCiT(XCIT), 3),
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    model = Classifier(ViT(ONE_BLOCK), 3)
+    randomise(model, 1)
+    save_timm(model, tmp_path / "vit")
+    return tmp_path / "vit"
+
+
+def change(folder, **entries):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_both_ways(name, tmp_path):
+    model = MODELS[name]()
+    randomise(model, 1)
+    save_timm(model, tmp_path / "folder")
+    again = from_huggingface(tmp_path / "folder")
+    assert type(again) is type(model) and again.backbone.config == model.backbone.config
+    assert again.head_arguments == model.head_arguments
+    for a, b in zip(again.weights, model.weights, strict=True):
+        if "float" in a.dtype:
+            np.testing.assert_array_equal(a, b)
+    assert type(from_timm(tmp_path / "folder", with_head=False)) is type(model.backbone)
+
+
+def test_every_size_has_a_name_and_every_name_a_size():
+    assert set(FAMILIES) == {"deit", "levit", "swin", "vit", "xcit"}
+    for module in ("deit_tiny_distilled_patch16_224", "levit_128s", "swin_tiny_patch4_window7_224"):
+        assert module in family_of(module).ARCHITECTURES
+    for name in ("vit_giant_patch14_224", "deit_tiny_patch16_224", "xcit_small_12_p16_224"):
+        family = family_of(name)
+        assert (
+            family.config_of(family.arguments_of(family.MODEL.sizes[family.ARCHITECTURES[name]]))
+            == (family.MODEL.sizes[family.ARCHITECTURES[name]])
+        )
+        assert set(family.ARCHITECTURES.values()) <= set(family.MODEL.sizes)
+    assert family_of("deit_tiny_patch16_224").MODEL is ViT
+    assert family_of("resnet50") is None and family_of("vit_base_patch16_clip_224") is None
+
+
+def test_a_folder_says_only_what_differs_from_its_architecture(folder):
+    """timm's own folders have few arguments, or none: the image's size is in "pretrained_cfg"."""
+    entries = json.loads((folder / "config.json").read_text())
+    arguments = entries["model_args"]
+    assert entries["architecture"] == "vit_tiny_patch16_224" and entries["pretrained_cfg"]["classifier"] == [
+        "head"
+    ]
+    for name in ("img_size", "in_chans", "drop_path_rate", "class_token", "global_pool", "fc_norm"):
+        del arguments[name]
+    change(folder, model_args=arguments, num_classes=3)
+    assert from_timm(folder).backbone.config == ONE_BLOCK
+
+
+def test_preprocessing_is_kept(tmp_path):
+    model = Classifier(ViT(ONE_BLOCK), 3)
+    save_timm(model, tmp_path / "a")
+    usual = {"mean": (0.5,), "std": (0.5,), "interpolation": "bilinear", "crop_fraction": 1.0}
+    assert timm_preprocessing_of(tmp_path / "a") == {**usual, "keep_aspect": False}
+    for keep_aspect in (False, True):
+        own = {**usual, "mean": (0.1,), "crop_fraction": 0.875, "keep_aspect": keep_aspect}
+        save_timm(model, tmp_path / f"b{keep_aspect}", preprocessing=types.SimpleNamespace(**own))
+        assert timm_preprocessing_of(tmp_path / f"b{keep_aspect}") == own
+
+
+def test_preprocessing_that_is_not_said_is_that_of_timm(folder):
+    change(folder, pretrained_cfg={})
+    assert timm_preprocessing_of(folder) == {
+        "mean": (0.485, 0.456, 0.406),
+        "std": (0.229, 0.224, 0.225),
+        "interpolation": "bicubic",
+        "crop_fraction": 0.875,
+        "keep_aspect": True,
+    }
+    for name, value in (
+        ("mean", "0.5"),
+        ("std", [0.0]),
+        ("interpolation", "random"),
+        ("crop_pct", 2),
+        ("crop_mode", "border"),
+    ):
+        change(folder, pretrained_cfg={name: value})
+        with pytest.raises(CheckpointError, match=f"config.json: {name}"):
+            timm_preprocessing_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"architecture": "resnet50"}, "architecture: expected a known one out of deit_"),
+        ({"architecture": 3}, "architecture"),
+        ({"num_classes": -1}, "num_classes: expected 0 to"),
+        ({"num_classes": 4}, "head.weight"),
+        ({"model_args": 3}, "model_args: expected an object"),
+        ({"model_args": {"embed_dim": 2**30}}, "model_args"),
+        ({"model_args": {"embed_dim": "8"}}, "model_args|mlp_ratio"),
+        ({"model_args": {"depth": 10**9}}, "model_args"),
+        ({"model_args": {"qkv_bias": False}}, "qkv_bias: expected True, got False"),
+        ({"model_args": {"init_values": 1e-5}}, "init_values: expected an argument out of"),
+        ({"model_args": {"global_pool": "avg"}}, "global_pool"),
+        ({"model_args": {"drop_rate": 2}}, "drop_rate"),
+    ],
+)
+def test_faulty_folders(changes, message, folder):
+    entries = json.loads((folder / "config.json").read_text())
+    if isinstance(changes.get("model_args"), dict):
+        changes = {"model_args": {**entries["model_args"], **changes["model_args"]}}
+    change(folder, **changes)
+    with pytest.raises(CheckpointError, match=message):
+        from_timm(folder)
+
+
+def test_models_that_timm_has_not(tmp_path):
+    for model in (
+        ViT(ONE_BLOCK),
+        Classifier(ViT(ONE_BLOCK), 3, hidden_dim=4),
+        Classifier(DeiT(DEIT), 3),
+        Classifier(BERT(TINY), 3),
+    ):
+        with pytest.raises(TypeError, match="has no counterpart in timm"):
+            save_timm(model, tmp_path / "folder")
+    with pytest.raises(ValueError, match="computes only `pooling` class, mean, attention; it is 'flatten'"):
+        save_timm(Classifier(ViT(FLATTEN), 3), tmp_path / "folder")
+    with pytest.raises(ValueError, match="computes only `activation` 'gelu'; it is 'relu'"):
+        save_timm(Classifier(ViT(dataclasses.replace(ONE_BLOCK, activation="relu")), 3), tmp_path / "folder")
+    with pytest.raises(ValueError, match=r"`architecture` must be one of vit_tiny_patch16_224, .*'resnet50'"):
+        save_timm(Classifier(ViT(ONE_BLOCK), 3), tmp_path / "folder", "resnet50")
+
+
+def test_ratios_come_back():
+    for width in range(1, 60):
+        for whole in range(1, 200):
+            assert int(width * ratio_of(whole, width)) == whole

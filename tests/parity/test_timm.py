@@ -1,0 +1,129 @@
+"""Live: timm's folders, both ways, of every family that has its names."""
+
+import os
+import types
+
+import numpy as np
+import pytest
+import timm
+import torch
+from timm.models._hub import save_for_hf
+
+from keras_tfm import convert
+from tests.parity.images import assert_close
+
+pytestmark = pytest.mark.parity
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+
+
+def vit(rng):
+    pooling = {"global_pool": str(rng.choice(["token", "avg", "map"]))}
+    if pooling["global_pool"] != "token":
+        pooling["class_token"] = False
+    if pooling["global_pool"] == "avg":
+        pooling["fc_norm"] = False
+    return {**deit(rng), **pooling}
+
+
+def deit(rng):
+    patch_size, num_heads = (int(x) for x in rng.integers(1, 5, 2))
+    return {
+        "img_size": [patch_size * int(x) for x in rng.integers(1, 6, 2)],
+        "patch_size": patch_size,
+        "in_chans": int(rng.integers(1, 4)),
+        "embed_dim": num_heads * int(rng.integers(1, 9)),
+        "depth": int(rng.integers(1, 4)),
+        "num_heads": num_heads,
+        "mlp_ratio": float(rng.choice([1.0, 2.5, 48 / 11])),
+        "drop_path_rate": 0.1,
+    }
+
+
+def swin(rng):
+    num_stages, window, patch_size = (int(rng.integers(1, n)) for n in (4, 5, 5))
+    return {
+        "img_size": [patch_size * window * 2 ** int(rng.integers(0, 3)) * 2 ** (num_stages - 1)] * 2,
+        "patch_size": patch_size,
+        "embed_dim": 4 * int(rng.integers(1, 5)),
+        "depths": [int(x) for x in rng.integers(1, 4, num_stages)],
+        "num_heads": [int(x) for x in rng.choice([1, 2, 4], num_stages)],
+        "window_size": window,
+        "mlp_ratio": float(rng.choice([1.0, 2.5, 4.0])),
+    }
+
+
+def levit(rng):
+    num_stages = int(rng.integers(1, 4))
+    return {
+        "img_size": [16 * int(x) for x in rng.integers(1, 6, 2)],
+        "embed_dim": [8 * int(x) for x in rng.integers(1, 4, num_stages)],
+        "key_dim": 8,
+        "depth": [int(x) for x in rng.integers(1, 3, num_stages)],
+        "num_heads": [int(x) for x in rng.integers(1, 4, num_stages)],
+        "distilled": bool(rng.integers(2)),
+    }
+
+
+def xcit(rng):
+    num_heads = int(rng.integers(1, 4))
+    return {
+        "img_size": [16 * int(x) for x in rng.integers(1, 5, 2)],
+        "embed_dim": 8 * num_heads * int(rng.integers(1, 3)),
+        "depth": int(rng.integers(1, 3)),
+        "num_heads": num_heads,
+        "mlp_ratio": float(rng.choice([1.0, 2.5, 4.0])),
+        "cls_attn_layers": int(rng.integers(1, 3)),
+        "eta": 0.5,
+        "tokens_norm": bool(rng.integers(2)),
+    }
+
+
+KINDS = {
+    "vit_small_patch16_224": vit,
+    "deit_small_distilled_patch16_224": deit,
+    "swin_tiny_patch4_window7_224": swin,
+    "levit_128": levit,
+    "xcit_tiny_12_p16_224": xcit,
+}
+
+
+def draw_state(rng, model):
+    """Every weight at random, of which variances are positive and gains near 1."""
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point():
+            drawn = rng.normal(0, 0.3, tensor.shape)
+            if name.endswith("running_var"):
+                drawn = rng.uniform(0.5, 1.5, tensor.shape)
+            elif tensor.ndim < 2 and name.endswith("weight"):
+                drawn = 1 + drawn
+            tensor.copy_(torch.from_numpy(drawn))
+
+
+def answer(model, images):
+    with torch.no_grad():
+        return model.eval()(torch.from_numpy(images).permute(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.parametrize("architecture", KINDS)
+def test_both_directions(architecture, seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    arguments = KINDS[architecture](rng)
+    theirs = timm.create_model(architecture, num_classes=int(rng.integers(1, 6)), **arguments)
+    draw_state(rng, theirs)
+    save_for_hf(theirs, tmp_path / "theirs", model_args=arguments, safe_serialization=True)
+    ours = convert.from_timm(tmp_path / "theirs")
+    images = rng.normal(size=(3, *ours.input["images"].shape[1:])).astype("float32")
+    expected = answer(theirs, images)
+    assert_close(ours({"images": images}), expected)
+    same = timm.create_model(f"local-dir:{tmp_path / 'theirs'}", pretrained=True)
+    prepared = timm.data.resolve_model_data_config(same)
+    own = convert.timm_preprocessing_of(tmp_path / "theirs")
+    assert own["crop_fraction"] == prepared["crop_pct"] and list(own["std"]) == list(prepared["std"])
+    convert.save_timm(ours, tmp_path / "ours", preprocessing=types.SimpleNamespace(**own))
+    back = timm.create_model(f"local-dir:{tmp_path / 'ours'}", pretrained=True)
+    assert timm.data.resolve_model_data_config(back) == prepared
+    state = back.state_dict()
+    for name, tensor in theirs.state_dict().items():
+        assert "num_batches" in name or torch.equal(tensor, state[name]), name
+    np.testing.assert_array_equal(answer(back, images), expected)
