@@ -18,6 +18,7 @@ For training it comes as `(inputs, labels, weights)`: labels (B, T) int32, the d
 and ending in the end token; weights (B, T) float32, 1.0 for a label and 0.0 for padding.
 """
 
+from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.blocks import TextBlocks
 from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.batches.epochs import Batches
@@ -39,6 +40,7 @@ from keras_tfm.data.sources.choices import Choices, read_choices
 from keras_tfm.data.sources.dates import date_pairs, date_splits
 from keras_tfm.data.sources.documents import read_documents, read_texts, split_sentences
 from keras_tfm.data.sources.files import Pairs, read_lines, read_pairs
+from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import (
     LabelledImages,
     decode_image,
@@ -48,6 +50,7 @@ from keras_tfm.data.sources.images import (
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.questions import Answer, Questions, read_questions
 from keras_tfm.data.sources.ratings import Ratings, read_ratings
 from keras_tfm.data.sources.text_stream import TextStream
@@ -63,6 +66,7 @@ from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 __all__ = [
     "NOT_CHOSEN",
     "Answer",
+    "Augmentation",
     "BERTTokenizer",
     "Batches",
     "ByteLevelTokenizer",
@@ -73,6 +77,7 @@ __all__ = [
     "DenoisingBatches",
     "DocumentRotation",
     "ImageBatches",
+    "ImageFiles",
     "Inputs",
     "LabelledImages",
     "LabelledTexts",
@@ -81,6 +86,7 @@ __all__ = [
     "PackedPairs",
     "PairBatches",
     "Pairs",
+    "Preprocessing",
     "Questions",
     "Ratings",
     "SentencePairs",

@@ -123,3 +123,10 @@ def classification_loss():
     return keras.losses.SparseCategoricalCrossentropy(
         from_logits=True, reduction="mean_with_sample_weight", name="loss"
     )
+
+
+def soft_classification_loss():
+    """`classification_loss` of labels that are shares of the classes (B, num_classes)."""
+    return keras.losses.CategoricalCrossentropy(
+        from_logits=True, reduction="mean_with_sample_weight", name="loss"
+    )

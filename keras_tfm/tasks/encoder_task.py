@@ -168,8 +168,9 @@ class EncoderTask(TrainableTask):
         return cls.from_huggingface(start, examples, **fields)
 
     @classmethod
-    def takes(cls, model: keras.Model) -> bool:
-        return isinstance(model, cls.head_class)
+    def takes(cls, model: Any) -> bool:
+        inputs = model.input
+        return isinstance(model, cls.head_class) and "token_ids" in inputs
 
     @classmethod
     def from_backbone(

@@ -2,82 +2,99 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 import keras_tfm.models
 from keras_tfm.configs import Config, Option, Rate, Size
-from keras_tfm.data.batches.images import ImageBatches, check_images, scale_images
-from keras_tfm.data.sources.images import decode_images, read_images, read_labelled_images
-from keras_tfm.data.sources.inputs import Inputs
-from keras_tfm.heads.classification import Classifier, classification_loss
+from keras_tfm.data.batches.augmentation import Augmentation
+from keras_tfm.data.batches.images import ImageBatches
+from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.images import read_labelled_images
+from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.heads.classification import Classifier, classification_loss, soft_classification_loss
+from keras_tfm.heads.distilled import DistilledClassifier
+from keras_tfm.tasks.distillation import Taught, distillation_objective, distilled_model, teacher_of
+from keras_tfm.tasks.image_encoder import ImageEncoder
+from keras_tfm.tasks.image_task import ImageTask, preprocessing_in, with_fields, with_image_size
 from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
-from keras_tfm.tasks.task import load_any, make_backbone
+from keras_tfm.tasks.task import Task, describe_backbone, is_task_folder, load_any, make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImageTraining
 
+# {name on the command line: class} of the families that read images
+FAMILIES: dict[str, Any] = {
+    name.lower(): family
+    for name, family in sorted(vars(keras_tfm.models).items())
+    if getattr(family, "__module__", "").startswith("keras_tfm.models.vision.")
+    and getattr(family, "sizes", None)
+}
+
 
 @dataclasses.dataclass(frozen=True)
-class ImageClassifierConfig(Config):
-    """`class_names` are strings, or integers, in the order of the logits. Pixels from 0 to 1 become
-    (x - `mean`) / `std`, each one number for all channels or one for each. `hidden_dim` and `dropout` are
+class ImageClassifierConfig(Preprocessing):
+    """`class_names` are strings, or integers, in the order of the logits. `hidden_dim` and `dropout` are
     those of `ClassificationHead`.
     """
 
     class_names: tuple[str, ...] | tuple[int, ...]
-    mean: tuple[float, ...] = (0.5,)
-    std: tuple[float, ...] = (0.5,)
     hidden_dim: Size | None = None
     dropout: Rate = 0.0
 
     def __post_init__(self) -> None:
-        for field in ("class_names", "mean", "std"):  # JSON keeps lists, callers bring arrays
-            object.__setattr__(self, field, tuple(np.atleast_1d(getattr(self, field)).tolist()))
+        object.__setattr__(self, "class_names", tuple(np.atleast_1d(self.class_names).tolist()))
         names = self.class_names
         if len(set(names)) < max(2, len(names)) or {type(name) for name in names} not in ({str}, {int}):
             raise ValueError(
                 f"`class_names` must be different strings, or integers, two at least; they are {names}."
             )
         super().__post_init__()
-        if not all(value > 0 for value in self.std):
-            raise ValueError(f"`std` must be positive; it is {self.std}.")
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageOptions(ModelOptions):
-    """A ViT with fresh weights."""
+    """A vision model with fresh weights."""
 
-    size: Annotated[str, Option("a size of ViT")] = "tiny"
+    family: Annotated[str, Option(f"of models: {', '.join(FAMILIES)}")] = "vit"
+    size: Annotated[str | None, Option("a size of the family", default="tiny, or the family's first")] = None
 
-    def base(self) -> keras_tfm.models.ViTConfig:
-        return keras_tfm.models.ViT.config_of_size(self.size)
+    def of_family(self) -> tuple[Any, str]:
+        """The family's class and its size; ValueError for a family that there is not."""
+        if self.family not in FAMILIES:
+            raise ValueError(f"There is no family {self.family!r}; there are {', '.join(FAMILIES)}.")
+        family = FAMILIES[self.family]
+        first = "tiny" if "tiny" in family.sizes else next(iter(family.sizes))
+        return family, first if self.size is None else self.size
+
+    def base(self) -> Config:
+        family, size = self.of_family()
+        return family.config_of_size(size)
 
 
-class ImageClassifier(TrainableTask):
-    """Images to class names by a `backbone` with a `pooled_output`, a `ViT` for example.
+class ImageClassifier(ImageTask, TrainableTask):
+    """Images, as `ImageTask` has them, to class names by a `backbone` with a `pooled_output`, a `ViT` for
+    example, or by one with its head.
 
-    Images are arrays (B, H, W, C), or (B, H, W) where the backbone takes one channel: 8-bit, or
-    floating-point from 0 to 1; another size than the backbone's is resized. Labels are class names, or
-    integers that count into names that are strings. `options` are the fields of `ImageClassifierConfig`.
+    Labels are class names, or integers that count into names that are strings. `options` are the fields of
+    `ImageClassifierConfig`; an `image_size` other than the backbone's makes a copy of it for that size. The
+    head of a backbone with a `distilled_output` is a `DistilledClassifier`.
     """
 
     name = "classify-images"
     help = "train a vision Transformer to tell what an image shows"
     files = (
-        "folders of .png and .jpg images, a folder inside for each class; or an image and a label in "
-        ".parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
+        "a folder of images, a folder inside for each class; .npz or idx files (train-images-idx3-ubyte.gz, "
+        "labels beside it); or an image and a label in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
     )
     columns = (2,)
     unit = "images"
-    reads_lines = False
     held_out = (0.1, None)
     training = ImageTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
     model_options = ImageOptions
@@ -87,13 +104,26 @@ class ImageClassifier(TrainableTask):
         self.config = ImageClassifierConfig(class_names, **options)
         self.answer_names = self.config.class_names
         self.class_names = np.array(self.config.class_names)
-        self.image_shape = tuple(backbone.input["images"].shape[1:])
-        for field in ("mean", "std"):
-            values = getattr(self.config, field)
-            if len(values) not in (1, self.image_shape[-1]):
-                raise ValueError(f"`{field}` must have 1 or {self.image_shape[-1]} values; it is {values}.")
-        self.model = Classifier(backbone, len(self.class_names), self.config.hidden_dim, self.config.dropout)
+        self.model = self._with_head(backbone)
+        self.take_images(self.model.backbone)
         self._classify = tf.function(self.classify, autograph=False, reduce_retracing=True)
+
+    def _with_head(self, model: keras.Model) -> keras.Model:
+        """A classifier of the configuration's classes and image size, with the weights of `model`."""
+        count, given = len(self.class_names), hasattr(model, "backbone")
+        old = model.backbone if given else model
+        backbone = with_image_size(old, self.config.image_size)
+        if given and backbone is old:
+            return model
+        is_distilled = isinstance(model, DistilledClassifier) if given else "distilled_output" in old.output
+        if is_distilled:
+            new: Any = DistilledClassifier(backbone, count, self.config.dropout)
+        else:
+            new = Classifier(backbone, count, self.config.hidden_dim, self.config.dropout)
+        for head in ("head", "distilled_head"):
+            if given and hasattr(model, head):
+                getattr(new, head).set_weights(getattr(model, head).get_weights())
+        return new
 
     @classmethod
     def from_size(cls, size: str, class_names: Any, **changes: Any) -> Self:
@@ -112,16 +142,19 @@ class ImageClassifier(TrainableTask):
         changes: Mapping[str, Any],
         **fields: Any,
     ) -> Self:
-        backbone = keras_tfm.models.ViT.from_size(options.size, **changes)
-        return cls(backbone, np.unique(examples[1]), **fields)
+        family, size = options.of_family()
+        if fields.get("image_size") is not None:
+            changes = {**changes, "image_size": fields["image_size"]}
+        return cls(family.from_size(size, **changes), np.unique(examples[1]), **fields)
 
     @classmethod
     def reading(
         cls, options: ImageOptions, changes: Mapping[str, Any], start: Path | None = None
     ) -> dict[str, Any]:
         if start is not None:
-            return {"image_shape": load_any(start).image_shape}
-        config = dataclasses.replace(options.base(), **changes)
+            task = load_any(start) if is_task_folder(start) else ImageEncoder.from_huggingface(start)
+            return check_reads_images(task).file_fields
+        config: Any = dataclasses.replace(options.base(), **changes)  # type: ignore[type-var]
         height, width = np.broadcast_to(config.image_size, 2).tolist()
         return {"image_shape": (height, width, config.num_channels)}
 
@@ -131,38 +164,109 @@ class ImageClassifier(TrainableTask):
         paths: Sequence[Path],
         columns: ColumnNames = None,
         image_shape: tuple[int, int, int] = (224, 224, 3),
+        preprocessing: Preprocessing | None = None,
         **fields: Any,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Images of that shape, and their classes' names."""
-        height, width, channels = image_shape
-        found = [read_labelled_images(path, height, width, channels, columns) for path in paths]
-        names = [np.array(part.class_names)[part.labels] for part in found]
-        return np.concatenate([part.images for part in found]), np.concatenate(names)
+    ) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
+        """Images of that shape, or of the side `image_size`, and their classes' names."""
+        preprocessing = with_fields(preprocessing or Preprocessing(), fields)
+        side = fields.get("image_size")
+        height, width, channels = image_shape if side is None else (side, side, image_shape[-1])
+        found = read_labelled_images(paths, height, width, channels, columns, preprocessing)
+        return found.images, np.array(found.class_names)[found.labels]
 
-    @property
-    def file_fields(self) -> dict[str, Any]:
-        return {"image_shape": self.image_shape}
+    @classmethod
+    def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
+        """A task of this kind: the other's preprocessing, its head where it has the examples' classes."""
+        model = check_reads_images(task).model
+        kept = dataclasses.asdict(preprocessing_in(task.config)) | fields
+        if isinstance(task, cls) and set(np.unique(examples[1]).tolist()) <= set(map(str, task.class_names)):
+            return cls(model, **dataclasses.asdict(task.config) | kept)
+        return cls(getattr(model, "backbone", model), np.unique(examples[1]), **kept)
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        is_classifier = isinstance(model, Classifier | DistilledClassifier)
+        return is_classifier and "images" in model.input
+
+    @classmethod
+    def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
+        """The task in the folder `name`, or of this hub id, or, for `examples`, its backbone with a new head.
+
+        The folder's own head is kept where it has the examples' classes. CheckpointError where something is
+        not as it must be.
+        """
+        from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
+        from keras_tfm.convert.folder import read_config
+        from keras_tfm.convert.preprocessing import preprocessing_of
+
+        folder = find_folder(name)
+        model, options = from_huggingface(folder), preprocessing_of(folder) | options
+        if cls.takes(model):
+            labels = read_config(folder).get("id2label") or {}
+            names = [labels.get(str(number), f"LABEL_{number}") for number in range(model.num_classes)]
+            if examples is None or set(np.unique(examples[1]).tolist()) <= set(names):
+                return cls(model, names, **options)
+        backbone = getattr(model, "backbone", model)
+        if "images" not in backbone.input or "pooled_output" not in backbone.output:
+            raise CheckpointError(name, "model_type", "a model of images", type(backbone).__name__)
+        if examples is None:
+            raise CheckpointError(name, "architectures", f"one for {cls.name!r}", type(model).__name__)
+        return cls(backbone, np.unique(examples[1]), **options)
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """Write a new `folder` for `transformers`: config.json, preprocessor_config.json, model.safetensors.
+
+        TypeError for a model that has no counterpart there.
+        """
+        from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.preprocessing import preprocessor_writer
+
+        labels = {str(number): str(name) for number, name in enumerate(self.class_names)}
+        entries = {"id2label": labels, "label2id": {name: int(number) for number, name in labels.items()}}
+        writer = preprocessor_writer(self.preprocessing, self.image_shape)
+        save_huggingface(self.model, folder, overwrite, entries, writers=[writer])
 
     def __call__(self, batch: Any, training: bool = False) -> tf.Tensor:
         """Logits (B, classes) of raw images, or of {"images": them}."""
         images = batch["images"] if isinstance(batch, dict) else batch
-        return self.model({"images": self.prepare(self._check(images))}, training=training)
+        return self.model({"images": self.prepare(self._as_array(images))}, training=training)
 
-    def prepare(self, images: np.ndarray | tf.Tensor) -> tf.Tensor:
-        """Raw images (B, H, W, C) as the model takes them, in a graph or out of one."""
-        height, width, _ = self.image_shape
-        return scale_images(images, height, width, self.config.mean, self.config.std)
+    def _as_array(self, images: Any) -> np.ndarray:
+        return np.asarray(self.check_images(images))
 
     def batches(
-        self, examples: tuple[np.ndarray, np.ndarray], training: ImageTraining, is_validation: bool = False
+        self, examples: tuple[Any, np.ndarray], training: ImageTraining, is_validation: bool = False
     ) -> ImageBatches:
-        seed, max_shift = (None, 0) if is_validation else (training.seed, training.max_shift)
-        images, labels = examples
-        return ImageBatches(images, labels, self.prepare, training.batch_size, seed, max_shift)
+        augmentation = augmentation_of(training)
+        is_soft = augmentation.is_soft or training.teacher is not None
+        learning = {"seed": training.seed, "max_shift": training.max_shift, "augmentation": augmentation}
+        return ImageBatches(
+            *examples,
+            self.prepare,
+            training.batch_size,
+            num_classes=len(self.class_names) if is_soft else None,
+            **({} if is_validation else learning),
+        )
 
     def objective(self, training: ImageTraining) -> dict[str, Any]:
+        if training.teacher is not None:
+            return distillation_objective(training)
+        if augmentation_of(training).is_soft:
+            loss = soft_classification_loss()
+            return {"loss": loss, "weighted_metrics": [keras.metrics.CategoricalAccuracy(name="accuracy")]}
         accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
         return {"loss": classification_loss(), "weighted_metrics": [accuracy]}
+
+    def learner(self, training: ImageTraining) -> keras.Model:
+        return self.model if training.teacher is None else distilled_model(self.model)
+
+    def learn(
+        self, examples: Any, validation: Any, training: Any, callbacks: Iterable[Any], **keeping: Any
+    ) -> dict[str, list[float]]:
+        if training.teacher is not None:
+            teacher = load_any(training.teacher)
+            callbacks = [*callbacks, Taught(teacher_of(teacher, self))]
+        return super().learn(examples, validation, training, callbacks, **keeping)
 
     def predict(self, images: np.ndarray, probabilities: bool = False, batch_size: int = 64) -> np.ndarray:
         """The likeliest class name of each image: an array (B,); or, with `probabilities`, those of all."""
@@ -171,13 +275,7 @@ class ImageClassifier(TrainableTask):
 
     def probabilities(self, images: np.ndarray, batch_size: int = 64) -> np.ndarray:
         """The probability of each class for each image: an array (B, classes)."""
-        images = self._check(images)
-        answers = [np.zeros((0, len(self.class_names)), "float32")]
-        with tqdm.tqdm(total=len(images), unit="image", disable=len(images) <= batch_size) as bar:
-            for first in range(0, len(images), batch_size):
-                answers.append(self._classify(images[first : first + batch_size]).numpy())
-                bar.update(len(answers[-1]))
-        return np.concatenate(answers)
+        return self.answers(images, self._classify, len(self.class_names), batch_size)
 
     def measure(self, examples: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
         """ "accuracy", from 0 to 1, and the mean cross-entropy, "loss", in nats."""
@@ -190,14 +288,11 @@ class ImageClassifier(TrainableTask):
         logits = self.model({"images": self.prepare(images)}, training=False)
         return tf.nn.softmax(tf.cast(logits, tf.float32))
 
-    def _check(self, images: np.ndarray) -> np.ndarray:
-        return check_images(images, self.image_shape[-1])
-
-    def check_examples(self, examples: Any) -> tuple[np.ndarray, np.ndarray]:
+    def check_examples(self, examples: Any) -> tuple[Any, np.ndarray]:
         """(images, labels): images checked, labels (B,) that count into the class names."""
         if not isinstance(examples, tuple | list) or len(examples) != 2:
             raise ValueError(f"examples: expected (images, labels), got a {type(examples).__name__}")
-        images, labels = self._check(examples[0]), np.asarray(examples[1])
+        images, labels = self.check_images(examples[0]), np.asarray(examples[1])
         if not len(images):
             raise ValueError("`images` must not be empty.")
         if labels.shape != (len(images),):
@@ -213,10 +308,6 @@ class ImageClassifier(TrainableTask):
             raise ValueError(f"`labels` must be among {list(names)}; {unknown[0]!r} is not.")
         return images, np.array([places[label] for label in labels.tolist()], "int32")
 
-    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
-        height, width, channels = self.image_shape
-        return Inputs(*read_images(path, height, width, channels, columns))
-
     def export_endpoints(self) -> Endpoints:
         names = tf.constant([str(name) for name in self.class_names])
 
@@ -225,12 +316,36 @@ class ImageClassifier(TrainableTask):
             labels = tf.gather(names, tf.argmax(probabilities, axis=-1))
             return {"label": labels, "probabilities": probabilities}
 
-        return {
-            "serving_default": (lambda image_bytes: answer(decode_images(image_bytes, *self.image_shape)),
-                                [tf.TensorSpec([None], tf.string, "image_bytes")]),
-            "images": (answer, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
-        }  # fmt: skip
+        return self.endpoints(answer)
+
+    def describe_model(self) -> dict[str, Any]:
+        is_distilled = isinstance(self.model, DistilledClassifier)
+        return describe_backbone(self.model.backbone) | ({"head": "distilled"} if is_distilled else {})
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: ImageClassifierConfig, model: dict[str, Any]) -> Self:
-        return cls(make_backbone(model), **dataclasses.asdict(config))
+        backbone, count = make_backbone(model), len(config.class_names)
+        if model.get("head") == "distilled":
+            whole: Any = DistilledClassifier(backbone, count, config.dropout)
+        else:
+            whole = Classifier(backbone, count, config.hidden_dim, config.dropout)
+        return cls(whole, **dataclasses.asdict(config))
+
+
+def check_reads_images(task: Task) -> Any:
+    """The task; ValueError where it reads no images."""
+    if not isinstance(task, ImageTask):
+        raise ValueError(f"--from: a {task.name!r} task reads no images")
+    return task
+
+
+def augmentation_of(training: ImageTraining) -> Augmentation:
+    """How the images of a training are changed."""
+    return Augmentation(
+        training.augment,
+        training.flip,
+        training.least_area,
+        training.mixup,
+        training.cutmix,
+        training.label_smoothing,
+    )

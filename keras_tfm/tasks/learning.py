@@ -283,6 +283,8 @@ def fingerprint_of(examples: Any) -> str:
 
 def plain(column: Any) -> Any:
     """A column as `fingerprint` takes it: an array, or strings."""
+    if hasattr(column, "identity"):  # images that lie on the disk
+        return list(column.identity())
     if hasattr(column, "dtype") or all(isinstance(item, str) for item in column):
         return column
     return [repr(item) for item in column]

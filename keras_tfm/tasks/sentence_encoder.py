@@ -55,7 +55,7 @@ class SentenceEncoder(Task):
     def takes(cls, model: keras.Model) -> bool:
         """An encoder without a head."""
         is_bare = isinstance(model.output, dict) and "sequence_output" in model.output
-        return is_bare and not hasattr(model, "step")
+        return is_bare and "token_ids" in model.input and not hasattr(model, "step")
 
     @classmethod
     def from_huggingface(cls, name: Path, max_length: int | None = None, normalize: bool = True) -> Self:

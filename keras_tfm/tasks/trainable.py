@@ -51,6 +51,10 @@ class TrainableTask(LearningTask):
             options["global_clipnorm"] = training.clip_norm
         return AdamW(schedule, training.weight_decay, **options, **averages)
 
+    def learner(self, training: Any) -> keras.Model:
+        """What is fitted: the model, or one of its layers with other outputs."""
+        return self.model
+
     def change_of(self, training: Any) -> Change | None:
         """What the model itself changes of a batch before it learns from it; ValueError where it cannot."""
         return None
@@ -85,7 +89,7 @@ class TrainableTask(LearningTask):
                 )
             with self.partly_trained(training):
                 return fit_best(
-                    self.model,
+                    self.learner(training),
                     batches.in_epochs_of(training.epoch_batches),
                     validation_batches.dataset(),
                     training,

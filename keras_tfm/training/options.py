@@ -6,6 +6,7 @@ the fields by name. This file imports no TensorFlow.
 """
 
 import dataclasses
+import os
 from typing import Annotated, Any, Literal
 
 from keras_tfm.configs import Between, Config, Count, Minutes, Natural, Option
@@ -185,6 +186,47 @@ class ImageTraining(Training):
     max_shift: Annotated[
         Natural, Option("shift images at random by up to so many pixels each way, zeros moving in")
     ] = 0
+    augment: Annotated[
+        Literal["none", "light", "strong"],
+        Option("change images at random: light cuts out and mirrors, strong adds RandAugment and erasing"),
+    ] = "none"
+    flip: Annotated[bool, Option("let --augment mirror images, which letters and digits do not bear")] = True
+    least_area: Annotated[
+        Annotated[float, Between(0.01, 1)], Option("the part of an image that --augment cuts out at least")
+    ] = 0.25
+    mixup: Annotated[
+        Annotated[float, Between(0, 10)],
+        Option("mix the images of a batch, and their labels, by shares of Beta(R, R); 0 for none"),
+    ] = 0.0
+    cutmix: Annotated[
+        Annotated[float, Between(0, 1)],
+        Option("put a part of one image of a batch into another, likewise; each batch takes one of the two"),
+    ] = 0.0
+    label_smoothing: Annotated[
+        Annotated[float, Between(0, 1, is_open=True)],
+        Option("the share of each label that is spread over all classes"),
+    ] = 0.0
+    teacher: Annotated[
+        str | None, Option("a RUN whose answers are learnt from too, on the same images", default="none")
+    ] = None
+    distillation: Annotated[
+        Literal["hard", "soft"], Option("learn the teacher's likeliest class, or all its probabilities")
+    ] = "hard"
+    temperature: Annotated[
+        Annotated[float, Between(0, 1000, is_above=True)],
+        Option("what logits are divided by in soft distillation", flag="--teacher-temperature"),
+    ] = 3.0
+    teacher_weight: Annotated[
+        Annotated[float, Between(0, 1)] | None,
+        Option("the teacher's part of the loss", default="0.5, or 0.1 of soft distillation"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.teacher is not None:
+            if not os.path.exists(os.path.join(self.teacher, "config.json")):
+                raise ValueError(f"`teacher` must be the folder of a task; there is none at {self.teacher}.")
+            object.__setattr__(self, "teacher", os.path.abspath(self.teacher))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -171,7 +171,7 @@ RUNS = [
     Bad(
         "predict: images",
         "predict {run} --input {folder}/text.txt",
-        "text.txt: expected a .png, .jpg or .jpeg file",
+        "text.txt: expected a whole PNG or JPEG image",
         TEXTS,
         "classify-images",
     ),

@@ -232,7 +232,7 @@ def test_columns_folders_and_images_are_inputs_too(tmp_path):
     for path in ("images/a/1.png", "images/2.png"):
         (tmp_path / path).write_bytes(tf.io.encode_png(np.zeros((9, 9, 1), "uint8")).numpy())
     images, places = made("classify-images").read_inputs(tmp_path / "images")
-    assert images.shape == (2, 8, 8, 1) and [path[-5:] for path in places] == ["2.png", "1.png"]
+    assert list(map(str, images)) == places and [path[-5:] for path in places] == ["2.png", "1.png"]
 
 
 def test_predict_answers_what_train_was_given(tmp_path, capsys, monkeypatch):

@@ -8,8 +8,10 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm import tasks
-from keras_tfm.models import ViT
+from keras_tfm.data import ImageFiles
+from keras_tfm.models import Swin, ViT
 from keras_tfm.tasks import ImageClassifier, ImageClassifierConfig, TaskError
+from keras_tfm.tasks.image_classifier import FAMILIES, ImageOptions
 from keras_tfm.training.callbacks import Progress
 from tests.fresh_process import ask
 
@@ -88,6 +90,107 @@ def test_images_come_in_many_forms(task):
     np.testing.assert_array_equal(task.predict(larger), task.predict(images))
 
 
+def test_image_files_are_answered_too(task, tmp_path):
+    images, _ = examples(3, seed=8)
+    files = [tf.io.encode_png(image[..., None]).numpy() for image in images]
+    paths = [tmp_path / f"{number}.png" for number in range(3)]
+    for path, data in zip(paths, files, strict=True):
+        path.write_bytes(data)
+    expected = task.probabilities(images)
+    for form in (files, paths, list(map(str, paths)), ImageFiles(paths, (99, 9, 1))):
+        np.testing.assert_allclose(task.probabilities(form, batch_size=2), expected, atol=1e-6)
+    assert task.predict(paths[1]).tolist() == task.predict(images[1:2]).tolist()
+    paths[2].write_bytes(b"")
+    mixed = [files[0], images[0], paths[2]]
+    assert task.refusals(mixed) == {2: "expected a whole PNG or JPEG image"} and not task.refusals(images)
+    with pytest.raises(ValueError, match="row 2: expected a whole PNG or JPEG image"):
+        task.predict(paths, batch_size=2)
+
+
+def test_preprocessing_is_in_the_export(tmp_path):
+    """Files of any size, in a process without this package, answer as the task does."""
+    keras.utils.set_random_seed(2)
+    backbone = ViT.from_size("tiny", **SMALL | {"num_channels": 3, "image_size": (8, 12)})
+    options = {"mean": (0.4, 0.5, 0.6), "std": (0.2, 0.3, 0.25), "interpolation": "bicubic"}
+    task = ImageClassifier(backbone, NAMES, **options, crop_fraction=0.8, keep_aspect=True)
+    task.save(tmp_path / "task")
+    task.export(tmp_path / "served")
+    generator = np.random.default_rng(0)
+    sizes = ((8, 12), (30, 20), (9, 50), (1, 1))
+    pictures = [generator.integers(0, 256, (*size, 3), "uint8") for size in sizes]
+    files = [tf.io.encode_png(picture).numpy() for picture in pictures]
+    files.append(tf.io.encode_jpeg(pictures[1]).numpy())
+    answers = tasks.load(tmp_path / "task").probabilities(files)
+    served = ask(tmp_path / "served", of_text=False, image_bytes=files)
+    np.testing.assert_allclose(served["probabilities"], answers, atol=1e-5)
+    one = ask(tmp_path / "served", of_text=False, image_bytes=files[2:3])
+    np.testing.assert_allclose(one["probabilities"], answers[2:3], atol=1e-5)
+    stretched = ImageClassifier(task.model, NAMES).probabilities(files)
+    assert np.abs(stretched - answers).max() > 1e-3
+
+
+def test_another_image_size_stretches_positions():
+    keras.utils.set_random_seed(3)
+    small = ImageClassifier.from_size("tiny", NAMES, **SMALL)
+    for weight in small.model.weights:
+        weight.assign(np.random.default_rng(0).normal(0, 0.3, weight.shape))
+    images, labels = examples(4)
+    large = ImageClassifier.adopt(small, (images, np.array(NAMES)[labels]), image_size=16)
+    assert large.image_shape == (16, 16, 1) and large.model.backbone.config.image_size == 16
+    for name in ("head/output/kernel", "patch_encoder/embedding/kernel"):
+        one, other = (
+            {weight.path.rpartition("classifier/")[2]: weight for weight in task.model.weights}
+            for task in (small, large)
+        )
+        if name in one:
+            np.testing.assert_array_equal(one[name], other[name])
+    np.testing.assert_array_equal(large.model.head.get_weights()[0], small.model.head.get_weights()[0])
+    positions = small.model.backbone.with_image_size(16).position.embedding.embeddings
+    np.testing.assert_array_equal(large.model.backbone.position.embedding.embeddings, positions)
+    assert ImageClassifier.adopt(small, (images, np.array(NAMES)[labels])).model is small.model
+    other = ImageClassifier.adopt(small, (images, np.array(["x", "y", "x", "y"])), interpolation="bicubic")
+    assert other.config.class_names == ("x", "y") and other.model.backbone is small.model.backbone
+    assert other.config.interpolation == "bicubic"
+    with pytest.raises(ValueError, match="not divisible into patches"):
+        ImageClassifier(small.model, NAMES, image_size=10)
+
+
+def test_families_share_their_options():
+    assert {"vit", "deit", "swin", "levit", "xcit"} <= FAMILIES.keys()
+    options = ImageOptions(family="swin")
+    config = options.base()
+    assert config == Swin.sizes["tiny"]
+    changes = {
+        "depths": (1, 1),
+        "dim": 8,
+        "num_heads": (1, 2),
+        "num_channels": 1,
+        "patch_size": 2,
+        "window": 2,
+    }
+    images, labels = examples(4)
+    task = ImageClassifier.make((images, np.array(NAMES)[labels]), options, changes, image_size=8)
+    assert isinstance(task.model.backbone, Swin) and task.image_shape == (8, 8, 1)
+    assert len(task.predict(images)) == 4
+    with pytest.raises(ValueError, match=r"There is no family 'x'; there are .*deit"):
+        ImageOptions(family="x").base()
+
+
+def test_soft_labels_are_learnt_from_images_on_the_disk(tmp_path):
+    images, labels = examples(64, seed=9)
+    paths = [tmp_path / f"{number}.png" for number in range(64)]
+    for path, image in zip(paths, images, strict=True):
+        path.write_bytes(tf.io.encode_png(image[..., None]).numpy())
+    task = ImageClassifier.from_size("tiny", NAMES, **SMALL)
+    files = ImageFiles(paths, task.image_shape)
+    options = {"mixup": 0.2, "label_smoothing": 0.1, "flip": False, "augment": "light", "least_area": 0.9}
+    history = task.fit(
+        (files, labels), (images, labels), epochs=3, batch_size=16, learning_rate=1e-2, **options
+    )
+    assert history["val_loss"][-1] < history["val_loss"][0] and history["val_accuracy"][-1] > 0.4
+    assert task.evaluate((files, labels)) == task.evaluate((images, labels))
+
+
 def test_save_and_load(task, tmp_path):
     task.save(tmp_path / "task")
     assert sorted(path.name for path in (tmp_path / "task").iterdir()) == ["config.json", "model.safetensors"]
@@ -142,6 +245,7 @@ def test_a_resumed_run_is_the_unbroken_one(tmp_path, monkeypatch):
         keras.utils.set_random_seed(1)
         task = ImageClassifier.from_size("tiny", NAMES, **SMALL, dropout=0.1)
         options = {"epochs": 3, "batch_size": 32, "max_shift": 1, "run": tmp_path / run, "resume": resume}
+        options |= {"augment": "light", "cutmix": 0.5}
         task.fit(examples(96), examples(32, seed=6), **options)
         return task
 

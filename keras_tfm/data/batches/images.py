@@ -1,24 +1,14 @@
 """Images: arrays to the batches that a model takes.
 
 Raw images are 8-bit, 0 .. 255, or floating-point, 0 .. 1. They are read, resized and shifted in the form they
-came in; `scale_images` alone turns them into what a model takes, in training and when served.
+came in; `Preprocessing` alone turns them into what a model takes, in training and when served.
 """
 
 import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.batches.epochs import Batches, shuffled
-from keras_tfm.data.sources.images import resize_images
-
-
-def scale_images(images, height, width, mean, std):
-    """Raw images (B, H, W, C) to what a model takes: resized, 8 bits to 0 .. 1, then (x - mean) / std.
-
-    `mean` and `std` are numbers, one for all channels or one for each.
-    """
-    images = resize_images(tf.convert_to_tensor(images), height, width)
-    scale = 255.0 if images.dtype == tf.uint8 else 1.0
-    return (tf.cast(images, tf.float32) / scale - tf.constant(mean)) / tf.constant(std)
+from keras_tfm.data.sources.image_files import ImageFiles
 
 
 def check_images(images, channels) -> np.ndarray:
@@ -44,20 +34,26 @@ def check_images(images, channels) -> np.ndarray:
 
 
 class ImageBatches(Batches):
-    """Batches ({"images": (B, H, W, C)}, labels (B,)) of raw images and their labels.
+    """Batches ({"images": (B, H, W, C)}, labels (B,)) of raw images, an array or `ImageFiles`, and labels.
 
-    With `seed` each epoch is shuffled, and shifted by up to `max_shift` pixels each way, in a manner of its
-    own that the seed fixes; what does not fill a batch is left out of that epoch, so that all its steps are
-    one compiled program. Without it all come in their order. `prepare` makes the model's input of raw images.
+    With `seed` each epoch is shuffled, shifted by up to `max_shift` pixels each way and changed by
+    `augmentation`, in a manner of its own that the seed fixes; what does not fill a batch is left out of that
+    epoch, so that all its steps are one compiled program. Without it all come in their order. Labels are
+    shares (B, `num_classes`) where that is given. `prepare` makes the model's input of raw images.
     """
 
-    def __init__(self, images, labels, prepare, batch_size, seed=None, max_shift=0):
+    def __init__(
+        self, images, labels, prepare, batch_size, seed=None, max_shift=0, augmentation=None, num_classes=None
+    ):
         with tf.device("cpu"):  # a data set may be larger than an accelerator's memory
-            self.images, self.labels = tf.constant(images), tf.constant(labels)
+            self.images = images if isinstance(images, ImageFiles) else tf.constant(images)
+            self.labels = tf.constant(labels)
         self.prepare = prepare
         self.batch_size = min(batch_size, len(images))
         self.seed = seed
         self.max_shift = max_shift
+        self.augmentation = augmentation
+        self.num_classes = num_classes
         full, rest = divmod(len(images), self.batch_size)
         self.num_batches = full if seed is not None else full + bool(rest)
 
@@ -66,16 +62,26 @@ class ImageBatches(Batches):
         order = tf.range(count, dtype=tf.int64)
         if self.seed is not None:
             order = tf.cast(shuffled(count, self.seed, number), tf.int64)
-        rows = tf.data.Dataset.from_tensor_slices(order).batch(self.batch_size, self.seed is not None)
-        return rows.enumerate().map(lambda step, rows: self._batch(tf.stack([number, step]), rows))
+        order = tf.data.Dataset.from_tensor_slices(order)
+        rows = order.batch(self.batch_size, self.seed is not None)
+        if isinstance(self.images, ImageFiles):
+            images = self.images.dataset(order).batch(self.batch_size, self.seed is not None)
+        else:
+            images = rows.map(lambda rows: tf.gather(self.images, rows))
+        batches = tf.data.Dataset.zip(images, rows).enumerate()
+        return batches.map(lambda step, batch: self._batch(tf.stack([number, step]), *batch))
 
-    def _batch(self, step, rows):
-        images = tf.gather(self.images, rows)
-        if self.seed is not None and self.max_shift:
-            images = shift_images(
-                images, self.max_shift, tf.random.experimental.stateless_fold_in(step, self.seed)
-            )
-        return {"images": self.prepare(images)}, tf.gather(self.labels, rows)
+    def _batch(self, step, images, rows):
+        labels = tf.gather(self.labels, rows)
+        if self.num_classes is not None:
+            labels = tf.one_hot(labels, self.num_classes)
+        if self.seed is not None:
+            key = tf.random.experimental.stateless_fold_in(step, self.seed)
+            if self.max_shift:
+                images = shift_images(images, self.max_shift, key)
+            if self.augmentation is not None:
+                images, labels = self.augmentation(images, labels, key)
+        return {"images": self.prepare(images)}, labels
 
 
 def shift_images(images, max_shift, seed):

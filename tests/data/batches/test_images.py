@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from keras_tfm.data import ImageBatches
-from keras_tfm.data.batches.images import check_images, scale_images, shift_images
+from keras_tfm.data import ImageBatches, Preprocessing
+from keras_tfm.data.batches.images import check_images, shift_images
 
 
 def noise(*shape):
@@ -14,11 +15,12 @@ def noise(*shape):
 def test_scaling():
     images = noise(2, 4, 4, 3)
     mean, std = (0.5, 0.4, 0.3), (0.5, 0.25, 1.0)
-    scaled = scale_images(images, 4, 4, mean, std)
+    preprocessing = Preprocessing(mean=mean, std=std)
+    scaled = preprocessing.prepared(tf.constant(images), 4, 4)
     np.testing.assert_allclose(scaled, (images / 255 - mean) / std, rtol=1e-5, atol=1e-6)
-    of_floats = scale_images((images / 255).astype("float32"), 4, 4, mean, std)
+    of_floats = preprocessing.prepared(tf.constant(images / 255, tf.float32), 4, 4)
     np.testing.assert_allclose(scaled, of_floats, rtol=1e-5, atol=1e-6)
-    assert scale_images(images, 2, 8, (0.5,), (0.5,)).shape == (2, 2, 8, 3)
+    assert preprocessing.prepared(tf.constant(images), 2, 8).shape == (2, 2, 8, 3)
 
 
 @pytest.mark.parametrize(

@@ -1,29 +1,42 @@
 """Image files: read, decoded, resized; and every broken one named in one line."""
 
 import io
+import struct
 
 import numpy as np
 import PIL.Image
 import pytest
 import tensorflow as tf
 
-from keras_tfm.data import DataError, decode_image, read_image_folder
-from keras_tfm.data.sources.images import decode_images, resize_images
+from keras_tfm.data import (
+    DataError,
+    ImageBatches,
+    ImageFiles,
+    Preprocessing,
+    decode_image,
+    read_image_folder,
+    read_labelled_images,
+)
+from keras_tfm.data.sources import image_files
+from keras_tfm.data.sources.images import decode_images, read_images
+from keras_tfm.data.sources.preprocessing import decode_pixels
+from keras_tfm.log import begin
 
 
 def noise(*shape):
     return np.random.default_rng(0).integers(0, 256, shape, "uint8")
 
 
-def encoded(image, kind="PNG"):
+def encoded(image, kind="PNG", **options):
+    image = image if isinstance(image, PIL.Image.Image) else PIL.Image.fromarray(image)
     buffer = io.BytesIO()
-    PIL.Image.fromarray(image).save(buffer, kind)
+    image.save(buffer, kind, **options)
     return buffer.getvalue()
 
 
 def folder_of(path, files):
     for name, content in files.items():
-        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_bytes(content)
     return path
 
@@ -57,7 +70,7 @@ def test_a_folder_of_images_by_class(tmp_path):
             "a/1.jpg",
             "expected a whole PNG or JPEG image",
         ),
-        ({"a/1.txt": b"text", "b/1.png": b""}, "a/1.txt", "expected a .png, .jpg or .jpeg file"),
+        ({"a/1.txt": b"text", "b/1.png": b""}, "a/1.txt", "expected a whole PNG or JPEG image"),
     ],
 )
 def test_bad_folders_are_named(tmp_path, files, named, problem):
@@ -66,13 +79,9 @@ def test_bad_folders_are_named(tmp_path, files, named, problem):
     assert str(caught.value) == f"{tmp_path / named}: {problem}"
 
 
-def test_a_missing_folder_and_a_folder_for_an_image_are_refused(tmp_path):
+def test_a_missing_folder_is_refused(tmp_path):
     with pytest.raises(DataError, match="none: cannot be read: No such file or directory"):
         read_image_folder(tmp_path / "none", 4, 4, 1)
-    folder_of(tmp_path, {"a/1.png": encoded(noise(4, 4)), "b/2.png": encoded(noise(4, 4))})
-    (tmp_path / "b/1.png").mkdir()
-    with pytest.raises(DataError, match=r"b/1\.png: expected a \.png"):
-        read_image_folder(tmp_path, 4, 4, 1)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -88,8 +97,8 @@ def test_resizing_is_that_of_pillow():
         expected = PIL.Image.fromarray(image).resize((width, height), PIL.Image.Resampling.BILINEAR)
         difference = decode_image(encoded(image), height, width, 3).numpy().astype(int) - np.array(expected)
         assert np.abs(difference).max() <= 1
-    halves = resize_images(tf.constant(image / 255, tf.float32), 20, 30)
-    assert halves.dtype == tf.float32 and halves.shape == (20, 30, 3)
+    halves = Preprocessing().fitted(tf.constant(image[None] / 255, tf.float32), 20, 30)
+    assert halves.dtype == tf.float32 and halves.shape == (1, 20, 30, 3)
 
 
 def test_decoding_stands_in_a_graph_and_refuses_what_is_no_image():
@@ -102,3 +111,128 @@ def test_decoding_stands_in_a_graph_and_refuses_what_is_no_image():
     for data in (b"", b"text", encoded(images[0, ..., 0])[:50]):
         with pytest.raises(tf.errors.InvalidArgumentError):
             decode([data])
+
+
+SMOOTH = np.kron(noise(4, 6, 3), np.ones((8, 8, 1), "uint8"))
+PICTURE = PIL.Image.fromarray(SMOOTH)
+PALETTE = PICTURE.convert("P", palette=PIL.Image.Palette.ADAPTIVE)
+FORMATS = {
+    "CMYK": encoded(PICTURE.convert("CMYK"), "JPEG"),
+    "progressive": encoded(PICTURE, "JPEG", progressive=True),
+    "alpha": encoded(np.concatenate([SMOOTH, noise(32, 48, 1)], axis=-1)),
+    "grey and alpha": encoded(PICTURE.convert("LA")),
+    "palette": encoded(PALETTE),
+    "palette with a transparent colour": encoded(PALETTE, transparency=0),
+    "one bit": encoded(PICTURE.convert("1")),
+    "GIF": encoded(PICTURE, "GIF"),
+    "animated GIF": encoded(PICTURE, "GIF", save_all=True, append_images=[PICTURE.rotate(90)]),
+    "animated PNG": encoded(PICTURE, save_all=True, append_images=[PICTURE.rotate(90)]),
+    "BMP": encoded(PICTURE, "BMP"),
+    "WebP": encoded(PICTURE, "WEBP", lossless=True),
+    "one pixel": encoded(SMOOTH[:1, :1]),
+    "20,000 pixels wide": encoded(np.tile(SMOOTH[:2], (1, 417, 1))),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_are_what_pillow_sees(name):
+    data = FORMATS[name]
+    picture = PIL.Image.open(io.BytesIO(data))
+    assert image_files.problem_of(data) is None
+    assert image_files.size_of(data) == picture.size[::-1]
+    for channels, mode in ((3, "RGB"), (1, "L")):
+        expected = np.asarray(picture.convert(mode)).reshape(*picture.size[::-1], channels)
+        pixels = decode_pixels(data, channels).numpy().astype(int)
+        assert np.abs(pixels - expected).max() <= 8  # of JPEG; the others differ by 1 at most
+
+
+def test_sixteen_bits_are_their_upper_eight():
+    image = np.random.default_rng(0).integers(0, 2**16, (5, 7)).astype("uint16")
+    np.testing.assert_array_equal(decode_pixels(encoded(image), 1)[..., 0], image >> 8)
+
+
+def claiming(data, place, kind, *sides):
+    """An image file whose header names other sides."""
+    data = bytearray(data)
+    struct.pack_into(kind, data, place, *sides)
+    return bytes(data)
+
+
+def test_what_is_broken_is_told_by_its_header_or_by_decoding():
+    huge = claiming(encoded(SMOOTH), 16, ">II", 100_000, 100_000)
+    assert image_files.problem_of(huge).endswith("pixels at most, got 100,000 x 100,000")
+    jpeg = encoded(SMOOTH, "JPEG")
+    frame = jpeg.index(b"\xff\xc0") + 5
+    assert "got 65,000 x 60,000" in image_files.problem_of(claiming(jpeg, frame, ">HH", 60_000, 65_000))
+    for data in (b"", b"text", b"\x89PNG", b"\xff\xd8", b"\xff\xd8\xff\xe0\0\x02", b"II*\0" + bytes(99)):
+        assert image_files.problem_of(data) == image_files.NOT_WHOLE
+    for data in (jpeg[:-30], encoded(SMOOTH)[:-40], FORMATS["WebP"][:60]):
+        assert image_files.problem_of(data) is None
+        assert image_files.decoded_or_problem(data, (4, 4, 3), Preprocessing()) == image_files.NOT_WHOLE
+
+
+def test_broken_images_are_left_out_and_counted(tmp_path, capsys):
+    good, cut = encoded(SMOOTH), encoded(SMOOTH, "JPEG")[:-30]
+    files = {
+        "a/1.png": good,
+        "a/2.jpg": cut,
+        "b/1.txt": b"text",
+        "b/2.png": good,
+        "b/3.png": b"",
+        "b/4.png": b"x",
+    }
+    folder_of(tmp_path, files)
+    (tmp_path / "b/5.png").mkdir()
+    begin()
+    read = read_image_folder(tmp_path, 4, 4, 3)
+    assert read.labels.tolist() == [0, 1] and read.images.shape == (2, 4, 4, 3)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and said.startswith("5 of 7 images are left out: ") and "2 more" in said
+    assert f"{tmp_path / 'a/2.jpg'} (expected a whole PNG or JPEG image), {tmp_path / 'b/1.txt'} (" in said
+    (tmp_path / "a/1.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"a/1\.png: expected a whole PNG or JPEG image"):
+        read_image_folder(tmp_path, 4, 4, 3)
+
+
+def test_several_folders_are_one_set(tmp_path):
+    good = encoded(SMOOTH)
+    for folder, names in (("one", ("a", "b")), ("two", ("b", "c"))):
+        folder_of(tmp_path / folder, {f"{name}/1.png": good for name in names})
+    read = read_labelled_images([tmp_path / "one", tmp_path / "two"], 4, 4, 3)
+    assert read.class_names == ["a", "b", "c"] and read.labels.tolist() == [0, 1, 1, 2]
+
+
+def test_a_folder_that_exceeds_the_memory_is_decoded_when_asked_for(tmp_path, monkeypatch):
+    images = noise(6, 5, 5, 3)
+    folder_of(tmp_path, {f"{'ab'[i % 2]}/{i}.png": encoded(image) for i, image in enumerate(images)})
+    whole = read_image_folder(tmp_path, 5, 5, 3)
+    monkeypatch.setattr(image_files, "MAX_BYTES", 100)
+    files = read_image_folder(tmp_path, 5, 5, 3)
+    assert isinstance(files.images, ImageFiles) and files.labels.tolist() == whole.labels.tolist()
+    assert files.images.shape == whole.images.shape and len(files.images) == 6
+    np.testing.assert_array_equal(files.images, whole.images)
+    np.testing.assert_array_equal(files.images[2:4], whole.images[2:4])
+    rows = np.array([5, 0])
+    np.testing.assert_array_equal(files.images[rows], whole.images[rows])
+    for size in (4, 6):
+        batches = [
+            ImageBatches(x, whole.labels, lambda x: x, size, seed=3) for x in (whole.images, files.images)
+        ]
+        for one, other in zip(*(batch.dataset(1) for batch in batches), strict=True):
+            np.testing.assert_array_equal(one[0]["images"], other[0]["images"])
+            np.testing.assert_array_equal(one[1], other[1])
+    before = list(files.images.identity())
+    (tmp_path / "a/0.png").write_bytes(encoded(images[1]) + b" ")
+    assert sum(x != y for x, y in zip(before, files.images.identity(), strict=True)) == 1
+    (tmp_path / "a/0.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"a/0\.png: expected a whole"):
+        np.asarray(files.images)
+
+
+def test_images_to_be_answered_are_not_decoded(tmp_path):
+    folder_of(tmp_path, {"a/1.png": b"x", "a/.hidden": b"", "2.png": b"y"})
+    images, places = read_images(tmp_path, (4, 4, 3))
+    assert list(map(str, images)) == places == [str(tmp_path / "2.png"), str(tmp_path / "a/1.png")]
+    np.savez(tmp_path / "all.npz", images=noise(2, 8, 8))
+    images, places = read_images(tmp_path / "all.npz", (4, 4, 3))
+    assert images[0].shape == (4, 4, 3) and places[1] == f"{tmp_path / 'all.npz'}, image 2"

@@ -230,8 +230,9 @@ def test_images(prepared, parquet):
         read = read_labelled_images(source, 4, 5, 3)
         assert read.class_names == ["cat", "dog"] and read.labels.tolist() == [1, 0, 1]
         np.testing.assert_array_equal(read.images, arrays)
-        images, places = read_images(source, 8, 8, 1)
-        assert images.shape == (3, 8, 8, 1) and places[1].startswith(str(source)) and places[1].endswith(" 2")
+        images, places = read_images(source, (8, 8, 1))
+        assert len(images) == 3 and images[1].startswith(b"\x89PNG")  # TFDS writes them anew
+        assert places[1].startswith(str(source)) and places[1].endswith(" 2")
     numbered = parquet("c.parquet", {"image": files, "label": [10, 9, 10]})
     assert read_labelled_images(numbered, 4, 5, 3).class_names == ["9", "10"]
     for columns, message in (

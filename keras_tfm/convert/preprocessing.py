@@ -1,0 +1,107 @@
+"""How a published model's images are prepared: preprocessor_config.json, in and out.
+
+Its classes differ in what they leave unsaid; here the published defaults of each stand in one table.
+"""
+
+import json
+
+from keras_tfm.configs import brief
+from keras_tfm.convert.folder import inside
+from keras_tfm.training.safetensors import CheckpointError, read_json
+
+NAME = "preprocessor_config.json"
+INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+LEAST_STRETCHED = 384  # ConvNeXt's images of this size and more are stretched, not cut
+
+
+def preprocessing_of(folder):
+    """Fields of `data.sources.preprocessing.Preprocessing` that the folder's preprocessor_config.json says.
+
+    {} where there is none. CheckpointError for what is not computed here: another filter, no rescaling.
+    """
+    if not (folder / NAME).exists():
+        return {}
+    path = inside(folder, NAME)
+    entries = read_json(path)
+    for name, value in {"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255}.items():
+        given = entries.get(name, value)
+        if not isinstance(given, bool | float | int) or abs(given - value) > 1e-6:
+            raise CheckpointError(path, name, repr(value), brief(entries[name]))
+    fields: dict = {}
+    if entries.get("do_normalize", True):
+        for name, ours in (("image_mean", "mean"), ("image_std", "std")):
+            if name in entries:
+                fields[ours] = tuple(_numbers(entries[name], name, path))
+    else:
+        fields = {"mean": (0.0,), "std": (1.0,)}
+    if (resample := entries.get("resample", 2)) not in INTERPOLATIONS:
+        raise CheckpointError(path, "resample", "2 (bilinear) or 3 (bicubic)", brief(resample))
+    fields["interpolation"] = INTERPOLATIONS[resample]
+    return fields | _cutting(entries, path)
+
+
+def _cutting(entries, path):
+    """Which part of a resized image is left, and whether its aspect is kept."""
+    size = entries.get("size", {})
+    size = size if isinstance(size, dict) else {"height": size, "width": size}
+    shortest = size.get("shortest_edge")
+    side = shortest if shortest is not None else size.get("height")
+    if "crop_pct" in entries and shortest is not None:  # ConvNeXt's
+        if shortest >= LEAST_STRETCHED:
+            return {}
+        fraction = _numbers([entries["crop_pct"]], "crop_pct", path)[0]
+        return {"crop_fraction": fraction, "keep_aspect": True}
+    if not entries.get("do_center_crop", False):
+        if shortest is not None:
+            raise CheckpointError(path, "size", "a height and a width, or a part to cut out", brief(size))
+        return {}
+    crop = entries.get("crop_size", side)
+    crop = crop.get("height") if isinstance(crop, dict) else crop
+    side, crop = _numbers([side, crop], "size", path)
+    if not 0 < crop <= side:
+        raise CheckpointError(path, "crop_size", f"at most {side:g}", brief(crop))
+    return {"crop_fraction": crop / side, "keep_aspect": shortest is not None}
+
+
+def _numbers(values, name, path):
+    values = values if isinstance(values, list) else [values]
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        raise CheckpointError(path, name, "numbers", brief(values))
+    return [float(value) for value in values]
+
+
+def preprocessor_writer(preprocessing, image_shape):
+    """A function of a folder that writes preprocessor_config.json to it, for images of `image_shape`."""
+    height, width, channels = image_shape
+    mean, std = (
+        list(values) * (channels if len(values) == 1 else 1)
+        for values in (preprocessing.mean, preprocessing.std)
+    )
+    is_cut = preprocessing.keep_aspect or preprocessing.crop_fraction < 1
+    whole = [int(side / preprocessing.crop_fraction + 1e-6) for side in (height, width)]
+    size = (
+        {"shortest_edge": min(whole)}
+        if preprocessing.keep_aspect
+        else dict(zip(("height", "width"), whole, strict=True))
+    )
+    numbers = {name: number for number, name in INTERPOLATIONS.items()}
+    entries = {
+        "image_processor_type": "DeiTImageProcessor"
+        if not preprocessing.keep_aspect
+        else "BitImageProcessor",
+        "do_resize": True,
+        "size": size,
+        "resample": numbers[preprocessing.interpolation],
+        "do_center_crop": is_cut,
+        "crop_size": {"height": height, "width": width},
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": mean,
+        "image_std": std,
+    }
+
+    def write(folder):
+        (folder / NAME).write_text(json.dumps(entries, indent=2) + "\n", "utf-8")
+
+    return write

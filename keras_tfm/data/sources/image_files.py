@@ -1,0 +1,227 @@
+"""Images as they lie on the disk or came out of a table: checked once, decoded when they are asked for."""
+
+import concurrent.futures
+import hashlib
+import logging
+import os
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tqdm
+
+from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.preprocessing import Preprocessing
+
+LOG = logging.getLogger(__name__)
+MAX_PIXELS = 1 << 26  # of one image, 768 MB while it is resized; a larger one is a mistake, or an attack
+MAX_FILE_BYTES = 1 << 28
+MAX_BYTES = 1 << 31  # of images of a model's size in memory; more are decoded anew in each epoch
+MANY = 500  # images from which on a progress bar shows
+MOST_TOLD = 3  # of images that are left out
+JPEG_SIZES = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}  # their segments
+
+NOT_WHOLE = "expected a whole PNG or JPEG image"
+
+Source = bytes | str | os.PathLike  # an image file's content, or its path
+
+
+class ImageFiles:
+    """Encoded images, each a path or bytes, that read as 8-bit arrays (N, `shape`) by rows.
+
+    `files[3:5]` and `files[np.array([7, 2])]` are some of them, `np.asarray(files)` decodes them. `places`
+    say where bytes stand.
+    """
+
+    dtype = np.dtype("uint8")
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        shape: tuple[int, int, int],
+        preprocessing: Preprocessing | None = None,
+        places: Sequence[str] | None = None,
+    ):
+        self.sources = [source if isinstance(source, bytes) else os.fspath(source) for source in sources]
+        self.pixels = shape
+        self.preprocessing = preprocessing or Preprocessing()
+        self.places = places
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the array: (N, height, width, channels)."""
+        return len(self), *self.pixels
+
+    def __getitem__(self, rows: Any) -> "ImageFiles":
+        chosen = range(len(self))[rows] if isinstance(rows, slice) else rows
+        places = None if self.places is None else [self.places[row] for row in chosen]
+        return ImageFiles([self.sources[row] for row in chosen], self.pixels, self.preprocessing, places)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        images, problems = self.read()
+        for row, problem in problems.items():
+            raise DataError(self.place(row), None, problem)
+        return images if dtype is None else images.astype(dtype)
+
+    def place(self, row: int) -> str:
+        """Where an image stands: its place, its path, or its number from 0."""
+        if self.places is not None:
+            return self.places[row]
+        source = self.sources[row]
+        return f"image {row}" if isinstance(source, bytes) else source
+
+    def identity(self) -> Iterator[str]:
+        """Strings that change where the images do."""
+        yield repr((self.pixels, self.preprocessing))
+        for source in self.sources:
+            if isinstance(source, bytes):
+                yield hashlib.sha256(source).hexdigest()
+            else:
+                status = os.stat(source)
+                yield f"{source} {status.st_size} {status.st_mtime_ns}"
+
+    @property
+    def fits_memory(self) -> bool:
+        """Whether all of them, decoded, are no more than `MAX_BYTES`."""
+        return int(np.prod(self.shape)) <= MAX_BYTES
+
+    def read(self, is_kept: bool = True) -> tuple[np.ndarray, dict[int, str]]:
+        """(Images (N, H, W, C), {row: why} of those that cannot be decoded and are black): none are kept
+        where they are only to be checked.
+        """
+        images = np.zeros(self.shape if is_kept else (0, *self.pixels), "uint8")
+        problems: dict[int, str] = {}
+
+        def one(row: int) -> None:
+            found = decoded_or_problem(self.sources[row], self.pixels, self.preprocessing)
+            if isinstance(found, str):
+                problems[row] = found
+            elif is_kept:
+                images[row] = found
+
+        # One thread for each core: each holds one image of its own size, so that the memory is bounded.
+        with (
+            concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads,
+            tqdm.tqdm(total=len(self), unit="image", leave=False, disable=len(self) < MANY) as bar,
+        ):
+            for _ in threads.map(one, range(len(self))):
+                bar.update()
+        return images, dict(sorted(problems.items()))
+
+    def dataset(self, rows: tf.data.Dataset) -> tf.data.Dataset:
+        """The images of a dataset of rows (), (H, W, C) each, in the graph."""
+        holds_bytes = bool(self.sources) and isinstance(self.sources[0], bytes)
+        sources = tf.constant(self.sources, tf.string)
+
+        def decode(row: tf.Tensor) -> tf.Tensor:
+            data = sources[row] if holds_bytes else tf.io.read_file(sources[row])
+            return self.preprocessing.decoded(data, *self.pixels)
+
+        return rows.map(decode, os.cpu_count(), deterministic=True)
+
+
+def decoded_or_problem(
+    source: Source, shape: tuple[int, int, int], preprocessing: Preprocessing
+) -> np.ndarray | str:
+    """An image (H, W, C), 8-bit, or why there is none."""
+    try:
+        data = read_bytes(source)
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    if problem := problem_of(data):
+        return problem
+    try:
+        return preprocessing.decoded(tf.constant(data), *shape).numpy()
+    except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
+        return NOT_WHOLE
+
+
+def read_bytes(source: Source) -> bytes:
+    """The content of an image's file, of `MAX_FILE_BYTES` and one more at most; OSError."""
+    if isinstance(source, bytes):
+        return source
+    with open(source, "rb") as stream:
+        return stream.read(MAX_FILE_BYTES + 1)
+
+
+def problem_of(data: bytes) -> str | None:
+    """Why the bytes of an image file are not decoded, as far as its header says."""
+    if len(data) > MAX_FILE_BYTES:
+        return f"expected an image file of {MAX_FILE_BYTES:,} bytes at most, it is larger"
+    if (size := size_of(data)) is None:
+        return NOT_WHOLE
+    height, width = size
+    if height * width > MAX_PIXELS:
+        return f"expected an image of {MAX_PIXELS:,} pixels at most, got {width:,} x {height:,}"
+    return None
+
+
+def size_of(data: bytes) -> tuple[int, int] | None:
+    """(Height, width) that the header of a PNG, JPEG, GIF, BMP or WebP file names; None for others."""
+    try:
+        if data.startswith(b"\x89PNG"):
+            width, height = struct.unpack_from(">II", data, 16)
+        elif data.startswith(b"GIF8"):
+            width, height = struct.unpack_from("<HH", data, 6)
+        elif data.startswith(b"BM"):
+            width, height = map(abs, struct.unpack_from("<ii", data, 18))
+        elif data.startswith(b"\xff\xd8"):
+            return _size_of_jpeg(data)
+        elif data[8:16] == b"WEBPVP8X":
+            width, height = (1 + int.from_bytes(data[place : place + 3], "little") for place in (24, 27))
+        elif data[8:16] == b"WEBPVP8L":
+            (bits,) = struct.unpack_from("<I", data, 21)
+            width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        elif data[8:16] == b"WEBPVP8 ":
+            width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", data, 26))
+        else:
+            return None
+    except struct.error:
+        return None
+    return height, width
+
+
+def _size_of_jpeg(data: bytes) -> tuple[int, int] | None:
+    """By the first frame header, behind segments that each name their length."""
+    place = 2
+    while place < len(data) - 1:
+        if data[place] != 0xFF:
+            return None
+        marker = data[place + 1]
+        if marker == 0xFF:  # filling
+            place += 1
+        elif marker in JPEG_SIZES:
+            height, width = struct.unpack_from(">HH", data, place + 5)
+            return height, width
+        else:
+            place += 2 + struct.unpack_from(">H", data, place + 2)[0]
+    return None
+
+
+def without_bad(files: ImageFiles, labels: np.ndarray) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
+    """(Images, labels) of those that can be decoded: in memory where they fit; the others are told of.
+
+    DataError where a class has none that can be.
+    """
+    images, problems = files.read(is_kept=files.fits_memory)
+    if not problems:
+        return (images if files.fits_memory else files), labels
+    good = np.array([row for row in range(len(files)) if row not in problems], int)
+    for row, problem in problems.items():
+        if not np.any(labels[good] == labels[row]):
+            raise DataError(files.place(row), None, problem)
+    tell_left_out({files.place(row): problem for row, problem in problems.items()}, len(files))
+    return (images[good] if files.fits_memory else files[good]), labels[good]
+
+
+def tell_left_out(problems: Mapping[str, str], count: int) -> None:
+    """Warn, in one line, of images that are left out."""
+    few = [f"{place} ({problem})" for place, problem in list(problems.items())[:MOST_TOLD]]
+    if len(problems) > len(few):
+        few.append(f"{len(problems) - len(few):,} more")
+    LOG.warning("%s of %s images are left out: %s", f"{len(problems):,}", f"{count:,}", ", ".join(few))

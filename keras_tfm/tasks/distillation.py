@@ -1,0 +1,132 @@
+"""Learning from a teacher's answers too: Touvron et al. 2021, "Training data-efficient image transformers &
+distillation through attention", sections 2 to 4; the soft kind is that of Hinton et al. 2015.
+
+The teacher answers what the student reads, augmented, within the student's step. A batch's labels, one-hot or
+mixed (B, C), become (B, 2 C) there, the teacher's logits behind them: a loss sees by the width which it has.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from keras_tfm.heads.distilled import DistilledClassifier
+from keras_tfm.tasks.image_task import ImageTask
+from keras_tfm.tasks.task import Task
+from keras_tfm.training.model import Model
+from keras_tfm.training.options import ImageTraining
+
+WEIGHTS = {"hard": 0.5, "soft": 0.1}  # section 3's and the authors' code's
+
+Teacher = Callable[[tf.Tensor], tf.Tensor]
+
+
+def teacher_of(task: Task, student: Any) -> Teacher:
+    """A function from the student's prepared images to the teacher's logits, in the order of the student's
+    classes; ValueError where it knows other classes, or reads other images.
+    """
+    names = list(getattr(task, "class_names", ()))
+    if not isinstance(task, ImageTask) or not names:
+        raise ValueError(f"`teacher` must be a task that classifies images; it is a {task.name!r} task.")
+    if missing := [name for name in student.class_names.tolist() if name not in names]:
+        raise ValueError(
+            f"`teacher` must know the classes {student.class_names.tolist()}; it lacks {missing}."
+        )
+    if task.image_shape[-1] != student.image_shape[-1]:
+        channels = student.image_shape[-1]
+        raise ValueError(f"`teacher` must read {channels} channels; it reads {task.image_shape[-1]}.")
+    places = [names.index(name) for name in student.class_names.tolist()]
+    mean, std = student.config.mean, student.config.std
+
+    def answer(images: tf.Tensor) -> tf.Tensor:
+        raw = tf.clip_by_value(tf.cast(images, tf.float32) * std + mean, 0.0, 1.0)
+        logits = task.model({"images": task.prepare(raw)}, training=False)
+        return tf.stop_gradient(tf.gather(tf.cast(logits, tf.float32), places, axis=-1))
+
+    return answer
+
+
+def distilled_model(model: keras.Model) -> keras.Model:
+    """What is fitted: a model with a distillation token gives the logits of both heads, (B, 2, C)."""
+    if not isinstance(model, DistilledClassifier):
+        return model
+    logits = ops.stack([model.logits["class"], model.logits["distilled"]], axis=1)
+    return Model(model.input, logits, name=model.name)
+
+
+class Taught(keras.callbacks.Callback):
+    """While a model is fitted, the teacher's logits for each batch stand behind its labels."""
+
+    def __init__(self, teacher: Teacher):
+        super().__init__()
+        self.teacher = teacher
+
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(model)
+        self.step = model.train_step
+        model.train_step, model.train_function = self.train_step, None
+
+    def on_fit_end(self) -> None:
+        """The model's own step again, whatever ended the fit."""
+        self.model.train_step, self.model.train_function = self.step, None
+
+    def train_step(self, data: Any) -> Any:
+        """One step on a batch and the teacher's answers to it."""
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        y = tf.concat([tf.cast(y, tf.float32), self.teacher(x["images"])], axis=-1)
+        return self.step(keras.utils.pack_x_y_sample_weight(x, y, sample_weight))
+
+
+class DistillationLoss(keras.losses.Loss):
+    """The cross-entropy with labels (B, C) and, where y is (B, 2 C), the teacher's part of `weight`.
+
+    That part is, "hard", the cross-entropy with the teacher's likeliest class, or, "soft", the squared
+    `temperature` times the divergence of its probabilities, logits divided by that, from the student's
+    (equations 3 and 2). Of logits (B, 2, C) the first learn from the labels, the second from the teacher.
+    """
+
+    def __init__(self, kind: str, weight: float, temperature: float):
+        super().__init__(name="loss", reduction="mean_with_sample_weight")
+        self.kind, self.weight, self.temperature = kind, weight, temperature
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """One number for each of the batch."""
+        num_classes = y_pred.shape[-1]
+        of_class, of_teacher = heads_of(y_pred)
+        labels = y_true[:, :num_classes]
+        if y_true.shape[-1] == num_classes:
+            mean = (of_class + of_teacher) / 2
+            return ops.categorical_crossentropy(labels, mean, from_logits=True)
+        own = ops.categorical_crossentropy(labels, of_class, from_logits=True)
+        answers = y_true[:, num_classes:]
+        if self.kind == "hard":
+            taught = ops.sparse_categorical_crossentropy(
+                ops.argmax(answers, axis=-1), of_teacher, from_logits=True
+            )
+        else:
+            theirs = ops.log_softmax(answers / self.temperature)
+            ours = ops.log_softmax(of_teacher / self.temperature)
+            taught = self.temperature**2 * ops.sum(ops.exp(theirs) * (theirs - ours), axis=-1)
+        return (1 - self.weight) * own + self.weight * taught
+
+
+def heads_of(logits: Any) -> tuple[Any, Any]:
+    """The logits (B, C) that learn from labels, and from the teacher, of all logits, (B, 2, C) or (B, C)."""
+    return (logits, logits) if len(logits.shape) == 2 else (logits[:, 0], logits[:, 1])
+
+
+def accuracy(y_true: Any, y_pred: Any) -> Any:
+    """Whether the mean of the heads finds the likeliest label, for each of the batch."""
+    of_class, of_teacher = heads_of(y_pred)
+    labels = y_true[:, : y_pred.shape[-1]]
+    right = ops.equal(ops.argmax(labels, axis=-1), ops.argmax(of_class + of_teacher, axis=-1))
+    return ops.cast(right, "float32")
+
+
+def distillation_objective(training: ImageTraining) -> dict[str, Any]:
+    """Arguments of `compile` for a training with a teacher."""
+    weight = WEIGHTS[training.distillation] if training.teacher_weight is None else training.teacher_weight
+    loss = DistillationLoss(training.distillation, weight, training.temperature)
+    return {"loss": loss, "weighted_metrics": [keras.metrics.MeanMetricWrapper(accuracy, name="accuracy")]}

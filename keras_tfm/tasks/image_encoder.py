@@ -1,0 +1,121 @@
+"""Images as vectors, like ones close together."""
+
+import dataclasses
+from typing import Any, Literal, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.configs import Config
+from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.tasks.image_task import ImageTask, preprocessing_in, with_image_size
+from keras_tfm.tasks.signatures import Endpoints
+from keras_tfm.tasks.task import describe_backbone, make_backbone
+from keras_tfm.training.folder import Path
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageEncoderConfig(Preprocessing):
+    """`pooling` is "first" for the backbone's pooled output, "mean" for the mean of its tokens, the class
+    token among them. `normalize` gives vectors the length 1.
+    """
+
+    pooling: Literal["first", "mean"] = "first"
+    normalize: bool = True
+
+
+class ImageEncoder(ImageTask):
+    """Images, as `ImageTask` has them, to vectors (D,): the pooled output of a vision `backbone`.
+
+    The dot product of two vectors of length 1 is the cosine of their angle, which measures how alike the
+    images are.
+    """
+
+    name = "image-vectors"
+    config_class = ImageEncoderConfig
+
+    def __init__(self, backbone: keras.Model, config: ImageEncoderConfig | None = None):
+        self.config = config or ImageEncoderConfig()
+        self.model = with_image_size(backbone, self.config.image_size)
+        self.take_images(self.model)
+        self._encode = tf.function(self.encode, autograph=False, reduce_retracing=True)
+
+    @classmethod
+    def from_task(cls, task: Any, **options: Any) -> Self:
+        """By the backbone of another task of images, and with its preprocessing; the weights are shared."""
+        if not isinstance(task, ImageTask):
+            raise ValueError(f"`task` must be one that reads images; it is a {task.name!r} task.")
+        kept = dataclasses.asdict(preprocessing_in(task.config))
+        return cls(getattr(task.model, "backbone", task.model), ImageEncoderConfig(**kept | options))
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        """A vision model without a head."""
+        outputs = model.output if isinstance(model.output, dict) else {}
+        return "images" in model.input and "sequence_output" in outputs
+
+    @classmethod
+    def from_huggingface(cls, name: Path, **options: Any) -> Self:
+        """The backbone in the folder `name`, or of this hub id; a head is left behind.
+
+        CheckpointError where something is not as it must be, or reads no images.
+        """
+        from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
+        from keras_tfm.convert.preprocessing import preprocessing_of
+
+        folder = find_folder(name)
+        backbone = from_huggingface(folder, with_head=False)
+        if not cls.takes(backbone):
+            raise CheckpointError(name, "model_type", "a model of images", type(backbone).__name__)
+        return cls(backbone, ImageEncoderConfig(**preprocessing_of(folder) | options))
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """Write a new `folder` for `transformers`: its configurations, model.safetensors."""
+        from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.preprocessing import preprocessor_writer
+
+        writer = preprocessor_writer(self.preprocessing, self.image_shape)
+        save_huggingface(self.model, folder, overwrite, writers=[writer])
+
+    def __call__(self, batch: Any, training: bool = False) -> Any:
+        """The backbone's outputs for raw images, or for {"images": them}."""
+        images = batch["images"] if isinstance(batch, dict) else batch
+        images = np.asarray(self.check_images(images))
+        return self.model({"images": self.prepare(images)}, training=training)
+
+    def encode(self, images: tf.Tensor) -> tf.Tensor:
+        """Raw images (B, H, W, C) to vectors (B, D), wholly in the graph."""
+        outputs = self.model({"images": self.prepare(images)}, training=False)
+        is_first = self.config.pooling == "first"
+        vectors = outputs["pooled_output"] if is_first else tf.reduce_mean(outputs["sequence_output"], axis=1)
+        vectors = tf.cast(vectors, tf.float32)  # (B, D)
+        return tf.math.l2_normalize(vectors, axis=-1) if self.config.normalize else vectors
+
+    def predict(self, images: Any, batch_size: int = 64) -> np.ndarray:
+        """The vectors of the images: an array (N, D)."""
+        width = self.model.output[
+            "pooled_output" if self.config.pooling == "first" else "sequence_output"
+        ].shape[-1]
+        return self.answers(images, self._encode, width, batch_size)
+
+    def similarity(self, images: Any, others: Any) -> np.ndarray:
+        """The cosine of each of `images` and each of `others`: an array (N, M), from -1 to 1."""
+        one, other = (self.predict(side) for side in (images, others))
+        if not self.config.normalize:
+            one, other = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (one, other))
+        return one @ other.T
+
+    def as_line(self, answer: np.ndarray) -> str:
+        return " ".join(f"{x:.6g}" for x in answer)
+
+    def export_endpoints(self) -> Endpoints:
+        return self.endpoints(lambda images: {"vector": self.encode(images)})
+
+    def describe_model(self) -> dict[str, Any]:
+        return describe_backbone(self.model)
+
+    @classmethod
+    def load_parts(cls, folder: Any, config: Config, model: dict[str, Any]) -> Self:
+        make: Any = cls
+        return make(make_backbone(model), config)

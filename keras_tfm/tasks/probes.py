@@ -1,0 +1,55 @@
+"""How good vectors are, whoever made them: by their neighbours, and by a linear classifier on them."""
+
+import numpy as np
+from scipy.optimize import minimize
+
+
+def nearest_neighbours(
+    vectors: np.ndarray, labels: np.ndarray, asked: np.ndarray, count: int = 20, temperature: float = 0.07
+) -> np.ndarray:
+    """The labels of `asked` vectors (M, D) by the `count` nearest of `vectors` (N, D), of `labels` (N,).
+
+    All have the length 1; each neighbour's vote is exp(cosine / `temperature`) (Wu et al. 2018, "Unsupervised
+    Feature Learning via Non-Parametric Instance Discrimination", section 3.4).
+    """
+    names, numbers = np.unique(labels, return_inverse=True)
+    count = min(count, len(vectors))
+    answers = np.zeros(len(asked), int)
+    for first in range(0, len(asked), 1_024):
+        cosines = asked[first : first + 1_024] @ vectors.T  # (m, N)
+        nearest = np.argpartition(-cosines, count - 1, axis=1)[:, :count]
+        votes = np.exp((np.take_along_axis(cosines, nearest, axis=1) - 1) / temperature)
+        sums = np.zeros((len(cosines), len(names)))
+        np.add.at(sums, (np.arange(len(cosines))[:, None], numbers[nearest]), votes)
+        answers[first : first + len(cosines)] = sums.argmax(1)
+    return names[answers]
+
+
+def linear_probe(
+    vectors: np.ndarray, labels: np.ndarray, decay: float = 1e-3, steps: int = 200
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(Kernel (D, classes), bias (classes,), names (classes,)) of a softmax regression on vectors (N, D).
+
+    The cross-entropy and `decay` / 2 times the kernel's squared norm are minimised by SciPy's L-BFGS; the
+    names of `asked` vectors are names[(asked @ kernel + bias).argmax(-1)].
+    """
+    names, numbers = np.unique(labels, return_inverse=True)
+    shape = vectors.shape[1] + 1, len(names)
+    inputs = np.concatenate([vectors, np.ones((len(vectors), 1))], axis=1).astype("float64")
+    right = np.arange(len(numbers)), numbers
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        weights = flat.reshape(shape)
+        logits = inputs @ weights
+        logits -= logits.max(1, keepdims=True)
+        shares = np.exp(logits)
+        sums = shares.sum(1, keepdims=True)
+        kernel = weights * (np.arange(shape[0]) < shape[0] - 1)[:, None]
+        value = np.mean(np.log(sums[:, 0]) - logits[right]) + decay / 2 * np.sum(kernel**2)
+        error = shares / sums
+        error[right] -= 1
+        return value, (inputs.T @ error / len(inputs) + decay * kernel).ravel()
+
+    found = minimize(loss, np.zeros(np.prod(shape)), jac=True, method="L-BFGS-B", options={"maxiter": steps})
+    weights = found.x.reshape(shape)
+    return weights[:-1], weights[-1], names

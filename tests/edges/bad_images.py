@@ -1,0 +1,118 @@
+"""Bad images and sets of them as data; rows as in bad_inputs.py. Pillow makes the files."""
+
+import io
+
+import numpy as np
+import PIL.Image
+
+from tests.edges.bad_inputs import IMAGES, Bad, option
+
+
+def image(kind="PNG"):
+    """A small image's file."""
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(np.arange(192, dtype="uint8").reshape(8, 8, 3)).save(buffer, kind)
+    return buffer.getvalue()
+
+
+PNG, JPEG = image(), image("JPEG")
+BOMB = PNG[:16] + (2**20).to_bytes(4, "big") * 2 + PNG[24:]
+TWO = {"a/1.png": PNG, "b/1.png": PNG}
+WHOLE = "expected a whole PNG or JPEG image"
+
+
+def archive(**arrays):
+    """A function that makes an .npz."""
+
+    def make():
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        return buffer.getvalue()
+
+    return make
+
+
+def source(name):
+    """The training by one file."""
+    return IMAGES.replace("--train {folder}", f"--train {{folder}}/{name}")
+
+
+BAD = [
+    Bad("no folder of images", source("none"), "none: cannot be read: No such file"),
+    Bad(
+        "images in one class",
+        IMAGES,
+        "expected a folder of images for each class, got 1 folders",
+        {"a/1.png": PNG},
+    ),
+    Bad("images without classes", IMAGES, "for each class, got 0 folders", {"1.png": PNG}),
+    Bad("an empty class", IMAGES, "b: expected images, the folder is empty", {"a/1.png": PNG, "b/.x": b""}),
+    Bad("a class of texts", IMAGES, f"b/1.txt: {WHOLE}", {"a/1.png": PNG, "b/1.txt": b"text"}),
+    Bad("a class of cut images", IMAGES, f"b/1.jpg: {WHOLE}", {"a/1.png": PNG, "b/1.jpg": JPEG[:-20]}),
+    Bad(
+        "a class of bombs",
+        IMAGES,
+        "67,108,864 pixels at most, got 1,048,576 x 1,048,576",
+        {"a/1.png": PNG, "b/1.png": BOMB},
+    ),
+    Bad(
+        "a file as a folder",
+        source("a.txt"),
+        "a.txt: expected a folder of images by class, .npz, idx",
+        {"a.txt": b"x"},
+    ),
+    Bad(
+        "an archive of others",
+        source("a.npz"),
+        "expected arrays images and labels, got 'q'",
+        {"a.npz": archive(q=[1])},
+    ),
+    Bad(
+        "an archive cut short",
+        source("a.npz"),
+        "expected an .npz of images and labels",
+        {"a.npz": archive(images=[1])()[:40]},
+    ),
+    Bad(
+        "idx files that are none",
+        source("t-images-idx3-ubyte"),
+        "expected an idx file of bytes",
+        {"t-images-idx3-ubyte": b"x"},
+    ),
+    Bad("a family of models", f"{IMAGES} --family nosuch", "There is no family 'nosuch'; there are", TWO),
+    Bad(
+        "a size of a family",
+        f"{IMAGES} --family deit --size nosuch",
+        "DeiT has no size 'nosuch'; it has Ti, S, B",
+        TWO,
+    ),
+    Bad(
+        "a model of texts",
+        f"{IMAGES} --from {{run}}",
+        "--from: a 'classify' task reads no images",
+        TWO,
+        "classify",
+    ),
+    Bad(
+        "a teacher that is not there",
+        f"{IMAGES} --teacher {{folder}}/none",
+        "--teacher must be the folder of a task; there is none at",
+        TWO,
+    ),
+    option("--image-size 0", "must be at least 1", IMAGES),
+    option("--crop-fraction 0", "must be at least 0.1", IMAGES),
+    option("--mixup -1", "must be at least 0", IMAGES),
+    option("--cutmix 2", "must be at most 1", IMAGES),
+    option("--least-area 0", "must be at least 0.01", IMAGES),
+    option("--teacher-temperature 0", "must be above 0", IMAGES),
+    option("--teacher-weight 2", "must be at most 1", IMAGES),
+    Bad("an augmentation", f"{IMAGES} --augment much", "invalid choice: 'much'"),
+    Bad("an interpolation", f"{IMAGES} --interpolation nearest", "invalid choice: 'nearest'"),
+    Bad(
+        "predict: no image",
+        "predict {run} --input {folder}/none.png",
+        "none.png: cannot be read: No such file",
+        {},
+        "classify-images",
+    ),
+]
