@@ -185,25 +185,15 @@ def _feedforward(dim, hidden):
     return Chain(layers)
 
 
+def _size(image_size, stem_dim, dim, depths, mlp_ratio=4.0):
+    dims = tuple(dim * 2**stage for stage in range(4))
+    return CMTConfig(image_size, 3, stem_dim, dims, depths, mlp_ratios=4 * (mlp_ratio,))
+
+
 # Guo et al. 2022, table 1, and the sizes of images of table 2; XS's ratio of 3.8 is the authors' 3.77.
-_S = CMTConfig()
 CMT.sizes = {
-    "Ti": dataclasses.replace(
-        _S,
-        image_size=160,
-        stem_dim=16,
-        dims=(46, 92, 184, 368),
-        depths=(2, 2, 10, 2),
-        mlp_ratios=(3.6, 3.6, 3.6, 3.6),
-    ),
-    "XS": dataclasses.replace(
-        _S,
-        image_size=192,
-        stem_dim=16,
-        dims=(52, 104, 208, 416),
-        depths=(3, 3, 12, 3),
-        mlp_ratios=(3.77, 3.77, 3.77, 3.77),
-    ),
-    "S": _S,
-    "B": dataclasses.replace(_S, image_size=256, stem_dim=38, dims=(76, 152, 304, 608), depths=(4, 4, 20, 4)),
+    "Ti": _size(160, 16, 46, (2, 2, 10, 2), 3.6),
+    "XS": _size(192, 16, 52, (3, 3, 12, 3), 3.77),
+    "S": _size(224, 32, 64, (3, 3, 16, 3)),
+    "B": _size(256, 38, 76, (4, 4, 20, 4)),
 }

@@ -2,7 +2,8 @@
 
 A pyramid of windows, each of which has a token for its region. In a block the tokens of all regions attend to
 each other, and then the cells of each window among themselves and to their region's, by the same attention.
-Deviates from the authors' code where windows do not divide the maps: theirs pads these.
+Deviates from the authors' code where windows do not divide the maps: theirs pads these. The file is long
+since two streams are its own: their layout, what halves them, and the block that joins them.
 
     r | a b     A state (B, N, 1 + T, D) holds N windows row by row, each the token of its region and the T
       | c d     cells of the window row by row: r a b c d.
