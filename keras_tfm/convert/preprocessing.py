@@ -1,4 +1,4 @@
-"""How a published model's images are prepared: preprocessor_config.json, in and out.
+"""Published models of images, and how those are prepared: preprocessor_config.json, in and out.
 
 Its classes differ in what they leave unsaid; here the published defaults of each stand in one table.
 """
@@ -6,12 +6,31 @@ Its classes differ in what they leave unsaid; here the published defaults of eac
 import json
 
 from keras_tfm.configs import brief
-from keras_tfm.convert.folder import inside
+from keras_tfm.convert.folder import inside, read_config
+from keras_tfm.convert.huggingface import from_huggingface
+from keras_tfm.convert.timm import from_timm, is_timm
+from keras_tfm.convert.timm_preprocessing import timm_preprocessing_of
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
 NAME = "preprocessor_config.json"
 INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 LEAST_STRETCHED = 384  # ConvNeXt's images of this size and more are stretched, not cut
+
+
+def image_model(folder, with_head=True):
+    """(The model, fields of `Preprocessing`) of a `folder` of transformers or of timm."""
+    if is_timm(read_config(folder)):
+        return from_timm(folder, with_head), timm_preprocessing_of(folder)
+    return from_huggingface(folder, with_head), preprocessing_of(folder)
+
+
+def label_names(folder, count):
+    """The names of `count` classes, as the folder's config.json says or as transformers numbers them."""
+    entries = read_config(folder)
+    named, listed = entries.get("id2label") or {}, entries.get("label_names")  # timm's are a list
+    if isinstance(listed, list) and len(listed) == count and all(isinstance(name, str) for name in listed):
+        return listed
+    return [named.get(str(number), f"LABEL_{number}") for number in range(count)]
 
 
 def preprocessing_of(folder):

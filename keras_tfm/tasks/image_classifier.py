@@ -29,11 +29,13 @@ from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImageTraining
 
-# {name on the command line: class} of the families that read images
+READ_MORE = "ViTMAE", "AutoFormerSupernet"  # what is hidden, and what is chosen of the model
+# {name on the command line: class} of the families that read images alone
 FAMILIES: dict[str, Any] = {
     name.lower(): family
     for name, family in sorted(vars(keras_tfm.models).items())
-    if getattr(family, "__module__", "").startswith("keras_tfm.models.vision.")
+    if name not in READ_MORE
+    and getattr(family, "__module__", "").startswith("keras_tfm.models.vision.")
     and getattr(family, "sizes", None)
 }
 
@@ -192,18 +194,17 @@ class ImageClassifier(ImageTask, TrainableTask):
     def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
         """The task in the folder `name`, or of this hub id, or, for `examples`, its backbone with a new head.
 
-        The folder's own head is kept where it has the examples' classes. CheckpointError where something is
-        not as it must be.
+        The folder is one of transformers or of timm. Its own head is kept where it has the examples' classes.
+        CheckpointError where something is not as it must be.
         """
-        from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
-        from keras_tfm.convert.folder import read_config
-        from keras_tfm.convert.preprocessing import preprocessing_of
+        from keras_tfm.convert import CheckpointError, find_folder
+        from keras_tfm.convert.preprocessing import image_model, label_names
 
         folder = find_folder(name)
-        model, options = from_huggingface(folder), preprocessing_of(folder) | options
+        model, fields = image_model(folder)
+        options = fields | options
         if cls.takes(model):
-            labels = read_config(folder).get("id2label") or {}
-            names = [labels.get(str(number), f"LABEL_{number}") for number in range(model.num_classes)]
+            names = label_names(folder, model.num_classes)
             if examples is None or set(np.unique(examples[1]).tolist()) <= set(names):
                 return cls(model, names, **options)
         backbone = getattr(model, "backbone", model)

@@ -57,18 +57,17 @@ class ImageEncoder(ImageTask):
 
     @classmethod
     def from_huggingface(cls, name: Path, **options: Any) -> Self:
-        """The backbone in the folder `name`, or of this hub id; a head is left behind.
+        """The backbone in the folder `name`, of transformers or timm, or of this hub id, without its head.
 
         CheckpointError where something is not as it must be, or reads no images.
         """
-        from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
-        from keras_tfm.convert.preprocessing import preprocessing_of
+        from keras_tfm.convert import CheckpointError, find_folder
+        from keras_tfm.convert.preprocessing import image_model
 
-        folder = find_folder(name)
-        backbone = from_huggingface(folder, with_head=False)
+        backbone, fields = image_model(find_folder(name), with_head=False)
         if not cls.takes(backbone):
             raise CheckpointError(name, "model_type", "a model of images", type(backbone).__name__)
-        return cls(backbone, ImageEncoderConfig(**preprocessing_of(folder) | options))
+        return cls(backbone, ImageEncoderConfig(**fields | options))
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: its configurations, model.safetensors."""

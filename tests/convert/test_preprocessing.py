@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from keras_tfm import tasks
-from keras_tfm.convert import CheckpointError
+from keras_tfm.convert import CheckpointError, save_timm
 from keras_tfm.convert.preprocessing import preprocessing_of, preprocessor_writer
 from keras_tfm.data import Preprocessing
-from keras_tfm.models import DeiT
+from keras_tfm.models import DeiT, ViT
 from keras_tfm.tasks import ImageClassifier, ImageEncoder
 from tests.tasks.test_image_classifier import NAMES
 
@@ -108,3 +108,24 @@ def test_a_folder_is_a_classifier_a_start_and_an_encoder(tmp_path):
     assert type(tasks.from_huggingface(tmp_path / "bare")) is ImageEncoder
     with pytest.raises(CheckpointError, match="one for 'classify-images'"):
         ImageClassifier.from_huggingface(tmp_path / "bare")
+
+
+def test_timm_s_folders_are_starts_too(tmp_path):
+    sizes = {
+        "image_size": 8,
+        "patch_size": 4,
+        "num_layers": 1,
+        "dim": 16,
+        "num_heads": 2,
+        "intermediate_dim": 16,
+    }
+    task = ImageClassifier(ViT.from_size("tiny", **sizes), NAMES, crop_fraction=0.9, keep_aspect=True)
+    save_timm(task.model, tmp_path / "theirs", preprocessing=task.preprocessing)
+    images = np.random.default_rng(0).integers(0, 256, (4, 12, 10, 3), "uint8")
+    again = ImageClassifier.from_huggingface(tmp_path / "theirs")
+    assert again.config.class_names == ("LABEL_0", "LABEL_1", "LABEL_2") and again.config.keep_aspect
+    np.testing.assert_allclose(again.probabilities(images), task.probabilities(images), atol=1e-6)
+    path = tmp_path / "theirs" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"label_names": NAMES}))
+    assert ImageClassifier.from_huggingface(tmp_path / "theirs").config.class_names == tuple(NAMES)
+    assert ImageEncoder.from_huggingface(tmp_path / "theirs").config.crop_fraction == 0.9

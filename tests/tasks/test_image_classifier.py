@@ -176,6 +176,15 @@ def test_families_share_their_options():
         ImageOptions(family="x").base()
 
 
+@pytest.mark.slow  # some seconds each
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_classifies(name):
+    with keras.StatelessScope(initialize_variables=False):
+        task = ImageClassifier.make((None, np.array(NAMES)), ImageOptions(family=name), {})
+    keras.utils.clear_session(free_memory=False)  # else the next such scope would fill them in
+    assert task.model.output.shape == (None, 3) and set(task.model.input) == {"images"}
+
+
 def test_soft_labels_are_learnt_from_images_on_the_disk(tmp_path):
     images, labels = examples(64, seed=9)
     paths = [tmp_path / f"{number}.png" for number in range(64)]
