@@ -7,10 +7,12 @@ arguments and has this PyTorch state, and what the reference calls its outputs: 
 
 import re
 
-from keras_tfm.convert import levit, mlp_mixer, resnet, swin, xcit
+from keras_tfm.convert import botnet, levit, mlp_mixer, resnet, swin, xcit
 
 # A part of the reference's name, in whole words: (its arguments, its weights) -> (model, {output: tensor}).
 CONVERTERS = {
+    "timm.layers.bottleneck_attn.BottleneckAttn": botnet.read_attention,
+    "timm.models.byobnet.ByobNet": botnet.read,
     "timm.models.levit.Levit": levit.read,
     "timm.models.levit.LevitDistilled": levit.read,
     "timm.models.mlp_mixer.MlpMixer": mlp_mixer.read,
