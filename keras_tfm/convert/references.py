@@ -21,6 +21,7 @@ CONVERTERS = {
     "models/deep_vision_transformer.py DeepVisionTransformer": "deepvit",
     "models/localvit.py LocalVisionTransformer": "localvit",
     "models/shuffle_transformer.py ShuffleTransformer": "shuffle_transformer",
+    "timm.models.byobnet.ByobNet": "botnet",
     "timm.models.cait.Cait": "cait",
     "timm.models.levit.Levit": "levit",
     "timm.models.levit.LevitDistilled": "levit",
@@ -30,6 +31,7 @@ CONVERTERS = {
     "timm.models.swin_transformer.SwinTransformer": "swin",
     "timm.models.swin_transformer_v2.SwinTransformerV2": "swin_v2",
     "timm.models.twins.Twins": "twins",
+    "timm.models.visformer.Visformer": "visformer",
     "timm.models.xcit.Xcit": "xcit",
 }
 

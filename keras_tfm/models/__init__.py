@@ -25,6 +25,7 @@ from keras_tfm.models.video.vivit import ViViT, ViViTConfig
 from keras_tfm.models.vision.autoformer import AutoFormer, AutoFormerConfig
 from keras_tfm.models.vision.autoformer_space import SearchSpace
 from keras_tfm.models.vision.autoformer_supernet import AutoFormerSupernet
+from keras_tfm.models.vision.botnet import BoTNet, BoTNetConfig
 from keras_tfm.models.vision.cait import CaiT, CaiTConfig
 from keras_tfm.models.vision.cat import CAT, CATConfig
 from keras_tfm.models.vision.ceit import CeiT, CeiTConfig
@@ -47,6 +48,7 @@ from keras_tfm.models.vision.shuffle_transformer import ShuffleTransformer, Shuf
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 from keras_tfm.models.vision.swin_v2 import SwinV2, SwinV2Config
 from keras_tfm.models.vision.twins import Twins, TwinsConfig
+from keras_tfm.models.vision.visformer import Visformer, VisformerConfig
 from keras_tfm.models.vision.vit import ViT, ViTConfig
 from keras_tfm.models.vision.vit_mae import ViTMAE, ViTMAEConfig
 from keras_tfm.models.vision.vitas import ViTAS, ViTASConfig

@@ -1,0 +1,93 @@
+"""Visformer's checkpoints as timm has them (Chen et al. 2021)."""
+
+from keras_tfm.convert.keymap import (
+    POINTWISE,
+    Transform,
+    batch_norm,
+    convolution,
+    linear,
+    patches,
+    weight,
+)
+from keras_tfm.convert.state import check_arguments, read_state
+from keras_tfm.heads import Classifier
+from keras_tfm.models import Visformer, VisformerConfig
+from keras_tfm.models.vision.visformer import PATCHES
+from keras_tfm.training.safetensors import CheckpointError
+
+ARCHITECTURES = {"visformer_tiny": "Ti", "visformer_small": "S"}
+# Positions (1, D, rows, columns).
+PLANE = Transform(
+    lambda array: array[0].transpose(1, 2, 0), lambda array, _: [array.transpose(2, 0, 1)[None]]
+)
+# What the published models, with the configuration's fields, are made of.
+FIXED = {"patch_size": 16, "attn_stage": "011", "spatial_conv": "100"}
+NORMS = {"norm_layer", "embed_norm"}
+ARGUMENTS = {
+    "img_size": "image_size",
+    "in_chans": "num_channels",
+    "init_channels": "stem_dim",
+    "embed_dim": "dim",
+    "depth": "depths",
+    "num_heads": "num_heads",
+    "group": "groups",
+    "mlp_ratio": "mlp_ratio",
+    "drop_path_rate": "stochastic_depth",
+}
+
+
+def rows(config):
+    """The table of a configuration, the classifier's rows too."""
+    table = [
+        *convolution("stem", "stem.0"),
+        *batch_norm("stem/norm", "stem.1"),
+        *batch_norm("norm", "norm"),
+        *linear("head/output", "head"),
+    ]
+    for stage, side in enumerate(PATCHES):
+        ours, theirs, embedding = f"stage_{stage}", f"stage{stage + 1}.{{}}", f"patch_embed{stage + 1}"
+        table += patches(f"{ours}_embedding", f"{embedding}.proj", side)
+        table += batch_norm(f"{ours}_norm", f"{embedding}.norm")
+        table += weight(f"{ours}_position/table", f"pos_embed{stage + 1}", PLANE)
+        table += batch_norm(f"{ours}_block_{{}}/feedforward/norm", f"{theirs}.norm2")
+        if stage:
+            table += _attending(f"{ours}_block_{{}}", theirs)
+        else:
+            for i in range(3):
+                layer = f"{ours}_block_{{}}/feedforward/branch/layer_{i}"
+                table += convolution(layer, f"{theirs}.mlp.conv{i + 1}")
+    return table
+
+
+def _attending(ours, theirs):
+    attention = f"{ours}/attention/branch/attention"
+    return [
+        *batch_norm(f"{ours}/attention/norm", f"{theirs}.norm1"),
+        *linear(f"{attention}/projections/query_key_value", f"{theirs}.attn.qkv", transform=POINTWISE),
+        *linear(f"{attention}/output", f"{theirs}.attn.proj", transform=POINTWISE),
+        *linear(f"{ours}/feedforward/branch/hidden", f"{theirs}.mlp.conv1", transform=POINTWISE),
+        *linear(f"{ours}/feedforward/branch/output", f"{theirs}.mlp.conv3", transform=POINTWISE),
+    ]
+
+
+def config_of(arguments):
+    """Our configuration of timm's arguments; CheckpointError for those that mean another model."""
+    check_arguments(arguments, {*ARGUMENTS, *FIXED, *NORMS, "num_classes", "conv_init"})
+    for name, value in FIXED.items():
+        if arguments.get(name, value) != value:
+            raise CheckpointError("timm", name, repr(value), repr(arguments[name]))
+    for name in NORMS & arguments.keys():
+        if "BatchNorm2d" not in str(arguments[name]):
+            raise CheckpointError("timm", name, "BatchNorm2d", repr(arguments[name]))
+    values = {ours: arguments[theirs] for theirs, ours in ARGUMENTS.items() if theirs in arguments}
+    return VisformerConfig.from_json(values)
+
+
+def read(arguments, weights):
+    """Our model of timm's class, and its outputs by the names of theirs."""
+    config = config_of(arguments)
+    backbone = Visformer(config)
+    model = Classifier(backbone, arguments.get("num_classes", 1000))
+    read_state(model, weights, rows(config))
+    maps = {f"features/stage_{i}": x for i, x in enumerate(backbone.maps)}
+    return model, {"logits": model.output, "features/norm": backbone.get_layer("norm").output, **maps}

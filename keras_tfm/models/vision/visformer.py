@@ -1,0 +1,143 @@
+"""Visformer of Chen et al. 2021, "Visformer: The Vision-friendly Transformer".
+
+Three stages of ever fewer and wider cells, the first of which mixes neighbours by a convolution in groups
+within the feed-forward layer and does not attend. All norms are batch normalisation, no layer within a block
+has a bias, and positions are added where a stage begins.
+"""
+
+import dataclasses
+from typing import Annotated
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Between, Config, Depth, Rate, Size
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import BatchNormalization, Convolution
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.grid import MapAttention
+from keras_tfm.layers.image_positions import GridPositionEmbedding
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
+from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
+from keras_tfm.models.vision.vit import Side
+
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+PATCHES = (4, 2, 2)  # the side of the cells that become one where a stage begins, after a stem of stride 2
+
+
+@dataclasses.dataclass(frozen=True)
+class VisformerConfig(Config):
+    """`dim` is the second stage's width; the first is half, the third twice as wide. `stem_dim` is the width
+    of the convolution before them, `groups` the parts of the first stage's inner convolutions, `mlp_ratio`
+    the others' feed-forward width as a multiple of theirs, `stochastic_depth` the rate of the last block.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    num_channels: Size = 3
+    stem_dim: Size = 32
+    dim: Size = 384
+    depths: tuple[Depth, Depth, Depth] = (7, 4, 4)
+    num_heads: Size = 6
+    groups: Size = 8
+    mlp_ratio: Annotated[float, Between(0.01, 64)] = 4.0
+    dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.dim % 2 or self.dim % self.groups or self.dim % self.num_heads:
+            raise ValueError(
+                f"`dim` must be even, and a multiple of `groups` {self.groups} and of `num_heads` "
+                f"{self.num_heads}; it is {self.dim}."
+            )
+
+    @property
+    def widths(self):
+        """The width of each stage."""
+        return (self.dim // 2, self.dim, 2 * self.dim)
+
+    @property
+    def num_layers(self):
+        """The number of all blocks."""
+        return sum(self.depths)
+
+
+class Visformer(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
+    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
+    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
+    stage, before any norm.
+    """
+
+    config_class = VisformerConfig
+
+    def __init__(self, config, name="visformer", **kwargs):
+        image_size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*image_size, config.num_channels), name="images")
+        stem = Convolution(config.stem_dim, 7, 2, norm=BatchNormalization(), activation="relu", name="stem")
+        x = stem(images)
+        rates = growing_rates(config.stochastic_depth, config.num_layers)
+        blocks: list = []
+        states: list = []
+        ends = []
+        for stage, (width, depth) in enumerate(zip(config.widths, config.depths, strict=True)):
+            embedding = PatchEmbedding(width, PATCHES[stage], name=f"stage_{stage}_embedding")
+            x = BatchNormalization(name=f"stage_{stage}_norm")(embedding(x))
+            x = GridPositionEmbedding(initializer=INITIALIZER, name=f"stage_{stage}_position")(x)
+            kind = _attending_block if stage else _convolving_block
+            first = len(blocks)
+            own_blocks = [
+                kind(config, width, rates[first + i], f"stage_{stage}_block_{i}") for i in range(depth)
+            ]
+            own_states = states_of(own_blocks, x)
+            blocks, states, x = (
+                blocks + own_blocks,
+                (states or own_states[:1]) + own_states[1:],
+                own_states[-1],
+            )
+            ends.append(x)
+        x = flatten_map(BatchNormalization(name="norm")(x))
+        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
+        stacks = {"encoder": blocks}, {"encoder": states}
+        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        self.maps = ends
+
+
+class ConvolvingBlock(Chain):
+    """One residual of convolutions."""
+
+    is_block = True
+
+
+def _convolving_block(config, width, rate, name):
+    """1 x 1, 3 x 3 in groups and 1 x 1, twice as wide within."""
+    branch = [
+        Convolution(2 * width, 1, activation="gelu", use_bias=False),
+        Convolution(2 * width, 3, groups=config.groups, activation="gelu", use_bias=False),
+        Convolution(width, 1, use_bias=False),
+    ]
+    return ConvolvingBlock([_residual(config, Chain(branch), rate, "feedforward")], name=name)
+
+
+def _attending_block(config, width, rate, name):
+    attention = MultiHeadAttention(config.num_heads, use_bias=False, kernel_initializer=INITIALIZER)
+    hidden = int(config.mlp_ratio * width)
+    feedforward = FeedForward(hidden, "gelu", use_bias=False, kernel_initializer=INITIALIZER)
+    parts = (_residual(config, branch, rate) for branch in (MapAttention(attention), feedforward))
+    return Block(*parts, name=name)
+
+
+def _residual(config, branch, rate, name=None):
+    options = {"dropout": config.dropout, "stochastic_depth": rate, "name": name}
+    return Residual(branch, BatchNormalization(), "input", **options)
+
+
+# Chen et al. 2021, table 2, and their code.
+Visformer.sizes = {
+    "Ti": VisformerConfig(stem_dim=16, dim=192, num_heads=3),
+    "S": VisformerConfig(),
+}
