@@ -56,19 +56,24 @@ class Preprocessing(Config):
             longer = tf.where(by_height, whole[0] * size[1] // size[0], whole[1] * size[0] // size[1])
             whole = tf.where(by_height, tf.stack([whole[0], longer]), tf.stack([longer, whole[1]]))
         # The filter computes what is left of the resized image alone: of a panorama the whole may be large.
-        cut = tf.cast(tf.round((whole - tf.constant([height, width], tf.int64)) / 2), tf.float32)
-        resized = tf.raw_ops.ScaleAndTranslate(
-            images=tf.cast(images, tf.float32),
-            size=[height, width],
-            scale=tf.cast(whole, tf.float32) / tf.cast(size, tf.float32),
-            translation=-cut,
-            kernel_type=KERNELS[self.interpolation],
-            antialias=True,
-        )
-        resized.set_shape((None, height, width, images.shape[-1]))
-        if images.dtype == tf.uint8:
-            return tf.saturate_cast(tf.round(resized), tf.uint8)
-        return tf.clip_by_value(resized, 0.0, 1.0)  # a cubic filter overshoots
+        cut = tf.cast((whole - tf.constant([height, width], tf.int64)) // 2, tf.float32)
+        scale = tf.cast(whole, tf.float32) / tf.cast(size, tf.float32)
+        is_bytes, channels = images.dtype == tf.uint8, images.shape[-1]
+        images = tf.cast(images, tf.float32)
+        # Columns first, then rows, each rounded and bounded, as published preprocessors resize 8 bits.
+        for target, axes in (((tf.shape(images)[1], width), (0.0, 1.0)), ((height, width), (1.0, 0.0))):
+            images = tf.raw_ops.ScaleAndTranslate(
+                images=images,
+                size=target,
+                scale=tf.where(tf.constant(axes) > 0, scale, 1.0),
+                translation=-cut * tf.constant(axes),
+                kernel_type=KERNELS[self.interpolation],
+                antialias=True,
+            )
+            most = 255.0 if is_bytes else 1.0
+            images = tf.clip_by_value(tf.floor(images + 0.5) if is_bytes else images, 0.0, most)
+        images.set_shape((None, height, width, channels))
+        return tf.cast(images, tf.uint8) if is_bytes else images
 
     def fitted(self, images: tf.Tensor, height: int, width: int) -> tf.Tensor:
         """`resized`; images of that size are taken for such as have been resized and cut before."""

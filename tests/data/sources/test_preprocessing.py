@@ -12,9 +12,13 @@ from keras_tfm.data import Preprocessing
 FILTERS = {"bilinear": PIL.Image.Resampling.BILINEAR, "bicubic": PIL.Image.Resampling.BICUBIC}
 
 
-def picture(height, width):
+def picture(height, width, has_edges=False):
+    """Of large spots, whose edges make a cubic filter overshoot."""
     coarse = np.random.default_rng(0).integers(0, 256, (height // 8 + 1, width // 8 + 1, 3), "uint8")
-    return PIL.Image.fromarray(coarse).resize((width, height), FILTERS["bicubic"])
+    smooth = FILTERS["bicubic"]
+    return PIL.Image.fromarray(coarse).resize(
+        (width, height), PIL.Image.Resampling.NEAREST if has_edges else smooth
+    )
 
 
 def cut_by_pillow(image, side, fraction, keep_aspect, interpolation):
@@ -27,8 +31,11 @@ def cut_by_pillow(image, side, fraction, keep_aspect, interpolation):
         )
     else:
         width = height = whole
-    resized = np.asarray(image.resize((width, height), FILTERS[interpolation]))
-    top, left = round((height - side) / 2), round((width - side) / 2)
+    columns = image.resize(
+        (width, image.size[1]), FILTERS[interpolation]
+    )  # Pillow 13 may begin with the rows
+    resized = np.asarray(columns.resize((width, height), FILTERS[interpolation]))
+    top, left = (height - side) // 2, (width - side) // 2
     return resized[top : top + side, left : left + side]
 
 
@@ -39,10 +46,12 @@ def cut_by_pillow(image, side, fraction, keep_aspect, interpolation):
 )
 def test_resizing_and_cutting_are_pillow_s(size, fraction, keep_aspect, interpolation):
     options = {"crop_fraction": fraction, "keep_aspect": keep_aspect, "interpolation": interpolation}
-    image = picture(*size)
+    image = picture(*size, has_edges=True)
     expected = cut_by_pillow(image, 32, fraction, keep_aspect, interpolation)
     found = Preprocessing(**options).resized(tf.constant(np.asarray(image))[None], 32, 32)[0].numpy()
-    assert found.shape == (32, 32, 3) and np.abs(found.astype(int) - expected).max() <= 1
+    difference = np.abs(found.astype(int) - expected)
+    assert found.shape == (32, 32, 3) and difference.max() <= 2  # two roundings
+    assert np.mean(difference > 1) < 0.002
 
 
 def test_a_panorama_is_cut_without_being_resized_whole():
