@@ -7,7 +7,7 @@ arguments and has this PyTorch state, and what the reference calls its outputs: 
 
 import re
 
-from keras_tfm.convert import botnet, levit, mlp_mixer, resnet, swin, visformer, xcit
+from keras_tfm.convert import botnet, levit, mlp_mixer, resnet, swin, tnt, visformer, xcit
 
 # A part of the reference's name, in whole words: (its arguments, its weights) -> (model, {output: tensor}).
 CONVERTERS = {
@@ -18,6 +18,7 @@ CONVERTERS = {
     "timm.models.mlp_mixer.MlpMixer": mlp_mixer.read,
     "timm.models.resnet.ResNet": resnet.read,
     "timm.models.swin_transformer.SwinTransformer": swin.read,
+    "timm.models.tnt.TNT": tnt.read,
     "timm.models.visformer.Visformer": visformer.read,
     "timm.models.xcit.Xcit": xcit.read,
 }

@@ -27,6 +27,7 @@ from keras_tfm.models.vision.levit import LeViT, LeViTConfig
 from keras_tfm.models.vision.mlp_mixer import MLPMixer, MLPMixerConfig
 from keras_tfm.models.vision.resnet import BiT, BiTConfig, ResNet, ResNetConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
+from keras_tfm.models.vision.tnt import TNT, TNTConfig
 from keras_tfm.models.vision.visformer import Visformer, VisformerConfig
 from keras_tfm.models.vision.vit import ViT, ViTConfig
 from keras_tfm.models.vision.xcit import XCiT, XCiTConfig
