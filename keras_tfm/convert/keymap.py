@@ -218,12 +218,12 @@ def load(model, tensors, rows, path):
     values, read = [], set()
     for variable, row, keys in _pairs(model, rows):
         arrays = [tensors.get(key) for key in keys]
-        for key, array in zip(keys, arrays, strict=True):
+        for i, (key, array) in enumerate(zip(keys, arrays, strict=True)):
             if array is None:
                 raise CheckpointError(
                     path, key, f"a tensor for {variable.path} {tuple(variable.shape)}", "none"
                 )
-            _check_part(path, key, array, variable, row)
+            _check_part(path, key, array, variable, row, i)
         arrays = [_part_of(array, row.part) for array in arrays]
         values.append((variable, ", ".join(keys), row.transform.load(*arrays)))
         read.update(keys)
@@ -255,10 +255,12 @@ def _part_of(array, part):
     return array[first * size : last * size]
 
 
-def _check_part(path, key, array, variable, row):
-    """Refuse a part whose shape is not what `save` would write: parts could else join by chance."""
+def _check_part(path, key, array, variable, row, number):
+    """Refuse a part, of this `number` in its row, whose shape is not what `save` would write: parts could
+    else join by chance.
+    """
     like = np.broadcast_to(np.float32(0), tuple(variable.shape))
-    expected = row.transform.save(like, len(row.theirs))[0].shape
+    expected = row.transform.save(like, len(row.theirs))[number].shape
     if row.part:
         first, last, count = row.part
         expected = (expected[0] * count // (last - first), *expected[1:])

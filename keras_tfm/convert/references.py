@@ -30,6 +30,7 @@ CONVERTERS = {
     "timm.models.resnet.ResNet": "resnet",
     "timm.models.swin_transformer.SwinTransformer": "swin",
     "timm.models.swin_transformer_v2.SwinTransformerV2": "swin_v2",
+    "timm.models.tnt.TNT": "tnt",
     "timm.models.twins.Twins": "twins",
     "timm.models.visformer.Visformer": "visformer",
     "timm.models.xcit.Xcit": "xcit",

@@ -1,0 +1,123 @@
+"""TNT's checkpoints as timm has them (Han et al. 2021)."""
+
+from keras_tfm.convert.keymap import (
+    TRANSPOSED,
+    Row,
+    Transform,
+    convolution,
+    linear,
+    norm,
+    weight,
+)
+from keras_tfm.convert.state import check_arguments, read_state
+from keras_tfm.heads import Classifier
+from keras_tfm.models import TNT, TNTConfig
+from keras_tfm.training.safetensors import CheckpointError
+
+ARCHITECTURES = {
+    "tnt_s_patch16_224": "S",
+    "tnt_s_legacy_patch16_224": "S-legacy",
+    "tnt_b_patch16_224": "B",
+}
+ARGUMENTS = {
+    "img_size": "image_size",
+    "patch_size": "patch_size",
+    "first_stride": "pixel_size",
+    "in_chans": "num_channels",
+    "depth": "num_layers",
+    "embed_dim": "dim",
+    "num_heads_outer": "num_heads",
+    "inner_dim": "inner_dim",
+    "num_heads_inner": "inner_heads",
+    "mlp_ratio": "mlp_ratio",
+    "drop_path_rate": "stochastic_depth",
+    "legacy": "legacy",
+}
+DEFAULTS = {"dim": 768, "num_heads": 12, "inner_dim": 48}  # of timm's class
+FIRST_OF_ONE = Transform(lambda array: array[0], lambda array, _: [array[None]])
+
+
+def pixel_positions(side):
+    """Theirs are (1, d, side, side), ours (side side, d)."""
+    return Transform(
+        lambda array: array[0].reshape(array.shape[1], -1).T,
+        lambda array, _: [array.T.reshape(1, -1, side, side)],
+    )
+
+
+def rows(config):
+    """The table of a configuration, the classifier's rows too."""
+    block, side = "blocks.{}", config.patch_size // config.pixel_size
+    table = [
+        *convolution("stem", "pixel_embed.proj"),
+        *weight("pixel_position/embedding/embeddings", "pixel_pos", pixel_positions(side)),
+        *_summary("summary", ""),
+        *weight("class_token/embedding", "cls_token"),
+        *weight("position/embedding/embeddings", "patch_pos", FIRST_OF_ONE),
+        *norm("norm", "norm"),
+        *linear("head/output", "head"),
+        *_parts("pixel_block_{}", block, "norm_in", "attn_in", "norm_mlp_in", "mlp_in"),
+        *_parts("block_{}", block, "norm_out", "attn_out", "norm_mlp", "mlp"),
+    ]
+    if not config.legacy:
+        return table + _summary("block_{}/summary", f"{block}.")
+    return [
+        *table,
+        *norm("block_{}/summary/norm", f"{block}.norm1_proj"),
+        *linear("block_{}/summary/layer", f"{block}.proj"),
+    ]
+
+
+def _summary(ours, theirs):
+    return [
+        *norm(f"{ours}/layer/layer_0", f"{theirs}norm1_proj"),
+        *linear(f"{ours}/layer/layer_1", f"{theirs}proj"),
+        *norm(f"{ours}/layer/layer_2", f"{theirs}norm2_proj"),
+    ]
+
+
+def _parts(ours, theirs, norm_1, attention, norm_2, feedforward):
+    kernel = f"{ours}/attention/branch/projections/query_key_value/kernel"
+    keys = tuple(f"{theirs}.{attention}.{part}.weight" for part in ("qk", "v"))
+    return [
+        *norm(f"{ours}/attention/norm", f"{theirs}.{norm_1}"),
+        Row(kernel, keys, TRANSPOSED_PARTS),
+        *linear(f"{ours}/attention/branch/output", f"{theirs}.{attention}.proj"),
+        *norm(f"{ours}/feedforward/norm", f"{theirs}.{norm_2}"),
+        *linear(f"{ours}/feedforward/branch/hidden", f"{theirs}.{feedforward}.fc1"),
+        *linear(f"{ours}/feedforward/branch/output", f"{theirs}.{feedforward}.fc2"),
+    ]
+
+
+def _save_parts(array, _):
+    """The queries' and keys' rows, and the values'."""
+    width = array.shape[1] // 3
+    return [array[:, : 2 * width].T, array[:, 2 * width :].T]
+
+
+TRANSPOSED_PARTS = Transform(TRANSPOSED.load, _save_parts)
+
+
+def config_of(arguments):
+    """Our configuration of timm's arguments; CheckpointError for those that mean another model."""
+    check_arguments(arguments, {*ARGUMENTS, "num_classes", "qkv_bias", "global_pool"})
+    for name, value in (("qkv_bias", False), ("global_pool", "token")):
+        if arguments.get(name, value) != value:
+            raise CheckpointError("timm", name, repr(value), repr(arguments[name]))
+    values = {ours: arguments[theirs] for theirs, ours in ARGUMENTS.items() if theirs in arguments}
+    return TNTConfig.from_json(DEFAULTS | values)
+
+
+def read(arguments, weights):
+    """Our model of timm's class, and its outputs by the names of theirs."""
+    config = config_of(arguments)
+    backbone = TNT(config)
+    model = Classifier(backbone, arguments.get("num_classes", 1000))
+    read_state(model, weights, rows(config))
+    embedded, *pixels = backbone.hidden_states["pixels"]
+    outputs = {
+        "logits": model.output,
+        "features/pixel_embed": embedded,
+        "features/norm": backbone.output["sequence_output"],
+    }
+    return model, outputs | {f"features/block_{i}_pixels": state for i, state in enumerate(pixels)}

@@ -1,0 +1,230 @@
+"""TNT of Han et al. 2021, "Transformer in Transformer".
+
+Each patch is a sequence of its own, of smaller patches called pixels, over which an inner Transformer runs;
+what it makes of them is added to the patch's vector in an outer one. The stem is a convolution of 7 x 7 with
+a stride of `pixel_size`: of each patch alone, or of the whole image in the authors' first version, whose
+published weights are older (`legacy`). The file is long since there are two streams, and two versions of what
+joins them.
+"""
+
+import dataclasses
+import math
+from typing import Annotated
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Size
+from keras_tfm.layers.attention.multi_head import Attention
+from keras_tfm.layers.attention.projections import HeadProjections
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patch_encoder import PrependedTokens
+from keras_tfm.layers.patches import flatten_map, height_and_width, patch_grid
+from keras_tfm.layers.positions import PositionEmbedding
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.layers.windows import split_windows
+from keras_tfm.models.base import ConfiguredModel, growing_rates
+from keras_tfm.models.vision.vit import Side
+
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+
+
+@dataclasses.dataclass(frozen=True)
+class TNTConfig(Config):
+    """`inner_dim` and `inner_heads` are those of the pixels, `pixel_size` how far apart these are; a head's
+    feed-forward layers are `mlp_ratio` times as wide as its tokens, the pixels' four times.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Side = 16
+    pixel_size: Side = 4
+    num_channels: Size = 3
+    num_layers: Depth = 12
+    dim: Size = 384
+    num_heads: Heads = 6
+    inner_dim: Size = 24
+    inner_heads: Size = 4
+    mlp_ratio: Annotated[float, Between(0.01, 64)] = 4.0
+    dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.0
+    legacy: bool = False
+    epsilon: Rate = 1e-5
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.patch_size % self.pixel_size:
+            raise ValueError(
+                f"`pixel_size` must divide `patch_size`, {self.patch_size}; it is {self.pixel_size}."
+            )
+        if self.inner_dim % self.inner_heads:
+            raise ValueError(
+                f"`inner_heads` must divide `inner_dim`, {self.inner_dim}; it is {self.inner_heads}."
+            )
+
+
+class TNT(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
+    first, and `pooled_output` (B, D), what became of the class token. There are two stacks: the blocks of the
+    "pixels", whose states are (B N, P, d) for P pixels in each patch, and those of the patches, "encoder".
+    """
+
+    config_class = TNTConfig
+
+    def __init__(self, config, name="tnt", **kwargs):
+        image_size = height_and_width(config.image_size, "image_size")
+        num_patches = math.prod(patch_grid(image_size, config.patch_size))
+        images = keras.Input((*image_size, config.num_channels), name="images")
+        pixels = _pixels(config, images)
+        pixels = PositionEmbedding(pixels.shape[1], INITIALIZER, name="pixel_position")(pixels)
+        x = _summary(config, num_patches, name="summary", bias=True)(pixels)
+        x = PrependedTokens(1, INITIALIZER, name="class_token")(x)
+        x = PositionEmbedding(num_patches + 1, INITIALIZER, name="position")(x)
+        x = Dropout(config.dropout, name="embedding_dropout")(x)
+        stacks: dict = {"pixels": [], "encoder": []}
+        states = {"pixels": [pixels], "encoder": [x]}
+        for i, rate in enumerate(growing_rates(config.stochastic_depth, config.num_layers)):
+            inner, outer = _pixel_block(config, rate, i), _patch_block(config, num_patches, rate, i)
+            pixels = inner(pixels)
+            x = outer(x, pixels)
+            for stack, block, state in (("pixels", inner, pixels), ("encoder", outer, x)):
+                stacks[stack].append(block)
+                states[stack].append(state)
+        x = LayerNormalization(config.epsilon, name="norm")(x)
+        outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
+        super().__init__(config, {"images": images}, outputs, stacks, states, name=name, **kwargs)
+
+
+class SplitMap(Layer):
+    """Maps in squares of `size` x `size` cells, each an example: (B, H, W, C) -> (B N, size, size, C)."""
+
+    def __init__(self, size, **kwargs):
+        super().__init__(**kwargs)
+        self.size = size
+
+    def call(self, x):
+        """(B, H, W, C) -> (B N, size, size, C)."""
+        return ops.reshape(split_windows(x, self.size), (-1, self.size, self.size, x.shape[-1]))
+
+    def compute_output_shape(self, x_shape):
+        batch_size, height, width, channels = x_shape
+        count = None if batch_size is None else batch_size * height * width // self.size**2
+        return (count, self.size, self.size, channels)
+
+
+class PixelSummary(Layer):
+    """`layer` of all pixels of a patch side by side: (B N, P, d) -> (B, N, P d) -> (B, N, D).
+
+    `norm`, if there is one, acts on each pixel before.
+    """
+
+    def __init__(self, layer, num_patches, norm=None, **kwargs):
+        super().__init__(**kwargs)
+        self.layer = layer
+        self.num_patches = num_patches
+        self.norm = norm
+
+    def build(self, pixels_shape):
+        if self.norm is not None:
+            self.norm.build(pixels_shape)
+        self.layer.build((None, self.num_patches, math.prod(pixels_shape[1:])))
+        self.built = True
+
+    def call(self, pixels):
+        """(B N, P, d) -> (B, N, D)."""
+        _, count, dim = pixels.shape
+        pixels = pixels if self.norm is None else self.norm(pixels)
+        return self.layer(ops.reshape(pixels, (-1, self.num_patches, count * dim)))
+
+    def compute_output_shape(self, pixels_shape):
+        count, *rest = pixels_shape
+        batch_size = None if count is None else count // self.num_patches
+        return self.layer.compute_output_shape((batch_size, self.num_patches, math.prod(rest)))
+
+
+class PatchBlock(Layer):
+    """The outer block: to the patches, not to the class token, the `summary` of their pixels is added; then
+    come the residuals of `attention` and of a `feedforward` layer.
+    """
+
+    is_block = True
+
+    def __init__(self, summary, attention, feedforward, **kwargs):
+        super().__init__(**kwargs)
+        self.summary = summary
+        self.attention = attention
+        self.feedforward = feedforward
+
+    def build(self, x_shape, pixels_shape):
+        self.summary.build(pixels_shape)
+        self.attention.build(x_shape)
+        self.feedforward.build(x_shape)
+        self.built = True
+
+    def call(self, x, pixels, training=None):
+        """(B, N + 1, D) and (B N, P, d) -> (B, N + 1, D)."""
+        x = ops.concatenate([x[:, :1], x[:, 1:] + self.summary(pixels)], axis=1)
+        return self.feedforward(self.attention(x, training=training), training=training)
+
+    def compute_output_shape(self, x_shape, pixels_shape):
+        return tuple(x_shape)
+
+
+def _pixels(config, images):
+    """The pixels (B N, P, d) of the patches."""
+    stem = Convolution(config.inner_dim, 7, config.pixel_size, name="stem")
+    if config.legacy:
+        return flatten_map(SplitMap(config.patch_size // config.pixel_size, name="patches")(stem(images)))
+    return flatten_map(stem(SplitMap(config.patch_size, name="patches")(images)))
+
+
+def _summary(config, num_patches, name=None, bias=False, legacy=False):
+    """Normalised before and after; in blocks of the first version each pixel is, before alone."""
+    dense = Dense(config.dim, use_bias=bias or legacy, kernel_initializer=INITIALIZER.clone())
+    norms = [LayerNormalization(config.epsilon) for _ in range(2)]
+    if legacy:
+        return PixelSummary(dense, num_patches, norms[0])
+    options = {} if name is None else {"name": name}
+    return PixelSummary(Chain([norms[0], dense, norms[1]]), num_patches, **options)
+
+
+def _pixel_block(config, rate, index):
+    feedforward = FeedForward(4 * config.inner_dim, "gelu", kernel_initializer=INITIALIZER)
+    attention = _attention(config.inner_heads, config.inner_dim)
+    parts = (_residual(config, branch, rate) for branch in (attention, feedforward))
+    return Block(*parts, name=f"pixel_block_{index}")
+
+
+def _patch_block(config, num_patches, rate, index):
+    feedforward = FeedForward(int(config.mlp_ratio * config.dim), "gelu", kernel_initializer=INITIALIZER)
+    attention = _attention(config.num_heads, config.dim)
+    parts = (_residual(config, branch, rate) for branch in (attention, feedforward))
+    return PatchBlock(_summary(config, num_patches, legacy=config.legacy), *parts, name=f"block_{index}")
+
+
+def _attention(num_heads, dim):
+    """Only the output has a bias."""
+    projections = HeadProjections(num_heads, use_bias=False, kernel_initializer=INITIALIZER)
+    output = Dense(dim, kernel_initializer=INITIALIZER.clone(), name="output")
+    return Attention(projections, output_layer=output)
+
+
+def _residual(config, branch, rate):
+    norm = LayerNormalization(config.epsilon)
+    return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
+
+
+# Han et al. 2021, table 1; stochastic depth as in their section 4.1.
+_S = TNTConfig(stochastic_depth=0.1)
+TNT.sizes = {
+    "S": _S,
+    "S-legacy": dataclasses.replace(_S, legacy=True),
+    "B": dataclasses.replace(_S, dim=640, num_heads=10, inner_dim=40),
+}
