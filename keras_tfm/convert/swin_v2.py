@@ -3,7 +3,7 @@
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, patches, weight
 from keras_tfm.convert.state import fields_of, read_state
-from keras_tfm.convert.swin import ATTENTION, BLOCK, PARTS, TIMM_FIELDS, merging
+from keras_tfm.convert.swin import ARGUMENTS, ATTENTION, BLOCK, PARTS, merging
 from keras_tfm.heads import Classifier
 from keras_tfm.models import SwinV2, SwinV2Config
 from keras_tfm.training.safetensors import CheckpointError
@@ -21,12 +21,7 @@ ARCHITECTURES = {
     for name in names
     for window, size in windows.items()
 }
-FIELDS = {
-    **TIMM_FIELDS,
-    "proj_drop_rate": TIMM_FIELDS["drop_rate"],
-    "pretrained_window_sizes": "pretrained_windows",
-}
-FIELDS.pop("drop_rate")  # the head's in timm's second version
+FIELDS = {**ARGUMENTS.fields, "pretrained_window_sizes": "pretrained_windows"}
 
 
 def rows(config):
