@@ -84,12 +84,13 @@ class ImageClassifier(ImageTask, TrainableTask):
     """Images, as `ImageTask` has them, to class names by a `backbone` with a `pooled_output`, a `ViT` for
     example, or by one with its head.
 
-    Labels are class names, or integers that count into names that are strings. `options` are the fields of
+    Labels are class names or, where these are strings, also their numbers from 0. `options` are the fields of
     `ImageClassifierConfig`; an `image_size` other than the backbone's makes a copy of it for that size. The
     head of a backbone with a `distilled_output` is a `DistilledClassifier`.
     """
 
     name = "classify-images"
+    start = "a RUN, of this task or a related one, or a folder, or hub id, of transformers or timm"
     help = "train a vision Transformer to tell what an image shows"
     files = (
         "a folder of images, a folder inside for each class; .npz or idx files (train-images-idx3-ubyte.gz, "
@@ -175,6 +176,12 @@ class ImageClassifier(ImageTask, TrainableTask):
         height, width, channels = image_shape if side is None else (side, side, image_shape[-1])
         found = read_labelled_images(paths, height, width, channels, columns, preprocessing)
         return found.images, np.array(found.class_names)[found.labels]
+
+    @classmethod
+    def start_from(cls, start: Path, examples: Any, **fields: Any) -> Self:
+        if is_task_folder(start):
+            return cls.adopt(load_any(start), examples, **fields)
+        return cls.from_huggingface(start, examples, **fields)  # a new head where the classes are others
 
     @classmethod
     def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:

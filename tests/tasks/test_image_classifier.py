@@ -327,3 +327,16 @@ def test_configurations_survive_json():
     config = ImageClassifierConfig(NAMES, mean=0.5, std=[0.1, 0.2, 0.3])
     assert config.class_names == tuple(NAMES) and config.mean == (0.5,)
     assert ImageClassifierConfig(**json.loads(json.dumps(vars(config)))) == config
+
+
+def test_a_published_folder_gets_a_head_for_other_classes(tmp_path):
+    """What `--from` does: its own head where it has the classes of the examples, else a new one."""
+    published = ImageClassifier.from_size("tiny", NAMES, **SMALL)
+    published.save_huggingface(tmp_path / "published")
+    images, _ = examples(3)
+    for names in (NAMES, ["bird", "cat", "dog"]):
+        task = ImageClassifier.start_from(tmp_path / "published", (images, np.array(names)))
+        assert task.class_names.tolist() == names
+        pairs = zip(task.model.weights, published.model.weights, strict=True)
+        same = all(x.shape == y.shape and np.allclose(x, y) for x, y in pairs)
+        assert same == (names == NAMES)
