@@ -1,12 +1,12 @@
 """One small model of each vision family, trained for the same minutes on the same images: a table.
 
-    python examples/zoo.py IMAGES --minutes 3
-    python examples/zoo.py IMAGES --families swin cmt
+    python examples/zoo.py train-images-idx3-ubyte.gz --test t10k-images-idx3-ubyte.gz --minutes 3
+    python examples/zoo.py train-images-idx3-ubyte.gz --test t10k-images-idx3-ubyte.gz --families swin cmt
 
-IMAGES and `--test` are what `keras-tfm train classify-images` takes, the idx files of Fashion-MNIST for
-example; 10,000 images of the first train each model, those of the second are answered. Images become grey and
-32 x 32. Each family's rows of the table are appended to saved_models/zoo.csv as soon as they are there, and a
-family that has its row is not trained again: an interrupted run goes on where it was.
+Both are what `keras-tfm train classify-images` takes, here the idx files of Fashion-MNIST: 10,000 images of
+the first train each model, which is tested on all of the second. Images become grey and 32 x 32. Each
+family's row is written to saved_models/zoo.csv as soon as it is there, and a family that has one is not
+trained again: an interrupted run goes on where it was.
 """
 
 import argparse
@@ -127,12 +127,6 @@ ZOO = {
 }
 
 
-def gray(images):
-    """Images (B, height, width, C) of one channel."""
-    images = images if images.ndim == 4 else images[..., None]
-    return images if images.shape[-1] == 1 else images.mean(-1, keepdims=True).astype(images.dtype)
-
-
 def row_of(name, train, test, minutes):
     """What a model of the family learns in so many `minutes`: a row of the table."""
     keras.utils.set_random_seed(0)
@@ -158,10 +152,10 @@ def main(images, test, families=(), minutes=3.0, count=10_000, folder="saved_mod
     if path.exists():
         with open(path, encoding="utf-8", newline="") as file:
             known = list(csv.DictReader(file))
-    train, test = (read_labelled_images(source) for source in (images, test))
-    train, test = ((gray(np.asarray(x)), y) for x, y in (train, test))
-    rows = np.random.default_rng(0).permutation(len(train[0]))[:count]
-    train = train[0][rows], np.asarray(train[1])[rows]
+    read, asked = (read_labelled_images(source, SIDE, SIDE, 1) for source in (images, test))
+    rows = np.random.default_rng(0).permutation(len(read.images))[:count]
+    train = np.asarray(read.images[rows]), read.labels[rows]
+    test = np.asarray(asked.images), asked.labels
     for name in families or ZOO:
         if name in {row["family"] for row in known}:
             continue
