@@ -1,4 +1,8 @@
-"""Checkpoints of other libraries, in and out by the same tables."""
+"""Checkpoints of other libraries, in and out by the same tables.
+
+`from_huggingface` and `save_huggingface` are for the folders of transformers, `from_timm` and `save_timm` for
+those of timm; `from_huggingface` tells the two apart.
+"""
 
 from keras_tfm.convert.folder import find_folder
 from keras_tfm.convert.generation import read_decoding, write_decoding

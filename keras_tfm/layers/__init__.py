@@ -1,4 +1,8 @@
-"""The bricks: layers that know only Keras, of which every model is composed."""
+"""The bricks: layers that know only Keras, of which every model is composed.
+
+Sequences are (B, T, D), maps of images (B, rows, columns, D); `OnGrid` lets a layer of maps act on a
+sequence, `MapAttention` attention on a map.
+"""
 
 from keras_tfm.layers.attention.alignment import (
     AdditiveAttention,
