@@ -9,8 +9,8 @@ from keras_tfm.heads.classification import ClassificationHead
 class PatchClassifier(ModelWithHead):
     """A `backbone` and one linear layer on its `pooled_output` beside the mean of its `patch_output`.
 
-    The output is logits (B, num_classes). Oquab et al. 2023, "DINOv2", appendix B.3, learn such a layer to
-    measure frozen features.
+    The output is logits (B, num_classes). Oquab et al. 2023, "DINOv2", appendix B.3, train such a layer to
+    evaluate frozen features.
     """
 
     def __init__(self, backbone, num_classes, dropout=0.0, name="classifier", **kwargs):

@@ -1,4 +1,4 @@
-"""Blocks of convolutions around which maps are led (He et al. 2016, "Deep Residual Learning").
+"""Residual blocks of convolutions with shortcuts (He et al. 2016, "Deep Residual Learning").
 
     x --> norm --+--> branch --> + --> activation -->
                  |_> shortcut _>|
@@ -15,9 +15,9 @@ from keras_tfm.layers.regularization import StochasticDepth
 class ShortcutBlock(Layer):
     """activation(shortcut(x) + branch(x)) of maps (B, height, width, C), by layers that change their shape.
 
-    `shortcut` is a layer that makes of `x` what is like the `branch`'s, none where `x` is; `norm`, a layer
-    too, acts on what both are called on, `activation` on the sum. The branch is left out of whole examples
-    with the probability `stochastic_depth`.
+    `shortcut` is a layer that gives `x` the shape of the `branch`'s output, None where it has that shape
+    already; `norm`, a layer too, acts before both, `activation` on the sum. The branch is left out of whole
+    examples with the probability `stochastic_depth`.
     """
 
     is_block = True

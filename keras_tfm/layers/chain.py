@@ -38,6 +38,6 @@ class Chain(Layer):
 
 
 class ChainBlock(Chain):
-    """A block of residuals, one after the other, where they are other ones than a `Block`'s."""
+    """One block of a model: residuals, one after the other, where `Block`'s parts do not fit."""
 
     is_block = True  # for `rematerialize` and for what goes by depth

@@ -79,7 +79,7 @@ class GridPositionEmbedding(Layer):
 
 @register
 class GridSines(keras.initializers.Initializer):
-    """A table (M + N, D) for the N cells of a `grid`, (rows, columns), row by row, behind M rows of zeros.
+    """A table (M + N, D) for the N cells of a `grid`, (rows, columns), row by row, after M rows of zeros.
 
     Of a cell's D numbers the first quarter are sines of its column and the second cosines, then come its
     row's; the frequencies are those of `SinePositionEncoding`. D must be a multiple of four. So masked

@@ -16,7 +16,7 @@ POSITIONS = keras.initializers.RandomNormal(stddev=0.02)  # the authors' code
 class PrependedTokens(Layer):
     """`count` learned vectors before a sequence: class, distillation or register tokens.
 
-    In the place of a class token the whole's summary forms.
+    At a class token's place a summary of the whole sequence is learnt.
     """
 
     def __init__(self, count=1, initializer="zeros", **kwargs):

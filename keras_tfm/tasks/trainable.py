@@ -52,7 +52,7 @@ class TrainableTask(LearningTask):
         return AdamW(schedule, training.weight_decay, **options, **averages)
 
     def learner(self, training: Any) -> keras.Model:
-        """What is fitted: the model, or one of its layers with other outputs."""
+        """What is fitted: the model, or one of the same layers with other outputs."""
         return self.model
 
     def change_of(self, training: Any) -> Change | None:

@@ -37,7 +37,7 @@ class Preprocessing(Config):
         Option("of a resized image's sides, the part at the centre that is left"),
     ] = 1.0
     keep_aspect: Annotated[
-        bool, Option("resize images until they cover the model's, and leave the rest out, not stretch them")
+        bool, Option("do not stretch images: resize them until they cover the model's, and cut off the rest")
     ] = False
 
     def __post_init__(self) -> None:

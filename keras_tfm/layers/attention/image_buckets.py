@@ -9,7 +9,8 @@ a bucket, with g for that function:
     "euclidean"      g of the rounded distance
     "quantization"   g of the distance's rank among all distances of the grid: 0, 1, sqrt 2, 2, sqrt 5, ...
 
-The positions are a bias on the scores, or contextual: vectors that the queries are multiplied by.
+The positions are a bias on the scores, or contextual: learned vectors whose products with the queries are
+added.
 """
 
 import keras
@@ -120,7 +121,7 @@ class BucketedBias(BucketedPosition):
 
 
 class BucketedContext(BucketedPosition):
-    """iRPE's contextual mode: a learned vector for each bucket, which the queries are multiplied by.
+    """iRPE's contextual mode: a learned vector for each bucket; its products with the queries are added.
 
     All heads share it. `with_values` adds other such vectors to the values. At first both are zero,
     as in the authors' code: attention then is what it is without positions.

@@ -1,8 +1,8 @@
 """FNet, the encoder of Lee-Thorp et al. 2022, "FNet: Mixing Tokens with Fourier Transforms".
 
 BERT with a Fourier transform without weights in place of attention (section 3.2). As in the authors' code the
-embeddings are projected once more, of which the paper's text says nothing, and what the transform adds is not
-dropped. Deviates in that dropout acts before that projection, not after it.
+embeddings are projected once more, of which the paper's text says nothing, and no dropout acts on what the
+transform adds. Deviates in that dropout acts before that projection, not after it.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """ViViT of Arnab et al. 2021, "ViViT: A Video Vision Transformer": models 1 and 2.
 
 Model 1 is a ViT whose tokens are tubelets, all of which attend to each other. Model 2, `factorized`, has two
-encoders: the first sees the tubelets of one moment, with a class token of their own; the second what became
-of these class tokens, behind one of its own. As in the released code GELU is the tanh approximation.
+encoders: the first sees the tubelets of one moment, with a class token of their own; the second the final
+states of these class tokens, after one of its own. As in the released code GELU is the tanh approximation.
 """
 
 import dataclasses
@@ -49,8 +49,8 @@ class ViViT(ConfiguredModel):
     """Videos in, hidden states out.
 
     Input: `videos` (B, F, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
-    first, then the tubelets, moment by moment and within it row by row, and `pooled_output` (B, D), what
-    became of the class token. With `num_temporal_layers` the sequence is the second encoder's: a class token
+    first, then the tubelets, moment by moment and within it row by row, and `pooled_output` (B, D), the
+    class token's final state. With `num_temporal_layers` the sequence is the second encoder's: a class token
     and the moments. The first one's stack is "encoder", whose sequences are moments, (B moments, ., D), the
     second one's "temporal".
     """

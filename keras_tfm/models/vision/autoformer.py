@@ -28,7 +28,7 @@ INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' co
 
 @dataclasses.dataclass(frozen=True)
 class AutoFormerConfig(Config):
-    """`num_heads` and `mlp_ratios`, the feed-forward widths as multiples of `dim`, are those of the layers.
+    """`num_heads` and `mlp_ratios`, feed-forward widths as multiples of `dim`, have an entry for each layer.
     Offsets of more than `max_distance` cells count as that many.
     """
 

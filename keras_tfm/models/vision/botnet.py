@@ -3,7 +3,7 @@
 A ResNet whose last bottlenecks attend among all cells of their map in place of the 3 x 3 convolution, with
 vectors for the vertical and the horizontal offset of two cells (section 3, figure 4). Where such a block has
 a stride, cells are averaged after the attention. As in the authors' code and in timm batch normalisation and
-the activation follow the attention, and there is no projection behind it. The weights that timm publishes are
+the activation follow the attention, and there is no projection after it. The weights that timm publishes are
 of a ResNet-26 whose stem is three convolutions.
 """
 
@@ -30,7 +30,7 @@ from keras_tfm.models.vision.resnet import ResidualConfig, ResidualNetwork
 class BoTNetConfig(ResidualConfig):
     """`inner_dims` are the widths within the blocks of each stage, `strides` those of their first blocks,
     `attending` how many of a stage's blocks, its last ones, attend. The stem is a convolution of 7 x 7 or,
-    with `inner_stem_dims`, of 3 x 3 behind others of these widths. `scale_positions` says whether scores are
+    with `inner_stem_dims`, of 3 x 3 after others of these widths. `scale_positions` says whether scores are
     scaled after the offsets' part is added, as in the authors' code, or before.
     """
 

@@ -50,7 +50,7 @@ class CaiT(ConfiguredModel):
     """Images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
-    first, and `pooled_output` (B, D), what became of the class token.
+    first, and `pooled_output` (B, D), the class token's final state.
     """
 
     config_class = CaiTConfig

@@ -1,7 +1,7 @@
 """CAT of Lin et al. 2021, "CAT: Cross Attention in Vision Transformer".
 
-A pyramid of threes of blocks: attention among the cells of each window, attention among the windows, each
-channel on its own, and attention among the cells again. Each part's input is normalised, and before each
+A pyramid whose blocks come in threes: attention among the cells of each window, attention among the windows,
+each channel on its own, and attention among the cells again. Each part's input is normalised, and before each
 stage but the first 2 x 2 cells become one of twice the width.
 """
 
@@ -28,7 +28,7 @@ EPSILON = 1e-5
 
 @dataclasses.dataclass(frozen=True)
 class CATConfig(Config):
-    """`depths`, the number of threes of blocks, and `num_heads` are a stage's each; `dim` is the first
+    """`depths`, the number of such threes, and `num_heads` have an entry for each stage; `dim` is the first
     stage's width, each further one's twice as large. `window` is a side in patches, which must divide the
     maps that are larger. `stochastic_depth` is the rate of the last block.
     """

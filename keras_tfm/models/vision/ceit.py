@@ -2,7 +2,7 @@
 
 A convolutional stem before the patches, a depthwise convolution in the feed-forward layers, and at the end
 attention of the last block's class token to those of all blocks (figure 2). As in the authors' code the stem
-has no activation, and of a feed-forward layer the class token is added its norm alone.
+has no activation, and the class token skips the feed-forward layers: its normalised input is added to it.
 """
 
 import dataclasses
@@ -36,8 +36,8 @@ from keras_tfm.models.vision.vit import Side
 
 @dataclasses.dataclass(frozen=True)
 class CeiTConfig(VariantConfig):
-    """`patch_size` is in cells of the stem's map, which has `stem_dim` features and, of an image's height and
-    width, a quarter.
+    """`patch_size` is in cells of the stem's map, which has `stem_dim` features and a quarter of the image's
+    height and width.
     """
 
     patch_size: Side | tuple[Side, Side] = 4
@@ -47,8 +47,8 @@ class CeiTConfig(VariantConfig):
 class CeiT(ConfiguredModel):
     """Images in, hidden states out.
 
-    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), what the last
-    attention made of the class token before the last block's patches, and `pooled_output` (B, D), the former.
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class
+    token after the last attention, then the last block's patches, and `pooled_output` (B, D), that token.
     The hidden states of the stack "class" are the class tokens of all blocks, the last block's first.
     """
 

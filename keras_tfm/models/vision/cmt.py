@@ -1,8 +1,8 @@
 """CMT of Guo et al. 2022, "CMT: Convolutional Neural Networks Meet Vision Transformers".
 
 A pyramid whose blocks look at each cell's neighbours before they attend, reduce the keys' map by a
-convolution of each channel, and convolve inside their feed-forward layers. A table of a bias for each pair of
-a query and a key is shared by the blocks of a stage, so that a model is for images of one size.
+depthwise convolution, and convolve inside their feed-forward layers. The blocks of a stage share a learned
+bias for each pair of a query and a key, so that a model is for images of one size.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, 
 from keras_tfm.models.vision.vit import Ratio, Side
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)
-EPSILON = 1e-5  # of the norms behind patches, whatever the configuration says
+EPSILON = 1e-5  # of the norms after patches, whatever the configuration says
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ class CMT(ConfiguredModel):
 
 
 class CMTBlock(Layer):
-    """Residuals: `position`, a convolution of each channel (the local perception unit); `attention`, to whose
+    """Residuals: `position`, a depthwise convolution (the local perception unit); `attention`, to whose
     scores a bias is added; `feedforward`.
     """
 
@@ -118,7 +118,7 @@ class CMTBlock(Layer):
 class PositionTable(Layer):
     """A learned bias for each head, each cell of a map and each of the map `reduction` times smaller.
 
-    (B, height, width, D) -> (1, H, N, S): the map tells the sizes alone.
+    (B, height, width, D) -> (1, H, N, S): only the map's shape is used.
     """
 
     def __init__(self, num_heads, reduction=1, **kwargs):

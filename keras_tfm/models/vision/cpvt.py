@@ -1,7 +1,7 @@
 """CPVT of Chu et al. 2021, "Conditional Positional Encodings for Vision Transformers".
 
-A ViT without a table of positions: behind the first block a depthwise convolution of 3 x 3 patches is added
-to each (the "positional encoding generator"), which tells the places by the zeros around the image. The
+A ViT without a table of positions: after the first block a depthwise convolution of 3 x 3 patches is added to
+each (the "positional encoding generator"), to which the zeros around the image show where a patch lies. The
 authors have published no code of it.
 """
 
@@ -63,7 +63,7 @@ class CPVT(Variant):
         return model
 
 
-# DeiT's sizes (Touvron et al. 2021, table 1), as Chu et al. 2021 take them; GAP have no class token.
+# DeiT's sizes (Touvron et al. 2021, table 1), as Chu et al. 2021 take them; those of GAP have no class token.
 _TI = CPVTConfig(dim=192, num_heads=3, intermediate_dim=768)
 _S = CPVTConfig(dim=384, num_heads=6, intermediate_dim=1536)
 CPVT.sizes = {

@@ -1,7 +1,7 @@
 """DeepViT of Zhou et al. 2021, "DeepViT: Towards Deeper Vision Transformer".
 
 A ViT whose attention weights are mixed among the heads and normalised ("re-attention", eq. 3), so that deep
-blocks do not all attend alike. As in the authors' code the mixed weights are no softmax any more, and the two
+blocks do not all attend alike. As in the authors' code a row of mixed weights need not sum to 1, and the two
 larger models have a convolutional stem and scales of their own.
 """
 
@@ -30,8 +30,9 @@ STEM_WIDTH = 64
 @dataclasses.dataclass(frozen=True)
 class DeepViTConfig(VariantConfig):
     """The last `num_mixing_layers` blocks mix their heads; with `scale_weights` the result is divided by the
-    square root of a head's width. A block's parts read `branch_scale` x and add 1 / `branch_scale` of what
-    they give. With `convolutional_stem` two convolutions, which halve the sides, stand before the patches.
+    square root of a head's width. A block's parts read `branch_scale` x, and what they give is divided by
+    `branch_scale` before it is added. With `convolutional_stem` two convolutions, which halve the sides,
+    stand before the patches.
     """
 
     num_mixing_layers: Whole = 12
@@ -51,7 +52,7 @@ class DeepViTConfig(VariantConfig):
 
 
 class DeepViT(Variant):
-    """`ViT` of re-attention: `sequence_output` (B, N + 1, D), `pooled_output` (B, D)."""
+    """`ViT` with re-attention: `sequence_output` (B, N + 1, D), `pooled_output` (B, D)."""
 
     config_class = DeepViTConfig
 

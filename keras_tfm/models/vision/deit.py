@@ -19,13 +19,13 @@ INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' co
 
 @dataclasses.dataclass(frozen=True)
 class DeiTConfig(PatchesConfig):
-    """Both tokens are always there."""
+    """The fields of `PatchesConfig`; the distillation token is always there."""
 
 
 class DeiT(ViT):
     """`ViT` with a distillation token after the class token: `sequence_output` is (B, N + 2, D).
 
-    `pooled_output` (B, D) is what became of the class token, `distilled_output` (B, D) of the other one.
+    `pooled_output` (B, D) is the class token's final state, `distilled_output` (B, D) that of the other one.
     """
 
     config_class = DeiTConfig

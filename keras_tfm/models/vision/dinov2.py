@@ -1,7 +1,7 @@
 """DINOv2 of Oquab et al. 2023, "DINOv2: Learning Robust Visual Features without Supervision".
 
-A ViT whose parts have learned gains (`layer_scale`), the giant's feed-forward layers a gate (SwiGLU). After
-the class token may stand register tokens, which have no position (Darcet et al. 2024, "Vision Transformers
+A ViT whose parts have learned gains (`layer_scale`), and in the giant gated feed-forward layers (SwiGLU).
+Register tokens, which have no position, may follow the class token (Darcet et al. 2024, "Vision Transformers
 Need Registers"). As in the authors' code stochastic depth is the same in all blocks. The mask token, which
 only their pre-training uses, is left out.
 """
@@ -24,7 +24,7 @@ INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' co
 
 @dataclasses.dataclass(frozen=True)
 class DINOv2Config(PatchesConfig):
-    """`layer_scale` is where the gains begin. With `gated` the feed-forward layers have a gate, SiLU's,
+    """`layer_scale` is where the gains begin. With `gated` the feed-forward layers have a SiLU gate,
     whatever `activation` says; `intermediate_dim` is then the width of the gate, and of what it multiplies.
     """
 
@@ -39,7 +39,7 @@ class DINOv2Config(PatchesConfig):
 class DINOv2(ViT):
     """`ViT` with register tokens: `sequence_output` is (B, 1 + R + N, D), the class token first.
 
-    `pooled_output` (B, D) is what became of the class token, `patch_output` (B, N, D) of the patches.
+    `pooled_output` (B, D) is the class token's final state, `patch_output` (B, N, D) those of the patches.
     """
 
     config_class = DINOv2Config

@@ -1,7 +1,7 @@
 """GLiT of Chen et al. 2021, "GLiT: Neural Architecture Search for Global and Local Image Transformer".
 
-A ViT of whose heads a search replaced some, or in a layer all, by a gated convolution along the sequence: the
-first features go through attention, the last through the convolution, side by side. The convolution runs
+A ViT in which a search replaced some of a layer's heads, or all, by a gated convolution along the sequence:
+the first features go through attention, the last through the convolution, side by side. The convolution runs
 over the class token too, as in the authors' code.
 """
 
@@ -28,7 +28,7 @@ Kernel = Annotated[int, Between(1, 1023)]
 
 @dataclasses.dataclass(frozen=True)
 class GLiTConfig(Config):
-    """`num_heads` share `dim`; the other tuples are those of the layers. Of a layer's heads
+    """`num_heads` share `dim`; the tuples have an entry for each layer. Of a layer's heads
     `num_attention_heads` attend, 0 .. `num_heads`. `expansions` are, where all attend, a head's width as a
     multiple of `dim` / `num_heads`, elsewhere the convolution's width as a multiple of its input's.
     """
@@ -64,7 +64,7 @@ class GLiT(ConfiguredModel):
     """Images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
-    first, and `pooled_output` (B, D), what became of the class token.
+    first, and `pooled_output` (B, D), the class token's final state.
     """
 
     config_class = GLiTConfig

@@ -1,7 +1,7 @@
 """HVT of Pan et al. 2021, "Scalable Vision Transformers with Hierarchical Pooling".
 
-A ViT without a class token, whose sequence becomes shorter with the depth: some blocks end in a maximum over
-neighbouring tokens and in new positions. As in the authors' code the first block pools too.
+A ViT without a class token, whose sequence becomes shorter with the depth: some blocks end with max-pooling
+of neighbouring tokens, to which new positions are added. As in the authors' code the first block pools too.
 """
 
 import dataclasses
@@ -25,8 +25,8 @@ from keras_tfm.models.vision.variant import (
 
 @dataclasses.dataclass(frozen=True)
 class HVTConfig(VariantConfig):
-    """Blocks 0, `pool_every`, 2 `pool_every`, ... end in the maxima of `pool_size` tokens, each window
-    `pool_stride` tokens after the one before it.
+    """Blocks 0, `pool_every`, 2 `pool_every`, ... end with max-pooling of `pool_size` tokens, in
+    windows that are `pool_stride` tokens apart.
     """
 
     pooling = "mean"
@@ -54,7 +54,7 @@ class HVTConfig(VariantConfig):
 
 
 class HVT(Variant):
-    """`ViT` of ever fewer tokens: `sequence_output` (B, N', D), `pooled_output` (B, D), their mean."""
+    """`ViT` with ever fewer tokens: `sequence_output` (B, N', D), `pooled_output` (B, D), their mean."""
 
     config_class = HVTConfig
 
@@ -100,7 +100,8 @@ class TokenPooling(Layer):
         return (batch_size, (length - self.pool_size) // self.stride + 1, dim)
 
 
-# Pan et al. 2021, section 4 and the authors' configurations: DeiT's widths, and the number of poolings.
+# Pan et al. 2021, section 4 and the authors' configurations: DeiT's widths; after the hyphen the number of
+# poolings.
 _TI = HVTConfig(dim=192, num_heads=3, intermediate_dim=768)
 _S = HVTConfig(dim=384, num_heads=6, intermediate_dim=1536)
 HVT.sizes = {

@@ -1,6 +1,6 @@
 """KVT of Wang et al. 2022, "KVT: k-NN Attention for Boosting Vision Transformers".
 
-A ViT whose queries attend to the `k` keys of the greatest scores alone; it has DeiT's weights.
+A ViT whose queries attend to the `k` keys of the greatest scores alone; it has the weights of a ViT.
 """
 
 import dataclasses
@@ -19,13 +19,13 @@ from keras_tfm.models.vision.variant import (
 
 @dataclasses.dataclass(frozen=True)
 class KVTConfig(VariantConfig):
-    """`k` is how many keys a query attends to, of all heads and blocks."""
+    """`k` is how many keys a query attends to, in every head and block."""
 
     k: Size = 100
 
 
 class KVT(Variant):
-    """`ViT` of attention to the `k` nearest keys: `sequence_output` (B, N + 1, D), `pooled_output` (B, D)."""
+    """`ViT` attending to the `k` nearest keys: `sequence_output` (B, N + 1, D), `pooled_output` (B, D)."""
 
     config_class = KVTConfig
 

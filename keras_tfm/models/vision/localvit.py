@@ -1,9 +1,9 @@
 """LocalViT of Li et al. 2021, "LocalViT: Bringing Locality to Vision Transformers".
 
 A ViT whose feed-forward layer is an inverted residual on the grid of patches: between its two linear layers
-stand a depthwise convolution and squeeze-and-excitation, behind each layer batch normalisation. As in the
-authors' code its input is not normalised, stochastic depth leaves out attention alone, and the class token
-passes it by.
+stand a depthwise convolution and squeeze-and-excitation, after each layer batch normalisation. As in the
+authors' code its input is not normalised, stochastic depth applies to attention alone, and the class token
+skips it.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ class LocalViTConfig(VariantConfig):
 
 
 class LocalViT(Variant):
-    """`ViT` of local feed-forward layers: `sequence_output` (B, N + 1, D), `pooled_output` (B, D)."""
+    """`ViT` with local feed-forward layers: `sequence_output` (B, N + 1, D), `pooled_output` (B, D)."""
 
     config_class = LocalViTConfig
 
@@ -73,7 +73,7 @@ def _inverted(config):
 class SqueezeExcitation(Layer):
     """Multiplies each channel of a map by a number in 0 .. 1 that the means of all channels give.
 
-    Two dense layers, of C / `reduction` and C features, with ReLU and a sigmoid of straight pieces. Hu et al.
+    Two dense layers, of C / `reduction` and C features, with ReLU and a piecewise linear sigmoid. Hu et al.
     2018, "Squeeze-and-Excitation Networks"; (B, height, width, C) in and out.
     """
 
@@ -102,7 +102,8 @@ class SqueezeExcitation(Layer):
         return tuple(x_shape)
 
 
-# Li et al. 2021, table 7 and the authors' code; the numbers are those of squeeze-and-excitation's features.
+# Li et al. 2021, table 7 and the authors' code; squeeze-and-excitation has 4 features, with SE4
+# 192 of 768.
 _T = LocalViTConfig(dim=192, num_heads=4, intermediate_dim=768, reduction=192)
 LocalViT.sizes = {
     "T": _T,

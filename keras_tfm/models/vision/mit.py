@@ -29,7 +29,7 @@ EPSILON = 1e-5
 @dataclasses.dataclass(frozen=True)
 class MiTConfig(Config):
     """Tuples have a number for each stage. Patches of `patch_sizes` begin `strides` apart; the map that is
-    attended to is `reductions` times smaller on each side. `stochastic_depth` is the last block's rate.
+    attended to has sides `reductions` times shorter. `stochastic_depth` is the last block's rate.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -110,7 +110,7 @@ def _block(config, stage, index):
 
 
 def _feedforward(dim, hidden, activation):
-    """The mix feed-forward layer, eq. 3: a convolution of each channel between two dense layers."""
+    """The mix feed-forward layer, eq. 3: a depthwise convolution between two dense layers."""
     widths = (keras.layers.Dense(width, kernel_initializer=own(INITIALIZER)) for width in (hidden, dim))
     first, last = widths
     return Chain([first, Convolution(hidden, groups=hidden, activation=activation), last])

@@ -3,7 +3,7 @@
 A ViT in stages: between two of them a depthwise convolution of stride 2 makes the grid of patches half as
 high and wide and gives each patch more features, and a dense layer gives the class token as many. Patches
 overlap at first, and they alone have positions. Deviates from the authors' code, which normalises the class
-token alone at the end: here all tokens are, which leaves that one as it is.
+token alone at the end: here all tokens are, which changes nothing for that one.
 """
 
 import dataclasses
@@ -31,8 +31,9 @@ from keras_tfm.models.vision.vit import Ratio, Side
 
 @dataclasses.dataclass(frozen=True)
 class PiTConfig(Config):
-    """`dims`, `depths` and `num_heads` are those of the stages, `stride` how far apart patches begin. A
-    `distilled` model has a second token and a second head; `stochastic_depth` is the rate of the last block.
+    """`dims`, `depths` and `num_heads` are those of the stages, `stride` the distance at which patches
+    begin. A `distilled` model has a second token and a second head; `stochastic_depth` is the rate of the
+    last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -70,8 +71,8 @@ class PiT(ConfiguredModel):
     """Images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N +
-    1, D), the class token first, `pooled_output` (B, D), what became of it, and with `distilled`
-    `distilled_output` (B, D), of the second token. `maps` are the last maps of each stage, without tokens.
+    1, D), the class token first, `pooled_output` (B, D), its final state, and with `distilled`
+    `distilled_output` (B, D), the second token's. `maps` are the last maps of each stage, without tokens.
     """
 
     config_class = PiTConfig

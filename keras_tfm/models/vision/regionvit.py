@@ -35,7 +35,7 @@ PATCH_SIZE = 4
 
 @dataclasses.dataclass(frozen=True)
 class RegionViTConfig(Config):
-    """`dims`, `depths` and `num_heads` are a stage's each. The patches of 4 x 4 are embedded by one
+    """`dims`, `depths` and `num_heads` have an entry for each stage. The patches of 4 x 4 are embedded by one
     convolution, or by three with `deep_stem`. `window` is a region's side in patches; an image must have
     whole regions in every stage. `stochastic_depth` is the rate of the last block.
     """
@@ -138,7 +138,7 @@ def regions_of(x, grid):
 
 
 class Merging(Layer):
-    """A norm, GELU and a convolution, of every channel, that halves a map's sides: for cells and regions.
+    """A norm, GELU and a depthwise convolution that halves a map's sides: for cells and regions.
 
     (B, H, W, D) -> (B, H', W', `dim`), where H' is half of H, rounded up.
     """

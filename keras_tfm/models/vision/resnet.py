@@ -24,8 +24,8 @@ from keras_tfm.models.vision.vit import Side
 
 @dataclasses.dataclass(frozen=True)
 class ResidualConfig(Config):
-    """`dims` and `depths` are the width and the number of blocks of each stage, `stem_dim` the width of what
-    stands before them.
+    """`dims` and `depths` are the width and the number of blocks of each stage, `stem_dim` the width of
+    the stem before them.
     """
 
     image_size: Side | tuple[Side, Side] = 224

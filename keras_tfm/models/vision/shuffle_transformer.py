@@ -1,7 +1,7 @@
 """The Shuffle Transformer of Huang et al. 2021, "Shuffle Transformer: Rethinking Spatial Shuffle for ViT".
 
-A pyramid whose blocks attend by turns within windows and among cells that lie apart, with a convolution of
-each channel in between that joins neighbouring windows. Batch normalisation and ReLU6 stand where others have
+A pyramid whose blocks attend by turns within windows and among cells that lie apart, with a depthwise
+convolution in between that joins neighbouring windows. Batch normalisation and ReLU6 stand where others have
 layer normalisation and GELU; nothing normalises the last map.
 """
 
@@ -28,9 +28,9 @@ INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' co
 
 @dataclasses.dataclass(frozen=True)
 class ShuffleTransformerConfig(Config):
-    """`depths` and `num_heads` are a stage's each; a stage is as wide as its heads of `head_dim` together.
-    `stem_dim` is the width of the first convolution, `window` an odd side in cells. `stochastic_depth` is the
-    rate of the last block.
+    """`depths` and `num_heads` have an entry for each stage; a stage is as wide as its heads of `head_dim`
+    together. `stem_dim` is the width of the first convolution, `window` an odd side in cells.
+    `stochastic_depth` is the rate of the last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224

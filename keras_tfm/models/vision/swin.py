@@ -30,9 +30,9 @@ EPSILON = 1e-5  # of the norms beside the blocks', whatever the configuration sa
 
 @dataclasses.dataclass(frozen=True)
 class SwinConfig(Config):
-    """`depths` and `num_heads` are a stage's each; `dim` is the first stage's width, each further one's twice
-    as large. `window` is a side in patches. `mlp_ratio` is the feed-forward width as a multiple of a stage's,
-    `stochastic_depth` the rate of the last block.
+    """`depths` and `num_heads` have an entry for each stage; `dim` is the first stage's width, each further
+    one's twice as large. `window` is a side in patches. `mlp_ratio` is the feed-forward width as a multiple
+    of a stage's, `stochastic_depth` the rate of the last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224

@@ -1,6 +1,6 @@
 """Swin Transformer V2 of Liu et al. 2022, "Swin Transformer V2: Scaling Up Capacity and Resolution".
 
-`Swin` whose residuals and mergings are normalised behind the branch, whose scores are cosines, and whose
+`Swin` whose residuals and mergings are normalised after the branch, whose scores are cosines, and whose
 position bias is made by a small network, so that it serves windows of any size. Deviates from the authors'
 code in that the gains of the residuals' norms begin at 1; theirs begin at 0.
 """
@@ -25,8 +25,8 @@ from keras_tfm.models.vision.vit import Side
 
 @dataclasses.dataclass(frozen=True)
 class SwinV2Config(SwinConfig):
-    """`pretrained_windows` are the sides of each stage's windows in the training that came before, by which
-    offsets are measured: 0, or None for all, means the window itself.
+    """`pretrained_windows` are the sides of each stage's windows in pre-training, in units of which offsets
+    are measured: 0, or None for all, means the window itself.
     """
 
     image_size: Side | tuple[Side, Side] = 256
@@ -99,8 +99,8 @@ class CosineAttention(MultiHeadAttention):
 class ContinuousPositionBias(GridPositionBias):
     """A bias for each head and offset of a grid's cells, at most 16, that a network of two layers makes.
 
-    It sees sign(d) log2(1 + 8 |d|) / log2(8) of both axes' offsets d, as parts of the greatest offset in a
-    grid of the side or (height, width) `pretrained_grid`, by default `grid` (section 3.3). `hidden_dim` is
+    It sees sign(d) log2(1 + 8 |d|) / log2(8) of both axes' offsets d, as fractions of the greatest offset in
+    a grid of the side or (height, width) `pretrained_grid`, by default `grid` (section 3.3). `hidden_dim` is
     the width of the network's hidden layer.
     """
 

@@ -1,7 +1,7 @@
 """TNT of Han et al. 2021, "Transformer in Transformer".
 
 Each patch is a sequence of its own, of smaller patches called pixels, over which an inner Transformer runs;
-what it makes of them is added to the patch's vector in an outer one. The stem is a convolution of 7 x 7 with
+its output, projected, is added to the patch's vector in an outer one. The stem is a convolution of 7 x 7 with
 a stride of `pixel_size`: of each patch alone, or of the whole image in the authors' first version, whose
 published weights are older (`legacy`). The file is long since there are two streams, and two versions of what
 joins them.
@@ -72,7 +72,7 @@ class TNT(ConfiguredModel):
     """Images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
-    first, and `pooled_output` (B, D), what became of the class token. There are two stacks: the blocks of the
+    first, and `pooled_output` (B, D), the class token's final state. There are two stacks: the blocks of the
     "pixels", whose states are (B N, P, d) for P pixels in each patch, and those of the patches, "encoder".
     """
 

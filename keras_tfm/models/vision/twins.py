@@ -1,6 +1,6 @@
 """Twins of Chu et al. 2021, "Twins: Revisiting the Design of Spatial Attention in Vision Transformers".
 
-A pyramid whose positions are made by a convolution behind the first block of each stage (Chu et al. 2021,
+A pyramid whose positions are made by a convolution after the first block of each stage (Chu et al. 2021,
 "Conditional Positional Encodings"). In PCPVT all cells attend to a smaller map; in SVT every second block
 does, and the others attend within windows. Deviates from the authors' code where a map is smaller than a
 window, which then is the map: theirs pads it.
@@ -24,7 +24,7 @@ from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, 
 from keras_tfm.models.vision.vit import Ratio, Side
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
-EPSILON = 1e-5  # of the norms behind convolutions, whatever the configuration says
+EPSILON = 1e-5  # of the norms after convolutions, whatever the configuration says
 
 
 @dataclasses.dataclass(frozen=True)

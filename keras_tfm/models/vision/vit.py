@@ -53,7 +53,7 @@ class ViTConfig(PatchesConfig):
     the patches, all of them side by side ("flatten"), or an `AttentionPooling` (Zhai et al. 2022). A `pooler`
     is a tanh layer on it. `position_stddev` is the spread of the first positions, by default the authors'.
     Ten times as much is for few examples: next to patches of about unit scale the authors' stay unseen for
-    many epochs. On scikit-learn's digits, after 40, it is an accuracy of 98 % against 92 %.
+    many epochs. On scikit-learn's digits the accuracy after 40 epochs is 98 % in place of 92 %.
     """
 
     pooling: Literal["class", "mean", "flatten", "attention"] = "class"
@@ -65,7 +65,7 @@ class ViT(ConfiguredModel):
     """Images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
-    first, and `pooled_output` (B, D), what became of the class token; with another `pooling` (B, N, D) and
+    first, and `pooled_output` (B, D), the class token's final state; with another `pooling` (B, N, D) and
     (B, D), or (B, N D) where it is "flatten". A family that differs overrides `embed`, `block` or `pooled`.
     """
 

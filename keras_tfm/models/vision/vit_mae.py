@@ -1,8 +1,9 @@
 """The masked autoencoder's encoder of He et al. 2022, "Masked Autoencoders Are Scalable Vision Learners".
 
-A ViT that sees the class token and a random part of the patches; `heads.MaskedAutoencoder` learns to draw the
-others. Its positions are sines and stay as they are, unlike ViT's. Which patches are visible says an input,
-`noise`, so that the model answers alike for the same numbers; where it is left out it is drawn.
+A ViT that sees the class token and a random part of the patches; `heads.MaskedAutoencoder` learns to
+reconstruct the others. Its positions are sines and stay as they are, unlike ViT's. An input, `noise`, says
+which patches are visible, so that the same numbers give the same answers; where it is left out, it is drawn
+at random.
 """
 
 import dataclasses
@@ -33,7 +34,7 @@ class ViTMAE(ConfiguredModel):
 
     Inputs: `images` (B, H, W, C), floating-point; `noise` (B, N), a number for each patch, of which the
     least stay visible. Outputs: `sequence_output` (B, M + 1, D), the class token first, then the visible
-    patches in the order of their numbers, and `pooled_output` (B, D), what became of the class token.
+    patches in the order of their numbers, and `pooled_output` (B, D), the class token's final state.
     """
 
     config_class = ViTMAEConfig

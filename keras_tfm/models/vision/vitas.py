@@ -23,7 +23,7 @@ from keras_tfm.models.vision.vit import Side
 
 @dataclasses.dataclass(frozen=True)
 class ViTASConfig(Config):
-    """`num_heads`, their widths `key_dims` and the feed-forward's `hidden_dims` are those of the layers."""
+    """`num_heads`, their widths `key_dims` and the feed-forward's `hidden_dims` are given for each layer."""
 
     image_size: Side | tuple[Side, Side] = 224
     patch_size: Side | tuple[Side, Side] = 16
@@ -47,7 +47,7 @@ class ViTAS(ConfiguredModel):
     """Images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
-    first, and `pooled_output` (B, D), what became of the class token.
+    first, and `pooled_output` (B, D), the class token's final state.
     """
 
     config_class = ViTASConfig
@@ -81,7 +81,7 @@ def _block(config, i):
     return Block(*parts, name=f"block_{i}")
 
 
-# The networks of the authors' files: 0.86, 1.0, 1.3, 2.7 and 4.9 thousand million products an image.
+# The networks of the authors' files: 0.86, 1.0, 1.3, 2.7 and 4.9 G multiply-adds an image.
 # C is the one whose layers were searched to be alike.
 _C = ViTASConfig(stochastic_depth=0.1)
 ViTAS.sizes = {

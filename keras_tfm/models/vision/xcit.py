@@ -1,7 +1,8 @@
 """XCiT of El-Nouby et al. 2021, "XCiT: Cross-Covariance Image Transformers".
 
 Blocks of attention among features, a local interaction of neighbouring patches and a feed-forward layer,
-linear in their number; then the authors' blocks in which a class token alone attends (see `ClassBlock`).
+whose cost is linear in the number of patches; then the authors' blocks in which a class token alone attends
+(see `ClassBlock`).
 """
 
 import dataclasses
@@ -51,7 +52,7 @@ class XCiT(ConfiguredModel):
     """Images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
-    first, and `pooled_output` (B, D), what became of the class token.
+    first, and `pooled_output` (B, D), the class token's final state.
     """
 
     config_class = XCiTConfig
@@ -75,7 +76,7 @@ class XCiT(ConfiguredModel):
 class ClassBlock(Layer):
     """`attention`, a residual of `ClassAttention`; `norm`; and the class token's `feedforward` residual.
 
-    The patches, which are normalised too with `normalize_patches`, come out twice themselves.
+    The patches, normalised too with `normalize_patches`, come out doubled, as in the authors' code.
     """
 
     is_block = True
