@@ -139,7 +139,7 @@ def row_of(name, train, test, minutes):
     return {
         "family": name,
         "weights": classifier.model.count_params(),
-        "epochs": len(history.epoch),
+        "epochs": len(history["loss"]),
         "seconds": round(time.perf_counter() - began),
         "accuracy": round(measures["accuracy"], 4),
     }
