@@ -61,7 +61,7 @@ class FourierPositions(Layer):
 class OnGrid(Layer):
     """`layer`, which takes maps, on sequences: (B, M + rows columns, D) in and out.
 
-    The first `prefix` tokens, a class token for example, pass it by. A padding mask is not taken: a grid has
+    The first `prefix` tokens, a class token for example, skip it. A padding mask is not taken: a grid has
     no padding.
     """
 

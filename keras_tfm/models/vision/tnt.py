@@ -37,8 +37,8 @@ INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' co
 
 @dataclasses.dataclass(frozen=True)
 class TNTConfig(Config):
-    """`inner_dim` and `inner_heads` are those of the pixels, `pixel_size` how far apart these are; a head's
-    feed-forward layers are `mlp_ratio` times as wide as its tokens, the pixels' four times.
+    """`inner_dim` and `inner_heads` are those of the pixels, `pixel_size` how far apart these are; the
+    patches' feed-forward layers are `mlp_ratio` times as wide as their tokens, the pixels' four times.
     """
 
     image_size: Side | tuple[Side, Side] = 224
