@@ -22,6 +22,7 @@ from keras_tfm.models.text.roberta import RoBERTa, RoBERTaConfig
 from keras_tfm.models.text.t5 import T5, T5Config
 from keras_tfm.models.text.transformer import Transformer, TransformerConfig
 from keras_tfm.models.vision.botnet import BoTNet, BoTNetConfig
+from keras_tfm.models.vision.cvt import CvT, CvTConfig
 from keras_tfm.models.vision.deit import DeiT, DeiTConfig
 from keras_tfm.models.vision.levit import LeViT, LeViTConfig
 from keras_tfm.models.vision.mlp_mixer import MLPMixer, MLPMixerConfig
