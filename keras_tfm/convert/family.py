@@ -244,7 +244,8 @@ def check_entries(entries, path):
             if not all(type(x) is int and 0 <= x < 2**31 for x in ids):
                 raise CheckpointError(path, name, "the id of a token", brief(value))
         elif "drop" in name and value is not None and not isinstance(value, bool):
-            if not isinstance(value, int | float) or not 0 <= value < 1:
+            rates = value if isinstance(value, list) else [value]  # one for each stage
+            if not all(isinstance(rate, int | float) and 0 <= rate < 1 for rate in rates):
                 raise CheckpointError(path, name, "a rate in [0, 1)", brief(value))
         elif name == "problem_type" and value not in (None, *PROBLEMS):
             raise CheckpointError(path, name, f"one of {', '.join(PROBLEMS)}", brief(value))

@@ -24,6 +24,7 @@ TABLES = {
     "t5": "t5.FAMILY",
     "bart": "bart.FAMILY",
     "mbart": "bart.MBART",
+    "cvt": "cvt.FAMILY",
     "resnet": "resnet.FAMILY",
     "bit": "resnet.BIT",
     "swin": "swin.FAMILY",

@@ -38,6 +38,7 @@ from keras_tfm.models.vision.cat import CAT, CATConfig
 from keras_tfm.models.vision.ceit import CeiT, CeiTConfig
 from keras_tfm.models.vision.cmt import CMT, CMTConfig
 from keras_tfm.models.vision.cpvt import CPVT, CPVTConfig
+from keras_tfm.models.vision.cvt import CvT, CvTConfig
 from keras_tfm.models.vision.deepvit import DeepViT, DeepViTConfig
 from keras_tfm.models.vision.deit import DeiT, DeiTConfig
 from keras_tfm.models.vision.dinov2 import DINOv2, DINOv2Config

@@ -1,0 +1,128 @@
+"""CvT's checkpoints (Wu et al. 2021).
+
+The last norm is the classifier's in transformers, and the backbone's here: `CvtModel` is read with one that
+has the gain 1, and does not heed the one that is written. transformers says no image size: one that a
+configuration of ours has is written beside its own entries.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.keymap import (
+    batch_counts,
+    batch_norm,
+    convolution,
+    depthwise_kernel,
+    linear,
+    norm,
+    weight,
+)
+from keras_tfm.heads import Classifier
+from keras_tfm.models import CvT
+
+PREFIX = "cvt."
+STAGE, LAYER = "encoder.stages.{}", "encoder.stages.{}.layers.{}"
+BLOCK = "stage_{}_block_{}"
+ROWS = [
+    *convolution("stage_{}_embedding", f"{STAGE}.embedding.convolution_embeddings.projection"),
+    *norm("stage_{}_embedding/norm", f"{STAGE}.embedding.convolution_embeddings.normalization"),
+    *weight("class_token/embedding", "encoder.stages.2.cls_token"),
+    *linear(f"{BLOCK}/attention/branch/output", f"{LAYER}.attention.output.dense"),
+    *norm(f"{BLOCK}/attention/norm", f"{LAYER}.layernorm_before"),
+    *linear(f"{BLOCK}/feedforward/branch/hidden", f"{LAYER}.intermediate.dense"),
+    *linear(f"{BLOCK}/feedforward/branch/output", f"{LAYER}.output.dense"),
+    *norm(f"{BLOCK}/feedforward/norm", f"{LAYER}.layernorm_after"),
+    *norm("norm", "layernorm"),
+]
+for part in ("query", "key", "value"):
+    ours, theirs = f"{BLOCK}/attention/branch/projections/{part}", f"{LAYER}.attention.attention"
+    convolved = f"{theirs}.convolution_projection_{part}.convolution_projection"
+    ROWS += convolution(f"{ours}_convolution", f"{convolved}.convolution", depthwise_kernel())
+    ROWS += batch_norm(f"{ours}_convolution/norm", f"{convolved}.normalization")
+    ROWS += linear(ours, f"{theirs}.projection_{part}")
+
+
+class CvTFamily(Family):
+    """A `Family` whose last norm stands beside the backbone in a file, not in it."""
+
+    def rows_with(self, head, prefix):
+        return [
+            dataclasses.replace(
+                row, theirs=tuple(key.replace(f"{PREFIX}layernorm.", "layernorm.") for key in row.theirs)
+            )
+            for row in super().rows_with(head, prefix)
+        ]
+
+
+def depths(config):
+    """Theirs for ours; ValueError where theirs would fail, which reads a rate by a stage's number in the list
+    of its blocks' rates.
+    """
+    if any(depth <= stage for stage, depth in enumerate(config.depths)):
+        raise ValueError(f"CvtModel needs `depths` of at least 1, 2 and 3; they are {config.depths}.")
+    return config.depths
+
+
+def unit_norm(tensors):
+    """A norm that neither scales nor shifts, as wide as the last stage's among `tensors`."""
+    like = next((x for key, x in tensors.items() if key.endswith("encoder.stages.2.cls_token")), None)
+    if like is None:
+        return {}
+    width = like.shape[-1:]
+    return {"layernorm.weight": np.ones(width, "float32"), "layernorm.bias": np.zeros(width, "float32")}
+
+
+FAMILY = CvTFamily(
+    model_type="cvt",
+    backbone="CvtModel",
+    model=CvT,
+    prefix=PREFIX,
+    fields={
+        "image_size": "image_size",
+        "num_channels": "num_channels",
+        "dims": "embed_dim",
+        "depths": Entry("depth", lambda value, _: value, depths),
+        "num_heads": "num_heads",
+        "mlp_ratio": "mlp_ratio",
+        "dropout": "drop_rate",
+        "attention_dropout": "attention_drop_rate",
+        "stochastic_depth": "drop_path_rate",
+    },
+    fixed={
+        "patch_sizes": [7, 3, 3],
+        "patch_stride": [4, 2, 2],
+        "patch_padding": [2, 1, 1],
+        "cls_token": [False, False, True],
+        "qkv_bias": [True, True, True],
+        "qkv_projection_method": ["dw_bn", "dw_bn", "dw_bn"],
+        "kernel_qkv": [3, 3, 3],
+        "padding_kv": [1, 1, 1],
+        "stride_kv": [2, 2, 2],
+        "padding_q": [1, 1, 1],
+        "stride_q": [1, 1, 1],
+    },
+    shapes={
+        "encoder.stages.0.embedding.convolution_embeddings.projection.weight": (
+            lambda config: config.dims[0],
+            "num_channels",
+            lambda _: 7,
+            lambda _: 7,
+        ),
+        "encoder.stages.1.layers.0.layernorm_before.weight": (lambda config: config.dims[1],),
+        "encoder.stages.2.layers.0.layernorm_before.weight": (lambda config: config.dims[2],),
+        "encoder.stages.0.layers.0.intermediate.dense.bias": (
+            lambda config: int(config.mlp_ratio[0] * config.dims[0]),
+        ),
+    },
+    rows=ROWS,
+    heads={
+        "CvtForImageClassification": Head(
+            Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
+        ),
+    },
+    left_out=unit_norm,
+    ignored=(r".*\.num_batches_tracked",),
+    added=batch_counts,
+)

@@ -1,0 +1,174 @@
+"""CvT of Wu et al. 2021, "CvT: Introducing Convolutions to Vision Transformers".
+
+Three stages of ever fewer and wider cells. Where one begins, overlapping patches are convolved and
+normalised; queries, keys and values are convolved too before they are projected, keys and values with a
+stride of 2. No positions are added, and a class token joins the last stage alone. As in the authors' code the
+scores are scaled by the whole width, D^-1/2, not by a head's. Deviates from transformers in that stochastic
+depth grows with the blocks of a stage, as in the authors' code.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.layers.attention.multi_head import Attention
+from keras_tfm.layers.attention.projections import PARTS, HeadProjection
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.convolution import BatchNormalization, Convolution
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.grid import to_map
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patch_encoder import PrependedTokens
+from keras_tfm.layers.patches import flatten_map, height_and_width
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
+from keras_tfm.models.vision.vit import Side
+
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+EPSILON = 1e-5  # of all layer normalisations
+PATCHES = ((7, 4, 2), (3, 2, 1), (3, 2, 1))  # the kernel, stride and padding where each stage begins
+Rates = tuple[Rate, Rate, Rate]
+
+
+@dataclasses.dataclass(frozen=True)
+class CvTConfig(Config):
+    """All but the images' sizes are those of the three stages; `mlp_ratio` is the feed-forward width as a
+    multiple of a stage's, `stochastic_depth` the rate of a stage's last block.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    num_channels: Size = 3
+    dims: tuple[Size, Size, Size] = (64, 192, 384)
+    depths: tuple[Depth, Depth, Depth] = (1, 2, 10)
+    num_heads: tuple[Size, Size, Size] = (1, 3, 6)
+    mlp_ratio: tuple[float, float, float] = (4.0, 4.0, 4.0)
+    dropout: Rates = (0.0, 0.0, 0.0)
+    attention_dropout: Rates = (0.0, 0.0, 0.0)
+    stochastic_depth: Rates = (0.0, 0.0, 0.1)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if any(dim % heads for dim, heads in zip(self.dims, self.num_heads, strict=True)):
+            raise ValueError(f"`num_heads` must divide `dims`, {self.dims}; they are {self.num_heads}.")
+        if any(int(dim * ratio) < 1 for dim, ratio in zip(self.dims, self.mlp_ratio, strict=True)):
+            raise ValueError(f"`mlp_ratio` must leave a width; it is {self.mlp_ratio}.")
+
+    @property
+    def num_layers(self):
+        """The number of all blocks."""
+        return sum(self.depths)
+
+
+class CvT(ConfiguredModel):
+    """Images in, hidden states out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
+    and the last stage's cells row by row, normalised, and `pooled_output` (B, D), what became of the class
+    token. What goes into the first block and comes out of each (`hidden_states`) are sequences; `maps` (B,
+    rows, columns, D) are the last of each stage, before any norm.
+    """
+
+    config_class = CvTConfig
+
+    def __init__(self, config, name="cvt", **kwargs):
+        image_size = height_and_width(config.image_size, "image_size")
+        images = keras.Input((*image_size, config.num_channels), name="images")
+        blocks: list = []
+        states: list = []
+        ends = [images]
+        for stage, (size, stride, padding) in enumerate(PATCHES):
+            norm = LayerNormalization(EPSILON)
+            options = {"norm": norm, "use_bias": True, "name": f"stage_{stage}_embedding"}
+            x = Convolution(config.dims[stage], size, stride, padding, **options)(ends[-1])
+            x = Dropout(config.dropout[stage], name=f"stage_{stage}_dropout")(x)
+            grid, prefix, x = tuple(x.shape[1:3]), int(stage == 2), flatten_map(x)
+            x = PrependedTokens(1, INITIALIZER, name="class_token")(x) if prefix else x
+            own_blocks = [_block(config, stage, i, grid, prefix) for i in range(config.depths[stage])]
+            own_states = states_of(own_blocks, x)
+            blocks, states = blocks + own_blocks, (states or own_states[:1]) + own_states[1:]
+            ends.append(to_map(states[-1][:, prefix:], grid))
+        x = LayerNormalization(EPSILON, name="norm")(states[-1])
+        outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
+        stacks = {"encoder": blocks}, {"encoder": states}
+        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        self.maps = ends[1:]
+
+
+class ConvolutionalProjections(Layer):
+    """Queries, keys and values of `num_heads` heads, each by a depthwise convolution, then linearly.
+
+    Section 3.2: the cells of a `grid`, row by row, behind a `prefix` of tokens that are not convolved. Keys
+    and values are convolved with a `stride`, so that there are fewer of them.
+    """
+
+    def __init__(self, num_heads, grid, prefix=0, stride=2, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.grid = tuple(grid)
+        self.prefix = prefix
+        self.stride = stride
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        dim = query_shape[-1]
+        if value_shape is not None or key_shape is not None:
+            raise ValueError(f"{self.name!r} projects one sequence: it is for self-attention.")
+        if dim % self.num_heads:
+            raise ValueError(f"`num_heads` must divide the width {dim}; it is {self.num_heads}.")
+        self.key_width = self.value_width = dim // self.num_heads
+        self.convolutions, self.dense = {}, {}
+        for part in PARTS:
+            stride = 1 if part == "query" else self.stride
+            convolution = Convolution(
+                dim, 3, stride, groups=dim, norm=BatchNormalization(), name=f"{part}_convolution"
+            )
+            convolution.build((query_shape[0], *self.grid, dim))
+            widths = (self.key_width,)
+            dense = HeadProjection(self.num_heads, widths, kernel_initializer=INITIALIZER.clone(), name=part)
+            dense.build(query_shape)
+            self.convolutions[part], self.dense[part] = convolution, dense
+        self.built = True
+
+    def project(self, query, value=None, key=None):
+        """Heads (B, H, T, K), (B, H, S, K) and (B, H, S, K) of `query` (B, M + rows columns, D)."""
+        tokens, cells = query[:, : self.prefix], to_map(query[:, self.prefix :], self.grid)
+        heads = []
+        for part in PARTS:
+            x = flatten_map(self.convolutions[part](cells))
+            x = ops.concatenate([tokens, x], axis=1) if self.prefix else x
+            heads += self.dense[part](x)
+        return heads
+
+
+def _block(config, stage, index, grid, prefix):
+    """The block number `index` of a stage."""
+    dim = config.dims[stage]
+    rate = growing_rates(config.stochastic_depth[stage], config.depths[stage])[index]
+
+    def part(branch):
+        norm = LayerNormalization(EPSILON)
+        return Residual(branch, norm, "input", config.dropout[stage], stochastic_depth=rate)
+
+    attention = Attention(
+        ConvolutionalProjections(config.num_heads[stage], grid, prefix),
+        scale=dim**-0.5,
+        dropout=config.attention_dropout[stage],
+        output_layer=Dense(dim, kernel_initializer=INITIALIZER.clone(), name="output"),
+    )
+    hidden = int(config.mlp_ratio[stage] * dim)
+    feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
+    return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")
+
+
+# Wu et al. 2021, table 2; W24 was trained on larger images.
+_13 = CvTConfig()
+CvT.sizes = {
+    "13": _13,
+    "21": dataclasses.replace(_13, depths=(1, 4, 16)),
+    "W24": CvTConfig(
+        384, dims=(192, 768, 1024), depths=(2, 2, 20), num_heads=(3, 12, 16), stochastic_depth=(0.0, 0.0, 0.3)
+    ),
+}
