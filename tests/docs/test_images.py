@@ -1,15 +1,19 @@
-"""docs/images.md: all of its commands and code are run, in their order, in an empty folder."""
+"""docs/images.md: all of its commands and code run, in their order, in an empty folder. README's table."""
 
+import importlib
 import pathlib
 import re
 import shlex
 
 import pytest
 
-from keras_tfm import tasks
+from keras_tfm import models, tasks
 from keras_tfm.cli import main
+from keras_tfm.convert import huggingface, timm
+from keras_tfm.tasks.image_classifier import FAMILIES
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "images.md"
+README = PAGE.parents[1] / "README.md"
 pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="the page is not part of the wheel")
 
 
@@ -43,3 +47,18 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
     images = [found["image"].numpy()]
     again, first = (found[name].probabilities(images) for name in ("again", "classifier"))
     assert abs(again - first).max() < 1e-4
+
+
+def test_the_table_of_families_is_whole():
+    """It has every family that `--family` takes, and says of each whose checkpoints are read."""
+    rows = re.findall(
+        r"^\| `(\w+)` \| .* \| (-|timm|transformers|transformers, timm) \|$", README.read_text("utf-8"), re.M
+    )
+    assert {name.lower() for name, _ in rows} == {*FAMILIES, "vitmae", "vivit"}
+    readers = {
+        "transformers": {huggingface.family_of_type(name).model for name in huggingface.TABLES},
+        "timm": {importlib.import_module(f"keras_tfm.convert.{name}").MODEL for name in timm.FAMILIES},
+    }
+    for name, said in rows:
+        known = [reader for reader, read in readers.items() if getattr(models, name) in read]
+        assert said == (", ".join(known) or "-"), name

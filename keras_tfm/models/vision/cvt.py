@@ -67,8 +67,8 @@ class CvT(ConfiguredModel):
     """Images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
-    and the last stage's cells row by row, normalised, and `pooled_output` (B, D), what became of the class
-    token. What goes into the first block and comes out of each (`hidden_states`) are sequences; `maps` (B,
+    and the last stage's cells row by row, normalised, and `pooled_output` (B, D), the class token's final
+    state. What goes into the first block and comes out of each (`hidden_states`) are sequences; `maps` (B,
     rows, columns, D) are the last of each stage, before any norm.
     """
 
@@ -101,7 +101,7 @@ class CvT(ConfiguredModel):
 class ConvolutionalProjections(Layer):
     """Queries, keys and values of `num_heads` heads, each by a depthwise convolution, then linearly.
 
-    Section 3.2: the cells of a `grid`, row by row, behind a `prefix` of tokens that are not convolved. Keys
+    Section 3.2: the cells of a `grid`, row by row, after a `prefix` of tokens that are not convolved. Keys
     and values are convolved with a `stride`, so that there are fewer of them.
     """
 
