@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -83,15 +84,21 @@ def test_stochastic_depth_grows_within_a_stage():
     np.testing.assert_allclose(rates, [0, 0, 0.1, 0, 0.1, 0.2])
 
 
-@pytest.mark.parametrize("head", [None, 5])
-def test_folders_of_transformers_both_ways(head, tmp_path):
-    model = CvT(DEEPER) if head is None else Classifier(CvT(DEEPER), head)
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A classifier, and its folder."""
+    model = Classifier(CvT(DEEPER), 5)
     randomise(model, 1)
-    save_huggingface(model, tmp_path / "folder")
-    again = from_huggingface(tmp_path / "folder")
+    folder = tmp_path_factory.mktemp("cvt") / "folder"
+    save_huggingface(model, folder)
+    return model, folder
+
+
+def test_folders_of_transformers_both_ways(saved):
+    model, folder = saved
+    again, backbone = from_huggingface(folder), CvT.from_huggingface(folder)
     assert again.get_config() == model.get_config()
-    backbone = CvT.from_huggingface(tmp_path / "folder")
-    for one, two in ((again, model), (backbone, getattr(model, "backbone", model))):
+    for one, two in ((again, model), (backbone, model.backbone)):
         for a, b in zip(one.get_weights(), two.get_weights(), strict=True):
             np.testing.assert_array_equal(a, b)
 
@@ -105,9 +112,8 @@ def test_folders_of_transformers_both_ways(head, tmp_path):
         ("stride_kv", [1, 1, 1], "stride_kv"),
     ],
 )
-def test_configurations_that_the_weights_do_not_bear_out(name, value, message, tmp_path):
-    save_huggingface(CvT(DEEPER), tmp_path / "folder")
-    path = tmp_path / "folder" / "config.json"
+def test_configurations_that_the_weights_do_not_bear_out(name, value, message, saved, tmp_path):
+    path = shutil.copytree(saved[1], tmp_path / "folder") / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
     with pytest.raises(CheckpointError, match=message):
         from_huggingface(tmp_path / "folder")

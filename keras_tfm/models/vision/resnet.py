@@ -192,12 +192,9 @@ ResNet.sizes = {
     "152": dataclasses.replace(_50, depths=(3, 8, 36, 3)),
 }
 # Kolesnikov et al. 2020, section 3.2 and appendix: depth x width.
-_X1 = BiTConfig()
-_X3 = BiTConfig(stem_dim=192, dims=(768, 1536, 3072, 6144))
 BiT.sizes = {
-    "50x1": _X1,
-    "101x1": dataclasses.replace(_X1, depths=(3, 4, 23, 3)),
-    "50x3": _X3,
-    "101x3": dataclasses.replace(_X3, depths=(3, 4, 23, 3)),
+    "50x1": BiTConfig(),
+    "101x1": BiTConfig(depths=(3, 4, 23, 3)),
+    "50x3": BiTConfig(stem_dim=192, dims=(768, 1536, 3072, 6144)),
     "152x4": BiTConfig(stem_dim=256, dims=(1024, 2048, 4096, 8192), depths=(3, 8, 36, 3)),
 }
