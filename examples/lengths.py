@@ -4,11 +4,17 @@
     python examples/lengths.py --tasks reverse --longest 20 --minutes 3
 
 Trains six models for 15 minutes each. The papers' claim, which the curves put to the test: with attention
-(Bahdanau et al. 2015) the share of letters that are right stays as texts grow, up to 50 letters here; without
-it (Sutskever et al. 2014) it falls, since one state of fixed size has to hold the whole text. Reversing,
-after 4 minutes on 2 cores: with attention 100 % of up to 10 letters, 99 % of 26 to 30 and 84 % of 46 to 50;
-without it 37 % of 6 to 10 and 9 % of 46 to 50. The curves stand in saved_models/lengths.csv, and in
-lengths.png where matplotlib is installed.
+(Bahdanau et al. 2015) the share of letters that are right stays as texts grow, up to 50 letters here;
+without it (Sutskever et al. 2014) it falls, since one state of fixed size has to hold the whole text. On 2
+busy cores, of texts of 6 to 10, of 26 to 30 and of 46 to 50 letters, in per cent:
+
+    copy      attention 100, 100, 99.6      none 96.9, 53.9, 27.9
+    reverse   attention 100, 100, 99.7      none 51.6, 15.3, 10.4
+    sort      attention 98.5, 97.4, 87.2    none 100, 100, 100
+
+Sorting is the exception that tells why: how often each of 20 letters occurs is all that its state has to
+hold, and attention learns that more slowly than the state does. The curves stand in
+saved_models/lengths.csv, and in lengths.png where matplotlib is installed.
 """
 
 import argparse

@@ -4,7 +4,6 @@ from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import convolution, depthwise_kernel, linear, norm, patches
 from keras_tfm.convert.state import as_sequences, read_state
 from keras_tfm.heads import Classifier
-from keras_tfm.layers.patches import height_and_width
 from keras_tfm.models import Twins
 
 MODEL = Twins
@@ -17,8 +16,7 @@ ARCHITECTURES = {
 
 def check_windows(config):
     """ValueError for a map smaller than its windows, which timm pads."""
-    for stage, window in enumerate(config.windows or ()):
-        grid = tuple(side // config.patch_size // 2**stage for side in height_and_width(config.image_size))
+    for grid, window in zip(config.grids, config.windows or (), strict=False):
         if min(grid) < window:
             raise ValueError(f"timm pads a map of {grid} for `windows` of {window}; ours are the map's then.")
 

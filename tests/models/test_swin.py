@@ -109,13 +109,15 @@ def test_folders_of_transformers_both_ways(head, tmp_path):
 
 
 def test_names_of_timm():
-    model = Classifier(Swin(dataclasses.replace(SMALL, dropout=0.0, attention_dropout=0.0)), 5)
+    model = Classifier(
+        Swin(dataclasses.replace(SMALL, image_size=(12, 24), dropout=0.0, attention_dropout=0.0)), 5
+    )
     randomise(model, 1)
     weights = keymap.save(model, timm_rows(model.backbone.config))
     assert weights["layers.1.downsample.reduction.weight"].shape == (8, 16)
     assert weights["patch_embed.proj.weight"].shape == (4, 1, 2, 2)
     arguments = {
-        "img_size": [12, 16],
+        "img_size": [12, 24],
         "patch_size": 2,
         "in_chans": 1,
         "embed_dim": 4,
@@ -126,7 +128,7 @@ def test_names_of_timm():
     }
     again, outputs = read(arguments, weights)
     assert_same(again, model)
-    assert outputs["features/stage_1"].shape == (None, 3, 4, 8)
+    assert outputs["features/stage_1"].shape == (None, 3, 6, 8)
     with pytest.raises(CheckpointError, match=r"head\.extra: expected no such weight"):
         read(arguments, weights | {"head.extra": np.zeros(3)})
     with pytest.raises(CheckpointError, match="ape"):

@@ -19,7 +19,8 @@ from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.tubelets import TubeletEmbedding
 from keras_tfm.models.base import ConfiguredModel, states_of
-from keras_tfm.models.vision.vit import Side, encoder_block
+from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.vit import encoder_block
 
 POSITIONS = keras.initializers.RandomNormal(stddev=0.02)
 

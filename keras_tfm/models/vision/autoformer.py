@@ -21,7 +21,7 @@ from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_wid
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
-from keras_tfm.models.vision.vit import Ratio, Side
+from keras_tfm.models.vision.images import Ratio, Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
 
@@ -64,8 +64,7 @@ class AutoFormer(ConfiguredModel):
     config_class = AutoFormerConfig
 
     def __init__(self, config, name="autoformer", **kwargs):
-        size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*size, config.num_channels), name="images")
+        images = image_input(config)
         blocks = [Block(*parts(config, i), name=f"block_{i}") for i in range(len(config.num_heads))]
         states = states_of(blocks, embedded(config, images))
         x = LayerNormalization(config.epsilon, name="norm")(states[-1])

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.models.vision.autoformer import AutoFormerConfig
-from keras_tfm.models.vision.vit import Ratio, Side
+from keras_tfm.models.vision.images import Ratio, Side
 
 
 @dataclasses.dataclass(frozen=True)

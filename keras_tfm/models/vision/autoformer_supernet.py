@@ -12,10 +12,10 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.masks import in_float32
-from keras_tfm.layers.patches import height_and_width
 from keras_tfm.models.base import ConfiguredModel, states_of
 from keras_tfm.models.vision.autoformer import AutoFormer, embedded, parts
 from keras_tfm.models.vision.autoformer_space import SearchSpace
+from keras_tfm.models.vision.images import image_input
 
 
 class AutoFormerSupernet(ConfiguredModel):
@@ -30,8 +30,7 @@ class AutoFormerSupernet(ConfiguredModel):
 
     def __init__(self, config, name="autoformer_supernet", **kwargs):
         largest = config.largest
-        size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*size, config.num_channels), name="images")
+        images = image_input(config)
         depth = len(largest.num_heads)
         network = keras.Input((1 + 2 * depth,), dtype="int32", name="network")
         blocks = []

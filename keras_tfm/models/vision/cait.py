@@ -8,7 +8,6 @@ those of the class token.
 
 import dataclasses
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Rate, Size
@@ -18,11 +17,11 @@ from keras_tfm.layers.attention.on_scores import HeadMixing
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
-from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.vision.images import Side, image_input
 from keras_tfm.models.vision.variant import INITIALIZER, attention_of, feedforward_of
-from keras_tfm.models.vision.vit import Side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +55,7 @@ class CaiT(ConfiguredModel):
     config_class = CaiTConfig
 
     def __init__(self, config, name="cait", **kwargs):
-        size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*size, config.num_channels), name="images")
+        images = image_input(config)
         x = flatten_map(PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images))
         x = PositionEmbedding(x.shape[1], INITIALIZER, name="position")(x)
         blocks = [_block(config, f"block_{i}") for i in range(config.num_layers)]

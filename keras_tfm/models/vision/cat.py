@@ -17,10 +17,11 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, flatten_map, height_and_width, patch_grid
+from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, height_and_width, patch_grid
 from keras_tfm.layers.windows import WindowAttention, join_windows, split_windows
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, run_stages
-from keras_tfm.models.vision.vit import Ratio, Side
+from keras_tfm.models.base import check_stages, growing_rates
+from keras_tfm.models.vision.images import Ratio, Side
+from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
 EPSILON = 1e-5
@@ -55,33 +56,29 @@ class CATConfig(Config):
         return tuple(self.dim * 2**stage for stage in range(len(self.depths)))
 
 
-class CAT(ConfiguredModel):
-    """Images in, hidden states out.
-
-    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
-    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
-    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
-    stage, before any norm, for a detector or a decoder.
-    """
+class CAT(Pyramid):
+    """A `Pyramid` of blocks that attend within windows, and among them."""
 
     config_class = CATConfig
 
-    def __init__(self, config, name="cat", **kwargs):
-        image_size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*image_size, config.num_channels), name="images")
-        embedding = [
-            PatchEmbedding(config.dim, config.patch_size, name="patch_embedding"),
-            LayerNormalization(EPSILON, name="embedding_norm"),
-        ]
-        grid = patch_grid(image_size, config.patch_size)
-        stages = [_stage(config, stage, grid) for stage in range(len(config.depths))]
-        stages[0] = embedding + stages[0]
-        blocks, states, maps = run_stages(stages, images)
-        x = flatten_map(LayerNormalization(EPSILON, name="norm")(maps[-1]))
-        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        parts = ({"encoder": blocks}, {"encoder": states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
-        self.maps = maps
+    @classmethod
+    def stem(cls, config, images):
+        x = PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images)
+        return LayerNormalization(EPSILON, name="embedding_norm")(x)
+
+    @classmethod
+    def stage(cls, config, stage):
+        width, grid = config.widths[stage], patch_grid(height_and_width(config.image_size), config.patch_size)
+        window = min(config.window, *(-(-side // 2**stage) for side in grid))
+        blocks = [_block(config, stage, i, window) for i in range(3 * config.depths[stage])]
+        if stage == 0:
+            return blocks
+        options = {"kernel_initializer": INITIALIZER, "name": f"stage_{stage}_merging"}
+        return [PatchMerging(width, LayerNormalization(EPSILON), **options), *blocks]
+
+    @classmethod
+    def last(cls, config, x):
+        return LayerNormalization(EPSILON, name="norm")(x)
 
 
 class AttentionAmongWindows(Layer):
@@ -117,17 +114,6 @@ class AttentionAmongWindows(Layer):
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)
-
-
-def _stage(config, stage, grid):
-    """The layers of a stage: a merging, but in the first, and blocks; `grid` is the first stage's."""
-    width = config.widths[stage]
-    window = min(config.window, *(-(-side // 2**stage) for side in grid))
-    blocks = [_block(config, stage, i, window) for i in range(3 * config.depths[stage])]
-    if stage == 0:
-        return blocks
-    options = {"kernel_initializer": INITIALIZER, "name": f"stage_{stage}_merging"}
-    return [PatchMerging(width, LayerNormalization(EPSILON), **options), *blocks]
 
 
 def _block(config, stage, index, window):

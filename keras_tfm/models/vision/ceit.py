@@ -7,7 +7,6 @@ has no activation, and the class token skips the feed-forward layers: its normal
 
 import dataclasses
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Size
@@ -18,11 +17,12 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.grid import OnGrid
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import PatchEmbedding, height_and_width
+from keras_tfm.layers.patches import PatchEmbedding
 from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.vision.images import Side, image_input
 from keras_tfm.models.vision.variant import (
     INITIALIZER,
     VariantConfig,
@@ -31,7 +31,6 @@ from keras_tfm.models.vision.variant import (
     residual_of,
     tokens_of,
 )
-from keras_tfm.models.vision.vit import Side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +54,7 @@ class CeiT(ConfiguredModel):
     config_class = CeiTConfig
 
     def __init__(self, config, name="ceit", **kwargs):
-        size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*size, config.num_channels), name="images")
+        images = image_input(config)
         stem = [Convolution(config.stem_dim, 7, 2, norm=BatchNormalization()), MaxPooling(3, 2, 1)]
         x = Chain(stem, name="stem")(images)
         patches = PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(x)

@@ -18,9 +18,9 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
-from keras_tfm.models.vision.vit import Ratio, Side
+from keras_tfm.models.vision.images import Ratio, Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)
 EPSILON = 1e-5  # of the norms after patches, whatever the configuration says
@@ -64,8 +64,7 @@ class CMT(ConfiguredModel):
     config_class = CMTConfig
 
     def __init__(self, config, name="cmt", **kwargs):
-        image_size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*image_size, config.num_channels), name="images")
+        images = image_input(config)
         x = _stem(config)(images)
         blocks: list = []
         states: list = []

@@ -23,10 +23,10 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import to_map
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
-from keras_tfm.layers.patches import flatten_map, height_and_width
+from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
-from keras_tfm.models.vision.vit import Side
+from keras_tfm.models.vision.images import Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
 EPSILON = 1e-5  # of all layer normalisations
@@ -75,8 +75,7 @@ class CvT(ConfiguredModel):
     config_class = CvTConfig
 
     def __init__(self, config, name="cvt", **kwargs):
-        image_size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*image_size, config.num_channels), name="images")
+        images = image_input(config)
         blocks: list = []
         states: list = []
         ends = [images]

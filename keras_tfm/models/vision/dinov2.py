@@ -17,7 +17,8 @@ from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PatchEncoder, PrependedTokens
-from keras_tfm.models.vision.vit import PatchesConfig, Side, ViT
+from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.vit import PatchesConfig, ViT
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
 

@@ -21,7 +21,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
 from keras_tfm.models.vision.autoformer import INITIALIZER, Ratio, embedded
-from keras_tfm.models.vision.vit import Side
+from keras_tfm.models.vision.images import Side
 
 Kernel = Annotated[int, Between(1, 1023)]
 

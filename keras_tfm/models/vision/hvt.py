@@ -71,7 +71,7 @@ class HVT(Variant):
 
     def with_image_size(self, image_size):
         """Refused: the positions of pooled tokens lie on no grid that could be stretched."""
-        raise NotImplementedError("HVT has positions of pooled tokens, which lie on no grid to be stretched.")
+        raise ValueError("HVT has positions of pooled tokens, which lie on no grid to be stretched.")
 
 
 class TokenPooling(Layer):

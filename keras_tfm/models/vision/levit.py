@@ -20,9 +20,9 @@ from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, ConvolutionalStem, NormalizedDense
 from keras_tfm.layers.grid import every_nth, every_nth_grid
-from keras_tfm.layers.patches import flatten_map, height_and_width
+from keras_tfm.layers.patches import flatten_map
 from keras_tfm.models.base import ConfiguredModel, check_stages, states_of
-from keras_tfm.models.vision.vit import Side
+from keras_tfm.models.vision.images import Side, image_input
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +56,7 @@ class LeViT(ConfiguredModel):
     config_class = LeViTConfig
 
     def __init__(self, config, name="levit", **kwargs):
-        size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*size, config.num_channels), name="images")
+        images = image_input(config)
         stem = ConvolutionalStem(config.dims[0], 4, "hard_swish", name="stem")
         grid = stem.compute_output_shape(images.shape)[1:3]
         blocks: list[Layer] = []

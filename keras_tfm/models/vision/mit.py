@@ -8,7 +8,6 @@ Deviates from the authors' code in the norms of blocks, whose epsilon is 1e-5 as
 import dataclasses
 
 import keras
-from keras import ops
 
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
@@ -18,9 +17,9 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import flatten_map, height_and_width
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, run_stages
-from keras_tfm.models.vision.vit import Ratio, Side
+from keras_tfm.models.base import check_stages, growing_rates
+from keras_tfm.models.vision.images import Ratio, Side
+from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
 EPSILON = 1e-5
@@ -57,39 +56,21 @@ class MiTConfig(Config):
         return sum(self.depths)
 
 
-class MiT(ConfiguredModel):
-    """Images in, hidden states out.
-
-    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
-    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
-    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
-    stage, normalised, as SegFormer's decoder takes them.
-    """
+class MiT(Pyramid):
+    """A `Pyramid` whose `maps` are normalised, as SegFormer's decoder takes them."""
 
     config_class = MiTConfig
 
-    def __init__(self, config, name="mit", **kwargs):
-        image_size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*image_size, config.num_channels), name="images")
-        stages = [_stage(config, stage) for stage in range(len(config.depths))]
-        blocks, states, maps = run_stages(stages, images)
-        x = flatten_map(maps[-1])
-        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        parts = ({"encoder": blocks}, {"encoder": states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
-        self.maps = maps
-
-
-def _stage(config, stage):
-    """The layers of a stage, blocks and others."""
-    size = config.patch_sizes[stage]
-    options = {"padding": size // 2, "norm": LayerNormalization(EPSILON), "use_bias": True}
-    name = f"stage_{stage}_embedding"
-    return [
-        Convolution(config.dims[stage], size, config.strides[stage], **options, name=name),
-        *(_block(config, stage, i) for i in range(config.depths[stage])),
-        LayerNormalization(EPSILON, name=f"stage_{stage}_norm"),
-    ]
+    @classmethod
+    def stage(cls, config, stage):
+        size = config.patch_sizes[stage]
+        options = {"padding": size // 2, "norm": LayerNormalization(EPSILON), "use_bias": True}
+        name = f"stage_{stage}_embedding"
+        return [
+            Convolution(config.dims[stage], size, config.strides[stage], **options, name=name),
+            *(_block(config, stage, i) for i in range(config.depths[stage])),
+            LayerNormalization(EPSILON, name=f"stage_{stage}_norm"),
+        ]
 
 
 def _block(config, stage, index):

@@ -14,9 +14,9 @@ from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.mixing import TokenMixing
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
-from keras_tfm.models.vision.vit import Side
+from keras_tfm.models.vision.images import Side, image_input
 
 INITIALIZER = keras.initializers.LecunNormal()  # the authors' code
 
@@ -50,8 +50,7 @@ class MLPMixer(ConfiguredModel):
     config_class = MLPMixerConfig
 
     def __init__(self, config, name="mlp_mixer", **kwargs):
-        image_size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*image_size, config.num_channels), name="images")
+        images = image_input(config)
         x = flatten_map(PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images))
         rates = growing_rates(config.stochastic_depth, config.num_layers)
         blocks = [_block(config, rate, f"block_{i}") for i, rate in enumerate(rates)]

@@ -8,7 +8,6 @@ token alone at the end: here all tokens are, which changes nothing for that one.
 
 import dataclasses
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Depth, Rate, Size
@@ -22,11 +21,11 @@ from keras_tfm.layers.grid import every_nth_grid, to_map
 from keras_tfm.layers.image_positions import GridPositionEmbedding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
-from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
+from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.vision.images import Ratio, Side, image_input
 from keras_tfm.models.vision.variant import INITIALIZER
-from keras_tfm.models.vision.vit import Ratio, Side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +77,7 @@ class PiT(ConfiguredModel):
     config_class = PiTConfig
 
     def __init__(self, config, name="pit", **kwargs):
-        size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*size, config.num_channels), name="images")
+        images = image_input(config)
         patches = PatchEmbedding(config.dims[0], config.patch_size, config.stride, name="patch_embedding")
         x = GridPositionEmbedding(initializer=INITIALIZER, name="position")(patches(images))
         x, grid = Dropout(config.dropout, name="embedding_dropout")(x), x.shape[1:3]

@@ -26,7 +26,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width, patch_grid
 from keras_tfm.layers.windows import join_windows, split_windows
 from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
-from keras_tfm.models.vision.vit import Ratio, Side
+from keras_tfm.models.vision.images import Ratio, Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
 EPSILON = 1e-5  # of the norms beside convolutions, whatever the configuration says
@@ -79,8 +79,7 @@ class RegionViT(ConfiguredModel):
     config_class = RegionViTConfig
 
     def __init__(self, config, name="regionvit", **kwargs):
-        image_size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*image_size, config.num_channels), name="images")
+        images = image_input(config)
         cells = _stem(config)(images)
         regions = PatchEmbedding(config.dims[0], PATCH_SIZE * config.window, name="region_embedding")(images)
         blocks: list = []

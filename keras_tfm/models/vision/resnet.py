@@ -10,16 +10,15 @@ import dataclasses
 from typing import Literal
 
 import keras
-from keras import ops
 
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution, StandardizedConvolution
-from keras_tfm.layers.patches import flatten_map, height_and_width
 from keras_tfm.layers.pooling import MaxPooling
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
-from keras_tfm.models.vision.vit import Side
+from keras_tfm.models.base import check_stages, growing_rates
+from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.pyramid import Pyramid
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,36 +75,14 @@ class BiTConfig(ResidualConfig):
             )
 
 
-class ResidualNetwork(ConfiguredModel):
-    """Images in, hidden states out. Abstract: a stem, stages of blocks, a norm where a family has one.
-
-    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N, D), the cells of the last
-    map row by row, and `pooled_output` (B, D), their mean. What goes into the first block and comes out of
-    each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each stage.
-    """
+class ResidualNetwork(Pyramid):
+    """A `Pyramid` whose stages are of blocks alone. Abstract: a family has a `stem`, and a `block`."""
 
     config_class: type[ResidualConfig]
 
-    def __init__(self, config, name=None, **kwargs):
-        image_size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*image_size, config.num_channels), name="images")
-        blocks: list = []
-        states, ends = [self.stem(config, images)], []
-        for stage, depth in enumerate(config.depths):
-            own_blocks = [self.block(config, stage, i) for i in range(depth)]
-            blocks, states = blocks + own_blocks, states[:-1] + states_of(own_blocks, states[-1])
-            ends.append(states[-1])
-        x = flatten_map(self.normalized(config, states[-1]))
-        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
-        name = name or type(self).__name__.lower()
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
-        self.maps = ends
-
     @classmethod
-    def normalized(cls, config, x):
-        """The last map, as the outputs have it."""
-        return x
+    def stage(cls, config, stage):
+        return [cls.block(config, stage, i) for i in range(config.depths[stage])]
 
 
 class ResNet(ResidualNetwork):
@@ -167,7 +144,7 @@ class BiT(ResidualNetwork):
         return ShortcutBlock(Chain(branch), shortcut, _norm(config), stochastic_depth=rate, name=name)
 
     @classmethod
-    def normalized(cls, config, x):
+    def last(cls, config, x):
         return _norm(config, name="norm")(x)
 
 

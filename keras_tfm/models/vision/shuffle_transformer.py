@@ -8,7 +8,6 @@ layer normalisation and GELU; nothing normalises the last map.
 import dataclasses
 
 import keras
-from keras import ops
 
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
@@ -18,10 +17,11 @@ from keras_tfm.layers.blocks import Residual
 from keras_tfm.layers.chain import Chain, ChainBlock
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
+from keras_tfm.layers.patches import PatchEmbedding
 from keras_tfm.layers.windows import WindowAttention
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, run_stages
-from keras_tfm.models.vision.vit import Ratio, Side
+from keras_tfm.models.base import check_stages, growing_rates
+from keras_tfm.models.vision.images import Ratio, Side
+from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
 
@@ -57,39 +57,21 @@ class ShuffleTransformerConfig(Config):
         return tuple(self.head_dim * heads for heads in self.num_heads)
 
 
-class ShuffleTransformer(ConfiguredModel):
-    """Images in, hidden states out.
-
-    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
-    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
-    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
-    stage, for a detector or a decoder.
-    """
+class ShuffleTransformer(Pyramid):
+    """A `Pyramid` of blocks that attend within windows, of neighbours and of cells far apart by turns."""
 
     config_class = ShuffleTransformerConfig
 
-    def __init__(self, config, name="shuffle_transformer", **kwargs):
-        image_size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*image_size, config.num_channels), name="images")
-        stages = [_stage(config, stage) for stage in range(len(config.depths))]
-        blocks, states, maps = run_stages(stages, images)
-        x = flatten_map(maps[-1])
-        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        parts = ({"encoder": blocks}, {"encoder": states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
-        self.maps = maps
-
-
-def _stage(config, stage):
-    """The layers of a stage: the stem or, where the width changes, a merging of 2 x 2 cells; and blocks."""
-    widths, layers = config.widths, []
-    if stage == 0:
-        layers = [_stem(config)]
-    elif widths[stage] != widths[stage - 1]:
-        name = f"stage_{stage}_merging"
-        merging = PatchEmbedding(widths[stage], 2, use_bias=False, name=name)
-        layers = [BatchNormalization(name=f"{name}_norm"), merging]
-    return [*layers, *(_block(config, stage, i) for i in range(config.depths[stage]))]
+    @classmethod
+    def stage(cls, config, stage):
+        widths, layers = config.widths, []
+        if stage == 0:
+            layers = [_stem(config)]
+        elif widths[stage] != widths[stage - 1]:
+            name = f"stage_{stage}_merging"
+            merging = PatchEmbedding(widths[stage], 2, use_bias=False, name=name)
+            layers = [BatchNormalization(name=f"{name}_norm"), merging]
+        return [*layers, *(_block(config, stage, i) for i in range(config.depths[stage]))]
 
 
 def _stem(config):

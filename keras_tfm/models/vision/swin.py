@@ -10,7 +10,6 @@ axis of a map is shifted where one is no longer than the window.
 import dataclasses
 
 import keras
-from keras import ops
 
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
@@ -18,11 +17,12 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, flatten_map, height_and_width
+from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, height_and_width
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.windows import WindowAttention
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, run_stages
-from keras_tfm.models.vision.vit import Ratio, Side
+from keras_tfm.models.base import check_stages, growing_rates
+from keras_tfm.models.vision.images import Ratio, Side
+from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
 EPSILON = 1e-5  # of the norms beside the blocks', whatever the configuration says
@@ -71,33 +71,23 @@ class SwinConfig(Config):
         return sum(self.depths)
 
 
-class Swin(ConfiguredModel):
-    """Images in, hidden states out.
-
-    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
-    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
-    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
-    stage, before any norm, for a detector or a decoder. A family that differs overrides `normalize` or
+class Swin(Pyramid):
+    """A `Pyramid` of blocks that attend within windows. A family that differs overrides `normalize` or
     `attention`.
     """
 
     config_class: type[Config] = SwinConfig
     normalize = "input"  # what the norms of residuals and mergings act on
 
-    def __init__(self, config, name=None, **kwargs):
-        image_size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*image_size, config.num_channels), name="images")
+    @classmethod
+    def stem(cls, config, images):
         x = PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images)
         x = LayerNormalization(EPSILON, name="embedding_norm")(x)
-        x = Dropout(config.dropout, name="embedding_dropout")(x)
-        stages = [self.stage(config, stage) for stage in range(len(config.depths))]
-        blocks, states, maps = run_stages(stages, x)
-        x = flatten_map(LayerNormalization(config.epsilon, name="norm")(maps[-1]))
-        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
-        name = name or type(self).__name__.lower()
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
-        self.maps = maps
+        return Dropout(config.dropout, name="embedding_dropout")(x)
+
+    @classmethod
+    def last(cls, config, x):
+        return LayerNormalization(config.epsilon, name="norm")(x)
 
     @classmethod
     def stage(cls, config, stage):

@@ -19,8 +19,8 @@ from keras_tfm.layers.base import own
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.models.base import check_stages
+from keras_tfm.models.vision.images import Side
 from keras_tfm.models.vision.swin import INITIALIZER, Swin, SwinConfig
-from keras_tfm.models.vision.vit import Side
 
 
 @dataclasses.dataclass(frozen=True)

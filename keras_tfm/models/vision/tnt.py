@@ -25,12 +25,12 @@ from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
-from keras_tfm.layers.patches import flatten_map, height_and_width, patch_grid
+from keras_tfm.layers.patches import flatten_map, patch_grid
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.windows import split_windows
 from keras_tfm.models.base import ConfiguredModel, growing_rates
-from keras_tfm.models.vision.vit import Side
+from keras_tfm.models.vision.images import Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
 
@@ -79,9 +79,9 @@ class TNT(ConfiguredModel):
     config_class = TNTConfig
 
     def __init__(self, config, name="tnt", **kwargs):
-        image_size = height_and_width(config.image_size, "image_size")
+        images = image_input(config)
+        image_size = tuple(images.shape[1:3])
         num_patches = math.prod(patch_grid(image_size, config.patch_size))
-        images = keras.Input((*image_size, config.num_channels), name="images")
         pixels = _pixels(config, images)
         pixels = PositionEmbedding(pixels.shape[1], INITIALIZER, name="pixel_position")(pixels)
         x = _summary(config, num_patches, name="summary", bias=True)(pixels)

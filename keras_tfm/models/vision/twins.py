@@ -9,7 +9,6 @@ window, which then is the map: theirs pads it.
 import dataclasses
 
 import keras
-from keras import ops
 
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
@@ -18,10 +17,11 @@ from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
+from keras_tfm.layers.patches import PatchEmbedding, height_and_width
 from keras_tfm.layers.windows import WindowAttention
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, run_stages
-from keras_tfm.models.vision.vit import Ratio, Side
+from keras_tfm.models.base import check_stages, growing_rates
+from keras_tfm.models.vision.images import Ratio, Side
+from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
 EPSILON = 1e-5  # of the norms after convolutions, whatever the configuration says
@@ -53,42 +53,35 @@ class TwinsConfig(Config):
         names = ["dims", "depths", "num_heads", "mlp_ratios", "reductions"]
         check_stages(self, *names, *(["windows"] if self.windows is not None else []))
 
+    @property
+    def grids(self):
+        """The (rows, columns) of each stage's maps."""
+        sides = height_and_width(self.image_size)
+        return tuple(
+            tuple(side // self.patch_size // 2**stage for side in sides) for stage in range(len(self.depths))
+        )
 
-class Twins(ConfiguredModel):
-    """Images in, hidden states out.
 
-    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
-    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
-    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
-    stage, before any norm, for a detector or a decoder.
-    """
+class Twins(Pyramid):
+    """A `Pyramid` of blocks that attend within windows, or to a smaller map."""
 
     config_class = TwinsConfig
 
-    def __init__(self, config, name="twins", **kwargs):
-        images = keras.Input(
-            (*height_and_width(config.image_size, "image_size"), config.num_channels), name="images"
-        )
-        stages = [_stage(config, i) for i in range(len(config.depths))]
-        blocks, states, maps = run_stages(stages, images)
-        x = flatten_map(LayerNormalization(config.epsilon, name="norm")(maps[-1]))
-        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        parts = ({"encoder": blocks}, {"encoder": states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
-        self.maps = maps
+    @classmethod
+    def stage(cls, config, stage):
+        dim, patch_size = config.dims[stage], 2 if stage else config.patch_size
+        first, *others = (_block(config, stage, i) for i in range(config.depths[stage]))
+        return [
+            PatchEmbedding(dim, patch_size, name=f"stage_{stage}_embedding"),
+            LayerNormalization(EPSILON, name=f"stage_{stage}_embedding_norm"),
+            first,
+            Residual(Convolution(dim, groups=dim), name=f"stage_{stage}_position"),
+            *others,
+        ]
 
-
-def _stage(config, stage):
-    """The layers of a stage, blocks and others."""
-    dim, patch_size = config.dims[stage], 2 if stage else config.patch_size
-    first, *others = (_block(config, stage, i) for i in range(config.depths[stage]))
-    return [
-        PatchEmbedding(dim, patch_size, name=f"stage_{stage}_embedding"),
-        LayerNormalization(EPSILON, name=f"stage_{stage}_embedding_norm"),
-        first,
-        Residual(Convolution(dim, groups=dim), name=f"stage_{stage}_position"),
-        *others,
-    ]
+    @classmethod
+    def last(cls, config, x):
+        return LayerNormalization(config.epsilon, name="norm")(x)
 
 
 def _block(config, stage, index):

@@ -9,7 +9,6 @@ import dataclasses
 from typing import Annotated
 
 import keras
-from keras import ops
 
 from keras_tfm.configs import Between, Config, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
@@ -19,9 +18,10 @@ from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.image_positions import GridPositionEmbedding
-from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width
-from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
-from keras_tfm.models.vision.vit import Side
+from keras_tfm.layers.patches import PatchEmbedding
+from keras_tfm.models.base import growing_rates
+from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
 PATCHES = (4, 2, 2)  # the side of the cells that become one where a stage begins, after a stem of stride 2
@@ -64,47 +64,33 @@ class VisformerConfig(Config):
         return sum(self.depths)
 
 
-class Visformer(ConfiguredModel):
-    """Images in, hidden states out.
-
-    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
-    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
-    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
-    stage, before any norm.
-    """
+class Visformer(Pyramid):
+    """A `Pyramid` that convolves in its first stage and attends in the others."""
 
     config_class = VisformerConfig
 
-    def __init__(self, config, name="visformer", **kwargs):
-        image_size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*image_size, config.num_channels), name="images")
-        stem = Convolution(config.stem_dim, 7, 2, norm=BatchNormalization(), activation="relu", name="stem")
-        x = stem(images)
-        rates = growing_rates(config.stochastic_depth, config.num_layers)
-        blocks: list = []
-        states: list = []
-        ends = []
-        for stage, (width, depth) in enumerate(zip(config.widths, config.depths, strict=True)):
-            embedding = PatchEmbedding(width, PATCHES[stage], name=f"stage_{stage}_embedding")
-            x = BatchNormalization(name=f"stage_{stage}_norm")(embedding(x))
-            x = GridPositionEmbedding(initializer=INITIALIZER, name=f"stage_{stage}_position")(x)
-            kind = _attending_block if stage else _convolving_block
-            first = len(blocks)
-            own_blocks = [
-                kind(config, width, rates[first + i], f"stage_{stage}_block_{i}") for i in range(depth)
-            ]
-            own_states = states_of(own_blocks, x)
-            blocks, states, x = (
-                blocks + own_blocks,
-                (states or own_states[:1]) + own_states[1:],
-                own_states[-1],
-            )
-            ends.append(x)
-        x = flatten_map(BatchNormalization(name="norm")(x))
-        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
-        self.maps = ends
+    @classmethod
+    def stem(cls, config, images):
+        norm = BatchNormalization()
+        return Convolution(config.stem_dim, 7, 2, norm=norm, activation="relu", name="stem")(images)
+
+    @classmethod
+    def stage(cls, config, stage):
+        width, kind = config.widths[stage], _attending_block if stage else _convolving_block
+        first, rates = sum(config.depths[:stage]), growing_rates(config.stochastic_depth, config.num_layers)
+        return [
+            PatchEmbedding(width, PATCHES[stage], name=f"stage_{stage}_embedding"),
+            BatchNormalization(name=f"stage_{stage}_norm"),
+            GridPositionEmbedding(initializer=INITIALIZER, name=f"stage_{stage}_position"),
+            *(
+                kind(config, width, rates[first + i], f"stage_{stage}_block_{i}")
+                for i in range(config.depths[stage])
+            ),
+        ]
+
+    @classmethod
+    def last(cls, config, x):
+        return BatchNormalization(name="norm")(x)
 
 
 class ConvolvingBlock(Chain):

@@ -22,9 +22,7 @@ from keras_tfm.layers.patches import height_and_width, patch_grid
 from keras_tfm.layers.pooling import AttentionPooling
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
-
-Side = Annotated[int, Between(1, 2**14)]  # in pixels
-Ratio = Annotated[float, Between(0.01, 64)]  # of a hidden width to a block's
+from keras_tfm.models.vision.images import Side, image_input
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +70,7 @@ class ViT(ConfiguredModel):
     config_class: type[Config] = ViTConfig
 
     def __init__(self, config, name=None, **kwargs):
-        image_size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*image_size, config.num_channels), name="images")
+        images = image_input(config)
         position, x = self.embed(config, images)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
         blocks = self.encoder(config)

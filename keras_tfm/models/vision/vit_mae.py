@@ -16,9 +16,10 @@ from keras_tfm.layers.image_positions import GridSines
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PatchEncoder
 from keras_tfm.layers.patch_masking import PatchMasking
-from keras_tfm.layers.patches import height_and_width, patch_grid
+from keras_tfm.layers.patches import patch_grid
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.vision.images import image_input
 from keras_tfm.models.vision.vit import PatchesConfig, ViT, ViTConfig
 
 
@@ -40,9 +41,9 @@ class ViTMAE(ConfiguredModel):
     config_class = ViTMAEConfig
 
     def __init__(self, config, name="vitmae", **kwargs):
-        image_size = height_and_width(config.image_size, "image_size")
+        images = image_input(config)
+        image_size = tuple(images.shape[1:3])
         grid = patch_grid(image_size, config.patch_size)
-        images = keras.Input((*image_size, config.num_channels), name="images")
         noise = keras.Input((grid[0] * grid[1],), name="noise")
         encoder = PatchEncoder(
             config.patch_size, config.dim, position_initializer=GridSines(grid), name="patch_encoder"

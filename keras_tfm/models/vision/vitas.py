@@ -7,7 +7,6 @@ Architecture only: the search, with class tokens of each patch size, is not here
 
 import dataclasses
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Rate, Size
@@ -15,10 +14,9 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import height_and_width
 from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
 from keras_tfm.models.vision.autoformer import INITIALIZER, embedded
-from keras_tfm.models.vision.vit import Side
+from keras_tfm.models.vision.images import Side, image_input
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +51,7 @@ class ViTAS(ConfiguredModel):
     config_class = ViTASConfig
 
     def __init__(self, config, name="vitas", **kwargs):
-        size = height_and_width(config.image_size, "image_size")
-        images = keras.Input((*size, config.num_channels), name="images")
+        images = image_input(config)
         blocks = [_block(config, i) for i in range(len(config.num_heads))]
         states = states_of(blocks, embedded(config, images))
         x = LayerNormalization(1e-5, name="norm")(states[-1])  # whatever the blocks' is, as the authors'

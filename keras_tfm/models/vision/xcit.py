@@ -8,7 +8,6 @@ whose cost is linear in the number of patches; then the authors' blocks in which
 import dataclasses
 from typing import Literal
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Rate, Size
@@ -23,9 +22,9 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import FourierPositions, OnGrid
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
-from keras_tfm.layers.patches import flatten_map, height_and_width, patch_grid
+from keras_tfm.layers.patches import flatten_map, patch_grid
 from keras_tfm.models.base import ConfiguredModel, states_of
-from keras_tfm.models.vision.vit import Side
+from keras_tfm.models.vision.images import Side, image_input
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,9 +57,9 @@ class XCiT(ConfiguredModel):
     config_class = XCiTConfig
 
     def __init__(self, config, name="xcit", **kwargs):
-        size = height_and_width(config.image_size, "image_size")
+        images = image_input(config)
+        size = tuple(images.shape[1:3])
         grid = patch_grid(size, config.patch_size)
-        images = keras.Input((*size, config.num_channels), name="images")
         depth = config.patch_size.bit_length() - 1  # each halves the sides
         x = ConvolutionalStem(config.dim, depth, "gelu", name="stem")(images)
         blocks = [_block(config, grid, f"block_{i}") for i in range(config.num_layers)]

@@ -1,0 +1,43 @@
+"""What pyramids have in common: stages, one after the other, whose maps become smaller and wider."""
+
+from keras import ops
+
+from keras_tfm.layers.patches import flatten_map
+from keras_tfm.models.base import ConfiguredModel, run_stages
+from keras_tfm.models.vision.images import image_input
+
+
+class Pyramid(ConfiguredModel):
+    """Images in, hidden states out. Abstract: a family has a `stage`, a `stem` and a `last` if it needs them.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
+    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
+    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
+    stage, before `last`, for a detector or a decoder. The configuration's `depths` are a stage's each.
+    """
+
+    def __init__(self, config, name=None, **kwargs):
+        images = image_input(config)
+        stages = [self.stage(config, stage) for stage in range(len(config.depths))]
+        blocks, states, maps = run_stages(stages, self.stem(config, images))
+        x = flatten_map(self.last(config, maps[-1]))
+        outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
+        stacks = {"encoder": blocks}, {"encoder": states}
+        name = name or type(self).__name__.lower()
+        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        self.maps = maps
+
+    @classmethod
+    def stem(cls, config, images):
+        """What goes into the first stage."""
+        return images
+
+    @classmethod
+    def stage(cls, config, stage):
+        """The layers of the stage of this number, blocks and others."""
+        raise NotImplementedError(f"{cls.__name__} must say what its stages are.")
+
+    @classmethod
+    def last(cls, config, x):
+        """The last stage's map, as the outputs have it: normalised, for example."""
+        return x
