@@ -2,10 +2,11 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from keras_tfm.configs import brief
+from keras_tfm.convert.family import Entry
 from keras_tfm.training.safetensors import CheckpointError
 
 HEAD_ARGUMENTS = ("num_classes", "drop_rate")  # of a classifier, whatever its backbone
@@ -15,16 +16,22 @@ HEAD_ARGUMENTS = ("num_classes", "drop_rate")  # of a classifier, whatever its b
 class Arguments:
     """How timm's arguments say a configuration of our `model`.
 
-    `fields` are ours by theirs, {"embed_dim": "dim"} for example. `ratios` are theirs that say one of our
-    fields as a multiple of another, {"mlp_ratio": ("intermediate_dim", "dim")}. `fixed` are theirs of which
-    we compute one value alone, their default, `only` fields of ours of which they do.
+    `fields` are ours by theirs, {"embed_dim": "dim"} for example, an `Entry` where the value is another.
+    `ratios` are theirs that say ours as multiples of another of ours, the last: {"mlp_ratio":
+    ("intermediate_dim", "dim")}; of several they are a list, or one number for all. `fixed` are theirs of
+    which we compute one value alone, their default, `only` fields of ours of which they do. `defaults` are
+    those of their classes where our sizes, the papers', have others; `named` theirs that an architecture's
+    name alone says. `check(config)` raises ValueError for a configuration that they compute otherwise.
     """
 
     model: Any
-    fields: Mapping[str, str]
-    ratios: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    fields: Mapping[str, str | Entry]
+    ratios: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     only: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"drop_path_rate": 0.0})
+    named: tuple[str, ...] = ()
+    check: Callable[[Any], None] | None = None
 
     def config_of(self, arguments):
         """Our configuration; CheckpointError for arguments that mean a model we do not compute.
@@ -37,18 +44,20 @@ class Arguments:
             if name in self.fixed:
                 if value != self.fixed[name]:
                     raise CheckpointError("timm", name, repr(self.fixed[name]), brief(value))
-            elif name in self.fields:
-                values[self.fields[name]] = value
+            elif isinstance(field := self.fields.get(name), Entry):
+                values[field.name] = field.read(value, arguments)
+            elif field is not None:
+                values[field] = value
             elif name not in self.ratios:
                 known = ", ".join([*self.fields, *self.ratios, *self.fixed])
                 raise CheckpointError("timm", name, f"an argument out of {known}", brief(value))
-        for name, (field, other) in self.ratios.items():
+        for name, (*parts, other) in self.ratios.items():
             if name in arguments:
-                ratio, width = arguments[name], values.get(other)
-                if type(width) is not int or type(ratio) not in (int, float) or not 0 < ratio < 2**31:
-                    raise CheckpointError("timm", name, f"a multiple of `{other}`", brief(ratio))
-                values[field] = int(width * ratio)
-        return self.model.config_class.from_json(values)
+                self._multiply(values, name, arguments[name], parts, other)
+        config = self.model.config_class.from_json(values)
+        if self.check:
+            self.check(config)
+        return config
 
     def arguments_of(self, config):
         """Their arguments for our configuration; ValueError for one that they do not compute."""
@@ -56,13 +65,41 @@ class Arguments:
             if getattr(config, name) != value:
                 got = getattr(config, name)
                 raise ValueError(f"timm's class computes only `{name}` {value!r}; it is {got!r}.")
-        values = {theirs: getattr(config, ours) for theirs, ours in self.fields.items()}
-        for name, (field, other) in self.ratios.items():
-            values[name] = ratio_of(getattr(config, field), getattr(config, other))
+        if self.check:
+            self.check(config)
+        values = {}
+        for theirs, ours in self.fields.items():
+            values[theirs] = ours.write(config) if isinstance(ours, Entry) else getattr(config, ours)
+        for name, (*parts, other) in self.ratios.items():
+            found = [ratio_of(getattr(config, field), getattr(config, other)) for field in parts]
+            values[name] = found if len(parts) > 1 else found[0]
         return values
+
+    def _multiply(self, values, name, said, parts, other):
+        """Set the fields `parts` in `values` to what is `said` times the field `other`."""
+        ratios = said if len(parts) > 1 and isinstance(said, list | tuple) else [said] * len(parts)
+        wholes = [_times(ratio, values.get(other)) for ratio in ratios]
+        if None in wholes or len(wholes) != len(parts):
+            raise CheckpointError("timm", name, f"a multiple of `{other}`", brief(said))
+        for field, whole in zip(parts, wholes, strict=True):
+            if values.setdefault(field, whole) != whole:
+                raise CheckpointError("timm", name, f"what makes `{field}` {values[field]}", brief(said))
+
+
+def _times(ratio, width):
+    """The product, rounded down, item by item of two lists; None of what are not such numbers."""
+    if isinstance(ratio, list | tuple) and isinstance(width, list | tuple) and len(ratio) == len(width):
+        products = [_times(*pair) for pair in zip(ratio, width, strict=True)]
+        return None if None in products else products
+    is_number = type(width) is int and type(ratio) in (int, float) and 0 < ratio < 2**31
+    return int(width * ratio) if is_number else None
 
 
 def ratio_of(whole, width):
-    """The number by which `width` gives `whole` when it is multiplied and rounded down."""
+    """The number by which `width` gives `whole` when it is multiplied and rounded down, item by item."""
+    if isinstance(whole, tuple):
+        return [ratio_of(*pair) for pair in zip(whole, width, strict=True)]
+    if whole % width == 0:
+        return whole // width
     ratio = whole / width
     return ratio if int(width * ratio) == whole else math.nextafter(ratio, math.inf)

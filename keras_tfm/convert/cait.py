@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, weight
 from keras_tfm.convert.state import read_state
 from keras_tfm.convert.variant import (
@@ -9,13 +10,12 @@ from keras_tfm.convert.variant import (
     attention_rows,
     embedding_rows,
     feedforward_rows,
-    fields_of,
     outputs_of,
 )
 from keras_tfm.heads import Classifier
-from keras_tfm.models import CaiT, CaiTConfig
-from keras_tfm.training.safetensors import CheckpointError
+from keras_tfm.models import CaiT
 
+MODEL = CaiT
 ARCHITECTURES = {
     "cait_xxs24_224": "XXS24/224",
     "cait_xxs24_384": "XXS24/384",
@@ -28,6 +28,29 @@ ARCHITECTURES = {
     "cait_m36_384": "M36/384",
     "cait_m48_448": "M48/448",
 }
+ARGUMENTS = Arguments(
+    CaiT,
+    fields={
+        "img_size": "image_size",
+        "patch_size": "patch_size",
+        "in_chans": "num_channels",
+        "embed_dim": "dim",
+        "depth": "num_layers",
+        "num_heads": "num_heads",
+        "depth_token_only": "num_class_layers",
+        "init_values": "layer_scale",
+        "proj_drop_rate": "dropout",
+        "attn_drop_rate": "dropout",
+        "drop_path_rate": "stochastic_depth",
+    },
+    ratios={
+        "mlp_ratio": ("intermediate_dim", "dim"),
+        "mlp_ratio_token_only": ("intermediate_dim", "dim"),
+    },
+    fixed={"qkv_bias": True, "pos_drop_rate": 0.0, "global_pool": "token"},
+    only={"activation": "gelu", "epsilon": 1e-6},
+)
+config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 CLASS_BLOCK = "blocks_token_only.{}"
 
 
@@ -60,20 +83,6 @@ def class_attention_rows():
         *linear(f"{ours}/branch/output", f"{theirs}.proj"),
         *norm(f"{ours}/norm", f"{CLASS_BLOCK}.norm1"),
     ]
-
-
-def config_of(arguments):
-    """Our configuration for timm's constructor's arguments; CheckpointError for another kind of model."""
-    ratio = arguments.get("mlp_ratio", 4.0)
-    for name, value in (("mlp_ratio_token_only", ratio), ("qkv_bias", True), ("global_pool", "token")):
-        if arguments.get(name, value) != value:
-            raise CheckpointError("timm", name, f"{value}", f"{arguments[name]}")
-    return CaiTConfig(
-        **fields_of(arguments),
-        num_class_layers=arguments.get("depth_token_only", 2),
-        layer_scale=arguments.get("init_values", 1e-4),
-        stochastic_depth=arguments.get("drop_path_rate", 0.0),
-    )
 
 
 def read(arguments, weights):

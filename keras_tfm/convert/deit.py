@@ -9,8 +9,8 @@ import numpy as np
 
 from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import Row, Transform, linear, norm, patches, weight
+from keras_tfm.convert.vit import ARGUMENTS as VIT_ARGUMENTS
 from keras_tfm.convert.vit import (
-    ARGUMENTS,
     FIELDS,
     FIRST_OF_ONE,
     encoder_rows,
@@ -59,13 +59,13 @@ ARCHITECTURES = {
     "deit_base_distilled_patch16_224": "B",
     "deit_base_distilled_patch16_384": "B",
 }
-TIMM = dataclasses.replace(
-    ARGUMENTS,
+ARGUMENTS = dataclasses.replace(
+    VIT_ARGUMENTS,
     model=DeiT,
-    fixed={**ARGUMENTS.fixed, "global_pool": "token", "class_token": True},
+    fixed={**VIT_ARGUMENTS.fixed, "global_pool": "token", "class_token": True},
     only={"activation": "gelu", "epsilon": 1e-6},
 )
-config_of, arguments_of = TIMM.config_of, TIMM.arguments_of
+config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 FAMILY = Family(
     model_type="deit",

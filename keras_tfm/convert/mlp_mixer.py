@@ -1,21 +1,30 @@
 """MLP-Mixer's checkpoints as timm has them (Tolstikhin et al. 2021)."""
 
+from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import linear, norm, patches
-from keras_tfm.convert.state import check_arguments, read_state
+from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier
-from keras_tfm.models import MLPMixer, MLPMixerConfig
+from keras_tfm.models import MLPMixer
 
+MODEL = MLPMixer
 ARCHITECTURES = {f"mixer_{size[0].lower()}{size[2:]}_224": size for size in MLPMixer.sizes if size != "H/14"}
-ARGUMENTS = {
-    "img_size",
-    "patch_size",
-    "in_chans",
-    "num_blocks",
-    "embed_dim",
-    "mlp_ratio",
-    "drop_path_rate",
-    "num_classes",
-}
+ARGUMENTS = Arguments(
+    MLPMixer,
+    fields={
+        "img_size": "image_size",
+        "patch_size": "patch_size",
+        "in_chans": "num_channels",
+        "num_blocks": "num_layers",
+        "embed_dim": "dim",
+        "proj_drop_rate": "dropout",
+        "drop_path_rate": "stochastic_depth",
+    },
+    ratios={"mlp_ratio": ("tokens_dim", "channels_dim", "dim")},
+    fixed={"stem_norm": False, "nlhb": False, "global_pool": "avg"},
+    only={"activation": "gelu", "epsilon": 1e-6},
+    named=("patch_size", "num_blocks", "embed_dim"),
+)
+config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
@@ -31,23 +40,6 @@ def rows(config):
         *norm("norm", "norm"),
         *linear("head/output", "head"),
     ]
-
-
-def config_of(arguments):
-    """Our configuration of timm's arguments; CheckpointError for those that mean another model."""
-    check_arguments(arguments, ARGUMENTS)
-    dim, ratio = arguments.get("embed_dim", 512), arguments.get("mlp_ratio", (0.5, 4.0))
-    tokens, channels = ratio if isinstance(ratio, list | tuple) else (ratio, ratio)
-    return MLPMixerConfig(
-        image_size=arguments.get("img_size", 224),
-        patch_size=arguments.get("patch_size", 16),
-        num_channels=arguments.get("in_chans", 3),
-        num_layers=arguments.get("num_blocks", 8),
-        dim=dim,
-        tokens_dim=int(tokens * dim),
-        channels_dim=int(channels * dim),
-        stochastic_depth=arguments.get("drop_path_rate", 0.0),
-    )
 
 
 def read(arguments, weights):

@@ -2,13 +2,14 @@
 
 from keras import ops
 
+from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import Transform, convolution, depthwise_kernel, linear, norm, patches, weight
 from keras_tfm.convert.state import read_state
 from keras_tfm.convert.variant import attention_rows, feedforward_rows
 from keras_tfm.heads import Classifier, DistilledClassifier
-from keras_tfm.models import PiT, PiTConfig
-from keras_tfm.training.safetensors import CheckpointError
+from keras_tfm.models import PiT
 
+MODEL = PiT
 ARCHITECTURES = {
     "pit_ti_224": "Ti",
     "pit_xs_224": "XS",
@@ -19,6 +20,27 @@ ARCHITECTURES = {
     "pit_s_distilled_224": "S-distilled",
     "pit_b_distilled_224": "B-distilled",
 }
+ARGUMENTS = Arguments(
+    PiT,
+    fields={
+        "img_size": "image_size",
+        "patch_size": "patch_size",
+        "stride": "stride",
+        "in_chans": "num_channels",
+        "depth": "depths",
+        "heads": "num_heads",
+        "mlp_ratio": "mlp_ratio",
+        "distilled": "distilled",
+        "pos_drop_rate": "dropout",
+        "proj_drop_rate": "dropout",
+        "attn_drop_rate": "dropout",
+        "drop_path_rate": "stochastic_depth",
+    },
+    ratios={"base_dims": ("dims", "num_heads")},
+    fixed={"stem_type": "overlap", "global_pool": "token"},
+    only={"activation": "gelu", "epsilon": 1e-6},
+)
+config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 # Theirs is (1, D, rows, columns), ours (rows, columns, D).
 OF_GRID = Transform(lambda x: x[0].transpose(1, 2, 0), lambda x, _: [x.transpose(2, 0, 1)[None]])
 
@@ -41,30 +63,6 @@ def rows(config):
         table += convolution(f"{pooling}/convolution", f"{pool}.conv", depthwise_kernel(dim // before))
         table += linear(f"{pooling}/dense", f"{pool}.fc")
     return table
-
-
-def config_of(arguments):
-    """Our configuration for timm's constructor's arguments; CheckpointError for another kind of model."""
-    for name, value in (("stem_type", "overlap"), ("global_pool", "token")):
-        if arguments.get(name, value) != value:
-            raise CheckpointError("timm", name, value, f"{arguments[name]}")
-    fields = {name: arguments[theirs] for name, theirs in FIELDS.items() if theirs in arguments}
-    fields = {"num_heads": (2, 4, 8), "stochastic_depth": 0.0, **fields}
-    widths = zip(arguments.get("base_dims", (48, 48, 48)), fields["num_heads"], strict=True)
-    return PiTConfig.from_json({**fields, "dims": [width * heads for width, heads in widths]})
-
-
-FIELDS = {
-    "image_size": "img_size",
-    "patch_size": "patch_size",
-    "stride": "stride",
-    "num_channels": "in_chans",
-    "depths": "depth",
-    "num_heads": "heads",
-    "mlp_ratio": "mlp_ratio",
-    "distilled": "distilled",
-    "stochastic_depth": "drop_path_rate",
-}
 
 
 def read(arguments, weights):

@@ -12,6 +12,20 @@ ARCHITECTURES = {
     f"swin_{name}_patch4_window7_224": size
     for name, size in {"tiny": "T", "small": "S", "base": "B", "large": "L"}.items()
 }
+
+
+def check_windows(config):
+    """ValueError where timm's windows are others: it shifts each axis by itself, and before it pads."""
+    for stage, (grid, depth) in enumerate(zip(config.grids, config.depths, strict=True)):
+        is_longer = [side > config.window for side in grid]
+        is_same = len({min(side, config.window) for side in grid}) == 1
+        is_same &= grid == tuple(side // 2**stage for side in config.grids[0])
+        if depth > 1 and any(is_longer):
+            is_same &= all(is_longer) and not any(side % config.window for side in grid)
+        if not is_same:
+            raise ValueError(f"timm has other windows than `window` {config.window} in a map of {grid}.")
+
+
 ARGUMENTS = Arguments(
     Swin,
     fields={
@@ -29,6 +43,8 @@ ARGUMENTS = Arguments(
     },
     fixed={"qkv_bias": True, "global_pool": "avg"},
     only={"activation": "gelu", "epsilon": 1e-5},
+    defaults={"drop_path_rate": 0.1},
+    check=check_windows,
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 BLOCK = "stage_{}_block_{}"

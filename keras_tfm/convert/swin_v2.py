@@ -1,13 +1,17 @@
 """Swin V2's checkpoints (Liu et al. 2022), by transformers' names and by timm's."""
 
+import dataclasses
+
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, patches, weight
-from keras_tfm.convert.state import fields_of, read_state
-from keras_tfm.convert.swin import ARGUMENTS, ATTENTION, BLOCK, PARTS, merging
+from keras_tfm.convert.state import read_state
+from keras_tfm.convert.swin import ARGUMENTS as SWIN_ARGUMENTS
+from keras_tfm.convert.swin import ATTENTION, BLOCK, PARTS, merging
 from keras_tfm.heads import Classifier
-from keras_tfm.models import SwinV2, SwinV2Config
+from keras_tfm.models import SwinV2
 from keras_tfm.training.safetensors import CheckpointError
 
+MODEL = SwinV2
 ARCHITECTURES = {
     f"swinv2_{name}_{window}": f"{name[0].upper()}/{size}"
     for names, windows in {
@@ -21,7 +25,20 @@ ARCHITECTURES = {
     for name in names
     for window, size in windows.items()
 }
-FIELDS = {**ARGUMENTS.fields, "pretrained_window_sizes": "pretrained_windows"}
+PRETRAINED_WINDOWS = (
+    lambda value, _: value if any(value) else None,
+    lambda config: config.pretrained_windows or (0,) * len(config.depths),
+)
+ARGUMENTS = dataclasses.replace(
+    SWIN_ARGUMENTS,
+    model=SwinV2,
+    fields={
+        **SWIN_ARGUMENTS.fields,
+        "pretrained_window_sizes": Entry("pretrained_windows", *PRETRAINED_WINDOWS),
+    },
+    fixed={**SWIN_ARGUMENTS.fixed, "always_partition": False},
+)
+config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
@@ -82,16 +99,6 @@ def _cosines(theirs, network):
     ]
 
 
-def config_of(arguments):
-    """Our configuration of timm's arguments; CheckpointError for those that mean another model."""
-    if not arguments.get("qkv_bias", True):
-        raise CheckpointError("timm", "qkv_bias", "True", "False")
-    fields = fields_of({key: x for key, x in arguments.items() if key != "qkv_bias"}, FIELDS)
-    if not any(fields.get("pretrained_windows", ())):
-        fields["pretrained_windows"] = None
-    return SwinV2Config.from_json(fields)
-
-
 def read(arguments, weights):
     """Our model of timm's class, and its outputs by the names of theirs."""
     backbone = SwinV2(config_of(arguments))
@@ -129,11 +136,7 @@ FAMILY = Family(
         "dim": "embed_dim",
         "num_heads": "num_heads",
         "window": Entry("window_size", lambda value, _: value, window),
-        "pretrained_windows": Entry(
-            "pretrained_window_sizes",
-            lambda value, _: value if any(value) else None,
-            lambda config: config.pretrained_windows or (0,) * len(config.depths),
-        ),
+        "pretrained_windows": Entry("pretrained_window_sizes", *PRETRAINED_WINDOWS),
         "mlp_ratio": "mlp_ratio",
         "dropout": "hidden_dropout_prob",
         "attention_dropout": "attention_probs_dropout_prob",

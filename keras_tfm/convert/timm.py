@@ -1,11 +1,12 @@
 """Classifiers from and to timm's folders: a config.json that names an "architecture", and model.safetensors.
 
 A family's file here says what timm calls its models (see `Family` below): `MODEL`, ours; `ARCHITECTURES`,
-{timm's name: our size}; `config_of(arguments)`, our configuration of timm's constructor's arguments, and
-`arguments_of(config)`, the way back; `rows(config)`, the table of weights, the classifier's too, which is
-`timm_rows` where `rows` has transformers' names.
+{timm's name: our size}; `ARGUMENTS`, the table of timm's constructor's arguments; `config_of(arguments)`, our
+configuration of them, and `arguments_of(config)`, the way back; `rows(config)`, the table of weights, the
+classifier's too, which is `timm_rows` where `rows` has transformers' names.
 """
 
+import dataclasses
 import importlib
 import json
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 
 from keras_tfm.configs import refuse_sizes
 from keras_tfm.convert import keymap
+from keras_tfm.convert.arguments import HEAD_ARGUMENTS, Arguments
 from keras_tfm.convert.family import MAX_LABELS
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
 from keras_tfm.convert.state import read_state
@@ -26,9 +28,14 @@ from keras_tfm.version import __version__
 
 # How timm's names begin, by the file here that knows them.
 FAMILIES = {
+    "cait": ("cait_",),
     "deit": ("deit_",),
     "levit": ("levit_",),
+    "mlp_mixer": ("mixer_",),
+    "pit": ("pit_",),
     "swin": ("swin_",),
+    "swin_v2": ("swinv2_",),
+    "twins": ("twins_",),
     "vit": ("vit_", "deit_"),
     "xcit": ("xcit_",),
 }
@@ -42,6 +49,7 @@ class Family(Protocol):
 
     MODEL: Any
     ARCHITECTURES: dict[str, str]
+    ARGUMENTS: Arguments
     config_of: Callable
     arguments_of: Callable
     rows: Callable
@@ -73,14 +81,15 @@ def from_timm(name, with_head=True):
     architecture = str(entries.get("architecture")).partition(".")[0]
     family = family_of(architecture)
     if family is None:
-        known = ", ".join(f"{prefix}..." for prefixes in FAMILIES.values() for prefix in prefixes)
+        known = ", ".join(sorted({f"{prefix}..." for prefixes in FAMILIES.values() for prefix in prefixes}))
         raise CheckpointError(path, "architecture", f"a known one out of {known}", architecture[:80])
     tensors, file = read_weights(folder)
     arguments, num_classes, dropout = _arguments(entries, path)
     size = family.MODEL.sizes[family.ARCHITECTURES[architecture]]
     try:
-        usual = {k: x for k, x in family.arguments_of(size).items() if k not in arguments}
-        config = family.config_of({**usual, **arguments})
+        usual = {**family.arguments_of(size), **family.ARGUMENTS.defaults}
+        said = {k: x for k, x in arguments.items() if x is not None or k in usual}
+        config = family.config_of({k: x for k, x in usual.items() if k not in said} | said)
         refuse_sizes(config, [tensor.shape for tensor in tensors.values()])
         model = family.MODEL(config)
         if num_classes and with_head:
@@ -100,10 +109,11 @@ def save_timm(model, folder, architecture=None, preprocessing=None, overwrite=Fa
     """Write a classifier to a new `folder`, which `timm.create_model("local-dir:FOLDER", pretrained=True)`
     loads.
 
-    `architecture` is timm's name of a model of the same family, by default that of the model's size or else
-    the family's first; what differs from it is said in the folder, as is the `preprocessing` of images (see
-    `timm_entries`). Raises TypeError for a model that timm has not, ValueError for an unknown
-    architecture and for a configuration that timm does not compute, FileExistsError where `folder` exists.
+    `architecture` is timm's name of a model of the same family, by default that of the model's size, whatever
+    the images' and the rate of stochastic depth, or else the family's first that can be; what differs from it
+    is said in the folder, as is the `preprocessing` of images (see `timm_entries`). Raises TypeError for a
+    model that timm has not, ValueError for an unknown architecture and for a configuration that timm does not
+    compute, FileExistsError where `folder` exists.
     """
     if quantization_of(model):
         raise ValueError("Weights in 8 bits are not what timm reads: save them before.")
@@ -114,17 +124,23 @@ def save_timm(model, folder, architecture=None, preprocessing=None, overwrite=Fa
         kind = type(model).__name__ if backbone is None else f"{type(model).__name__} around {backbone.name}"
         raise TypeError(f"{kind} has no counterpart in timm.")
     config, sizes = backbone.config, family.ARCHITECTURES
-    if architecture is None:
-        architecture = next((x for x in sizes if family.MODEL.sizes[sizes[x]] == config), next(iter(sizes)))
-    if architecture not in sizes:
+    if architecture is not None and architecture not in sizes:
         raise ValueError(f"`architecture` must be one of {', '.join(sizes)}; it is {architecture!r}.")
+    arguments, named = family.arguments_of(config), family.ARGUMENTS.named
+    architecture = architecture or _architecture(family, config, arguments)
+    usual = family.arguments_of(family.MODEL.sizes[sizes[architecture]])
+    for name in named:
+        if arguments[name] != usual[name]:
+            expected = f"`{name}` {usual[name]} for {architecture}"
+            raise ValueError(f"timm's function computes only {expected}; it is {arguments[name]}.")
+    arguments = {name: x for name, x in arguments.items() if name not in named}
     image_shape = backbone.input["images"].shape[1:]
     rows = rows_of(family, config)
     heads = [row.theirs[0].removesuffix(".weight") for row in rows if row.ours in HEAD_KERNELS]
     entries = {
         "architecture": architecture,
         "num_classes": model.num_classes,
-        "model_args": {**family.arguments_of(config), "drop_rate": model.dropout},
+        "model_args": {**arguments, "drop_rate": model.dropout},
         "pretrained_cfg": {
             **timm_entries(preprocessing, image_shape),
             "num_classes": model.num_classes,
@@ -163,10 +179,19 @@ def _arguments(entries, path):
     size = source.get("input_size")
     if isinstance(size, list) and len(size) == 3:
         arguments = {"img_size": size[1:], "in_chans": size[0], **arguments}
-    arguments = {
-        k: x for k, x in arguments.items() if k not in ("num_classes", "drop_rate") and x is not None
-    }
+    arguments = {k: x for k, x in arguments.items() if k not in HEAD_ARGUMENTS}
     return arguments, num_classes, dropout
+
+
+def _architecture(family, config, arguments):
+    """timm's name of the size of our `config`, or else the first whose name says nothing that is not so."""
+    sizes = {name: family.MODEL.sizes[size] for name, size in family.ARCHITECTURES.items()}
+    free = {"image_size", "stochastic_depth"} & {field.name for field in dataclasses.fields(config)}
+    own = {name: getattr(config, name) for name in free}
+    named = {name: arguments[name] for name in family.ARGUMENTS.named}
+    exact = [name for name, size in sizes.items() if dataclasses.replace(size, **own) == config]
+    fitting = [name for name, size in sizes.items() if named.items() <= family.arguments_of(size).items()]
+    return next(iter([*exact, *fitting, *sizes]))
 
 
 def _head_class(backbone):

@@ -1,29 +1,49 @@
 """Twins's checkpoints as timm has them (Chu et al. 2021)."""
 
+from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import convolution, depthwise_kernel, linear, norm, patches
-from keras_tfm.convert.state import as_sequences, fields_of, read_state
+from keras_tfm.convert.state import as_sequences, read_state
 from keras_tfm.heads import Classifier
-from keras_tfm.models import Twins, TwinsConfig
+from keras_tfm.layers.patches import height_and_width
+from keras_tfm.models import Twins
 
+MODEL = Twins
 ARCHITECTURES = {
     f"twins_{kind.lower()}_{name}": f"{kind}-{size}"
     for kind in ("PCPVT", "SVT")
     for name, size in {"small": "S", "base": "B", "large": "L"}.items()
 }
-FIELDS = {
-    "img_size": "image_size",
-    "patch_size": "patch_size",
-    "in_chans": "num_channels",
-    "embed_dims": "dims",
-    "depths": "depths",
-    "num_heads": "num_heads",
-    "mlp_ratios": "mlp_ratios",
-    "sr_ratios": "reductions",
-    "wss": "windows",
-    "proj_drop_rate": "dropout",
-    "attn_drop_rate": "attention_dropout",
-    "drop_path_rate": "stochastic_depth",
-}
+
+
+def check_windows(config):
+    """ValueError for a map smaller than its windows, which timm pads."""
+    for stage, window in enumerate(config.windows or ()):
+        grid = tuple(side // config.patch_size // 2**stage for side in height_and_width(config.image_size))
+        if min(grid) < window:
+            raise ValueError(f"timm pads a map of {grid} for `windows` of {window}; ours are the map's then.")
+
+
+ARGUMENTS = Arguments(
+    Twins,
+    fields={
+        "img_size": "image_size",
+        "patch_size": "patch_size",
+        "in_chans": "num_channels",
+        "embed_dims": "dims",
+        "depths": "depths",
+        "num_heads": "num_heads",
+        "mlp_ratios": "mlp_ratios",
+        "sr_ratios": "reductions",
+        "wss": "windows",
+        "proj_drop_rate": "dropout",
+        "attn_drop_rate": "attention_dropout",
+        "drop_path_rate": "stochastic_depth",
+    },
+    fixed={"pos_drop_rate": 0.0, "global_pool": "avg"},
+    only={"epsilon": 1e-6},
+    check=check_windows,
+)
+config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
@@ -50,11 +70,6 @@ def rows(config):
         patch_size = 2 if stage else config.patch_size
         table += patches(f"stage_{stage}_embedding", f"patch_embeds.{stage}.proj", patch_size)
     return table
-
-
-def config_of(arguments):
-    """Our configuration of timm's arguments; CheckpointError for those that mean another model."""
-    return TwinsConfig.from_json(fields_of(arguments, FIELDS))
 
 
 def read(arguments, weights):

@@ -1,6 +1,7 @@
 """timm's folders: written and read again by every family; what is wrong in one is refused by name."""
 
 import dataclasses
+import importlib
 import json
 import types
 
@@ -17,20 +18,36 @@ from keras_tfm.convert import (
 from keras_tfm.convert.arguments import ratio_of
 from keras_tfm.convert.timm import FAMILIES, family_of
 from keras_tfm.heads import Classifier, DistilledClassifier
-from keras_tfm.models import BERT, DeiT, LeViT, Swin, ViT, XCiT
+from keras_tfm.models import BERT, CaiT, DeiT, LeViT, MLPMixer, PiT, Swin, SwinV2, Twins, ViT, XCiT
 from tests.contract import randomise
 from tests.models.test_bert import TINY
+from tests.models.test_cait import SMALL as CAIT
 from tests.models.test_deit import SMALL as DEIT
 from tests.models.test_levit import SMALL as LEVIT
+from tests.models.test_pit import SMALL as PIT
 from tests.models.test_swin import SMALL as SWIN
+from tests.models.test_swin_v2 import SMALL as SWIN_V2
+from tests.models.test_twins import PCPVT, SVT
 from tests.models.test_vit import ATTENTION, FLATTEN, MEAN, ONE_BLOCK
 from tests.models.test_xcit import SMALL as XCIT
 
+WIDTHS = {"num_channels": 1, "tokens_dim": 5, "channels_dim": 3}
+MIXER = dataclasses.replace(MLPMixer.sizes["S/32"], image_size=(64, 32), **WIDTHS)
 MODELS = {
+    "cait": lambda: Classifier(CaiT(CAIT), 3),
     "deit": lambda: DistilledClassifier(DeiT(DEIT), 3),
     "levit": lambda: Classifier(LeViT(dataclasses.replace(LEVIT, distilled=False)), 3),
     "levit, distilled": lambda: DistilledClassifier(LeViT(LEVIT), 3),
-    "swin": lambda: Classifier(Swin(SWIN), 3),
+    "mlp_mixer": lambda: Classifier(MLPMixer(MIXER), 3),
+    "pit": lambda: Classifier(PiT(dataclasses.replace(PIT, distilled=False)), 3),
+    "pit, distilled": lambda: DistilledClassifier(PiT(dataclasses.replace(PIT, distilled=True)), 3),
+    "swin": lambda: Classifier(Swin(dataclasses.replace(SWIN, window=2)), 3),
+    "swin_v2, not trained before": lambda: Classifier(
+        SwinV2(dataclasses.replace(SWIN_V2, window=2, pretrained_windows=None)), 3
+    ),
+    "swin_v2": lambda: Classifier(SwinV2(dataclasses.replace(SWIN_V2, window=2)), 3),
+    "twins, pcpvt": lambda: Classifier(Twins(PCPVT), 3),
+    "twins, svt": lambda: Classifier(Twins(SVT), 3),
     "vit": lambda: Classifier(ViT(ONE_BLOCK), 3, dropout=0.2),
     "vit, mean": lambda: Classifier(ViT(MEAN), 3),
     "vit, attention": lambda: Classifier(ViT(ATTENTION), 3),
@@ -66,16 +83,13 @@ def test_both_ways(name, tmp_path):
 
 
 def test_every_size_has_a_name_and_every_name_a_size():
-    assert set(FAMILIES) == {"deit", "levit", "swin", "vit", "xcit"}
-    for module in ("deit_tiny_distilled_patch16_224", "levit_128s", "swin_tiny_patch4_window7_224"):
-        assert module in family_of(module).ARCHITECTURES
-    for name in ("vit_giant_patch14_224", "deit_tiny_patch16_224", "xcit_small_12_p16_224"):
-        family = family_of(name)
-        assert (
-            family.config_of(family.arguments_of(family.MODEL.sizes[family.ARCHITECTURES[name]]))
-            == (family.MODEL.sizes[family.ARCHITECTURES[name]])
-        )
-        assert set(family.ARCHITECTURES.values()) <= set(family.MODEL.sizes)
+    assert [*FAMILIES] == sorted(FAMILIES) and {name.partition(",")[0] for name in MODELS} == {*FAMILIES}
+    for file in FAMILIES:
+        family = importlib.import_module(f"keras_tfm.convert.{file}")
+        for name, size in family.ARCHITECTURES.items():
+            assert family_of(name) is family
+            config = family.MODEL.sizes[size]
+            assert family.config_of(family.arguments_of(config)) == config
     assert family_of("deit_tiny_patch16_224").MODEL is ViT
     assert family_of("resnet50") is None and family_of("vit_base_patch16_clip_224") is None
 
@@ -89,6 +103,7 @@ def test_a_folder_says_only_what_differs_from_its_architecture(folder):
     ]
     for name in ("img_size", "in_chans", "drop_path_rate", "class_token", "global_pool", "fc_norm"):
         del arguments[name]
+    arguments["init_values"] = None  # as timm writes what is not there
     change(folder, model_args=arguments, num_classes=3)
     assert from_timm(folder).backbone.config == ONE_BLOCK
 
@@ -128,7 +143,7 @@ def test_preprocessing_that_is_not_said_is_that_of_timm(folder):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architecture": "resnet50"}, "architecture: expected a known one out of deit_"),
+        ({"architecture": "resnet50"}, "architecture: expected a known one out of cait_"),
         ({"architecture": 3}, "architecture"),
         ({"num_classes": -1}, "num_classes: expected 0 to"),
         ({"num_classes": 4}, "head.weight"),
@@ -164,6 +179,12 @@ def test_models_that_timm_has_not(tmp_path):
         save_timm(Classifier(ViT(FLATTEN), 3), tmp_path / "folder")
     with pytest.raises(ValueError, match="computes only `activation` 'gelu'; it is 'relu'"):
         save_timm(Classifier(ViT(dataclasses.replace(ONE_BLOCK, activation="relu")), 3), tmp_path / "folder")
+    with pytest.raises(ValueError, match=r"timm has other windows than `window` 3 in a map of \(6, 8\)"):
+        save_timm(Classifier(Swin(SWIN), 3), tmp_path / "folder")
+    with pytest.raises(ValueError, match=r"timm pads a map of \(2, 4\) for `windows` of 3"):
+        save_timm(Classifier(Twins(dataclasses.replace(SVT, windows=(3, 3))), 3), tmp_path / "folder")
+    with pytest.raises(ValueError, match="computes only `patch_size` 16 for mixer_s16_224; it is 32"):
+        save_timm(Classifier(MLPMixer(MIXER), 3), tmp_path / "folder", "mixer_s16_224")
     with pytest.raises(ValueError, match=r"`architecture` must be one of vit_tiny_patch16_224, .*'resnet50'"):
         save_timm(Classifier(ViT(ONE_BLOCK), 3), tmp_path / "folder", "resnet50")
 

@@ -76,7 +76,7 @@ def test_arguments_of_timm():
     assert mlp_mixer.ARCHITECTURES["mixer_b16_224"] == "B/16"
     arguments = {"patch_size": 16, "num_blocks": 12, "embed_dim": 768}
     assert mlp_mixer.config_of(arguments) == MLPMixer.sizes["B/16"]
-    with pytest.raises(CheckpointError, match="got block_layer"):
+    with pytest.raises(CheckpointError, match="block_layer: expected an argument out of"):
         mlp_mixer.config_of({"block_layer": "ResBlock"})
 
 

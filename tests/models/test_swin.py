@@ -109,7 +109,7 @@ def test_folders_of_transformers_both_ways(head, tmp_path):
 
 
 def test_names_of_timm():
-    model = Classifier(Swin(dataclasses.replace(SMALL, dropout=0.0, attention_dropout=0.0)), 5)
+    model = Classifier(Swin(dataclasses.replace(SMALL, window=2, dropout=0.0, attention_dropout=0.0)), 5)
     randomise(model, 1)
     weights = keymap.save(model, timm_rows(model.backbone.config))
     assert weights["layers.1.downsample.reduction.weight"].shape == (8, 16)
@@ -121,7 +121,7 @@ def test_names_of_timm():
         "embed_dim": 4,
         "depths": [2, 1],
         "num_heads": [1, 2],
-        "window_size": 3,
+        "window_size": 2,
         "num_classes": 5,
     }
     again, outputs = read(arguments, weights)
@@ -131,6 +131,8 @@ def test_names_of_timm():
         read(arguments, weights | {"head.extra": np.zeros(3)})
     with pytest.raises(CheckpointError, match="ape"):
         read(arguments | {"ape": True}, weights)
+    with pytest.raises(ValueError, match=r"timm has other windows than `window` 3 in a map of \(6, 8\)"):
+        read(arguments | {"window_size": 3}, weights)
 
 
 def test_refusals(tmp_path):

@@ -116,9 +116,10 @@ def test_folders_of_transformers_both_ways(tmp_path):
 
 
 def test_names_of_timm():
-    model = Classifier(SwinV2(SMALL), 5)
+    config = dataclasses.replace(SMALL, window=2)
+    model = Classifier(SwinV2(config), 5)
     randomise(model, 1)
-    weights = keymap.save(model, timm_rows(SMALL))
+    weights = keymap.save(model, timm_rows(config))
     assert weights["layers.1.downsample.norm.weight"].shape == (8,)
     arguments = {
         "img_size": [16, 24],
@@ -127,7 +128,7 @@ def test_names_of_timm():
         "embed_dim": 4,
         "depths": [2, 1],
         "num_heads": [1, 2],
-        "window_size": 3,
+        "window_size": 2,
         "pretrained_window_sizes": [4, 0],
         "num_classes": 5,
     }

@@ -1,7 +1,10 @@
 """Live: timm's folders, both ways, of every family that has its names."""
 
+import importlib
+import inspect
 import os
 import types
+import unittest.mock
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ import torch
 from timm.models._hub import save_for_hf
 
 from keras_tfm import convert
+from keras_tfm.convert import timm as timm_families
 from tests.parity.images import assert_close
 
 pytestmark = pytest.mark.parity
@@ -78,13 +82,107 @@ def xcit(rng):
     }
 
 
+def swin_v2(rng):
+    arguments = swin(rng)
+    pretrained = [int(x) for x in rng.integers(0, 6, len(arguments["depths"]))]
+    return {**arguments, "pretrained_window_sizes": pretrained}
+
+
+def twins(rng):
+    num_stages, patch_size = (int(x) for x in rng.integers(1, 4, 2))
+    num_heads = [int(x) for x in rng.integers(1, 4, num_stages)]
+    sides = patch_size * 2 ** (num_stages - 1) * 4 * rng.integers(1, 3, 2)
+    return {
+        "img_size": [int(x) for x in sides],
+        "patch_size": patch_size,
+        "embed_dims": [count * 4 * int(rng.integers(1, 4)) for count in num_heads],
+        "depths": [int(x) for x in rng.integers(1, 4, num_stages)],
+        "num_heads": num_heads,
+        "mlp_ratios": [float(x) for x in rng.choice([1.0, 2.5, 4.0], num_stages)],
+        "sr_ratios": [int(x) for x in rng.choice([1, 2, 4], num_stages)],
+    }
+
+
+def twins_svt(rng):
+    arguments = twins(rng)
+    return {**arguments, "wss": [int(x) for x in rng.integers(2, 5, len(arguments["depths"]))]}
+
+
+def cait(rng):
+    ratio = float(rng.choice([1.0, 2.5, 48 / 11]))
+    return {
+        **deit(rng),
+        "mlp_ratio": ratio,
+        "mlp_ratio_token_only": ratio,
+        "depth_token_only": int(rng.integers(1, 4)),
+        "init_values": 0.5,
+    }
+
+
+def pit(rng):
+    num_stages, patch_size = int(rng.integers(1, 4)), int(rng.integers(2, 6))
+    base, first = 4 * int(rng.integers(1, 3)), int(rng.integers(1, 3))
+    return {
+        "img_size": [patch_size + int(x) for x in rng.integers(4, 20, 2)],
+        "patch_size": patch_size,
+        "stride": int(rng.integers(1, patch_size + 1)),
+        "base_dims": [base] * num_stages,
+        "depth": [int(x) for x in rng.integers(1, 3, num_stages)],
+        "heads": [first * 2**i for i in range(num_stages)],
+        "mlp_ratio": float(rng.choice([1.0, 2.5, 4.0])),
+        "distilled": bool(rng.integers(2)),
+    }
+
+
+def mlp_mixer(rng):
+    ratios = [float(x) for x in rng.choice([1 / 512, 5 / 512, 0.01], 2)]
+    return {
+        "img_size": [16 * int(x) for x in rng.integers(1, 6, 2)],
+        "in_chans": int(rng.integers(1, 4)),
+        "mlp_ratio": [ratios, ratios[0]][rng.integers(2)],
+    }
+
+
 KINDS = {
     "vit_small_patch16_224": vit,
     "deit_small_distilled_patch16_224": deit,
     "swin_tiny_patch4_window7_224": swin,
     "levit_128": levit,
     "xcit_tiny_12_p16_224": xcit,
+    "cait_xxs24_224": cait,
+    "pit_s_224": pit,
+    "twins_pcpvt_small": twins,
+    "twins_svt_small": twins_svt,
+    "swinv2_tiny_window8_256": swin_v2,
+    "mixer_s16_224": mlp_mixer,
 }
+
+
+@pytest.mark.parametrize("name", timm_families.FAMILIES)
+def test_architectures_mean_what_they_mean_to_timm(name):
+    """Our arguments for each of timm's names, its constructors' defaults among them, are timm's own."""
+    family = importlib.import_module(f"keras_tfm.convert.{name}")
+    for architecture, size in family.ARCHITECTURES.items():
+        arguments = constructor_arguments(architecture)
+        ours = {
+            **family.arguments_of(family.MODEL.sizes[size]),
+            **family.ARGUMENTS.defaults,
+            **family.ARGUMENTS.fixed,
+        }
+        for argument in ours.keys() - {"img_size", "distilled"}:  # which `pretrained_cfg` and the class say
+            assert np.array_equal(arguments[argument], ours[argument]), f"{architecture}, {argument}"
+
+
+def constructor_arguments(architecture):
+    """{name: value} with which timm makes the model of an architecture, of which it builds none here."""
+    make = timm.models.model_entrypoint(architecture)
+    with unittest.mock.patch(f"{make.__module__}.build_model_with_cfg") as build:
+        make()
+    cls, arguments = build.call_args.args[0], dict(build.call_args.kwargs)
+    for base in cls.__mro__[:-1]:
+        for name, parameter in inspect.signature(base).parameters.items():
+            arguments.setdefault(name, parameter.default)
+    return arguments
 
 
 def draw_state(rng, model):
