@@ -78,7 +78,7 @@ class Arguments:
     def _multiply(self, values, name, said, parts, other):
         """Set the fields `parts` in `values` to what is `said` times the field `other`."""
         ratios = said if len(parts) > 1 and isinstance(said, list | tuple) else [said] * len(parts)
-        wholes = [_times(ratio, values.get(other)) for ratio in ratios]
+        wholes = [times(ratio, values.get(other)) for ratio in ratios]
         if None in wholes or len(wholes) != len(parts):
             raise CheckpointError("timm", name, f"a multiple of `{other}`", brief(said))
         for field, whole in zip(parts, wholes, strict=True):
@@ -86,10 +86,10 @@ class Arguments:
                 raise CheckpointError("timm", name, f"what makes `{field}` {values[field]}", brief(said))
 
 
-def _times(ratio, width):
+def times(ratio, width):
     """The product, rounded down, item by item of two lists; None of what are not such numbers."""
     if isinstance(ratio, list | tuple) and isinstance(width, list | tuple) and len(ratio) == len(width):
-        products = [_times(*pair) for pair in zip(ratio, width, strict=True)]
+        products = [times(*pair) for pair in zip(ratio, width, strict=True)]
         return None if None in products else products
     is_number = type(width) is int and type(ratio) in (int, float) and 0 < ratio < 2**31
     return int(width * ratio) if is_number else None

@@ -1,15 +1,29 @@
-"""DINOv2's checkpoints (Oquab et al. 2023), without and with registers.
+"""DINOv2's checkpoints (Oquab et al. 2023), without and with registers, by transformers' names and by timm's.
 
 The mask token, which no classifier reads, is left behind.
 """
 
 import dataclasses
 
+import numpy as np
+
+from keras_tfm.configs import brief
+from keras_tfm.convert.arguments import Arguments, ratio_of, times
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
-from keras_tfm.convert.keymap import feedforward, linear, norm, weight
-from keras_tfm.convert.vit import FIELDS, SHAPES, attention_rows, embedding_rows
+from keras_tfm.convert.keymap import feedforward, linear, norm, patches, weight
+from keras_tfm.convert.vit import ARGUMENTS as VIT_ARGUMENTS
+from keras_tfm.convert.vit import (
+    FIELDS,
+    FIRST_OF_ONE,
+    SHAPES,
+    TIMM_FIELDS,
+    attention_rows,
+    embedding_rows,
+    timm_encoder_rows,
+)
 from keras_tfm.heads import PatchClassifier
 from keras_tfm.models import DINOv2
+from keras_tfm.training.safetensors import CheckpointError
 
 BLOCK, LAYER = "block_{}", "encoder.layer.{}"
 
@@ -109,3 +123,96 @@ WITH_REGISTERS = dataclasses.replace(
     shapes={**FAMILY.shapes, "embeddings.register_tokens": (lambda _: 1, "num_registers", "dim")},
     heads={"Dinov2WithRegistersForImageClassification": HEAD},
 )
+
+
+def timm_rows(config):
+    """timm's names, those of a classifier of the class token too."""
+    encoder, branch = "patch_encoder", f"{BLOCK}/feedforward/branch"
+    table = [
+        *patches(f"{encoder}/patches", "patch_embed.proj", config.patch_size),
+        *weight(f"{encoder}/class_token/embedding", "cls_token"),
+        *weight(f"{encoder}/position/embedding/embeddings", "pos_embed", FIRST_OF_ONE),
+        *weight("register_tokens/embedding", "reg_token"),
+        *weight(f"{BLOCK}/attention/scale", "blocks.{}.ls1.gamma"),
+        *weight(f"{BLOCK}/feedforward/scale", "blocks.{}.ls2.gamma"),
+        *norm("norm", "norm"),
+        *linear("head/output", "head"),
+    ]
+    encoder_rows = timm_encoder_rows(BLOCK, "blocks.{}")
+    if not config.gated:
+        return table + encoder_rows
+    table += [row for row in encoder_rows if not row.ours.startswith(f"{branch}/")]
+    table += linear(f"{branch}/gate", "blocks.{}.mlp.fc1", part=(0, 1, 2))
+    table += linear(f"{branch}/value", "blocks.{}.mlp.fc1", part=(1, 2, 2))
+    return table + linear(f"{branch}/output", "blocks.{}.mlp.fc2")
+
+
+def from_timm_weights(config, tensors):
+    """timm's weights, with a position of the class token, 0, where registers leave theirs without one."""
+    positions = tensors.get("pos_embed")
+    if not config.num_registers or positions is None or positions.ndim != 3:
+        return tensors
+    return {**tensors, "pos_embed": np.concatenate([np.zeros_like(positions[:, :1]), positions], axis=1)}
+
+
+def to_timm_weights(config, tensors):
+    """timm's weights of ours: beside registers it adds the class token's position to the token itself."""
+    if not config.num_registers:
+        return tensors
+    positions, token = tensors["pos_embed"], tensors["cls_token"]
+    return {**tensors, "cls_token": token + positions[:, :1], "pos_embed": positions[:, 1:].copy()}
+
+
+def read_timm_width(ratio, arguments):
+    """Our feed-forward width; with a gate timm's ratio is that of the gate and the values together."""
+    whole = times(ratio, arguments.get("embed_dim", 768))
+    if type(whole) is not int:
+        raise CheckpointError("timm", "mlp_ratio", "a multiple of `embed_dim`", brief(ratio))
+    return whole // 2 if arguments.get("mlp_layer") else whole
+
+
+def write_timm_ratio(config):
+    """timm's ratio for our feed-forward width."""
+    return ratio_of(config.intermediate_dim * (1 + config.gated), config.dim)
+
+
+MODEL = DINOv2
+ARCHITECTURES = {
+    f"vit_{name}_patch14_{kind}dinov2": f"{letter}/14{registers}"
+    for kind, registers in (("", ""), ("reg4_", "-registers"))
+    for name, letter in {"small": "S", "base": "B", "large": "L", "giant": "g"}.items()
+}
+ARGUMENTS = Arguments(
+    DINOv2,
+    fields={
+        **TIMM_FIELDS,
+        "mlp_ratio": Entry("intermediate_dim", read_timm_width, write_timm_ratio),
+        "attn_drop_rate": "attention_dropout",
+        "init_values": "layer_scale",
+        "reg_tokens": "num_registers",
+        "mlp_layer": "gated",
+    },
+    fixed={
+        **{k: x for k, x in VIT_ARGUMENTS.fixed.items() if k not in ("reg_tokens", "no_embed_class")},
+        "global_pool": "token",
+        "class_token": True,
+    },
+    only={"activation": "gelu", "epsilon": 1e-6},
+    defaults={"drop_path_rate": 0.0, "init_values": 1e-5},
+    named=("mlp_layer",),
+)
+
+
+def config_of(arguments):
+    """Our configuration of timm's arguments; CheckpointError where theirs is another model."""
+    own = {name: x for name, x in arguments.items() if name != "no_embed_class"}
+    config = ARGUMENTS.config_of(own)
+    expected, got = config.num_registers > 0, arguments.get("no_embed_class", False)
+    if got != expected:
+        raise CheckpointError("timm", "no_embed_class", repr(expected), brief(got))
+    return config
+
+
+def arguments_of(config):
+    """timm's arguments for our configuration; ValueError for one that timm does not compute."""
+    return {**ARGUMENTS.arguments_of(config), "no_embed_class": config.num_registers > 0}

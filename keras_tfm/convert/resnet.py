@@ -4,11 +4,12 @@ timm's too.
 transformers says no image size: one that a configuration of ours has is written beside its own entries.
 """
 
+from keras_tfm.convert.arguments import Arguments, times
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import batch_counts, batch_norm, convolution, linear, norm
-from keras_tfm.convert.state import check_arguments, read_state
+from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier
-from keras_tfm.models import BiT, ResNet, ResNetConfig
+from keras_tfm.models import BiT, ResNet
 
 BLOCK, THEIRS = "stage_{}_block_{}", "encoder.stages.{}.layers.{}"
 CLASSIFIER = Head(
@@ -130,22 +131,61 @@ BIT = Family(
     heads={"BitForImageClassification": CLASSIFIER},
 )
 
+MODEL = ResNet
 ARCHITECTURES = {f"resnet{size}": size for size in ResNet.sizes}
-ARGUMENTS = {"img_size", "in_chans", "num_classes", "block", "layers"}
+
+
+def read_block(value, _):
+    """Ours for timm's class, or for the word of ours that stands for it."""
+    return "bottleneck" if "bottleneck" in str(value).lower() else "basic"
+
+
+def read_dims(value, arguments):
+    """Our widths for theirs, which are the inner ones."""
+    return times([1 if read_block(arguments.get("block"), None) == "basic" else 4] * len(value), value)
+
+
+ARGUMENTS = Arguments(
+    ResNet,
+    fields={
+        "img_size": "image_size",
+        "in_chans": "num_channels",
+        "layers": "depths",
+        "channels": Entry(
+            "dims",
+            read_dims,
+            lambda config: tuple(dim * inner(config) // config.dims[0] for dim in config.dims),
+        ),
+        "block": Entry("block", read_block, lambda config: config.block),
+    },
+    fixed={
+        "output_stride": 32,
+        "global_pool": "avg",
+        "cardinality": 1,
+        "base_width": 64,
+        "stem_width": 64,
+        "stem_type": "",
+        "replace_stem_pool": False,
+        "block_reduce_first": 1,
+        "down_kernel_size": 1,
+        "avg_down": False,
+        "drop_path_rate": 0.0,
+        "drop_block_rate": 0.0,
+    },
+    only={"stem_dim": 64},
+    defaults={},
+    named=("block",),
+)
 
 
 def config_of(arguments):
     """Our configuration of timm's arguments, `img_size` too, of which its class has none."""
-    check_arguments(arguments, ARGUMENTS)
-    is_basic = "Bottleneck" not in str(arguments.get("block", "Bottleneck"))
-    dims = (64, 128, 256, 512) if is_basic else (256, 512, 1024, 2048)
-    return ResNetConfig(
-        image_size=arguments.get("img_size", 224),
-        num_channels=arguments.get("in_chans", 3),
-        dims=dims,
-        depths=arguments.get("layers", (3, 4, 6, 3)),
-        block="basic" if is_basic else "bottleneck",
-    )
+    return ARGUMENTS.config_of({"block": "Bottleneck", "channels": (64, 128, 256, 512), **arguments})
+
+
+def arguments_of(config):
+    """timm's arguments for our configuration; ValueError for one that timm does not compute."""
+    return {name: x for name, x in ARGUMENTS.arguments_of(config).items() if name != "img_size"}
 
 
 def read(arguments, weights):

@@ -3,7 +3,8 @@
 A family's file here says what timm calls its models (see `Family` below): `MODEL`, ours; `ARCHITECTURES`,
 {timm's name: our size}; `ARGUMENTS`, the table of timm's constructor's arguments; `config_of(arguments)`, our
 configuration of them, and `arguments_of(config)`, the way back; `rows(config)`, the table of weights, the
-classifier's too, which is `timm_rows` where `rows` has transformers' names.
+classifier's too, which is `timm_rows` where `rows` has transformers' names. Where weights differ by more than
+a table says, `from_timm_weights(config, tensors)` makes what it reads, and `to_timm_weights` undoes that.
 """
 
 import dataclasses
@@ -30,9 +31,11 @@ from keras_tfm.version import __version__
 FAMILIES = {
     "cait": ("cait_",),
     "deit": ("deit_",),
+    "dinov2": ("vit_",),
     "levit": ("levit_",),
     "mlp_mixer": ("mixer_",),
     "pit": ("pit_",),
+    "resnet": ("resnet",),
     "swin": ("swin_",),
     "swin_v2": ("swinv2_",),
     "twins": ("twins_",),
@@ -101,6 +104,7 @@ def from_timm(name, with_head=True):
     rows = rows_of(family, config)
     left = [key for row in rows if row.ours.startswith(HEAD) for key in row.theirs] if not with_head else []
     buffers = [key for key in tensors if key.endswith(BUFFERS)]
+    tensors = getattr(family, "from_timm_weights", as_they_are)(config, tensors)
     read_state(model, tensors, rows, [*left, *buffers], file)
     return model
 
@@ -144,7 +148,7 @@ def save_timm(model, folder, architecture=None, preprocessing=None, overwrite=Fa
         "pretrained_cfg": {
             **timm_entries(preprocessing, image_shape),
             "num_classes": model.num_classes,
-            "fixed_input_size": True,
+            "fixed_input_size": "img_size" in arguments,
             "classifier": heads[: 1 + (type(model) is DistilledClassifier)],
         },
         MARK: __version__,
@@ -152,7 +156,8 @@ def save_timm(model, folder, architecture=None, preprocessing=None, overwrite=Fa
     with new_folder(folder, overwrite) as work:
         text = json.dumps(entries, indent=2, ensure_ascii=False)
         (work / "config.json").write_text(text + "\n", "utf-8")
-        write_tensors(keymap.save(model, rows), work / WEIGHTS, {"format": "pt"})
+        tensors = getattr(family, "to_timm_weights", as_they_are)(config, keymap.save(model, rows))
+        write_tensors(tensors, work / WEIGHTS, {"format": "pt"})
 
 
 HEAD_KERNELS = tuple(f"{part}output/kernel" for part in HEAD)
@@ -160,7 +165,12 @@ HEAD_KERNELS = tuple(f"{part}output/kernel" for part in HEAD)
 
 def rows_of(family, config):
     """The table of a family's file by timm's names."""
-    return getattr(family, "timm_rows", family.rows)(config)
+    return (family.timm_rows if hasattr(family, "timm_rows") else family.rows)(config)
+
+
+def as_they_are(_, tensors):
+    """The weights of a family whose table says all."""
+    return tensors
 
 
 def _arguments(entries, path):

@@ -18,11 +18,27 @@ from keras_tfm.convert import (
 from keras_tfm.convert.arguments import ratio_of
 from keras_tfm.convert.timm import FAMILIES, family_of
 from keras_tfm.heads import Classifier, DistilledClassifier
-from keras_tfm.models import BERT, CaiT, DeiT, LeViT, MLPMixer, PiT, Swin, SwinV2, Twins, ViT, XCiT
+from keras_tfm.models import (
+    BERT,
+    CaiT,
+    DeiT,
+    DINOv2,
+    LeViT,
+    MLPMixer,
+    PiT,
+    ResNet,
+    Swin,
+    SwinV2,
+    Twins,
+    ViT,
+    XCiT,
+)
 from tests.contract import randomise
 from tests.models.test_bert import TINY
 from tests.models.test_cait import SMALL as CAIT
 from tests.models.test_deit import SMALL as DEIT
+from tests.models.test_dinov2 import GATED
+from tests.models.test_dinov2 import SMALL as REGISTERS
 from tests.models.test_levit import SMALL as LEVIT
 from tests.models.test_pit import SMALL as PIT
 from tests.models.test_swin import SMALL as SWIN
@@ -33,14 +49,20 @@ from tests.models.test_xcit import SMALL as XCIT
 
 WIDTHS = {"num_channels": 1, "tokens_dim": 5, "channels_dim": 3}
 MIXER = dataclasses.replace(MLPMixer.sizes["S/32"], image_size=(64, 32), **WIDTHS)
+RESNET = dataclasses.replace(
+    ResNet.sizes["18"], image_size=(33, 40), num_channels=1, dims=(4, 6), depths=(1, 2)
+)
 MODELS = {
     "cait": lambda: Classifier(CaiT(CAIT), 3),
     "deit": lambda: DistilledClassifier(DeiT(DEIT), 3),
+    "dinov2": lambda: Classifier(DINOv2(dataclasses.replace(REGISTERS, num_registers=0)), 3),
+    "dinov2, gated": lambda: Classifier(DINOv2(GATED), 3),
     "levit": lambda: Classifier(LeViT(dataclasses.replace(LEVIT, distilled=False)), 3),
     "levit, distilled": lambda: DistilledClassifier(LeViT(LEVIT), 3),
     "mlp_mixer": lambda: Classifier(MLPMixer(MIXER), 3),
     "pit": lambda: Classifier(PiT(dataclasses.replace(PIT, distilled=False)), 3),
     "pit, distilled": lambda: DistilledClassifier(PiT(dataclasses.replace(PIT, distilled=True)), 3),
+    "resnet": lambda: Classifier(ResNet(RESNET), 3),
     "swin": lambda: Classifier(Swin(dataclasses.replace(SWIN, window=2)), 3),
     "swin_v2, not trained before": lambda: Classifier(
         SwinV2(dataclasses.replace(SWIN_V2, window=2, pretrained_windows=None)), 3
@@ -82,6 +104,22 @@ def test_both_ways(name, tmp_path):
     assert type(from_timm(tmp_path / "folder", with_head=False)) is type(model.backbone)
 
 
+def test_registers(tmp_path):
+    """timm has no position of the class token beside registers: it becomes a part of the token."""
+    model = Classifier(DINOv2(REGISTERS), 3)
+    randomise(model, 1)
+    save_timm(model, tmp_path / "folder")
+    again = from_timm(tmp_path / "folder")
+    images = np.random.default_rng(1).normal(size=(2, 4, 6, 1)).astype("float32")
+    np.testing.assert_array_equal(again({"images": images}), model({"images": images}))
+    assert not np.any(again.backbone.position.embedding.embeddings[0])
+    entries = json.loads((tmp_path / "folder" / "config.json").read_text())
+    assert entries["architecture"] == "vit_small_patch14_dinov2"
+    change(tmp_path / "folder", model_args={**entries["model_args"], "no_embed_class": False})
+    with pytest.raises(CheckpointError, match="no_embed_class: expected True, got False"):
+        from_timm(tmp_path / "folder")
+
+
 def test_every_size_has_a_name_and_every_name_a_size():
     assert [*FAMILIES] == sorted(FAMILIES) and {name.partition(",")[0] for name in MODELS} == {*FAMILIES}
     for file in FAMILIES:
@@ -91,7 +129,7 @@ def test_every_size_has_a_name_and_every_name_a_size():
             config = family.MODEL.sizes[size]
             assert family.config_of(family.arguments_of(config)) == config
     assert family_of("deit_tiny_patch16_224").MODEL is ViT
-    assert family_of("resnet50") is None and family_of("vit_base_patch16_clip_224") is None
+    assert family_of("resnext50_32x4d") is None and family_of("vit_base_patch16_clip_224") is None
 
 
 def test_a_folder_says_only_what_differs_from_its_architecture(folder):
@@ -143,7 +181,7 @@ def test_preprocessing_that_is_not_said_is_that_of_timm(folder):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architecture": "resnet50"}, "architecture: expected a known one out of cait_"),
+        ({"architecture": "resnext50_32x4d"}, "architecture: expected a known one out of cait_"),
         ({"architecture": 3}, "architecture"),
         ({"num_classes": -1}, "num_classes: expected 0 to"),
         ({"num_classes": 4}, "head.weight"),
@@ -185,8 +223,10 @@ def test_models_that_timm_has_not(tmp_path):
         save_timm(Classifier(Twins(dataclasses.replace(SVT, windows=(3, 3))), 3), tmp_path / "folder")
     with pytest.raises(ValueError, match="computes only `patch_size` 16 for mixer_s16_224; it is 32"):
         save_timm(Classifier(MLPMixer(MIXER), 3), tmp_path / "folder", "mixer_s16_224")
-    with pytest.raises(ValueError, match=r"`architecture` must be one of vit_tiny_patch16_224, .*'resnet50'"):
-        save_timm(Classifier(ViT(ONE_BLOCK), 3), tmp_path / "folder", "resnet50")
+    with pytest.raises(
+        ValueError, match=r"`architecture` must be one of vit_tiny_patch16_224, .*'resnext50_32x4d'"
+    ):
+        save_timm(Classifier(ViT(ONE_BLOCK), 3), tmp_path / "folder", "resnext50_32x4d")
 
 
 def test_ratios_come_back():

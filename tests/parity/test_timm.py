@@ -143,6 +143,27 @@ def mlp_mixer(rng):
     }
 
 
+def dinov2(rng):
+    return {**deit(rng), "init_values": 0.5}
+
+
+def dinov2_registers(rng):
+    return {**dinov2(rng), "reg_tokens": int(rng.integers(1, 4))}
+
+
+def dinov2_gated(rng):
+    arguments = dinov2(rng)
+    return {**arguments, "mlp_ratio": 2 * int(rng.integers(1, 20)) / arguments["embed_dim"]}
+
+
+def resnet(rng):
+    return {
+        "in_chans": int(rng.integers(1, 4)),
+        "layers": [int(x) for x in rng.integers(1, 3, 4)],
+        "channels": [8 * int(x) for x in rng.integers(1, 4, 4)],
+    }
+
+
 KINDS = {
     "vit_small_patch16_224": vit,
     "deit_small_distilled_patch16_224": deit,
@@ -155,7 +176,16 @@ KINDS = {
     "twins_svt_small": twins_svt,
     "swinv2_tiny_window8_256": swin_v2,
     "mixer_s16_224": mlp_mixer,
+    "vit_small_patch14_dinov2": dinov2,
+    "vit_small_patch14_reg4_dinov2": dinov2_registers,
+    "vit_giant_patch14_dinov2": dinov2_gated,
+    "resnet18": resnet,
+    "resnet50": resnet,
 }
+
+
+# What `pretrained_cfg` says, or a class that is no value of ours.
+ELSEWHERE = {"img_size", "distilled", "block", "mlp_layer"}
 
 
 @pytest.mark.parametrize("name", timm_families.FAMILIES)
@@ -169,8 +199,10 @@ def test_architectures_mean_what_they_mean_to_timm(name):
             **family.ARGUMENTS.defaults,
             **family.ARGUMENTS.fixed,
         }
-        for argument in ours.keys() - {"img_size", "distilled"}:  # which `pretrained_cfg` and the class say
-            assert np.array_equal(arguments[argument], ours[argument]), f"{architecture}, {argument}"
+        for argument in ours.keys() - ELSEWHERE:
+            theirs, value = arguments[argument], ours[argument]
+            is_close = isinstance(value, float) and theirs == pytest.approx(value, rel=1e-5)
+            assert is_close or np.array_equal(theirs, value), f"{architecture}, {argument}"
 
 
 def constructor_arguments(architecture):
@@ -186,12 +218,14 @@ def constructor_arguments(architecture):
 
 
 def draw_state(rng, model):
-    """Every weight at random, of which variances are positive and gains near 1."""
+    """Every weight at random, of which variances are positive, gains near 1 and wide kernels small."""
     for name, tensor in model.state_dict().items():
         if tensor.is_floating_point():
             drawn = rng.normal(0, 0.3, tensor.shape)
             if name.endswith("running_var"):
                 drawn = rng.uniform(0.5, 1.5, tensor.shape)
+            elif tensor.ndim == 4:
+                drawn = drawn * min(1, 3 * np.prod(tensor.shape[1:]) ** -0.5)
             elif tensor.ndim < 2 and name.endswith("weight"):
                 drawn = 1 + drawn
             tensor.copy_(torch.from_numpy(drawn))
