@@ -32,6 +32,7 @@ HEAD_ARGUMENTS: dict[str, Any] = {
     "activation": str,
     "dropout": Rate,
     "input_dropout": Rate,
+    "kernel_initializer": Literal["glorot_uniform", "zeros"],
 }
 VOCABULARY_TEXTS = 200_000  # more change a vocabulary of thousands little
 

@@ -193,8 +193,8 @@ RUNS = [
     Bad(
         "convert: no counterpart",
         "convert {run} --to-huggingface {folder}/out",
-        "has no counterpart",
-        of="classify-images",
+        "transformers has no counterpart of the task 'recommend'",
+        of="recommend",
     ),
 ]
 
