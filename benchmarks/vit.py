@@ -86,6 +86,10 @@ def run_keras_hub(name, part, jit_compile):
 def run_torch(peer, name, part):
     import torch
 
+    # Both peers import torchvision, whose compiled operators fit only torch with CUDA; none of them is used.
+    with unittest.mock.patch("torch.library.register_fake", lambda *_, **__: lambda function: function):
+        import torchvision  # noqa: F401
+
     torch.set_num_threads(os.cpu_count())
     torch.manual_seed(0)
     model = (timm_model if peer == "timm" else transformers_model)(name)
@@ -113,9 +117,7 @@ def run_torch(peer, name, part):
 
 
 def timm_model(name):
-    # torchvision's compiled operators fit only torch with CUDA; none of them is used.
-    with unittest.mock.patch("torch.library.register_fake", lambda *_, **__: lambda function: function):
-        import timm
+    import timm
 
     names = {"vit": "vit_small_patch16_224", "swin": "swin_tiny_patch4_window7_224"}
     return timm.create_model(names[name], drop_path_rate=0.0)
