@@ -1,7 +1,9 @@
 """A class under contract, and the inputs that it takes."""
 
+import copy
 import dataclasses
 import functools
+import json
 from collections.abc import Callable
 
 import keras
@@ -9,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm
+from tests.contract.tools import run
 
 BATCH = 3
 LENGTHS = {"S": 7, "T": 5, "M": 3}
@@ -98,12 +101,6 @@ class Case:
         }
         return keras_tfm.Model(inputs, layer(**inputs, **self.call))
 
-    def new(self, seed=1):
-        """A model with weights drawn from `seed`."""
-        model = self.around(self.factory())
-        randomise(model, seed)
-        return model
-
     @functools.cached_property
     def layer(self):
         return self.factory()
@@ -124,14 +121,33 @@ class Case:
         }
         return tf.function(self.model, input_signature=[signature], autograph=False)
 
+    @functools.cached_property
+    def outputs(self):
+        """What `model`, called eagerly, answers to `draw()`."""
+        return self.model(self.draw())
+
+    @functools.cached_property
+    def expected(self):
+        """`outputs` as a list of arrays, each asserted finite."""
+        return run(lambda outputs: outputs, self.outputs)
+
+    @functools.cached_property
+    def config(self):
+        return json.loads(json.dumps(self.layer.get_config()))
+
+    @functools.cached_property
+    def twin(self):
+        """A second layer, made of the first one's configuration."""
+        return type(self.layer).from_config(copy.deepcopy(self.config))
+
     def other(self, seed):
-        """A second model, the same one at each call, with weights drawn from `seed`: what it held is lost."""
+        """The model of `twin`, always the same one, with weights drawn anew from `seed`."""
         randomise(self._other, seed)
         return self._other
 
     @functools.cached_property
     def _other(self):
-        return self.around(self.factory())
+        return self.around(self.twin)
 
     def axes(self, letter):
         """{input: axis} of the inputs that have this axis."""

@@ -54,7 +54,7 @@ def broadcast_products(graph):
     its issue 117700.
     """
     products = [operation for operation in graph.get_operations() if operation.type.startswith("BatchMatMul")]
-    batches = [[x.shape[:-2] for x in operation.inputs] for operation in products]
+    batches = [[x.shape[:-2].as_list() for x in operation.inputs] for operation in products]
     return [p.name for p, (x, y) in zip(products, batches, strict=True) if x != y and len(x) > 1]
 
 
