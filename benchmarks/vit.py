@@ -23,9 +23,8 @@ MODULE = "benchmarks.vit"
 PEERS = ("keras_tfm", "keras_hub jit", "keras_hub no jit", "timm", "transformers")
 MODELS = ("vit", "swin")
 PARTS = ("training", "inference")
-# Multiplications and additions of one image's inference, twice the published 4.6 and 4.5 G of Touvron et al.
-# 2021, "Training data-efficient image transformers", table 5, and of Liu et al. 2021, "Swin Transformer",
-# table 1; a training step has three times as many.
+# Multiplications and additions of one inference: twice the 4.6 and 4.5 billion of each that Liu et al.
+# 2021, "Swin Transformer", table 1, give; a training step has three times as many.
 FLOPS = {"vit": 9.2e9, "swin": 9.0e9}
 
 
