@@ -8,7 +8,7 @@ arguments and has this PyTorch state, and what the reference calls its outputs: 
 import importlib
 import re
 
-# A part of the reference's name, in whole words: the file whose `read` knows it.
+# A part of the reference's name, in whole words: the file whose `read` knows it, or another of its functions.
 CONVERTERS = {
     "AutoFormer/model/supernet_transformer.py": "autoformer",
     "IBM/RegionViT regionvit/regionvit.py RegionViT": "regionvit",
@@ -21,6 +21,7 @@ CONVERTERS = {
     "models/deep_vision_transformer.py DeepVisionTransformer": "deepvit",
     "models/localvit.py LocalVisionTransformer": "localvit",
     "models/shuffle_transformer.py ShuffleTransformer": "shuffle_transformer",
+    "timm.layers.bottleneck_attn.BottleneckAttn": "botnet.read_attention",
     "timm.models.byobnet.ByobNet": "botnet",
     "timm.models.cait.Cait": "cait",
     "timm.models.levit.Levit": "levit",
@@ -45,4 +46,5 @@ def converter_of(reference):
     found = [name for name in CONVERTERS if re.search(rf"(?<!\S){re.escape(name)}(?![^\s,(])", reference)]
     if not found:
         return None
-    return importlib.import_module(f"keras_tfm.convert.{CONVERTERS[max(found, key=len)]}").read
+    file, _, function = CONVERTERS[max(found, key=len)].partition(".")
+    return getattr(importlib.import_module(f"keras_tfm.convert.{file}"), function or "read")

@@ -175,11 +175,6 @@ def set_rematerialization(layer, mode):
     layer._remat_mode = mode
 
 
-def inputs_of(model):
-    """The inputs of a functional model in the structure in which they were given."""
-    return model._inputs_struct
-
-
 def track_in_export(archive, resources):
     """Have a SavedModel hold trackable `resources`, tables for example, that its functions use."""
     archive._tf_trackable.resources = list(resources)
