@@ -1,12 +1,15 @@
-"""One logger, "keras_tfm": it writes to standard error, above progress bars, and passes nothing on.
+"""One logger, "keras_tfm", which writes to standard error and passes nothing on, and one progress bar.
 
 `logging.getLogger("keras_tfm")` is an application's to configure: its level, its handlers, `propagate`.
 """
 
 import logging
 import sys
+import time
 
 from tqdm import tqdm
+
+LOG = logging.getLogger(__name__)
 
 
 class Console(logging.Handler):
@@ -14,6 +17,46 @@ class Console(logging.Handler):
 
     def emit(self, record):
         tqdm.write(self.format(record), file=sys.stderr)
+
+
+class Bar(tqdm):
+    """tqdm's progress bar on standard error, for what takes longer than a second, where INFO is logged.
+
+    Where standard error is no terminal, a file for example, a line each minute takes its place.
+    """
+
+    SECONDS_HIDDEN = 1
+    SECONDS_A_LINE = 60
+
+    def __init__(self, *arguments, **options):
+        self.is_terminal, self.said = sys.stderr.isatty(), time.monotonic()
+        is_hidden = not LOG.isEnabledFor(logging.INFO)
+        ours = {"file": sys.stderr, "disable": is_hidden, "leave": False, "dynamic_ncols": True}
+        super().__init__(*arguments, delay=self.SECONDS_HIDDEN, mininterval=0.5, **ours, **options)
+
+    def refresh(self, nolock=False, lock_args=None):
+        """Draw the bar anew, or write the line where a minute has passed."""
+        if self.is_terminal:
+            super().refresh(nolock, lock_args)
+        elif not self.disable and (now := time.monotonic()) - self.said >= self.SECONDS_A_LINE:
+            self.said = now  # before tqdm, which has all bars drawn anew behind what is logged
+            LOG.info("%s", self.line())
+
+    def display(self, msg=None, pos=None):
+        """Draw the bar, or an empty one, on a terminal."""
+        return self.is_terminal and super().display(msg, pos)
+
+    def clear(self, nolock=False):
+        """Wipe the bar away while something else is written."""
+        if self.is_terminal:
+            super().clear(nolock)
+
+    def line(self):
+        """Where it stands, in words."""
+        number = self.format_sizeof if self.unit_scale else "{:,}".format
+        total = f" of {number(self.total)}" if self.total else ""
+        after = f", {self.postfix}" if self.postfix else ""
+        return f"{self.desc.removesuffix(': ')}  {self.unit.strip()} {number(self.n)}{total}{after}"
 
 
 def begin():

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import tqdm
-
 from keras_tfm.log import Console
 
 LOG = logging.getLogger("keras_tfm.cli")
@@ -42,7 +40,7 @@ class Words(logging.Formatter):
 @contextlib.contextmanager
 def speaking() -> Iterator[None]:
     """The log as the command line has it, `hush` included, within this scope."""
-    logger, make_bar = logging.getLogger("keras_tfm"), tqdm.std.tqdm.__init__
+    logger = logging.getLogger("keras_tfm")
     ours = [handler for handler in logger.handlers if isinstance(handler, Console)]
     before = logger.level, [handler.formatter for handler in ours]
     for handler in ours:
@@ -53,21 +51,11 @@ def speaking() -> Iterator[None]:
         logger.setLevel(before[0])
         for handler, formatter in zip(ours, before[1], strict=True):
             handler.setFormatter(formatter)
-        tqdm.std.tqdm.__init__ = make_bar
 
 
 def hush() -> None:
-    """Let only warnings and errors through, and no progress bars, until `speaking` ends.
-
-    TQDM_DISABLE would not do: tqdm reads it while it is imported, and a bar's own `disable` goes before it.
-    """
+    """Let only warnings and errors through, and no progress bars, until `speaking` ends."""
     logging.getLogger("keras_tfm").setLevel(logging.WARNING)
-    make_bar = tqdm.std.tqdm.__init__
-
-    def make_hidden_bar(bar: Any, *arguments: Any, **options: Any) -> None:
-        make_bar(bar, *arguments, **options | {"disable": True})
-
-    tqdm.std.tqdm.__init__ = make_hidden_bar
 
 
 @contextlib.contextmanager

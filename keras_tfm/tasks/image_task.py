@@ -8,13 +8,13 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 from keras_tfm.data.batches.images import check_images
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import decode_images, read_images
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.log import Bar
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import Task, refuse_rows
 from keras_tfm.training.folder import Path
@@ -64,7 +64,7 @@ class ImageTask(Task):
         """`answer` to all the images, batch by batch: an array (B, width); ValueError for a broken file."""
         images = self.check_images(images)
         found = [np.zeros((0, width), "float32")]
-        with tqdm.tqdm(total=len(images), unit="image", disable=len(images) <= batch_size) as bar:
+        with Bar(total=len(images), desc="answering", unit="image") as bar:
             for first in range(0, len(images), batch_size):
                 part: Any = images[first : first + batch_size]
                 if isinstance(part, ImageFiles):

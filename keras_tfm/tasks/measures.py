@@ -4,21 +4,17 @@ from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.jit import jit_compile
-
-MANY = 20  # batches from which on a progress bar shows
+from keras_tfm.log import Bar
 
 
 def sums_over(batches: Batches, count: Callable[..., dict[str, tf.Tensor]]) -> dict[str, np.ndarray]:
     """The sums, in float64, of what `count(inputs, labels, weights)` gives of each batch, by name."""
     compiled = tf.function(count, autograph=False, jit_compile=jit_compile())
     sums: dict[str, np.ndarray] = {}
-    is_quick = batches.num_batches < MANY
-    bar = tqdm.tqdm(batches.dataset(), total=batches.num_batches, unit="batch", leave=False, disable=is_quick)
-    for batch in bar:
+    for batch in Bar(batches.dataset(), "measuring", batches.num_batches, unit="batch"):
         for name, value in compiled(*batch).items():
             sums[name] = sums.get(name, 0) + value.numpy().astype("float64")
     return sums

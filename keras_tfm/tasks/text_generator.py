@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import keras
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 import keras_tfm.models
 from keras_tfm.configs import Config, Count, Length, Option
@@ -28,6 +27,7 @@ from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens, StopSequences
 from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
+from keras_tfm.log import Bar
 from keras_tfm.tasks.continuations import Continuations
 from keras_tfm.tasks.decoding import DecodingDefaults, as_stops, check_ids, check_token_ids, refused_prompts
 from keras_tfm.tasks.learning import ROWS, ModelOptions
@@ -286,7 +286,7 @@ class TextGenerator(TrainableTask):
         """
         prompts, answers, decoding = list(prompts), [], self._decoding(as_stops(stop))
         refuse_rows(self.refusals(prompts, max_new_tokens, **options))
-        with tqdm.tqdm(total=len(prompts), unit="text", disable=len(prompts) <= batch_size) as bar:
+        with Bar(total=len(prompts), desc="answering", unit="text") as bar:
             for first in range(0, len(prompts), batch_size):
                 some = prompts[first : first + batch_size]
                 inputs, chosen = self._prepare(some, max_new_tokens, **options)

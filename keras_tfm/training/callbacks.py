@@ -1,14 +1,13 @@
 """Callbacks that training shares: progress, and the best averaged weights."""
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
-import tqdm
 
+from keras_tfm.log import Bar
 from keras_tfm.private.keras import averages_of
 from keras_tfm.training.monitor import Logs, Mode, Monitor
 
@@ -16,40 +15,18 @@ LOG = logging.getLogger(__name__)
 
 
 class Progress(keras.callbacks.Callback):
-    """One bar per epoch on standard error, closed by a line of the epoch's measures in the log.
-
-    Where standard error is no terminal, a file for example, a line each minute takes the bar's place.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.perf_counter):
-        super().__init__()
-        self.clock = clock
+    """One bar per epoch, closed by a line of the epoch's measures in the log."""
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self.name = f"epoch {epoch + 1}/{self.params['epochs']}"
-        self.began = self.said = self.clock()
-        self.bar = tqdm.tqdm(
-            total=self.params["steps"],
-            desc=self.name,
-            file=sys.stderr,
-            disable=not (sys.stderr.isatty() and LOG.isEnabledFor(logging.INFO)),
-            leave=False,
-            mininterval=0.5,
-            dynamic_ncols=True,
-            unit="batch",
-        )
+        self.began = time.perf_counter()
+        self.bar = Bar(total=self.params["steps"], desc=self.name, unit="batch")
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        if self.bar.disable:
-            if self.clock() - self.said >= 60:
-                self.said = self.clock()
-                loss = f", loss {float(logs['loss']):.3f}" if logs else ""
-                LOG.info("%s  batch %d of %d%s", self.name, batch + 1, self.params["steps"], loss)
-            return
-        self.bar.update(batch + 1 - self.bar.n)
         # Reading the measures waits for the device: once in a while is enough.
         if batch % 20 == 0 and logs:
             self.bar.set_postfix_str(f"loss {float(logs['loss']):.3f}", refresh=False)
+        self.bar.update(batch + 1 - self.bar.n)
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self.bar.close()
@@ -58,7 +35,7 @@ class Progress(keras.callbacks.Callback):
             for name, value in (logs or {}).items()
             if name != "learning_rate"
         )
-        LOG.info("%s  %.0f s  %s", self.name, self.clock() - self.began, measures)
+        LOG.info("%s  %.0f s  %s", self.name, time.perf_counter() - self.began, measures)
 
 
 class BestWeights(keras.callbacks.Callback):

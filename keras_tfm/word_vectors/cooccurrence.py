@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from tqdm import tqdm
 
+from keras_tfm.log import Bar
 from keras_tfm.word_vectors import compiled
 from keras_tfm.word_vectors.compiled import num_threads
 from keras_tfm.word_vectors.runs import Runs, on_disk
@@ -22,7 +22,6 @@ from keras_tfm.word_vectors.vocabulary import Texts, Vocabulary, check_limits, s
 
 BORDER = -1  # the id that stands between two texts
 BLOCK = 100_000  # positions that one thread counts at a time
-QUICK_WORDS = 1_000_000  # fewer are counted within a second: no bar
 
 
 def cooccurrence(
@@ -61,9 +60,7 @@ def cooccurrence(
     new_ids = np.concatenate((border, vocabulary.ids(words)))
     runs = Runs(limit)
     total = int(vocabulary.counts.sum())
-    with tqdm(
-        total=total, desc="counting", unit=" words", unit_scale=True, disable=total < QUICK_WORDS
-    ) as bar:
+    with Bar(total=total, desc="counting", unit=" words", unit_scale=True) as bar:
         for chunk in chunks:
             ids = new_ids[chunk]
             ids = np.concatenate((border, ids[(ids >= 0) | (chunk == 0)]))
@@ -89,7 +86,7 @@ def _encoded(texts: Texts, most: int | None) -> tuple[list[str], np.ndarray, lis
         chunks.append(chunk if most is None else on_disk(chunk))
         ids = array("i")
 
-    for words in tqdm(split(texts), desc="reading", unit=" texts", unit_scale=True, delay=1):
+    for words in Bar(split(texts), desc="reading", unit=" texts", unit_scale=True):
         ids.extend(map(ids_of.__getitem__, words))
         ids.append(border)
         if most is not None and len(ids) >= most:
@@ -114,7 +111,7 @@ class Positions(NamedTuple):
 
 
 def _counted(
-    ids: np.ndarray, size: int, window: int, symmetric: bool, is_part: bool, bar: tqdm
+    ids: np.ndarray, size: int, window: int, symmetric: bool, is_part: bool, bar: Bar
 ) -> sparse.csr_array:
     """X of one chunk; of float64 where it `is_part` of a sum."""
     tokens = np.flatnonzero(ids >= 0)

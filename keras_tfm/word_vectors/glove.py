@@ -10,8 +10,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 from scipy import sparse
-from tqdm import tqdm
 
+from keras_tfm.log import Bar
 from keras_tfm.word_vectors.adagrad import AdaGrad
 from keras_tfm.word_vectors.least_squares import LeastSquares
 from keras_tfm.word_vectors.objective import Parameters, Problem
@@ -100,7 +100,7 @@ class GloVe:
         history: list[float] = []
         number, begin = epochs or self.method.epochs, time.monotonic()
         steps = self.method.steps(problem, parameters, self.mean, random)
-        with tqdm(total=number, desc="training", unit=" epochs", delay=1) as bar:
+        with Bar(total=number, desc="training", unit=" epochs") as bar:
             for _, cost in zip(range(number), steps, strict=False):
                 if not np.isfinite(cost):
                     raise FloatingPointError(f"epoch {len(history) + 1}: J is {cost}; try a lower rate")

@@ -1,12 +1,13 @@
 """Warm-up by its formula; the best averaged weights; the time limit."""
 
 import io
-import itertools
 import sys
+import time
 
 import keras
 import numpy as np
 import pytest
+import tqdm
 
 from keras_tfm.training import (
     BestWeights,
@@ -116,10 +117,14 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("stream", [io.StringIO, Terminal])
 def test_progress_is_a_bar_on_a_terminal_and_a_line_a_minute_in_a_file(stream, monkeypatch):
     monkeypatch.setattr(sys, "stderr", stream())
-    seconds = itertools.count(step=7.0)  # between two batches
-    progress = Progress(clock=lambda: next(seconds))
+    seconds = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(tqdm.std, "time", lambda: seconds[0])
+    ticks = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: seconds.append(seconds.pop() + 7)
+    )
     one = np.ones((50, 1))
-    compiled().fit(one, one, batch_size=1, verbose=0, callbacks=[progress])
+    compiled().fit(one, one, batch_size=1, verbose=0, callbacks=[ticks, Progress()])
     written = sys.stderr.getvalue()
     if stream is Terminal:
         assert "\r" in written and written.endswith("\n")

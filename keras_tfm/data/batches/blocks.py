@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from keras_tfm.data.batches.epochs import Batches, hold_out, shuffled
 from keras_tfm.data.sources.text_stream import PAUSE
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.log import Bar
 
 CHUNK = 1 << 16  # characters that are tokenized at once
 MANY = 20  # texts from which on whole ones are held out, instead of their ends
@@ -96,7 +96,7 @@ class TextBlocks(Batches):
 def _stream(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
     """All documents end to end, each after a start token, int32 (N,), and where the starts are, bool (N,)."""
     parts, flags = [], []
-    for batch in tqdm(list(_batches_of_chunks(texts)), "tokenizing", unit="chunk", leave=False, disable=None):
+    for batch in Bar(list(_batches_of_chunks(texts)), "tokenizing", unit="chunk"):
         rows = tokenizer.tokenize([chunk for chunk, _ in batch])
         starts = tf.RaggedTensor.from_row_lengths(
             tf.fill([sum(is_first for _, is_first in batch)], tokenizer.start_id),

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from keras_tfm.data.batches.lengths import LengthBatches
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.log import Bar
 
 Ragged = dict[str, tf.RaggedTensor]
 
@@ -127,6 +127,6 @@ def model_inputs(packed: Ragged, pad_id: int = 0) -> dict[str, tf.Tensor]:
 def in_chunks(encode: Callable[..., Ragged], *columns: Sequence, size: int = 8_192) -> Ragged:
     """`encode(*columns)` of long columns, chunk by chunk, with a progress bar where it takes a while."""
     starts = range(0, max(1, len(columns[0])), size)
-    bar = tqdm(starts, "tokenizing", unit="chunk", leave=False, disable=len(starts) < 8)
+    bar = Bar(starts, "tokenizing", unit="chunk")
     chunks = [encode(*(column[start : start + size] for column in columns)) for start in bar]
     return {name: tf.concat([chunk[name] for chunk in chunks], axis=0) for name in chunks[0]}

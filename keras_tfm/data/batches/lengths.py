@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from keras_tfm.data.batches.epochs import Batches, shuffled
+from keras_tfm.log import Bar
 
 ROW_MULTIPLE = 8  # batches of more rows have a multiple of it, as matrix units like
 COMPILATION = 100  # batches that take about as long as XLA takes to compile a training step for a shape
@@ -87,7 +87,7 @@ class LengthBatches(Batches):
 def rows_by_length(lengths: Iterable[int], batch_size: int, unit: str) -> Iterator[np.ndarray]:
     """The numbers of `lengths` in batches of like ones, the longest first, with a progress bar of `unit`s."""
     order = np.argsort(list(lengths), kind="stable")[::-1]
-    with tqdm(total=len(order), unit=unit, disable=len(order) < 20 * batch_size) as bar:
+    with Bar(total=len(order), desc="answering", unit=unit) as bar:
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
             yield rows

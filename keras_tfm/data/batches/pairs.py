@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from keras_tfm.data.batches.encoding import surround
 from keras_tfm.data.batches.lengths import LengthBatches
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
+from keras_tfm.log import Bar
 
 
 class PairBatches(LengthBatches):
@@ -125,8 +125,7 @@ class Sequences:
         """
         prefix, suffix = special or SpecialTokens([], [tokenizer.end_id])
         flat, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-        chunks = range(0, len(strings), 16_384)
-        for start in tqdm(chunks, f"tokenizing {what}", unit="chunk", leave=False, disable=len(chunks) < 8):
+        for start in Bar(range(0, len(strings), 16_384), f"tokenizing {what}", unit="chunk"):
             token_ids = surround(tokenizer.tokenize(strings[start : start + 16_384]), prefix, suffix)
             flat.append(token_ids.flat_values.numpy())
             lengths.append(token_ids.row_lengths().numpy())

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from keras_tfm.data.batches.epochs import Batches, shuffled
 from keras_tfm.data.batches.masking import Masking
 from keras_tfm.data.sources.documents import split_sentences
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.log import Bar
 
 OBJECTIVES = ("next", "order", "none")
 
@@ -195,8 +195,7 @@ def _tokenize(documents: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarra
     owners = np.repeat(np.arange(len(documents)), counts)
     lines = [sentence for parts in sentences for sentence in parts]
     tokens, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    chunks = range(0, len(lines), 16_384)
-    for start in tqdm(chunks, "tokenizing documents", unit="chunk", leave=False, disable=len(chunks) < 8):
+    for start in Bar(range(0, len(lines), 16_384), "tokenizing documents", unit="chunk"):
         token_ids = tokenizer.tokenize_words(lines[start : start + 16_384])  # most are behind a space
         tokens.append(token_ids.flat_values.numpy())
         lengths.append(token_ids.row_lengths().numpy())

@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.log import Bar
 
 LOG = logging.getLogger(__name__)
 MAX_PIXELS = 1 << 26  # of one image, 768 MB while it is resized; a larger one is a mistake, or an attack
 MAX_FILE_BYTES = 1 << 28
 MAX_BYTES = 1 << 31  # of images of a model's size in memory; more are decoded anew in each epoch
-MANY = 500  # images from which on a progress bar shows
 MOST_TOLD = 3  # of images that are left out
 JPEG_SIZES = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}  # their segments
 
@@ -107,7 +106,7 @@ class ImageFiles:
         # One thread for each core: each holds one image of its own size, so that the memory is bounded.
         with (
             concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads,
-            tqdm.tqdm(total=len(self), unit="image", leave=False, disable=len(self) < MANY) as bar,
+            Bar(total=len(self), desc="reading", unit="image") as bar,
         ):
             for _ in threads.map(one, range(len(self))):
                 bar.update()
