@@ -83,7 +83,6 @@ def model_of(name: str) -> Any:
 
 def _model_of_run(folder: str) -> Any:
     """The model of the task in `folder`, with its head; ValueError where it is none of Keras's."""
-    import keras_tfm.tasks  # noqa: F401 - which makes the tasks known
     from keras_tfm.tasks.task import TASKS, read_config
 
     content = read_config(folder)

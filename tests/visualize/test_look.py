@@ -99,6 +99,13 @@ def test_a_decoder_alone_reads_on():
     assert len(look(task, "the", max_new_tokens=4).target_tokens) <= 4
 
 
+def test_a_decoder_alone_reads_the_source_before_it_writes():
+    view = look(translator("gpt2", num_layers=1, num_heads=2), "the cat", "le chat")
+    assert view.tokens[-1] == "<s>"
+    assert "".join(view.target_tokens) == "▁le▁chat"
+    assert view.of("decoder")[0].key_tokens == view.tokens + view.target_tokens
+
+
 def test_an_image_by_its_patches():
     sizes = {"image_size": (8, 12), "patch_size": 4, "num_channels": 1}
     task = tasks.ImageClassifier.from_size("tiny", ["a", "b"], num_layers=1, dim=16, num_heads=2, **sizes)
@@ -147,6 +154,7 @@ def test_windows_are_an_axis_of_their_own():
     view = look(task, np.zeros((16, 16, 3), "uint8"))
     assert {attention.axes[0] for attention in view.attention} == {"windows"}
     assert {attention.weights.shape for attention in view.attention} == {(4, 2, 16, 16)}
+    assert {weights.shape for weights in view.weights("encoder").values()} == {(4, 2, 16, 16)}
     assert view.attention[0].num_heads == 2 and view.attention[0].key_tokens[-1] == "15"
 
 
