@@ -22,10 +22,10 @@ MAY_IMPORT = {
     "heads": {"layers"},
     "models": {"layers"},
     "generation": {"layers"},
-    "visualize": {"layers"},
     # training: what `fit` is made of; word_vectors: what recommends
     "tasks": {"models", "heads", "generation", "data", "training", "word_vectors"},
     "convert": {"models", "heads", "tasks", "training"},  # training: folders that appear whole
+    "visualize": {"layers", "tasks"},  # tasks: what their models read of a raw example
     "demo": {"tasks", "data"},  # what `keras-tfm demo` runs
     "log": set(),
     "launch": set(),  # what `keras-tfm launch` runs, without TensorFlow
@@ -58,7 +58,11 @@ INSIDE_FUNCTIONS = {
 
 # Where tensorflow (and tensorflow_text, tensorflow_datasets) may be imported: elsewhere keras.ops speaks.
 # The command line imports it once, so that what it logs while starting stays unseen.
-TENSORFLOW = {"data", "tasks", "export", "training", "word_vectors", "generation.loop", "cli", "private"}
+TENSORFLOW = {
+    "data", "tasks", "export", "training", "word_vectors", "generation.loop", "cli", "private",
+    "visualize.attribution",  # gradients
+    "visualize.size",  # a graph, to be counted
+}  # fmt: skip
 
 # Modules that execute what they read.
 FORBIDDEN = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
