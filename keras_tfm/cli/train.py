@@ -87,7 +87,10 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     history = task.fit(examples, validation, run=kept, **dataclasses.asdict(plan.training))
     name, mode = task.judged_by
     values = history.get(name)
-    best = f"best {name} {(max if mode == 'max' else min)(values):.4f}; " if values else ""
+    best = ""
+    if values:
+        value = values[-1] if mode == "last" else max(values) if mode == "max" else min(values)
+        best = f"{'last' if mode == 'last' else 'best'} {name} {value:.4f}; "
     tell(f"{best}the model stands in {plan.run.folder}")
 
 

@@ -221,7 +221,8 @@ class Family:
     def check_unread(self, tensors, read, prefix, path, with_head):
         """Refuse what is in the file and not in the table: it would have been lost without a word."""
         heads = {key for head in self.heads.values() for row in head.rows for key in row.theirs}
-        patterns = [*(prefix + part for part in self.parts.values()), *heads]
+        # A row of blocks stands for all that begins as its first name does.
+        patterns = [*(prefix + part for part in self.parts.values()), *(x.partition("{")[0] for x in heads)]
         for key in sorted(tensors.keys() - read):
             original = self.copies.get(key, "").format(prefix=prefix)
             if original and (with_head or key not in heads):

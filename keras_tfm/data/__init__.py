@@ -20,6 +20,7 @@ and ending in the end token; weights (B, T) float32, 1.0 for a label and 0.0 for
 
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.blocks import TextBlocks
+from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches
 from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.images import ImageBatches
@@ -46,6 +47,7 @@ from keras_tfm.data.sources.images import (
     decode_image,
     read_image_folder,
     read_labelled_images,
+    read_unlabelled_images,
 )
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
@@ -72,6 +74,8 @@ __all__ = [
     "ByteLevelTokenizer",
     "CharacterTokenizer",
     "Choices",
+    "CropBatches",
+    "Crops",
     "DataError",
     "Denoising",
     "DenoisingBatches",
@@ -81,6 +85,7 @@ __all__ = [
     "Inputs",
     "LabelledImages",
     "LabelledTexts",
+    "MaskedBatches",
     "Masking",
     "OneOf",
     "PackedPairs",
@@ -122,6 +127,7 @@ __all__ = [
     "read_ratings",
     "read_tagged_words",
     "read_texts",
+    "read_unlabelled_images",
     "split_sentences",
     "to_keras_hub",
     "train_tokenizer",

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.image_positions import interpolate_positions
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, patch_grid
 from keras_tfm.layers.positions import PositionEmbedding
 
@@ -47,8 +48,9 @@ class PatchEncoder(Layer):
 
     `patch_size` is P or a (height, width) pair, `dim` is D; the class token can be left out. Positions are
     numbered row by row: two-dimensional ones gained nothing (appendix D.4). `position_initializer` draws
-    their first values. The layer is built for images of one size, as its positions are. It is the plain way
-    to put `PatchEmbedding`, `PrependedTokens` and `PositionEmbedding` together.
+    their first values. There are positions for images of the size that the layer is built for; for those of
+    another size they are interpolated at each call (section 3.2). It is the plain way to put
+    `PatchEmbedding`, `PrependedTokens` and `PositionEmbedding` together.
     """
 
     def __init__(self, patch_size, dim, class_token=True, position_initializer=POSITIONS, **kwargs):
@@ -62,6 +64,7 @@ class PatchEncoder(Layer):
 
     def build(self, images_shape):
         self.patches.build(images_shape)
+        self.grid = patch_grid(images_shape[1:3], self.patch_size)
         _, num_tokens, _ = self.compute_output_shape(images_shape)
         if self.tokens is not None:
             self.tokens.build((None, num_tokens - 1, self.dim))
@@ -72,7 +75,12 @@ class PatchEncoder(Layer):
     def call(self, images):
         """(B, H, W, C) -> (B, N + 1, D), or (B, N, D) without a class token; floating point only."""
         x = flatten_map(self.patches(images))  # (B, N, D)
-        return self.position(x if self.tokens is None else self.tokens(x))
+        x = x if self.tokens is None else self.tokens(x)
+        grid = patch_grid(images.shape[1:3], self.patch_size)
+        if grid == self.grid:
+            return self.position(x)
+        table = ops.cast(self.position.embedding.embeddings, "float32")
+        return x + ops.cast(interpolate_positions(table, self.grid, grid), x.dtype)
 
     def compute_output_shape(self, images_shape):
         rows, columns = patch_grid(images_shape[1:3], self.patch_size)

@@ -82,7 +82,7 @@ class PatchEmbedding(Layer):
     `patch_size` is P or a (height, width) pair, `stride` how far apart patches begin, `padding` how many
     zeros stand on every side of the image, a number or a (vertical, horizontal) pair. Without either the
     patches must divide the image; with one of them it is a convolution, which leaves out what is no whole
-    patch at the end. The layer is built for images of one size.
+    patch at the end.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class PatchEmbedding(Layer):
     def build(self, images_shape):
         if len(images_shape) != 4:
             raise ValueError(f"`images` must have the shape (B, H, W, C); it is {tuple(images_shape)}.")
-        self.image_shape = tuple(images_shape[1:])
+        self.num_channels = images_shape[-1]
         self.compute_output_shape(images_shape)  # refuses images that do not split
         patch_height, patch_width = height_and_width(self.patch_size)
         initializer = own(self.kernel_initializer)
@@ -126,9 +126,9 @@ class PatchEmbedding(Layer):
         dtype = keras.backend.standardize_dtype(images.dtype)
         if not keras.backend.is_float_dtype(dtype):
             raise ValueError(f"`images` must be floating-point, 0 .. 255 scaled to 0 .. 1; they are {dtype}.")
-        if tuple(images.shape[1:]) != self.image_shape:
+        if images.shape[-1] != self.num_channels:
             raise ValueError(
-                f"{self.name!r} was built for images of the shape {('B', *self.image_shape)}; they are "
+                f"{self.name!r} was built for images of {self.num_channels} channels; their shape is "
                 f"{tuple(images.shape)}."
             )
         _, rows, columns, _ = self.compute_output_shape(images.shape)

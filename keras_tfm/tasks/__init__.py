@@ -11,6 +11,7 @@ QuestionAnswerer      answer            see data.Questions         pairs -> text
 ChoiceAnswerer        choose            see data.Choices           choices -> int    as for fit
 SentenceEncoder       sentence-vectors  -                          [str] -> vectors  -
 ImageClassifier       classify-images   (images, labels)           images -> names   (images, labels)
+ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 ImageEncoder          image-vectors     -                          images -> vectors -
 Recommender           recommend         see data.Ratings           users -> items    as for fit
 Forecaster            forecast          a series: numbers (N,)     series -> numbers a series
@@ -23,8 +24,10 @@ from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
 from keras_tfm.tasks.forecaster import Forecaster, ForecasterConfig
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
 from keras_tfm.tasks.image_encoder import ImageEncoder, ImageEncoderConfig
+from keras_tfm.tasks.image_pretrainer import ImagePretrainer
 from keras_tfm.tasks.learning import LearningTask, ModelOptions
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
+from keras_tfm.tasks.pretraining import ImagePretrainerConfig
 from keras_tfm.tasks.probes import linear_probe, nearest_neighbours
 from keras_tfm.tasks.question_answerer import QuestionAnswerer, QuestionAnswererConfig
 from keras_tfm.tasks.recommender import Recommender, RecommenderConfig

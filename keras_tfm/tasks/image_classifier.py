@@ -171,10 +171,8 @@ class ImageClassifier(ImageTask, TrainableTask):
         **fields: Any,
     ) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
         """Images of that shape, or of the side `image_size`, and their classes' names."""
-        preprocessing = with_fields(preprocessing or Preprocessing(), fields)
-        side = fields.get("image_size")
-        height, width, channels = image_shape if side is None else (side, side, image_shape[-1])
-        found = read_labelled_images(paths, height, width, channels, columns, preprocessing)
+        shape, preprocessing = shape_and_preprocessing(image_shape, preprocessing, fields)
+        found = read_labelled_images(paths, *shape, columns, preprocessing)
         return found.images, np.array(found.class_names)[found.labels]
 
     @classmethod
@@ -184,13 +182,13 @@ class ImageClassifier(ImageTask, TrainableTask):
         return cls.from_huggingface(start, examples, **fields)  # a new head where the classes are others
 
     @classmethod
-    def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
+    def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         """A task of this kind: the other's preprocessing, its head where it has the examples' classes."""
-        model = check_reads_images(task).model
+        task = check_reads_images(task)
         kept = dataclasses.asdict(preprocessing_in(task.config)) | fields
         if isinstance(task, cls) and set(np.unique(examples[1]).tolist()) <= set(map(str, task.class_names)):
-            return cls(model, **dataclasses.asdict(task.config) | kept)
-        return cls(getattr(model, "backbone", model), np.unique(examples[1]), **kept)
+            return cls(task.model, **dataclasses.asdict(task.config) | kept)
+        return cls(task.encoder, np.unique(examples[1]), **kept)
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
@@ -345,6 +343,15 @@ def check_reads_images(task: Task) -> Any:
     if not isinstance(task, ImageTask):
         raise ValueError(f"--from: a {task.name!r} task reads no images")
     return task
+
+
+def shape_and_preprocessing(
+    image_shape: tuple[int, int, int], preprocessing: Preprocessing | None, fields: Mapping[str, Any]
+) -> tuple[tuple[int, int, int], Preprocessing]:
+    """How images are read: as given, with what the `fields` of a configuration change of it."""
+    side = fields.get("image_size")
+    shape = image_shape if side is None else (side, side, image_shape[-1])
+    return shape, with_fields(preprocessing or Preprocessing(), fields)
 
 
 def augmentation_of(training: ImageTraining) -> Augmentation:

@@ -43,11 +43,11 @@ class ImageEncoder(ImageTask):
 
     @classmethod
     def from_task(cls, task: Any, **options: Any) -> Self:
-        """By the backbone of another task of images, and with its preprocessing; the weights are shared."""
+        """By the `encoder` of another task of images, and with its preprocessing."""
         if not isinstance(task, ImageTask):
             raise ValueError(f"`task` must be one that reads images; it is a {task.name!r} task.")
         kept = dataclasses.asdict(preprocessing_in(task.config))
-        return cls(getattr(task.model, "backbone", task.model), ImageEncoderConfig(**kept | options))
+        return cls(task.encoder, ImageEncoderConfig(**kept | options))
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
@@ -105,7 +105,8 @@ class ImageEncoder(ImageTask):
             one, other = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (one, other))
         return one @ other.T
 
-    def as_line(self, answer: np.ndarray) -> str:
+    @staticmethod
+    def as_line(answer: np.ndarray) -> str:
         return " ".join(f"{x:.6g}" for x in answer)
 
     def export_endpoints(self) -> Endpoints:

@@ -46,6 +46,11 @@ class ImageTask(Task):
         """How images become the model's input."""
         return preprocessing_in(self.config)
 
+    @property
+    def encoder(self) -> keras.Model:
+        """The model without a head, which makes vectors of images and which other heads stand on."""
+        return getattr(self.model, "backbone", self.model)
+
     def prepare(self, images: np.ndarray | tf.Tensor) -> tf.Tensor:
         """Raw images (B, H, W, C) as the model takes them, in a graph or out of one."""
         return self.config.prepared(tf.convert_to_tensor(images), *self.image_shape[:2])

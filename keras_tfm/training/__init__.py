@@ -9,6 +9,7 @@ from keras_tfm.training.gradients import input_jacobians, norms, products_to_end
 from keras_tfm.training.logs import GradientNorm, MetricsFile, TensorBoard, Throughput
 from keras_tfm.training.low_rank import adapted
 from keras_tfm.training.model import Model
+from keras_tfm.training.moving_average import MovingAverage
 from keras_tfm.training.optimizers import SGD, Adam, AdamW
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.schedules import (

@@ -87,6 +87,10 @@ class ExactTrainer(Base):
         losses += [over_all_replicas(tf.reduce_sum(loss) * batch_size, batch_size) for loss in added]
         return tf.add_n(losses)
 
+    def mean_of_batch(self, x: tf.Tensor) -> tf.Tensor:
+        """The mean of `x` (B, ...) over the whole batch, of which a replica has a part."""
+        return mean_over_replicas(x)
+
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:
         """One step on a (local) batch; the measures so far."""
         if not self._is_replicated:
@@ -254,6 +258,15 @@ def over_all_replicas(total: tf.Tensor, count: tf.Tensor | None) -> tf.Tensor:
         total = tf.math.divide_no_nan(total, context.all_reduce("SUM", count))
     part = context.all_reduce("SUM", tf.stop_gradient(total)) / context.num_replicas_in_sync
     return part + total - tf.stop_gradient(total)
+
+
+def mean_over_replicas(x: tf.Tensor) -> tf.Tensor:
+    """The mean of `x` (B, ...) over its first axis, and over the batches of all replicas."""
+    sums = [tf.reduce_sum(x, axis=0), tf.cast(tf.shape(x)[0], x.dtype)]
+    context = tf.distribute.get_replica_context()
+    if context is not None and context.num_replicas_in_sync > 1:
+        sums = context.all_reduce("SUM", sums)
+    return tf.math.divide_no_nan(*sums)
 
 
 def sum_over_replicas(gradients: Sequence[tf.Tensor | None]) -> list[tf.Tensor | None]:

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-Mode = Literal["auto", "min", "max"]
+Mode = Literal["auto", "min", "max", "last"]
 Logs = Any  # measures by name, as Keras gives them to callbacks, or None
 
 HIGHER = re.compile(r"(^|_)(acc|accuracy|auc|precision|recall|f1|iou|bleu|chrf|pearson|exact_match)$")
@@ -14,20 +14,21 @@ LOWER = re.compile(r"(^|_)(loss|error|entropy|perplexity|mse|mae)$")
 class Monitor:
     """Judges epochs by the measure `name`, best where it is lowest (`mode` "min") or highest ("max").
 
-    "auto" tells by the name: "val_accuracy" is best high, "val_loss" low. Raises ValueError for a name that
-    does not tell, and for another mode.
+    "auto" tells by the name: "val_accuracy" is best high, "val_loss" low. With "last" the latest epoch is the
+    best, whatever its measure: for what no measure judges. Raises ValueError for a name that does not tell,
+    and for another mode.
     """
 
     def __init__(self, name: str, mode: Mode = "auto"):
-        if mode not in ("auto", "min", "max"):
-            raise ValueError(f"`mode` must be auto, min or max; it is {mode!r}.")
+        if mode not in get_args(Mode):
+            raise ValueError(f"`mode` must be auto, min, max or last; it is {mode!r}.")
         best: str | None = mode
         if mode == "auto":
             best = "max" if HIGHER.search(name) else "min" if LOWER.search(name) else None
         if best is None:
             raise ValueError(f"Whether {name!r} is best low or high its name does not tell: pass `mode`.")
         self.name = name
-        self.sign = 1 if best == "min" else -1
+        self.sign = {"min": 1, "max": -1, "last": 0}[best]
 
     def score(self, logs: Mapping[str, Any]) -> float:
         """The epoch's score, the lower the better; ValueError where `logs` lack the measure."""

@@ -230,6 +230,39 @@ class ImageTraining(Training):
 
 
 @dataclasses.dataclass(frozen=True)
+class PretrainImagesTraining(Training):
+    """The warm-up takes a tenth of the steps unless something else is said."""
+
+    batch_size: Annotated[Count, Option("images of a batch at most")] = 64
+    flip: Annotated[bool, Option("mirror images at random, which letters and digits do not bear")] = True
+    least_area: Annotated[
+        Annotated[float, Between(0.01, 1)] | None,
+        Option("the part of an image that a crop has at least", default="0.2, of dino 0.05"),
+    ] = None
+    parting_area: Annotated[
+        Annotated[float, Between(0.01, 1)],
+        Option("dino: the part of an image that a local crop has at most, and a global one at least"),
+    ] = 0.4
+    teacher_momentum: Annotated[
+        Annotated[float, Between(0, 1)],
+        Option("dino: the share of itself that the teacher keeps at each step, first; it rises to 1"),
+    ] = 0.996
+    teacher_temperature: Annotated[
+        Annotated[float, Between(0, 10, is_above=True)], Option("dino: of the teacher's softmax")
+    ] = 0.04
+    student_temperature: Annotated[
+        Annotated[float, Between(0, 10, is_above=True)], Option("dino: of the student's softmax")
+    ] = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.least_area is not None and self.least_area > self.parting_area:
+            raise ValueError(
+                f"`least_area` must be at most `parting_area`, {self.parting_area}; it is {self.least_area}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
 class Kept(Config):
     """Where what is learnt is kept: in `folder`, which always holds the best task so far, whole."""
 

@@ -16,6 +16,7 @@ def image(kind="PNG"):
 
 
 PNG, JPEG = image(), image("JPEG")
+PRETRAIN = IMAGES.replace("classify-images", "pretrain-images")
 BOMB = PNG[:16] + (2**20).to_bytes(4, "big") * 2 + PNG[24:]
 TWO = {"a/1.png": PNG, "b/1.png": PNG}
 WHOLE = "expected a whole PNG or JPEG image"
@@ -98,6 +99,26 @@ BAD = [
         f"{IMAGES} --teacher {{folder}}/none",
         "--teacher must be the folder of a task; there is none at",
         TWO,
+    ),
+    Bad(
+        "a model of texts to pre-train",
+        f"{PRETRAIN} --from {{run}}",
+        "--from: a 'classify' task reads no images",
+        {"1.png": PNG},
+        "classify",
+    ),
+    Bad("no images to pre-train on", PRETRAIN, "expected images, the folder is empty", {".x": b""}),
+    Bad("a method", f"{PRETRAIN} --method simclr", "invalid choice: 'simclr'"),
+    Bad(
+        "a decoder's width",
+        f"{PRETRAIN} --decoder-dim 40",
+        "`decoder_dim` must be a multiple of 32; it is 40",
+    ),
+    option("--teacher-momentum 2", "must be at most 1", PRETRAIN),
+    Bad(
+        "areas of crops",
+        f"{PRETRAIN} --least-area 0.5",
+        "--least-area must be at most --parting-area, 0.4; it is 0.5",
     ),
     option("--image-size 0", "must be at least 1", IMAGES),
     option("--crop-fraction 0", "must be at least 0.1", IMAGES),

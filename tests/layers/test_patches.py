@@ -15,6 +15,7 @@ from keras_tfm.layers import (
     extract_patches,
     flatten_map,
 )
+from keras_tfm.layers.image_positions import interpolate_positions
 from tests import contract
 from tests.contract import Case, floats
 
@@ -161,6 +162,20 @@ def test_images_that_do_not_split_are_refused(shape, patch_size, message):
         PatchEncoder(patch_size, 4)(np.zeros(shape, "float32"))
 
 
+def test_images_of_another_size_get_interpolated_positions():
+    encoder = PatchEncoder(2, 4, position_initializer="normal")
+    images = np.random.default_rng(0).normal(size=(2, 4, 8, 1)).astype("float32")
+    encoder(images[:, :, :4])
+    table = encoder.position.embedding.embeddings
+    stretched = interpolate_positions(table, (2, 2), (2, 4))
+    patches = encoder.patches(images)
+    assert patches.shape == (2, 2, 4, 4)
+    expected = ops.reshape(patches, (2, 8, 4)) + stretched[1:]
+    np.testing.assert_allclose(encoder(images)[:, 1:], expected, atol=1e-6)
+    first = np.broadcast_to(np.asarray(table[0]), (2, 4))  # the class token begins as zeros
+    np.testing.assert_allclose(encoder(images)[:, 0], first, atol=1e-6)
+
+
 def test_other_refusals():
     with pytest.raises(ValueError, match="height and width must be known; they are None and 8"):
         extract_patches(keras.Input((None, 8, 3)), 2)
@@ -173,8 +188,8 @@ def test_other_refusals():
     encoder = PatchEncoder(2, 4)
     with pytest.raises(ValueError, match=r"`images` must be floating-point.*uint8"):
         encoder(np.zeros((1, 4, 4, 1), "uint8"))
-    with pytest.raises(ValueError, match=r"built for images of the shape \('B', 4, 4, 1\).*\(1, 2, 8, 1\)"):
-        encoder(np.zeros((1, 2, 8, 1), "float32"))
+    with pytest.raises(ValueError, match=r"built for images of 1 channels; their shape is \(1, 4, 4, 3\)"):
+        encoder(np.zeros((1, 4, 4, 3), "float32"))
     with pytest.raises(ValueError, match="A map of 2 x 9 is smaller than a window of 3 x 3"):
         PatchEmbedding(4, 3, stride=2)(np.zeros((1, 2, 9, 1), "float32"))
     with pytest.raises(ValueError, match="`stride` must be a positive integer"):

@@ -36,6 +36,11 @@ def images():
     return tasks.ImageClassifier.from_size("tiny", ["a", "b"], num_layers=1, dim=16, num_heads=2, **sizes)
 
 
+def pretrainer():
+    config = tasks.ImagePretrainerConfig(method="dino", num_prototypes=8, head_dim=8, bottleneck_dim=4)
+    return tasks.ImagePretrainer(images().model.backbone, config)
+
+
 LABELLED = ["the cat", "the dog"], ["x", "y"]
 SEVERAL = LABELLED[0], [["x"], ["x", "y"]]
 TWO = [("the cat", "sat"), ("the dog", "ran")], ["x", "y"]
@@ -74,6 +79,7 @@ MAKERS = {
     "choose": (lambda: encoder(tasks.ChoiceAnswerer, CHOSEN, max_length=16), CHOSEN),
     "sentence-vectors": (lambda: encoder(tasks.SentenceEncoder), None),
     "classify-images": (images, (np.zeros((2, 8, 8), "uint8"), ["a", "b"])),
+    "pretrain-images": (pretrainer, (np.eye(8, dtype="uint8")[None].repeat(10, 0), ["a", "b"] * 5)),
     "recommend": (lambda: tasks.Recommender.from_ratings(RATED, dim=2), RATED),
 }  # fmt: skip
 

@@ -295,6 +295,32 @@ def run_dropout(scope):
     return results | {"masks": np.stack(model.distribute_strategy.experimental_local_results(masks))}
 
 
+def run_teacher(scope):
+    """What a model and its moving average, the teacher, end with: their weights, and the center."""
+    import keras
+    import tensorflow as tf
+
+    from keras_tfm.heads import SelfDistillation, SelfDistillationLoss
+    from keras_tfm.models import ViT
+    from keras_tfm.training import SGD, MovingAverage
+
+    keras.utils.set_random_seed(7)
+    sizes = {"image_size": 4, "patch_size": 2, "num_layers": 1, "dim": 8, "num_heads": 2, "num_channels": 1}
+    with scope():
+        model = SelfDistillation(ViT.from_size("tiny", **sizes, intermediate_dim=8), 6, 8, 4, 1, 2)
+        model.compile(SGD(0.1), SelfDistillationLoss(1.0, 1.0))
+    rng = np.random.default_rng(0)
+    images, local = rng.normal(size=(SIZE, 2, 4, 4, 1)), rng.normal(size=(SIZE, 1, 2, 2, 1))
+    crops = {"images": images.astype("float32"), "local_images": local.astype("float32")}
+    batches = tf.data.Dataset.from_tensor_slices((crops,)).batch(14)  # not the same number on each replica
+    follow = MovingAverage(model.followed, 0.5, 6)
+    history = model.fit(
+        batches, epochs=2, validation_data=batches, callbacks=[follow], shuffle=False, verbose=0
+    )
+    results = {f"weight/{i}": weight for i, weight in enumerate(model.get_weights())}
+    return results | {f"history/{name}": np.array(values) for name, values in history.history.items()}
+
+
 def run_pairs(scope, files):
     """Weights, and the losses of each epoch, of a translation model trained on `files` of pairs."""
     import keras
@@ -374,6 +400,8 @@ def main(layouts, file, *names):
         for name in names or CASES:
             if name == "dropout":
                 results = run_dropout(scope)
+            elif name == "teacher":
+                results = run_teacher(scope)
             elif name.startswith("pairs "):
                 results = run_pairs(scope, name.split()[1:])
             else:

@@ -220,7 +220,7 @@ def test_the_newest_and_the_best_are_kept(name, options, scores, tmp_path):
 def test_a_measure_that_does_not_tell_its_direction_is_refused(tmp_path):
     with pytest.raises(ValueError, match="'score' is best low or high its name does not tell: pass `mode`"):
         Checkpoint(tmp_path, monitor="score")
-    with pytest.raises(ValueError, match="`mode` must be auto, min or max; it is 'best'"):
+    with pytest.raises(ValueError, match="`mode` must be auto, min, max or last; it is 'best'"):
         Checkpoint(tmp_path, monitor="val_loss", mode="best")
     with pytest.raises(ValueError, match="`monitor` must be one of loss; it is 'val_loss'"):
         small_model().fit(ones(1), verbose=0, callbacks=[Checkpoint(tmp_path, monitor="val_loss")])

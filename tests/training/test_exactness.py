@@ -26,11 +26,16 @@ def check(results, expected):
 def first(tmp_path_factory):
     """The quick cases, and dropout, on one device and on two replicas."""
     file = tmp_path_factory.mktemp("first") / "results.npz"
-    return run_layouts(["none", "mirrored:2"], file, [*QUICK, "dropout"])
+    return run_layouts(["none", "mirrored:2"], file, [*QUICK, "dropout", "teacher"])
 
 
 def test_two_replicas_are_exact(first):
     check({name: first["mirrored:2"][name] for name in QUICK}, first["none"])
+
+
+def test_a_teacher_follows_alike_on_two_replicas(first):
+    for kind, difference in differences(first["mirrored:2"]["teacher"], first["none"]["teacher"]).items():
+        assert difference <= 1e-6 * (1 if kind == "weight" else 10), (kind, difference)
 
 
 @pytest.mark.slow

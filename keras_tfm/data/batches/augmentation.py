@@ -61,20 +61,12 @@ class Augmentation:
         layers = keras.layers
         self.operations: list = []
         if kind != "none":
-            self.flip = self._drawing(layers.RandomFlip, "horizontal")
+            self.flip = drawing(self.seeds, layers.RandomFlip, "horizontal")
         if kind == "strong":
-            self.erase = self._drawing(layers.RandomErasing, (ERASED, ERASED), value_range=(0, 1))
-            self.operations = [self._drawing(make, **options) for make, options in OPERATIONS]
-        self.mixes = [self._drawing(layers.MixUp, mixup)] if mixup else []
-        self.mixes += [self._drawing(layers.CutMix, (cutmix, cutmix))] if cutmix else []
-
-    def _drawing(self, make: Any, *arguments: Any, **options: Any) -> Any:
-        """A layer whose draws are those of `seeds`."""
-        takes = "seed" in inspect.signature(make.__init__).parameters
-        seed = {"seed": 0} if takes else {}  # without one it would draw one of Python's generator
-        layer = make(*arguments, dtype="float32", **options, **seed)
-        layer.generator = self.seeds
-        return layer
+            self.erase = drawing(self.seeds, layers.RandomErasing, (ERASED, ERASED), value_range=(0, 1))
+            self.operations = [drawing(self.seeds, make, **options) for make, options in OPERATIONS]
+        self.mixes = [drawing(self.seeds, layers.MixUp, mixup)] if mixup else []
+        self.mixes += [drawing(self.seeds, layers.CutMix, (cutmix, cutmix))] if cutmix else []
 
     @property
     def is_soft(self) -> bool:
@@ -87,7 +79,7 @@ class Augmentation:
             images = as_floats(images)
         shape = images.shape
         if self.kind != "none":
-            images = cut_out(images, self.least_area, self.seeds.next())
+            images = cut_out(images, (self.least_area, 1.0), self.seeds.next())
             images = self.flip(images) if self.flips else images
         for _ in range(NUM_OPERATIONS if self.operations else 0):
             # Colours of one channel have nothing to lose.
@@ -113,6 +105,15 @@ class Augmentation:
         return tf.switch_case(choice, [lambda change=change: change(*tensors) for change in changes])
 
 
+def drawing(seeds: KeySeeds, make: Any, *arguments: Any, **options: Any) -> Any:
+    """A layer of Keras's that is made by `make`, and whose draws are those of `seeds`."""
+    takes = "seed" in inspect.signature(make.__init__).parameters
+    seed = {"seed": 0} if takes else {}  # without one it would draw one of Python's generator
+    layer = make(*arguments, dtype="float32", **options, **seed)
+    layer.generator = seeds
+    return layer
+
+
 def _mixed(layer: Any, images: tf.Tensor, labels: tf.Tensor) -> Changed:
     changed = layer({"images": images, "labels": labels}, training=True)
     return changed["images"], changed["labels"]
@@ -123,19 +124,22 @@ def as_floats(images: tf.Tensor) -> tf.Tensor:
     return tf.cast(images, tf.float32) / 255 if images.dtype == tf.uint8 else images
 
 
-def cut_out(images: tf.Tensor, least_area: float, seed: tf.Tensor) -> tf.Tensor:
-    """A part of each image (B, H, W, C), at least `least_area` of it, stretched to the whole (Szegedy et al.
-    2015, "Going Deeper with Convolutions", section 6). Keras's RandomCrop cuts all of a batch in one place.
+def cut_out(
+    images: tf.Tensor, areas: tuple[float, float], seed: tf.Tensor, size: tuple[int, int] | None = None
+) -> tf.Tensor:
+    """A part of each image (B, H, W, C), whose share lies between the two `areas`, stretched to the `size`,
+    by default the image's (Szegedy et al. 2015, "Going Deeper with Convolutions", section 6). Keras's
+    RandomCrop cuts all of a batch in one place.
     """
     batch_size, height, width, _ = tf.unstack(tf.shape(images))
     draws = tf.random.stateless_uniform((4, batch_size), seed)
-    area = least_area + (1 - least_area) * draws[0]
+    area = areas[0] + (areas[1] - areas[0]) * draws[0]
     low, high = (tf.math.log(aspect) for aspect in ASPECTS)
     aspect = tf.exp(low + (high - low) * draws[1])
     sides = tf.minimum(tf.sqrt(tf.stack([area / aspect, area * aspect])), 1.0)  # of 1, by height and width
     start = (1 - sides) * draws[2:]
     boxes = tf.transpose(tf.concat([start, start + sides], axis=0))  # (B, 4): top, left, bottom, right
-    return tf.image.crop_and_resize(images, boxes, tf.range(batch_size), (height, width))
+    return tf.image.crop_and_resize(images, boxes, tf.range(batch_size), size or (height, width))
 
 
 _LAYERS = keras.layers

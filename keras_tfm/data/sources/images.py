@@ -63,6 +63,31 @@ def read_labelled_images(
     return _labelled(images, np.array(labels, object), files[0])
 
 
+def read_unlabelled_images(
+    paths,
+    shape: tuple[int, int, int],
+    columns: Sequence[str | int] | None = None,
+    preprocessing: Preprocessing = STRETCHED,
+) -> np.ndarray | ImageFiles:
+    """Images (N, *shape), 8-bit, from what `read_labelled_images` reads, whose labels are passed over, and
+    from folders of images, tables and arrays without any. `columns` are one name or, of arrays, two.
+
+    Images that are broken are left out, with a warning. DataError where there are none.
+    """
+    files = files_of(paths)
+    beside = {image_arrays.labels_beside(file) for file in files if image_arrays.is_idx(file)}
+    files = [file for file in files if file not in beside] or files
+    images, places = read_images(files, shape, columns, preprocessing)
+    are_arrays = {isinstance(image, np.ndarray) for image in images}
+    if len(are_arrays) != 1:
+        problem = "expected images, there are none" if not images else "expected arrays alone, or files alone"
+        raise DataError(files[0], None, problem)
+    if are_arrays.pop():
+        return np.stack(images)
+    # All have one label, so that a broken image is refused where there is no other.
+    return without_bad(ImageFiles(images, shape, preprocessing, places), np.zeros(len(images), "int32"))[0]
+
+
 def _labelled(images: Any, labels: np.ndarray, path: str) -> LabelledImages:
     """With the classes in order, numbers by size."""
     if isinstance(images, ImageFiles):

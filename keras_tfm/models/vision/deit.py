@@ -29,6 +29,7 @@ class DeiT(ViT):
     """
 
     config_class = DeiTConfig
+    reads_any_size = False
 
     @classmethod
     def embed(cls, config, images):

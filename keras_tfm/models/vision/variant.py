@@ -37,6 +37,8 @@ class VariantConfig(PatchesConfig):
 class Variant(ViT):
     """A ViT of which a family overrides `block`, and `patches` where it cuts the image in another way."""
 
+    reads_any_size = False
+
     @classmethod
     def patches(cls, config, images):
         """The map (B, rows, columns, D) whose cells become tokens."""

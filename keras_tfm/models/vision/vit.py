@@ -23,6 +23,7 @@ from keras_tfm.layers.pooling import AttentionPooling
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
 from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.training.model import Model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,7 @@ class ViT(ConfiguredModel):
     """
 
     config_class: type[Config] = ViTConfig
+    reads_any_size = True  # whether `embed` is of layers that do, so that `reading` may call them again
 
     def __init__(self, config, name=None, **kwargs):
         images = image_input(config)
@@ -122,6 +124,16 @@ class ViT(ConfiguredModel):
         for new, old in zip(model.weights, self.weights, strict=True):
             new.assign(interpolate_positions(old, *grids) if old is positions else old)
         return model
+
+    def reading(self, image_size):
+        """A model of these very layers for images of another size, positions interpolated at each call.
+
+        So several sizes are learnt from at once. ValueError for a family whose layers are bound to one.
+        """
+        if not self.reads_any_size:
+            raise ValueError(f"The layers of {type(self).__name__} are bound to the size of its images.")
+        images = image_input(dataclasses.replace(self.config, image_size=image_size))
+        return Model({"images": images}, self.call({"images": images}), name=f"{self.name}_reading")
 
 
 def _pooled(config, x):

@@ -87,8 +87,9 @@ class ViTMAE(ConfiguredModel):
         return vit
 
 
-# He et al. 2022, section 4: the sizes of ViT.
+# He et al. 2022, section 4: the sizes of ViT. tiny is this package's own, as ViT's.
+_TINY = ViTMAEConfig(image_size=32, patch_size=4, num_layers=6, dim=128, num_heads=4, intermediate_dim=512)
 _BASE = ViTMAEConfig()
 _LARGE = ViTMAEConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)
 _HUGE = ViTMAEConfig(patch_size=14, num_layers=32, dim=1280, num_heads=16, intermediate_dim=5120)
-ViTMAE.sizes = {"B/16": _BASE, "L/16": _LARGE, "H/14": _HUGE}
+ViTMAE.sizes = {"tiny": _TINY, "B/16": _BASE, "L/16": _LARGE, "H/14": _HUGE}

@@ -1,0 +1,106 @@
+"""Images without labels, to be learnt from: crops of several sizes, and images of which patches are hidden.
+
+Caron et al. 2021, "Emerging Properties in Self-Supervised Vision Transformers", and He et al. 2022, "Masked
+Autoencoders Are Scalable Vision Learners". The crops deviate from Caron et al. in that each is blurred with
+the same probability, one half, its colours always change a little, and none is solarised.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.batches.augmentation import KeySeeds, as_floats, cut_out, drawing
+from keras_tfm.data.batches.images import ImageBatches
+
+_LAYERS = keras.layers
+GREY: list[tuple[Any, dict[str, Any]]] = [
+    (_LAYERS.RandomBrightness, {"factor": 0.4, "value_range": (0, 1)}),
+    (_LAYERS.RandomContrast, {"factor": 0.4, "value_range": (0, 1)}),
+    (_LAYERS.RandomGaussianBlur, {"factor": 1.0, "kernel_size": 3, "value_range": (0, 1)}),
+]
+COLOURS: list[tuple[Any, dict[str, Any]]] = [
+    (_LAYERS.RandomSaturation, {"factor": (0.4, 0.6), "value_range": (0, 1)}),
+    (_LAYERS.RandomHue, {"factor": 0.1, "value_range": (0, 1)}),
+    (_LAYERS.RandomGrayscale, {"factor": 0.2}),
+]
+
+
+class Crops(NamedTuple):
+    """Of each image `number` crops of the `size` (height, width), parts of it between the two `areas`."""
+
+    number: int
+    size: tuple[int, int]
+    areas: tuple[float, float]
+
+
+class CropBatches(ImageBatches):
+    """Batches ({name: (B, number, height, width, C)},) of raw images, by the `kinds` {name: Crops}.
+
+    `flips` mirrors half of the crops; `normalize` makes of raw crops what a model takes. With `seed` each
+    epoch is shuffled, as `ImageBatches` does; without it all come in their order, and their crops, drawn
+    too, are those of a fixed seed.
+    """
+
+    def __init__(
+        self,
+        images: Any,
+        kinds: dict[str, Crops],
+        normalize: Callable,
+        batch_size: int,
+        seed: int | None = None,
+        flips: bool = True,
+    ):
+        super().__init__(images, np.zeros(len(images), "int32"), normalize, batch_size, seed)
+        self.kinds = kinds
+        self.flips = flips
+        self.seeds = KeySeeds()
+        layers = GREY + (COLOURS if images.shape[-1] == 3 else [])
+        self.layers = [drawing(self.seeds, make, **options) for make, options in layers]
+
+    def _batch(self, step, images, rows):
+        self.seeds.begin(tf.random.experimental.stateless_fold_in(step, self.seed or 0))
+        images = as_floats(images)
+        return ({name: self._crops(images, kind) for name, kind in self.kinds.items()},)
+
+    def _crops(self, images, kind):
+        """(B, H, W, C) -> (B, number, height, width, C)."""
+        images = tf.repeat(images, kind.number, axis=0)
+        x = cut_out(images, kind.areas, self.seeds.next(), kind.size)
+        if self.flips:
+            is_flipped = tf.random.stateless_uniform((tf.shape(x)[0], 1, 1, 1), self.seeds.next()) < 0.5
+            x = tf.where(is_flipped, x[:, :, ::-1], x)
+        for layer in self.layers:
+            x = layer(x, training=True)
+        x = self.prepare(tf.clip_by_value(x, 0.0, 1.0))
+        return tf.reshape(x, (-1, kind.number, *kind.size, images.shape[-1]))
+
+
+class MaskedBatches(ImageBatches):
+    """Batches of raw images of which a model learns to reconstruct hidden patches.
+
+    `hide(images, noise)` makes of what a model takes, and of `noise` (B, `num_patches`), uniform in [0, 1),
+    the inputs, targets and weights. The other `options` are those of `ImageBatches`.
+    """
+
+    def __init__(
+        self,
+        images: Any,
+        prepare: Callable,
+        batch_size: int,
+        hide: Callable,
+        num_patches: int,
+        **options: Any,
+    ):
+        super().__init__(images, np.zeros(len(images), "int32"), prepare, batch_size, **options)
+        self.hide = hide
+        self.num_patches = num_patches
+
+    def _batch(self, step, images, rows):
+        inputs, _ = super()._batch(step, images, rows)
+        key = tf.random.experimental.stateless_fold_in(step, self.seed or 0)
+        key = tf.random.experimental.stateless_fold_in(key, 1)  # the augmentation has drawn by the first
+        noise = tf.random.stateless_uniform((tf.shape(rows)[0], self.num_patches), key)
+        return self.hide(inputs["images"], noise)

@@ -1,0 +1,219 @@
+"""Pre-training on images without labels; what it has learnt, as vectors."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import keras
+import numpy as np
+
+from keras_tfm.data.batches.epochs import Batches, hold_out
+from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.images import read_unlabelled_images
+from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.models import ViTMAE
+from keras_tfm.tasks.image_classifier import (
+    ImageClassifier,
+    ImageOptions,
+    check_reads_images,
+    shape_and_preprocessing,
+)
+from keras_tfm.tasks.image_encoder import ImageEncoder
+from keras_tfm.tasks.image_task import ImageTask, preprocessing_in, with_image_size
+from keras_tfm.tasks.learning import columns_of
+from keras_tfm.tasks.pretraining import METHODS, ImagePretrainerConfig
+from keras_tfm.tasks.probes import linear_probe, nearest_neighbours
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.task import make_backbone
+from keras_tfm.tasks.trainable import TrainableTask
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import PretrainImagesTraining
+
+PROBED = 0.2  # the share of labelled images by which vectors are judged; the probes learn from the others
+
+
+class ImagePretrainer(ImageTask, TrainableTask):
+    """Pre-trains an encoder on images, as `ImageTask` has them, by the method of its configuration.
+
+    `backbone` is a `ViTMAE` for "mae", any model with a `pooled_output` for "dino". Labels beside the images
+    are passed over, but for `evaluate`. `predict` and `export` are those of an `ImageEncoder` by the task's
+    `encoder`, a copy of what is learnt: the whole ViT, or the teacher.
+    """
+
+    name = "pretrain-images"
+    help = "pre-train an encoder on images without labels"
+    start = (
+        "a RUN of this task or, for dino, another RUN of images, or a folder, or hub id, of images' models"
+    )
+    files = (
+        "a folder of images, or of folders of them; .npz or idx files; or images in .parquet files or "
+        "tfds:NAME[/CONFIG][:VERSION]#SPLIT. Labels are passed over"
+    )
+    columns = (1, 2)
+    unit = "images"
+    held_out = (0.05, 1_000)
+    training = PretrainImagesTraining(
+        epochs=100, patience=None, learning_rate=5e-4, schedule="cosine", weight_decay=0.05
+    )
+    model_options = ImageOptions
+    config_class = ImagePretrainerConfig
+
+    def __init__(self, backbone: keras.Model, config: ImagePretrainerConfig | None = None):
+        self.config = config or ImagePretrainerConfig()
+        self.method = METHODS[self.config.method]
+        self.judged_by = self.method.judged_by
+        self.model = self.method.model(with_image_size(backbone, self.config.image_size), self.config)
+        self.take_images(self.model.backbone)
+
+    @classmethod
+    def make(cls, examples: Any, options: ImageOptions, changes: Mapping[str, Any], **fields: Any) -> Self:
+        config = ImagePretrainerConfig(**fields)
+        family, size = options.of_family()
+        if config.image_size is not None:
+            changes = {**changes, "image_size": config.image_size}
+        if config.method == "mae":
+            if options.family != "vit":
+                raise ValueError(f"--method mae is for the family vit; it is {options.family!r}.")
+            family, changes = ViTMAE, {**changes, "mask_ratio": config.mask_ratio}
+        return cls(family.from_size(size, **changes), config)
+
+    @classmethod
+    def reading(
+        cls, options: ImageOptions, changes: Mapping[str, Any], start: Path | None = None
+    ) -> dict[str, Any]:
+        return ImageClassifier.reading(options, changes, start)
+
+    @classmethod
+    def read_files(
+        cls,
+        paths: Sequence[Path],
+        columns: ColumnNames = None,
+        image_shape: tuple[int, int, int] = (224, 224, 3),
+        preprocessing: Preprocessing | None = None,
+        **fields: Any,
+    ) -> np.ndarray | ImageFiles:
+        """Images of that shape, or of the side `image_size`."""
+        ImagePretrainerConfig(**fields)  # refuses what cannot be before it reads
+        shape, preprocessing = shape_and_preprocessing(image_shape, preprocessing, fields)
+        return read_unlabelled_images(paths, shape, None if columns is None else columns[:1], preprocessing)
+
+    def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None) -> Any:
+        """(images, their classes' names): what `evaluate` takes."""
+        return ImageClassifier.read_files(paths, columns, **self.file_fields)
+
+    @classmethod
+    def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
+        """The task itself where nothing of its configuration changes, else its encoder with other heads."""
+        task = check_reads_images(task)
+        is_ours = isinstance(task, cls)
+        kept = task.config if is_ours else preprocessing_in(task.config)
+        config = ImagePretrainerConfig(**dataclasses.asdict(kept) | fields)
+        if is_ours and config == task.config:
+            return task
+        of_patches = is_ours and config.method == task.config.method == "mae"
+        return cls(task.model.backbone if of_patches else task.encoder, config)
+
+    @classmethod
+    def from_huggingface(cls, name: Path, **fields: Any) -> Self:
+        """New heads on the encoder in the folder `name`, of transformers or timm, or of this hub id."""
+        encoder = ImageEncoder.from_huggingface(name)
+        preprocessing = dataclasses.asdict(encoder.preprocessing)
+        return cls(encoder.model, ImagePretrainerConfig(**preprocessing | fields))
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """Write a new `folder` for `transformers`: a masked autoencoder whole, else the encoder.
+
+        TypeError for a model that has no counterpart there.
+        """
+        from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.preprocessing import preprocessor_writer
+
+        writer = preprocessor_writer(self.preprocessing, self.image_shape)
+        save_huggingface(self.method.published(self.model), folder, overwrite, writers=[writer])
+
+    @property
+    def encoder(self) -> keras.Model:
+        """A copy of what has been learnt, from images to `pooled_output`."""
+        return self.method.encoder(self.model)
+
+    def check_examples(self, examples: Any) -> Any:
+        """Images; or (images, labels), labels an array (B,)."""
+        if not isinstance(examples, tuple):
+            return self._checked(examples)
+        if len(examples) != 2 or len(examples[0]) != len(examples[1]):
+            raise ValueError("examples: expected images, or (images, labels) of one length.")
+        return self._checked(examples[0]), np.asarray(examples[1])
+
+    def _checked(self, images: Any) -> np.ndarray | ImageFiles:
+        images = self.check_images(images)
+        if not len(images):
+            raise ValueError("`images` must not be empty.")
+        return images
+
+    def batches(
+        self, examples: Any, training: PretrainImagesTraining, is_validation: bool = False
+    ) -> Batches:
+        return self.method.batches(self, columns_of(examples)[0], training, is_validation)
+
+    def objective(self, training: PretrainImagesTraining) -> dict[str, Any]:
+        return {"loss": self.method.loss(training)}
+
+    def optimizer(
+        self,
+        training: PretrainImagesTraining,
+        schedule: keras.optimizers.schedules.LearningRateSchedule,
+        **averages: Any,
+    ) -> keras.optimizers.Optimizer:
+        return super().optimizer(training, schedule, **(averages if self.method.averages else {}))
+
+    def learn(
+        self, examples: Any, validation: Any, training: Any, callbacks: Iterable[Any], **keeping: Any
+    ) -> dict[str, list[float]]:
+        batches = self.batches(examples, training).in_epochs_of(training.epoch_batches)
+        followers = self.method.callbacks(self.model, training, training.epochs * batches.num_batches)
+        return super().learn(examples, validation, training, [*callbacks, *followers], **keeping)
+
+    def measure(self, examples: tuple[Any, np.ndarray], seed: int = 0) -> dict[str, Any]:
+        """How well vectors tell the labels of a fifth of the images, drawn by `seed`, by those of the others.
+
+        "neighbour_accuracy", from 0 to 1, is that of the 20 nearest, "probe_accuracy" that of a softmax
+        regression; "pixel_accuracy", to compare with, that of the nearest by their normalised pixels.
+        """
+        if not isinstance(examples, tuple):
+            raise ValueError("examples: expected (images, labels), for vectors are judged by labels.")
+        images, labels = examples
+        known, asked = hold_out(len(images), seed, PROBED, None)
+        vectors = self.predict(images)
+        kernel, bias, names = linear_probe(vectors[known], labels[known])
+        probed = names[(vectors[asked] @ kernel + bias).argmax(-1)]
+        pixels = np.asarray(images).reshape(len(images), -1).astype("float32")
+        pixels -= pixels.mean(1, keepdims=True)
+        pixels /= np.linalg.norm(pixels, axis=1, keepdims=True) + 1e-6
+        measures = {"neighbour_accuracy": vectors, "pixel_accuracy": pixels}
+        found = {
+            name: np.mean(nearest_neighbours(x[known], labels[known], x[asked]) == labels[asked])
+            for name, x in measures.items()
+        }
+        return {**found, "probe_accuracy": np.mean(probed == labels[asked])}
+
+    def as_vectors(self) -> ImageEncoder:
+        """What has been learnt as a task of its own."""
+        return ImageEncoder.from_task(self)
+
+    def predict(self, images: Any, batch_size: int = 64) -> np.ndarray:
+        """The vectors of the images, of length 1: an array (N, D)."""
+        return self.as_vectors().predict(images, batch_size)
+
+    def as_line(self, answer: np.ndarray) -> str:
+        return ImageEncoder.as_line(answer)
+
+    def export(self, folder: Path, overwrite: bool = False, **options: Any) -> None:
+        self.as_vectors().export(folder, overwrite, **options)
+
+    def export_endpoints(self) -> Endpoints:
+        return self.as_vectors().export_endpoints()
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: ImagePretrainerConfig, model: dict[str, Any]) -> Self:
+        return cls(make_backbone(model), config)

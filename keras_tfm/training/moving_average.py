@@ -1,0 +1,47 @@
+"""A teacher that follows its student: weights that are moving averages of others while a model learns."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+
+class MovingAverage(keras.callbacks.Callback):
+    """After each step of a fit the first variable of each of `pairs` moves towards the second.
+
+    It keeps the share m of itself, which rises from `momentum` to 1 in a half cosine over `total_steps`:
+    after step t, counted from 0, m = 1 - (1 - momentum) (cos(pi t / total) + 1) / 2 (Grill et al. 2020,
+    "Bootstrap Your Own Latent"). The variables must be the model's own, so that checkpoints hold them.
+    """
+
+    def __init__(
+        self, pairs: Sequence[tuple[keras.Variable, keras.Variable]], momentum: float, total_steps: int
+    ):
+        super().__init__()
+        if not 0 <= momentum <= 1:
+            raise ValueError(f"`momentum` must lie in [0, 1]; it is {momentum}.")
+        self.pairs = pairs
+        self.momentum = momentum
+        self.total_steps = total_steps
+
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(model)
+        self.step = model.train_step
+        model.train_step, model.train_function = self.train_step, None
+
+    def on_fit_end(self) -> None:
+        """The model's own step again, whatever ended the fit."""
+        self.model.train_step, self.model.train_function = self.step, None
+
+    def train_step(self, data: Any) -> Any:
+        """The model's step, and one of the averages."""
+        logs = self.step(data)
+        after = tf.cast(tf.convert_to_tensor(self.model.optimizer.iterations), tf.float32)
+        done = tf.minimum((after - 1) / self.total_steps, 1.0)
+        kept = 1 - (1 - self.momentum) * (tf.cos(math.pi * done) + 1) / 2
+        for average, variable in self.pairs:
+            value = tf.convert_to_tensor(variable.value)
+            average.assign(value + tf.cast(kept, value.dtype) * (tf.convert_to_tensor(average.value) - value))
+        return logs
