@@ -6,7 +6,6 @@ from keras_tfm.layers.attention.tap import recording
 from keras_tfm.private.keras import layers_in
 
 
-@contextlib.contextmanager
 def record_attention(model):
     """{layer path: weights} of every attention layer in `model` that is called within.
 
@@ -18,24 +17,38 @@ def record_attention(model):
     them, in the order of its calls. RuntimeError where the model is compiled, as `predict` does: no value is
     there to be seen.
     """
+    return _recorded(model, "weights", lambda weights: weights)
+
+
+def record_products(model):
+    """{layer path: (queries, keys, scale)} of every attention layer in `model` that is called within and has
+    products as scores: queries (B, H, T, K) and keys (B, H, S, K), rotated where positions rotate them, and
+    what multiplies the products. Lists and errors are those of `record_attention`.
+    """
+    return _recorded(model, "products", lambda products: products[0])
+
+
+@contextlib.contextmanager
+def _recorded(model, stage, array_of):
+    """What the attention layers of `model` hand on at this `stage`, by their paths."""
     own = {id(layer) for layer in layers_in(model)}
     recorded: dict = {}
 
-    def record(layer, weights):
+    def record(layer, value):
         if id(layer) not in own:
             return
-        if not hasattr(weights, "numpy"):
+        if not hasattr(array_of(value), "numpy"):
             raise RuntimeError(
                 f"The attention of {layer.path!r} is being compiled, and has no values to record: call "
                 "`model(batch)` itself instead of `predict`, `evaluate` or a `tf.function`."
             )
         before = recorded.get(layer.path)
         if before is None:
-            recorded[layer.path] = weights
+            recorded[layer.path] = value
         elif isinstance(before, list):
-            before.append(weights)
+            before.append(value)
         else:
-            recorded[layer.path] = [before, weights]
+            recorded[layer.path] = [before, value]
 
-    with recording(record):
+    with recording(record, stage):
         yield recorded
