@@ -22,10 +22,10 @@ MAY_IMPORT = {
     "heads": {"layers"},
     "models": {"layers"},
     "generation": {"layers"},
-    "visualize": {"layers"},
     # training: what `fit` is made of; word_vectors: what recommends
     "tasks": {"models", "heads", "generation", "data", "training", "word_vectors"},
     "convert": {"models", "heads", "tasks", "training"},  # training: folders that appear whole
+    "visualize": {"layers", "tasks"},  # tasks: what their models read of a raw example
     "demo": {"tasks", "data"},  # what `keras-tfm demo` runs
     "log": set(),
     "launch": set(),  # what `keras-tfm launch` runs, without TensorFlow

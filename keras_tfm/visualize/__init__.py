@@ -1,3 +1,4 @@
 """Seeing inside a model: what its attention layers look at."""
 
+from keras_tfm.visualize.look import Attention, Look, look
 from keras_tfm.visualize.record import record_attention

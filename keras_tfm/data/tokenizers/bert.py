@@ -194,6 +194,10 @@ class BERTTokenizer(Tokenizer):
         path.write_text(json.dumps(content, ensure_ascii=False) + "\n", "utf-8")
         return path
 
+    @property
+    def tokens(self) -> list[str]:
+        return list(self.vocabulary)
+
     def tokenize(self, strings) -> tf.RaggedTensor:
         # Most words of a text are there many times: what costs is done once for each.
         chunks = tf.strings.split(self._mark(strings), " ")  # (B, chunks)

@@ -217,6 +217,15 @@ class ByteLevelTokenizer(Tokenizer):
         return self._special.names
 
     @property
+    def tokens(self) -> list[str]:
+        """The names of the vocabulary, their bytes as characters wherever they are whole ones."""
+        names = []
+        for name, spelled in zip(self.content["tokens"], self.symbols, strict=True):
+            text = spelled.decode("utf-8", "replace").replace(" ", "Ġ")
+            names.append(text if text.isprintable() and "\ufffd" not in text else name)
+        return names
+
+    @property
     def symbols(self) -> list[bytes]:
         """What each token spells: the symbols of `generation.StopSequences`."""
         return self._spelled[:-1].tolist()

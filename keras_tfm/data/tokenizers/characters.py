@@ -36,6 +36,10 @@ class CharacterTokenizer(Tokenizer):
         return cls("".join(character for character, _ in counts.most_common(max(1, vocabulary_size - 4))))
 
     @property
+    def tokens(self) -> list[str]:
+        return ["[PAD]", "[START]", "[END]", "[UNK]", *self._characters]
+
+    @property
     def symbols(self) -> list[bytes]:
         """What each token spells: the symbols of `generation.StopSequences`."""
         return self._spelled.tolist()

@@ -102,6 +102,11 @@ class SentencePieceTokenizer(Tokenizer):
         return self._is_lossless
 
     @property
+    def tokens(self) -> list[str]:
+        pieces = sentencepiece_model_pb2.ModelProto.FromString(self._model).pieces
+        return [piece.piece for piece in pieces]
+
+    @property
     def symbols(self) -> list[bytes]:
         """What each token spells: the symbols of `generation.StopSequences`."""
         return self._spelled.tolist()

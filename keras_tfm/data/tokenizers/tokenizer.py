@@ -27,6 +27,11 @@ class Tokenizer(tf.Module):
     blank: str | None = None  # how a text spells the mask, of which there is one then
 
     @property
+    def tokens(self) -> list[str]:
+        """What each id is called, as a vocabulary's file writes it: "##ing", "▁the" or "Ġthe", "[SEP]"."""
+        raise NotImplementedError
+
+    @property
     def between_ids(self) -> tuple[int, ...]:
         """What stands between two texts that are read as a pair."""
         return (self.end_id,)

@@ -1,0 +1,152 @@
+"""What a task's model reads of one raw example: its inputs, and what stands at each of their places."""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.batches.encoding import model_inputs, pack_texts
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.tasks.encoder_task import EncoderTask, parts_of
+from keras_tfm.tasks.image_task import ImageTask
+from keras_tfm.tasks.masked_language_model import MaskedLanguageModel
+from keras_tfm.tasks.sentence_encoder import SentenceEncoder
+from keras_tfm.tasks.task import Task
+from keras_tfm.tasks.text_generator import TextGenerator
+from keras_tfm.tasks.token_classifier import TokenClassifier
+from keras_tfm.tasks.translator import Translator
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """`inputs` of a task's backbone, one example each. `tokens` (S) are what the encoder reads, of a decoder
+    alone the prompt; `target_tokens` (T) what the decoder reads, from its start token on, of a decoder alone
+    what it wrote. `segments` (S) number the texts of a pair from 0. `image` (H, W, C) is what an image task
+    was given, at the size that its model reads.
+    """
+
+    inputs: Mapping[str, Any]
+    tokens: Sequence[str] = ()
+    target_tokens: Sequence[str] = ()
+    segments: Sequence[int] = ()
+    image: np.ndarray | None = None
+
+
+@functools.singledispatch
+def read(task: Task, example: Any, target: str | None = None, **options: Any) -> Reading:
+    """What the model of `task` reads of `example`: a text, a tuple of two, or an image.
+
+    A task that writes text reads `target` too, or what it writes itself by `options`, those of its
+    `generate`. ValueError for a task, or an example, of which there is nothing to read.
+    """
+    raise ValueError(f"The task {task.name!r} reads neither texts nor images.")
+
+
+def _refuse_target(task: Task, target: str | None, options: Mapping[str, Any]) -> None:
+    if target is not None or options:
+        given = "a target" if target is not None else ", ".join(options)
+        raise ValueError(f"The task {task.name!r} writes no text; it was given {given}.")
+
+
+@read.register(EncoderTask)
+@read.register(MaskedLanguageModel)
+@read.register(SentenceEncoder)
+def _(task: Any, example: Any, target: str | None = None, **options: Any) -> Reading:
+    _refuse_target(task, target, options)
+    texts = parts_of(example)
+    if not 1 <= len(texts) <= 2:
+        raise ValueError(f"Expected a text, or two, with a tab between or in a tuple; got {len(texts)}.")
+    columns = [tf.constant([text], tf.string) for text in texts]
+    return _read_encoded(task, pack_texts(task.tokenizer, task.config.max_length, *columns))
+
+
+@read.register(TokenClassifier)
+def _(task: TokenClassifier, example: Any, target: str | None = None, **options: Any) -> Reading:
+    _refuse_target(task, target, options)
+    words = example.split() if isinstance(example, str) else list(example)
+    return _read_encoded(task, task._encode([words]))
+
+
+def _read_encoded(task: Any, encoded: Mapping[str, tf.RaggedTensor]) -> Reading:
+    """What an encoder reads of one row of ids; a model of two sides reads it on both."""
+    backbone = getattr(task.model, "backbone", task.model)
+    kept = {name: x for name, x in encoded.items() if name in backbone.input}
+    inputs = model_inputs(kept, task.tokenizer.pad_id)
+    tokens = tokens_of(task.tokenizer, inputs["token_ids"])
+    segments = encoded["segment_ids"][0].numpy().tolist()
+    if "decoder_token_ids" not in backbone.input:
+        return Reading(inputs, tokens, segments=segments)
+    start = tf.fill([1, 1], backbone.config.start_id)
+    reread = tf.concat([start, inputs["token_ids"][:, :-1]], axis=1)
+    target = tokens_of(task.tokenizer, reread)
+    return Reading({**inputs, "decoder_token_ids": reread}, tokens, target, segments)
+
+
+@read.register(Translator)
+def _(task: Translator, example: str, target: str | None = None, **options: Any) -> Reading:
+    prompts = task._prompts(tf.constant([example]))
+    start = [task._start_id]
+    source = prompts["token_ids"][:, :-1] if task._is_prompted else prompts["context"]["token_ids"]
+    if target is None:
+        written = _before(task.generate_ids(source, **options)[0, 1:], task._stop.end_ids)
+    else:
+        start = list(task.config.around[1].prefix) if task.config.around else start
+        written = task.target_tokenizer.tokenize(tf.constant([target]))[0].numpy()
+        written = written[: task.config.max_length - len(start)]
+    if task._is_prompted:
+        return _read_on(task, [*source.numpy()[0], *start], written)
+    decoder_ids = tf.constant([[*start, *written]], tf.int32)
+    inputs = _unpadded({"token_ids": source, "decoder_token_ids": decoder_ids})
+    tokens, target_tokens = (
+        tokens_of(task.tokenizer, source),
+        tokens_of(task.target_tokenizer, decoder_ids),
+    )
+    return Reading(inputs, tokens, target_tokens)
+
+
+@read.register(TextGenerator)
+def _(task: TextGenerator, example: str, target: str | None = None, **options: Any) -> Reading:
+    inputs, _ = task._prepare([example])
+    prompt = inputs["token_ids"].numpy()
+    if target is None:
+        written = _before(task.generate_ids(prompt, **options)[0, prompt.shape[1] :], task._end_ids)
+    else:
+        written = task.tokenizer.tokenize(tf.constant([target]))[0].numpy()
+    return _read_on(task, prompt[0], written[: task.max_length - prompt.shape[1]])
+
+
+def _read_on(task: Any, prompt: Iterable[int], written: Iterable[int]) -> Reading:
+    """What a decoder alone reads: the ids of a prompt, and those that it wrote."""
+    token_ids = tf.constant([[*prompt, *written]], tf.int32)
+    tokens, length = tokens_of(task.tokenizer, token_ids), len(list(prompt))
+    return Reading(_unpadded({"token_ids": token_ids}), tokens[:length], tokens[length:])
+
+
+@read.register(ImageTask)
+def _(task: ImageTask, example: Any, target: str | None = None, **options: Any) -> Reading:
+    _refuse_target(task, target, options)
+    images = task.check_images(example if not hasattr(example, "ndim") or example.ndim > 3 else example[None])
+    images = np.asarray(images)[:1]
+    return Reading({"images": task.prepare(images)}, image=images[0])
+
+
+def tokens_of(tokenizer: Tokenizer, token_ids: tf.Tensor) -> list[str]:
+    """The names of the ids in the first row of (B, T); numbers where the vocabulary ends before."""
+    names = tokenizer.tokens
+    ids = np.asarray(token_ids)[0]
+    return [names[i] if 0 <= i < len(names) else f"<{i}>" for i in ids]
+
+
+def _before(token_ids: np.ndarray, end_ids: Sequence[int]) -> np.ndarray:
+    """The ids (T,) before the first end."""
+    ends = np.flatnonzero(np.isin(token_ids, end_ids))
+    return token_ids[: ends[0]] if len(ends) else token_ids
+
+
+def _unpadded(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The inputs, and a mask beside each ids: all of them count."""
+    ones = {name: tf.ones_like(x, tf.bool) for name, x in inputs.items()}
+    return {**inputs, **{name.replace("token_ids", "padding_mask"): x for name, x in ones.items()}}

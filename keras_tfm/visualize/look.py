@@ -1,0 +1,182 @@
+"""What a task attends to while it reads one raw example: tokens, weights by layer, hidden states."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import keras
+import numpy as np
+
+from keras_tfm.layers.attention.alignment import Alignment
+from keras_tfm.layers.patches import height_and_width, patch_grid
+from keras_tfm.private.keras import layers_in
+from keras_tfm.tasks.reading import Reading, read
+from keras_tfm.training.model import Model
+from keras_tfm.visualize.record import record_attention
+
+Kind = Literal["encoder", "decoder", "cross"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Attention:
+    """The weights of one attention layer, called `name`: the number `layer` of its `kind`, from 0.
+
+    `weights` are (H, T, S), rows sum to 1, 0 where a key is hidden; within windows (N, H, T, S), as `axes`
+    says. `query_tokens` (T) and `key_tokens` (S) are what the rows and the columns stand for.
+    """
+
+    name: str
+    kind: Kind
+    layer: int
+    weights: np.ndarray
+    query_tokens: Sequence[str]
+    key_tokens: Sequence[str]
+    axes: tuple[str, ...] = ("heads", "queries", "keys")
+
+    @property
+    def num_heads(self) -> int:
+        """H."""
+        return self.weights.shape[-3]
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """What a task's model attends to in one example.
+
+    `tokens` (S) are the encoder's, or a decoder's prompt; `target_tokens` (T) what the decoder reads, from
+    its start token on, or wrote behind the prompt: at each of them the decoder predicts the next one.
+    `segments` (S) number the texts of a pair. `attention` is in the order of the calls. `hidden_states` are
+    {stack: (layers + 1, T, D), or a list of arrays where widths differ}, of `model.hidden_states`. `image`
+    (H, W, C) is an image as the model read it, before normalisation, `grid` (rows, columns) its patches,
+    `num_prefix` how many tokens stand before theirs.
+    """
+
+    tokens: Sequence[str]
+    target_tokens: Sequence[str]
+    attention: Sequence[Attention]
+    segments: Sequence[int] = ()
+    hidden_states: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    image: np.ndarray | None = None
+    grid: tuple[int, int] | None = None
+    num_prefix: int = 0
+
+    def of(self, kind: Kind) -> list[Attention]:
+        """The attention of one kind, the lowest layer first."""
+        return [attention for attention in self.attention if attention.kind == kind]
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Those that there are, in the order of their first calls."""
+        return list(dict.fromkeys(attention.kind for attention in self.attention))
+
+
+def look(task: Any, example: Any, target: str | None = None, **options: Any) -> Look:
+    """What `task` attends to while it reads `example`: a text, a tuple of two, or an image.
+
+    A task that writes text then reads `target`, or what it writes itself by `options`, those of its
+    `generate`, in one pass over all tokens. The model runs eagerly, without dropout. ValueError for a task
+    that reads neither texts nor images, and for a model without attention.
+    """
+    reading = read(task, example, target, **options)
+    model = getattr(task.model, "backbone", task.model)
+    states = {name: list(states) for name, states in model.hidden_states.items()}
+    inner = Model(model.input, {"output": model.output, "states": states})
+    with record_attention(model) as recorded:
+        states = inner(reading.inputs, training=False)["states"]
+    if not recorded:
+        raise ValueError(f"The {type(model).__name__} of {task.name!r} has no attention to look at.")
+    grid, num_prefix = (None, 0) if reading.image is None else _grid_of(model, recorded)
+    return Look(
+        list(reading.tokens),
+        list(reading.target_tokens),
+        _attention(model, reading, recorded, grid, num_prefix),
+        list(reading.segments),
+        {name: _stacked(values) for name, values in states.items()},
+        reading.image,
+        grid,
+        num_prefix,
+    )
+
+
+def _stacked(states: Sequence[Any]) -> Any:
+    """Hidden states (1, T, D) of the layers as one array, where they have one shape."""
+    arrays = [np.asarray(state, "float32")[0] for state in states]
+    return np.stack(arrays) if len({array.shape for array in arrays}) == 1 else arrays
+
+
+def _attention(
+    model: keras.Model,
+    reading: Reading,
+    recorded: Mapping[str, Any],
+    grid: tuple[int, int] | None,
+    num_prefix: int,
+) -> list[Attention]:
+    """Each recorded array, by what it joins."""
+    kinds, layers = _kinds(model), {layer.path: layer for layer in layers_in(model)}
+    tokens, targets = list(reading.tokens), list(reading.target_tokens)
+    if "decoder_token_ids" not in reading.inputs:
+        tokens = targets = tokens + targets
+    if grid is not None:
+        names = [f"[{i}]" for i in range(num_prefix)]
+        tokens = names + [f"{row},{column}" for row in range(grid[0]) for column in range(grid[1])]
+    sides = {"encoder": (tokens, tokens), "decoder": (targets, targets), "cross": (targets, tokens)}
+    found: list[Attention] = []
+    for path, calls in recorded.items():
+        kind = kinds.get(path, "encoder")
+        if isinstance(layers[path], Alignment) and isinstance(calls, list):
+            # Keras runs the first step of a loop twice.
+            calls = np.concatenate(calls[-len(targets) :], axis=2)  # (1, 1, T, S)
+        for name, weights in _named(path, calls):
+            number = sum(attention.kind == kind for attention in found)
+            *windows, _, rows, columns = weights.shape
+            axes = ("windows", "heads", "queries", "keys")[1 - len(windows) :]
+            queries, keys = (
+                _labels(names, length) for names, length in zip(sides[kind], (rows, columns), strict=True)
+            )
+            found.append(Attention(name, kind, number, weights, queries, keys, axes))
+    return found
+
+
+def _labels(names: Sequence[str], length: int) -> list[str]:
+    """The tokens' names, or numbers where an attention has other places than the tokens."""
+    return list(names) if len(names) == length else [str(i) for i in range(length)]
+
+
+def _named(path: str, calls: Any) -> list[tuple[str, np.ndarray]]:
+    """(Name, weights) of each call of a layer."""
+    if not isinstance(calls, list):
+        return [(path, _of_one(calls))]
+    return [(f"{path} ({i + 1} of {len(calls)})", _of_one(weights)) for i, weights in enumerate(calls)]
+
+
+def _of_one(weights: Any) -> np.ndarray:
+    """(1, H, T, S) as (H, T, S); more rows than one are windows, and stay."""
+    array = np.asarray(weights, "float32")
+    return array[0] if len(array) == 1 else array
+
+
+def _kinds(model: keras.Model) -> dict[str, Kind]:
+    """{path: kind} of a model's layers that are not an encoder's self-attention."""
+    kinds: dict[str, Kind] = {layer.path: "decoder" for layer in _layers_of(model.blocks.get("decoder", ()))}
+    for layer in layers_in(model):
+        if "context_attention" in str(layer.path) or isinstance(layer, Alignment):
+            kinds[layer.path] = "cross"
+    return kinds
+
+
+def _layers_of(blocks: Iterable[Any]) -> Iterator[Any]:
+    return (layer for block in blocks for layer in layers_in(block))
+
+
+def _grid_of(model: keras.Model, recorded: Mapping[str, Any]) -> tuple[tuple[int, int] | None, int]:
+    """The (rows, columns) of an image's patches, and how many tokens stand before theirs, where the first
+    attention is over all of them.
+    """
+    config = model.config
+    if not (hasattr(config, "image_size") and hasattr(config, "patch_size")):
+        return None, 0
+    grid = patch_grid(height_and_width(config.image_size), config.patch_size)
+    first = next(iter(recorded.values()))
+    num_keys = (first[0] if isinstance(first, list) else first).shape[-1]
+    num_prefix = num_keys - grid[0] * grid[1]
+    return (grid, num_prefix) if num_prefix >= 0 else (None, 0)

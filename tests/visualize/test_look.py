@@ -1,0 +1,123 @@
+"""What a task attends to in one raw example: its tokens, and weights that are those of the model itself."""
+
+import numpy as np
+import pytest
+
+from keras_tfm import tasks
+from keras_tfm.data import BERTTokenizer
+from keras_tfm.models import ALBERT, BERT, FNet
+from keras_tfm.visualize import look, record_attention
+from tests.tasks.tiny import TINY
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "dog", "##s"]
+PAIRS = ["the cat", "the dog"], ["le chat", "le chien"]
+SIZE = {"vocabulary_size": len(PIECES), "max_length": 16}
+
+
+def classifier(family=BERT, size="tiny", texts=("the cat", "the dog"), **changes):
+    model = family.from_size(size, **TINY | SIZE | changes)
+    return tasks.TextClassifier.from_backbone(model, BERTTokenizer(PIECES), (texts, "ab"), max_length=12)
+
+
+def translator(family="transformer", **changes):
+    return tasks.Translator.from_pairs(PAIRS, family, "tiny", max_length=8, dim=16, **changes)
+
+
+def test_an_encoder_by_its_tokens():
+    task = classifier()
+    view = look(task, "the cats sat")
+    tokens = ["[CLS]", "the", "cat", "##s", "sat", "[SEP]"]
+    assert (view.tokens, view.target_tokens, view.segments) == (tokens, [], [0] * 6)
+    (attention,) = view.attention
+    assert (attention.name, attention.kind, attention.layer) == ("block_0/attention/branch", "encoder", 0)
+    assert attention.query_tokens == attention.key_tokens == tokens
+    ids = [[PIECES.index(token) for token in tokens]]
+    with record_attention(task.model) as recorded:
+        task.model({"token_ids": np.array(ids)})
+    np.testing.assert_allclose(attention.weights, recorded[attention.name][0], atol=1e-6)
+    last = task.model.backbone({"token_ids": np.array(ids)})["sequence_output"]
+    assert view.hidden_states["encoder"].shape == (2, 6, 32)
+    np.testing.assert_allclose(view.hidden_states["encoder"][-1], last[0], atol=1e-5)
+
+
+def test_pairs_have_segments():
+    task = classifier(texts=[("the cat", "sat"), ("the", "dog")])
+    for pair in [("the cat", "sat"), "the cat\tsat"]:
+        view = look(task, pair)
+        assert view.tokens == ["[CLS]", "the", "cat", "[SEP]", "sat", "[SEP]"]
+        assert view.segments == [0, 0, 0, 0, 1, 1]
+
+
+def test_a_layer_that_runs_several_times_is_several():
+    task = classifier(ALBERT, "base", embedding_dim=4, num_layers=3)
+    view = look(task, "the cat")
+    assert [attention.layer for attention in view.of("encoder")] == [0, 1, 2]
+    assert len({attention.name for attention in view.attention}) == 3
+
+
+def test_an_encoder_decoder_reads_a_target():
+    task = translator(num_layers=2, num_heads=2, intermediate_dim=16)
+    view = look(task, "the cat", "le chat")
+    assert view.kinds == ["encoder", "decoder", "cross"]
+    spelled = "".join(view.target_tokens[1:]).replace("▁", " ").strip()
+    assert (view.target_tokens[0], spelled, view.tokens[-1]) == ("<s>", "le chat", "</s>")
+    for kind, queries, keys in [
+        ("encoder", view.tokens, view.tokens),
+        ("decoder", view.target_tokens, view.target_tokens),
+        ("cross", view.target_tokens, view.tokens),
+    ]:
+        for number, attention in enumerate(view.of(kind)):
+            assert (attention.layer, attention.query_tokens, attention.key_tokens) == (number, queries, keys)
+            assert attention.weights.shape == (2, len(queries), len(keys))
+            np.testing.assert_allclose(attention.weights.sum(-1), 1, rtol=1e-5)
+    assert (np.triu(view.of("decoder")[0].weights, 1) == 0).all()
+
+
+def test_without_a_target_it_reads_what_it_wrote():
+    task = translator(num_layers=1, num_heads=2, intermediate_dim=16)
+    view = look(task, "the cat", max_new_tokens=3)
+    (written,) = task.generate(["the cat"], max_new_tokens=3)
+    target = task.target_tokenizer
+    ids = [target.tokens.index(token) for token in view.target_tokens]
+    assert target.detokenize([ids]).numpy()[0].decode("utf-8", "replace") == written
+
+
+def test_recurrent_attention_has_a_row_for_each_token():
+    view = look(translator("recurrent", hidden_dim=8), "the cat", "le chat")
+    (attention,) = view.attention
+    assert (attention.kind, attention.query_tokens) == ("cross", view.target_tokens)
+    assert attention.weights.shape == (1, len(view.target_tokens), len(view.tokens))
+
+
+def test_a_decoder_alone_reads_on():
+    task = tasks.TextGenerator.from_texts(
+        ["the cat sat"], tokenizer="characters", max_length=12, num_layers=1, dim=8, num_heads=2
+    )
+    view = look(task, "the", " cat")
+    assert (view.tokens, view.target_tokens) == (list("the"), list(" cat"))
+    assert view.of("decoder")[0].query_tokens == list("the cat")
+    assert len(look(task, "the", max_new_tokens=4).target_tokens) <= 4
+
+
+def test_an_image_by_its_patches():
+    sizes = {"image_size": (8, 12), "patch_size": 4, "num_channels": 1}
+    task = tasks.ImageClassifier.from_size("tiny", ["a", "b"], num_layers=1, dim=16, num_heads=2, **sizes)
+    image = np.arange(96, dtype="uint8").reshape(8, 12)
+    view = look(task, image)
+    assert (view.grid, view.num_prefix) == ((2, 3), 1)
+    assert view.attention[0].key_tokens == ["[0]", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2"]
+    np.testing.assert_array_equal(view.image.squeeze(), image)
+
+
+def test_what_cannot_be_looked_at():
+    with pytest.raises(ValueError, match="has no attention to look at"):
+        sizes = {"num_layers": 1, "dim": 8, "intermediate_dim": 8}
+        model = FNet.from_size("base", **SIZE | sizes)
+        look(tasks.SentenceEncoder(model, BERTTokenizer(PIECES), tasks.SentenceEncoderConfig(12)), "the")
+    with pytest.raises(ValueError, match="writes no text; it was given a target"):
+        look(classifier(), "the", "cat")
+    with pytest.raises(ValueError, match="got 3"):
+        look(classifier(), "a\tb\tc")
+    ratings = tasks.Recommender.from_ratings((["a", "b"], ["x", "y"], [1.0, 2.0]), dim=1)
+    with pytest.raises(ValueError, match="'recommend' reads neither"):
+        look(ratings, "a")
