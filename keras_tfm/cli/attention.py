@@ -46,6 +46,9 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.max_tokens is not None and arguments.max_tokens < 1:
         raise ValueError(f"--max-tokens: expected 1 or more; got {arguments.max_tokens}")
     task = loaded(arguments.task_folder)
+    if bool(arguments.image) != hasattr(task, "check_images"):
+        given, wanted = ("--image", "--text") if arguments.image else ("--text", "--image")
+        raise ValueError(f"{given}: the task {task.name!r} of {arguments.task_folder} reads {wanted}")
     options = decoding_of(arguments, getattr(task, "generate", task.predict))
     chosen = {name: getattr(arguments, name) for name in ("layer", "max_tokens")}
     options |= {name: value for name, value in chosen.items() if value is not None}

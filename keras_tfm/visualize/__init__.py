@@ -1,4 +1,6 @@
 """Seeing inside a model: what its attention layers look at."""
 
+from keras_tfm.visualize.document import Page
 from keras_tfm.visualize.look import Attention, Look, look
+from keras_tfm.visualize.page import attention_page
 from keras_tfm.visualize.record import record_attention

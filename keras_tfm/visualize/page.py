@@ -10,6 +10,7 @@ from keras_tfm.training.folder import Path
 from keras_tfm.visualize.document import Page
 from keras_tfm.visualize.look import Attention, Look, look_at
 from keras_tfm.visualize.packing import LEVELS, packed_vectors, packed_weights, png
+from keras_tfm.visualize.patterns import attention_patterns
 from keras_tfm.visualize.record import record_products
 from keras_tfm.visualize.steps import answer_of, steps_of
 
@@ -17,6 +18,14 @@ MOST_TOKENS = 512  # of a page: its size grows with the square
 NEW_TOKENS = 32  # for which a prompt that is cut leaves room, unless `max_new_tokens` says how many
 MOST_TOKENS_OF_ALL_VECTORS = 128  # up to which a page has the queries and keys of all layers
 MOST_CHARACTERS = 14_000_000  # of all weights; where 4 bits take more, 3 are kept, then 2
+ABOUT_PATTERNS = {
+    "next": "The weight on the token behind the one that reads, the mean over all tokens.",
+    "previous": "The weight on the token before the one that reads, the mean over all tokens.",
+    "same_word": "The weight on the other places of the same token, the mean over tokens that are there twice.",
+    "same_segment": "The weight within the same one of two texts, the mean over all tokens.",
+    "null": "The weight on special tokens, such as [SEP], the mean over all tokens.",
+    "broad": "How many tokens share the weight: 0 for one at a time, 1 for all alike.",
+}
 
 
 def attention_page(
@@ -35,6 +44,8 @@ def attention_page(
     one layer alone, number `layer` of all. Raises ValueError above `max_tokens` tokens, for a task without a
     tokenizer or a model without attention.
     """
+    if task.tokenizer is None and hasattr(task, "generate"):
+        raise ValueError(f"This task {task.name!r} has no tokenizer: it reads ids alone, and a page shows texts.")
     reading = read(task, _shortened(task, example, options), target, **options)
     _refuse_many(max(len(reading.tokens), len(reading.target_tokens)), max_tokens)
     with record_products(task.model) as products:
@@ -235,4 +246,19 @@ def _notes(task: Any, example: Any, reading: Reading, look: Look) -> Iterable[st
 
 
 def _patterns(look: Look) -> list[dict[str, Any]]:
-    return []
+    """The scores of each pattern, of all layers whose queries are their keys; None where there is no score."""
+    scores: dict[str, list[dict[str, Any]]] = {}
+    for index, attention in enumerate(look.attention):
+        tokens = list(attention.query_tokens)
+        if attention.kind == "cross" or "windows" in attention.axes or tokens != list(attention.key_tokens):
+            continue
+        segments = look.segments if len(look.segments) == len(tokens) else None
+        found = attention_patterns(attention.weights, tokens, segments)
+        for name in ABOUT_PATTERNS:
+            values = [None if np.isnan(value) else round(float(value), 4) for value in getattr(found, name)[0]]
+            scores.setdefault(name, []).append({"entry": index, "kind": attention.kind, "values": values})
+    return [
+        {"name": name.replace("_", " "), "about": ABOUT_PATTERNS[name], "scores": rows}
+        for name, rows in scores.items()
+        if any(value is not None for row in rows for value in row["values"])
+    ]

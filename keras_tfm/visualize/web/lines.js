@@ -3,7 +3,7 @@
 const ROW = 24; // pixels of a token
 const HIGH_ROW = 34; // of each of a few
 const FEW = 16;
-const MOST_LINES = 5000; // of which the strongest are drawn
+const MOST_LINES = 3000; // of which the strongest are drawn
 const WIDTHS = 12; // of lines, by their weight
 
 class Lines {

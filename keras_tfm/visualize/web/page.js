@@ -34,6 +34,9 @@ class Page {
     const opening = recording.picture ? "Picture" : isWritten ? "Steps" : "Lines";
     this.isOpen = true;
     parts.about.textContent = recording.about;
+    parts.example.hidden = !(recording.text && recording.answer);
+    parts.asked.textContent = recording.text;
+    parts.answered.textContent = recording.answer;
     parts.precision.textContent = recording.precision;
     parts.notes.replaceChildren(...recording.notes.map((note) => make("li", { textContent: note })));
     parts.views.replaceChildren(...suited.map(({ title }) => make("button", {
@@ -269,7 +272,8 @@ class Page {
     const { parts, state, recording } = this;
     const pointed = state.pointed?.side === "query" ? state.pointed.index : -1;
     const always = { Steps: recording.steps[state.step]?.query, "Query · key": Math.max(0, state.query) }[state.view];
-    const at = always ?? (pointed >= 0 ? pointed : state.query);
+    const isPicture = state.view === "Picture"; // one token or another is always shown there
+    const at = always ?? (pointed >= 0 ? pointed : Math.max(state.query, isPicture ? 0 : -1));
     if (at < 0) {
       parts.chosen.replaceChildren(make("h2", { textContent: "No token chosen" }),
         make("p", { textContent: "Choose a token to read here, in numbers, what it reads." }));
@@ -321,7 +325,7 @@ function serve(page) {
       const response = await fetch("look", { method: "POST", headers: { "Content-Type": "application/json" }, body });
       const got = await response.json();
       if (!response.ok) throw new Error(got.error);
-      answer.textContent = got.header.answer || "";
+      answer.textContent = "";
       page.open(new Recording({ ...got.header, number: page.recording.number + 1 }, (name) => got.blocks[name]));
     } catch (error) {
       answer.textContent = error.message;

@@ -61,6 +61,7 @@ function seen(token) {
 }
 
 function share(weight) {
+  if (weight > 0 && weight < 0.0001) return "< 0.01 %";
   return weight >= 0.0995 ? `${Math.round(100 * weight)} %` : `${(100 * weight).toPrecision(2)} %`;
 }
 

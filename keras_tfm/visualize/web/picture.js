@@ -14,7 +14,7 @@ class Picture {
     this.canvas.setAttribute("aria-label", "Patches of the picture");
     this.small = make("div", { className: "small-pictures" });
     this.caption = make("p", { className: "caption", id: "caption" });
-    stage.append(this.prefix, make("div", { className: "picture" }, this.canvas), this.caption, this.small);
+    stage.append(this.prefix, make("div", { className: "picture" }, this.canvas, this.small), this.caption);
     const under = (event) => {
       const box = this.canvas.getBoundingClientRect();
       const at = (place, size, count) => Math.max(0, Math.min(count - 1, Math.floor((place / size) * count)));
