@@ -64,6 +64,10 @@ class Look:
         """The attention of one kind, the lowest layer first."""
         return [attention for attention in self.attention if attention.kind == kind]
 
+    def weights(self, kind: Kind) -> dict[str, np.ndarray]:
+        """{layer: (1, H, T, S)} of one kind, as `record_attention` has it."""
+        return {attention.name: attention.weights[None] for attention in self.of(kind)}
+
     @property
     def kinds(self) -> list[Kind]:
         """Those that there are, in the order of their first calls."""

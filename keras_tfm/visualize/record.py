@@ -2,6 +2,8 @@
 
 import contextlib
 
+import numpy as np
+
 from keras_tfm.layers.attention.tap import recording
 from keras_tfm.private.keras import layers_in
 
@@ -52,3 +54,33 @@ def _recorded(model, stage, array_of):
 
     with recording(record, stage):
         yield recorded
+
+
+def by_layer(scores):
+    """[(layer, weights (B, H, T, S))], float64, of what `record_attention` gives, or of one array.
+
+    A layer that ran several times is several; (H, T, S) is a batch of one. ValueError for other shapes, and
+    where there is nothing.
+    """
+    if not hasattr(scores, "items"):
+        scores = {"attention": scores}
+    found = []
+    for path, calls in scores.items():
+        several = isinstance(calls, list)
+        for number, weights in enumerate(calls if several else [calls], start=1):
+            array = np.asarray(weights, "float64")
+            if array.ndim not in (3, 4):
+                raise ValueError(f"{path}: expected weights (B, H, T, S), got the shape {array.shape}.")
+            name = f"{path} ({number} of {len(calls)})" if several else path
+            found.append((name, array if array.ndim == 4 else array[None]))
+    if not found:
+        raise ValueError("`scores` must hold the weights of a layer or more; they are empty.")
+    return found
+
+
+def in_rows(rows):
+    """Arrays (H,) of layers as one (L, H), NaN where a layer has fewer heads."""
+    table = np.full((len(rows), max(map(len, rows))), np.nan)
+    for number, row in enumerate(rows):
+        table[number, : len(row)] = row
+    return table
