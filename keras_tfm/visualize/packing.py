@@ -3,10 +3,12 @@
 import base64
 import struct
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 
 LEVELS = 15  # above 0: what 4 bits count
+MOST_CHARACTERS = 14_000_000  # of all weights together
 
 
 def quantized(weights: np.ndarray, levels: int = LEVELS) -> tuple[np.ndarray, np.ndarray]:
@@ -21,10 +23,21 @@ def quantized(weights: np.ndarray, levels: int = LEVELS) -> tuple[np.ndarray, np
 
 
 def packed_weights(weights: np.ndarray, levels: int = LEVELS) -> str:
-    """(H, T, S) as text: the rows' maxima as float32, then two weights a byte, the first in its lower half."""
+    """(H, T, S) as text: the rows' maxima as float32, then two weights a byte, the lower bits first."""
     maxima, parts = quantized(weights, levels)
     flat = np.append(parts.reshape(-1), np.zeros(parts.size % 2, "uint8"))
     return _as_text(maxima, flat[::2] | flat[1::2] << 4)
+
+
+def packed_layers(weights: Sequence[np.ndarray]) -> tuple[dict[str, str], int]:
+    """The blocks of all layers' weights by name, and how many parts of a row's maximum a weight is rounded to:
+    15, or where the page would be too large 7 or 3.
+    """
+    for levels in (LEVELS, 7, 3):
+        blocks = {f"weights-{i}": packed_weights(some, levels) for i, some in enumerate(weights)}
+        if sum(map(len, blocks.values())) <= MOST_CHARACTERS:
+            break
+    return blocks, levels
 
 
 def packed_vectors(queries: np.ndarray, keys: np.ndarray) -> str:

@@ -1,6 +1,7 @@
 """One page that shows what a task's model attends to: its data, which `web/` draws and `document` writes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from keras_tfm.tasks.reading import Reading, read
 from keras_tfm.training.folder import Path
 from keras_tfm.visualize.document import Page
 from keras_tfm.visualize.look import Attention, Look, look_at
-from keras_tfm.visualize.packing import LEVELS, packed_vectors, packed_weights, png
+from keras_tfm.visualize.packing import packed_layers, packed_vectors, png
 from keras_tfm.visualize.patterns import attention_patterns
 from keras_tfm.visualize.record import record_products
 from keras_tfm.visualize.steps import answer_of, steps_of
@@ -17,11 +18,10 @@ from keras_tfm.visualize.steps import answer_of, steps_of
 MOST_TOKENS = 512  # of a page: its size grows with the square
 NEW_TOKENS = 32  # for which a prompt that is cut leaves room, unless `max_new_tokens` says how many
 MOST_TOKENS_OF_ALL_VECTORS = 128  # up to which a page has the queries and keys of all layers
-MOST_CHARACTERS = 14_000_000  # of all weights; where 4 bits take more, 3 are kept, then 2
 ABOUT_PATTERNS = {
     "next": "The weight on the token behind the one that reads, the mean over all tokens.",
     "previous": "The weight on the token before the one that reads, the mean over all tokens.",
-    "same_word": "The weight on the other places of the same token, the mean over tokens that are there twice.",
+    "same_word": "The weight on the other places of the same token, over tokens that are there twice.",
     "same_segment": "The weight within the same one of two texts, the mean over all tokens.",
     "null": "The weight on special tokens, such as [SEP], the mean over all tokens.",
     "broad": "How many tokens share the weight: 0 for one at a time, 1 for all alike.",
@@ -45,7 +45,7 @@ def attention_page(
     tokenizer or a model without attention.
     """
     if task.tokenizer is None and hasattr(task, "generate"):
-        raise ValueError(f"This task {task.name!r} has no tokenizer: it reads ids alone, and a page shows texts.")
+        raise ValueError(f"This task {task.name!r} has no tokenizer: it reads ids, and a page shows texts.")
     reading = read(task, _shortened(task, example, options), target, **options)
     _refuse_many(max(len(reading.tokens), len(reading.target_tokens)), max_tokens)
     with record_products(task.model) as products:
@@ -106,7 +106,7 @@ def _page(
     """The header and the blocks."""
     sides, entries, vectors_of = _Sides(look), [], _vectors_by_name(products)
     weights = [_without_windows(attention) for attention in look.attention]
-    blocks, levels = _pack(weights)
+    blocks, levels = packed_layers(weights)
     keeps_all = max(max(some.shape[-2:]) for some in weights) <= MOST_TOKENS_OF_ALL_VECTORS
     chosen = range(len(weights))[layer] if -len(weights) <= layer < len(weights) else None
     if chosen is None:
@@ -176,17 +176,6 @@ class _Sides:
         return name
 
 
-def _pack(weights: Sequence[np.ndarray]) -> tuple[dict[str, str], int]:
-    """The blocks of all weights, and into how many parts of a row's maximum they are rounded: 15, or fewer
-    where the file would be too large.
-    """
-    for levels in (LEVELS, 7, 3):
-        blocks = {f"weights-{i}": packed_weights(some, levels) for i, some in enumerate(weights)}
-        if sum(map(len, blocks.values())) <= MOST_CHARACTERS:
-            break
-    return blocks, levels
-
-
 def _without_windows(attention: Attention) -> np.ndarray:
     """The weights (H, T, S); of windows (N, H, T, S) their mean."""
     return attention.weights.mean(0) if "windows" in attention.axes else attention.weights
@@ -197,8 +186,8 @@ def _vectors_by_name(products: Mapping[str, Any]) -> dict[str, tuple[np.ndarray,
     found = {}
     for path, calls in products.items():
         calls = calls if isinstance(calls, list) else [calls]
-        names = [path] if len(calls) == 1 else [f"{path} ({i + 1} of {len(calls)})" for i in range(len(calls))]
-        for name, (query, key, scale) in zip(names, calls, strict=True):
+        for number, (query, key, scale) in enumerate(calls, start=1):
+            name = path if len(calls) == 1 else f"{path} ({number} of {len(calls)})"
             if len(query) == 1:
                 scale = np.asarray(scale, "float32")
                 each, scale = (1, float(scale)) if scale.size == 1 else (scale, 1.0)
@@ -246,7 +235,7 @@ def _notes(task: Any, example: Any, reading: Reading, look: Look) -> Iterable[st
 
 
 def _patterns(look: Look) -> list[dict[str, Any]]:
-    """The scores of each pattern, of all layers whose queries are their keys; None where there is no score."""
+    """The scores of each pattern in layers whose queries are their keys; None where there is no score."""
     scores: dict[str, list[dict[str, Any]]] = {}
     for index, attention in enumerate(look.attention):
         tokens = list(attention.query_tokens)
@@ -254,8 +243,9 @@ def _patterns(look: Look) -> list[dict[str, Any]]:
             continue
         segments = look.segments if len(look.segments) == len(tokens) else None
         found = attention_patterns(attention.weights, tokens, segments)
-        for name in ABOUT_PATTERNS:
-            values = [None if np.isnan(value) else round(float(value), 4) for value in getattr(found, name)[0]]
+        for name in ABOUT_PATTERNS if look.image is None else ("next", "previous", "broad"):
+            (scores_by_head,) = getattr(found, name).tolist()
+            values = [None if math.isnan(score) else round(score, 4) for score in scores_by_head]
             scores.setdefault(name, []).append({"entry": index, "kind": attention.kind, "values": values})
     return [
         {"name": name.replace("_", " "), "about": ABOUT_PATTERNS[name], "scores": rows}

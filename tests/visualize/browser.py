@@ -36,9 +36,9 @@ class Tab:
         self.drawn()
 
     def drawn(self, view=""):
-        """Wait until the view is drawn, and the frame after it."""
-        self.page.wait_for_selector(f"html[data-drawn*='{view}']", state="attached")
-        self.page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        """Wait until all is drawn that was asked for, and it is `view`."""
+        wanted = f"[data-drawn*='{view}']" if view else ""
+        self.page.wait_for_selector(f"html[aria-busy=false]{wanted}", state="attached")
 
     def view(self, name):
         self.page.click(f"#views button:text-is('{name}')")
@@ -46,15 +46,21 @@ class Tab:
 
     def marks(self, selector):
         """What a canvas says that it drew."""
-        return self.page.eval_on_selector(selector, "canvas => canvas.drawn.map((x) => x.length ? [...x] : x)")
+        return self.page.eval_on_selector(
+            selector, "canvas => canvas.drawn.map((x) => x.length ? [...x] : x)"
+        )
 
-    def colour(self, selector, x, y):
-        """The red, green and blue of a canvas at a place in CSS pixels."""
-        pixel = """(canvas, [x, y]) => {
+    def colours(self, selector, places):
+        """The red, green and blue (N, 3) of a canvas at places (N, 2) in CSS pixels."""
+        read = """(canvas, places) => {
+            const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
             const ratio = canvas.width / canvas.clientWidth;
-            return [...canvas.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].slice(0, 3);
+            return places.map(([x, y]) => {
+                const at = 4 * (Math.floor(y * ratio) * canvas.width + Math.floor(x * ratio));
+                return [...data.slice(at, at + 3)];
+            });
         }"""
-        return self.page.eval_on_selector(selector, pixel, [x, y])
+        return self.page.eval_on_selector(selector, read, places)
 
     def text(self, selector):
         return self.page.inner_text(selector)

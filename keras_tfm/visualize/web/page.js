@@ -109,7 +109,9 @@ class Page {
     this.layers = layers;
   }
 
+  /** Draw in the next frame; the document is `aria-busy` until all is drawn. */
   draw() {
+    document.documentElement.ariaBusy = true;
     this.asked ??= requestAnimationFrame(() => {
       this.asked = null;
       this.drawNow();
@@ -136,6 +138,7 @@ class Page {
     const { dataset } = document.documentElement;
     dataset.drawn = `${recording.number || 0} ${state.view} ${entry.index} ${this.heads()}`;
     dataset.milliseconds = Math.round(performance.now() - began);
+    if (!this.asked) document.documentElement.ariaBusy = false;
   }
 
   /** The controls, as what is chosen has them. */
