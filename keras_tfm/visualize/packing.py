@@ -30,8 +30,8 @@ def packed_weights(weights: np.ndarray, levels: int = LEVELS) -> str:
 
 
 def packed_layers(weights: Sequence[np.ndarray]) -> tuple[dict[str, str], int]:
-    """The blocks of all layers' weights by name, and how many parts of a row's maximum a weight is rounded to:
-    15, or where the page would be too large 7 or 3.
+    """The blocks of all layers' weights by name, and how many levels a weight has above 0: 15, or where the
+    page would be too large 7 or 3.
     """
     for levels in (LEVELS, 7, 3):
         blocks = {f"weights-{i}": packed_weights(some, levels) for i, some in enumerate(weights)}
