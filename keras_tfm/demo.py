@@ -22,7 +22,7 @@ print(*(text.decode() for text in serve(text=tf.constant(lines))["text"].numpy()
 """
 
 
-EXAMPLE = "понеділок, 18 лютого 1935 р."  # Ukrainian: Monday, 18 February 1935
+EXAMPLE = "Sunday, July 15, 1984"  # for the page of what it attends to
 
 
 def run(folder, run_folder, command="keras-tfm"):

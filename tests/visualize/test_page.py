@@ -5,9 +5,11 @@ import zlib
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from keras_tfm import tasks
 from keras_tfm.cli import main
+from keras_tfm.data.sources.dates import date_splits
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import GPT2
 from keras_tfm.visualize import attention_page, look
@@ -15,6 +17,7 @@ from keras_tfm.visualize.document import Page
 from keras_tfm.visualize.packing import packed_layers
 from tests import contract
 from tests.visualize.browser import Tab, headless
+from tests.visualize.screenshot import take
 
 PAIRS = (["the cat sat", "the dog ran", "a cat"], ["le chat", "le chien", "un chat"])
 EVIL = "</script><img src=x onerror=alert(1)><b>"
@@ -310,3 +313,21 @@ def test_the_command(folder, capsys):
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 5 and all(line.startswith("keras-tfm") for line in errors)
     assert not (folder / "x.html").exists()
+
+
+@pytest.mark.slow
+def test_the_alignment_of_a_date_can_be_read(browser, jit, tmp_path):
+    train, _ = date_splits()
+    task = tasks.Translator.from_pairs(train, size="tiny", vocabulary_size=1_000, max_length=64)
+    task.fit(train, epochs=4, batch_tokens=4096, learning_rate=2e-3, label_smoothing=0.0)
+    tab = take(browser, task, tmp_path / "attention.png")
+    assert tab.text("#answered") == "1984-07-15" and tab.errors == []
+    read = {}
+    for _ in range(tab.page.locator(".written button").count()):
+        written = tab.text(".written .now").strip("▁")
+        read[written] = tab.page.inner_text("#chosen tbody tr:first-child th").strip("▁")
+        tab.page.click("button[aria-label='Previous step']")
+        tab.drawn("Steps")
+    assert read["1984"] == "1984" and read["15"] == "15" and read["07"].startswith("Ju")
+    with Image.open(tmp_path / "attention.png") as image:
+        assert image.size == (1100, 640) and len(set(image.convert("RGB").getdata())) > 20

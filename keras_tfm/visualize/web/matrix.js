@@ -2,7 +2,7 @@
 
 const LABELS = 96; // pixels at most for the tokens' names
 const CELL = 36; // pixels at most of a cell
-const FONT = "12px system-ui, sans-serif";
+const LETTERS = [9, 12]; // pixels of the names, at least and at most, as cells have room
 
 class Grid {
   /** `onchoose(query, key)`, with `isPointed` where the pointer is only above. */
@@ -32,6 +32,10 @@ class Grid {
   draw({ values, rows, columns, zoom = 1, shown = rows.length, chosen = [-1, -1] }) {
     const isNew = this.values !== values || this.dark !== isDark() || this.shown !== shown;
     Object.assign(this, { values, rows, columns, shown, chosen, dark: isDark() });
+    this.size = LETTERS[1];
+    const widest = this.scroller.clientWidth - LABELS;
+    if (widest / columns.length < this.size + 1) this.size = Math.max(LETTERS[0], Math.floor(widest / columns.length) - 1);
+    this.font = `${this.size}px system-ui, sans-serif`;
     this.left = this.longest(rows);
     this.top = this.longest(columns);
     const room = this.scroller.clientWidth - this.left - 1;
@@ -48,7 +52,7 @@ class Grid {
   /** Pixels for the longest name. */
   longest(tokens) {
     const context = this.canvas.getContext("2d");
-    context.font = FONT;
+    context.font = this.font;
     const most = tokens.reduce((most, token) => Math.max(most, context.measureText(seen(token)).width), 16);
     return Math.min(LABELS, Math.ceil(most) + 14);
   }
@@ -110,8 +114,8 @@ class Grid {
   /** The tokens along one side, within `room` pixels, from `origin` on and between `least` and `most`; where
    *  cells are small every n-th, and always the chosen one. */
   names(context, tokens, chosen, [least, origin, most], room, isAcross) {
-    const every = Math.ceil(13 / this.cell);
-    context.font = FONT;
+    const every = Math.ceil((this.size + 1) / this.cell);
+    context.font = this.font;
     context.textBaseline = "middle";
     const write = (index, isChosen) => {
       const place = origin + (index + 0.5) * this.cell;

@@ -85,6 +85,8 @@ class Model {
 class Patterns {
   static title = "Patterns";
   static suits = (recording) => recording.patterns.length > 0;
+  static takes = (recording, entry) =>
+    recording.patterns.some(({ scores }) => scores.some((some) => some.entry === entry.index));
 
   constructor(page, stage) {
     this.page = page;
@@ -97,16 +99,13 @@ class Patterns {
   draw(layer, chosen) {
     const { page } = this;
     const patterns = page.recording.patterns.filter((pattern) => pattern.scores.some((some) => some.kind === chosen.kind));
-    const pattern = patterns.find(({ name }) => name === this.name) || patterns[0];
-    this.choice.replaceChildren(...patterns.map(({ name }) => radio("pattern", name, name, name === pattern?.name, () => {
+    const most = ({ scores }) => Math.max(...scores.filter(({ kind }) => kind === chosen.kind).flatMap(({ values }) => values));
+    const [strongest] = [...patterns].sort((one, other) => most(other) - most(one));
+    const pattern = patterns.find(({ name }) => name === this.name) || strongest;
+    this.choice.replaceChildren(...patterns.map(({ name }) => radio("pattern", name, name, name === pattern.name, () => {
       this.name = name;
       page.draw();
     })));
-    if (!pattern) {
-      this.about.textContent = "No pattern is measured for this kind of attention.";
-      this.table.replaceChildren();
-      return;
-    }
     this.about.textContent = pattern.about;
     const rows = pattern.scores.filter((some) => some.kind === chosen.kind);
     const heads = Math.max(...rows.map(({ values }) => values.length));

@@ -282,12 +282,14 @@ class Page {
         make("p", { textContent: "Choose a token to read here, in numbers, what it reads." }));
       return;
     }
+    const isWritten = state.view === "Steps";
+    const name = isWritten ? recording.steps[state.step].token : recording.tokens(entry.query)[at];
     const heads = this.heads();
     const rows = largest(layer.mean(heads, at), MOST_READ).filter(([, weight]) => weight > 0);
     const [, top] = rows[0] || [0, 1];
     parts.chosen.replaceChildren(
-      make("h2", {}, make("bdi", { textContent: seen(recording.tokens(entry.query)[at]) }),
-        make("small", { textContent: ` reads, ${this.headsSaid()}` })),
+      make("h2", {}, make("small", { textContent: isWritten ? "For " : "" }), make("bdi", { textContent: seen(name) }),
+        make("small", { textContent: `${isWritten ? " it read" : " reads"}, ${this.headsSaid()}` })),
       make("table", {}, make("thead", { className: "unseen" }, make("tr", {}, ...["Token", "Weight", "By head"].map((name) =>
         make("th", { scope: "col", textContent: name })))), make("tbody", {}, ...rows.map(([key, weight]) => {
         const bar = make("span", { className: "bar" });
