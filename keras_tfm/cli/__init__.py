@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from keras_tfm.cli import attention, launch, predict, vectors, verbs
+from keras_tfm.cli import attention, info, launch, plot, predict, vectors, verbs
 from keras_tfm.cli.console import LOG, ending_when_unread, hush, quiet_tensorflow, speaking
 from keras_tfm.version import __version__
 
@@ -54,6 +54,8 @@ def parser() -> Parser:
     predict.add(group, add_verb)
     attention.add(group, add_verb)
     verbs.add_others(group, add_verb)
+    info.add(group, add_verb)
+    plot.add(group, add_verb)
     vectors.add(group, add_verb)
     launch.add(group, add_verb)
     return root

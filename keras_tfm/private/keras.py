@@ -128,6 +128,18 @@ def source_of(tensor):
 
 
 @contextlib.contextmanager
+def shapes_alone():
+    """Variables that are made here have shapes, and never values: what is made of them can be counted."""
+    name = "uninitialized_variables"  # Keras keeps them here, and the end of its next scope fills them in
+    before = list(get_global_attribute(name) or [])
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+    finally:
+        set_global_attribute(name, before)
+
+
+@contextlib.contextmanager
 def making():
     """What a constructor makes from configurations is its own, while Keras loads a file too.
 

@@ -21,8 +21,9 @@ OWN_FILES = (
     "config.json", "generation_config.json", "model.safetensors", ".model.safetensors.*",
     "tokenizer.*", "target_tokenizer.*", "tokenizer_config.json", "training.json", ".training.json.*",
     "checkpoints/.lock", "checkpoints/step-*", "checkpoints/.step-*", "checkpoints/invalid-step-*",
-    "checkpoints/.invalid-step-*", "metrics.csv", ".metrics.csv.*", "logs/*/events.out.tfevents.*",
-    "saved_model.pb", "fingerprint.pb", "variables/variables.*", "assets/*", SAVED_MODEL_MARK,
+    "checkpoints/.invalid-step-*", "metrics.csv", ".metrics.csv.*", "metrics.png",
+    "logs/*/events.out.tfevents.*", "saved_model.pb", "fingerprint.pb", "variables/variables.*",
+    "assets/*", SAVED_MODEL_MARK,
 )  # fmt: skip
 
 

@@ -79,9 +79,10 @@ def attention_patterns(
     and counts neither as query nor as key. `segments` number each token's sentence. ValueError for attention
     from one sequence to another, and for tokens that do not fit.
     """
-    rows = [list(tokens)] if not tokens or isinstance(tokens[0], str) else [list(row) for row in tokens]
+    rows: Any = [list(tokens)] if not tokens or isinstance(tokens[0], str) else [list(row) for row in tokens]
     numbers = _segments(segments, rows)
-    names, measured, even = [], [], []
+    names: list[str] = []
+    measured, even = [], []
     for name, weights in by_layer(scores):
         examples, _, num_queries, num_keys = weights.shape
         if num_queries != num_keys:
@@ -99,8 +100,8 @@ def attention_patterns(
         names.append(name)
         measured.append(_average(found))
         even.append(_average(alike)[:, 0])
-    arrays = (in_rows([scores[i] for scores in measured]) for i in range(len(PATTERNS)))
-    return Patterns(names, *arrays, even=dict(zip(PATTERNS, np.stack(even, axis=1), strict=True)))
+    arrays = {name: in_rows([scores[i] for scores in measured]) for i, name in enumerate(PATTERNS)}
+    return Patterns(names, **arrays, even=dict(zip(PATTERNS, np.stack(even, axis=1), strict=True)))
 
 
 def _segments(segments: Any, rows: list[list[str]]) -> list[np.ndarray]:

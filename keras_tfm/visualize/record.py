@@ -1,13 +1,17 @@
-"""Attention weights of any model, unchanged, while it is called eagerly."""
+"""Attention weights of any model, unchanged: while it is called, compiled, or in the course of a training."""
 
 import contextlib
 
+import keras
 import numpy as np
+from keras import tree
 
 from keras_tfm.layers.attention.tap import recording
 from keras_tfm.private.keras import layers_in
+from keras_tfm.training.model import Model
 
 
+@contextlib.contextmanager
 def record_attention(model):
     """{layer path: weights} of every attention layer in `model` that is called within.
 
@@ -17,33 +21,123 @@ def record_attention(model):
 
     They are those that average the values, but for dropout. A layer that runs several times has a list of
     them, in the order of its calls. RuntimeError where the model is compiled, as `predict` does: no value is
-    there to be seen.
+    there to be seen; `with_attention` makes a model whose compiled calls give them.
     """
-    return _recorded(model, "weights", lambda weights: weights)
+    recorded: dict = {}
+    with recording(_recorder(model, recorded, _check_eager)):
+        yield recorded
 
 
+@contextlib.contextmanager
 def record_products(model):
     """{layer path: (queries, keys, scale)} of every attention layer in `model` that is called within and has
     products as scores: queries (B, H, T, K) and keys (B, H, S, K), rotated where positions rotate them, and
     what multiplies the products. Lists and errors are those of `record_attention`.
     """
-    return _recorded(model, "products", lambda products: products[0])
-
-
-@contextlib.contextmanager
-def _recorded(model, stage, array_of):
-    """What the attention layers of `model` hand on at this `stage`, by their paths."""
-    own = {id(layer) for layer in layers_in(model)}
     recorded: dict = {}
+
+    def check(layer, products):
+        _check_eager(layer, products[0])
+
+    with recording(_recorder(model, recorded, check), "products"):
+        yield recorded
+
+
+def _check_eager(layer, array):
+    """Raise RuntimeError for an array of a graph, which has no values."""
+    if not hasattr(array, "numpy"):
+        raise RuntimeError(
+            f"The attention of {layer.path!r} is being compiled, and has no values to record: call "
+            "`model(batch)` itself instead of `predict`, `evaluate` or a `tf.function`, or compile "
+            "`with_attention(model)`."
+        )
+
+
+def attention_of(model, batch):
+    """{layer path: weights (B, H, T, S)}, NumPy arrays, of every attention layer while `model` reads `batch`.
+
+    `model` is a model or a task, `batch` what it is called on, in inference. A layer that runs several times
+    has a list of arrays.
+    """
+    model = getattr(model, "model", model)
+    with record_attention(model) as recorded:
+        model(batch, training=False)
+    return {
+        path: [np.asarray(some) for some in calls] if isinstance(calls, list) else np.asarray(calls)
+        for path, calls in recorded.items()
+    }
+
+
+def with_attention(model):
+    """A model of the same layers that gives {"output": `model`'s, "attention": {layer path: weights}}.
+
+    Its calls may be compiled, so that `with_attention(model).predict(data)` gives the weights of all of
+    `data`, (N, H, T, S); `model` itself stays as it is. RuntimeError where a layer attends within a loop, as
+    recurrent decoders do: what is computed there does not leave the graph.
+    """
+    return ModelWithAttention(model)
+
+
+class ModelWithAttention(Model):
+    """See `with_attention`."""
+
+    def __init__(self, model, **kwargs):
+        super().__init__(**kwargs)
+        self.model = model
+
+    def call(self, x, training=None):
+        """{"output", "attention"} for a batch."""
+        recorded: dict = {}
+
+        def check(layer, weights):
+            outside = getattr(next(iter(tree.flatten(x))), "graph", None)
+            if getattr(weights, "graph", None) is not outside:
+                raise RuntimeError(
+                    f"{layer.path!r} attends within a loop of a compiled model, which its weights do not "
+                    "leave: call the model itself within `record_attention`."
+                )
+
+        with recording(_recorder(self.model, recorded, check)):
+            output = self.model(x, training=training)
+        return {"output": output, "attention": recorded}
+
+
+class AttentionHistory(keras.callbacks.Callback):
+    """The weights on one `batch` before a training and after each epoch, or `every` so many of them.
+
+    `epochs` are [(epochs so far, what `attention_of` gives)]; with `keep` what that function makes of it,
+    `attention_patterns` for example, whose memory is less. What `fit` compiles stays as it is.
+    """
+
+    def __init__(self, batch, every=1, keep=None):
+        super().__init__()
+        if every < 1:
+            raise ValueError(f"`every` must be at least 1; it is {every}.")
+        self.batch = batch
+        self.every = every
+        self.keep = keep
+        self.epochs = []
+
+    def on_train_begin(self, logs=None):
+        self._record(0)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if (epoch + 1) % self.every == 0:
+            self._record(epoch + 1)
+
+    def _record(self, epoch):
+        weights = attention_of(self.model, self.batch)
+        self.epochs.append((epoch, weights if self.keep is None else self.keep(weights)))
+
+
+def _recorder(model, recorded, check):
+    """What puts what the layers in `model` hand on into the dict `recorded`, `check`ed before."""
+    own = {id(layer) for layer in layers_in(model)}
 
     def record(layer, value):
         if id(layer) not in own:
             return
-        if not hasattr(array_of(value), "numpy"):
-            raise RuntimeError(
-                f"The attention of {layer.path!r} is being compiled, and has no values to record: call "
-                "`model(batch)` itself instead of `predict`, `evaluate` or a `tf.function`."
-            )
+        check(layer, value)
         before = recorded.get(layer.path)
         if before is None:
             recorded[layer.path] = value
@@ -52,8 +146,7 @@ def _recorded(model, stage, array_of):
         else:
             recorded[layer.path] = [before, value]
 
-    with recording(record, stage):
-        yield recorded
+    return record
 
 
 def by_layer(scores):

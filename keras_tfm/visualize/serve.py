@@ -6,6 +6,7 @@ can be made to lead here, and takes a text only from its own page, by the Origin
 
 import http.server
 import json
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +34,11 @@ class Server(http.server.ThreadingHTTPServer):
         except OSError as error:
             message = f"port {port} of {ADDRESS} cannot be served ({error.strerror}): choose another"
             raise OSError(error.errno, message) from None
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that went away before it had its answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     @property
     def host(self) -> str:

@@ -8,7 +8,7 @@ import tensorflow as tf
 import keras_tfm
 from keras_tfm import layers
 from keras_tfm.models import ALBERT, BERT, RecurrentSeq2Seq, Transformer
-from keras_tfm.visualize import record_attention
+from keras_tfm.visualize import AttentionHistory, attention_of, record_attention, with_attention
 from tests import contract
 
 IDS = np.array([[1, 2, 3, 4], [5, 6, 7, 0]])
@@ -89,6 +89,39 @@ def test_compiled_calls_are_refused():
         model.predict({"token_ids": IDS}, verbose=0)
 
 
+def test_a_compiled_model_gives_them_as_an_output():
+    model = BERT.from_size("tiny", **SMALL)
+    batch = {"token_ids": IDS, "padding_mask": IDS > 0}
+    expected = attention_of(model, batch)
+    outputs = with_attention(model).predict(batch, batch_size=1, verbose=0)
+    assert outputs["attention"].keys() == expected.keys()
+    for path, weights in expected.items():
+        np.testing.assert_allclose(outputs["attention"][path], weights, atol=1e-6)
+    whole = model(batch)["sequence_output"]
+    np.testing.assert_allclose(outputs["output"]["sequence_output"], whole, atol=1e-5)
+
+
+def test_weights_within_a_loop_of_a_compiled_model_are_refused():
+    model = RecurrentSeq2Seq.from_size("tiny", vocabulary_size=9, dim=4, hidden_dim=5)
+    with pytest.raises(RuntimeError, match="'decoder/attention' attends within a loop"):
+        with_attention(model).predict({"token_ids": IDS, "decoder_token_ids": IDS}, verbose=0)
+
+
+def test_a_training_keeps_them_by_epochs():
+    x = keras.Input((3, 4))
+    model = keras_tfm.Model(x, layers.MultiHeadAttention(2)(x))
+    data = np.random.default_rng(0).normal(size=(4, 3, 4)).astype("float32")
+    model.compile("sgd", "mse", run_eagerly=False)
+    history = AttentionHistory(data[:1], every=2, keep=lambda weights: next(iter(weights.values())))
+    model.fit(data, 10 * data, epochs=4, callbacks=[history], verbose=0)
+    assert [epoch for epoch, _ in history.epochs] == [0, 2, 4]
+    (_, first), *_, (_, last) = history.epochs
+    np.testing.assert_allclose(last, next(iter(attention_of(model, data[:1]).values())))
+    assert np.abs(first - last).max() > 0
+    with pytest.raises(ValueError, match="`every` must be at least 1"):
+        AttentionHistory(data, every=0)
+
+
 def test_nothing_is_compiled_where_nobody_records():
     """The program is the same with the tap and without it."""
     model = keras_tfm.Model(x := keras.Input((None, 8)), layers.TransformerBlock(2, 9)(x))
@@ -98,6 +131,8 @@ def test_nothing_is_compiled_where_nobody_records():
         return [op.type for op in function.get_concrete_function(tf.zeros((1, 3, 8))).graph.get_operations()]
 
     before = program()
+    with_attention(model).predict(np.zeros((1, 3, 8)), verbose=0)
+    assert program() == before
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("keras_tfm.layers.attention.multi_head.tap", lambda *_: None)
         assert program() == before

@@ -1,0 +1,99 @@
+"""`keras-tfm info`: how large a trained task's model, or a published size, is."""
+
+import argparse
+import json
+import os
+import pathlib
+from typing import Any
+
+from keras_tfm.cli.console import say
+
+GIGA = 10**9
+
+
+def add(group: Any, add_verb: Any) -> None:
+    """keras-tfm info."""
+    info = add_verb(
+        group,
+        "info",
+        run_info,
+        "tell a model's parameters, multiply-adds and memory, by parts; nothing is computed",
+    )
+    info.add_argument(
+        "model",
+        metavar="RUN|SIZE",
+        help="the folder that train wrote; or a family's name and a size of it, bert:base or ViT:B/16",
+    )
+    info.add_argument("--length", type=int, metavar="N", help="tokens of an example (default: 128)")
+    info.add_argument("--batch", type=int, default=1, metavar="N", help="examples at once (default: 1)")
+    info.add_argument("--json", action="store_true", help="one line of JSON instead of a table")
+
+
+def run_info(arguments: argparse.Namespace) -> None:
+    """info: a table of the parts."""
+    from keras_tfm.private.keras import shapes_alone
+    from keras_tfm.visualize.size import size_of
+
+    for flag, value in (("--length", arguments.length), ("--batch", arguments.batch)):
+        if value is not None and not 1 <= value <= 2**20:
+            raise ValueError(f"{flag}: expected a number from 1 to {2**20:,}, got {value}")
+    with shapes_alone():
+        model = model_of(arguments.model)
+    most = getattr(getattr(model, "backbone", model).config, "max_length", None)
+    if most is not None and arguments.length is not None and arguments.length > most:
+        raise ValueError(f"--length: the model takes {most} tokens at most, got {arguments.length}")
+    size = size_of(model, arguments.length)
+    memory = {
+        "inference_bytes": size.inference_bytes(arguments.batch),
+        "training_bytes": size.training_bytes(arguments.batch),
+    }
+    if arguments.json:
+        print(json.dumps({"length": size.length, "parts": size.table(), **memory}))
+        return
+    print(f"{'part':<16}{'parameters':>18}{'multiply-adds':>22}")
+    for row in size.table():
+        print(f"{row['part']:<16}{row['parameters']:>18,}{_number(row['multiply_adds']):>22}")
+    read = "" if size.length is None else f" of {size.length} tokens"
+    print(f"\nmultiply-adds are of one example{read}; memory, estimated, for {arguments.batch} at once:")
+    for name, count in memory.items():
+        told = "unknown, a loop hides it" if count is None else f"{count / GIGA:.3g} GB"
+        print(f"{name.removesuffix('_bytes')}: {told}")
+    say("float32; training by AdamW. bfloat16 halves what inference takes.")
+
+
+def model_of(name: str) -> Any:
+    """The model of a RUN, with its head, or of a published size, FAMILY:SIZE; to be called where no values
+    are made. ValueError for what is neither.
+    """
+    import keras_tfm.models
+
+    if os.path.isdir(name):
+        return _model_of_run(name)
+    families: dict[str, Any] = {
+        key.lower(): value
+        for key, value in vars(keras_tfm.models).items()
+        if isinstance(value, type) and getattr(value, "sizes", None)
+    }
+    family, colon, size = name.partition(":")
+    if not colon or family.lower() not in families:
+        known = ", ".join(sorted(families))
+        raise ValueError(f"{name}: expected a RUN, or FAMILY:SIZE such as bert:base; families are {known}")
+    return families[family.lower()].from_size(size)
+
+
+def _model_of_run(folder: str) -> Any:
+    from keras_tfm.tasks.task import TASKS, read_config
+
+    content = read_config(folder)
+    task_class = TASKS.get(content["task"])
+    if task_class is None:
+        raise ValueError(f"{folder}: unknown task {content['task']!r}")
+    config = task_class.config_class.from_json(content["config"])
+    model = task_class.load_parts(pathlib.Path(folder), config, content["model"]).model
+    if not hasattr(model, "input"):
+        raise ValueError(f"{folder}: the model of {content['task']!r} is no Keras model, with parts to count")
+    return model
+
+
+def _number(count: int | None) -> str:
+    return "unknown" if count is None else f"{count:,}"

@@ -1,0 +1,35 @@
+"""`keras-tfm plot`: the curves of a training as a picture."""
+
+import argparse
+import os
+from typing import Any
+
+from keras_tfm.cli.console import say
+
+
+def add(group: Any, add_verb: Any) -> None:
+    """keras-tfm plot."""
+    plot = add_verb(group, "plot", run_plot, "draw the measures of a training, RUN/metrics.csv, by epochs")
+    plot.add_argument("runs", nargs="+", metavar="RUN", help="folders that train wrote, drawn side by side")
+    plot.add_argument(
+        "--out", metavar="FILE", help="a picture, .png, .svg or .pdf (default: metrics.png in the first RUN)"
+    )
+
+
+def run_plot(arguments: argparse.Namespace) -> None:
+    """plot: a picture."""
+    from keras_tfm.training.logs import read_rows
+    from keras_tfm.visualize import plots
+
+    rows = {}
+    for folder in arguments.runs:
+        path = os.path.join(folder, "metrics.csv")
+        rows[os.path.basename(os.path.abspath(folder))] = table = read_rows(path)
+        if not table:
+            raise ValueError(f"{path}: expected a row for each epoch; there is none")
+    path = arguments.out or os.path.join(arguments.runs[0], "metrics.png")
+    try:
+        plots.save(plots.draw_training(rows), path)
+    except ImportError as error:
+        raise ValueError(str(error)) from None
+    say(f"the picture is {path}")

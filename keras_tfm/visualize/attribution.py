@@ -1,0 +1,150 @@
+"""Which tokens an answer hangs on: gradients times inputs, gradients times attention, attention by layers.
+
+Attention weights alone say where information is read, not whether the answer depends on it (Jain and Wallace
+2019, "Attention is not Explanation"); gradients tell the second, to first order.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.layers.attention.tap import recording
+from keras_tfm.private.keras import layers_in
+from keras_tfm.tasks.reading import Reading, read
+from keras_tfm.training.model import Model
+from keras_tfm.visualize.record import by_layer
+
+
+@dataclasses.dataclass(frozen=True)
+class Attribution:
+    """How much each of the `tokens` (T) adds to a logit: `values` (T), to first order, of `score`, the logit.
+
+    For images the tokens are those of their first hidden states, class tokens before patches.
+    """
+
+    tokens: Sequence[str]
+    values: np.ndarray
+    score: float
+
+
+def input_attribution(
+    task: Any,
+    example: Any,
+    target: str | None = None,
+    score: Callable[[Any], Any] | None = None,
+    **options: Any,
+) -> dict[str, Attribution]:
+    """{stack: gradient x input} of what each stack of `task`'s model reads, "encoder" and "decoder".
+
+    `example`, `target` and `options` are those of `look`. `score` makes a number of the model's output; by
+    default it is the highest logit, of a sequence that of the last place. Of the vectors that go into the
+    first block each is multiplied by the score's gradient there (Shrikumar et al. 2016, "Not Just a Black
+    Box"). ValueError for a model whose head does not stand on the stacks themselves.
+    """
+    reading = read(task, example, target, **options)
+    model = task.model
+    _refuse_nested(task, reading)
+    states = {name: values[0] for name, values in _states(model).items()}
+    inner = Model(model.input, {"output": model.output, "states": states})
+    with _following(model) as tape:
+        outputs = inner(reading.inputs, training=False)
+        value = (score or highest_logit)(outputs["output"])
+    gradients = tape.gradient(value, outputs["states"])
+    tokens = {"encoder": reading.tokens, "decoder": reading.target_tokens}
+    if "decoder_token_ids" not in reading.inputs:
+        tokens = {name: [*reading.tokens, *reading.target_tokens] for name in tokens}
+    return {
+        name: Attribution(
+            list(tokens.get(name, ())),
+            np.asarray(tf.reduce_sum(gradients[name] * state, axis=-1)[0], "float32"),
+            float(value),
+        )
+        for name, state in outputs["states"].items()
+    }
+
+
+def attention_gradients(
+    task: Any,
+    example: Any,
+    target: str | None = None,
+    score: Callable[[Any], Any] | None = None,
+    **options: Any,
+) -> dict[str, np.ndarray]:
+    """{layer path: attention x gradient (1, H, T, S)}: how much each weight adds to a logit.
+
+    The arguments are those of `input_attribution`. What is below 0 speaks against the score; Chefer et al.
+    2021, "Generic Attention-model Explainability", keep what is above, and average the heads.
+    """
+    reading = read(task, example, target, **options)
+    model = task.model
+    _refuse_nested(task, reading)
+    own = {id(layer) for layer in layers_in(model)}
+    weights: list = []
+
+    def watch(layer, recorded):
+        if id(layer) in own:
+            tape.watch(recorded)
+            weights.append((layer.path, recorded))
+
+    with _following(model) as tape, recording(watch):
+        value = (score or highest_logit)(model(reading.inputs, training=False))
+    gradients = tape.gradient(value, [recorded for _, recorded in weights], unconnected_gradients="zero")
+    counts: dict[str, int] = {}
+    found = {}
+    for (path, recorded), gradient in zip(weights, gradients, strict=True):
+        counts[path] = counts.get(path, 0) + 1
+        name = path if counts[path] == 1 else f"{path} ({counts[path]})"
+        found[name] = np.asarray(recorded * gradient, "float32")
+    return found
+
+
+def attention_rollout(scores: Any, residual: float = 0.5) -> np.ndarray:
+    """How much of each input position reaches each output position: (B, T, T), rows sum to 1.
+
+    The heads' mean of each layer is mixed with the identity, of which `residual` is the share, and the layers
+    are multiplied, the last one on the left (Abnar and Zuidema 2020, "Quantifying Attention Flow in
+    Transformers"). `scores` as for `attention_patterns`, the lowest layer first. ValueError where the layers
+    are not of one shape.
+    """
+    if not 0 <= residual <= 1:
+        raise ValueError(f"`residual` must lie in [0, 1]; it is {residual}.")
+    means = [weights.mean(1) for _, weights in by_layer(scores)]  # (B, T, T) each
+    if len({mean.shape for mean in means}) > 1 or means[0].shape[-2] != means[0].shape[-1]:
+        shapes = ", ".join(str(mean.shape) for mean in means)
+        raise ValueError(f"Expected self-attention of one length in all layers; the shapes are {shapes}.")
+    flow = np.eye(means[0].shape[-1])
+    for mean in means:
+        mean = mean / np.maximum(mean.sum(-1, keepdims=True), 1e-30)
+        flow = (residual * np.eye(mean.shape[-1]) + (1 - residual) * mean) @ flow
+    return flow
+
+
+def highest_logit(outputs: Any) -> Any:
+    """The sum over a model's outputs (1, C), or (1, T, C) at the last place, of their highest numbers."""
+    return tf.add_n([tf.reduce_max(x[0, -1] if len(x.shape) > 2 else x[0]) for x in tf.nest.flatten(outputs)])
+
+
+def _states(model: keras.Model) -> Mapping[str, Sequence[Any]]:
+    return getattr(model, "backbone", model).hidden_states
+
+
+def _refuse_nested(task: Any, reading: Reading) -> None:
+    """Raise ValueError where the model's inputs are not those of its backbone."""
+    outer, inner = task.model.input, getattr(task.model, "backbone", task.model).input
+    if any(name not in outer or outer[name] is not inner[name] for name in reading.inputs):
+        raise ValueError(f"The model of {task.name!r} reads its inputs in another form than its backbone.")
+
+
+@contextlib.contextmanager
+def _following(model: keras.Model) -> Iterator[tf.GradientTape]:
+    """A tape that follows all weights, frozen ones too, and so reaches what is made of them."""
+    with tf.GradientTape() as tape:
+        for variable in model.variables:
+            if variable.dtype.startswith(("float", "bfloat")):
+                tape.watch(variable.value)
+        yield tape

@@ -1,0 +1,70 @@
+"""What all pictures share: axes of a figure of their own, colours, heat maps."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+# Okabe and Ito's colours, which those who see few colours tell apart.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
+INK = "#333333"
+
+
+def matplotlib() -> Any:
+    """The package; ImportError, naming the extra, where it is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise ImportError('Pictures need matplotlib: pip install "keras-tfm[plot]"') from None
+    return matplotlib
+
+
+def new_axes(axes: Any = None, size: tuple[float, float] = (6, 4), **options: Any) -> Any:
+    """`axes`, or those of a new figure of `size` inches; `options` are those of `Figure.add_subplot`."""
+    if axes is not None:
+        return axes
+    matplotlib()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout="constrained").add_subplot(**options)
+
+
+def save(picture: Any, path: str | os.PathLike[str], dpi: int = 150) -> None:
+    """Write axes, or a figure, to a file whose name ends in .png, .svg or .pdf; ValueError for another."""
+    if not str(path).lower().endswith((".png", ".svg", ".pdf")):
+        raise ValueError(f"{path}: expected a name that ends in .png, .svg or .pdf")
+    getattr(picture, "figure", picture).savefig(path, dpi=dpi)
+
+
+def bare(axes: Any, *sides: str) -> Any:
+    """The axes without frame lines, but for those on the `sides`, "left" for example."""
+    for side, line in axes.spines.items():
+        line.set_visible(side in sides)
+        line.set_color(INK)
+    axes.tick_params(colors=INK, length=3 if sides else 0)
+    return axes
+
+
+def heat_map(axes: Any, values: np.ndarray, colours: str = "Blues", **limits: Any) -> Any:
+    """The matrix `values` (T, S) in cells, the first row on top; returns the image."""
+    image = axes.imshow(values, cmap=colours, aspect="auto", interpolation="nearest", **limits)
+    bare(axes)
+    return image
+
+
+def label_cells(axes: Any, rows: Sequence[str] = (), columns: Sequence[str] = ()) -> None:
+    """Names at the cells of a heat map, upright above the columns."""
+    if len(rows):
+        axes.set_yticks(range(len(rows)), [str(row) for row in rows])
+    if len(columns):
+        axes.xaxis.tick_top()
+        axes.xaxis.set_label_position("top")
+        upright = max(map(len, map(str, columns))) > 2
+        axes.set_xticks(range(len(columns)), [str(name) for name in columns], rotation=90 if upright else 0)
+
+
+def colour_bar(axes: Any, image: Any, label: str) -> None:
+    """What the colours of a heat map mean, on its right."""
+    bar = axes.figure.colorbar(image, ax=axes, label=label, shrink=0.8)
+    bar.outline.set_visible(False)

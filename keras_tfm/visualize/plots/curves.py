@@ -1,0 +1,94 @@
+"""Curves and clouds: trainings by epochs, measures by anything, embeddings in two dimensions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_tfm.visualize.plots.canvas import COLOURS, INK, bare, matplotlib, new_axes
+
+NO_MEASURES = ("epoch", "step", "seconds")
+PANELS = 6  # measures that `draw_training` shows at most, those first that stand first in the table
+Rows = Sequence[Mapping[str, str]]
+
+
+def plot_curves(curves: Mapping[str, Any], axes: Any = None, log: bool = False, **labels: str) -> Any:
+    """Named curves: {name: values (N,)} at 0, 1, 2, ..., or {name: (places, values)}; `labels` are `xlabel`,
+    `ylabel` and `title`. With `log` the values are shown by powers of ten: how gradients vanish, for example.
+    A name that differs from the one before only in its end, behind a comma, has its colour, dashed.
+    """
+    axes, before = new_axes(axes), ""
+    number = -1
+    for name, curve in curves.items():
+        family = name.rpartition(",")[0] or name
+        is_next = family == before
+        number, before = number + (not is_next), family
+        places, values = curve if isinstance(curve, tuple) else (np.arange(len(curve)), curve)
+        style = "--" if is_next else "-"
+        axes.plot(places, values, style, color=COLOURS[number % len(COLOURS)], label=name, lw=1.8)
+    if log:
+        axes.set_yscale("log")
+    axes.set(**labels)
+    axes.legend(frameon=False)
+    return bare(axes, "left", "bottom")
+
+
+def plot_training(tables: Rows | Mapping[str, Rows], measure: str = "loss", axes: Any = None) -> Any:
+    """A measure by epochs, and its validation's: `tables` are the rows of a metrics.csv, {column: text}, or
+    {name: rows} of several trainings. ValueError where no row has the measure.
+    """
+    named = tables if isinstance(tables, Mapping) else {"": tables}
+    curves = {}
+    for name, rows in named.items():
+        for column, side in ((measure, "training"), (f"val_{measure}", "validation")):
+            points = [(int(row["epoch"]), float(row[column])) for row in rows if row.get(column)]
+            if points:
+                title = ", ".join(filter(None, (name, side)))
+                curves[title] = tuple(zip(*points, strict=True))
+    if not curves:
+        raise ValueError(f"`measure` must be one of {', '.join(measures_of(named))}; it is {measure!r}.")
+    axes = plot_curves(curves, axes, xlabel="epoch", ylabel=measure.replace("_", " "))
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    return axes
+
+
+def measures_of(tables: Mapping[str, Rows]) -> list[str]:
+    """The measures of tables, without their validation's: "loss", "accuracy", ..."""
+    columns = [column for rows in tables.values() for row in rows for column, text in row.items() if text]
+    names = dict.fromkeys(column.removeprefix("val_") for column in columns)
+    return [name for name in names if name not in NO_MEASURES]
+
+
+def draw_training(tables: Mapping[str, Rows]) -> Any:
+    """A figure with a panel for each measure of the {name: rows} of trainings."""
+    matplotlib()
+    from matplotlib.figure import Figure
+
+    names = measures_of(tables)[:PANELS]
+    columns = min(3, len(names))
+    rows = -(-len(names) // columns)
+    figure = Figure(figsize=(4.5 * columns, 3.2 * rows), layout="constrained")
+    for number, name in enumerate(names, start=1):
+        plot_training(tables, name, figure.add_subplot(rows, columns, number))
+    return figure
+
+
+def plot_embeddings(
+    words: Sequence[str], vectors: np.ndarray, axes: Any = None, pairs: Sequence[tuple[str, str]] = ()
+) -> Any:
+    """Vectors (N, D) at their two principal components, a dot and a word each; `pairs` are joined."""
+    vectors = np.asarray(vectors, float)
+    if len(words) != len(vectors) or len(words) < 3:
+        raise ValueError(f"Expected three words or more, and a vector each; {len(words)}, {len(vectors)}.")
+    centred = vectors - vectors.mean(0)
+    points = centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T  # (N, 2)
+    axes = new_axes(axes, (6, 6))
+    places = dict(zip(words, points, strict=True))
+    for one, other in pairs:
+        axes.plot(*zip(places[one], places[other], strict=True), color="#BBBBBB", lw=1, zorder=0)
+    axes.scatter(*points.T, color=COLOURS[0], s=18)
+    for word, point in places.items():
+        axes.annotate(word, point, xytext=(4, 3), textcoords="offset points", color=INK, fontsize=9)
+    axes.set(xticks=[], yticks=[], xlabel="first component", ylabel="second component")
+    axes.margins(0.12)
+    return bare(axes, "left", "bottom")

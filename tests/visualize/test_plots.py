@@ -1,0 +1,179 @@
+"""Pictures hold what they were given: cells, hands, curves, names; each can be written as a file."""
+
+import builtins
+import sys
+
+import numpy as np
+import pytest
+
+from keras_tfm.cli import main
+from keras_tfm.layers.positions import sines
+from keras_tfm.models import Transformer
+from keras_tfm.private.keras import shapes_alone
+from keras_tfm.training.logs import write_rows
+from keras_tfm.visualize import attention_patterns, plots
+
+RNG = np.random.default_rng(0)
+WORDS = ["what", "time", "is", "it"]
+
+
+def texts_in(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def test_an_alignment_is_its_weights(tmp_path):
+    weights = RNG.dirichlet(np.ones(4), size=3)
+    axes = plots.plot_alignment(weights, ["wie", "spät", "?"], WORDS)
+    np.testing.assert_array_equal(axes.images[0].get_array(), weights)
+    assert [label.get_text() for label in axes.get_xticklabels()] == WORDS
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["wie", "spät", "?"]
+    plots.save(axes, tmp_path / "a.png", dpi=40)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match=r"must be \(4, 4\), by the tokens"):
+        plots.plot_alignment(weights, WORDS, WORDS)
+    with pytest.raises(ValueError, match="expected a name that ends in"):
+        plots.save(axes, tmp_path / "a.jpeg2")
+
+
+def test_a_map_for_each_head_and_its_pattern():
+    scores = {f"block_{i}": RNG.dirichlet(np.ones(4), size=(1, 3, 4)) for i in range(2)}
+    maps = plots.plot_heads(scores).images
+    assert len(maps) == 6
+    np.testing.assert_array_equal(maps[4].get_array(), scores["block_1"][0, 1])
+    patterns = attention_patterns(scores, WORDS)
+    told = texts_in(plots.plot_patterns(patterns))
+    rows = patterns.table()
+    assert told == [f"{row[row['strongest']]:.2f}" for row in rows]
+
+
+def test_axes_that_are_given_are_drawn_upon():
+    axes = plots.new_axes()
+    for draw in (
+        lambda: plots.plot_distances(np.ones((2, 3)), axes),
+        lambda: plots.plot_curves({"a": [1, 2]}, axes),
+        lambda: plots.plot_mask(np.eye(2) > 0, axes=axes),
+    ):
+        assert draw() is axes
+    with pytest.raises(ValueError, match="shape"):
+        plots.plot_mask(np.ones(3))
+
+
+def test_a_shift_moves_every_position():
+    for shift in (-1, 2.5):
+        positions = np.arange(10)
+        moved = np.asarray(sines(positions, 16)) @ plots.shift_matrix(shift, 16).T
+        np.testing.assert_allclose(moved, sines(positions + shift, 16), atol=1e-5)
+    one, other = plots.shift_matrix(1, 8), plots.shift_matrix(2, 8)
+    np.testing.assert_allclose(one @ other, plots.shift_matrix(3, 8), atol=1e-12)
+    np.testing.assert_allclose(one @ one.T, np.eye(8), atol=1e-12)
+    np.testing.assert_allclose(plots.plot_shift(3, 8).images[0].get_array(), plots.shift_matrix(3, 8))
+
+
+def test_clocks_show_the_sine_and_the_cosine():
+    axes = plots.plot_clocks(num_positions=5, dim=4)
+    encoding = np.asarray(sines(np.arange(5), 4))
+    hands = [line.get_xydata()[1] for line in axes.lines if len(line.get_xydata()) == 2]
+    expected = np.concatenate([encoding[:, :2], encoding[:, 2:] + [2.5, 0]])
+    np.testing.assert_allclose(hands, expected, atol=1e-6)
+    with pytest.raises(ValueError, match="must be even"):
+        plots.plot_clocks(dim=3)
+
+
+def test_scaling_keeps_the_softmax_wide():
+    """The mean over draws: entropies of 0.7 and 4.8 nats of at most 5.3 (d = 64, 200 keys)."""
+    axes = plots.plot_softmax(64, 200)
+    peaked, wide = (line.get_ydata() for line in axes.lines)
+    for weights in (peaked, wide):
+        np.testing.assert_allclose(weights.sum(), 1)
+    assert peaked.max() > 10 * wide.max()
+    assert [label.get_text().split(":")[0] for label in axes.get_legend().get_texts()] == ["q·k", "q·k / √d"]
+
+
+def test_the_query_lies_near_the_keys_that_it_finds():
+    """A query for "cool": two of the words answer it, by weights that sum to more than 0.95."""
+    keys = RNG.normal(size=(4, 16))
+    query = 4 * (keys[1] + keys[3])
+    told = texts_in(plots.plot_query_and_keys(query, keys, WORDS))
+    weights = {name: float(weight) for name, weight in (text.split() for text in told if text != "query")}
+    assert list(weights) == WORDS
+    assert weights["time"] + weights["it"] > 0.95
+    flat = plots.plot_query_and_keys(np.array([1.0, 0, 0]), np.eye(3), WORDS[:3])
+    assert texts_in(flat)[0].startswith("what")
+
+
+def test_embeddings_lie_at_their_principal_components():
+    plane = RNG.normal(size=(5, 2))
+    turn = np.linalg.qr(RNG.normal(size=(7, 7)))[0][:2]
+    axes = plots.plot_embeddings([*WORDS, "?"], plane @ turn, pairs=[("what", "time")])
+    points = np.asarray(axes.collections[0].get_offsets())
+    between = [np.linalg.norm(x[:, None] - x, axis=-1) for x in (points, plane)]
+    np.testing.assert_allclose(*between, atol=1e-9)
+    assert texts_in(axes) == [*WORDS, "?"]
+    with pytest.raises(ValueError, match="three words or more"):
+        plots.plot_embeddings(WORDS[:2], plane[:2])
+
+
+def test_a_model_by_its_stacks():
+    with shapes_alone():
+        model = Transformer.from_size("tiny", num_layers=3)
+    told = texts_in(plots.plot_model(model))
+    assert {"encoder", "decoder", "cross-attention", "attention", "feed-forward"} <= set(told)
+    assert sum(text.startswith("3 × ") for text in told) == 2
+
+
+def test_all_models_of_the_chart():
+    axes = plots.plot_sizes()
+    assert len(texts_in(axes)) == len(axes.collections[0].get_offsets()) == len(plots.MODEL_SIZES)
+
+
+@pytest.fixture
+def run(tmp_path):
+    columns = {
+        "epoch": lambda i: i,
+        "step": lambda i: 9 * i,
+        "loss": lambda i: 3 / i,
+        "val_loss": lambda i: 4 / i,
+        "accuracy": lambda i: i / 9,
+    }
+    rows = [{name: str(value(i)) for name, value in columns.items()} for i in (1, 2, 3)]
+    write_rows(tmp_path / "metrics.csv", rows)
+    return tmp_path, rows
+
+
+def test_a_training_by_epochs(run, capsys):
+    folder, rows = run
+    axes = plots.plot_training(rows)
+    lines = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+    assert lines["training"] == [[1, 3], [2, 1.5], [3, 1]]
+    assert lines["validation"] == [[1, 4], [2, 2], [3, 4 / 3]]
+    assert [axes.get_ylabel() for axes in plots.draw_training({"a": rows}).axes] == ["loss", "accuracy"]
+    with pytest.raises(ValueError, match="must be one of loss, accuracy"):
+        plots.plot_training(rows, "bleu")
+    main(["plot", str(folder)])
+    assert (folder / "metrics.png").exists()
+    main(["plot", str(folder), str(folder), "--out", str(folder / "a.svg")])
+    assert (folder / "a.svg").read_text().startswith("<?xml")
+
+
+def test_a_run_without_measures_is_one_line(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["plot", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert "metrics.csv: expected a row for each epoch" in capsys.readouterr().err
+
+
+def test_without_matplotlib_the_extra_is_named(run, monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "matplotlib", raising=False)
+    real = builtins.__import__
+
+    def absent(name, *arguments, **options):
+        if name.partition(".")[0] == "matplotlib":
+            raise ImportError(name)
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", absent)
+    with pytest.raises(ImportError, match=r'pip install "keras-tfm\[plot\]"'):
+        plots.plot_sizes()
+    with pytest.raises(SystemExit) as stopped:
+        main(["plot", str(run[0])])
+    assert stopped.value.code == 2 and "keras-tfm[plot]" in capsys.readouterr().err

@@ -1,0 +1,103 @@
+"""Sizes counted from shapes: parameters and operations computed by hand, published ones, the verb `info`."""
+
+import json
+
+import keras
+import pytest
+
+import keras_tfm
+from keras_tfm import layers
+from keras_tfm.cli import main
+from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.models import BERT, RecurrentSeq2Seq, ResNet, ViT
+from keras_tfm.private.keras import shapes_alone
+from keras_tfm.visualize import size_of
+
+
+def block(dim, num_heads, width, key_dim=None):
+    """A model of one block on 600 tokens."""
+    part, x = residuals(False, 0.0), keras.Input((600, dim))
+    attention = layers.MultiHeadAttention(num_heads, key_dim)
+    return keras_tfm.Model(x, Block(part(attention), part(layers.FeedForward(width)), name="block")(x))
+
+
+def test_a_block_of_full_width_heads_by_its_parts():
+    """Queries, keys and values 3 x 1,056 for each of two heads, their projection 2,080, two dense layers
+    1,056 each, two norms 64 each.
+    """
+    size = size_of(block(32, 2, 32, key_dim=32))
+    counts = {name: part.parameters for name, part in size.parts.items()}
+    assert counts == {"attention": 8_416, "feed-forward": 2 * 1_056, "normalization": 2 * 64}
+    assert size.parameters == 10_656
+
+
+@pytest.mark.parametrize(
+    ("dim", "heads", "width", "count"), [(256, 2, 32, 543_776), (768, 10, 3072, 28_342_272)]
+)
+def test_larger_blocks_of_full_width_heads(dim, heads, width, count):
+    with shapes_alone():
+        assert size_of(block(dim, heads, width, key_dim=dim)).parameters == count
+
+
+def test_multiply_adds_of_self_attention():
+    """Four projections of T d^2 each; the scores and the averages take T^2 d each, whatever the heads."""
+    for heads in (1, 4):
+        size = size_of(block(32, heads, 64))
+        assert size.parts["attention"].multiply_adds == 4 * 600 * 32**2 + 2 * 600**2 * 32
+        assert size.parts["feed-forward"].multiply_adds == 2 * 600 * 32 * 64
+        assert size.multiply_adds == sum(part.multiply_adds for part in size.parts.values())
+    assert size.activations == 600 * (3 * 32 + 4 * 600 + 32 + 32 + 64 + 32)
+    assert size.training_bytes(2) == 16 * size.parameters + 16 * size.activations
+    assert size.inference_bytes() == 4 * (size.parameters + 4 * 600 * 600 + 2 * 600 * 32)
+
+
+# He et al. 2016 for ResNet-50, Touvron et al. 2021 for ViT-B/16.
+@pytest.mark.parametrize(("family", "size", "billions"), [(ResNet, "50", 4.1), (ViT, "B/16", 17.6)])
+def test_published_multiply_adds(family, size, billions):
+    with shapes_alone():
+        found = size_of(family.from_size(size))
+    assert found.length is None
+    assert found.multiply_adds / 1e9 == pytest.approx(billions, rel=0.02)
+
+
+def test_no_values_are_made_and_none_later():
+    with shapes_alone():
+        model = BERT.from_size("tiny")
+    size_of(model)
+    with keras.StatelessScope():
+        pass
+    assert not any(weight._initializer is None for weight in model.weights)
+
+
+def test_loops_hide_what_they_do():
+    with shapes_alone():
+        size = size_of(RecurrentSeq2Seq.from_size("tiny"))
+    assert size.multiply_adds is None and size.training_bytes() is None and size.parameters > 10**6
+
+
+def test_the_verb(tmp_path, capsys):
+    main(["info", "bert:tiny", "--length", "16", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    *parts, whole = told["parts"]
+    assert (whole["part"], whole["parameters"], told["length"]) == ("all", 4_385_920, 16)
+    assert {"embedding", "attention", "feed-forward", "normalization", "head"} == {p["part"] for p in parts}
+    main(["info", "ViT:Ti/16"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["part", "parameters", "multiply-adds"]
+    assert lines[-2].startswith("inference: 0.02") and lines[-1].startswith("training: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["bert-base"], "expected a RUN, or FAMILY:SIZE"),
+        (["bert:huge"], "BERT has no size 'huge'"),
+        (["bert:tiny", "--length", "513"], "takes 512 tokens at most"),
+        (["bert:tiny", "--batch", "0"], "--batch: expected a number"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, told, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["info", *arguments])
+    assert stopped.value.code == 2
+    assert told in capsys.readouterr().err
