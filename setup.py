@@ -52,6 +52,7 @@ TEST = [
     "scikit-learn>=1.5",  # handwritten digits, used by tests and examples
     "pyyaml>=6.0",  # reads the manifests of docs/
     "pillow>=10.4",  # writes the image files that tests read back
+    "playwright>=1.49,<2",  # drives Debian's Chromium, where there is one: pages that are drawn
 ]
 
 DEV = [*TEST, "ruff>=0.6", "mypy>=1.11", "build>=1.2", "pre-commit>=3.8", "uv>=0.5"]
@@ -88,7 +89,7 @@ setup(
     ],
     python_requires=">=3.11,<3.14",
     packages=find_packages(include=["keras_tfm", "keras_tfm.*"]),
-    package_data={"keras_tfm": ["py.typed"]},
+    package_data={"keras_tfm": ["py.typed"], "keras_tfm.visualize": ["web/*"]},
     include_package_data=False,
     zip_safe=False,
     install_requires=REQUIREMENTS,

@@ -1,6 +1,7 @@
 """The embedded default: dates written out in 30+ languages -> ISO 8601, end to end."""
 
 import logging
+import shlex
 import subprocess
 import sys
 import time
@@ -21,8 +22,13 @@ print(*(text.decode() for text in serve(text=tf.constant(lines))["text"].numpy()
 """
 
 
-def run(folder):
-    """Train, measure, export to `folder` and ask the SavedModel: whether it answers as the model does."""
+EXAMPLE = "Sunday, July 15, 1984"  # for the page of what it attends to
+
+
+def run(folder, run_folder, command="keras-tfm"):
+    """Train, measure, keep the task in `run_folder`, export it to `folder` and ask the SavedModel: whether it
+    answers as the model does. `command` begins the line that is told at the end.
+    """
     began = time.perf_counter()
     train, test = date_splits()
     LOG.info("%d dates to learn from, %d other dates held out", len(train.sources), len(test.sources))
@@ -35,6 +41,7 @@ def run(folder):
         print(f"{'right' if right[i] else 'WRONG'}  {test.sources[i]}  ->  {answers[i]}")
     print(f"exact match {100 * sum(right) / len(right):.1f} %")
 
+    translator.save(run_folder, overwrite=True)
     translator.export(folder, overwrite=True)
     asked = test.sources[:200]
     served = subprocess.run(
@@ -50,4 +57,6 @@ def run(folder):
         f"{'as the model does' if equal else 'DIFFERENTLY from the model'}"
     )
     LOG.info("%.0f s in all", time.perf_counter() - began)
+    line = shlex.join([command, "attention", str(run_folder), "--text", EXAMPLE, "--out", "attention.html"])
+    print(f"what it attended to: {line}")
     return equal

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     # training: what `fit` is made of; word_vectors: what recommends
     "tasks": {"models", "heads", "generation", "data", "training", "word_vectors"},
     "convert": {"models", "heads", "tasks", "training"},  # training: folders that appear whole
-    "visualize": {"layers", "tasks"},  # tasks: what their models read of a raw example
+    "visualize": {"layers", "tasks", "training"},  # tasks: what their models read; training: whole files
     "demo": {"tasks", "data"},  # what `keras-tfm demo` runs
     "log": set(),
     "launch": set(),  # what `keras-tfm launch` runs, without TensorFlow

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from keras_tfm.cli import info, launch, plot, predict, vectors, verbs
+from keras_tfm.cli import attention, info, launch, plot, predict, vectors, verbs
 from keras_tfm.cli.console import LOG, ending_when_unread, hush, quiet_tensorflow, speaking
 from keras_tfm.version import __version__
 
@@ -52,6 +52,7 @@ def parser() -> Parser:
     tasks.fill = add_tasks
     verbs.add_evaluate(group, add_verb)
     predict.add(group, add_verb)
+    attention.add(group, add_verb)
     verbs.add_others(group, add_verb)
     info.add(group, add_verb)
     plot.add(group, add_verb)

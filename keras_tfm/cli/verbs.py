@@ -3,6 +3,8 @@
 import argparse
 import dataclasses
 import json
+import shutil
+import sys
 from inspect import signature
 from typing import Annotated, Any
 
@@ -50,6 +52,13 @@ def add_demo(group: Any, add_verb: Any) -> None:
         default="saved_models/dates-transformer",
         metavar="DIR",
         help="where the SavedModel goes, replacing an earlier one (default: %(default)s)",
+    )
+    demo.add_argument(
+        "--run",
+        dest="run_folder",
+        default="runs/dates",
+        metavar="RUN",
+        help="where the trained task goes, replacing an earlier one (default: %(default)s)",
     )
 
 
@@ -181,5 +190,6 @@ def run_demo(arguments: argparse.Namespace) -> None:
     """demo: dates written out -> ISO 8601, from training to answers of the SavedModel alone."""
     from keras_tfm.demo import run
 
-    if not run(arguments.out):
+    command = "keras-tfm" if shutil.which("keras-tfm") else sys.argv[0]
+    if not run(arguments.out, arguments.run_folder, command):
         raise SystemExit(1)

@@ -82,7 +82,11 @@ def look(task: Any, example: Any, target: str | None = None, **options: Any) -> 
     `generate`, in one pass over all tokens. The model runs eagerly, without dropout. ValueError for a task
     that reads neither texts nor images, and for a model without attention.
     """
-    reading = read(task, example, target, **options)
+    return look_at(task, read(task, example, target, **options))
+
+
+def look_at(task: Any, reading: Reading) -> Look:
+    """What `task` attends to in what it read of an example; ValueError for a model without attention."""
     model = getattr(task.model, "backbone", task.model)
     states = {name: list(states) for name, states in model.hidden_states.items()}
     inner = Model(model.input, {"output": model.output, "states": states})

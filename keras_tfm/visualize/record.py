@@ -24,17 +24,33 @@ def record_attention(model):
     there to be seen; `with_attention` makes a model whose compiled calls give them.
     """
     recorded: dict = {}
-
-    def check(layer, weights):
-        if not hasattr(weights, "numpy"):
-            raise RuntimeError(
-                f"The attention of {layer.path!r} is being compiled, and has no values to record: call "
-                "`model(batch)` itself instead of `predict`, `evaluate` or a `tf.function`, or compile "
-                "`with_attention(model)`."
-            )
-
-    with recording(_recorder(model, recorded, check)):
+    with recording(_recorder(model, recorded, _check_eager)):
         yield recorded
+
+
+@contextlib.contextmanager
+def record_products(model):
+    """{layer path: (queries, keys, scale)} of every attention layer in `model` that is called within and has
+    products as scores: queries (B, H, T, K) and keys (B, H, S, K), rotated where positions rotate them, and
+    what multiplies the products. Lists and errors are those of `record_attention`.
+    """
+    recorded: dict = {}
+
+    def check(layer, products):
+        _check_eager(layer, products[0])
+
+    with recording(_recorder(model, recorded, check), "products"):
+        yield recorded
+
+
+def _check_eager(layer, array):
+    """Raise RuntimeError for an array of a graph, which has no values."""
+    if not hasattr(array, "numpy"):
+        raise RuntimeError(
+            f"The attention of {layer.path!r} is being compiled, and has no values to record: call "
+            "`model(batch)` itself instead of `predict`, `evaluate` or a `tf.function`, or compile "
+            "`with_attention(model)`."
+        )
 
 
 def attention_of(model, batch):
@@ -115,20 +131,20 @@ class AttentionHistory(keras.callbacks.Callback):
 
 
 def _recorder(model, recorded, check):
-    """What puts the weights of the layers in `model` into the dict `recorded`, `check`ed before."""
+    """What puts what the layers in `model` hand on into the dict `recorded`, `check`ed before."""
     own = {id(layer) for layer in layers_in(model)}
 
-    def record(layer, weights):
+    def record(layer, value):
         if id(layer) not in own:
             return
-        check(layer, weights)
+        check(layer, value)
         before = recorded.get(layer.path)
         if before is None:
-            recorded[layer.path] = weights
+            recorded[layer.path] = value
         elif isinstance(before, list):
-            before.append(weights)
+            before.append(value)
         else:
-            recorded[layer.path] = [before, weights]
+            recorded[layer.path] = [before, value]
 
     return record
 

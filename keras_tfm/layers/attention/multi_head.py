@@ -91,6 +91,7 @@ class Attention(Layer):
     def score(self, query, key, bias=None, positions=None, key_positions=None):
         """The scores (B, H, T, S). Positions, (T,) or (B, T), are by default 0, 1, 2, ..."""
         scale = query.shape[-1] ** -0.5 if self.scale is None else self.scale
+        tap(self, (query, key, scale), "products")
         if self.position is not None:
             positions, key_positions = counted(positions, query), counted(key_positions, key)
             bias = add_if_given(bias, self.position.scores(query, key, positions, key_positions, scale))
