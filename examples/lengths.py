@@ -24,6 +24,7 @@ import pathlib
 import numpy as np
 
 from keras_tfm.tasks import Translator
+from keras_tfm.visualize import plots
 
 LETTERS = np.array(list("abcdefghijklmnopqrst"))
 WIDTH = 5  # lengths that share a point of the curve
@@ -69,18 +70,15 @@ def curve(task, attention, minutes, longest):
 
 def plot(curves, path):
     """The curves as a picture; nothing without matplotlib."""
+    named = {
+        f"{task}, attention: {attention}": (WIDTH * np.arange(1, len(values) + 1), values)
+        for (task, attention), values in curves.items()
+    }
     try:
-        from matplotlib import pyplot
-    except ImportError:
-        return print(f"no {path}: matplotlib is not installed")
-    figure, axes = pyplot.subplots()
-    for (task, attention), values in curves.items():
-        style = "--" if attention == "none" else "-"
-        ends = [WIDTH * (i + 1) for i in range(len(values))]
-        axes.plot(ends, values, style, label=f"{task}, attention: {attention}")
-    axes.set(xlabel="length", ylabel="share of letters that are right")
-    axes.legend()
-    figure.savefig(path)
+        axes = plots.plot_curves(named, xlabel="length", ylabel="share of letters that are right")
+    except ImportError as error:
+        return print(f"no {path}: {error}")
+    plots.save(axes, path)
 
 
 def main(tasks=tuple(TASKS), minutes=15.0, longest=50, folder="saved_models"):

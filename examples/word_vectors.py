@@ -22,6 +22,7 @@ import re
 import numpy as np
 
 from keras_tfm.data import read_lines
+from keras_tfm.visualize import plots
 from keras_tfm.word_vectors import GloVe, Vocabulary, analogies, cooccurrence, read_analogies
 
 PAIRS = [("list", "tuple"), ("true", "false"), ("raise", "exception"), ("global", "nonlocal")]
@@ -63,25 +64,16 @@ def main(corpus=None, words=None, questions=None):
     if questions:
         print(analogies(vectors, read_analogies(questions)))
     if len(shown) > 2:
-        draw(shown, vectors.unit[vectors.ids(shown)])
+        draw(shown, vectors.unit[vectors.ids(shown)], pairs)
 
 
-def draw(words, rows, path="word_vectors.png"):
-    """The two principal components of the words' vectors, as numbers or, with matplotlib, as a picture."""
-    centred = rows - rows.mean(0)
-    points = centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T  # (N, 2)
+def draw(words, rows, pairs, path="word_vectors.png"):
+    """The two principal components of the words' vectors as a picture; nothing without matplotlib."""
     try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        for word, (x, y) in zip(words, points, strict=True):
-            print(f"{x:6.2f} {y:6.2f}  {word}")
-        return
-    figure = Figure(figsize=(6, 6))
-    axes = figure.subplots()
-    axes.scatter(*points.T)
-    for word, point in zip(words, points, strict=True):
-        axes.annotate(word, point)
-    figure.savefig(path)
+        axes = plots.plot_embeddings(words, rows, pairs=pairs)
+    except ImportError as error:
+        return print(f"no {path}: {error}")
+    plots.save(axes, path)
     print(f"the picture is {path}")
 
 

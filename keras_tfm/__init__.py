@@ -20,6 +20,7 @@ _PACKAGES = (
     "models",
     "tasks",
     "training",
+    "visualize",
     "word_vectors",
 )
 

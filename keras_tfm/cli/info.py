@@ -82,17 +82,17 @@ def model_of(name: str) -> Any:
 
 
 def _model_of_run(folder: str) -> Any:
+    """The model of the task in `folder`, with its head; ValueError where it is none of Keras's."""
     from keras_tfm.tasks.task import TASKS, read_config
 
     content = read_config(folder)
-    task_class = TASKS.get(content["task"])
-    if task_class is None:
-        raise ValueError(f"{folder}: unknown task {content['task']!r}")
-    config = task_class.config_class.from_json(content["config"])
-    model = task_class.load_parts(pathlib.Path(folder), config, content["model"]).model
-    if not hasattr(model, "input"):
+    if content["task"] not in TASKS:
+        raise ValueError(f"{folder}: unknown task {content['task']!r}; known are {', '.join(TASKS)}")
+    if "class" not in content["model"]:
         raise ValueError(f"{folder}: the model of {content['task']!r} is no Keras model, with parts to count")
-    return model
+    task_class = TASKS[content["task"]]
+    config = task_class.config_class.from_json(content["config"])
+    return task_class.load_parts(pathlib.Path(folder), config, content["model"]).model
 
 
 def _number(count: int | None) -> str:

@@ -65,8 +65,9 @@ class Look:
         return [attention for attention in self.attention if attention.kind == kind]
 
     def weights(self, kind: Kind) -> dict[str, np.ndarray]:
-        """{layer: (1, H, T, S)} of one kind, as `record_attention` has it."""
-        return {attention.name: attention.weights[None] for attention in self.of(kind)}
+        """{layer: (1, H, T, S), or (N, H, T, S) of windows} of one kind, as `record_attention` has it."""
+        arrays = {attention.name: attention.weights for attention in self.of(kind)}
+        return {name: array if array.ndim == 4 else array[None] for name, array in arrays.items()}
 
     @property
     def kinds(self) -> list[Kind]:

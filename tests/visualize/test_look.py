@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from keras_tfm import tasks
-from keras_tfm.data import BERTTokenizer
-from keras_tfm.models import ALBERT, BERT, FNet
+from keras_tfm.data import BERTTokenizer, ByteLevelTokenizer
+from keras_tfm.models import ALBERT, BART, BERT, FNet, Swin
 from keras_tfm.visualize import look, record_attention
 from tests.tasks.tiny import TINY
 
@@ -99,6 +99,13 @@ def test_a_decoder_alone_reads_on():
     assert len(look(task, "the", max_new_tokens=4).target_tokens) <= 4
 
 
+def test_a_decoder_alone_reads_the_source_before_it_writes():
+    view = look(translator("gpt2", num_layers=1, num_heads=2), "the cat", "le chat")
+    assert view.tokens[-1] == "<s>"
+    assert "".join(view.target_tokens) == "▁le▁chat"
+    assert view.of("decoder")[0].key_tokens == view.tokens + view.target_tokens
+
+
 def test_an_image_by_its_patches():
     sizes = {"image_size": (8, 12), "patch_size": 4, "num_channels": 1}
     task = tasks.ImageClassifier.from_size("tiny", ["a", "b"], num_layers=1, dim=16, num_heads=2, **sizes)
@@ -121,3 +128,39 @@ def test_what_cannot_be_looked_at():
     ratings = tasks.Recommender.from_ratings((["a", "b"], ["x", "y"], [1.0, 2.0]), dim=1)
     with pytest.raises(ValueError, match="'recommend' reads neither"):
         look(ratings, "a")
+
+
+def test_a_text_that_both_sides_read():
+    sizes = {"num_layers": 1, "dim": 8, "num_heads": 2, "intermediate_dim": 8}
+    model = BART.from_size("base", **sizes | {"num_decoder_layers": 1} | SIZE)
+    task = tasks.TextClassifier.from_backbone(
+        model, BERTTokenizer(PIECES), (["the", "cat"], "ab"), max_length=12
+    )
+    view = look(task, "the cat")
+    assert view.kinds == ["encoder", "decoder", "cross"]
+    assert view.target_tokens[1:] == view.tokens[:-1]
+
+
+def test_a_choice_is_read_by_itself():
+    base = classifier()
+    examples = ["the cat"], [["sat", "dog"]], [0]
+    task = tasks.ChoiceAnswerer.from_backbone(base.model.backbone, base.tokenizer, examples, max_length=12)
+    assert look(task, ("the cat", "sat")).attention[0].weights.shape == (2, 6, 6)
+
+
+def test_windows_are_an_axis_of_their_own():
+    sizes = {"image_size": 16, "patch_size": 2, "dim": 8, "depths": (2,), "num_heads": (2,), "window": 4}
+    task = tasks.ImageEncoder(Swin.from_size("T", **sizes))
+    view = look(task, np.zeros((16, 16, 3), "uint8"))
+    assert {attention.axes[0] for attention in view.attention} == {"windows"}
+    assert {attention.weights.shape for attention in view.attention} == {(4, 2, 16, 16)}
+    assert {weights.shape for weights in view.weights("encoder").values()} == {(4, 2, 16, 16)}
+    assert view.attention[0].num_heads == 2 and view.attention[0].key_tokens[-1] == "15"
+
+
+def test_what_ids_are_called():
+    """Characters that are whole as they are, others by the names of their bytes."""
+    tokenizer = ByteLevelTokenizer.train(["the naïve naïve cat"] * 9, 400)
+    assert len(tokenizer.tokens) == tokenizer.vocabulary_size
+    ids = tokenizer.tokenize(["the naïve\n東"]).to_list()[0]
+    assert [tokenizer.tokens[i] for i in ids] == ["the", "Ġnaïve", "Ċ", "æ", "Ŀ", "±"]

@@ -1,12 +1,13 @@
 """Sizes counted from shapes: parameters and operations computed by hand, published ones, the verb `info`."""
 
 import json
+import math
 
 import keras
 import pytest
 
 import keras_tfm
-from keras_tfm import layers
+from keras_tfm import layers, tasks
 from keras_tfm.cli import main
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.models import BERT, RecurrentSeq2Seq, ResNet, ViT
@@ -85,6 +86,20 @@ def test_the_verb(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["part", "parameters", "multiply-adds"]
     assert lines[-2].startswith("inference: 0.02") and lines[-1].startswith("training: ")
+
+
+def test_the_verb_of_a_run(tmp_path, capsys):
+    pairs = ["the cat", "the dog"], ["le chat", "le chien"]
+    sizes = {"num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 16}
+    task = tasks.Translator.from_pairs(pairs, size="tiny", max_length=8, **sizes)
+    task.save(tmp_path / "run")
+    main(["info", str(tmp_path / "run"), "--json"])
+    *_, whole = json.loads(capsys.readouterr().out)["parts"]
+    assert whole["parameters"] == sum(math.prod(weight.shape) for weight in task.model.trainable_weights)
+    tasks.Recommender.from_ratings((["a", "b"], ["x", "y"], [1.0, 2.0]), dim=1).save(tmp_path / "books")
+    with pytest.raises(SystemExit):
+        main(["info", str(tmp_path / "books")])
+    assert "no Keras model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

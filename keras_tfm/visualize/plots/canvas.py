@@ -20,14 +20,14 @@ def matplotlib() -> Any:
     return matplotlib
 
 
-def new_axes(axes: Any = None, size: tuple[float, float] = (6, 4), **options: Any) -> Any:
-    """`axes`, or those of a new figure of `size` inches; `options` are those of `Figure.add_subplot`."""
+def new_axes(axes: Any = None, size: tuple[float, float] = (6, 4), *place: int, **options: Any) -> Any:
+    """`axes`, or those of a new figure of `size` inches, which `Figure.add_subplot` puts at `place`."""
     if axes is not None:
         return axes
     matplotlib()
     from matplotlib.figure import Figure
 
-    return Figure(figsize=size, layout="constrained").add_subplot(**options)
+    return Figure(figsize=size, layout="constrained").add_subplot(*place, **options)
 
 
 def save(picture: Any, path: str | os.PathLike[str], dpi: int = 150) -> None:
