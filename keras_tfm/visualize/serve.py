@@ -33,7 +33,7 @@ class Server(http.server.ThreadingHTTPServer):
             super().__init__((ADDRESS, port), Handler)
         except OSError as error:
             message = f"port {port} of {ADDRESS} cannot be served ({error.strerror}): choose another"
-            raise OSError(error.errno, message) from None
+            raise OSError(message) from None
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a browser that went away before it had its answer."""
