@@ -7,8 +7,8 @@ r"""English to German on Multi30k's captions, from the raw files to a served Sav
 
 gives 36.8 BLEU (sacreBLEU, cased, 13a; greedy) on the 1,000 captions of test_2016_flickr, after 27 epochs
 in 42 minutes on 2 busy cores, and 37.7 with --beam 4; a quiet machine finishes more epochs in the time. With
---minutes 30 it gives 36.9, and 38.3 with --beam 4; an LSTM with attention in the same time, by --family recurrent
---size small --no-jit --learning-rate 2e-3, 34.9 and 36.3. In Python:
+--minutes 30 it gives 36.9, and 38.3 with --beam 4; an LSTM with attention in the same time, by --family
+recurrent --size small --no-jit --learning-rate 2e-3, 34.9 and 36.3. In Python:
 
     python examples/translate.py DIR       DIR holds train, val and test_2016_flickr .en.gz and .de.gz
 """
