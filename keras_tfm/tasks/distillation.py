@@ -15,6 +15,7 @@ from keras import ops
 from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.tasks.image_task import ImageTask
 from keras_tfm.tasks.task import Task
+from keras_tfm.training.changed_steps import ChangedStep
 from keras_tfm.training.model import Model
 from keras_tfm.training.options import ImageTraining
 
@@ -56,21 +57,12 @@ def distilled_model(model: keras.Model) -> keras.Model:
     return Model(model.input, logits, name=model.name)
 
 
-class Taught(keras.callbacks.Callback):
+class Taught(ChangedStep):
     """While a model is fitted, the teacher's logits for each batch stand behind its labels."""
 
     def __init__(self, teacher: Teacher):
         super().__init__()
         self.teacher = teacher
-
-    def set_model(self, model: keras.Model) -> None:
-        super().set_model(model)
-        self.step = model.train_step
-        model.train_step, model.train_function = self.train_step, None
-
-    def on_fit_end(self) -> None:
-        """The model's own step again, whatever ended the fit."""
-        self.model.train_step, self.model.train_function = self.step, None
 
     def train_step(self, data: Any) -> Any:
         """One step on a batch and the teacher's answers to it."""

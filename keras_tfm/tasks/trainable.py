@@ -10,7 +10,7 @@ import keras
 
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.tasks.learning import LearningTask
-from keras_tfm.training.changed_inputs import Change
+from keras_tfm.training.changed_steps import Change
 from keras_tfm.training.fit import fit_best, in_precision, refuse_eight_bits, seed_draws
 from keras_tfm.training.freezing import trainable_kept
 from keras_tfm.training.optimizers import AdamW

@@ -31,7 +31,7 @@ from keras_tfm.tasks.learning import TABLES, ModelOptions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
 from keras_tfm.tasks.trainable import TrainableTask
-from keras_tfm.training.changed_inputs import Change
+from keras_tfm.training.changed_steps import Change
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import Seq2SeqTraining
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_tfm.jit import jit_compile
 from keras_tfm.private.keras import layers_in, seed_generators_of
 from keras_tfm.training.callbacks import BestWeights, Progress
-from keras_tfm.training.changed_inputs import Change, ChangedInputs
+from keras_tfm.training.changed_steps import Change, ChangedInputs
 from keras_tfm.training.checkpoint import Checkpoint
 from keras_tfm.training.folder import Path
 from keras_tfm.training.logs import GradientNorm, MetricsFile, TensorBoard, Throughput

@@ -7,8 +7,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_tfm.training.changed_steps import ChangedStep
 
-class MovingAverage(keras.callbacks.Callback):
+
+class MovingAverage(ChangedStep):
     """After each step of a fit the first variable of each of `pairs` moves towards the second.
 
     It keeps the share m of itself, which rises from `momentum` to 1 in a half cosine over `total_steps`:
@@ -25,15 +27,6 @@ class MovingAverage(keras.callbacks.Callback):
         self.pairs = pairs
         self.momentum = momentum
         self.total_steps = total_steps
-
-    def set_model(self, model: keras.Model) -> None:
-        super().set_model(model)
-        self.step = model.train_step
-        model.train_step, model.train_function = self.train_step, None
-
-    def on_fit_end(self) -> None:
-        """The model's own step again, whatever ended the fit."""
-        self.model.train_step, self.model.train_function = self.step, None
 
     def train_step(self, data: Any) -> Any:
         """The model's step, and one of the averages."""

@@ -1,5 +1,6 @@
-"""Batches that a model changes itself before it learns from them, as scheduled sampling does."""
+"""Steps of a training that do more than the model's own, while it is fitted."""
 
+import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,24 @@ from keras_tfm.training.schedules import TimedSchedule
 Change = Callable[[Any, tf.Tensor, tf.Tensor], Any]
 
 
-class ChangedInputs(keras.callbacks.Callback):
+class ChangedStep(keras.callbacks.Callback, abc.ABC):
+    """While a model is fitted, `train_step` stands in the place of its own, which is `self.step`."""
+
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(model)
+        self.step = model.train_step
+        model.train_step, model.train_function = self.train_step, None
+
+    def on_fit_end(self) -> None:
+        """The model's own step again, whatever ended the fit."""
+        self.model.train_step, self.model.train_function = self.step, None
+
+    @abc.abstractmethod
+    def train_step(self, data: Any) -> Any:
+        """One step on a batch: the logs of `self.step(data)`."""
+
+
+class ChangedInputs(ChangedStep):
     """While a model is fitted, each step learns from `change(inputs, step, done)`, not a batch's inputs.
 
     `step` is the number of the optimizer's step, `done` the share of the training that lies behind it, from 0
@@ -23,15 +41,6 @@ class ChangedInputs(keras.callbacks.Callback):
         self.change = change
         self.total_steps = total_steps
         self.schedule = schedule
-
-    def set_model(self, model: keras.Model) -> None:
-        super().set_model(model)
-        self.step = model.train_step
-        model.train_step, model.train_function = self.train_step, None
-
-    def on_fit_end(self) -> None:
-        """The model's own step again, whatever ended the fit."""
-        self.model.train_step, self.model.train_function = self.step, None
 
     def train_step(self, data: Any) -> Any:
         """One step on a changed batch; what is changed has no gradient."""
