@@ -44,6 +44,7 @@ from keras_tfm.models.vision.deit import DeiT, DeiTConfig
 from keras_tfm.models.vision.dinov2 import DINOv2, DINOv2Config
 from keras_tfm.models.vision.glit import GLiT, GLiTConfig
 from keras_tfm.models.vision.hvt import HVT, HVTConfig
+from keras_tfm.models.vision.hybrid_vit import HybridViT, HybridViTConfig
 from keras_tfm.models.vision.kvt import KVT, KVTConfig
 from keras_tfm.models.vision.levit import LeViT, LeViTConfig
 from keras_tfm.models.vision.localvit import LocalViT, LocalViTConfig
