@@ -56,6 +56,7 @@ from keras_tfm.models.vision.resnet import BiT, BiTConfig, ResNet, ResNetConfig
 from keras_tfm.models.vision.shuffle_transformer import ShuffleTransformer, ShuffleTransformerConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 from keras_tfm.models.vision.swin_v2 import SwinV2, SwinV2Config
+from keras_tfm.models.vision.tiny import tiny_config
 from keras_tfm.models.vision.tnt import TNT, TNTConfig
 from keras_tfm.models.vision.twins import Twins, TwinsConfig
 from keras_tfm.models.vision.visformer import Visformer, VisformerConfig
