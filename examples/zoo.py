@@ -11,6 +11,7 @@ trained again: an interrupted run goes on where it was.
 
 import argparse
 import csv
+import dataclasses
 import pathlib
 import time
 
@@ -19,119 +20,22 @@ import numpy as np
 
 from keras_tfm import models
 from keras_tfm.data import read_labelled_images
-from keras_tfm.tasks import ImageClassifier
+from keras_tfm.tasks import IMAGE_FAMILIES, ImageClassifier
 
 SIDE = 32
-IMAGES = {"image_size": SIDE, "num_channels": 1}
-VIT = {"patch_size": 4, "num_layers": 6, "dim": 128, "num_heads": 4, "intermediate_dim": 384}
-STAGES = {"dims": (48, 96, 192), "depths": (1, 2, 1), "num_heads": (1, 2, 4)}
-WINDOWS = {"patch_size": 2, "depths": (2, 2, 2), "dim": 48, "num_heads": (2, 4, 8), "window": 4}
-FOUR = {"dims": (32, 64, 128, 192), "depths": (1, 1, 2, 1), "num_heads": (1, 2, 4, 6)}
-LAYERS = 6
+STAGES = {"depths": (2, 2, 2), "windows": (4, 4, 4)}
 
-# {name: (family, fields of its configuration)}: about a million weights, patches of 4 x 4 pixels or smaller.
-ZOO = {
-    "vit": (models.ViT, VIT | {"position_stddev": 0.2}),
-    "vit, mean": (models.ViT, VIT | {"position_stddev": 0.2, "pooling": "mean"}),
-    "deit": (models.DeiT, VIT),
-    "dinov2": (models.DINOv2, VIT | {"num_registers": 4}),
-    "kvt": (models.KVT, VIT | {"k": 32}),
-    "deepvit": (models.DeepViT, VIT | {"num_mixing_layers": LAYERS}),
-    "hvt": (models.HVT, VIT | {"pool_every": LAYERS}),
-    "cait": (models.CaiT, VIT | {"layer_scale": 0.1, "num_layers": LAYERS - 2}),
-    "cpvt": (models.CPVT, VIT),
-    "ceit": (models.CeiT, VIT | {"patch_size": 1, "stem_dim": 32}),
-    "localvit": (models.LocalViT, VIT),
-    "pit": (models.PiT, STAGES | {"patch_size": 4, "stride": 2}),
-    "xcit": (models.XCiT, VIT | {"patch_size": 8, "num_layers": LAYERS - 2}),
-    "levit": (
-        models.LeViT,
-        {
-            "image_size": 64,
-            "dims": (64, 96, 128),
-            "num_layers": (2, 2, 2),
-            "num_heads": (4, 6, 8),
-            "key_dim": 16,
-        },
-    ),
-    "autoformer": (
-        models.AutoFormer,
-        {
-            "patch_size": 4,
-            "dim": 128,
-            "num_heads": (4,) * LAYERS,
-            "mlp_ratios": (3.0,) * LAYERS,
-            "key_dim": 32,
-        },
-    ),
-    "glit": (
-        models.GLiT,
-        {
-            "patch_size": 4,
-            "dim": 128,
-            "num_heads": 4,
-            "num_attention_heads": (4, 2, 2, 2, 2, 4),
-            "expansions": (1.0,) * LAYERS,
-            "kernel_sizes": (17,) * LAYERS,
-            "mlp_ratios": (3.0,) * LAYERS,
-        },
-    ),
-    "mlp mixer": (
-        models.MLPMixer,
-        {"patch_size": 4, "num_layers": LAYERS, "dim": 128, "tokens_dim": 64, "channels_dim": 512},
-    ),
-    "swin": (models.Swin, WINDOWS),
-    "swin v2": (models.SwinV2, WINDOWS),
-    "cat": (models.CAT, WINDOWS),
-    "shuffle": (
-        models.ShuffleTransformer,
-        {"image_size": 28, "stem_dim": 16, "depths": (4,), "num_heads": (4,), "head_dim": 32, "window": 7},
-    ),
-    "regionvit": (
-        models.RegionViT,
-        {"dims": (48, 96), "depths": (2, 2), "num_heads": (2, 4), "window": 4},
-    ),
-    "twins pcpvt": (
-        models.Twins,
-        STAGES | {"patch_size": 2, "mlp_ratios": (4, 4, 4), "reductions": (4, 2, 1)},
-    ),
-    "twins svt": (
-        models.Twins,
-        STAGES
-        | {
-            "patch_size": 2,
-            "depths": (2, 2, 2),
-            "mlp_ratios": (4, 4, 4),
-            "reductions": (4, 2, 1),
-            "windows": (4, 4, 4),
-        },
-    ),
-    "mit": (
-        models.MiT,
-        FOUR
-        | {
-            "patch_sizes": (3, 3, 3, 3),
-            "strides": (2, 2, 2, 2),
-            "reductions": (4, 2, 1, 1),
-            "mlp_ratios": (4, 4, 4, 4),
-        },
-    ),
-    "cmt": (
-        models.CMT,
-        FOUR | {"stem_dim": 16, "mlp_ratios": (3, 3, 3, 3), "reductions": (4, 2, 1, 1), "output_dim": 256},
-    ),
-    "resnet": (
-        models.ResNet,
-        {"stem_dim": 32, "dims": (32, 64, 128, 256), "depths": (1, 1, 1, 1), "block": "basic"},
-    ),
-}
+# {name: (family, fields of its tiny configuration to change)}
+ZOO = {name: (family, {}) for name, family in IMAGE_FAMILIES.items()}
+ZOO["vit, mean"] = (models.ViT, {"pooling": "mean"})
+ZOO["twins, windows"] = (models.Twins, STAGES)
 
 
 def row_of(name, train, test, minutes):
     """What a model of the family learns in so many `minutes`: a row of the table."""
     keras.utils.set_random_seed(0)
-    family, fields = ZOO[name]
-    backbone = family(family.config_class(**IMAGES | fields))
+    family, changes = ZOO[name]
+    backbone = family(dataclasses.replace(models.tiny_config(family), num_channels=1, **changes))
     classifier = ImageClassifier(backbone, np.unique(train[1]).tolist())
     began = time.perf_counter()
     history = classifier.fit(train, test, epochs=1_000, minutes=minutes, learning_rate=1e-3)

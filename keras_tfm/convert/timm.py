@@ -32,6 +32,7 @@ FAMILIES = {
     "cait": ("cait_",),
     "deit": ("deit_",),
     "dinov2": ("vit_",),
+    "hybrid_vit": ("vit_",),
     "levit": ("levit_",),
     "mlp_mixer": ("mixer_",),
     "pit": ("pit_",),

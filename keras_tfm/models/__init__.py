@@ -44,6 +44,7 @@ from keras_tfm.models.vision.deit import DeiT, DeiTConfig
 from keras_tfm.models.vision.dinov2 import DINOv2, DINOv2Config
 from keras_tfm.models.vision.glit import GLiT, GLiTConfig
 from keras_tfm.models.vision.hvt import HVT, HVTConfig
+from keras_tfm.models.vision.hybrid_vit import HybridViT, HybridViTConfig
 from keras_tfm.models.vision.kvt import KVT, KVTConfig
 from keras_tfm.models.vision.levit import LeViT, LeViTConfig
 from keras_tfm.models.vision.localvit import LocalViT, LocalViTConfig
@@ -55,6 +56,7 @@ from keras_tfm.models.vision.resnet import BiT, BiTConfig, ResNet, ResNetConfig
 from keras_tfm.models.vision.shuffle_transformer import ShuffleTransformer, ShuffleTransformerConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 from keras_tfm.models.vision.swin_v2 import SwinV2, SwinV2Config
+from keras_tfm.models.vision.tiny import tiny_config
 from keras_tfm.models.vision.tnt import TNT, TNTConfig
 from keras_tfm.models.vision.twins import Twins, TwinsConfig
 from keras_tfm.models.vision.visformer import Visformer, VisformerConfig

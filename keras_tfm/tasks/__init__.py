@@ -22,6 +22,7 @@ from typing import Any
 
 from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
 from keras_tfm.tasks.forecaster import Forecaster, ForecasterConfig
+from keras_tfm.tasks.image_classifier import FAMILIES as IMAGE_FAMILIES
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
 from keras_tfm.tasks.image_encoder import ImageEncoder, ImageEncoderConfig
 from keras_tfm.tasks.image_pretrainer import ImagePretrainer

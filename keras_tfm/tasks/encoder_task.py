@@ -1,9 +1,8 @@
 """What tasks that fine-tune an encoder share: where it comes from, how it is trained, kept and given away."""
 
 import abc
-import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import keras
@@ -18,11 +17,8 @@ from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.task import Task, check_length, check_vocabulary, is_task_folder, load_any
-from keras_tfm.tasks.trainable import TrainableTask
-from keras_tfm.training.depth import layer_rates
+from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
-from keras_tfm.training.freezing import freeze
-from keras_tfm.training.low_rank import adapted
 from keras_tfm.training.options import FineTuning
 
 Family = Literal["bert", "recurrent"]
@@ -63,7 +59,7 @@ class FamilyOptions(EncoderOptions):
         return FAMILIES[self.family].config_of_size(self.size)
 
 
-class EncoderTask(TrainableTask):
+class EncoderTask(FineTunedTask):
     """An encoder `backbone`, or the model with its head, fine-tuned by examples.
 
     A subclass names `examples_class`, a tuple of columns of equal length, and `head_class`, and tells how
@@ -258,27 +254,6 @@ class EncoderTask(TrainableTask):
         inputs, labels = self._inputs(encoded), self._encode_labels(examples, encoded)
         options = {"pad_id": self.tokenizer.pad_id, "rows": self._rows_per_example(examples)}
         return EncodedBatches(inputs, labels, **options, **training.batching_by_length(is_validation))
-
-    def optimizer(
-        self,
-        training: FineTuning,
-        schedule: keras.optimizers.schedules.LearningRateSchedule,
-        **averages: Any,
-    ) -> keras.optimizers.Optimizer:
-        if training.layer_decay != 1:
-            averages["rates"] = layer_rates(self.model, training.layer_decay)
-        return super().optimizer(training, schedule, **averages)
-
-    @contextlib.contextmanager
-    def partly_trained(self, training: FineTuning) -> Iterator[None]:
-        """Train the blocks above `num_frozen`, or updates of `lora_rank`, alone."""
-        with contextlib.ExitStack() as parts:
-            with self.model.distribute_strategy.scope():
-                if training.lora_rank is not None:
-                    parts.enter_context(adapted(self.model, training.lora_rank, training.seed))
-                if training.num_frozen is not None:
-                    freeze(self.model, training.num_frozen)
-            yield
 
     def _rows_per_example(self, examples: Any) -> int:
         """How many rows of what `_encode` gives the model reads as one."""

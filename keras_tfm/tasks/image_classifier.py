@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Option, Rate, Size
+from keras_tfm.configs import Option, Rate, Size
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.sources.image_files import ImageFiles
@@ -25,7 +25,7 @@ from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import Task, describe_backbone, is_task_folder, load_any, make_backbone
-from keras_tfm.tasks.trainable import TrainableTask
+from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImageTraining
 
@@ -33,7 +33,7 @@ READ_MORE = "ViTMAE", "AutoFormerSupernet"  # what is hidden, and what is chosen
 # {name on the command line: class} of the families that read images alone
 FAMILIES: dict[str, Any] = {
     name.lower(): family
-    for name, family in sorted(vars(keras_tfm.models).items())
+    for name, family in sorted(vars(keras_tfm.models).items(), key=lambda item: item[0].lower())
     if name not in READ_MORE
     and getattr(family, "__module__", "").startswith("keras_tfm.models.vision.")
     and getattr(family, "sizes", None)
@@ -65,22 +65,33 @@ class ImageOptions(ModelOptions):
     """A vision model with fresh weights."""
 
     family: Annotated[str, Option(f"of models: {', '.join(FAMILIES)}")] = "vit"
-    size: Annotated[str | None, Option("a size of the family", default="tiny, or the family's first")] = None
+    size: Annotated[
+        str, Option("a published size of the family, or tiny, for images of some 32 x 32 pixels")
+    ] = "tiny"
 
-    def of_family(self) -> tuple[Any, str]:
-        """The family's class and its size; ValueError for a family that there is not."""
+    @property
+    def model_class(self) -> Any:
+        """The family's class; ValueError for a family that there is not."""
         if self.family not in FAMILIES:
             raise ValueError(f"There is no family {self.family!r}; there are {', '.join(FAMILIES)}.")
-        family = FAMILIES[self.family]
-        first = "tiny" if "tiny" in family.sizes else next(iter(family.sizes))
-        return family, first if self.size is None else self.size
+        return FAMILIES[self.family]
 
-    def base(self) -> Config:
-        family, size = self.of_family()
-        return family.config_of_size(size)
+    def base(self) -> Any:
+        family = self.model_class
+        if self.size == "tiny":
+            return keras_tfm.models.tiny_config(family)
+        if self.size not in family.sizes:
+            known = ", ".join(dict.fromkeys(["tiny", *family.sizes]))
+            raise ValueError(f"{family.__name__} has no size {self.size!r}; it has {known}.")
+        return family.sizes[self.size]
+
+    def model(self, changes: Mapping[str, Any]) -> keras.Model:
+        """The model, with fields of its configuration changed; ValueError for fields that it has not."""
+        family = self.model_class
+        return family(family.config_class.from_json(dataclasses.asdict(self.base()) | dict(changes)))
 
 
-class ImageClassifier(ImageTask, TrainableTask):
+class ImageClassifier(ImageTask, FineTunedTask):
     """Images, as `ImageTask` has them, to class names by a `backbone` with a `pooled_output`, a `ViT` for
     example, or by one with its head.
 
@@ -91,7 +102,7 @@ class ImageClassifier(ImageTask, TrainableTask):
 
     name = "classify-images"
     start = "a RUN, of this task or a related one, or a folder, or hub id, of transformers or timm"
-    help = "train a vision Transformer to tell what an image shows"
+    help = "train an image classifier: a Transformer, or another model of images"
     files = (
         "a folder of images, a folder inside for each class; .npz or idx files (train-images-idx3-ubyte.gz, "
         "labels beside it); or an image and a label in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
@@ -145,10 +156,15 @@ class ImageClassifier(ImageTask, TrainableTask):
         changes: Mapping[str, Any],
         **fields: Any,
     ) -> Self:
-        family, size = options.of_family()
         if fields.get("image_size") is not None:
             changes = {**changes, "image_size": fields["image_size"]}
-        return cls(family.from_size(size, **changes), np.unique(examples[1]), **fields)
+        return cls(options.model(changes), np.unique(examples[1]), **fields)
+
+    @classmethod
+    def training_of(cls, start: Path | None) -> ImageTraining:
+        if start is None:
+            return cls.training
+        return dataclasses.replace(cls.training, learning_rate=cls.training.learning_rate / 10)
 
     @classmethod
     def reading(
@@ -157,7 +173,7 @@ class ImageClassifier(ImageTask, TrainableTask):
         if start is not None:
             task = load_any(start) if is_task_folder(start) else ImageEncoder.from_huggingface(start)
             return check_reads_images(task).file_fields
-        config: Any = dataclasses.replace(options.base(), **changes)  # type: ignore[type-var]
+        config = dataclasses.replace(options.base(), **changes)
         height, width = np.broadcast_to(config.image_size, 2).tolist()
         return {"image_shape": (height, width, config.num_channels)}
 

@@ -69,14 +69,14 @@ class ImagePretrainer(ImageTask, TrainableTask):
     @classmethod
     def make(cls, examples: Any, options: ImageOptions, changes: Mapping[str, Any], **fields: Any) -> Self:
         config = ImagePretrainerConfig(**fields)
-        family, size = options.of_family()
         if config.image_size is not None:
             changes = {**changes, "image_size": config.image_size}
         if config.method == "mae":
             if options.family != "vit":
                 raise ValueError(f"--method mae is for the family vit; it is {options.family!r}.")
-            family, changes = ViTMAE, {**changes, "mask_ratio": config.mask_ratio}
-        return cls(family.from_size(size, **changes), config)
+            changes = {**changes, "mask_ratio": config.mask_ratio}
+            return cls(ViTMAE.from_size(options.size, **changes), config)
+        return cls(options.model(changes), config)
 
     @classmethod
     def reading(

@@ -105,6 +105,11 @@ class LearningTask(Task):
         return columns
 
     @classmethod
+    def training_of(cls, start: Path | None) -> Any:
+        """The defaults of learning on the command line, which may be others where a model is gone on with."""
+        return cls.training
+
+    @classmethod
     def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
         """What `read_files` takes beside the fields of a configuration: what the model says of its input."""
         return {}

@@ -11,10 +11,12 @@ import keras
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.tasks.learning import LearningTask
 from keras_tfm.training.changed_steps import Change
+from keras_tfm.training.depth import layer_rates
 from keras_tfm.training.fit import fit_best, in_precision, refuse_eight_bits, seed_draws
-from keras_tfm.training.freezing import trainable_kept
+from keras_tfm.training.freezing import freeze, trainable_kept
+from keras_tfm.training.low_rank import adapted
 from keras_tfm.training.optimizers import AdamW
-from keras_tfm.training.options import Kept, Run, Training
+from keras_tfm.training.options import Kept, PartlyTrained, Run, Training
 from keras_tfm.training.strategy import worker_index
 
 LOG = logging.getLogger(__name__)
@@ -100,3 +102,30 @@ class TrainableTask(LearningTask):
                     **keeping,
                     change=self.change_of(training),
                 )
+
+
+class FineTunedTask(TrainableTask):
+    """A task whose options, a `PartlyTrained`, say which parts of the model learn, and how fast."""
+
+    training: ClassVar[PartlyTrained] = PartlyTrained()
+
+    def optimizer(
+        self,
+        training: PartlyTrained,
+        schedule: keras.optimizers.schedules.LearningRateSchedule,
+        **averages: Any,
+    ) -> keras.optimizers.Optimizer:
+        if training.layer_decay != 1:
+            averages["rates"] = layer_rates(self.model, training.layer_decay)
+        return super().optimizer(training, schedule, **averages)
+
+    @contextlib.contextmanager
+    def partly_trained(self, training: PartlyTrained) -> Iterator[None]:
+        """Train the blocks above `num_frozen`, or updates of `lora_rank`, alone."""
+        with contextlib.ExitStack() as parts:
+            with self.model.distribute_strategy.scope():
+                if training.lora_rank is not None:
+                    parts.enter_context(adapted(self.model, training.lora_rank, training.seed))
+                if training.num_frozen is not None:
+                    freeze(self.model, training.num_frozen)
+            yield

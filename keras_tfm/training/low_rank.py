@@ -23,7 +23,7 @@ def adapted(model: keras.Model, rank: int, seed: int = 0) -> Iterator[None]:
     An update is zero at first (Hu et al. 2022, section 4.1): A is drawn by `seed`, B is 0. What follows the
     blocks, a head, trains as it is. However the block ends, the updates are added to their kernels, and what
     may be trained is what it was; compile the model inside, and anew after it. Raises ValueError for a model
-    without named blocks, or adapted already.
+    without blocks, or without dense layers in them, or adapted already.
     """
     if rank < 1:
         raise ValueError(f"`rank` must be at least 1; it is {rank}.")
@@ -37,6 +37,10 @@ def adapted(model: keras.Model, rank: int, seed: int = 0) -> Iterator[None]:
             if is_product and kernel_of(layer).path in blocks:
                 seed += 1
                 layer.enable_lora(rank, a_initializer=keras.initializers.HeUniform(seed))
+        if not adapted_layers(model):
+            raise ValueError(
+                f"{model.name!r} has no dense layers in its blocks, whose kernels could be updated."
+            )
         try:
             yield
         finally:

@@ -152,8 +152,8 @@ class MaskedTraining(TextTraining):
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuning(TextTraining):
-    """The warm-up takes a tenth of the steps unless something else is said."""
+class PartlyTrained(Training):
+    """Which parts of a model are trained, and how fast."""
 
     layer_decay: Annotated[
         Annotated[float, Between(0, 1, is_above=True)],
@@ -179,9 +179,17 @@ class FineTuning(TextTraining):
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageTraining(Training):
+class FineTuning(PartlyTrained, TextTraining):
     """The warm-up takes a tenth of the steps unless something else is said."""
 
+
+@dataclasses.dataclass(frozen=True)
+class ImageTraining(PartlyTrained):
+    """The warm-up takes a tenth of the steps unless something else is said."""
+
+    learning_rate: Annotated[
+        Positive, Option("at the end of the warm-up, after --from by default a tenth of it")
+    ] = 1e-3
     batch_size: Annotated[Count, Option("images of a batch at most")] = 64
     max_shift: Annotated[
         Natural, Option("shift images at random by up to so many pixels each way, zeros moving in")

@@ -84,7 +84,7 @@ BAD = [
     Bad(
         "a size of a family",
         f"{IMAGES} --family deit --size nosuch",
-        "DeiT has no size 'nosuch'; it has Ti, S, B",
+        "DeiT has no size 'nosuch'; it has tiny, Ti, S, B",
         TWO,
     ),
     Bad(

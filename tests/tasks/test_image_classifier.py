@@ -1,5 +1,6 @@
 """The image classifier: from raw images to class names, kept, exported and asked."""
 
+import dataclasses
 import json
 
 import keras
@@ -174,6 +175,9 @@ def test_families_share_their_options():
     assert len(task.predict(images)) == 4
     with pytest.raises(ValueError, match=r"There is no family 'x'; there are .*deit"):
         ImageOptions(family="x").base()
+    with pytest.raises(ValueError, match="Swin has no size 'x'; it has tiny, T, S"):
+        ImageOptions(family="swin", size="x").base()
+    assert list(FAMILIES) == sorted(FAMILIES)
 
 
 @pytest.mark.slow  # some seconds each
@@ -198,6 +202,31 @@ def test_soft_labels_are_learnt_from_images_on_the_disk(tmp_path):
     )
     assert history["val_loss"][-1] < history["val_loss"][0] and history["val_accuracy"][-1] > 0.4
     assert task.evaluate((files, labels)) == task.evaluate((images, labels))
+
+
+@pytest.mark.parametrize(
+    ("options", "still"),
+    [
+        ({"num_frozen": 1}, {"patch_encoder", "block_0"}),
+        ({"lora_rank": 2}, {"patch_encoder"}),
+        ({"layer_decay": 1e-6}, {"patch_encoder", "block_0"}),
+    ],
+)
+def test_parts_of_a_model_learn(options, still):
+    keras.utils.set_random_seed(4)
+    task = ImageClassifier.from_size("tiny", NAMES, **SMALL)
+    before = {weight.path: np.array(weight) for weight in task.model.weights}
+    task.fit(examples(48), examples(16), epochs=1, batch_size=16, learning_rate=1e-2, **options)
+    after = {weight.path: np.array(weight) for weight in task.model.weights}
+    moved = {path.partition("/")[0] for path in before if np.abs(after[path] - before[path]).max() > 1e-5}
+    assert moved == {"patch_encoder", "block_0", "norm", "head"} - still
+
+
+def test_what_is_gone_on_with_learns_slower():
+    usual = ImageClassifier.training
+    assert ImageClassifier.training_of(None) is usual
+    expected = dataclasses.replace(usual, learning_rate=1e-4)
+    assert ImageClassifier.training_of("run") == expected and usual.learning_rate == 1e-3
 
 
 def test_save_and_load(task, tmp_path):

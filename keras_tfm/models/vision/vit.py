@@ -112,14 +112,16 @@ class ViT(ConfiguredModel):
             y = keras.layers.Dense(config.dim, "tanh", name="pooler")(y)
         return {"pooled_output": y}
 
+    @classmethod
+    def grid_of(cls, config):
+        """How many (rows, columns) of patches there are."""
+        return patch_grid(height_and_width(config.image_size), config.patch_size)
+
     def with_image_size(self, image_size):
         """A copy for images of another size, the positions interpolated: for fine-tuning (section 3.2)."""
         config = dataclasses.replace(self.config, image_size=image_size)
         model = type(self)(config, name=self.name, dtype=self.dtype_policy)
-        grids = [
-            patch_grid(height_and_width(size), self.config.patch_size)
-            for size in (self.config.image_size, image_size)
-        ]
+        grids = [self.grid_of(each) for each in (self.config, config)]
         positions = self.position.embedding.embeddings
         for new, old in zip(model.weights, self.weights, strict=True):
             new.assign(interpolate_positions(old, *grids) if old is positions else old)

@@ -1,0 +1,121 @@
+"""The hybrid of Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words": a ViT on a residual network's map.
+
+The network is theirs: kernels are standardised and groups of features normalised, as in BiT, but after each
+convolution, as in ResNet; convolutions and pooling pad as TensorFlow's "same" does. Weights for several
+stems are those of Steiner et al. 2022, "How to train your ViT?".
+"""
+
+import dataclasses
+import math
+
+import keras
+
+from keras_tfm.configs import Depth, Size
+from keras_tfm.layers.bottleneck import ShortcutBlock
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import StandardizedConv2D
+from keras_tfm.layers.patches import height_and_width
+from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.vit import ViT, ViTConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class HybridViTConfig(ViTConfig):
+    """`patch_size` is that of patches of the map, `stage_dims` and `stage_depths` are the width and the
+    number of blocks of each stage behind a stem of `stem_dim`; `num_groups` of features are normalised apart.
+    """
+
+    patch_size: Side | tuple[Side, Side] = 1
+    stem_dim: Size = 64
+    stage_dims: tuple[Size, ...] = (256, 512, 1024)
+    stage_depths: tuple[Depth, ...] = (3, 4, 9)
+    num_groups: Size = 32
+
+    def __post_init__(self):
+        super().__post_init__()
+        if len(self.stage_dims) != len(self.stage_depths):
+            raise ValueError(
+                "`stage_dims` and `stage_depths` must have a number for each stage; they are "
+                f"{self.stage_dims} and {self.stage_depths}."
+            )
+        widths = (self.stem_dim, *(dim / 4 for dim in self.stage_dims))
+        if any(width % self.num_groups for width in widths):
+            raise ValueError(
+                "`num_groups` must divide `stem_dim` and a quarter of each of `stage_dims`, "
+                f"{self.stem_dim} and {self.stage_dims}; it is {self.num_groups}."
+            )
+
+    @property
+    def map_size(self):
+        """The (height, width) of the map that is cut into patches."""
+        halvings = 2 + max(0, len(self.stage_dims) - 1)
+        return tuple(
+            math.ceil(side / 2**halvings) for side in height_and_width(self.image_size, "image_size")
+        )
+
+
+class HybridViT(ViT):
+    """`ViT` whose patches are of the map of a residual network, (B, H / 16, W / 16, 1024) for example."""
+
+    config_class = HybridViTConfig
+
+    @classmethod
+    def embed(cls, config, images):
+        return super().embed(config, cls.feature_map(config, images))
+
+    @classmethod
+    def feature_map(cls, config, images):
+        """What the residual network makes of images (B, H, W, C)."""
+        x = Chain(_normalized(config, config.stem_dim, 7, 2, "relu"), name="stem")(images)
+        x = keras.layers.MaxPooling2D(3, 2, padding="same", name="stem_pooling")(x)
+        for stage, depth in enumerate(config.stage_depths):
+            for index in range(depth):
+                x = cls.residual_block(config, stage, index)(x)
+        return x
+
+    @classmethod
+    def residual_block(cls, config, stage, index):
+        """The block number `index` of a stage, whose first one changes width and size."""
+        dim, stride = config.stage_dims[stage], 2 if stage and not index else 1
+        branch = [
+            *_normalized(config, dim // 4, 1, 1, "relu"),
+            *_normalized(config, dim // 4, 3, stride, "relu"),
+            *_normalized(config, dim, 1),
+        ]
+        shortcut = None if index else Chain(_normalized(config, dim, 1, stride))
+        name = f"stage_{stage}_block_{index}"
+        return ShortcutBlock(Chain(branch), shortcut, activation="relu", name=name)
+
+    @classmethod
+    def grid_of(cls, config):
+        return super().grid_of(dataclasses.replace(config, image_size=config.map_size))
+
+
+def _normalized(config, dim, size, stride=1, activation=None):
+    """A convolution, a norm and an activation: a list of layers, two where there is none."""
+    convolution = StandardizedConv2D(dim, size, strides=stride, padding="same", use_bias=False)
+    norm = keras.layers.GroupNormalization(config.num_groups, epsilon=1e-5)
+    return [convolution, norm] + ([keras.layers.Activation(activation)] if activation else [])
+
+
+# R50+B: Dosovitskiy et al. 2021. The others: Steiner et al. 2022. These are the published names; a patch of
+# the first, 8 x 8 cells of a map of a quarter of the image's side, spans 32 pixels.
+_BASE = HybridViTConfig()
+_STAGES = (256, 512, 1024, 2048)
+HybridViT.sizes = {
+    "R+Ti/16": HybridViTConfig(
+        patch_size=8, dim=192, num_heads=3, intermediate_dim=768, stage_dims=(), stage_depths=()
+    ),
+    "R26+S/32": HybridViTConfig(
+        dim=384, num_heads=6, intermediate_dim=1536, stage_dims=_STAGES, stage_depths=(2, 2, 2, 2)
+    ),
+    "R50+B/16": _BASE,
+    "R50+L/32": HybridViTConfig(
+        num_layers=24,
+        dim=1024,
+        num_heads=16,
+        intermediate_dim=4096,
+        stage_dims=_STAGES,
+        stage_depths=(3, 4, 6, 3),
+    ),
+}
