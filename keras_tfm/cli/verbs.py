@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 import json
 import shutil
 import sys
@@ -85,12 +86,15 @@ def add_others(group: Any, add_verb: Any) -> None:
         group,
         "convert",
         run_convert,
-        "a folder of Hugging Face's to a task's, or a task's to one of theirs",
+        "a folder of Hugging Face's or timm's to a task's, or a task's to one of theirs",
     )
-    convert.add_argument("source", metavar="FOLDER", help="a folder of Hugging Face's, or a RUN")
+    convert.add_argument("source", metavar="FOLDER", help="a folder of Hugging Face's or timm's, or a RUN")
     target = convert.add_mutually_exclusive_group(required=True)
     target.add_argument("--out", metavar="RUN", help="the task folder to write")
     target.add_argument("--to-huggingface", metavar="DIR", help="the folder to write for transformers")
+    target.add_argument(
+        "--to-timm", metavar="DIR", help="the folder to write for timm, of an image classifier"
+    )
     convert.add_argument("--overwrite", action="store_true", help="replace what exists")
 
     quantize = add_verb(
@@ -161,19 +165,31 @@ def run_convert(arguments: argparse.Namespace) -> None:
     from keras_tfm import tasks
     from keras_tfm.training.folder import refuse_existing
 
-    target = arguments.out or arguments.to_huggingface
+    target = arguments.out or arguments.to_huggingface or arguments.to_timm
     refuse_existing(target, arguments.overwrite, "pass --overwrite")
     if arguments.out:
         tasks.from_huggingface(arguments.source).save(target, arguments.overwrite)
     else:
-        task = loaded(arguments.source)
-        if not hasattr(task, "save_huggingface"):
-            raise ValueError(f"{arguments.source}: transformers has no counterpart of the task {task.name!r}")
+        task, library = loaded(arguments.source), "timm" if arguments.to_timm else "transformers"
+        save = _timm_saver(task) if arguments.to_timm else getattr(task, "save_huggingface", None)
+        if save is None:
+            raise ValueError(f"{arguments.source}: {library} has no counterpart of the task {task.name!r}")
         try:
-            task.save_huggingface(target, arguments.overwrite)
+            save(target, overwrite=arguments.overwrite)
         except TypeError as error:  # a model that is of no known family
             raise ValueError(str(error)) from None
     say(f"the converted folder stands in {target}")
+
+
+def _timm_saver(task: Any) -> Any:
+    """What writes an image classifier for timm; None for another task."""
+    from keras_tfm.convert import save_timm
+    from keras_tfm.tasks import ImageClassifier
+
+    if not isinstance(task, ImageClassifier):
+        return None
+    options = {"preprocessing": task.preprocessing, "class_names": task.class_names}
+    return functools.partial(save_timm, task.model, **options)
 
 
 def run_quantize(arguments: argparse.Namespace) -> None:

@@ -50,17 +50,25 @@ config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 BLOCK = "stage_{}_block_{}"
 ATTENTION = f"{BLOCK}/attention/branch/attention"
 PARTS = ("query", "key", "value")
+THEIR_BLOCK, TIMM_BLOCK = "encoder.layers.{}.blocks.{}", "layers.{}.blocks.{}"
 
 
 def rows(config):
-    """transformers' names; it counts a merging to the stage before."""
-    block = "encoder.layers.{}.blocks.{}"
-    theirs = f"{block}.attention.self"
+    """transformers' names."""
+    theirs = f"{THEIR_BLOCK}.attention.self"
+    return [
+        *common_rows(config),
+        *linear(f"{ATTENTION}/projections/query_key_value", *(f"{theirs}.{x}" for x in PARTS)),
+        *weight(f"{ATTENTION}/position/table", f"{theirs}.relative_position_bias_table"),
+    ]
+
+
+def common_rows(config):
+    """transformers' names for what Swin V2 has too; it counts a merging to the stage before."""
+    block = THEIR_BLOCK
     table = [
         *patches("patch_embedding", "embeddings.patch_embeddings.projection", config.patch_size),
         *norm("embedding_norm", "embeddings.norm"),
-        *linear(f"{ATTENTION}/projections/query_key_value", *(f"{theirs}.{x}" for x in PARTS)),
-        *weight(f"{ATTENTION}/position/table", f"{theirs}.relative_position_bias_table"),
         *linear(f"{ATTENTION}/output", f"{block}.attention.output.dense"),
         *norm(f"{BLOCK}/attention/norm", f"{block}.layernorm_before"),
         *linear(f"{BLOCK}/feedforward/branch/hidden", f"{block}.intermediate.dense"),
@@ -74,13 +82,20 @@ def rows(config):
 
 
 def timm_rows(config):
-    """timm's names, the classifier's too; its merging is the next stage's, as ours."""
-    block = "layers.{}.blocks.{}"
+    """timm's names, the classifier's too."""
+    return [
+        *common_timm_rows(config),
+        *linear(f"{ATTENTION}/projections/query_key_value", f"{TIMM_BLOCK}.attn.qkv"),
+        *weight(f"{ATTENTION}/position/table", f"{TIMM_BLOCK}.attn.relative_position_bias_table"),
+    ]
+
+
+def common_timm_rows(config):
+    """timm's names for what Swin V2 has too; its merging is the next stage's, as ours."""
+    block = TIMM_BLOCK
     return [
         *patches("patch_embedding", "patch_embed.proj", config.patch_size),
         *norm("embedding_norm", "patch_embed.norm"),
-        *linear(f"{ATTENTION}/projections/query_key_value", f"{block}.attn.qkv"),
-        *weight(f"{ATTENTION}/position/table", f"{block}.attn.relative_position_bias_table"),
         *linear(f"{ATTENTION}/output", f"{block}.attn.proj"),
         *norm(f"{BLOCK}/attention/norm", f"{block}.norm1"),
         *linear(f"{BLOCK}/feedforward/branch/hidden", f"{block}.mlp.fc1"),

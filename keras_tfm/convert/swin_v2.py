@@ -3,10 +3,10 @@
 import dataclasses
 
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
-from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, patches, weight
+from keras_tfm.convert.keymap import TRANSPOSED, linear, weight
 from keras_tfm.convert.state import read_state
 from keras_tfm.convert.swin import ARGUMENTS as SWIN_ARGUMENTS
-from keras_tfm.convert.swin import ATTENTION, BLOCK, PARTS, merging
+from keras_tfm.convert.swin import ATTENTION, PARTS, THEIR_BLOCK, TIMM_BLOCK, common_rows, common_timm_rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import SwinV2
 from keras_tfm.training.safetensors import CheckpointError
@@ -42,48 +42,28 @@ config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
-    """transformers' names; it counts a merging to the stage before."""
+    """transformers' names."""
     window(config)  # refuses, in both directions, what is not the same model
-    block = "encoder.layers.{}.blocks.{}"
-    theirs = f"{block}.attention.self"
+    theirs = f"{THEIR_BLOCK}.attention.self"
     kernels = [row for row in linear(PROJECTIONS, *(f"{theirs}.{x}" for x in PARTS)) if "kernel" in row.ours]
-    table = [
+    return [
+        *common_rows(config),
         *kernels,
         *weight(f"{ATTENTION}/projections/query_bias", f"{theirs}.query.bias"),
         *weight(f"{ATTENTION}/projections/value_bias", f"{theirs}.value.bias"),
         *_cosines(theirs, "continuous_position_bias_mlp"),
-        *patches("patch_embedding", "embeddings.patch_embeddings.projection", config.patch_size),
-        *norm("embedding_norm", "embeddings.norm"),
-        *linear(f"{ATTENTION}/output", f"{block}.attention.output.dense"),
-        *norm(f"{BLOCK}/attention/norm", f"{block}.layernorm_before"),
-        *linear(f"{BLOCK}/feedforward/branch/hidden", f"{block}.intermediate.dense"),
-        *linear(f"{BLOCK}/feedforward/branch/output", f"{block}.output.dense"),
-        *norm(f"{BLOCK}/feedforward/norm", f"{block}.layernorm_after"),
-        *norm("norm", "layernorm"),
     ]
-    for stage in range(1, len(config.depths)):
-        table += merging(f"stage_{stage}_merging", f"encoder.layers.{stage - 1}.downsample")
-    return table
 
 
 def timm_rows(config):
-    """timm's names, the classifier's too; its merging is the next stage's, as ours."""
-    block = "layers.{}.blocks.{}"
+    """timm's names, the classifier's too."""
+    theirs = f"{TIMM_BLOCK}.attn"
     return [
-        *weight(f"{PROJECTIONS}/kernel", f"{block}.attn.qkv.weight", TRANSPOSED),
-        *weight(f"{ATTENTION}/projections/query_bias", f"{block}.attn.q_bias"),
-        *weight(f"{ATTENTION}/projections/value_bias", f"{block}.attn.v_bias"),
-        *_cosines(f"{block}.attn", "cpb_mlp"),
-        *patches("patch_embedding", "patch_embed.proj", config.patch_size),
-        *norm("embedding_norm", "patch_embed.norm"),
-        *linear(f"{ATTENTION}/output", f"{block}.attn.proj"),
-        *norm(f"{BLOCK}/attention/norm", f"{block}.norm1"),
-        *linear(f"{BLOCK}/feedforward/branch/hidden", f"{block}.mlp.fc1"),
-        *linear(f"{BLOCK}/feedforward/branch/output", f"{block}.mlp.fc2"),
-        *norm(f"{BLOCK}/feedforward/norm", f"{block}.norm2"),
-        *merging("stage_{}_merging", "layers.{}.downsample"),
-        *norm("norm", "norm"),
-        *linear("head/output", "head.fc"),
+        *common_timm_rows(config),
+        *weight(f"{PROJECTIONS}/kernel", f"{theirs}.qkv.weight", TRANSPOSED),
+        *weight(f"{ATTENTION}/projections/query_bias", f"{theirs}.q_bias"),
+        *weight(f"{ATTENTION}/projections/value_bias", f"{theirs}.v_bias"),
+        *_cosines(theirs, "cpb_mlp"),
     ]
 
 

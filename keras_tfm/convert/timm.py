@@ -39,7 +39,9 @@ FAMILIES = {
     "resnet": ("resnet",),
     "swin": ("swin_",),
     "swin_v2": ("swinv2_",),
+    "tnt": ("tnt_",),
     "twins": ("twins_",),
+    "visformer": ("visformer_",),
     "vit": ("vit_", "deit_"),
     "xcit": ("xcit_",),
 }
@@ -110,15 +112,15 @@ def from_timm(name, with_head=True):
     return model
 
 
-def save_timm(model, folder, architecture=None, preprocessing=None, overwrite=False):
+def save_timm(model, folder, architecture=None, preprocessing=None, class_names=None, overwrite=False):
     """Write a classifier to a new `folder`, which `timm.create_model("local-dir:FOLDER", pretrained=True)`
     loads.
 
     `architecture` is timm's name of a model of the same family, by default that of the model's size, whatever
     the images' and the rate of stochastic depth, or else the family's first that can be; what differs from it
-    is said in the folder, as is the `preprocessing` of images (see `timm_entries`). Raises TypeError for a
-    model that timm has not, ValueError for an unknown architecture and for a configuration that timm does not
-    compute, FileExistsError where `folder` exists.
+    is said in the folder, as are the `preprocessing` of images (see `timm_entries`) and `class_names`. Raises
+    TypeError for a model that timm has not, ValueError for an unknown architecture, for a configuration that
+    timm does not compute and for another number of names, FileExistsError where `folder` exists.
     """
     if quantization_of(model):
         raise ValueError("Weights in 8 bits are not what timm reads: save them before.")
@@ -154,6 +156,12 @@ def save_timm(model, folder, architecture=None, preprocessing=None, overwrite=Fa
         },
         MARK: __version__,
     }
+    if class_names is not None:
+        entries["label_names"] = [str(name) for name in class_names]
+        if len(class_names) != model.num_classes:
+            raise ValueError(
+                f"`class_names` must be {model.num_classes}, one for each class; they are {len(class_names)}."
+            )
     with new_folder(folder, overwrite) as work:
         text = json.dumps(entries, indent=2, ensure_ascii=False)
         (work / "config.json").write_text(text + "\n", "utf-8")

@@ -1,5 +1,6 @@
 """TNT's checkpoints as timm has them (Han et al. 2021)."""
 
+from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import (
     TRANSPOSED,
     Row,
@@ -9,31 +10,36 @@ from keras_tfm.convert.keymap import (
     norm,
     weight,
 )
-from keras_tfm.convert.state import check_arguments, read_state
+from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier
-from keras_tfm.models import TNT, TNTConfig
-from keras_tfm.training.safetensors import CheckpointError
+from keras_tfm.models import TNT
 
+MODEL = TNT
 ARCHITECTURES = {
     "tnt_s_patch16_224": "S",
     "tnt_s_legacy_patch16_224": "S-legacy",
     "tnt_b_patch16_224": "B",
 }
-ARGUMENTS = {
-    "img_size": "image_size",
-    "patch_size": "patch_size",
-    "first_stride": "pixel_size",
-    "in_chans": "num_channels",
-    "depth": "num_layers",
-    "embed_dim": "dim",
-    "num_heads_outer": "num_heads",
-    "inner_dim": "inner_dim",
-    "num_heads_inner": "inner_heads",
-    "mlp_ratio": "mlp_ratio",
-    "drop_path_rate": "stochastic_depth",
-    "legacy": "legacy",
-}
-DEFAULTS = {"dim": 768, "num_heads": 12, "inner_dim": 48}  # of timm's class
+ARGUMENTS = Arguments(
+    TNT,
+    fields={
+        "img_size": "image_size",
+        "patch_size": "patch_size",
+        "first_stride": "pixel_size",
+        "in_chans": "num_channels",
+        "depth": "num_layers",
+        "embed_dim": "dim",
+        "num_heads_outer": "num_heads",
+        "inner_dim": "inner_dim",
+        "num_heads_inner": "inner_heads",
+        "mlp_ratio": "mlp_ratio",
+        "drop_path_rate": "stochastic_depth",
+        "legacy": "legacy",
+    },
+    fixed={"qkv_bias": False, "global_pool": "token"},
+    only={"epsilon": 1e-5, "dropout": 0.0},
+)
+DEFAULTS = {"embed_dim": 768, "num_heads_outer": 12, "inner_dim": 48}  # of timm's class
 FIRST_OF_ONE = Transform(lambda array: array[0], lambda array, _: [array[None]])
 
 
@@ -100,12 +106,10 @@ TRANSPOSED_PARTS = Transform(TRANSPOSED.load, _save_parts)
 
 def config_of(arguments):
     """Our configuration of timm's arguments; CheckpointError for those that mean another model."""
-    check_arguments(arguments, {*ARGUMENTS, "num_classes", "qkv_bias", "global_pool"})
-    for name, value in (("qkv_bias", False), ("global_pool", "token")):
-        if arguments.get(name, value) != value:
-            raise CheckpointError("timm", name, repr(value), repr(arguments[name]))
-    values = {ours: arguments[theirs] for theirs, ours in ARGUMENTS.items() if theirs in arguments}
-    return TNTConfig.from_json(DEFAULTS | values)
+    return ARGUMENTS.config_of(DEFAULTS | arguments)
+
+
+arguments_of = ARGUMENTS.arguments_of
 
 
 def read(arguments, weights):

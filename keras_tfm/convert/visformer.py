@@ -1,5 +1,6 @@
 """Visformer's checkpoints as timm has them (Chen et al. 2021)."""
 
+from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import (
     POINTWISE,
     Transform,
@@ -9,31 +10,42 @@ from keras_tfm.convert.keymap import (
     patches,
     weight,
 )
-from keras_tfm.convert.state import check_arguments, read_state
+from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier
-from keras_tfm.models import Visformer, VisformerConfig
+from keras_tfm.models import Visformer
 from keras_tfm.models.vision.visformer import PATCHES
 from keras_tfm.training.safetensors import CheckpointError
 
+MODEL = Visformer
 ARCHITECTURES = {"visformer_tiny": "Ti", "visformer_small": "S"}
 # Positions (1, D, rows, columns).
 PLANE = Transform(
     lambda array: array[0].transpose(1, 2, 0), lambda array, _: [array.transpose(2, 0, 1)[None]]
 )
-# What the published models, with the configuration's fields, are made of.
-FIXED = {"patch_size": 16, "attn_stage": "011", "spatial_conv": "100"}
 NORMS = {"norm_layer", "embed_norm"}
-ARGUMENTS = {
-    "img_size": "image_size",
-    "in_chans": "num_channels",
-    "init_channels": "stem_dim",
-    "embed_dim": "dim",
-    "depth": "depths",
-    "num_heads": "num_heads",
-    "group": "groups",
-    "mlp_ratio": "mlp_ratio",
-    "drop_path_rate": "stochastic_depth",
-}
+ARGUMENTS = Arguments(
+    Visformer,
+    fields={
+        "img_size": "image_size",
+        "in_chans": "num_channels",
+        "init_channels": "stem_dim",
+        "embed_dim": "dim",
+        "depth": "depths",
+        "num_heads": "num_heads",
+        "group": "groups",
+        "mlp_ratio": "mlp_ratio",
+        "drop_path_rate": "stochastic_depth",
+    },
+    fixed={
+        "patch_size": 16,
+        "global_pool": "avg",
+        "attn_stage": "011",
+        "spatial_conv": "100",
+        "conv_init": True,
+    },
+    only={"dropout": 0.0},
+)
+arguments_of = ARGUMENTS.arguments_of
 
 
 def rows(config):
@@ -72,15 +84,11 @@ def _attending(ours, theirs):
 
 def config_of(arguments):
     """Our configuration of timm's arguments; CheckpointError for those that mean another model."""
-    check_arguments(arguments, {*ARGUMENTS, *FIXED, *NORMS, "num_classes", "conv_init"})
-    for name, value in FIXED.items():
-        if arguments.get(name, value) != value:
-            raise CheckpointError("timm", name, repr(value), repr(arguments[name]))
     for name in NORMS & arguments.keys():
         if "BatchNorm2d" not in str(arguments[name]):
             raise CheckpointError("timm", name, "BatchNorm2d", repr(arguments[name]))
-    values = {ours: arguments[theirs] for theirs, ours in ARGUMENTS.items() if theirs in arguments}
-    return VisformerConfig.from_json(values)
+    own = {name: value for name, value in arguments.items() if name not in {*NORMS, "conv_init"}}
+    return ARGUMENTS.config_of(own)
 
 
 def read(arguments, weights):

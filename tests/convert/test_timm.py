@@ -16,13 +16,16 @@ from keras_tfm.convert import (
     timm_preprocessing_of,
 )
 from keras_tfm.convert.arguments import ratio_of
+from keras_tfm.convert.preprocessing import label_names
 from keras_tfm.convert.timm import FAMILIES, family_of
 from keras_tfm.heads import Classifier, DistilledClassifier
 from keras_tfm.models import (
     BERT,
+    TNT,
     CaiT,
     DeiT,
     DINOv2,
+    HybridViT,
     LeViT,
     MLPMixer,
     PiT,
@@ -30,6 +33,7 @@ from keras_tfm.models import (
     Swin,
     SwinV2,
     Twins,
+    Visformer,
     ViT,
     XCiT,
 )
@@ -43,7 +47,9 @@ from tests.models.test_levit import SMALL as LEVIT
 from tests.models.test_pit import SMALL as PIT
 from tests.models.test_swin import SMALL as SWIN
 from tests.models.test_swin_v2 import SMALL as SWIN_V2
+from tests.models.test_tnt import SMALL as TNT_SMALL
 from tests.models.test_twins import PCPVT, SVT
+from tests.models.test_visformer import SMALL as VISFORMER
 from tests.models.test_vit import ATTENTION, FLATTEN, MEAN, ONE_BLOCK
 from tests.models.test_xcit import SMALL as XCIT
 
@@ -52,11 +58,21 @@ MIXER = dataclasses.replace(MLPMixer.sizes["S/32"], image_size=(64, 32), **WIDTH
 RESNET = dataclasses.replace(
     ResNet.sizes["18"], image_size=(33, 40), num_channels=1, dims=(4, 6), depths=(1, 2)
 )
+HYBRID = dataclasses.replace(
+    HybridViT.sizes["R+Ti/16"],
+    image_size=32,
+    patch_size=4,
+    num_layers=1,
+    dim=8,
+    num_heads=2,
+    intermediate_dim=16,
+)
 MODELS = {
     "cait": lambda: Classifier(CaiT(CAIT), 3),
     "deit": lambda: DistilledClassifier(DeiT(DEIT), 3),
     "dinov2": lambda: Classifier(DINOv2(dataclasses.replace(REGISTERS, num_registers=0)), 3),
     "dinov2, gated": lambda: Classifier(DINOv2(GATED), 3),
+    "hybrid_vit": lambda: Classifier(HybridViT(HYBRID), 3),
     "levit": lambda: Classifier(LeViT(dataclasses.replace(LEVIT, distilled=False)), 3),
     "levit, distilled": lambda: DistilledClassifier(LeViT(LEVIT), 3),
     "mlp_mixer": lambda: Classifier(MLPMixer(MIXER), 3),
@@ -68,8 +84,11 @@ MODELS = {
         SwinV2(dataclasses.replace(SWIN_V2, window=2, pretrained_windows=None)), 3
     ),
     "swin_v2": lambda: Classifier(SwinV2(dataclasses.replace(SWIN_V2, window=2)), 3),
+    "tnt": lambda: Classifier(TNT(TNT_SMALL), 3),
+    "tnt, legacy": lambda: Classifier(TNT(dataclasses.replace(TNT_SMALL, legacy=True)), 3),
     "twins, pcpvt": lambda: Classifier(Twins(PCPVT), 3),
     "twins, svt": lambda: Classifier(Twins(SVT), 3),
+    "visformer": lambda: Classifier(Visformer(VISFORMER), 3),
     "vit": lambda: Classifier(ViT(ONE_BLOCK), 3, dropout=0.2),
     "vit, mean": lambda: Classifier(ViT(MEAN), 3),
     "vit, attention": lambda: Classifier(ViT(ATTENTION), 3),
@@ -102,6 +121,15 @@ def test_both_ways(name, tmp_path):
         if "float" in a.dtype:
             np.testing.assert_array_equal(a, b)
     assert type(from_timm(tmp_path / "folder", with_head=False)) is type(model.backbone)
+
+
+def test_names_of_classes_are_kept(tmp_path):
+    model = Classifier(ViT(ONE_BLOCK), 3)
+    save_timm(model, tmp_path / "folder", class_names=["a", "b", "c"])
+    assert label_names(tmp_path / "folder", 3) == ["a", "b", "c"]
+    assert json.loads((tmp_path / "folder" / "config.json").read_text())["label_names"] == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="`class_names` must be 3, one for each class; they are 2"):
+        save_timm(model, tmp_path / "other", class_names=["a", "b"])
 
 
 def test_registers(tmp_path):

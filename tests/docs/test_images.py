@@ -43,6 +43,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
     assert found["vectors"].shape == (120, 32) and found["cosines"].shape == (1, 119)
     assert found["kernel"].shape == (32, 2) and found["found"].shape == (1,)
     assert type(tasks.load("runs/from-unlabelled").model.backbone) is models.ViT
+    assert found["again"].class_names.tolist() == ["lying", "standing"]
     label = found["answer"]["label"].numpy()[0].decode()
     assert label in found["names"] and found["answer"]["probabilities"].shape == (1, 2)
     images = [found["image"].numpy()]

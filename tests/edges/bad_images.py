@@ -120,6 +120,13 @@ BAD = [
         f"{PRETRAIN} --least-area 0.5",
         "--least-area must be at most --parting-area, 0.4; it is 0.5",
     ),
+    Bad(
+        "timm has no classifiers of texts",
+        "convert {run} --to-timm {folder}/out",
+        "timm has no counterpart of the task 'classify'",
+        {},
+        "classify",
+    ),
     option("--image-size 0", "must be at least 1", IMAGES),
     option("--crop-fraction 0", "must be at least 0.1", IMAGES),
     option("--mixup -1", "must be at least 0", IMAGES),

@@ -84,7 +84,7 @@ def test_names_of_timm(config):
     weights = keymap.save(model, tnt.rows(config))
     assert weights["blocks.0.attn_in.qk.weight"].shape == (8, 4)
     assert weights["pixel_pos"].shape == (1, 4, 2, 2)
-    arguments = {theirs: getattr(config, ours) for theirs, ours in tnt.ARGUMENTS.items()}
+    arguments = tnt.arguments_of(config)
     again, _ = tnt.read(arguments | {"num_classes": 3}, weights)
     for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)

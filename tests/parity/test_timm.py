@@ -161,6 +161,33 @@ def dinov2_gated(rng):
     return {**arguments, "mlp_ratio": 2 * int(rng.integers(1, 20)) / arguments["embed_dim"]}
 
 
+def tnt(rng):
+    patch_size, num_heads = 4 * int(rng.integers(1, 3)), int(rng.integers(1, 4))
+    return {
+        "img_size": [patch_size * int(x) for x in rng.integers(1, 5, 2)],
+        "patch_size": patch_size,
+        "first_stride": int(rng.choice([1, 2])),
+        "in_chans": int(rng.integers(1, 4)),
+        "embed_dim": 4 * num_heads * int(rng.integers(1, 4)),
+        "num_heads_outer": num_heads,
+        "inner_dim": 4 * int(rng.integers(1, 4)),
+        "num_heads_inner": int(rng.choice([1, 2, 4])),
+        "depth": int(rng.integers(1, 3)),
+        "mlp_ratio": float(rng.choice([1.0, 2.5, 4.0])),
+    }
+
+
+def visformer(rng):
+    return {
+        "img_size": [32 * int(x) for x in rng.integers(1, 3, 2)],
+        "in_chans": int(rng.integers(1, 4)),
+        "init_channels": 8 * int(rng.integers(1, 4)),
+        "embed_dim": 16 * int(rng.integers(1, 4)),
+        "depth": [int(x) for x in rng.integers(1, 3, 3)],
+        "num_heads": int(rng.choice([1, 2, 4])),
+    }
+
+
 def resnet(rng):
     return {
         "in_chans": int(rng.integers(1, 4)),
@@ -187,6 +214,9 @@ KINDS = {
     "vit_small_patch14_reg4_dinov2": dinov2_registers,
     "vit_giant_patch14_dinov2": dinov2_gated,
     "resnet18": resnet,
+    "tnt_s_patch16_224": tnt,
+    "tnt_s_legacy_patch16_224": tnt,
+    "visformer_tiny": visformer,
     "resnet50": resnet,
 }
 
