@@ -21,7 +21,9 @@ class ChangedStep(keras.callbacks.Callback, abc.ABC):
         model.train_step, model.train_function = self.train_step, None
 
     def on_fit_end(self) -> None:
-        """The model's own step again, whatever ended the fit."""
+        """The model's own step again, whatever ended the fit, were it before the first step."""
+        if self.model is None:
+            return
         self.model.train_step, self.model.train_function = self.step, None
 
     @abc.abstractmethod

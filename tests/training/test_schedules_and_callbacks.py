@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tqdm
 
+import keras_tfm
 from keras_tfm.training import (
     BestWeights,
     Progress,
@@ -18,6 +19,7 @@ from keras_tfm.training import (
     WarmupLinearSchedule,
     WarmupSchedule,
 )
+from keras_tfm.training.changed_steps import ChangedInputs
 
 
 def test_warmup_is_equation_3():
@@ -140,3 +142,14 @@ def test_the_time_limit_stops_within_an_epoch():
     one = np.ones((50, 1))
     history = model.fit(one, one, batch_size=1, epochs=3, verbose=0, callbacks=[TimeLimit(0)])
     assert len(history.epoch) == 1 and model.get_weights()[0] == -1.0
+
+
+def test_a_fit_that_fails_before_its_first_step_says_why():
+    def change(inputs, step, done):
+        return inputs
+
+    x = keras.Input((1,))
+    model = keras_tfm.Model(x, keras.layers.Dense(1)(x))
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="cardinality"):
+        model.fit(np.ones((3, 1)), np.ones((2, 1)), verbose=0, callbacks=[ChangedInputs(change, 1)])
