@@ -1,6 +1,7 @@
 """Heads: hidden states -> predictions, each beside its loss."""
 
 from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.boxes import box_distance, corners_of, generalized_iou
 from keras_tfm.heads.classification import ClassificationHead, Classifier, classification_loss
 from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.heads.enhanced_mask_decoder import EnhancedMaskedLM
@@ -11,11 +12,14 @@ from keras_tfm.heads.language_model import (
     token_accuracy,
     token_cross_entropy,
 )
+from keras_tfm.heads.mask_losses import dice_loss, focal_loss
 from keras_tfm.heads.masked_autoencoder import MaskedAutoencoder, patch_loss
 from keras_tfm.heads.masked_language_model import MaskedLM, MaskedLMHead, NextSentence, NextSentenceHead
+from keras_tfm.heads.matching import match
 from keras_tfm.heads.multiple_choice import MultipleChoice
 from keras_tfm.heads.patch_classifier import PatchClassifier
 from keras_tfm.heads.self_distillation import ProjectionHead, SelfDistillation, SelfDistillationLoss
+from keras_tfm.heads.set_prediction import SetPredictionLoss
 from keras_tfm.heads.span_boundary import SpanBoundaryHead, SpanMaskedLM
 from keras_tfm.heads.span_finder import SpanCrossEntropy, SpanFinder, best_spans
 from keras_tfm.heads.tokens import TokenClassificationHead, TokenTagger

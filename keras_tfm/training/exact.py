@@ -216,8 +216,13 @@ def global_loss(loss: Callable, y_true: Any, y_pred: Any, sample_weight: Any = N
     """`loss(y_true, y_pred, sample_weight)` as if all replicas' batches were one: an equal part of it.
 
     Follows `keras.losses.Loss.__call__`, which is the local one. A loss that is a scalar already is
-    taken as a mean over the local batch.
+    taken as a mean over the local batch, and one with a method `means`, which gives [(total, count)], as the
+    sum of these.
     """
+    if hasattr(loss, "means"):
+        if sample_weight is not None:
+            raise ValueError(f"{loss!r} has weights of its own; it takes no `sample_weight`.")
+        return tf.add_n([over_all_replicas(*mean) for mean in loss.means(y_true, y_pred)])
     batch_size = tf.cast(batch_size_of(y_pred), "float32")
     if not isinstance(loss, keras.losses.Loss) or type(loss).__call__ is not keras.losses.Loss.__call__:
         values = loss(y_true, y_pred, sample_weight)

@@ -106,6 +106,25 @@ def own_train_step():
     return Own(inputs, keras.layers.Dense(V)(keras.layers.Embedding(V, 8)(inputs)))
 
 
+def detector():
+    """A model of two blocks' predictions of four objects."""
+    import keras
+
+    import keras_tfm
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = keras.layers.Flatten()(keras.layers.Embedding(V, 8)(inputs))
+    x = keras.layers.Reshape((2, 4, 7))(keras.layers.Dense(2 * 4 * 7, activation="sigmoid")(x))
+    return keras_tfm.Model(inputs, x)
+
+
+def objects(ids):
+    """Those in the place of every third token or so, of class 0 or 1, and padding: (B, T, 5)."""
+    is_object = (ids % 3 == 1)[..., None]
+    sides = np.stack([ids, ids[:, ::-1], ids + 3, ids[:, ::-1] + 5], axis=-1) / (2 * V)
+    return np.where(is_object, np.concatenate([ids[..., None] % 2, sides], axis=-1), -1).astype("float32")
+
+
 def translation():
     from keras_tfm.heads import LanguageModel
     from keras_tfm.models import Transformer
@@ -210,6 +229,7 @@ CASES = {
     "regularizer": Case(lambda: tagger(kernel_regularizer="l2")),
     "add_loss": Case(adding_loss, batch_size=13),
     "two outputs": Case(two_headed, batch_size=13, compile={"loss_weights": {"tokens": 1.0, "size": 0.3}}),
+    "set of objects": Case(detector, batch_size=13),
     "subclassed": Case(subclassed, batch_size=12),
     "own train_step": Case(own_train_step),
     "class weights": Case(fit={"class_weight": {i: 1.0 + i / V for i in range(V)}}),
@@ -222,7 +242,7 @@ CASES = {
     "rates, jit": Case(optimizer=by_path, batch_size=12, compile={"jit_compile": True}),
 }  # fmt: skip
 # What each of these ends with depends on another part of training.
-QUICK = ("mean by sample weights", "accumulation", "jit", "own train_step")
+QUICK = ("mean by sample weights", "accumulation", "jit", "own train_step", "set of objects")
 QUICK_OF_PROCESSES = ("mean by sample weights", "accumulation")
 # Not as on one device: each replica drops other values. Both of them drop the same.
 DRAWING = {
@@ -236,6 +256,8 @@ def run(case, scope):
     import keras
     import tensorflow as tf
 
+    from keras_tfm.heads import SetPredictionLoss
+
     keras.utils.set_random_seed(7)
     keras.config.set_dtype_policy(case.policy)
     ids, labels, weights = data()
@@ -245,6 +267,8 @@ def run(case, scope):
     if case.model is two_headed:
         loss, metrics = {"tokens": loss, "size": "mse"}, {"tokens": metrics, "size": ["mae"]}
         targets = {"tokens": labels, "size": labels.mean(axis=1, keepdims=True).astype("float32")}
+    if case.model is detector:
+        loss, metrics, targets = SetPredictionLoss(), None, objects(ids)
     if case.model is translation:
         inputs = {"token_ids": ids, "padding_mask": ids != 0}
         inputs |= {"decoder_token_ids": labels, "decoder_padding_mask": labels >= 0}

@@ -1,0 +1,43 @@
+"""Boxes as numbers (..., 4), and how well they fit: pairs by broadcasting, in float32.
+
+A box is its centre, width and height, (x, y, width, height), as parts of the image's sides.
+`keras.utils.bounding_boxes` converts the formats of data sets; its IoU adds a constant to the union that is
+large beside that of small boxes.
+"""
+
+from keras import ops
+
+
+def corners_of(boxes):
+    """(x, y, width, height) around centres -> (left, top, right, bottom): (..., 4) both."""
+    centre, half = boxes[..., :2], boxes[..., 2:] / 2
+    return ops.concatenate([centre - half, centre + half], axis=-1)
+
+
+def generalized_iou(boxes, others):
+    """The GIoU of `boxes` and `others`, (..., 4) both, which broadcast: (...), from -1 to 1.
+
+    The intersection over the union U, less (C - U) / C with C the area of the smallest box around both
+    (Rezatofighi et al. 2019, "Generalized Intersection over Union"). Of an empty union or box around both the
+    quotient is 0. All pairs of (B, Q, 4) and (B, M, 4) are `generalized_iou(a[:, :, None], b[:, None])`.
+    """
+    (first, area), (second, other_area) = (_corners_and_area(x) for x in (boxes, others))
+    common = _area(ops.maximum(first[..., :2], second[..., :2]), ops.minimum(first[..., 2:], second[..., 2:]))
+    hull = _area(ops.minimum(first[..., :2], second[..., :2]), ops.maximum(first[..., 2:], second[..., 2:]))
+    union = area + other_area - common
+    return ops.divide_no_nan(common, union) - ops.divide_no_nan(hull - union, hull)
+
+
+def box_distance(boxes, others):
+    """The sum of the absolute differences of `boxes` and `others`, (..., 4) both, which broadcast: (...)."""
+    return ops.sum(ops.abs(ops.cast(boxes, "float32") - ops.cast(others, "float32")), axis=-1)
+
+
+def _corners_and_area(boxes):
+    corners = corners_of(ops.cast(boxes, "float32"))
+    return corners, _area(corners[..., :2], corners[..., 2:])
+
+
+def _area(top_left, bottom_right):
+    sides = ops.maximum(bottom_right - top_left, 0.0)
+    return sides[..., 0] * sides[..., 1]

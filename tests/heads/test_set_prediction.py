@@ -1,0 +1,87 @@
+"""Matching against SciPy's, boxes and losses by hand."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+
+from keras_tfm import heads
+
+ONE_GRAPH = tf.function(
+    heads.match,
+    input_signature=[tf.TensorSpec((None, None, None)), tf.TensorSpec((None, None), "bool")],
+)
+
+
+def check(costs, mask, of_query, tolerance=1e-5):
+    """Each example's pairs: as many as can be, of targets that count, each once, at the least cost."""
+    for cost, wanted, target in zip(costs, mask, np.asarray(of_query), strict=True):
+        queries = np.flatnonzero(target >= 0)
+        taken = target[queries]
+        assert len({*taken}) == len(taken) == min(len(cost), wanted.sum())
+        assert wanted[taken].all()
+        least = cost[:, wanted][linear_sum_assignment(cost[:, wanted])]
+        assert abs(cost[queries, taken].sum() - least.sum()) <= tolerance * max(1, np.abs(least).sum())
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 12), st.booleans())
+def test_the_total_cost_is_scipys(seed, num_queries, num_targets, has_ties):
+    rng = np.random.default_rng(seed)
+    size = (3, num_queries, num_targets)
+    costs = (rng.integers(-3, 3, size) if has_ties else rng.normal(size=size)).astype("float32")
+    mask = rng.random((3, num_targets)) < 0.7
+    check(costs, mask, ONE_GRAPH(costs, mask), 0 if has_ties else 1e-5)
+
+
+def test_matching_is_compiled_by_xla():
+    rng = np.random.default_rng(0)
+    costs, mask = rng.normal(size=(5, 7, 6)).astype("float32"), rng.random((5, 6)) < 0.7
+    check(costs, mask, tf.function(heads.match, jit_compile=True)(costs, mask))
+
+
+def test_costs_that_are_not_finite_come_last():
+    nan, inf = np.nan, np.inf
+    costs = np.array([[[nan, 1.0], [2.0, 50.0], [inf, -inf]]], "float32")
+    np.testing.assert_array_equal(heads.match(costs, [[True, True]]), [[1, 0, -1]])
+    np.testing.assert_array_equal(heads.match(costs[:, 2:], [[True, False]]), [[0]])
+
+
+def test_nothing_to_match():
+    np.testing.assert_array_equal(
+        heads.match(np.zeros((2, 3, 0), "float32"), np.zeros((2, 0), bool)), [[-1] * 3] * 2
+    )
+    np.testing.assert_array_equal(heads.match(np.zeros((1, 2, 2), "float32"), [[False, False]]), [[-1, -1]])
+    assert ONE_GRAPH(np.zeros((0, 2, 2), "float32"), np.zeros((0, 2), bool)).shape == (0, 2)
+
+
+def test_generalized_iou_of_known_boxes():
+    box = np.array([2.0, 2.0, 2.0, 2.0])
+    others = np.array([[2, 2, 2, 2], [3, 2, 2, 2], [5, 2, 2, 2], [2, 2, 1, 1]], "float32")
+    # The same; half of each in common; one side apart, in a hull of 2 x 5; a quarter within.
+    np.testing.assert_allclose(heads.generalized_iou(box, others), [1, 1 / 3, -0.2, 0.25], rtol=1e-6)
+    np.testing.assert_allclose(heads.corners_of(box), [1, 1, 3, 3])
+    np.testing.assert_allclose(heads.generalized_iou(others[:2, None] * 0, others[:1] * 0), [[0], [0]])
+
+
+def test_a_perfect_prediction_and_a_shifted_one():
+    targets = np.array([[[1, 0.5, 0.5, 0.2, 0.2], [-1, 0, 0, 0, 0]]], "float32")
+    query = np.array([-50, 50, -50, 0.5, 0.5, 0.2, 0.2], "float32")
+    other = np.array([-50, -50, 50, 0.1, 0.1, 0.1, 0.1], "float32")
+    predictions = np.stack([other, query])[None, None]  # (1, 1, 2, 7)
+    loss = heads.SetPredictionLoss()
+    assert float(loss(targets, predictions)) == pytest.approx(0, abs=1e-6)
+    predictions[..., 1, 3] += 0.1  # half of the width: GIoU 1/3
+    assert float(loss(targets, predictions)) == pytest.approx(5 * 0.1 + 2 * 2 / 3, rel=1e-5)
+    clone = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert clone.get_config() == loss.get_config()
+
+
+def test_the_losses_of_masks_by_hand():
+    targets, logits = np.array([[1.0, 0.0]]), np.zeros((1, 2), "float32")
+    focal = (0.25 + 0.75) * 0.25 * np.log(2) / 2
+    np.testing.assert_allclose(heads.focal_loss(targets, logits), [focal], rtol=1e-6)
+    np.testing.assert_allclose(heads.dice_loss(targets, logits), [1 - 2 / 3], rtol=1e-6)
+    assert float(heads.focal_loss([[1.0]], [[-200.0]])[0]) == pytest.approx(0.25 * 200)

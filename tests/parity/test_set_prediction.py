@@ -1,0 +1,76 @@
+"""Live: the losses of boxes and masks against transformers', on the same predictions."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import torch
+from transformers import DetrConfig
+from transformers.loss.loss_for_object_detection import ForObjectDetectionLoss, dice_loss, sigmoid_focal_loss
+
+from keras_tfm import heads
+
+pytestmark = pytest.mark.parity
+
+
+def draw(rng, sizes):
+    """Targets of images with so many boxes, padded, and predictions of three blocks, of 3 classes."""
+    num_queries = int(rng.integers(1, 9))
+    boxes = rng.uniform(0.05, 0.5, (len(sizes), max(sizes), 4))
+    labels = rng.integers(0, 3, (len(sizes), max(sizes), 1))
+    targets = np.concatenate([labels, boxes], axis=-1).astype("float32")
+    targets[np.arange(max(sizes)) >= np.array(sizes)[:, None]] = [-1, 0, 0, 0, 0]
+    logits = rng.normal(size=(len(sizes), 3, num_queries, 4))
+    predicted = rng.uniform(0.05, 0.5, (len(sizes), 3, num_queries, 4))
+    return targets, np.concatenate([logits, predicted], axis=-1).astype("float32")
+
+
+def theirs(targets, predictions):
+    """transformers' loss, the blocks before the last as auxiliary ones, and its gradient."""
+    tensor = torch.from_numpy(predictions).requires_grad_()
+    blocks = tensor.transpose(0, 1)  # (L, B, Q, C + 5)
+    images = [x[x[:, 0] >= 0] for x in targets]
+    tensors = [torch.from_numpy(x) for x in images]
+    labels = [{"class_labels": x[:, 0].long(), "boxes": x[:, 1:]} for x in tensors]
+    loss, *_ = ForObjectDetectionLoss(
+        blocks[-1, ..., :-4],
+        labels,
+        "cpu",
+        blocks[-1, ..., -4:],
+        DetrConfig(auxiliary_loss=True, num_labels=3, decoder_layers=3),
+        outputs_class=blocks[..., :-4],
+        outputs_coord=blocks[..., -4:],
+    )
+    loss.backward()
+    return float(loss.detach()), tensor.grad.numpy()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_loss_and_its_gradient(seed):
+    rng = np.random.default_rng(seed)
+    sizes = [*(int(n) for n in rng.integers(0, 6, 3)), 1]
+    targets, predictions = draw(rng, sizes)
+    variable = tf.Variable(predictions)
+    with tf.GradientTape() as tape:
+        loss = heads.SetPredictionLoss()(targets, variable)
+    expected, gradient = theirs(targets, predictions)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(tape.gradient(loss, variable), gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_images_without_boxes_are_background():
+    targets, predictions = draw(np.random.default_rng(7), [1, 1])
+    targets = targets[:, :0]
+    background = np.full(predictions.shape[:3], 3)
+    expected = keras.ops.sparse_categorical_crossentropy(background, predictions[..., :-4], from_logits=True)
+    loss = heads.SetPredictionLoss()(targets, predictions)
+    assert float(loss) == pytest.approx(3 * float(keras.ops.mean(expected)), rel=1e-6)
+
+
+def test_the_losses_of_masks():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(scale=4, size=(5, 30)).astype("float32")
+    targets = rng.integers(0, 2, (5, 30)).astype("float32")
+    for ours, theirs in ((heads.focal_loss, sigmoid_focal_loss), (heads.dice_loss, dice_loss)):
+        expected = theirs(torch.from_numpy(logits), torch.from_numpy(targets), 1)
+        assert float(keras.ops.sum(ours(targets, logits))) == pytest.approx(float(expected), rel=1e-5)
