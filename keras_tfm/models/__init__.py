@@ -7,6 +7,8 @@ blocks as `hidden_states`; models of images in stages also keep `maps`, the last
 table says whose checkpoints are read.
 """
 
+from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig
+from keras_tfm.models.multimodal.siglip import SigLIP, SigLIPConfig
 from keras_tfm.models.series.autoregressive import Autoregressive, AutoregressiveConfig
 from keras_tfm.models.text.albert import ALBERT, ALBERTConfig
 from keras_tfm.models.text.bart import BART, BARTConfig
