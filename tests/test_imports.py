@@ -32,11 +32,13 @@ MAY_IMPORT = {
 }
 MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
 
-# Leaves that everybody may import: checked configurations, the model class, the reading and writing of its
-# weights, what all layers and models have in common, the version, and whether XLA compiles.
+# Leaves that everybody may import: checked configurations, the model class, the batches of other replicas,
+# the reading and writing of a model's weights, what all layers and models have in common, the version, and
+# whether XLA compiles.
 FOR_EVERYBODY = {
     "models.base",  # for types alone
     "training.model",
+    "training.replicas",
     "training.safetensors",
     "training.weights",
     "added_losses",

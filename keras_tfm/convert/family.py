@@ -108,7 +108,9 @@ class Family:
     `fields` are the configuration's, ours by theirs (a name, or an `Entry`); `absent` says what an entry that
     is not there means, by default what our field does; `written` are functions of our configuration for
     entries that follow from it. `fixed` entries have one value that we compute, fields of ours that are in
-    `only` one that they do.
+    `only` one that they do. `nested` are entries that are dictionaries, {name: {entry: value}}, whose own
+    entries are called "name.entry" here; `same`, {entry: other}, are entries that must have the other's
+    value.
 
     `rows` are the weights' table, or a function of our configuration that makes it. `shapes` give some keys'
     sizes by our fields, or by functions of the configuration (0: no such key), and `num_blocks(config)` the
@@ -132,6 +134,8 @@ class Family:
     written: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     only: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    nested: tuple[str, ...] = ()
+    same: Mapping[str, str] = dataclasses.field(default_factory=dict)
     parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -156,7 +160,11 @@ class Family:
 
     def read_config(self, entries, path):
         """Our configuration from their entries; CheckpointError for one of another kind or meaning."""
+        entries = self._flat(entries, path)
         check_entries(entries, path)
+        for name, other in self.same.items():
+            if name in entries and other in entries and entries[name] != entries[other]:
+                raise CheckpointError(path, name, f"{other}, {brief(entries[other])}", brief(entries[name]))
         for name, value in self.fixed.items():
             if entries.get(name, value) != value:
                 raise CheckpointError(path, name, repr(value), brief(entries[name]))
@@ -193,7 +201,23 @@ class Family:
             else:
                 values[theirs] = getattr(config, ours)
         values |= {name: function(config) for name, function in self.written.items()}
-        return {"model_type": self.model_type, **values, **self.fixed}
+        values |= {name: values[other] for name, other in self.same.items()}
+        values |= self.fixed
+        entries: dict = {"model_type": self.model_type, **{name: {} for name in self.nested}}
+        for name, value in values.items():
+            outer, _, inner = name.rpartition(".")
+            (entries[outer] if outer else entries)[inner] = value
+        return entries
+
+    def _flat(self, entries, path):
+        """`entries` with those of `nested` ones by both names."""
+        flat = dict(entries)
+        for name in self.nested:
+            inner = flat.pop(name, None) or {}
+            if not isinstance(inner, dict):
+                raise CheckpointError(path, name, "entries by name", brief(inner))
+            flat |= {f"{name}.{key}": value for key, value in inner.items()}
+        return flat
 
     def check_sizes(self, config, tensors, prefix, path):
         """Refuse, before it costs memory, a configuration that the tensors do not bear out."""
@@ -240,7 +264,7 @@ class Family:
 def check_entries(entries, path):
     """Refuse what no family means, in entries that several read, or that none does and others would."""
     for name, value in entries.items():
-        if name in TOKEN_IDS and value is not None:
+        if name.rpartition(".")[2] in TOKEN_IDS and value is not None:
             ids = value if isinstance(value, list) else [value]
             if not all(type(x) is int and 0 <= x < 2**31 for x in ids):
                 raise CheckpointError(path, name, "the id of a token", brief(value))

@@ -34,6 +34,8 @@ TABLES = {
     "vit": "vit.FAMILY",
     "vit_mae": "vit_mae.FAMILY",
     "vivit": "vivit.FAMILY",
+    "clip": "clip.FAMILY",
+    "siglip": "siglip.FAMILY",
     "dinov2": "dinov2.FAMILY",
     "dinov2_with_registers": "dinov2.WITH_REGISTERS",
 }

@@ -48,18 +48,21 @@ class PatchEncoder(Layer):
 
     `patch_size` is P or a (height, width) pair, `dim` is D; the class token can be left out. Positions are
     numbered row by row: two-dimensional ones gained nothing (appendix D.4). `position_initializer` draws
-    their first values. There are positions for images of the size that the layer is built for; for those of
-    another size they are interpolated at each call (section 3.2). It is the plain way to put
-    `PatchEmbedding`, `PrependedTokens` and `PositionEmbedding` together.
+    their first values; `use_bias` is the projection's. There are positions for images of the size that the
+    layer is built for; for those of another size they are interpolated at each call (section 3.2). It is the
+    plain way to put `PatchEmbedding`, `PrependedTokens` and `PositionEmbedding` together.
     """
 
-    def __init__(self, patch_size, dim, class_token=True, position_initializer=POSITIONS, **kwargs):
+    def __init__(
+        self, patch_size, dim, class_token=True, position_initializer=POSITIONS, use_bias=True, **kwargs
+    ):
         super().__init__(**kwargs)
         self.patch_size = patch_size
         self.dim = dim
         self.class_token = class_token
         self.position_initializer = position_initializer
-        self.patches = PatchEmbedding(dim, patch_size)
+        self.use_bias = use_bias
+        self.patches = PatchEmbedding(dim, patch_size, use_bias=use_bias)
         self.tokens = PrependedTokens(name="class_token") if class_token else None
 
     def build(self, images_shape):

@@ -1,12 +1,15 @@
 """Models: tokens, pixels or numbers -> hidden states; a family is a file: config, sizes table, model.
 
 Those of images take `images` (B, H, W, C), those of videos `videos` (B, F, H, W, C), those of text
-`token_ids` (B, T). All that encode give `sequence_output` and `pooled_output`, and keep the states of their
-blocks as `hidden_states`; models of images in stages also keep `maps`, the last map of each stage.
-`Family.sizes` names the published sizes, `Family.from_size(name)` makes one with fresh weights; the README's
-table says whose checkpoints are read.
+`token_ids` (B, T), those of images and texts both, with an output of each name for each side. All that
+encode give `sequence_output` and `pooled_output`, and keep the states of their blocks as `hidden_states`;
+models of images in stages also keep `maps`, the last map of each stage. `Family.sizes` names the published
+sizes, `Family.from_size(name)` makes one with fresh weights; the README's table says whose checkpoints are
+read.
 """
 
+from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig
+from keras_tfm.models.multimodal.siglip import SigLIP, SigLIPConfig
 from keras_tfm.models.series.autoregressive import Autoregressive, AutoregressiveConfig
 from keras_tfm.models.text.albert import ALBERT, ALBERTConfig
 from keras_tfm.models.text.bart import BART, BARTConfig

@@ -159,6 +159,25 @@ def blocks(dropout=0.0, rematerialize=True, num_experts=0):
     return layers.rematerialize(model) if rematerialize else model
 
 
+def paired(**options):
+    """Two vectors of each text, whose products are logits: those of the whole batch are its negatives."""
+    import keras
+
+    import keras_tfm
+    from keras_tfm.heads import ContrastiveHead
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(V, 8, "glorot_normal")(inputs))
+    sides = [keras.layers.UnitNormalization()(keras.layers.Dense(4)(x)) for _ in range(2)]
+    return keras_tfm.Model(inputs, ContrastiveHead(1.0, **options)(*sides))
+
+
+def contrast(name):
+    from keras_tfm import heads
+
+    return getattr(heads, name)()
+
+
 def sgd(**options):
     import keras
 
@@ -185,7 +204,10 @@ def scaled(optimizer):
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One way to train; the data is batched by `batch_size`, `weighted` adds weights to each token."""
+    """One way to train; the data is batched by `batch_size`, `weighted` adds weights to each token.
+
+    Without a `loss` it is the labels' cross-entropy.
+    """
 
     model: Callable = tagger
     optimizer: Callable = sgd
@@ -195,6 +217,7 @@ class Case:
     compile: dict = dataclasses.field(default_factory=dict)
     fit: dict = dataclasses.field(default_factory=dict)
     policy: str = "float32"
+    loss: Callable | None = None
 
 
 CASES = {
@@ -239,10 +262,18 @@ CASES = {
     "rates by path": Case(optimizer=lambda: by_path(global_clipnorm=0.1), batch_size=13),
     "rates, accumulation": Case(optimizer=lambda: by_path(gradient_accumulation_steps=2, clipnorm=0.1)),
     "rates, scaled loss": Case(optimizer=lambda: scaled(by_path(use_ema=True)), weighted=True),
+    "softmax contrast": Case(paired, batch_size=13, loss=lambda: contrast("SoftmaxContrast")),
+    "sigmoid contrast": Case(
+        lambda: paired(logit_bias=-1.0), batch_size=12, loss=lambda: contrast("SigmoidContrast"),
+        compile={"jit_compile": True},
+    ),
     "rates, jit": Case(optimizer=by_path, batch_size=12, compile={"jit_compile": True}),
 }  # fmt: skip
 # What each of these ends with depends on another part of training.
-QUICK = ("mean by sample weights", "accumulation", "jit", "own train_step", "set of objects")
+QUICK = (
+    "mean by sample weights", "accumulation", "jit", "own train_step", "set of objects", "softmax contrast",
+    "sigmoid contrast",
+)  # fmt: skip
 QUICK_OF_PROCESSES = ("mean by sample weights", "accumulation")
 # Not as on one device: each replica drops other values. Both of them drop the same.
 DRAWING = {
@@ -264,6 +295,8 @@ def run(case, scope):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=case.reduction)
     metrics = ["sparse_categorical_accuracy"]
     inputs, targets = ids, labels
+    if case.loss:
+        loss, metrics, targets = case.loss(), [], labels[:, 0]
     if case.model is two_headed:
         loss, metrics = {"tokens": loss, "size": "mse"}, {"tokens": metrics, "size": ["mae"]}
         targets = {"tokens": labels, "size": labels.mean(axis=1, keepdims=True).astype("float32")}

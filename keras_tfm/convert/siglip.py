@@ -1,0 +1,50 @@
+"""SigLIP's checkpoints (Zhai et al. 2023), with the logits' scale and bias."""
+
+from keras_tfm.convert.clip import IGNORED, OF_BOTH, tower_fields, tower_rows, tower_shapes
+from keras_tfm.convert.family import Family, Head
+from keras_tfm.convert.keymap import JOINED, TRANSPOSED, Row, Transform, feedforward, linear, norm, weight
+from keras_tfm.heads import Contrastive
+from keras_tfm.models import SigLIP
+
+ONE = Transform(lambda array: array[0], lambda array, _: [array[None]])  # a number: (1,)
+LOGIT_BIAS = -10.0  # what it begins with (section 3.2)
+
+
+def rows(config):
+    """The table of a configuration: the queries', keys' and values' projections of the pooling are one."""
+    head, pooling = "vision_model.head", "image_pooling"
+    table = [
+        *tower_rows(config),
+        *weight(f"{pooling}/query", f"{head}.probe"),
+        *linear(f"{pooling}/attention/output", f"{head}.attention.out_proj"),
+        *norm(f"{pooling}/feedforward/norm", f"{head}.layernorm"),
+        *feedforward(f"{pooling}/feedforward", f"{head}.mlp.fc1", f"{head}.mlp.fc2"),
+        *linear("text_projection", "text_model.head"),
+    ]
+    for ours, part in (("query", (0, 1, 3)), ("key_value", (1, 3, 3))):
+        path = f"{pooling}/attention/projections/{ours}"
+        table.append(Row(f"{path}/kernel", (f"{head}.attention.in_proj_weight",), TRANSPOSED, part))
+        table.append(Row(f"{path}/bias", (f"{head}.attention.in_proj_bias",), JOINED, part))
+    return table
+
+
+FAMILY = Family(
+    model_type="siglip",
+    backbone="SiglipModel",
+    model=SigLIP,
+    prefix="",
+    fields={**tower_fields(), "embedding_dim": "text_config.projection_size"},
+    nested=("text_config", "vision_config"),
+    same={f"text_config.{name}": f"vision_config.{name}" for name in OF_BOTH.values()},
+    fixed={"vision_config.vision_use_head": True},
+    shapes=tower_shapes(has_class=False) | {"text_model.head.weight": ("embedding_dim", "text_dim")},
+    rows=rows,
+    heads={
+        "SiglipModel": Head(
+            Contrastive,
+            [*weight("head/logit_scale", "logit_scale", ONE), *weight("head/logit_bias", "logit_bias", ONE)],
+            {"logit_bias": LOGIT_BIAS},
+        )
+    },
+    ignored=IGNORED,
+)

@@ -1,0 +1,136 @@
+"""CLIP of Radford et al. 2021, "Learning Transferable Visual Models From Natural Language Supervision".
+
+A ViT that also normalises before its blocks and a causal Transformer like GPT-2's, whose state at the end of
+the text stands for the text; both are projected into one space. Deviates from the authors' code in the first
+values of kernels, which are Keras's; the logits' scale is learnt by the head, `heads.Contrastive`.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import TokenId
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patch_encoder import PatchEncoder
+from keras_tfm.models.base import states_of
+from keras_tfm.models.multimodal.dual_encoder import (
+    DualEncoder,
+    DualEncoderConfig,
+    Tower,
+    UnitLength,
+    tower_blocks,
+)
+from keras_tfm.models.vision.images import image_input
+
+INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # of tokens in the authors' code
+
+
+@dataclasses.dataclass(frozen=True)
+class CLIPConfig(DualEncoderConfig):
+    """As `DualEncoderConfig`; a text ends at its first `end_id`."""
+
+    end_id: TokenId = 49_407
+
+
+class CLIP(DualEncoder):
+    """Pairs of an image and a text in, vectors of both out.
+
+    Inputs: `images` (B, H, W, C), floating-point, `token_ids` (B, T) and `padding_mask` (B, T). Outputs:
+    `image_sequence_output` (B, N + 1, D), the class token first, `image_pooled_output` (B, D), its normalised
+    state, `text_sequence_output` (B, T, D), `text_pooled_output` (B, D), the state at the end of the text,
+    `image_embeddings` and `text_embeddings` (B, E), of unit length. `image` and `text` are the towers alone.
+    """
+
+    config_class = CLIPConfig
+
+    def __init__(self, config, name="clip", **kwargs):
+        embedding = TokenAndPositionEmbedding(
+            config.vocabulary_size,
+            config.max_length,
+            config.text_dim,
+            initializer=INITIALIZER,
+            name="text_embedding",
+        )
+        super().__init__(config, _image(config), _text(config, embedding), name=name, **kwargs)
+        self.embedding = embedding
+
+
+def _image(config):
+    images = image_input(config)
+    encoder = PatchEncoder(config.patch_size, config.image_dim, use_bias=False, name="image_patch_encoder")
+    x = LayerNormalization(config.epsilon, name="image_embedding_norm")(encoder(images))
+    blocks = tower_blocks(config, "image")
+    states = states_of(blocks, x)
+    pooled = LayerNormalization(config.epsilon, name="image_norm")(ops.take(states[-1], 0, axis=1))
+    outputs = {"sequence_output": states[-1], "pooled_output": pooled}
+    return Tower({"images": images}, outputs | _embeddings(config, pooled, "image"), blocks, states)
+
+
+def _text(config, embedding):
+    inputs = {
+        "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
+        "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
+    }
+    blocks = tower_blocks(config, "text", causal=True)
+    states = states_of(blocks, embedding(inputs["token_ids"]), mask=inputs["padding_mask"])
+    x = LayerNormalization(config.epsilon, name="text_norm")(states[-1])
+    pooled = EndPooling(config.end_id, name="text_pooling")(x, inputs["token_ids"], inputs["padding_mask"])
+    outputs = {"sequence_output": x, "pooled_output": pooled}
+    return Tower(inputs, outputs | _embeddings(config, pooled, "text"), blocks, states)
+
+
+def _embeddings(config, x, side):
+    """The output `embeddings` (B, E) of the pooled `x` (B, D)."""
+    projection = keras.layers.Dense(config.embedding_dim, use_bias=False, name=f"{side}_projection")
+    return {"embeddings": UnitLength(name=f"{side}_embeddings")(projection(x))}
+
+
+class EndPooling(Layer):
+    """The state at a text's first `end_id`; where a text has none, as one that was cut, at its last token.
+
+    `x` (B, T, D), `token_ids` and `padding_mask` (B, T) give (B, D).
+    """
+
+    def __init__(self, end_id, **kwargs):
+        super().__init__(**kwargs)
+        self.end_id = end_id
+
+    def call(self, x, token_ids, padding_mask):
+        length = ops.shape(token_ids)[1]
+        positions = ops.arange(length, dtype="int32")[None]
+        is_end = padding_mask & ops.equal(token_ids, self.end_id)
+        first = ops.min(ops.where(is_end, positions, length), axis=1, keepdims=True)
+        last = ops.max(ops.where(padding_mask, positions, 0), axis=1, keepdims=True)
+        place = ops.where(first < length, first, last)  # (B, 1)
+        return ops.squeeze(ops.take_along_axis(x, place[..., None], axis=1), 1)  # (B, D)
+
+    def compute_output_shape(self, x_shape, token_ids_shape=None, padding_mask_shape=None):
+        return (x_shape[0], x_shape[-1])
+
+    def compute_mask(self, x, previous_mask=None):
+        return None
+
+
+# Radford et al. 2021, section 2.5 and appendix F: the Vision Transformers. tiny is this package's own, for
+# images of some 32 x 32.
+_LARGE = CLIPConfig(
+    patch_size=14,
+    num_image_layers=24,
+    image_dim=1024,
+    num_image_heads=16,
+    image_intermediate_dim=4096,
+    text_dim=768,
+    num_text_heads=12,
+    text_intermediate_dim=3072,
+    embedding_dim=768,
+)
+CLIP.sizes = {
+    "tiny": CLIPConfig(32, 4, 3, 4, 128, 4, 512, 8_000, 64, 4, 128, 4, 512, embedding_dim=128, end_id=7_999),
+    "B/32": CLIPConfig(),
+    "B/16": CLIPConfig(patch_size=16),
+    "L/14": _LARGE,
+    "L/14@336": dataclasses.replace(_LARGE, image_size=336),
+}

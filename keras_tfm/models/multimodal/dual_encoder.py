@@ -1,0 +1,138 @@
+"""What models of two towers repeat: an encoder of images and one of texts, whose vectors lie in one space."""
+
+import dataclasses
+import functools
+from typing import Annotated, NamedTuple
+
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Divides, Length, Rate, Size
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.vision.images import Side
+from keras_tfm.training.model import Model
+
+SIDES = ("image", "text")
+ImageHeads = Annotated[Size, Divides("image_dim")]
+TextHeads = Annotated[Size, Divides("text_dim")]
+
+
+class Sizes(NamedTuple):
+    """Those of one tower's blocks."""
+
+    num_layers: int
+    dim: int
+    num_heads: int
+    intermediate_dim: int
+
+
+@dataclasses.dataclass(frozen=True)
+class DualEncoderConfig(Config):
+    """Sizes of both towers; `image_size` and `patch_size` are sides or (height, width) pairs.
+
+    `embedding_dim` is the width of the space in which images and texts meet, `attention_dropout` the rate of
+    dropout on attention weights.
+    """
+
+    image_size: Side | tuple[Side, Side] = 224
+    patch_size: Side | tuple[Side, Side] = 32
+    num_channels: Size = 3
+    num_image_layers: Depth = 12
+    image_dim: Size = 768
+    num_image_heads: ImageHeads = 12
+    image_intermediate_dim: Size = 3072
+    vocabulary_size: Size = 49_408
+    max_length: Length = 77
+    num_text_layers: Depth = 12
+    text_dim: Size = 512
+    num_text_heads: TextHeads = 8
+    text_intermediate_dim: Size = 2048
+    embedding_dim: Size = 512
+    attention_dropout: Rate = 0.0
+    activation: str = "gelu_quick"
+    epsilon: Rate = 1e-5
+
+    @property
+    def num_layers(self):
+        """The blocks of both towers."""
+        return self.num_image_layers + self.num_text_layers
+
+    @property
+    def image(self):
+        """The `Sizes` of the images' tower."""
+        return Sizes(self.num_image_layers, self.image_dim, self.num_image_heads, self.image_intermediate_dim)
+
+    @property
+    def text(self):
+        """The `Sizes` of the texts' tower."""
+        return Sizes(self.num_text_layers, self.text_dim, self.num_text_heads, self.text_intermediate_dim)
+
+
+class Tower(NamedTuple):
+    """One side: its inputs by name, its hidden states, its outputs by name, and the blocks between them."""
+
+    inputs: dict
+    outputs: dict
+    blocks: list
+    states: list
+
+
+class DualEncoder(ConfiguredModel):
+    """Pairs of an image and a text in, vectors of both out. Abstract: a family gives the two towers.
+
+    Inputs: `images` (B, H, W, C), floating-point, and those of the text. Outputs, for each side:
+    `image_sequence_output` (B, N, D), `image_pooled_output` (B, D) and `image_embeddings` (B, E), of unit
+    length; `text_sequence_output` (B, T, D), `text_pooled_output` and `text_embeddings`. `image` and `text`
+    are the towers alone, models of the same weights, for any number of images and texts.
+    """
+
+    def __init__(self, config, image, text, **kwargs):
+        towers = dict(zip(SIDES, (image, text), strict=True))
+        super().__init__(
+            config,
+            image.inputs | text.inputs,
+            {f"{side}_{name}": x for side, tower in towers.items() for name, x in tower.outputs.items()},
+            {side: tower.blocks for side, tower in towers.items()},
+            {side: tower.states for side, tower in towers.items()},
+            **kwargs,
+        )
+
+    @functools.cached_property
+    def image(self):
+        """The images' tower alone: `sequence_output`, `pooled_output` and `embeddings` of `images`."""
+        return self._tower("image", {"images"})
+
+    @functools.cached_property
+    def text(self):
+        """The texts' tower alone: `sequence_output`, `pooled_output` and `embeddings` of texts."""
+        return self._tower("text", self.input.keys() - {"images"})
+
+    def _tower(self, side, inputs):
+        """The model of one side's graph; its layers are those of the whole."""
+        outputs = {
+            name.removeprefix(f"{side}_"): x for name, x in self.output.items() if name.startswith(f"{side}_")
+        }
+        return Model({name: x for name, x in self.input.items() if name in inputs}, outputs, name=side)
+
+
+def tower_blocks(config, side, causal=False):
+    """The blocks of a tower, `{side}_block_{i}`, which normalise first; the lowest first."""
+    sizes: Sizes = getattr(config, side)
+    part = residuals(True, epsilon=config.epsilon)
+
+    def block(name):
+        attention = MultiHeadAttention(sizes.num_heads, dropout=config.attention_dropout)
+        feedforward = FeedForward(sizes.intermediate_dim, config.activation)
+        return Block(part(attention), part(feedforward), causal=causal, name=name)
+
+    return [block(f"{side}_block_{i}") for i in range(sizes.num_layers)]
+
+
+class UnitLength(Layer):
+    """Vectors (..., E) over their lengths, which are computed in float32."""
+
+    def call(self, x):
+        return ops.cast(ops.normalize(ops.cast(x, "float32"), axis=-1), x.dtype)

@@ -1,0 +1,22 @@
+"""What a replica of `tf.distribute` needs of the others, for losses whose examples depend on one another."""
+
+import tensorflow as tf
+
+
+def rows_of_all_replicas(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | int]:
+    """(The rows (B, ...) of all replicas, one batch after the other; how many stand before this one's).
+
+    Batches may differ in size. The gradient reaches the replica whose rows they are: each adds its own rows
+    to zeros, and the gradient of that sum is the sum of the gradients. Without a strategy, and on a single
+    replica, they are `x` and 0.
+    """
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return x, 0
+    size = tf.shape(x)[0]
+    own = tf.one_hot(context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=tf.int32)
+    sizes = context.all_reduce("SUM", own * size)
+    before = tf.reduce_sum(sizes[: context.replica_id_in_sync_group])
+    after = tf.reduce_sum(sizes) - before - size
+    rest = [[0, 0]] * (x.shape.rank - 1)
+    return context.all_reduce("SUM", tf.pad(x, [[before, after], *rest])), before

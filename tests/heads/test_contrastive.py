@@ -1,0 +1,75 @@
+"""Contrastive learning: the contract, logits of pairs, both losses by NumPy, the limit of the scale."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_tfm import Model
+from keras_tfm.heads import Contrastive, ContrastiveHead, SigmoidContrast, SoftmaxContrast
+from keras_tfm.heads.contrastive import logits_per_image
+from keras_tfm.models import CLIP, SigLIP
+from tests import contract
+from tests.contract import Case
+from tests.models import test_clip, test_siglip
+
+test_contract = contract.check(
+    Case("CLIP's", lambda: Contrastive(CLIP(test_clip.SMALL)), test_clip.INPUTS, attends=True),
+    Case("SigLIP's", lambda: Contrastive(SigLIP(test_siglip.SMALL), 1.0, -2.0), test_siglip.INPUTS,
+         attends=True),
+)  # fmt: skip
+
+
+def draw(batch_size=3):
+    rng = np.random.default_rng(0)
+    return rng.random((batch_size, 4, 6, 1), "float32"), rng.integers(0, 11, (batch_size, 5))
+
+
+@pytest.mark.parametrize(
+    ("make", "scale", "bias"), [(lambda: CLIP(test_clip.SMALL), 0.5, None),
+                                (lambda: SigLIP(test_siglip.SMALL), 0.7, -3.0)]
+)  # fmt: skip
+def test_logits_are_scaled_cosines(make, scale, bias):
+    model = Contrastive(make(), scale, bias)
+    contract.randomise(model.backbone, seed=0)
+    images, token_ids = draw()
+    outputs = model.backbone({"images": images, "token_ids": token_ids})
+    cosines = np.asarray(outputs["image_embeddings"]) @ np.asarray(outputs["text_embeddings"]).T
+    expected = np.exp(scale) * cosines + (bias or 0)
+    pairs = model({"images": images, "token_ids": token_ids})
+    np.testing.assert_allclose(logits_per_image(pairs), expected, atol=1e-5)
+    compared = model.compare(images[:1], {"token_ids": token_ids})  # one image, three texts
+    np.testing.assert_allclose(compared, expected[:1], atol=1e-5)
+
+
+def test_the_losses_by_their_formulas():
+    rng = np.random.default_rng(0)
+    pairs = rng.normal(size=(5, 2, 4)).astype("float32")
+    logits = pairs[:, 0].astype("float64") @ pairs[:, 1].T
+
+    def cross_entropy(logits):
+        return np.mean(np.log(np.exp(logits).sum(1)) - np.diag(logits))
+
+    expected = (cross_entropy(logits) + cross_entropy(logits.T)) / 2
+    np.testing.assert_allclose(SoftmaxContrast()(np.zeros(5), pairs), expected, rtol=1e-5)
+    signs = 2 * np.eye(5) - 1
+    expected = -np.log(1 / (1 + np.exp(-signs * logits))).sum() / 5
+    np.testing.assert_allclose(SigmoidContrast()(np.zeros(5), pairs), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("loss", [SoftmaxContrast(), SigmoidContrast()], ids=["softmax", "sigmoid"])
+def test_large_logits_give_finite_losses_and_gradients(loss):
+    pairs = tf.Variable(np.random.default_rng(0).normal(size=(4, 2, 8)).astype("float32") * 100)
+    with tf.GradientTape() as tape:
+        value = loss(np.zeros(4), pairs)
+    assert np.isfinite(value) and np.isfinite(tape.gradient(value, pairs)).all()
+
+
+def test_the_scale_stays_below_100_where_there_is_no_bias():
+    vectors = keras.Input((4,))
+    for bias in (None, -1.0):
+        head = ContrastiveHead(6.0, bias)
+        model = Model(vectors, head(vectors, vectors))
+        model.compile("sgd", SoftmaxContrast())
+        model.train_on_batch(np.eye(4), np.zeros(4))
+        assert (np.exp(head.scale) <= 100 * (1 + 1e-6)) == (bias is None)
