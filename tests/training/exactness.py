@@ -266,6 +266,8 @@ def run(case, scope):
     import keras
     import tensorflow as tf
 
+    import keras_tfm.heads  # noqa: F401  before the seed: initializers of modules draw when they are imported
+
     keras.utils.set_random_seed(7)
     keras.config.set_dtype_policy(case.policy)
     ids, labels, weights = data()
