@@ -287,6 +287,7 @@ def run(case, scope):
     import keras
     import tensorflow as tf
 
+    # Before the seed: initializers of modules draw theirs when they are imported.
     from keras_tfm.heads import SetPredictionLoss
 
     keras.utils.set_random_seed(7)
