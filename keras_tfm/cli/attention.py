@@ -1,12 +1,27 @@
 """`keras-tfm attention`: a page that shows what a trained task attends to."""
 
 import argparse
-from typing import Any
+import dataclasses
+from typing import Annotated, Any
 
 from keras_tfm.cli.console import say
+from keras_tfm.cli.generated import add_options, given
 from keras_tfm.cli.verbs import add_decoding, add_task_folder, decoding_of, loaded
+from keras_tfm.configs import Between, Config, Length, Option
 
-MOST_PORTS = 65_535
+Place = Annotated[int, Between(0, 10_000)]
+Port = Annotated[int, Between(0, 65_535)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown(Config):
+    """What the page holds, and where it answers."""
+
+    layer: Annotated[
+        Place | None, Option("whose queries and keys are kept of long texts, from 0", default="the last")
+    ] = None
+    max_tokens: Annotated[Length | None, Option("tokens of a page at most", default="512")] = None
+    port: Annotated[Port, Option("where --serve answers; 0 for a free one")] = 0
 
 
 def add(group: Any, add_verb: Any) -> None:
@@ -21,43 +36,31 @@ def add(group: Any, add_verb: Any) -> None:
     where = verb.add_argument_group("where it goes").add_mutually_exclusive_group(required=True)
     where.add_argument("--out", metavar="FILE", help="the page to write, replacing an earlier one")
     where.add_argument(
-        "--serve",
-        nargs="?",
-        const=0,
-        type=int,
-        metavar="PORT",
-        help="answer on 127.0.0.1, at PORT or a free one, where other texts can be typed",
+        "--serve", action="store_true", help="answer on 127.0.0.1, where other texts can be typed"
     )
     verb.add_argument("--target", metavar="TEXT", help="what the model writes, in place of its own answer")
-    verb.add_argument(
-        "--layer", type=int, metavar="N", help="whose queries and keys are kept of long texts (the last)"
-    )
-    verb.add_argument("--max-tokens", type=int, metavar="N", help="tokens of a page at most (512)")
+    add_options(verb, Shown)
     add_decoding(verb)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """attention: a page in a file, or on this machine's port until it is interrupted."""
-    port = arguments.serve
-    if port is not None and not 0 <= port <= MOST_PORTS:
-        raise ValueError(f"--serve: expected a port, 0 to {MOST_PORTS}; got {port}")
-    if port is not None and arguments.image:
+    shown = dataclasses.asdict(Shown(**given(arguments, Shown)))
+    port = shown.pop("port")
+    if arguments.serve and arguments.image:
         raise ValueError("--serve: texts are typed into the page; an image goes with --out")
-    if arguments.max_tokens is not None and arguments.max_tokens < 1:
-        raise ValueError(f"--max-tokens: expected 1 or more; got {arguments.max_tokens}")
     task = loaded(arguments.task_folder)
     if bool(arguments.image) != hasattr(task, "check_images"):
-        given, wanted = ("--image", "--text") if arguments.image else ("--text", "--image")
-        raise ValueError(f"{given}: the task {task.name!r} of {arguments.task_folder} reads {wanted}")
+        typed, wanted = ("--image", "--text") if arguments.image else ("--text", "--image")
+        raise ValueError(f"{typed}: the task {task.name!r} of {arguments.task_folder} reads {wanted}")
     options = decoding_of(arguments, getattr(task, "generate", task.predict))
-    chosen = {name: getattr(arguments, name) for name in ("layer", "max_tokens")}
-    options |= {name: value for name, value in chosen.items() if value is not None}
+    options |= {name: value for name, value in shown.items() if value is not None}
 
     from keras_tfm.visualize import attention_page
 
     example = arguments.image or arguments.text
     page = attention_page(task, example, arguments.out, arguments.target, **options)
-    if port is None:
+    if not arguments.serve:
         say(f"the page stands in {arguments.out}: open it in a browser")
         return
 

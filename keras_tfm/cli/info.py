@@ -1,14 +1,25 @@
 """`keras-tfm info`: how large a trained task's model, or a published size, is."""
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
-from typing import Any
+from typing import Annotated, Any
 
 from keras_tfm.cli.console import say
+from keras_tfm.cli.generated import add_options, given
+from keras_tfm.configs import Config, Length, Option
 
 GIGA = 10**9
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted(Config):
+    """For what multiply-adds and memory are counted."""
+
+    length: Annotated[Length | None, Option("tokens of an example", default="128")] = None
+    batch: Annotated[Length, Option("examples at once")] = 1
 
 
 def add(group: Any, add_verb: Any) -> None:
@@ -24,8 +35,7 @@ def add(group: Any, add_verb: Any) -> None:
         metavar="RUN|SIZE",
         help="the folder that train wrote; or a family's name and a size of it, bert:base or ViT:B/16",
     )
-    info.add_argument("--length", type=int, metavar="N", help="tokens of an example (default: 128)")
-    info.add_argument("--batch", type=int, default=1, metavar="N", help="examples at once (default: 1)")
+    add_options(info, Counted)
     info.add_argument("--json", action="store_true", help="one line of JSON instead of a table")
 
 
@@ -34,18 +44,16 @@ def run_info(arguments: argparse.Namespace) -> None:
     from keras_tfm.private.keras import shapes_alone
     from keras_tfm.visualize.size import size_of
 
-    for flag, value in (("--length", arguments.length), ("--batch", arguments.batch)):
-        if value is not None and not 1 <= value <= 2**20:
-            raise ValueError(f"{flag}: expected a number from 1 to {2**20:,}, got {value}")
+    counted = Counted(**given(arguments, Counted))
     with shapes_alone():
         model = model_of(arguments.model)
     most = getattr(getattr(model, "backbone", model).config, "max_length", None)
-    if most is not None and arguments.length is not None and arguments.length > most:
-        raise ValueError(f"--length: the model takes {most} tokens at most, got {arguments.length}")
-    size = size_of(model, arguments.length)
+    if most is not None and counted.length is not None and counted.length > most:
+        raise ValueError(f"--length: the model takes {most} tokens at most, got {counted.length}")
+    size = size_of(model, counted.length)
     memory = {
-        "inference_bytes": size.inference_bytes(arguments.batch),
-        "training_bytes": size.training_bytes(arguments.batch),
+        "inference_bytes": size.inference_bytes(counted.batch),
+        "training_bytes": size.training_bytes(counted.batch),
     }
     if arguments.json:
         print(json.dumps({"length": size.length, "parts": size.table(), **memory}))
@@ -54,7 +62,7 @@ def run_info(arguments: argparse.Namespace) -> None:
     for row in size.table():
         print(f"{row['part']:<16}{row['parameters']:>18,}{_number(row['multiply_adds']):>22}")
     read = "" if size.length is None else f" of {size.length} tokens"
-    print(f"\nmultiply-adds are of one example{read}; memory, estimated, for {arguments.batch} at once:")
+    print(f"\nmultiply-adds are of one example{read}; memory, estimated, for {counted.batch} at once:")
     for name, count in memory.items():
         told = "unknown, a loop hides it" if count is None else f"{count / GIGA:.3g} GB"
         print(f"{name.removesuffix('_bytes')}: {told}")

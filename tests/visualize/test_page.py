@@ -308,7 +308,8 @@ def test_the_command(folder, capsys):
     assert (
         command(run, "--image", "x.png", *out) == 2 and command(run, "--text", "a", *out, "--layer", 9) == 2
     )
-    assert command(run, "--text", "a", "--serve", 70_000) == 2 and command(folder, "--text", "a", *out) == 2
+    assert command(run, "--text", "a", "--serve", "--port", 70_000) == 2
+    assert command(folder, "--text", "a", *out) == 2
     assert command(run, "--text", "a") == 2
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 5 and all(line.startswith("keras-tfm") for line in errors)

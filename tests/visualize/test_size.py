@@ -108,7 +108,7 @@ def test_the_verb_of_a_run(tmp_path, capsys):
         (["bert-base"], "expected a RUN, or FAMILY:SIZE"),
         (["bert:huge"], "BERT has no size 'huge'"),
         (["bert:tiny", "--length", "513"], "takes 512 tokens at most"),
-        (["bert:tiny", "--batch", "0"], "--batch: expected a number"),
+        (["bert:tiny", "--batch", "0"], "--batch: must be at least 1; it is 0"),
     ],
 )
 def test_mistakes_are_one_line(arguments, told, capsys):
