@@ -62,13 +62,13 @@ def test_lines_come_whole_and_as_a_terminal_would_keep_them():
     code, _, errors = finish(
         start(
             'sys.stderr.buffer.write(b"a\\xff\\r10 %\\r     \\r" + b"b" * 100_000 + b"\\n\\nno end")'
-            ' if index else print("10 %\\r20 %", end="", file=sys.stderr)',
+            ' if index else print("10 %\\r20 %", file=sys.stderr)',
             workers=2,
         )
     )
     assert code == 0
     assert sorted(errors) == sorted(
-        ["10 %", "20 %[worker 1] " + "b" * 100_000, "[worker 1] ", "[worker 1] no end"]
+        ["10 %", "20 %", "[worker 1] " + "b" * 100_000, "[worker 1] ", "[worker 1] no end"]
     )
 
 
