@@ -8,8 +8,8 @@ import transformers
 
 from keras_tfm.convert import swin_v2
 from tests.parity.encoders import ACTIVATIONS
-from tests.parity.images import answer, assert_close, draw_images, draw_weights
-from tests.parity.pyramids import check_gradients, check_maps, check_way_back, ours_of
+from tests.parity.images import answer, assert_close, check_way_back, draw_model, ours_of
+from tests.parity.pyramids import check_gradients, check_maps
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
@@ -39,18 +39,11 @@ def draw_config(rng, num_labels=2):
     )
 
 
-def draw(rng, kind, num_labels=2):
-    """A model of theirs with every weight at random, and images for it."""
-    model = kind(draw_config(rng, num_labels)).eval()
-    draw_weights(rng, model)
-    return model, draw_images(rng, model.config)
-
-
 @pytest.mark.parametrize("seed", CONFIGS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_directions(kind, seed, tmp_path):
     rng = np.random.default_rng(seed)
-    theirs, images = draw(rng, kind, int(rng.integers(1, 6)))
+    theirs, images = draw_model(rng, kind, draw_config(rng, int(rng.integers(1, 6))))
     ours = ours_of(theirs, tmp_path)
     outputs, expected = ours({"images": images}), answer(theirs, images)
     if kind is KINDS[0]:
@@ -58,12 +51,13 @@ def test_both_directions(kind, seed, tmp_path):
         assert_close(outputs["pooled_output"], expected.pooler_output)
     else:
         assert_close(outputs, expected.logits)
-    check_way_back(theirs, ours, swin_v2.FAMILY, tmp_path)
+    check_way_back(theirs, ours, tmp_path, swin_v2.FAMILY)
 
 
 @pytest.mark.parametrize("seed", CONFIGS)
 def test_the_maps_of_every_stage(seed, tmp_path):
-    theirs, images = draw(np.random.default_rng(seed), KINDS[0])
+    rng = np.random.default_rng(seed)
+    theirs, images = draw_model(rng, KINDS[0], draw_config(rng))
     stages = [layer.blocks[-1] for layer in theirs.encoder.layers]
     check_maps(ours_of(theirs, tmp_path), theirs, stages, images)
 
@@ -71,6 +65,6 @@ def test_the_maps_of_every_stage(seed, tmp_path):
 @pytest.mark.parametrize("seed", CONFIGS)
 def test_gradients_of_classification(seed, tmp_path):
     rng = np.random.default_rng(seed)
-    theirs, images = draw(rng, KINDS[1], 3)
+    theirs, images = draw_model(rng, KINDS[1], draw_config(rng, 3))
     ours = ours_of(theirs, tmp_path)
     check_gradients(theirs, ours, swin_v2.FAMILY, images, rng.integers(0, 3, len(images)), tmp_path)

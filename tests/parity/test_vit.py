@@ -4,12 +4,18 @@ import os
 
 import numpy as np
 import pytest
-import torch
 import transformers
 
-from keras_tfm import convert
 from tests.parity.encoders import ACTIVATIONS
-from tests.parity.images import answer, assert_close, draw_images, draw_weights
+from tests.parity.images import (
+    answer,
+    assert_close,
+    check_way_back,
+    draw_images,
+    draw_model,
+    draw_weights,
+    ours_of,
+)
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
@@ -39,22 +45,15 @@ def draw_config(rng):
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_directions(kind, seed, tmp_path):
     rng = np.random.default_rng(seed)
-    theirs = kind(draw_config(rng)).eval()
-    draw_weights(rng, theirs)
-    images = draw_images(rng, theirs.config)
-    theirs.save_pretrained(tmp_path / "theirs")
-    ours = convert.from_huggingface(tmp_path / "theirs")
+    theirs, images = draw_model(rng, kind, draw_config(rng))
+    ours = ours_of(theirs, tmp_path)
     outputs, expected = ours({"images": images}), answer(theirs, images)
     if kind is transformers.ViTModel:
         assert_close(outputs["sequence_output"], expected.last_hidden_state)
         assert_close(outputs["pooled_output"], expected.pooler_output)
     else:
         assert_close(outputs, expected.logits)
-    convert.save_huggingface(ours, tmp_path / "ours")
-    back, report = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
-    assert not any(report.values()), report
-    for (name, a), (_, b) in zip(theirs.named_parameters(), back.named_parameters(), strict=True):
-        assert torch.equal(a, b), name
+    check_way_back(theirs, ours, tmp_path)
 
 
 def test_a_model_without_its_pooling_layer(tmp_path):
@@ -62,7 +61,6 @@ def test_a_model_without_its_pooling_layer(tmp_path):
     theirs = transformers.ViTModel(draw_config(rng), add_pooling_layer=False).eval()
     draw_weights(rng, theirs)
     images = draw_images(rng, theirs.config)
-    theirs.save_pretrained(tmp_path / "theirs")
-    ours = convert.from_huggingface(tmp_path / "theirs")
+    ours = ours_of(theirs, tmp_path)
     assert not ours.config.pooler
     assert_close(ours({"images": images})["pooled_output"], answer(theirs, images).last_hidden_state[:, 0])

@@ -7,9 +7,8 @@ import pytest
 import torch
 import transformers
 
-from keras_tfm import convert
 from tests.parity.encoders import ACTIVATIONS
-from tests.parity.images import assert_close, draw_weights
+from tests.parity.images import assert_close, check_way_back, draw_weights, ours_of
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
@@ -43,8 +42,7 @@ def test_both_directions(kind, seed, tmp_path):
     config = theirs.config
     shape = (2, config.num_frames, *config.image_size, config.num_channels)
     videos = rng.normal(size=shape).astype("float32")
-    theirs.save_pretrained(tmp_path / "theirs")
-    ours = convert.from_huggingface(tmp_path / "theirs")
+    ours = ours_of(theirs, tmp_path)
     outputs = ours({"videos": videos})
     expected = theirs(pixel_values=torch.from_numpy(videos).permute(0, 1, 4, 2, 3))
     if kind is transformers.VivitModel:
@@ -52,8 +50,4 @@ def test_both_directions(kind, seed, tmp_path):
         assert_close(outputs["pooled_output"], expected.pooler_output)
     else:
         assert_close(outputs, expected.logits)
-    convert.save_huggingface(ours, tmp_path / "ours")
-    back, report = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
-    assert not any(report.values()), report
-    for (name, a), (_, b) in zip(theirs.named_parameters(), back.named_parameters(), strict=True):
-        assert torch.equal(a, b), name
+    check_way_back(theirs, ours, tmp_path)
