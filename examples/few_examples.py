@@ -7,7 +7,7 @@ learns SST-2 (train.tsv.xz, dev.tsv and test.tsv in DIR) from 1, 10 and 100 exam
 all, by a bidirectional LSTM on word vectors, the same on random vectors, a small Transformer, and a published
 encoder where a folder is given. Each has the same minutes at most. The numbers are accuracies on test, of few
 examples the means of three draws; with all examples dev chooses the epoch, with few the last one counts. On
-2 busy cores, where the published encoder came through a sixth of all examples in its two minutes:
+2 busy cores, where the published encoder came through a tenth of all examples in its two minutes:
 
     examples of each class                1      10     100     all
     LSTM, word vectors                 51.1    52.2    62.4    81.5

@@ -313,4 +313,4 @@ def test_both_directions(architecture, seed, tmp_path):
     state = back.state_dict()
     for name, tensor in theirs.state_dict().items():
         assert "num_batches" in name or torch.equal(tensor, state[name]), name
-    check_answers(answer(back, images), theirs, images)
+    np.testing.assert_array_equal(answer(back, images), answer(theirs, images))
