@@ -50,7 +50,7 @@ def learn(attention, epochs):
     return translator
 
 
-def measure(epochs=8):
+def measure(epochs=5):
     """{attention: (translator, [accuracy by `BINS`])}."""
     found = {}
     for attention in ("additive", "none"):
@@ -66,7 +66,7 @@ def main(picture="alignment.png"):
         print(f"{name:<9}" + "".join(f"{value:10.1%}" for value in values))
     view = look(found["additive"][0], "a b c d e f g h").of("cross")[0]
     axes = plots.plot_alignment(view.weights[0], view.query_tokens, view.key_tokens)
-    axes.set(xlabel="read", ylabel="written so far: what comes next?")
+    axes.set(xlabel="read", ylabel="written")
     plots.save(axes, picture, dpi=90)
 
 

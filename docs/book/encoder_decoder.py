@@ -24,7 +24,7 @@ def main(picture="encoder_decoder.png", run="runs/dates"):
     for text, answer in zip(DATES, translator.generate(list(DATES)), strict=True):
         print(f"{text} -> {answer}")
     axes = plots.plot_alignment(*alignment(run))
-    axes.set(xlabel="read", ylabel="written so far: what comes next?")
+    axes.set(xlabel="read", ylabel="written")
     plots.save(axes, picture, dpi=90)
 
 

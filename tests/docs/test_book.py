@@ -80,17 +80,19 @@ def test_attention_over_a_recurrent_network(experiment):
     assert found["additive"][-1] > found["none"][-1] + 0.2
 
 
-@pytest.mark.slow
-def test_both_sides_fill_better(experiment):
-    found = {name: shares[-1] for name, (_, shares) in experiment("bert").measure().items()}
-    assert found["both sides"] > found["left side alone"] + 0.05
+def test_both_sides_tell_more(experiment):
+    found = experiment("bert").measure()
+    assert found["both sides"][:2] == found["left side alone"][:2]
+    both, left = found["both sides"], found["left side alone"]
+    assert all(both[number] > left[number] + 0.04 for number in (2, 3, 4))
+    assert both[4] > left[4] + 0.1
 
 
 @pytest.mark.slow
 def test_what_was_read_helps_to_go_on(experiment):
     gpt = experiment("gpt")
     model, bits = gpt.learn()
-    assert bits[0] > bits[7] + 0.5 > bits[32:].mean()
+    assert bits[0] > bits[4:].mean() + 0.5
     assert gpt.one_pass(model)[0] < 1e-4
 
 
