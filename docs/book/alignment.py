@@ -2,9 +2,9 @@
 
     python docs/book/alignment.py
 
-Two models learn to reverse texts of 4 to 12 letters, a minute each on 2 cores. It prints the share of
-letters that stand in their places, by the texts' lengths, and draws what the one with attention looked at,
-alignment.png.
+Two models learn to reverse texts of 4 to 12 letters, in 348 seconds of CPU time together. It prints the
+share of letters that stand in their places, by the texts' lengths, and draws what the one with attention
+looked at, alignment.png.
 """
 
 import numpy as np
@@ -66,7 +66,7 @@ def main(picture="alignment.png"):
         print(f"{name:<9}" + "".join(f"{value:10.1%}" for value in values))
     view = look(found["additive"][0], "a b c d e f g h").of("cross")[0]
     axes = plots.plot_alignment(view.weights[0], view.query_tokens, view.key_tokens)
-    axes.set(xlabel="read", ylabel="written")
+    axes.set(xlabel="read", ylabel="written so far: what comes next?")
     plots.save(axes, picture, dpi=90)
 
 

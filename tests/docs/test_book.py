@@ -40,6 +40,7 @@ def test_attention_is_its_steps(experiment):
         assert abs(raw / width - 1) < 0.15 and abs(scaled - 1) < 0.15
 
 
+@pytest.mark.slow
 def test_blocks(experiment):
     block = experiment("block")
     first = {name: values[0] / values[-1] for name, values in block.gradients().items()}
@@ -77,7 +78,7 @@ def test_positions(experiment):
 @pytest.mark.slow
 def test_attention_over_a_recurrent_network(experiment):
     found = {name: shares for name, (_, shares) in experiment("alignment").measure().items()}
-    assert found["additive"][-1] > found["none"][-1] + 0.2
+    assert found["additive"][-1] > 0.95 and found["additive"][-1] > found["none"][-1] + 0.05
 
 
 def test_both_sides_tell_more(experiment):
@@ -100,7 +101,7 @@ def test_what_is_written_is_aligned(experiment, tmp_path):
     """By an untrained model here: the weights belong to the tokens, and the picture is drawn."""
     dates = experiment("encoder_decoder")
     pairs = date_pairs(40)
-    Translator.from_pairs(pairs, size="tiny", vocabulary_size=120).save(tmp_path / "run")
+    Translator.from_pairs(pairs, size="tiny", vocabulary_size=300).save(tmp_path / "run")
     weights, written, read = dates.alignment(tmp_path / "run")
     assert weights.shape == (len(written), len(read))
     np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-5)

@@ -123,7 +123,7 @@ def test_names_on_the_pages_are_there():
         if name.endswith("coming_from.md"):
             text = re.sub(r"^\| `?[^|]*\|", "", text, flags=re.MULTILINE)
         for package, path in re.findall(
-            rf"\b({'|'.join(PACKAGES)})\.([A-Za-z_]+)\b(?<!json)(?!\.py|/)", text
+            rf"(?<![\w.])(?:keras_tfm\.)?({'|'.join(PACKAGES)})\.(?!json|md|py|png)([A-Za-z_0-9]+)", text
         ):
             found = importlib.import_module(f"keras_tfm.{package}")
             assert hasattr(found, path), f"{name}: {package}.{path}"
