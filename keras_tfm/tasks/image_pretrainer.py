@@ -52,6 +52,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
     )
     columns = (1, 2)
     unit = "images"
+    made_of_examples = False
     held_out = (0.05, 1_000)
     training = PretrainImagesTraining(
         epochs=100, patience=None, learning_rate=5e-4, schedule="cosine", weight_decay=0.05
@@ -77,12 +78,6 @@ class ImagePretrainer(ImageTask, TrainableTask):
             changes = {**changes, "mask_ratio": config.mask_ratio}
             return cls(ViTMAE.from_size(options.size, **changes), config)
         return cls(options.model(changes), config)
-
-    @classmethod
-    def reading(
-        cls, options: ImageOptions, changes: Mapping[str, Any], start: Path | None = None
-    ) -> dict[str, Any]:
-        return ImageClassifier.reading(options, changes, start)
 
     @classmethod
     def read_files(

@@ -6,6 +6,7 @@ convolution (He et al. 2016, "Identity Mappings in Deep Residual Networks"), and
 batches may be small.
 """
 
+import abc
 import dataclasses
 from typing import Literal
 
@@ -83,6 +84,11 @@ class ResidualNetwork(Pyramid):
     @classmethod
     def stage(cls, config, stage):
         return [cls.block(config, stage, i) for i in range(config.depths[stage])]
+
+    @classmethod
+    @abc.abstractmethod
+    def block(cls, config, stage, index):
+        """The block number `index` of a stage."""
 
 
 class ResNet(ResidualNetwork):
