@@ -19,8 +19,8 @@ from keras_tfm.tasks import (
     nearest_neighbours,
 )
 from keras_tfm.tasks.image_classifier import ImageOptions
-from keras_tfm.training.callbacks import Progress
 from tests.fresh_process import ask
+from tests.tasks.interrupting import interrupted_at
 from tests.tasks.test_image_classifier import NAMES, SMALL, examples
 
 SIZES = SMALL | {"patch_size": 2}
@@ -163,7 +163,7 @@ def test_going_on_from_runs(run):
 
 
 @pytest.mark.parametrize("method", ["dino", pytest.param("mae", marks=pytest.mark.slow)])
-def test_a_resumed_run_is_the_unbroken_one(method, tmp_path, monkeypatch):
+def test_a_resumed_run_is_the_unbroken_one(method, tmp_path):
     images = examples(48)[0]
 
     def pretrained(run, resume=False):
@@ -172,16 +172,8 @@ def test_a_resumed_run_is_the_unbroken_one(method, tmp_path, monkeypatch):
         task.fit(images, images[:16], **options)
         return task
 
-    begin = Progress.on_epoch_begin
-
-    def interrupted(progress, epoch, logs=None):
-        if epoch == 1:
-            raise KeyboardInterrupt
-        begin(progress, epoch, logs)
-
     whole = pretrained("whole")
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Progress, "on_epoch_begin", interrupted)
+    with interrupted_at(1):
         pretrained("broken")
     resumed = pretrained("broken", resume=True)
     kept = tasks.load(tmp_path / "broken")

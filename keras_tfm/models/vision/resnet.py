@@ -164,7 +164,7 @@ def _norm(config, **options):
     return Chain([norm, keras.layers.Activation("relu")], **options)
 
 
-# He et al. 2016, table 1.
+# The architectures for ImageNet of He et al. 2016.
 _18 = ResNetConfig(dims=(64, 128, 256, 512), depths=(2, 2, 2, 2), block="basic")
 _50 = ResNetConfig()
 ResNet.sizes = {
@@ -174,7 +174,7 @@ ResNet.sizes = {
     "101": dataclasses.replace(_50, depths=(3, 4, 23, 3)),
     "152": dataclasses.replace(_50, depths=(3, 8, 36, 3)),
 }
-# Kolesnikov et al. 2020, section 3.2 and appendix: depth x width.
+# The models of Kolesnikov et al. 2020: depth x width.
 BiT.sizes = {
     "50x1": BiTConfig(),
     "101x1": BiTConfig(depths=(3, 4, 23, 3)),
