@@ -4,24 +4,39 @@ What is compiled runs faster, but each new shape takes seconds to compile: 0 sui
 for faults, as JAX_DISABLE_JIT does for JAX.
 """
 
+import contextlib
+import contextvars
 import os
 
 import keras
 
 from keras_tfm.private.keras import layers_in
 
+_is_brief = contextvars.ContextVar("is_brief", default=False)
+
 
 def jit_compile(model=None):
     """The value for `jit_compile=` of `Model.compile` and `tf.function`, read anew at each call.
 
-    Where the environment says nothing, XLA does not compile a `model` that it would slow down.
+    Where the environment says nothing, XLA compiles neither a `model` that it would slow down nor what is
+    `brief`.
     """
     value = os.environ.get("KERAS_TFM_JIT")
     if value not in (None, "0", "1"):
         raise ValueError(f"The environment variable KERAS_TFM_JIT must be 0 or 1; it is {value!r}.")
-    if value is None and model is not None:
-        return not is_slowed(model)
-    return value != "0"
+    if value is None:
+        return not (_is_brief.get() or (model is not None and is_slowed(model)))
+    return value == "1"
+
+
+@contextlib.contextmanager
+def brief():
+    """Within this scope is computed what takes less time than to compile it."""
+    token = _is_brief.set(True)
+    try:
+        yield
+    finally:
+        _is_brief.reset(token)
 
 
 def is_slowed(model):
