@@ -26,7 +26,7 @@ TABLES = {
     "mbart": "bart.MBART",
     "cvt": "cvt.FAMILY",
     "resnet": "resnet.FAMILY",
-    "bit": "resnet.BIT",
+    "bit": "bit.FAMILY",
     "swin": "swin.FAMILY",
     "swinv2": "swin_v2.FAMILY",
     "segformer": "mit.FAMILY",
