@@ -3,13 +3,13 @@
 import dataclasses
 
 import keras
+import numpy as np
 
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.family import Entry
 from keras_tfm.convert.keymap import POINTWISE, batch_norm, convolution, linear, weight
 from keras_tfm.convert.state import check_arguments, read_state
 from keras_tfm.heads import Classifier
-from keras_tfm.layers.patches import height_and_width
 from keras_tfm.models import BoTNet, BoTNetConfig
 from keras_tfm.models.vision.botnet import map_attention
 from keras_tfm.training.model import Model
@@ -123,7 +123,7 @@ def arguments_of(config):
 
 def _refuse_odd(image_size):
     """ValueError for images whose maps timm counts otherwise than its convolutions make them."""
-    if any(side % 32 for side in height_and_width(image_size)):
+    if any(side % 32 for side in np.broadcast_to(image_size, 2)):
         raise ValueError(f"timm's class computes only sides that are multiples of 32; they are {image_size}.")
 
 
