@@ -21,6 +21,7 @@ from keras_tfm.data.tokenizers.merges import (
     NAMES,
     NUL,
     SPACE,
+    joined,
     merging_model,
     ranks_of,
     read_content,
@@ -185,19 +186,15 @@ class CLIPTokenizer(Tokenizer):
         )
         letters = tf.strings.bytes_split(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
         codes = tf.reshape(tf.io.decode_raw(letters.flat_values, tf.uint8, fixed_length=1), [-1])
-        place = tf.range(tf.size(codes, tf.int64))
-        is_last = place == tf.gather(letters.row_limits(), letters.value_rowids()) - 1
-        names = tf.gather(
-            tf.constant(self._names), tf.cast(codes, tf.int32) + len(NAMES) * tf.cast(is_last, tf.int32)
-        )
-        token_ids = (
-            self._pieces.tokenize(tf.strings.reduce_join(letters.with_flat_values(names), axis=-1)) - 1
-        )
+        ends = letters.row_limits()[:, None] - 1  # no word is empty
+        is_last = tf.scatter_nd(ends, tf.ones_like(ends[:, 0], tf.int32), [tf.size(codes, tf.int64)])
+        names = tf.gather(tf.constant(self._names), tf.cast(codes, tf.int32) + len(NAMES) * is_last)
+        token_ids = self._pieces.tokenize(joined(letters.with_flat_values(names))) - 1
         return words.with_flat_values(token_ids).merge_dims(1, 2)
 
     def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         spelled = tf.gather(tf.constant(self._spelled), token_ids.flat_values)
-        strings = tf.strings.reduce_join(token_ids.with_flat_values(spelled), axis=-1)
+        strings = joined(token_ids.with_flat_values(spelled))
         strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
         return tf.strings.strip(strings)
 
