@@ -13,6 +13,7 @@ SentenceEncoder       sentence-vectors  -                          [str] -> vect
 ImageClassifier       classify-images   (images, labels)           images -> names   (images, labels)
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 ImageEncoder          image-vectors     -                          images -> vectors -
+Detector              detect            (images, boxes, labels)    images -> objects as for fit
 Recommender           recommend         see data.Ratings           users -> items    as for fit
 Forecaster            forecast          a series: numbers (N,)     series -> numbers a series
 """
@@ -21,6 +22,8 @@ import os
 from typing import Any
 
 from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
+from keras_tfm.tasks.detection import DetectorConfig
+from keras_tfm.tasks.detector import Detector
 from keras_tfm.tasks.forecaster import Forecaster, ForecasterConfig
 from keras_tfm.tasks.image_classifier import FAMILIES as IMAGE_FAMILIES
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig

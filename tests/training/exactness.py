@@ -118,6 +118,25 @@ def detector():
     return keras_tfm.Model(inputs, x)
 
 
+def detr():
+    """A whole detector, two blocks each, of tokens' vectors as the pixels of 16 x 24."""
+    import keras
+
+    import keras_tfm
+    from keras_tfm import heads, models
+
+    network = {"stem_dim": 8, "dims": (8, 16), "depths": (1, 1), "block": "basic"}
+    sizes = {"num_queries": 7, "dim": 16, "num_layers": 2, "num_heads": 2, "intermediate_dim": 16}
+    config = models.DETRConfig((16, 24), 1, "ResNet", network, dropout=0.0, activation="gelu", **sizes)
+    detector = heads.ObjectDetector(models.DETR(config), 2)
+    learner = keras_tfm.Model(detector.input, detector.predictions)
+    inputs = keras.Input((T,), dtype="int32")
+    pixels = keras.layers.Embedding(V, 64, keras.initializers.RandomNormal(stddev=1.0))(inputs)
+    images = keras.layers.Reshape((16, 24, 1))(pixels)
+    mask = keras.ops.ones_like(images[..., 0], "bool")
+    return keras_tfm.Model(inputs, learner({"images": images, "pixel_mask": mask}))
+
+
 def objects(ids):
     """Those in the place of every third token or so, of class 0 or 1, and padding: (B, T, 5)."""
     is_object = (ids % 3 == 1)[..., None]
@@ -253,6 +272,7 @@ CASES = {
     "add_loss": Case(adding_loss, batch_size=13),
     "two outputs": Case(two_headed, batch_size=13, compile={"loss_weights": {"tokens": 1.0, "size": 0.3}}),
     "set of objects": Case(detector, batch_size=13),
+    "DETR": Case(detr, optimizer=lambda: sgd(global_clipnorm=0.1), batch_size=13),
     "subclassed": Case(subclassed, batch_size=12),
     "own train_step": Case(own_train_step),
     "class weights": Case(fit={"class_weight": {i: 1.0 + i / V for i in range(V)}}),
@@ -288,6 +308,7 @@ def run(case, scope):
     import tensorflow as tf
 
     # Before the seed: initializers of modules draw theirs when they are imported.
+    import keras_tfm.models
     from keras_tfm.heads import SetPredictionLoss
 
     keras.utils.set_random_seed(7)
@@ -301,7 +322,7 @@ def run(case, scope):
     if case.model is two_headed:
         loss, metrics = {"tokens": loss, "size": "mse"}, {"tokens": metrics, "size": ["mae"]}
         targets = {"tokens": labels, "size": labels.mean(axis=1, keepdims=True).astype("float32")}
-    if case.model is detector:
+    if case.model in (detector, detr):
         loss, metrics, targets = SetPredictionLoss(), None, objects(ids)
     if case.model is translation:
         inputs = {"token_ids": ids, "padding_mask": ids != 0}
