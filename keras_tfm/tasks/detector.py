@@ -48,6 +48,7 @@ from keras_tfm.training.folder import Path
 from keras_tfm.training.model import Model
 from keras_tfm.training.options import DetectionTraining
 
+HEADS = "class_head", "box_head"  # of `ObjectDetector`
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # of the published checkpoints
 
 
@@ -78,23 +79,27 @@ class Detector(ImageTask, FineTunedTask):
     def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
         self.config = DetectorConfig(class_names=tuple(class_names), **options)
         self.class_names = list(self.config.class_names)
-        given = backbone if isinstance(backbone, ObjectDetector) else None
-        old = backbone.backbone if given is not None else backbone
+        count = len(self.class_names)
+        head = backbone if isinstance(backbone, ObjectDetector) else None
+        if head is not None and head.num_classes != count:
+            raise ValueError(
+                f"`class_names` must be {head.num_classes}, as the head has them; they are {count}."
+            )
+        old = backbone if head is None else head.backbone
         model = with_image_size(old, self.config.image_size)
-        if given is not None and model is old and given.num_classes == len(self.class_names):
-            self.model = given
-        else:
-            self.model = ObjectDetector(model, len(self.class_names))
-            if given is not None:
-                self._take_head(given)
+        self.model = head if head is not None and model is old else ObjectDetector(model, count)
+        if head not in (None, self.model):
+            for name in HEADS:
+                self.model.get_layer(name).set_weights(head.get_layer(name).get_weights())
         self.take_images(self.model.backbone)
         self._detect = tf.function(self.detect, autograph=False, reduce_retracing=True)
 
-    def _take_head(self, given: ObjectDetector) -> None:
-        """The head's weights of another model, as far as they are about the same classes."""
-        names = ["box_head"] + ["class_head"] * (given.num_classes == self.model.num_classes)
-        for name in names:
-            self.model.get_layer(name).set_weights(given.get_layer(name).get_weights())
+    @classmethod
+    def with_names(cls, model: ObjectDetector, class_names: Sequence[str], **options: Any) -> Self:
+        """A task for other classes: the weights of a `model` but for those that tell its classes apart."""
+        task = cls(model.backbone, class_names, **options)
+        task.model.get_layer("box_head").set_weights(model.get_layer("box_head").get_weights())
+        return task
 
     @property
     def preprocessing(self) -> Canvas:
@@ -164,9 +169,9 @@ class Detector(ImageTask, FineTunedTask):
         task = check_reads_images(task)
         if isinstance(task, cls):
             kept = {**dataclasses.asdict(task.config), **fields}
-            if not set(names_of(examples)) <= set(task.class_names):
-                kept["class_names"] = names_of(examples)
-            return cls(task.model, **kept)
+            if set(names_of(examples)) <= set(task.class_names):
+                return cls(task.model, **kept)
+            return cls.with_names(task.model, **{**kept, "class_names": names_of(examples)})
         backbone = task.encoder
         if type(backbone).__name__ not in BACKBONES:
             known = ", ".join(BACKBONES)
@@ -194,9 +199,9 @@ class Detector(ImageTask, FineTunedTask):
             raise CheckpointError(name, "architectures", "DetrForObjectDetection", type(model).__name__)
         names = label_names(folder, model.num_classes)
         names = [label if names.count(label) == 1 else f"{label} {i}" for i, label in enumerate(names)]
-        if examples is not None and not set(names_of(examples)) <= set(names):
-            names = names_of(examples)
         published = {"keep_aspect": True} | (IMAGENET if model.input["images"].shape[-1] == 3 else {})
+        if examples is not None and not set(names_of(examples)) <= set(names):
+            return cls.with_names(model, names_of(examples), **{**published, **options})
         return cls(model, names, **{**published, **options})
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:

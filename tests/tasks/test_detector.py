@@ -158,8 +158,17 @@ def test_a_classifiers_backbone_goes_on(tmp_path):
     found = {weight.path: weight.numpy() for weight in made.model.weights}
     for path, value in expected.items():
         np.testing.assert_array_equal(found[path], value)
-    keep = Detector.adopt(make(), (None, None, [["dark"]]))
-    assert keep.class_names == NAMES
+    first = make()
+    keep = Detector.adopt(first, (None, None, [["dark"]]))
+    assert keep.class_names == NAMES and keep.model is first.model
+    larger = Detector.adopt(first, (None, None, [["dark"]]), image_size=48)
+    assert larger.image_shape == (48, 48, 1)
+    others = Detector.adopt(first, (None, None, [["cat"], ["dog"]]))
+    assert others.class_names == ["cat", "dog"]
+    for name, is_kept in (("box_head", True), ("class_head", False)):
+        for made in (larger, others):
+            (a, *_), (b, *_) = (x.model.get_layer(name).get_weights() for x in (made, first))
+            assert np.array_equal(a, b) == (is_kept or made is larger)
 
 
 def test_the_command_line(tmp_path, capsys):
@@ -225,6 +234,8 @@ def test_refusals(task, tmp_path):
     for names in ([], ["a", "a"]):
         with pytest.raises(ValueError, match="`class_names` must be different strings"):
             Detector(DETR(SMALL), names)
+    with pytest.raises(ValueError, match="`class_names` must be 2, as the head has them; they are 1"):
+        Detector(task.model, ["a"])
     with pytest.raises(ValueError, match="DETR has no size '52'; it has tiny, 50, 101"):
         tasks.detection.DetectorOptions(size="52").base()
     with pytest.raises(ValueError, match=r"expected a backbone with maps, BiT, .*; got ViT"):

@@ -308,7 +308,7 @@ def run(case, scope):
     import tensorflow as tf
 
     # Before the seed: initializers of modules draw theirs when they are imported.
-    import keras_tfm.models
+    import keras_tfm.models  # noqa: F401
     from keras_tfm.heads import SetPredictionLoss
 
     keras.utils.set_random_seed(7)
