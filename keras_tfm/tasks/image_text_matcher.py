@@ -17,7 +17,6 @@ from keras_tfm.data.batches.epochs import hold_out
 from keras_tfm.data.batches.image_texts import ImageTextBatches
 from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.image_texts import ImageTexts, identities, read_image_texts
-from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.tokenizers.huggingface import (
     read_huggingface_special_tokens,
     read_huggingface_tokenizer,
@@ -111,16 +110,9 @@ class ImageTextMatcher(ImageTask, FineTunedTask):
         return {"image_shape": (height, width, config.num_channels)}
 
     @classmethod
-    def read_files(
-        cls,
-        paths: Sequence[Path],
-        columns: ColumnNames = None,
-        image_shape: tuple[int, int, int] = (224, 224, 3),
-        preprocessing: Preprocessing | None = None,
-        **fields: Any,
-    ) -> ImageTexts:
-        """Images of that shape, or of the side `image_size`, and their texts."""
-        shape, preprocessing = shape_and_preprocessing(image_shape, preprocessing, fields)
+    def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> ImageTexts:
+        """Images, of the shape that `shape_and_preprocessing` says, and their texts."""
+        shape, preprocessing = shape_and_preprocessing(**fields)
         return read_image_texts(paths, shape, columns, preprocessing)
 
     @classmethod
