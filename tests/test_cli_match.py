@@ -38,7 +38,7 @@ def trained(world, tmp_path_factory):
     return out
 
 
-def test_train_evaluate_predict_export(world, trained, tmp_path, capsys):
+def test_train_evaluate_predict_convert(world, trained, tmp_path, capsys):
     assert run("evaluate", trained, "--data", world / "pairs.tsv") == 0
     output = capsys.readouterr()
     measures = json.loads(output.out)
@@ -46,7 +46,6 @@ def test_train_evaluate_predict_export(world, trained, tmp_path, capsys):
     assert "1 of 33 images are left out: photos/none.png" in output.err
     assert run("predict", trained, "--input", world / "photos") == 0
     assert [len(line.split()) for line in capsys.readouterr().out.splitlines()] == [16] * 32
-    assert run("export", trained, "--out", tmp_path / "served") == 0
     assert run("convert", trained, "--to-huggingface", tmp_path / "theirs") == 0
     assert run("convert", tmp_path / "theirs", "--out", tmp_path / "back") == 0
     assert type(tasks.load(tmp_path / "back")) is tasks.ImageTextMatcher

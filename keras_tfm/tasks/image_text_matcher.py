@@ -110,12 +110,7 @@ class ImageTextMatcher(ImageTask, FineTunedTask):
         return {"image_shape": (height, width, config.num_channels)}
 
     @classmethod
-    def read_files(
-        cls,
-        paths: Sequence[Path],
-        columns: ColumnNames = None,
-        **fields: Any,
-    ) -> ImageTexts:
+    def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> ImageTexts:
         """Images, of the shape that `shape_and_preprocessing` says, and their texts."""
         shape, preprocessing = shape_and_preprocessing(**fields)
         return read_image_texts(paths, shape, columns, preprocessing)

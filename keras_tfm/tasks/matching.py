@@ -19,7 +19,7 @@ SIGMOID = {"logit_scale": float(np.log(10)), "logit_bias": -10.0}  # Zhai et al.
 # {name on the command line: (class, what trains its tokenizer, arguments of its head)}
 FAMILIES: dict[str, Any] = {
     "clip": (CLIP, CLIPTokenizer.train, {}),
-    "siglip": (SigLIP, SentencePieceTokenizer.train, SIGMOID),
+    "siglip": (SigLIP, SentencePieceTokenizer.train_canonical, SIGMOID),
 }
 
 
