@@ -27,6 +27,8 @@ HUB_TASKS = {
     "classify-images": "image-classification",
     "pretrain-images": "image-feature-extraction",
     "image-vectors": "image-feature-extraction",
+    "detect": "object-detection",
+    "match-images": "zero-shot-image-classification",
     "forecast": "time-series-forecasting",
 }
 TO_FILL_IN = {

@@ -1,4 +1,4 @@
-"""The code on README and the pages of docs/, and what runs it: all blocks of a page, in their order.
+"""The code on the pages of docs/, and what runs it: all blocks of a page, in their order.
 
 Python runs statement by statement in one namespace. Where a comment behind a statement begins with a value
 or names shapes, `x.shape  # (2, 7)`, they are compared with what came of it. `keras-tfm` runs through its
@@ -44,18 +44,18 @@ def blocks(page):
     return [Block(block["language"], block["code"], block["why"]) for block in found]
 
 
-def run(page, change=lambda code: code, languages=("python", "json", ""), **variables):
-    """What the page's code leaves in `variables`; `change` may make a block's code quicker."""
-    variables["__name__"] = page.stem
+def run(page):
+    """What the page's code leaves in its variables."""
+    variables = {"__name__": page.stem}
     for block in blocks(page):
-        if block.why is not None or block.language not in languages:
+        if block.why is not None:
             continue
         if block.language == "python":
-            run_python(change(block.code), variables, page.name)
+            run_python(block.code, variables, page.name)
         elif block.language == "json":
             pathlib.Path("small.json").write_text(block.code, "utf-8")
         elif block.language == "":
-            for line in change(block.code).splitlines():
+            for line in block.code.splitlines():
                 run_line(line)
     return variables
 

@@ -1,9 +1,8 @@
-"""The pages' code runs: the book's and the guides', each page in an empty folder; README's with stand-in
-files.
+"""The pages' code runs: the book's and the guides', each page in an empty folder; names and links are
+there.
 """
 
 import importlib
-import pathlib
 import re
 
 import pytest
@@ -34,63 +33,11 @@ def test_a_page_runs(name, tmp_path, monkeypatch, capsys):
     run(ROOT / name)
 
 
-QUICKER = {
-    'size="small"': 'size="tiny", vocabulary_size=300',
-    "epochs=20": "epochs=1, jit=False",
-    "minutes=30": "epochs=1, epoch_batches=2, jit=False",
-    'strategy("mirrored")': 'strategy("none")',  # several must be asked for at the start
-    "epochs=10": "epochs=1",
-}
-
-
-@pytest.mark.slow
-def test_the_python_of_readme_runs(tmp_path, monkeypatch):
-    """With stand-in files: dates for texts, a tiny classifier for that of photos. Its commands are parsed by
-    test_commands.py alone, since most of them train for minutes.
-    """
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
-    from keras_tfm.data import date_pairs
-    from keras_tfm.tasks import ImageClassifier, Translator
-
-    monkeypatch.chdir(tmp_path)
-    pairs = date_pairs(200)
-    lines = ["\t".join(pair) for pair in zip(*pairs, strict=True)]
-    for name in ("pairs.tsv", "input.txt", "text.txt"):
-        pathlib.Path(name).write_text("\n".join(lines * 5) + "\n", "utf-8")
-    translator = Translator.from_pairs(pairs, size="tiny", vocabulary_size=300)
-    classifier = ImageClassifier.from_size("tiny", ["a", "b"], image_size=32, patch_size=8)
-    for task, name in ((translator, "dates"), (translator, "mine"), (classifier, "fine")):
-        task.save(f"runs/{name}")
-    classifier.export("saved_models/photos")
-    image = np.zeros((40, 30, 3), "uint8")
-    tf.io.write_file("photo.jpg", tf.io.encode_jpeg(image))
-    tf.io.write_file("other.png", tf.io.encode_png(image + 9))
-
-    inputs = keras.Input((4,))
-    examples = tf.data.Dataset.from_tensor_slices((np.ones((8, 4), "float32"), np.arange(8) % 3)).batch(4)
-    given = {
-        "inputs": inputs,
-        "outputs": keras.layers.Dense(3)(inputs),
-        "dataset": examples,
-        "validation": examples,
-    }
-
-    def quicker(code):
-        for slow, quick in QUICKER.items():
-            code = code.replace(slow, quick)
-        return code
-
-    found = run(ROOT / "README.md", quicker, ("python",), **given)
-    assert found["embedding"].input_dim > 10 and pathlib.Path("alignment.png").stat().st_size > 1_000
-    assert found["model"].count_params() == 15 and list(pathlib.Path("runs/mine/checkpoints").glob("step-*"))
-
-
 def test_what_is_not_run():
     """Blocks that are left out, by page: a new one is named here, with its reason on the page."""
-    left_out = {name: sum(block.why is not None for block in blocks(ROOT / name)) for name in PAGES}
+    left_out = {
+        name: sum(block.why is not None for block in blocks(ROOT / name)) for name in ["README.md", *PAGES]
+    }
     assert {name: count for name, count in left_out.items() if count} == {
         "docs/book/bert.md": 1,
         "docs/book/encoder_decoder.md": 1,
