@@ -34,6 +34,7 @@ REQUIREMENTS = [
     "sacrebleu>=2.4,<3",
     "rouge-score>=0.1.2,<0.2",  # Google's ROUGE, of which the papers' numbers are
     "seqeval>=1.2.2,<2",  # whole entities, counted as CoNLL's script does
+    "faster-coco-eval>=1.8,<2",  # COCO's average precision, of which detectors' numbers are
     "babel>=2.14",  # the locale data of the embedded demo
     "numpy>=2.0,<3",
     "scipy>=1.15",  # sparse matrices and LAPACK, for word vectors

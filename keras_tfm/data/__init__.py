@@ -10,6 +10,7 @@ of zeros). B batch, S source or only sequence, T target; True in a mask = a toke
     decoder_token_ids      (B, T)    int32     start + pieces: what the decoder has seen before each label
     decoder_padding_mask   (B, T)    bool      decoder_token_ids that are no padding
     images                 (B, height, width, channels)  float32
+    pixel_mask             (B, height, width)  bool      pixels of an image that are no padding
     mask_positions         (B, M)    int32     where a masked language model predicts
     mask_weights           (B, M)    float32   0.0 for positions that only fill up the row
     span_boundaries        (B, M, 2) int32     the tokens before and after the span of each mask position
@@ -34,10 +35,12 @@ from keras_tfm.data.batches.noises import (
     TokenDeletion,
     TokenMasking,
 )
+from keras_tfm.data.batches.objects import ObjectBatches
 from keras_tfm.data.batches.packing import PackedPairs
 from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
 from keras_tfm.data.batches.sentence_pairs import SentencePairs
 from keras_tfm.data.batches.streams import StreamBlocks, StreamSentencePairs
+from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.choices import Choices, read_choices
 from keras_tfm.data.sources.dates import date_pairs, date_splits
 from keras_tfm.data.sources.documents import read_documents, read_texts, split_sentences
@@ -54,6 +57,7 @@ from keras_tfm.data.sources.images import (
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.objects import Objects, read_objects
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.questions import Answer, Questions, read_questions
 from keras_tfm.data.sources.ratings import Ratings, read_ratings
@@ -76,6 +80,7 @@ __all__ = [
     "Batches",
     "ByteLevelTokenizer",
     "CLIPTokenizer",
+    "Canvas",
     "CharacterTokenizer",
     "Choices",
     "CropBatches",
@@ -93,6 +98,8 @@ __all__ = [
     "LabelledTexts",
     "MaskedBatches",
     "Masking",
+    "ObjectBatches",
+    "Objects",
     "OneOf",
     "PackedPairs",
     "PairBatches",
@@ -129,6 +136,7 @@ __all__ = [
     "read_labelled_images",
     "read_labelled_texts",
     "read_lines",
+    "read_objects",
     "read_pairs",
     "read_questions",
     "read_ratings",

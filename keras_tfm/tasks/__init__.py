@@ -14,6 +14,7 @@ ImageClassifier       classify-images   (images, labels)           images -> nam
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 ImageEncoder          image-vectors     -                          images -> vectors -
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
+Detector              detect            (images, boxes, labels)    images -> objects as for fit
 Recommender           recommend         see data.Ratings           users -> items    as for fit
 Forecaster            forecast          a series: numbers (N,)     series -> numbers a series
 """
@@ -22,6 +23,8 @@ import os
 from typing import Any
 
 from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
+from keras_tfm.tasks.detection import DetectorConfig
+from keras_tfm.tasks.detector import Detector
 from keras_tfm.tasks.forecaster import Forecaster, ForecasterConfig
 from keras_tfm.tasks.image_classifier import FAMILIES as IMAGE_FAMILIES
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig

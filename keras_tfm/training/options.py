@@ -242,6 +242,20 @@ class ImageTraining(PartlyTrained):
 
 
 @dataclasses.dataclass(frozen=True)
+class DetectionTraining(PartlyTrained):
+    """The warm-up takes a tenth of the steps unless something else is said."""
+
+    batch_size: Annotated[Count, Option("images of a batch at most")] = 16
+    flip: Annotated[
+        bool, Option("mirror images and their boxes at random, which letters and digits do not bear")
+    ] = True
+    least_area: Annotated[
+        Annotated[float, Between(0.01, 1)],
+        Option("the part of an image that is cut out at random at least; 1 for none"),
+    ] = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
 class PretrainImagesTraining(Training):
     """The warm-up takes a tenth of the steps unless something else is said."""
 
