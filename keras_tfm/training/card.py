@@ -1,7 +1,8 @@
 """README.md of a task's folder, a model card: what was trained, on what, by which command, how good it is.
 
 Mitchell et al. 2019, "Model Cards for Model Reporting". What no file tells, the licence, intended uses and
-limits, is left to be filled in. The first lines are the metadata that Hugging Face's hub reads.
+limits, is left to be filled in. The first lines are the metadata that Hugging Face's hub reads. A file that
+others have made their own, by taking out the line that says so, stays as it is.
 """
 
 import json
@@ -10,9 +11,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from keras_tfm.training.folder import Path, new_file
+from keras_tfm.training.folder import CARD, CARD_MARK, Path, is_own_card, new_file
 
-NAME = "README.md"
 # What the hub calls what a task does (https://huggingface.co/tasks), where it has a name for it.
 HUB_TASKS = {
     "translate": "translation",
@@ -43,7 +43,18 @@ def card(task: str, model: str, record: Mapping[str, Any], library: str = "keras
     """
     metadata = {"library_name": library, "pipeline_tag": HUB_TASKS.get(task), "tags": ["keras_tfm", task]}
     front = [f"{name}: {json.dumps(value)}" for name, value in metadata.items() if value is not None]
-    parts = ["---", *front, "---", "", "# Model card", "", f"A model for the task `{task}`: {model}.", ""]
+    parts = [
+        "---",
+        *front,
+        "---",
+        "",
+        CARD_MARK,
+        "",
+        "# Model card",
+        "",
+        f"A model for the task `{task}`: {model}.",
+        "",
+    ]
     for title, lines in _sections(record).items():
         if lines:
             parts += [f"## {title}", "", *lines, ""]
@@ -53,9 +64,12 @@ def card(task: str, model: str, record: Mapping[str, Any], library: str = "keras
 
 
 def write_card(folder: Path, text: str) -> None:
-    """Write README.md in `folder`, whole."""
-    with new_file(pathlib.Path(folder, NAME)) as path:
-        path.write_text(text, "utf-8")
+    """Write README.md in `folder`, whole, unless there is one of somebody's own."""
+    path = pathlib.Path(folder, CARD)
+    if path.exists() and not is_own_card(path):
+        return
+    with new_file(path) as work:
+        work.write_text(text, "utf-8")
 
 
 def _sections(record: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -122,7 +136,14 @@ def _training(command: Mapping[str, Any], options: Mapping[str, Any], task: Any)
         lines = ["```", shlex.join(words), "```", ""]
     if command.get("start"):
         lines += [f"It went on from `{pathlib.PurePath(str(command['start'])).name}`.", ""]
-    return lines + _table(("option", "value"), {name: x for name, x in options.items() if x is not None})
+    return lines + _table(
+        ("option", "value"), {name: _named(x) for name, x in options.items() if x is not None}
+    )
+
+
+def _named(value: Any) -> Any:
+    """An option's value; of a path the name alone, as of all files here."""
+    return pathlib.PurePath(value).name if isinstance(value, str) and "/" in value else value
 
 
 def _table(head: tuple[str, str], rows: Mapping[str, Any]) -> list[str]:

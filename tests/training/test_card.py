@@ -2,12 +2,13 @@
 
 import pytest
 
-from keras_tfm.training.card import NAME, card, write_card
+from keras_tfm.training.card import card, write_card
+from keras_tfm.training.folder import CARD, CARD_MARK, refuse_existing
 
 RECORD = {
     "task": "classify",
     "versions": {"keras": "3.15.1", "keras-tfm": "0.1.0"},
-    "options": {"epochs": 3, "minutes": None, "learning_rate": 0.001},
+    "options": {"epochs": 3, "minutes": None, "learning_rate": 0.001, "teacher": "/home/me/run"},
     "data": {"fingerprint": "sha256:ab", "train": "90 texts", "validation": "10 texts"},
     "command": {"train": ["/home/me/secret/my train.tsv"], "valid": [], "start": "/home/me/bert"},
     "results": {"best_epoch": 2, "epochs": 3, "val_accuracy": 0.91234567, "loss": 0.25, "seconds": 12.5},
@@ -17,6 +18,7 @@ RECORD = {
 def test_what_a_record_tells():
     text = card("classify", "SequenceClassifier of 1,234 weights", RECORD, "transformers")
     front, _, body = text.removeprefix("---\n").partition("\n---\n")
+    assert CARD_MARK in body and "| `teacher` | run |" in body
     assert front.splitlines() == [
         'library_name: "transformers"',
         'pipeline_tag: "text-classification"',
@@ -48,7 +50,16 @@ def test_a_task_without_a_counterpart_on_the_hub():
     assert "pipeline_tag" not in card("recommend", "factors", RECORD)
 
 
-def test_a_card_is_written_whole(tmp_path):
-    write_card(tmp_path, "one\n")
-    write_card(tmp_path, "two\n")
-    assert [path.name for path in tmp_path.iterdir()] == [NAME] and (tmp_path / NAME).read_text() == "two\n"
+def test_a_card_is_written_anew_until_it_is_somebodys_own(tmp_path):
+    (tmp_path / "config.json").write_text('{"keras_tfm": "0"}')
+    path = tmp_path / CARD
+    for text in ("one", "two"):
+        write_card(tmp_path, f"{CARD_MARK}\n{text}\n")
+    assert path.read_text() == f"{CARD_MARK}\ntwo\n" and len(list(tmp_path.iterdir())) == 2
+    path.write_text("mine")
+    write_card(tmp_path, f"{CARD_MARK}\nthree\n")
+    assert path.read_text() == "mine"
+    with pytest.raises(FileExistsError, match=r"did not write, and is not replaced: README\.md"):
+        refuse_existing(tmp_path, overwrite=True)
+    path.write_text(CARD_MARK)
+    refuse_existing(tmp_path, overwrite=True)
