@@ -110,6 +110,6 @@ def test_what_is_written_is_aligned(experiment, tmp_path):
 @pytest.mark.slow
 def test_positions_are_what_a_vision_transformer_knows_of_the_plane(experiment):
     found = {name: shares for name, (_, *shares) in experiment("vit").measure().items()}
-    assert found["with positions"][0] > 0.9 > 0.5 > found["with positions"][1]
+    assert found["with positions"][0] > 0.85 > 0.5 > found["with positions"][1]
     assert abs(found["without positions"][0] - found["without positions"][1]) < 0.02
     assert found["with positions"][0] > found["without positions"][0] + 0.05
