@@ -34,6 +34,7 @@ REQUIREMENTS = [
     "sacrebleu>=2.4,<3",
     "rouge-score>=0.1.2,<0.2",  # Google's ROUGE, of which the papers' numbers are
     "seqeval>=1.2.2,<2",  # whole entities, counted as CoNLL's script does
+    "faster-coco-eval>=1.8,<2",  # COCO's average precision, of which detectors' numbers are
     "babel>=2.14",  # the locale data of the embedded demo
     "numpy>=2.0,<3",
     "scipy>=1.15",  # sparse matrices and LAPACK, for word vectors
@@ -55,7 +56,14 @@ TEST = [
     "playwright>=1.49,<2",  # drives Debian's Chromium, where there is one: pages that are drawn
 ]
 
-DEV = [*TEST, "ruff>=0.6", "mypy>=1.11", "build>=1.2", "pre-commit>=3.8", "uv>=0.5"]
+DOCS = [
+    "sphinx>=8.2,<10",
+    "furo>=2025.7",
+    "myst-parser>=4.0",  # Markdown
+    "latex2mathml>=3.78",  # formulas that browsers draw by themselves
+]
+
+DEV = [*TEST, *DOCS, "ruff>=0.6", "mypy>=1.11", "build>=1.2", "pre-commit>=3.8", "uv>=0.5"]
 
 EXAMPLES = [
     *PLOT,
@@ -97,6 +105,7 @@ setup(
         "fast": FAST,
         "plot": PLOT,
         "test": TEST,
+        "docs": DOCS,
         "dev": DEV,
         "examples": EXAMPLES,
         "parity": PARITY,

@@ -269,6 +269,8 @@ def refuse_sizes(config, shapes):
                 raise ValueError(f"`{name}` is {number:,}, and there are {len(shapes):,} weights.")
             if not rule.is_depth and not any(axis and axis % number == 0 for axis in axes):
                 raise ValueError(f"`{name}` is {number:,}, and no weight has such an axis.")
+    for part in getattr(config, "parts", ()):  # configurations within this one
+        refuse_sizes(part, shapes)
 
 
 def rules_of(cls, rule_class):

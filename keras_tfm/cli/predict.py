@@ -17,7 +17,7 @@ from keras_tfm.cli.columns import check_columns, column_names
 from keras_tfm.cli.console import warn
 from keras_tfm.cli.generated import add_options, flag_of, given
 from keras_tfm.cli.verbs import add_decoding, add_task_folder, decoding_of, loaded
-from keras_tfm.configs import Config, Count, Option
+from keras_tfm.configs import Between, Config, Count, Option
 
 # The epilogue of the help.
 INPUTS = """\
@@ -31,7 +31,8 @@ be missing. A TABLE is a .tsv, .csv, .jsonl or .parquet file, or tfds:NAME[/CONF
   recommend              lines, a user each; or a TABLE with users
   forecast               lines, a series each, commas between; or a TABLE, whose column is one series
   generate, masked-lm, sentence-vectors   lines; of a folder those of its text files
-  classify-images, image-vectors, pretrain-images
+  detect                 an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE
+  classify-images, image-vectors, pretrain-images, match-images
                          an image; a folder of images, or of such folders; .npz or idx files; or a TABLE
 
 Standard input is lines, which are answered as they come, or with --seed once all are there; /dev/stdin is
@@ -52,6 +53,14 @@ class Asking(Config):
     ] = False
     num_items: Annotated[
         Count | None, Option("items for each user, for tasks that recommend", flag="--items", default="10")
+    ] = None
+    threshold: Annotated[
+        Annotated[float, Between(0, 1)] | None,
+        Option("the score from which objects are told, for tasks that detect", default="the task's, 0.5"),
+    ] = None
+    draw: Annotated[
+        str | None,
+        Option("a folder for pictures with boxes over them, for tasks that detect", default="none"),
     ] = None
     batch_size: Annotated[
         Count | None, Option("how many the model answers at once", default="the task's, 16 or 64")

@@ -183,6 +183,8 @@ class Family:
                 value = _read(theirs, entries, path) if isinstance(theirs, Entry) else entries[name]
                 if isinstance(value, list) and _takes_lists(kinds[ours]):
                     values[ours] = tuple(value)  # whose items the configuration checks
+                elif isinstance(value, dict) and kinds[ours] is dict:
+                    values[ours] = value  # likewise
                 else:
                     values[ours] = _value(value, ours, defaults[ours], path, name)
         try:

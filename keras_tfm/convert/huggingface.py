@@ -37,6 +37,7 @@ TABLES = {
     "vivit": "vivit.FAMILY",
     "clip": "clip.FAMILY",
     "siglip": "siglip.FAMILY",
+    "detr": "detr.FAMILY",
     "dinov2": "dinov2.FAMILY",
     "dinov2_with_registers": "dinov2.WITH_REGISTERS",
 }

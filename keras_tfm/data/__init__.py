@@ -10,6 +10,7 @@ of zeros). B batch, S source or only sequence, T target; True in a mask = a toke
     decoder_token_ids      (B, T)    int32     start + pieces: what the decoder has seen before each label
     decoder_padding_mask   (B, T)    bool      decoder_token_ids that are no padding
     images                 (B, height, width, channels)  float32
+    pixel_mask             (B, height, width)  bool      pixels of an image that are no padding
     mask_positions         (B, M)    int32     where a masked language model predicts
     mask_weights           (B, M)    float32   0.0 for positions that only fill up the row
     span_boundaries        (B, M, 2) int32     the tokens before and after the span of each mask position
@@ -23,6 +24,7 @@ from keras_tfm.data.batches.blocks import TextBlocks
 from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches
 from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.batches.epochs import Batches
+from keras_tfm.data.batches.image_texts import ImageTextBatches
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.batches.masking import NOT_CHOSEN, Masking
 from keras_tfm.data.batches.noises import (
@@ -33,15 +35,18 @@ from keras_tfm.data.batches.noises import (
     TokenDeletion,
     TokenMasking,
 )
+from keras_tfm.data.batches.objects import ObjectBatches
 from keras_tfm.data.batches.packing import PackedPairs
 from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
 from keras_tfm.data.batches.sentence_pairs import SentencePairs
 from keras_tfm.data.batches.streams import StreamBlocks, StreamSentencePairs
+from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.choices import Choices, read_choices
 from keras_tfm.data.sources.dates import date_pairs, date_splits
 from keras_tfm.data.sources.documents import read_documents, read_texts, split_sentences
 from keras_tfm.data.sources.files import Pairs, read_lines, read_pairs
 from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.image_texts import ImageTexts, read_image_texts
 from keras_tfm.data.sources.images import (
     LabelledImages,
     decode_image,
@@ -52,6 +57,7 @@ from keras_tfm.data.sources.images import (
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.objects import Objects, read_objects
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.questions import Answer, Questions, read_questions
 from keras_tfm.data.sources.ratings import Ratings, read_ratings
@@ -74,6 +80,7 @@ __all__ = [
     "Batches",
     "ByteLevelTokenizer",
     "CLIPTokenizer",
+    "Canvas",
     "CharacterTokenizer",
     "Choices",
     "CropBatches",
@@ -84,11 +91,15 @@ __all__ = [
     "DocumentRotation",
     "ImageBatches",
     "ImageFiles",
+    "ImageTextBatches",
+    "ImageTexts",
     "Inputs",
     "LabelledImages",
     "LabelledTexts",
     "MaskedBatches",
     "Masking",
+    "ObjectBatches",
+    "Objects",
     "OneOf",
     "PackedPairs",
     "PairBatches",
@@ -121,9 +132,11 @@ __all__ = [
     "read_documents",
     "read_huggingface_tokenizer",
     "read_image_folder",
+    "read_image_texts",
     "read_labelled_images",
     "read_labelled_texts",
     "read_lines",
+    "read_objects",
     "read_pairs",
     "read_questions",
     "read_ratings",

@@ -110,6 +110,7 @@ class SineGridPositionEncoding(Layer):
     Each half is `SinePositionEncoding`'s vector (Parmar et al. 2018, "Image Transformer"; Carion et al. 2020,
     "End-to-End Object Detection with Transformers", appendix A.4), D a multiple of four. Positions are 0, 1,
     ...; with `normalize` they run from 2 pi / n to 2 pi over an axis of n cells, as the latter have them.
+    Where a mask hides padding, each axis counts and ends with the cells that it shows.
     """
 
     def __init__(self, base=10_000.0, normalize=False, **kwargs):
@@ -122,19 +123,23 @@ class SineGridPositionEncoding(Layer):
             raise ValueError(f"The width must be a multiple of four; it is {x_shape[3]}.")
         self.built = True
 
-    def call(self, x):
-        """(B, rows, columns, D) -> (B, rows, columns, D)."""
+    def call(self, x, mask=None):
+        """(B, rows, columns, D) -> (B, rows, columns, D); `mask` (B, rows, columns) is True for a cell of the
+        image and False for padding.
+        """
         rows, columns, dim = x.shape[1:]
-        vertical, horizontal = (sines(self._positions(n), dim // 2, self.base) for n in (rows, columns))
-        vertical = ops.broadcast_to(vertical[:, None], (rows, columns, dim // 2))
-        horizontal = ops.broadcast_to(horizontal[None], (rows, columns, dim // 2))
+        if mask is None:
+            mask = ops.ones((1, rows, columns), "bool")
+        vertical, horizontal = (sines(self._positions(mask, axis), dim // 2, self.base) for axis in (1, 2))
         return x + ops.cast(ops.concatenate([vertical, horizontal], axis=-1), x.dtype)
 
-    def _positions(self, count):
-        positions = ops.arange(count, dtype="float32")
+    def _positions(self, mask, axis):
+        """Those of cells along an axis of their mask (B, rows, columns)."""
+        counts = ops.cumsum(ops.cast(mask, "float32"), axis=axis)  # from 1
         if not self.normalize:
-            return positions
-        return (positions + 1) / (count + 1e-6) * (2 * math.pi)  # their 1e-6, which guards against 0 / 0
+            return counts - 1
+        last = ops.max(counts, axis=axis, keepdims=True)
+        return counts / (last + 1e-6) * (2 * math.pi)  # their 1e-6, which guards against 0 / 0
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)

@@ -8,6 +8,7 @@ sizes, `Family.from_size(name)` makes one with fresh weights; the README's table
 read.
 """
 
+from keras_tfm.models.detection.detr import DETR, DETRConfig
 from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig
 from keras_tfm.models.multimodal.siglip import SigLIP, SigLIPConfig
 from keras_tfm.models.series.autoregressive import Autoregressive, AutoregressiveConfig

@@ -23,7 +23,7 @@ OWN_FILES = (
     "checkpoints/.lock", "checkpoints/step-*", "checkpoints/.step-*", "checkpoints/invalid-step-*",
     "checkpoints/.invalid-step-*", "metrics.csv", ".metrics.csv.*", "metrics.png",
     "logs/*/events.out.tfevents.*", "saved_model.pb", "fingerprint.pb", "variables/variables.*",
-    "assets/*", SAVED_MODEL_MARK,
+    "assets/*", SAVED_MODEL_MARK, "README.md", ".README.md.*",
 )  # fmt: skip
 
 

@@ -242,6 +242,20 @@ class ImageTraining(PartlyTrained):
 
 
 @dataclasses.dataclass(frozen=True)
+class DetectionTraining(PartlyTrained):
+    """The warm-up takes a tenth of the steps unless something else is said."""
+
+    batch_size: Annotated[Count, Option("images of a batch at most")] = 16
+    flip: Annotated[
+        bool, Option("mirror images and their boxes at random, which letters and digits do not bear")
+    ] = True
+    least_area: Annotated[
+        Annotated[float, Between(0.01, 1)],
+        Option("the part of an image that is cut out at random at least; 1 for none"),
+    ] = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
 class PretrainImagesTraining(Training):
     """The warm-up takes a tenth of the steps unless something else is said."""
 
@@ -272,6 +286,21 @@ class PretrainImagesTraining(Training):
             raise ValueError(
                 f"`least_area` must be at most `parting_area`, {self.parting_area}; it is {self.least_area}."
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class MatchTraining(PartlyTrained):
+    """The warm-up takes a tenth of the steps unless something else is said."""
+
+    learning_rate: Annotated[
+        Positive, Option("at the end of the warm-up, after --from by default a hundredth of it")
+    ] = 1e-3
+    batch_size: Annotated[
+        Count, Option("pairs of a batch at most, each of which is told apart from all the others in it")
+    ] = 64
+    max_shift: Annotated[
+        Natural, Option("shift images at random by up to so many pixels each way, zeros moving in")
+    ] = 0
 
 
 @dataclasses.dataclass(frozen=True)

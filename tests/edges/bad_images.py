@@ -38,6 +38,14 @@ def source(name):
     return IMAGES.replace("--train {folder}", f"--train {{folder}}/{name}")
 
 
+DETECT = "train detect --train {folder}/boxes.jsonl --out {folder}/out"
+
+
+def boxes(message, line, name):
+    """JSON lines of boxes, of which one is wrong."""
+    return Bad(name, DETECT, message, {"boxes.jsonl": line, "1.png": PNG})
+
+
 BAD = [
     Bad("no folder of images", source("none"), "none: cannot be read: No such file"),
     Bad(
@@ -80,6 +88,22 @@ BAD = [
         "expected an idx file of bytes",
         {"t-images-idx3-ubyte": b"x"},
     ),
+    boxes("expected a path within", '{"image": "../1.png"}', "a path that leads out of the folder"),
+    boxes(
+        "line 1: expected a box of four numbers, got [1]",
+        '{"image": "1.png", "boxes": [[1]], "labels": ["a"]}',
+        "a box of one number",
+    ),
+    boxes("expected boxes, there are none", '{"image": "1.png"}', "images without boxes"),
+    Bad("a size of a detector", f"{DETECT} --size 52", "DETR has no size '52'; it has tiny, 50, 101", TWO),
+    Bad(
+        "COCO's file without images",
+        DETECT.replace("boxes.jsonl", "a.json"),
+        'a.json: expected a list of objects as "images", got None',
+        {"a.json": "{}"},
+    ),
+    option("--queries 0", "must be at least 1", DETECT),
+    option("--threshold 2", "must be at most 1", DETECT),
     Bad("a family of models", f"{IMAGES} --family nosuch", "There is no family 'nosuch'; there are", TWO),
     Bad(
         "a size of a family",

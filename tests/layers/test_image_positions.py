@@ -11,7 +11,7 @@ from keras import ops
 from keras_tfm.layers import GridPositionEmbedding, SineGridPositionEncoding, SinePositionEncoding
 from keras_tfm.layers.image_positions import interpolate_positions, resize_plane
 from tests import contract
-from tests.contract import Case, floats
+from tests.contract import Case, floats, mask
 
 test_contract = contract.check(
     Case("learned", GridPositionEmbedding, {"x": floats(3, 4, 8)}),
@@ -23,6 +23,11 @@ test_contract = contract.check(
     ),
     Case("sines", SineGridPositionEncoding, {"x": floats(3, 4, 8)}),
     Case("normalised sines", lambda: SineGridPositionEncoding(normalize=True), {"x": floats(3, 4, 8)}),
+    Case(
+        "sines beside padding",
+        lambda: SineGridPositionEncoding(normalize=True),
+        {"x": floats(3, "S", 8), "mask": mask(3, "S")},
+    ),
 )
 
 
@@ -64,6 +69,18 @@ def test_sines_of_rows_and_columns():
     encoding = ops.convert_to_numpy(SineGridPositionEncoding(normalize=True)(zeros))[0]
     np.testing.assert_allclose(encoding[2, 4, [0, 1, 4, 5]], [0, 1, 0, 1], atol=1e-4)  # 2 pi: once round
     np.testing.assert_allclose(encoding[0, 0, [0, 4]], np.sin([2 * math.pi / 3, 2 * math.pi / 5]), atol=1e-5)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_sines_of_a_padded_map_are_those_of_the_map_alone(normalize):
+    layer = SineGridPositionEncoding(normalize=normalize)
+    shown = np.zeros((2, 4, 6), bool)
+    shown[0, :3, :5] = shown[1, 1:, 2:] = True
+    encoding = ops.convert_to_numpy(layer(np.zeros((2, 4, 6, 8), "float32"), shown))
+    for example, (rows, columns) in enumerate([(3, 5), (3, 4)]):
+        alone = ops.convert_to_numpy(layer(np.zeros((1, rows, columns, 8), "float32")))[0]
+        np.testing.assert_allclose(encoding[example][shown[example]], alone.reshape(-1, 8), atol=1e-6)
+    assert np.isfinite(layer(np.zeros((1, 2, 2, 8), "float32"), np.zeros((1, 2, 2), bool))).all()
 
 
 def test_refusals():

@@ -14,6 +14,7 @@ from keras_tfm.cli import main
 from keras_tfm.data import Answer, BERTTokenizer
 from keras_tfm.models import BERT
 from keras_tfm.tasks import task as base
+from tests.tasks.test_image_text_matcher import SENTENCES, drawn, fresh
 from tests.tasks.tiny import TINY
 
 WORDS = ["the", "cat", "sat", "on", "mat", "dog", "ran", "where", "who", "is"]
@@ -80,6 +81,7 @@ MAKERS = {
     "sentence-vectors": (lambda: encoder(tasks.SentenceEncoder), None),
     "classify-images": (images, (np.zeros((2, 8, 8), "uint8"), ["a", "b"])),
     "pretrain-images": (pretrainer, (np.eye(8, dtype="uint8")[None].repeat(10, 0), ["a", "b"] * 5)),
+    "match-images": (fresh, drawn(SENTENCES[:6])),
     "recommend": (lambda: tasks.Recommender.from_ratings(RATED, dim=2), RATED),
 }  # fmt: skip
 

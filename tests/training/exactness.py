@@ -20,7 +20,8 @@ def run(case, scope):
     import tensorflow as tf
 
     # Before the seed: initializers of modules draw theirs when they are imported.
-    import keras_tfm.heads  # noqa: F401
+    import keras_tfm.heads
+    import keras_tfm.models  # noqa: F401
 
     keras.utils.set_random_seed(7)
     keras.config.set_dtype_policy(case.policy)

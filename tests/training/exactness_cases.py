@@ -121,7 +121,26 @@ def detector():
     return keras_tfm.Model(inputs, x)
 
 
-def objects(ids):
+def detr():
+    """A whole detector, two blocks each, of tokens' vectors as the pixels of 16 x 24."""
+    import keras
+
+    import keras_tfm
+    from keras_tfm import heads, models
+
+    network = {"stem_dim": 8, "dims": (8, 16), "depths": (1, 1), "block": "basic"}
+    sizes = {"num_queries": 7, "dim": 16, "num_layers": 2, "num_heads": 2, "intermediate_dim": 16}
+    config = models.DETRConfig((16, 24), 1, "ResNet", network, dropout=0.0, activation="gelu", **sizes)
+    detector = heads.ObjectDetector(models.DETR(config), 2)
+    learner = keras_tfm.Model(detector.input, detector.predictions)
+    inputs = keras.Input((T,), dtype="int32")
+    pixels = keras.layers.Embedding(V, 64, keras.initializers.RandomNormal(stddev=1.0))(inputs)
+    images = keras.layers.Reshape((16, 24, 1))(pixels)
+    mask = keras.ops.ones_like(images[..., 0], "bool")
+    return keras_tfm.Model(inputs, learner({"images": images, "pixel_mask": mask}))
+
+
+def objects(ids, labels):
     """Those in the place of every third token or so, of class 0 or 1, and padding: (B, T, 5)."""
     is_object = (ids % 3 == 1)[..., None]
     sides = np.stack([ids, ids[:, ::-1], ids + 3, ids[:, ::-1] + 5], axis=-1) / (2 * V)
@@ -263,7 +282,10 @@ CASES = {
     "add_loss": Case(adding_loss, batch_size=13),
     "two outputs": Case(two_headed, batch_size=13, compile={"loss_weights": {"tokens": 1.0, "size": 0.3}}),
     "set of objects": Case(
-        detector, batch_size=13, loss=loss_of("SetPredictionLoss"), targets=lambda ids, labels: objects(ids)
+        detector, batch_size=13, loss=loss_of("SetPredictionLoss"), targets=objects
+    ),
+    "DETR": Case(
+        detr, lambda: sgd(global_clipnorm=0.1), 13, loss=loss_of("SetPredictionLoss"), targets=objects
     ),
     "subclassed": Case(subclassed, batch_size=12),
     "own train_step": Case(own_train_step),

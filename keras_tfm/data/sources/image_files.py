@@ -207,20 +207,46 @@ def without_bad(files: ImageFiles, labels: np.ndarray) -> tuple[np.ndarray | Ima
 
     DataError where a class has none that can be.
     """
-    images, problems = files.read(is_kept=files.fits_memory)
-    if not problems:
-        return (images if files.fits_memory else files), labels
-    good = np.array([row for row in range(len(files)) if row not in problems], int)
+    images, good, problems = _read_good(files)
     for row, problem in problems.items():
         if not np.any(labels[good] == labels[row]):
             raise DataError(files.place(row), None, problem)
+    _tell(files, problems)
+    return images, labels[good]
+
+
+def readable(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
+    """(Images, their rows) of those that can be decoded: in memory where they fit; the others are told of.
+
+    DataError where there is none.
+    """
+    images, good, problems = _read_good(files)
+    if problems and not len(good):
+        row, problem = next(iter(problems.items()))
+        raise DataError(files.place(row), None, problem)
+    _tell(files, problems)
+    return images, good
+
+
+def _read_good(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray, dict[int, str]]:
+    """(Images that can be decoded, in memory where all fit, their rows, {row: why} of the others)."""
+    images, problems = files.read(is_kept=files.fits_memory)
+    good = np.array([row for row in range(len(files)) if row not in problems], int)
+    if not files.fits_memory:
+        return files[good] if problems else files, good, problems
+    return images[good] if problems else images, good, problems
+
+
+def _tell(files: ImageFiles, problems: Mapping[int, str]) -> None:
     tell_left_out({files.place(row): problem for row, problem in problems.items()}, len(files))
-    return (images[good] if files.fits_memory else files[good]), labels[good]
 
 
-def tell_left_out(problems: Mapping[str, str], count: int) -> None:
-    """Warn, in one line, of images that are left out."""
+def tell_left_out(problems: Mapping[str, str], count: int, unit: str = "images") -> None:
+    """Warn, in one line, of images, or of other units, that are left out, where there are any."""
+    if not problems:
+        return
     few = [f"{place} ({problem})" for place, problem in list(problems.items())[:MOST_TOLD]]
     if len(problems) > len(few):
         few.append(f"{len(problems) - len(few):,} more")
-    LOG.warning("%s of %s images are left out: %s", f"{len(problems):,}", f"{count:,}", ", ".join(few))
+    told = ", ".join(few)
+    LOG.warning("%s of %s %s are left out: %s", f"{len(problems):,}", f"{count:,}", unit, told)

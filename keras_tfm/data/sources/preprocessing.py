@@ -50,13 +50,9 @@ class Preprocessing(Config):
     def resized(self, images: tf.Tensor, height: int, width: int) -> tf.Tensor:
         """Images (B, H, W, C) as (B, height, width, C); 8-bit ones are rounded to 8 bits."""
         size = tf.cast(tf.shape(images)[1:3], tf.int64)
-        whole = tf.constant([int(side / self.crop_fraction + 1e-6) for side in (height, width)], tf.int64)
-        if self.keep_aspect:
-            by_height = whole[0] * size[1] >= whole[1] * size[0]
-            longer = tf.where(by_height, whole[0] * size[1] // size[0], whole[1] * size[0] // size[1])
-            whole = tf.where(by_height, tf.stack([whole[0], longer]), tf.stack([longer, whole[1]]))
+        whole, cut = self.placed(size, height, width)
         # The filter computes what is left of the resized image alone: of a panorama the whole may be large.
-        cut = tf.cast((whole - tf.constant([height, width], tf.int64)) // 2, tf.float32)
+        cut = tf.cast(cut, tf.float32)
         scale = tf.cast(whole, tf.float32) / tf.cast(size, tf.float32)
         is_bytes, channels = images.dtype == tf.uint8, images.shape[-1]
         images = tf.cast(images, tf.float32)
@@ -74,6 +70,17 @@ class Preprocessing(Config):
             images = tf.clip_by_value(tf.floor(images + 0.5) if is_bytes else images, 0.0, most)
         images.set_shape((None, height, width, channels))
         return tf.cast(images, tf.uint8) if is_bytes else images
+
+    def placed(self, size: tf.Tensor, height: int, width: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """(Height and width) to which an image of the `size` (2,) is resized, and how much of its upper and
+        left side is cut off, int64 (2,) both.
+        """
+        whole = tf.constant([int(side / self.crop_fraction + 1e-6) for side in (height, width)], tf.int64)
+        if self.keep_aspect:
+            by_height = whole[0] * size[1] >= whole[1] * size[0]
+            longer = tf.where(by_height, whole[0] * size[1] // size[0], whole[1] * size[0] // size[1])
+            whole = tf.where(by_height, tf.stack([whole[0], longer]), tf.stack([longer, whole[1]]))
+        return whole, (whole - tf.constant([height, width], tf.int64)) // 2
 
     def fitted(self, images: tf.Tensor, height: int, width: int) -> tf.Tensor:
         """`resized`; images of that size are taken for such as have been resized and cut before."""

@@ -1,0 +1,171 @@
+"""DETR's checkpoints by transformers' names (Carion et al. 2020), around a ResNet.
+
+Theirs names its backbone by timm's name or by a configuration of their own ResNet; we write the latter, which
+needs no timm. An `auxiliary_loss` in their configuration changes what theirs answers: it feeds normalised
+states to the next block of the decoder, where the paper, and we, normalise outputs alone.
+"""
+
+import dataclasses
+
+from keras_tfm.convert import resnet
+from keras_tfm.convert.bart import decoders
+from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.keymap import CONVOLVED, feedforward, linear, norm, weight
+from keras_tfm.heads import ObjectDetector
+from keras_tfm.models import DETR, ResNet
+from keras_tfm.models.detection.detr import OF_DETR
+
+BACKBONE = "backbone.conv_encoder.model."
+ATTENTIONS = {
+    "encoder": {"attention": "self_attn"},
+    "decoder": {"attention": "self_attn", "context_attention": "encoder_attn"},
+}
+# What timm calls the parts of a ResNet, by transformers' names; the stem's first.
+TIMM = {
+    f"{BACKBONE}conv1.": f"{BACKBONE}embedder.embedder.convolution.",
+    f"{BACKBONE}bn1.": f"{BACKBONE}embedder.embedder.normalization.",
+    **{f"{BACKBONE}layer{i + 1}.": f"{BACKBONE}encoder.stages.{i}.layers." for i in range(4)},
+    ".downsample.0.": ".shortcut.convolution.",
+    ".downsample.1.": ".shortcut.normalization.",
+    **{f".conv{i + 1}.": f".layer.{i}.convolution." for i in range(3)},
+    **{f".bn{i + 1}.": f".layer.{i}.normalization." for i in range(3)},
+}
+
+
+def rows(config):
+    """The table of a configuration."""
+    table = [
+        dataclasses.replace(row, theirs=tuple(BACKBONE + key for key in row.theirs))
+        for row in (resnet.resnet_rows(config.of_backbone) if config.backbone == "ResNet" else ())
+    ]
+    table += weight("encoder_projection/convolution/kernel", "input_projection.weight", CONVOLVED)
+    table += weight("encoder_projection/convolution/bias", "input_projection.bias")
+    table += weight("decoder_queries/table", "query_position_embeddings.weight")
+    table += norm("decoder_norm", "decoder.layernorm")
+    for stack, attentions in ATTENTIONS.items():
+        ours, theirs = f"{stack}_block_{{}}", f"{stack}.layers.{{}}"
+        for name, key in attentions.items():
+            branch = f"{ours}/{name}/branch/attention"
+            for part in ("query", "key", "value"):
+                table += linear(f"{branch}/projections/{part}", f"{theirs}.{key}.{part[0]}_proj")
+            table += linear(f"{branch}/output", f"{theirs}.{key}.out_proj")
+            table += norm(f"{ours}/{name}/norm", f"{theirs}.{key}_layer_norm")
+        table += feedforward(f"{ours}/feedforward", f"{theirs}.fc1", f"{theirs}.fc2")
+        table += norm(f"{ours}/feedforward/norm", f"{theirs}.final_layer_norm")
+    return table
+
+
+def read_backbone(value, entries):
+    """Our ResNet's fields for theirs, or for timm's name of it; ValueError for another backbone."""
+    theirs = value or {}
+    if theirs.get("model_type", "timm_backbone") == "timm_backbone":
+        architecture = theirs.get("backbone", entries.get("backbone"))
+        stages = theirs.get("out_indices") or (entries.get("backbone_kwargs") or {}).get("out_indices") or [4]
+        if (
+            architecture not in resnet.ARCHITECTURES
+            or max(stages) != 4
+            or (theirs.get("output_stride") or 32) != 32
+        ):
+            raise ValueError
+        config = ResNet.sizes[resnet.ARCHITECTURES[architecture]]
+    else:
+        config = resnet.FAMILY.read_config(theirs, "config.json")
+        last = f"stage{len(config.depths)}"
+        if theirs["model_type"] != "resnet" or last not in (theirs.get("out_features") or [last]):
+            raise ValueError
+    fields = dataclasses.asdict(config)
+    return {name: value for name, value in fields.items() if name not in OF_DETR}
+
+
+def write_backbone(config):
+    """Theirs for our ResNet."""
+    entries = resnet.FAMILY.write_config(config.of_backbone)
+    entries.pop("image_size")  # which stands beside
+    return {**entries, "out_features": [f"stage{len(config.of_backbone.depths)}"]}
+
+
+def read_channels(value, entries):
+    """Those of the backbone: the detector's own entry is not read there."""
+    backbone = entries.get("backbone_config")
+    return backbone.get("num_channels", value) if isinstance(backbone, dict) else value
+
+
+def of_decoder(index):
+    """A function of a configuration: the decoder's size `index`."""
+    return lambda config: config.decoder_sizes[index]
+
+
+def backbone_shapes():
+    """Those of a ResNet, by functions of our configuration."""
+
+    def of_backbone(field):
+        return lambda config: (
+            field(config.of_backbone) if callable(field) else getattr(config.of_backbone, field)
+        )
+
+    return {BACKBONE + key: tuple(map(of_backbone, fields)) for key, fields in resnet.FAMILY.shapes.items()}
+
+
+FAMILY = Family(
+    model_type="detr",
+    backbone="DetrModel",
+    model=DETR,
+    prefix="model.",
+    fields={
+        "image_size": "image_size",  # which theirs does not read
+        "num_channels": Entry("num_channels", read_channels, lambda config: config.num_channels),
+        "backbone_config": Entry("backbone_config", read_backbone, write_backbone),
+        "num_queries": "num_queries",
+        "dim": "d_model",
+        "num_layers": "encoder_layers",
+        "num_decoder_layers": decoders("layers", 0),
+        "num_heads": "encoder_attention_heads",
+        "num_decoder_heads": decoders("attention_heads", 1),
+        "intermediate_dim": "encoder_ffn_dim",
+        "decoder_intermediate_dim": decoders("ffn_dim", 2),
+        "dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+        "activation_dropout": "activation_dropout",
+        "activation": "activation_function",
+    },
+    absent={
+        "num_channels": 3,
+        "backbone": "resnet50",
+        "backbone_config": None,
+        "encoder_layers": 6,
+        "decoder_layers": 6,
+        "encoder_attention_heads": 8,
+        "decoder_attention_heads": 8,
+        "encoder_ffn_dim": 2048,
+        "decoder_ffn_dim": 2048,
+    },
+    written={"use_timm_backbone": lambda _: False, "backbone": lambda _: None},
+    fixed={"is_encoder_decoder": True, "position_embedding_type": "sine", "dilation": False},
+    only={"backbone": "ResNet"},
+    shapes={
+        **backbone_shapes(),
+        "input_projection.weight": (
+            "dim",
+            lambda config: config.of_backbone.dims[-1],
+            lambda _: 1,
+            lambda _: 1,
+        ),
+        "query_position_embeddings.weight": ("num_queries", "dim"),
+        "encoder.layers.0.fc1.weight": ("intermediate_dim", "dim"),
+        "decoder.layers.0.fc1.weight": (of_decoder(2), "dim"),
+    },
+    rows=rows,
+    num_blocks=lambda config: config.num_layers + config.decoder_sizes[0] + config.of_backbone.num_layers,
+    heads={
+        "DetrForObjectDetection": Head(
+            ObjectDetector,
+            [
+                *linear("class_head", "class_labels_classifier"),
+                *linear("box_head/layer_{}", "bbox_predictor.layers.{}"),
+            ],
+            options={"num_classes": LABELS},
+        )
+    },
+    renamed=TIMM,
+    ignored=(r".*\.num_batches_tracked",),
+)

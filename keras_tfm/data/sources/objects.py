@@ -1,0 +1,322 @@
+"""Images with boxes around objects, out of COCO's JSON, folders in Pascal VOC's layout, or JSON lines.
+
+COCO (Lin et al. 2014): {"images": [{"id", "file_name"}], "annotations": [{"image_id", "category_id", "bbox":
+[left, top, width, height]}], "categories": [{"id", "name"}]}; crowds are left out. VOC (Everingham et al.
+2010): Annotations/*.xml beside JPEGImages/, whose pixels are counted from 1, or one of its lists,
+ImageSets/Main/train.txt. JSON lines: {"image": path, "boxes": [[left, top, right, bottom]], "labels":
+[name]}. Boxes are in pixels; paths lead from the file's folder, or from one for images beside it, and not
+out.
+"""
+
+import collections
+import json
+import logging
+import math
+import os
+import pathlib
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_tfm.configs import brief, parse_json
+from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.image_files import ImageFiles, read_bytes, readable, size_of, tell_left_out
+from keras_tfm.data.sources.lines import DataError, files_of, numbered_lines
+
+LOG = logging.getLogger(__name__)
+KINDS = (
+    "COCO's .json, a folder with Annotations/ and JPEGImages/, one of its ImageSets/Main/*.txt, or a .jsonl"
+)
+MAX_JSON_BYTES = 1 << 29  # COCO's own training set has 450 MB
+MAX_XML_BYTES = 1 << 24
+STRETCHED = Canvas()
+
+
+class Objects(NamedTuple):
+    """Images, their own (height, width) (N, 2), and of each its boxes (M, 4), (left, top, right, bottom) as
+    parts of its sides, and their M names.
+    """
+
+    images: np.ndarray | ImageFiles
+    sizes: np.ndarray
+    boxes: list[np.ndarray]
+    labels: list[list[str]]
+
+
+class Found(NamedTuple):
+    """An image as a file names it: its path, where it is named, its boxes in pixels, and their names."""
+
+    path: str
+    place: str
+    boxes: list
+    labels: list[str]
+
+
+def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRETCHED) -> Objects:
+    """The images of one or several files, of the `shape` or decoded so when asked for, and their objects.
+
+    What is broken is left out, with a warning that counts it and names some: images that cannot be decoded,
+    boxes outside of their picture, without an area, reversed or not finite. Boxes are cut off at the edges
+    of the picture. DataError for a file that is not as it must be, for a path that leads out of its
+    folder, and where no image, or no box, is left.
+    """
+    found = [image for file in files_of(paths) for image in found_in(file)]
+    first = os.fspath(paths if isinstance(paths, str | os.PathLike) else paths[0])
+    if not found:
+        raise DataError(first, None, "expected images, there are none")
+    images, good = readable(ImageFiles([image.path for image in found], shape, canvas))
+    found = [found[row] for row in good]
+    sizes = np.array([size_of(read_bytes(image.path)) for image in found], "int64")
+    boxes, labels = checked_boxes([(*image[1:3], image.labels) for image in found], sizes)
+    if not any(map(len, boxes)):
+        raise DataError(first, None, "expected boxes, there are none")
+    return Objects(images, sizes, boxes, labels)
+
+
+def found_in(path: str) -> list[Found]:
+    """The images that a file or folder names, with what it says of their objects."""
+    if path.lower().endswith(".json"):
+        return _coco(path)
+    if path.lower().endswith((".jsonl", ".jsonl.gz", ".jsonl.xz")):
+        return _json_lines(path)
+    folder = pathlib.Path(path)
+    if path.lower().endswith(".txt") and folder.parent.parent.name == "ImageSets":
+        names = [text.split()[0] for _, text in numbered_lines(path) if text.strip()]
+        return _voc(folder.parents[2], names)
+    if not os.path.exists(path):
+        raise DataError(path, None, "cannot be read: No such file or directory")
+    if not (folder / "Annotations").is_dir():
+        raise DataError(path, None, f"expected {KINDS}")
+    return _voc(folder, sorted(file.stem for file in (folder / "Annotations").glob("*.xml")))
+
+
+def checked_boxes(
+    found: Sequence[tuple[str, Any, Sequence[str]]], sizes: np.ndarray
+) -> tuple[list[np.ndarray], list[list[str]]]:
+    """(Boxes as parts of the sides of images of these `sizes`, their names), of (place, boxes in pixels,
+    names) of each; those that are none are left out, with a warning. DataError for what is no list of
+    numbers.
+    """
+    boxes, labels, problems = [], [], {}
+    for (place, given, names), (height, width) in zip(found, sizes.tolist(), strict=True):
+        if len(given) != len(names):
+            raise DataError(place, None, f"expected a label for each of {len(given)} boxes, got {len(names)}")
+        kept, kept_names = [], []
+        for number, (box, name) in enumerate(zip(given, names, strict=True), 1):
+            result = _box(box, width, height, place)
+            if isinstance(result, str):
+                problems[f"{place}, box {number}"] = result
+            else:
+                kept.append(result)
+                kept_names.append(name)
+        boxes.append(np.array(kept, "float32").reshape(-1, 4))
+        labels.append(kept_names)
+    tell_left_out(problems, len(problems) + sum(map(len, boxes)), "boxes")
+    return boxes, labels
+
+
+def _box(box: Any, width: int, height: int, place: str) -> list[float] | str:
+    """A box in pixels as parts of the sides, or why it is none; DataError where it is no four numbers."""
+    box = box.tolist() if isinstance(box, np.ndarray) else box
+    if not isinstance(box, list | tuple) or len(box) != 4 or not all(map(_is_number, box)):
+        raise DataError(place, None, f"expected a box of four numbers, got {brief(box)}")
+    if not all(map(math.isfinite, box)):
+        return "not finite"
+    left, top, right, bottom = box
+    if right < left or bottom < top:
+        return "reversed"
+    if right == left or bottom == top:
+        return "of no area"
+    left, right = (min(max(x / width, 0.0), 1.0) for x in (left, right))
+    top, bottom = (min(max(y / height, 0.0), 1.0) for y in (top, bottom))
+    return [left, top, right, bottom] if left < right and top < bottom else "outside of the picture"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _json_lines(path: str) -> list[Found]:
+    found = []
+    base: Callable | None = None
+    for line, text in numbered_lines(path):
+        try:
+            row = parse_json(text)
+        except ValueError as error:
+            raise DataError(path, line, f"expected a JSON object: {error}") from None
+        if not isinstance(row, dict) or not isinstance(row.get("image"), str):
+            raise DataError(path, line, f'expected an object with a path as "image", got {text[:60]!r}')
+        boxes, labels = row.get("boxes", []), row.get("labels", [])
+        for name, value in (("boxes", boxes), ("labels", labels)):
+            if not isinstance(value, list):
+                raise DataError(path, line, f'expected a list as "{name}", got {brief(value)}')
+        if not all(isinstance(label, str) and label.strip() for label in labels):
+            raise DataError(path, line, f'expected names as "labels", got {brief(labels)}')
+        base = base or _paths_of(path, row["image"])
+        place = f"{path}, line {line}"
+        found.append(Found(base(row["image"], place), place, boxes, labels))
+    return found
+
+
+def _coco(path: str) -> list[Found]:
+    content = _read_json(path)
+    parts: dict[str, Any] = {}
+    for name in ("images", "annotations", "categories"):
+        parts[name] = content.get(name) if isinstance(content, dict) else None
+        if not isinstance(parts[name], list) or not all(isinstance(item, dict) for item in parts[name]):
+            raise DataError(path, None, f'expected a list of objects as "{name}", got {brief(parts[name])}')
+    names = _by_id(path, "categories", parts["categories"], "name")
+    images = _by_id(path, "images", parts["images"], "file_name")
+    boxes: dict = collections.defaultdict(list)
+    unknown: list[str] = []
+    num_crowds = 0
+    for number, annotation in enumerate(parts["annotations"], 1):
+        for key, known in (("image_id", images), ("category_id", names)):
+            value = annotation.get(key)
+            if not isinstance(value, int | str) or value not in known:
+                unknown.append(f'annotation {number} has {brief(value)} as "{key}"')
+                break
+        else:
+            if annotation.get("iscrowd") not in (None, 0, False):
+                num_crowds += 1
+                continue
+            box = annotation.get("bbox")
+            boxes[annotation["image_id"]].append((_corners(box), names[annotation["category_id"]]))
+    if unknown:
+        more = f" ({len(unknown) - 1:,} more annotations are alike)" if len(unknown) > 1 else ""
+        raise DataError(path, None, f"expected the id of an image and of a category: {unknown[0]}{more}")
+    if num_crowds:
+        LOG.warning("%s: %s boxes around crowds are left out", path, f"{num_crowds:,}")
+    base = _paths_of(path, next(iter(images.values()), ""))
+    return [
+        Found(base(file, f"{path}, image {id!r}"), f"{path}, image {id!r}", *map(list, _columns(boxes[id])))
+        for id, file in images.items()
+    ]
+
+
+def _columns(pairs: list) -> tuple:
+    return tuple(zip(*pairs, strict=True)) or ((), ())
+
+
+def _corners(box: Any) -> Any:
+    """COCO's (left, top, width, height) by its corners; what is none as it is."""
+    if isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)):
+        left, top, width, height = box
+        return [left, top, left + width, top + height]
+    return box
+
+
+def _by_id(path: str, name: str, items: list[dict], entry: str) -> dict:
+    """{id: an entry's text} of COCO's lists; DataError for missing and repeated ids."""
+    found: dict = {}
+    for number, item in enumerate(items, 1):
+        id, text = item.get("id"), item.get(entry)
+        if (
+            not isinstance(id, int | str)
+            or isinstance(id, bool)
+            or not isinstance(text, str)
+            or not text.strip()
+        ):
+            raise DataError(
+                path, None, f'"{name}", item {number}: expected "id" and "{entry}", got {brief(item)}'
+            )
+        if id in found:
+            raise DataError(path, None, f'"{name}", item {number}: the id {id!r} stands there before')
+        found[id] = text
+    return found
+
+
+def _read_json(path: str) -> Any:
+    try:
+        if (size := os.path.getsize(path)) > MAX_JSON_BYTES:
+            raise DataError(path, None, f"expected {MAX_JSON_BYTES:,} bytes at most, got {size:,}")
+        text = pathlib.Path(path).read_bytes().decode("utf-8")
+    except OSError as error:
+        raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(path, None, f"expected UTF-8: {error.reason} at position {error.start}") from None
+    try:
+        return parse_json(text)
+    except (ValueError, json.JSONDecodeError) as error:
+        raise DataError(path, None, f"expected JSON: {error}") from None
+
+
+def _voc(folder: pathlib.Path, names: Sequence[str]) -> list[Found]:
+    found = []
+    for name in names:
+        inside = _path_within(folder / "Annotations", f"{name}.xml", os.fspath(folder))
+        root = _read_xml(inside)
+        file = root.findtext("filename") or f"{name}.jpg"
+        path = _path_within(folder / "JPEGImages", file.strip(), inside)
+        boxes, labels = [], []
+        for number, item in enumerate(root.findall("object"), 1):
+            label = (item.findtext("name") or "").strip()
+            try:
+                sides = [
+                    float(item.findtext(f"bndbox/{side}") or "") for side in ("xmin", "ymin", "xmax", "ymax")
+                ]
+            except ValueError:
+                raise DataError(inside, None, f"object {number}: expected a bndbox of four numbers") from None
+            if not label:
+                raise DataError(inside, None, f"object {number}: expected a name, there is none")
+            boxes.append([sides[0] - 1, sides[1] - 1, *sides[2:]])  # the first pixel is 1
+            labels.append(label)
+        found.append(Found(path, inside, boxes, labels))
+    return found
+
+
+def _read_xml(path: str) -> ElementTree.Element:
+    """The root of an XML file; DataError for one that declares a type: entities may grow without end."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(MAX_XML_BYTES + 1)
+    except OSError as error:
+        raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
+    is_suspect = b"<!DOCTYPE" in data or b"\0" in data  # which UTF-16 would hide
+    if len(data) > MAX_XML_BYTES or is_suspect:
+        raise DataError(path, None, f"expected XML without a DOCTYPE, of {MAX_XML_BYTES:,} bytes at most")
+    try:
+        return ElementTree.fromstring(data)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise DataError(path, None, f"expected XML: {error}") from None
+
+
+def _paths_of(path: str, first: str) -> Callable[[str, str], str]:
+    """The function (name, place) that finds the images of a file: in the folder that has the `first` of them,
+    the file's own, images/ in it or beside it, or one beside it by the file's name, as COCO's are.
+    """
+    home = pathlib.Path(path).absolute().parent
+    named = pathlib.Path(path).stem.removeprefix("instances_")
+    homes = [home, home / "images", home.parent / "images", home / named, home.parent / named]
+    inside = [folder for folder in homes if _is_plain(first) and (folder / first).is_file()]
+    folder = (inside or homes)[0]
+    return lambda name, place: _path_within(folder, name, place)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a path leads downwards, by its letters."""
+    parts = pathlib.PurePath(name).parts
+    return bool(parts) and not os.path.isabs(name) and not {"..", "\0"} & {*parts, *name} and "\\" not in name
+
+
+def _path_within(folder: pathlib.Path, name: str, place: str) -> str:
+    """The path of a file in a `folder`; DataError where it, or a link in it, would lead out of there."""
+    problem = f"expected a path within {folder}, got {brief(name)}"
+    if not _is_plain(name):
+        raise DataError(place, None, problem)
+    path = folder / name
+    try:
+        is_inside = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # links in a circle
+        is_inside = False
+    if not is_inside:
+        raise DataError(place, None, problem)
+    return os.fspath(path)
+
+
+def paths_in(path: str) -> Iterator[tuple[str, str]]:
+    """(Path of an image, its place) of each that a file names."""
+    for image in found_in(path):
+        yield image.path, image.place

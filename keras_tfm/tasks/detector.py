@@ -1,0 +1,399 @@
+"""Detecting objects in images: a set of boxes, their names and scores, for each."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.batches.objects import ObjectBatches, targets_of
+from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.inputs import Inputs
+from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
+from keras_tfm.heads.boxes import corners_of
+from keras_tfm.heads.object_detector import ObjectDetector
+from keras_tfm.heads.set_prediction import SetPredictionLoss
+from keras_tfm.log import Bar
+from keras_tfm.models import DETR
+from keras_tfm.models.detection.detr import BACKBONES, DETRConfig
+from keras_tfm.tasks.average_precision import average_precision
+from keras_tfm.tasks.detection import (
+    DetectorConfig,
+    DetectorOptions,
+    canvas_in,
+    canvas_of,
+    check_reads_images,
+    names_of,
+    sizes_of,
+)
+from keras_tfm.tasks.drawing import draw_objects
+from keras_tfm.tasks.image_task import ImageTask, with_image_size
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.task import (
+    describe_backbone,
+    is_task_folder,
+    load_any,
+    make_backbone,
+    refuse_columns,
+    refuse_rows,
+)
+from keras_tfm.tasks.trainable import FineTunedTask
+from keras_tfm.training.folder import Path
+from keras_tfm.training.model import Model
+from keras_tfm.training.options import DetectionTraining
+
+HEADS = "class_head", "box_head"  # of `ObjectDetector`
+IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # of the published checkpoints
+
+
+class Detector(ImageTask, FineTunedTask):
+    """Images, as `ImageTask` has them, to the objects in them, by a `backbone`, a `DETR`, or one with a head.
+
+    Examples are (images, boxes, labels): of each image its boxes, (left, top, right, bottom) in its own
+    pixels, and their names. An answer is {"boxes": (M, 4) in pixels, "labels": M names, "scores": (M,)}, the
+    surest first. `options` are the fields of `DetectorConfig`.
+    """
+
+    name = "detect"
+    start = "a RUN, of this task or, for its backbone, of classify-images, or a transformers folder or hub id"
+    help = "train a detector: boxes around objects in images, and what they are"
+    files = KINDS
+    unit = "images"
+    digits = 2
+    held_out = (0.1, None)
+    examples_class = Objects
+    training = DetectionTraining(
+        epochs=50, patience=None, learning_rate=3e-4, schedule="cosine", weight_decay=1e-4
+    )
+    optimizer_options = {"global_clipnorm": 0.1}  # Carion et al. 2020, appendix A.4
+    model_options = DetectorOptions
+    config_class = DetectorConfig
+    config: DetectorConfig
+
+    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
+        self.config = DetectorConfig(class_names=tuple(class_names), **options)
+        self.class_names = list(self.config.class_names)
+        count = len(self.class_names)
+        head = backbone if isinstance(backbone, ObjectDetector) else None
+        if head is not None and head.num_classes != count:
+            raise ValueError(
+                f"`class_names` must be {head.num_classes}, as the head has them; they are {count}."
+            )
+        old = backbone if head is None else head.backbone
+        model = with_image_size(old, self.config.image_size)
+        self.model = head if head is not None and model is old else ObjectDetector(model, count)
+        if head not in (None, self.model):
+            for name in HEADS:
+                self.model.get_layer(name).set_weights(head.get_layer(name).get_weights())
+        self.take_images(self.model.backbone)
+        self._detect = tf.function(self.detect, autograph=False, reduce_retracing=True)
+
+    @classmethod
+    def with_names(cls, model: ObjectDetector, class_names: Sequence[str], **options: Any) -> Self:
+        """A task for other classes: the weights of a `model` but for those that tell its classes apart."""
+        task = cls(model.backbone, class_names, **options)
+        task.model.get_layer("box_head").set_weights(model.get_layer("box_head").get_weights())
+        return task
+
+    @property
+    def preprocessing(self) -> Canvas:
+        """How images become the model's input."""
+        return canvas_in(self.config)
+
+    @classmethod
+    def make(
+        cls, examples: Objects, options: DetectorOptions, changes: Mapping[str, Any], **fields: Any
+    ) -> Self:
+        config = dataclasses.asdict(options.base()) | dict(changes)
+        if fields.get("image_size") is not None:
+            config["image_size"] = fields["image_size"]
+        return cls(DETR(DETRConfig.from_json(config)), names_of(examples), **fields)
+
+    @classmethod
+    def training_of(cls, start: Path | None) -> DetectionTraining:
+        if start is None:
+            return cls.training
+        return dataclasses.replace(cls.training, learning_rate=cls.training.learning_rate / 3)
+
+    @classmethod
+    def reading(
+        cls, options: DetectorOptions, changes: Mapping[str, Any], start: Path | None = None
+    ) -> dict[str, Any]:
+        if start is not None:
+            task = load_any(start) if is_task_folder(start) else cls.from_huggingface(start)
+            image_shape = check_reads_images(task).image_shape
+            return {"image_shape": image_shape}
+        config = dataclasses.replace(options.base(), **changes)
+        height, width = np.broadcast_to(config.image_size, 2).tolist()
+        return {"image_shape": (height, width, config.num_channels)}
+
+    @classmethod
+    def read_files(
+        cls,
+        paths: Sequence[Path],
+        columns: ColumnNames = None,
+        image_shape: tuple[int, int, int] = (800, 800, 3),
+        **fields: Any,
+    ) -> Objects:
+        """Images of that shape, or of the side `image_size`, and their objects."""
+        refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
+        side = fields.get("image_size")
+        shape = image_shape if side is None else (side, side, image_shape[-1])
+        return read_objects(paths, shape, canvas_of(fields))
+
+    @property
+    def file_fields(self) -> dict[str, Any]:
+        return {"image_shape": self.image_shape, **dataclasses.asdict(self.preprocessing)}
+
+    @classmethod
+    def describe(cls, examples: Objects) -> str:
+        return f"{len(examples.images):,} images with {sum(map(len, examples.boxes)):,} objects"
+
+    @classmethod
+    def start_from(cls, start: Path, examples: Any, **fields: Any) -> Self:
+        if is_task_folder(start):
+            return cls.adopt(load_any(start), examples, **fields)
+        return cls.from_huggingface(start, examples, **fields)
+
+    @classmethod
+    def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
+        """A task of this kind: the other's weights, its head where it knows the examples' classes; of a
+        classifier its backbone's, with a fresh Transformer around it.
+        """
+        task = check_reads_images(task)
+        if isinstance(task, cls):
+            kept = {**dataclasses.asdict(task.config), **fields}
+            if set(names_of(examples)) <= set(task.class_names):
+                return cls(task.model, **kept)
+            return cls.with_names(task.model, **{**kept, "class_names": names_of(examples)})
+        backbone = task.encoder
+        if type(backbone).__name__ not in BACKBONES:
+            known = ", ".join(BACKBONES)
+            raise ValueError(f"--from: expected a backbone with maps, {known}; got {type(backbone).__name__}")
+        kept = {name: getattr(task.config, name) for name in ("mean", "std", "interpolation")}
+        return cls(DETR.around(backbone), names_of(examples), **{**kept, **fields})
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        return isinstance(model, ObjectDetector)
+
+    @classmethod
+    def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
+        """The task in the folder `name`, or of this hub id; for `examples` of other classes with a new head.
+
+        CheckpointError where something is not as it must be. Images are prepared as for the published
+        checkpoints: whole, padded, with ImageNet's mean and deviation.
+        """
+        from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
+        from keras_tfm.convert.preprocessing import label_names
+
+        folder = find_folder(name)
+        model = from_huggingface(folder)
+        if not cls.takes(model):
+            raise CheckpointError(name, "architectures", "DetrForObjectDetection", type(model).__name__)
+        names = label_names(folder, model.num_classes)
+        names = [label if names.count(label) == 1 else f"{label} {i}" for i, label in enumerate(names)]
+        published = {"keep_aspect": True} | (IMAGENET if model.input["images"].shape[-1] == 3 else {})
+        if examples is not None and not set(names_of(examples)) <= set(names):
+            return cls.with_names(model, names_of(examples), **{**published, **options})
+        return cls(model, names, **{**published, **options})
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """Write a new `folder` for `transformers`: config.json, model.safetensors.
+
+        ValueError for a backbone that has no counterpart there.
+        """
+        from keras_tfm.convert import save_huggingface
+
+        labels = {str(number): name for number, name in enumerate(self.class_names)}
+        entries = {"id2label": labels, "label2id": {name: int(number) for number, name in labels.items()}}
+        save_huggingface(self.model, folder, overwrite, entries)
+
+    def __call__(self, batch: Any, training: bool = False) -> dict[str, tf.Tensor]:
+        """Logits and boxes of raw images, or of {"images": them}."""
+        images = self.check_images(batch["images"] if isinstance(batch, dict) else batch)
+        inputs = self.preprocessing.inputs(self._on_canvas(images), sizes_of(images))
+        return self.model(inputs, training=training)
+
+    def _on_canvas(self, images: Any, first: int = 0) -> tf.Tensor:
+        """Raw images in the model's size; ValueError for a broken file, counted from the `first`."""
+        if isinstance(images, ImageFiles):
+            images, problems = images.read()
+            refuse_rows({first + row: problem for row, problem in problems.items()})
+        return self.preprocessing.fitted(tf.convert_to_tensor(images), *self.image_shape[:2])
+
+    def check_images(self, images: Any) -> Any:
+        checked = super().check_images(images)
+        if isinstance(checked, ImageFiles):
+            return ImageFiles(checked.sources, self.image_shape, self.preprocessing, checked.places)
+        return checked
+
+    def check_examples(self, examples: Any, /) -> Objects:
+        """Images with their sizes, boxes as parts of their sides, and names that the task knows."""
+        if not isinstance(examples, Objects):
+            images, boxes, labels = examples
+            images = self.check_images(images)
+            if not len(images) == len(boxes) == len(labels):
+                counts = f"{len(images)}, {len(boxes)} and {len(labels)}"
+                raise ValueError(f"examples: expected images, boxes and labels of one length, got {counts}")
+            sizes = sizes_of(images)
+            places = [f"image {row}" for row in range(len(images))]
+            given = [[*map(list, found)] for found in boxes]
+            found = checked_boxes(list(zip(places, given, labels, strict=True)), sizes)
+            examples = Objects(images, sizes, *found)
+        if not len(examples.images):
+            raise ValueError("`images` must not be empty.")
+        unknown = sorted({name for names in examples.labels for name in names} - set(self.class_names))
+        if unknown:
+            raise ValueError(f"`labels` must be among {self.class_names}; {unknown[0]!r} is not.")
+        most = self.model.backbone.config.num_queries
+        many = [(row, len(names)) for row, names in enumerate(examples.labels) if len(names) > most]
+        if many:
+            row, count = many[0]
+            others = f" ({len(many) - 1:,} more images have too many)" if len(many) > 1 else ""
+            raise ValueError(
+                f"`boxes`: expected at most {most}, the model's queries, in an image; image {row} has "
+                f"{count:,}{others}"
+            )
+        return examples
+
+    def batches(
+        self, examples: Objects, training: DetectionTraining, is_validation: bool = False
+    ) -> ObjectBatches:
+        number = {name: place for place, name in enumerate(self.class_names)}
+        classes = [[number[name] for name in names] for names in examples.labels]
+        learning: dict[str, Any] = {
+            "seed": training.seed,
+            "flips": training.flip,
+            "least_area": training.least_area,
+        }
+        return ObjectBatches(
+            examples.images,
+            examples.sizes,
+            targets_of(examples.boxes, classes),
+            self.preprocessing,
+            self.image_shape,
+            training.batch_size,
+            **({} if is_validation else learning),
+        )
+
+    def objective(self, training: DetectionTraining) -> dict[str, Any]:
+        return {"loss": SetPredictionLoss()}
+
+    def learner(self, training: DetectionTraining) -> keras.Model:
+        """A model of the same layers that gives the predictions of all decoder blocks."""
+        return Model(self.model.input, self.model.predictions, name=self.model.name)
+
+    def detect(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
+        """All objects of raw images of the model's size (B, H, W, C), whose own `sizes` are (B, 2): `boxes`
+        (B, Q, 4) in their own pixels, `classes` (B, Q) and `scores` (B, Q), the surest first.
+        """
+        outputs = self.model(self.preprocessing.inputs(images, sizes), training=False)
+        probabilities = tf.nn.softmax(tf.cast(outputs["logits"], tf.float32))[..., :-1]
+        scores, order = tf.math.top_k(tf.reduce_max(probabilities, axis=-1), probabilities.shape[1])
+        classes = tf.gather(tf.argmax(probabilities, axis=-1), order, batch_dims=1)
+        corners = tf.clip_by_value(corners_of(tf.cast(outputs["boxes"], tf.float32)), 0.0, 1.0)
+        scale = tf.cast(tf.gather(sizes, [1, 0, 1, 0], axis=1), tf.float32)[:, None]
+        boxes = tf.gather(corners * scale, order, batch_dims=1)
+        return {"boxes": boxes, "classes": classes, "scores": scores}
+
+    def predict(
+        self,
+        images: Any,
+        threshold: float | None = None,
+        draw: Path | None = None,
+        batch_size: int = 16,
+        sizes: np.ndarray | None = None,
+    ) -> list[dict[str, Any]]:
+        """The objects of each image of a score of `threshold`, by default the configuration's, and above.
+
+        With `draw`, a folder, pictures with the boxes over them are written there. `sizes` (N, 2) are the own
+        ones of images that stand on the model's canvas already.
+        """
+        threshold = self.config.threshold if threshold is None else threshold
+        images = self.check_images(images)
+        sizes = sizes_of(images) if sizes is None else sizes
+        found = []
+        with Bar(total=len(images), desc="detecting", unit="image") as bar:
+            for first in range(0, len(images), batch_size):
+                part = images[first : first + batch_size]
+                own = sizes[first : first + batch_size]
+                found += self._answers(self._on_canvas(part, first), own, threshold)
+                bar.update(len(part))
+        if draw is not None:
+            draw_objects(images, found, self.class_names, draw)
+        return found
+
+    def _answers(self, images: tf.Tensor, sizes: np.ndarray, threshold: float) -> list[dict[str, Any]]:
+        """The answers to raw images of the model's size."""
+        answers = {name: x.numpy() for name, x in self._detect(images, tf.constant(sizes)).items()}
+        found = []
+        for boxes, classes, scores in zip(*answers.values(), strict=True):
+            count = int(np.sum(scores >= threshold))
+            labels = [self.class_names[number] for number in classes[:count]]
+            found.append({"boxes": boxes[:count], "labels": labels, "scores": scores[:count]})
+        return found
+
+    def as_line(self, answer: dict[str, Any]) -> str:
+        rounded = {
+            "boxes": np.round(answer["boxes"].astype("float64"), 2).tolist(),
+            "labels": answer["labels"],
+            "scores": np.round(answer["scores"].astype("float64"), 4).tolist(),
+        }
+        return json.dumps(rounded, ensure_ascii=False)
+
+    def measure(self, examples: Objects) -> dict[str, Any]:
+        """COCO's average precision, from 0 to 100: "ap" over overlaps from 0.5 to 0.95, "ap50" and "ap75"."""
+        return average_precision(examples, self.predict(examples.images, 0.0, sizes=examples.sizes))
+
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
+        if os.fspath(path).lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz")):
+            refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
+            images = found_in(os.fspath(path))
+            return Inputs([image.path for image in images], [image.place for image in images])
+        return super().read_inputs(path, columns)
+
+    def export_endpoints(self) -> Endpoints:
+        """All objects that the model gives, of scores down to 0: the caller chooses."""
+        names = tf.constant(self.class_names)
+        height, width, channels = self.image_shape
+        signature = (
+            tf.TensorSpec((height, width, channels), tf.uint8),
+            tf.TensorSpec((2,), tf.int64),
+        )
+
+        def answer(images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
+            found = self.detect(images, sizes)
+            labels = tf.gather(names, found["classes"])
+            return {"boxes": found["boxes"], "labels": labels, "scores": found["scores"]}
+
+        def of_bytes(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+            return answer(
+                *tf.map_fn(
+                    lambda data: self.preprocessing.decoded_whole(data, height, width, channels),
+                    image_bytes,
+                    fn_output_signature=signature,
+                )
+            )
+
+        def of_images(images: tf.Tensor) -> dict[str, tf.Tensor]:
+            size = tf.constant([height, width], tf.int64)
+            return answer(images, tf.broadcast_to(size, (tf.shape(images)[0], 2)))
+
+        return {
+            "serving_default": (of_bytes, [tf.TensorSpec([None], tf.string, "image_bytes")]),
+            "images": (of_images, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
+        }
+
+    def describe_model(self) -> dict[str, Any]:
+        return describe_backbone(self.model.backbone)
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: DetectorConfig, model: dict[str, Any]) -> Self:
+        return cls(make_backbone(model), **dataclasses.asdict(config))

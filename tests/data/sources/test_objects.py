@@ -1,0 +1,221 @@
+"""Boxes out of COCO's JSON, VOC's folders and JSON lines; what is left out, and what is refused."""
+
+import json
+import logging
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from keras_tfm.data import Canvas, DataError, read_objects
+from keras_tfm.data.sources import objects
+
+SHAPE = (8, 8, 3)
+
+
+def image(path, width=20, height=10):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    PIL.Image.fromarray(np.full((height, width, 3), 200, "uint8")).save(path)
+
+
+def lines(folder, *rows):
+    path = folder / "boxes.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def coco(folder, **changes):
+    content = {
+        "images": [{"id": 1, "file_name": "a.png"}, {"id": 7, "file_name": "b.png"}],
+        "categories": [{"id": 3, "name": "cat"}, {"id": 1, "name": "dog"}],
+        "annotations": [
+            {"image_id": 1, "category_id": 3, "bbox": [2, 1, 10, 5], "iscrowd": 0},
+            {"image_id": 1, "category_id": 1, "bbox": [0, 0, 20, 10]},
+            {"image_id": 1, "category_id": 1, "bbox": [0, 0, 20, 10], "iscrowd": 1},
+        ],
+    }
+    path = folder / "annotations" / "instances_val.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({**content, **changes}))
+    return path
+
+
+def voc(folder, content, name="one"):
+    for part in ("Annotations", "JPEGImages", "ImageSets/Main"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    (folder / "Annotations" / f"{name}.xml").write_text(content)
+    return folder
+
+
+BOX = "<xmin>3</xmin><ymin>2</ymin><xmax>12</xmax><ymax>6</ymax>"  # from the first pixel, 1, to the last
+OBJECT = f"<object><name>cat</name><bndbox>{BOX}</bndbox></object>"
+XML = "<annotation><filename>one.png</filename>{}</annotation>"
+
+
+def check(found):
+    """The first image has a cat, of pixels 2 to 12 and 1 to 6 of 20 x 10."""
+    assert found.images.shape[1:] == SHAPE and found.sizes[0].tolist() == [10, 20]
+    np.testing.assert_allclose(found.boxes[0][0], [0.1, 0.1, 0.6, 0.6], atol=1e-6)
+    assert found.labels[0][0] == "cat"
+
+
+def test_json_lines(tmp_path):
+    for name in ("a", "b"):
+        image(tmp_path / f"{name}.png")
+    path = lines(
+        tmp_path, {"image": "a.png", "boxes": [[2, 1, 12, 6]], "labels": ["cat"]}, {"image": "b.png"}
+    )
+    found = read_objects(path, SHAPE)
+    check(found)
+    assert found.boxes[1].shape == (0, 4) and found.labels[1] == []
+    assert objects.found_in(str(path))[1].place.endswith("boxes.jsonl, line 2")
+
+
+def test_coco_beside_a_folder_of_its_name(tmp_path, caplog):
+    for name in ("a", "b"):
+        image(tmp_path / "val" / f"{name}.png")
+    with caplog.at_level(logging.WARNING):
+        found = read_objects([coco(tmp_path)], SHAPE)
+    check(found)
+    assert found.labels == [["cat", "dog"], []]
+    (said,) = caplog.messages
+    assert said.endswith("1 boxes around crowds are left out")
+
+
+def test_voc_and_one_of_its_lists(tmp_path):
+    folder = voc(tmp_path / "VOC", XML.format(OBJECT))
+    voc(folder, XML.format("").replace("one", "two"), "two")
+    for name in ("one", "two"):
+        image(folder / "JPEGImages" / f"{name}.png")
+    found = read_objects(folder, SHAPE)
+    check(found)
+    assert len(found.images) == 2
+    (folder / "ImageSets" / "Main" / "train.txt").write_text("one  1\n")
+    assert len(read_objects(folder / "ImageSets" / "Main" / "train.txt", SHAPE).images) == 1
+
+
+def test_boxes_that_are_none_are_left_out_and_counted(tmp_path, caplog):
+    image(tmp_path / "a.png")
+    nan = float("nan")
+    boxes = [[2, 1, 12, 6], [30, 0, 40, 5], [5, 5, 5, 9], [9, 2, 3, 8], [nan, 0, 1, 1], [-5, -5, 100, 100]]
+    path = lines(tmp_path, {"image": "a.png", "boxes": boxes, "labels": ["cat"] * 6})
+    with caplog.at_level(logging.WARNING):
+        found = read_objects(path, SHAPE)
+    check(found)
+    np.testing.assert_allclose(found.boxes[0][1], [0, 0, 1, 1])  # cut off at the edges
+    (said,) = caplog.messages
+    assert said.startswith("4 of 6 boxes are left out: ") and said.endswith("1 more")
+    for reason in ("box 2 (outside of the picture)", "box 3 (of no area)", "box 4 (reversed)"):
+        assert reason in said
+
+
+def test_broken_images_are_left_out(tmp_path, caplog):
+    image(tmp_path / "a.png")
+    (tmp_path / "b.png").write_bytes(b"text")
+    row = {"boxes": [[2, 1, 12, 6]], "labels": ["cat"]}
+    path = lines(tmp_path, {"image": "b.png", **row}, {"image": "a.png", **row})
+    with caplog.at_level(logging.WARNING):
+        check(read_objects(path, SHAPE))
+    assert caplog.messages[0].startswith("1 of 2 images are left out: ")
+    with pytest.raises(DataError, match=r"b\.png: expected a whole PNG or JPEG image"):
+        read_objects(lines(tmp_path, {"image": "b.png", **row}), SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"image": "../a.png"}, "expected a path within .*got '../a.png'"),
+        ({"image": "/etc/passwd"}, "expected a path within .*got '/etc/passwd'"),
+        ({"image": "link.png"}, "expected a path within .*got 'link.png'"),
+        ({"image": 3}, 'line 1: expected an object with a path as "image"'),
+        ({"image": "a.png", "boxes": [[1, 2, 3]], "labels": ["x"]}, "line 1: expected a box of four numbers"),
+        ({"image": "a.png", "boxes": [["1", 2, 3, 4]], "labels": ["x"]}, "expected a box of four numbers"),
+        ({"image": "a.png", "boxes": [[1, 2, 3, 4]]}, "expected a label for each of 1 boxes, got 0"),
+        ({"image": "a.png", "boxes": 7}, 'line 1: expected a list as "boxes", got 7'),
+        ({"image": "a.png", "boxes": [[1, 2, 3, 4]], "labels": [1]}, 'expected names as "labels"'),
+        ({"image": "a.png"}, "expected boxes, there are none"),
+        ({"image": "none.png"}, "none.png: cannot be read: No such file"),
+    ],
+)
+def test_lines_that_are_refused(row, message, tmp_path):
+    folder = tmp_path / "inside"
+    image(folder / "a.png")
+    image(tmp_path / "a.png")
+    (folder / "link.png").symlink_to(tmp_path / "a.png")
+    with pytest.raises(DataError, match=message) as refusal:
+        read_objects(lines(folder, row), SHAPE)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"images": 3}, 'expected a list of objects as "images", got 3'),
+        ({"annotations": ["x"]}, 'expected a list of objects as "annotations"'),
+        ({"images": [{"file_name": "a.png"}]}, '"images", item 1: expected "id" and "file_name"'),
+        ({"images": [{"id": 1, "file_name": "a.png"}] * 2}, '"images", item 2: the id 1 stands there before'),
+        ({"categories": [{"id": 1}]}, '"categories", item 1: expected "id" and "name"'),
+        ({"annotations": [{"image_id": 9, "category_id": 1}] * 3},
+         r'annotation 1 has 9 as "image_id" \(2 more annotations are alike\)'),
+        ({"annotations": [{"image_id": 1, "category_id": [1]}]}, r'annotation 1 has \[1\] as "category_id"'),
+        ({"annotations": [{"image_id": 1, "category_id": 1}]}, "expected a box of four numbers, got None"),
+        ({"images": [{"id": 1, "file_name": "../a.png"}]}, "expected a path within"),
+    ],
+)  # fmt: skip
+def test_coco_that_is_refused(changes, message, tmp_path):
+    image(tmp_path / "val" / "a.png")
+    image(tmp_path / "val" / "b.png")
+    with pytest.raises(DataError, match=message) as refusal:
+        read_objects(coco(tmp_path, **changes), SHAPE)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("<annotation>", "expected XML"),
+        ("<!DOCTYPE a [<!ENTITY b 'x'>]><annotation>&b;</annotation>", "expected XML without a DOCTYPE"),
+        (XML.format("<object><name>x</name></object>"), "object 1: expected a bndbox of four numbers"),
+        (XML.format(OBJECT.replace("cat", "")), "object 1: expected a name"),
+        (XML.format("").replace("one.png", "../../one.png"), "expected a path within"),
+        (XML.format(""), "expected boxes, there are none"),
+    ],
+)
+def test_voc_that_is_refused(content, message, tmp_path):
+    folder = voc(tmp_path, content)
+    image(folder / "JPEGImages" / "one.png")
+    with pytest.raises(DataError, match=message):
+        read_objects(folder, SHAPE)
+
+
+def test_other_files_are_refused(tmp_path, monkeypatch):
+    for name, content in (("a.json", "[1"), ("b.json", "[]"), ("a.csv", "x"), ("c.json", "\xff")):
+        (tmp_path / name).write_bytes(content.encode("latin-1"))
+    for name, message in (
+        ("a.json", "expected JSON"),
+        ("b.json", 'expected a list of objects as "images", got None'),
+        ("c.json", "expected UTF-8"),
+        ("a.csv", "expected COCO's .json, a folder"),
+        ("none", "cannot be read: No such file"),
+        ("none.json", "cannot be read: No such file"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read_objects(tmp_path / name, SHAPE)
+    monkeypatch.setattr(objects, "MAX_JSON_BYTES", 1)
+    with pytest.raises(DataError, match="expected 1 bytes at most, got 2"):
+        read_objects(tmp_path / "b.json", SHAPE)
+
+
+def test_a_canvas_keeps_images_whole():
+    canvas = Canvas(keep_aspect=True)
+    images = np.full((1, 10, 20, 3), 200, "uint8")
+    sizes = np.array([[10, 20], [40, 20], [8, 8]], "int64")
+    np.testing.assert_array_equal(canvas.content(sizes, 8, 12), [[6, 12], [8, 4], [8, 8]])
+    np.testing.assert_array_equal(Canvas().content(sizes, 8, 12), [[8, 12]] * 3)
+    resized = canvas.fitted(images, 8, 12).numpy()
+    assert (resized[0, :6] == 200).all() and not resized[0, 6:].any()
+    inputs = canvas.inputs(resized, sizes[:1])
+    assert inputs["pixel_mask"].numpy()[0].sum(0).tolist() == [6] * 12
+    assert not inputs["images"].numpy()[0, 6:].any() and inputs["images"].numpy()[0, :6].all()
+    with pytest.raises(ValueError, match="`crop_fraction` must be at"):
+        Canvas(crop_fraction=0.5)

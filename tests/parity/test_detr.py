@@ -1,0 +1,147 @@
+"""Live: DETR against transformers', around its own ResNet and timm's: outputs, padding, folders both ways."""
+
+import copy
+import os
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers.models.detr.modeling_detr import DetrFrozenBatchNorm2d
+
+from keras_tfm import convert
+from tests.parity.images import draw_images, draw_weights
+
+pytestmark = pytest.mark.parity
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+KINDS = (transformers.DetrModel, transformers.DetrForObjectDetection)
+NAMES = {
+    "encoder_sequence_output": "encoder_last_hidden_state",
+    "decoder_sequence_output": "last_hidden_state",
+}
+
+
+def draw_config(rng, backbone):
+    """One of their configurations, with a small ResNet or one by timm's name."""
+    heads, decoder_heads = (int(x) for x in rng.choice([1, 2, 4], 2))
+    widths = [4 * int(x) for x in rng.integers(1, 9, int(rng.integers(1, 5)))]
+    channels = int(rng.integers(1, 4))
+    if backbone is None:
+        backbone = transformers.ResNetConfig(
+            num_channels=channels,
+            embedding_size=int(rng.integers(1, 9)),
+            hidden_sizes=widths,
+            depths=[int(x) for x in rng.integers(1, 3, len(widths))],
+            layer_type=str(rng.choice(["basic", "bottleneck"])),
+            out_features=[f"stage{len(widths)}"],
+        )
+    return transformers.DetrConfig(
+        backbone_config=backbone if isinstance(backbone, transformers.ResNetConfig) else None,
+        backbone=backbone if isinstance(backbone, str) else None,
+        image_size=[int(side) for side in rng.integers(40, 100, 2)],
+        num_channels=channels,
+        num_queries=int(rng.integers(1, 9)),
+        d_model=16 * int(rng.integers(1, 3)),
+        encoder_layers=int(rng.integers(1, 4)),
+        encoder_attention_heads=heads,
+        encoder_ffn_dim=int(rng.integers(1, 40)),
+        decoder_layers=int(rng.integers(1, 4)),
+        decoder_attention_heads=decoder_heads,
+        decoder_ffn_dim=int(rng.integers(1, 40)),
+        activation_function=str(rng.choice(["relu", "gelu"])),
+        num_labels=int(rng.integers(1, 6)),
+    )
+
+
+def draw_model(rng, kind, config):
+    """A model of theirs with every weight at random, the frozen normalisation's too."""
+    model = kind(config).eval()
+    draw_weights(rng, model)
+    for module in model.modules():
+        if isinstance(module, DetrFrozenBatchNorm2d):
+            module.weight.normal_(1, 0.3)
+            module.bias.normal_(0, 0.3)
+            module.running_mean.normal_(0, 0.3)
+            module.running_var.uniform_(0.5, 1.5)
+    return model
+
+
+def draw_mask(rng, height, width):
+    """The pixels of two images, of which the second is padded below and on the right."""
+    mask = np.ones((2, height, width), bool)
+    mask[1, int(rng.integers(1, height + 1)) :] = False
+    mask[1, :, int(rng.integers(1, width + 1)) :] = False
+    return mask
+
+
+def outputs_of(model, images, mask):
+    """What theirs gives, by our names."""
+    dtype = next(model.parameters()).dtype
+    with torch.no_grad():
+        given = model(
+            pixel_values=torch.from_numpy(images).permute(0, 3, 1, 2).to(dtype),
+            pixel_mask=torch.from_numpy(mask.astype("int64")),
+        )
+    names = {"logits": "logits", "boxes": "pred_boxes"} if "logits" in given else NAMES
+    return {ours: getattr(given, theirs).numpy() for ours, theirs in names.items()}
+
+
+def check(kind, config, rng, folder):
+    """Outputs beside theirs, with padding and without, and the way back; the error beside float64 is at most
+    four times theirs where it is not below 1e-5.
+    """
+    theirs = draw_model(rng, kind, config)
+    images = draw_images(rng, theirs.config)
+    theirs.save_pretrained(folder / "theirs", max_shard_size=["5GB", "20KB"][rng.integers(2)])
+    ours, exact = convert.from_huggingface(folder / "theirs"), copy.deepcopy(theirs).double()
+    mask = draw_mask(rng, *images.shape[1:3])
+    for inputs in ({"images": images}, {"images": images, "pixel_mask": mask}):
+        shown = inputs.get("pixel_mask", np.ones_like(mask))
+        outputs, expected = ours(inputs), outputs_of(exact, images, shown)
+        in_float32 = outputs_of(theirs, images, shown)
+        for name, y in expected.items():
+            x, bound = np.asarray(outputs[name]), 1e-5 * max(1, np.abs(y).max())
+            if name == "encoder_sequence_output":  # what stands for padding is nobody's
+                x, y, z = (a * is_shown(ours, shown)[..., None] for a in (x, y, in_float32[name]))
+            else:
+                z = in_float32[name]
+            assert np.abs(x - y).max() <= max(bound, 4 * np.abs(z - y).max()), name
+    convert.save_huggingface(ours, folder / "ours")
+    back, report = kind.from_pretrained(folder / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    again = outputs_of(back.eval(), images, mask)
+    for name, y in outputs_of(theirs, images, mask).items():
+        np.testing.assert_array_equal(again[name], y)
+    return theirs, back
+
+
+def is_shown(model, mask):
+    """The cells of the encoder that are no padding, (B, N)."""
+    from keras_tfm.models.detection.detr import nearest_cells
+
+    grid = getattr(model, "backbone", model).maps[-1].shape[1:3]
+    return np.asarray(nearest_cells(mask, grid)).reshape(len(mask), -1)
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_directions(kind, seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    theirs, back = check(kind, draw_config(rng, None), rng, tmp_path)
+    for (name, a), (_, b) in zip(theirs.state_dict().items(), back.state_dict().items(), strict=True):
+        assert torch.equal(a, b), name
+    for name in (
+        *(["num_labels"] if kind is KINDS[1] else []),
+        "num_queries",
+        "d_model",
+        "encoder_layers",
+        "decoder_layers",
+        "decoder_ffn_dim",
+    ):
+        assert getattr(back.config, name) == getattr(theirs.config, name)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
+def test_a_backbone_of_timm(name, tmp_path):
+    rng = np.random.default_rng(0)
+    check(KINDS[1], draw_config(rng, name), rng, tmp_path)
