@@ -11,7 +11,8 @@ import pathlib
 import sys
 import tempfile
 
-from tests.training.exactness import BOUNDS, CASES, differences, run_layout
+from tests.training.exactness import differences, run_layout
+from tests.training.exactness_cases import BOUNDS, CASES
 
 LAYOUTS = ("mirrored:2", "mirrored:4", "processes:2")
 

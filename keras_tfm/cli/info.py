@@ -28,7 +28,7 @@ def add(group: Any, add_verb: Any) -> None:
         group,
         "info",
         run_info,
-        "tell a model's parameters, multiply-adds and memory, by parts; nothing is computed",
+        "tell a model's parameters, multiply-adds and memory; without --measure nothing is computed",
     )
     info.add_argument(
         "model",
@@ -36,6 +36,11 @@ def add(group: Any, add_verb: Any) -> None:
         help="the folder that train wrote; or a family's name and a size of it, bert:base or ViT:B/16",
     )
     add_options(info, Counted)
+    info.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure the memory too: a step of inference and one of training, a process each",
+    )
     info.add_argument("--json", action="store_true", help="one line of JSON instead of a table")
 
 
@@ -55,8 +60,18 @@ def run_info(arguments: argparse.Namespace) -> None:
         "inference_bytes": size.inference_bytes(counted.batch),
         "training_bytes": size.training_bytes(counted.batch),
     }
+    measured = {}
+    if arguments.measure:
+        from keras_tfm.cli.measure import measured_bytes
+
+        steps = ("inference", "training")
+        measured = {
+            f"{step}_bytes": measured_bytes(arguments.model, step, counted.batch, size.length)
+            for step in steps
+        }
     if arguments.json:
-        print(json.dumps({"length": size.length, "parts": size.table(), **memory}))
+        beside = {"measured": measured} if measured else {}
+        print(json.dumps({"length": size.length, "parts": size.table(), **memory, **beside}))
         return
     print(f"{'part':<16}{'parameters':>18}{'multiply-adds':>22}")
     for row in size.table():
@@ -65,8 +80,11 @@ def run_info(arguments: argparse.Namespace) -> None:
     print(f"\nmultiply-adds are of one example{read}; memory, estimated, for {counted.batch} at once:")
     for name, count in memory.items():
         told = "unknown, a loop hides it" if count is None else f"{count / GIGA:.3g} GB"
-        print(f"{name.removesuffix('_bytes')}: {told}")
+        found = f"; measured {measured[name] / GIGA:.3g} GB" if measured else ""
+        print(f"{name.removesuffix('_bytes')}: {told}{found}")
     say("float32; training by AdamW. bfloat16 halves what inference takes.")
+    if measured:
+        say("measured: the most that a process took above TensorFlow alone, tracing and compiling included.")
 
 
 def model_of(name: str) -> Any:

@@ -4,6 +4,7 @@ The tasks bring TensorFlow, which takes seconds: this file is imported once `tra
 """
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 from typing import Any
@@ -117,24 +118,32 @@ def _resume(task_class: Any, plan: Plan, devices: Any, tell: Any) -> tuple:
 def _begin(task_class: Any, plan: Plan, devices: Any, tell: Any) -> tuple:
     """A task to train, with fresh weights or with those of --from, and the examples.
 
-    Of several workers the chief makes it, and all read what it has written.
+    Where a task needs no examples to be made, it is made before they are read, so that a model that cannot be
+    is refused at once. Of several workers the chief writes it, and all read what it has written.
     """
-    command = plan.command
-    reading = task_class.reading(plan.model_options, command.changes, command.start)
-    examples, validation = _read(task_class, plan, tell, command.fields | reading)
+    command, is_alone = plan.command, num_workers(devices) == 1
+    task: Any = None
 
-    def make() -> Any:
-        if command.start is None:
-            return task_class.make(examples, plan.model_options, command.changes, **command.fields)
-        task = task_class.start_from(command.start, examples, **command.fields)
+    def make(examples: Any) -> Any:
+        with devices.scope() if is_alone else contextlib.nullcontext():
+            if command.start is None:
+                return task_class.make(examples, plan.model_options, command.changes, **command.fields)
+            task = task_class.start_from(command.start, examples, **command.fields)
         tell_untrained(task, command.start)
         return task
 
-    if num_workers(devices) == 1:
-        with devices.scope():
-            return make(), examples, validation
+    if task_class.made_of_examples:
+        reading = task_class.reading(plan.model_options, command.changes, command.start)
+        examples, validation = _read(task_class, plan, tell, command.fields | reading)
+        if worker_index(devices) == 0:
+            task = make(examples)
+    else:
+        task = make(None)
+        examples, validation = _read(task_class, plan, tell, task.file_fields)
+    if is_alone:
+        return task, examples, validation
     if worker_index(devices) == 0:
-        make().save(plan.run.folder, plan.run.overwrite, trained=False)
+        task.save(plan.run.folder, plan.run.overwrite, trained=False)
     sum_over_workers(devices, 0)  # all wait for the chief
     keras.utils.set_random_seed(plan.training.seed)
     with devices.scope():

@@ -1,6 +1,6 @@
 """Published models of images, and how those are prepared: preprocessor_config.json, in and out.
 
-Its classes differ in what they leave unsaid; here the published defaults of each stand in one table.
+What a file leaves unsaid is what its class does by default, of CLIP's and SigLIP's as `PUBLISHED` has it.
 """
 
 import json
@@ -13,6 +13,23 @@ from keras_tfm.convert.timm_preprocessing import timm_preprocessing_of
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
 NAME = "preprocessor_config.json"
+WHOLE = "processor_config.json"  # of transformers 5, where a model has a tokenizer too: it holds the other
+# {how the class's name begins, in small letters, which is also how config.json names the model: its defaults}
+PUBLISHED = {
+    "clip": {
+        "image_mean": [0.48145466, 0.4578275, 0.40821073],
+        "image_std": [0.26862954, 0.26130258, 0.27577711],
+        "size": {"shortest_edge": 224},
+        "do_center_crop": True,
+        "resample": 3,
+    },
+    "siglip": {
+        "image_mean": [0.5] * 3,
+        "image_std": [0.5] * 3,
+        "size": {"height": 224, "width": 224},
+        "resample": 3,
+    },
+}
 INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 LEAST_STRETCHED = 384  # ConvNeXt's images of this size and more are stretched, not cut
 
@@ -34,14 +51,15 @@ def label_names(folder, count):
 
 
 def preprocessing_of(folder):
-    """Fields of `data.sources.preprocessing.Preprocessing` that the folder's preprocessor_config.json says.
+    """Fields of `data.sources.preprocessing.Preprocessing` that the folder's preprocessor_config.json says,
+    or its processor_config.json.
 
-    {} where there is none. CheckpointError for what is not computed here: another filter, no rescaling.
+    {} where there is none, and no default of the model's. CheckpointError for what is not computed here:
+    another filter, no rescaling.
     """
-    if not (folder / NAME).exists():
+    entries, path = _read_entries(folder)
+    if not entries:
         return {}
-    path = inside(folder, NAME)
-    entries = read_json(path)
     for name, value in {"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255}.items():
         given = entries.get(name, value)
         if not isinstance(given, bool | float | int) or abs(given - value) > 1e-6:
@@ -57,6 +75,26 @@ def preprocessing_of(folder):
         raise CheckpointError(path, "resample", "2 (bilinear) or 3 (bicubic)", brief(resample))
     fields["interpolation"] = INTERPOLATIONS[resample]
     return fields | _cutting(entries, path)
+
+
+def _read_entries(folder):
+    """(What is said, or follows from the class or the model, of how images are prepared; the file)."""
+    name = next((name for name in (NAME, WHOLE) if (folder / name).exists()), None)
+    if name is None:
+        path = folder / "config.json"
+        model_type = read_config(folder).get("model_type") if path.exists() else None
+        return PUBLISHED.get(str(model_type), {}), path
+    path = inside(folder, name)
+    content = read_json(path)
+    entries = content.get("image_processor") if name == WHOLE else content
+    if not isinstance(entries, dict):
+        raise CheckpointError(path, "image_processor", "an object", brief(entries))
+    kind = str(entries.get("image_processor_type") or entries.get("feature_extractor_type")).lower()
+    defaults = next((PUBLISHED[name] for name in PUBLISHED if kind.startswith(name)), {})
+    entries = {name: value for name, value in entries.items() if value is not None}
+    if kind.startswith("clip") and isinstance(entries.get("size"), int):  # before 2022: the shorter side
+        entries["size"] = {"shortest_edge": entries["size"]}
+    return defaults | entries, path
 
 
 def _cutting(entries, path):
@@ -89,8 +127,11 @@ def _numbers(values, name, path):
     return [float(value) for value in values]
 
 
-def preprocessor_writer(preprocessing, image_shape):
-    """A function of a folder that writes preprocessor_config.json to it, for images of `image_shape`."""
+def preprocessor_writer(preprocessing, image_shape, kind=None):
+    """A function of a folder that writes preprocessor_config.json to it, for images of `image_shape`.
+
+    `kind` is the class that transformers is to read it by, by default one that serves any model.
+    """
     height, width, channels = image_shape
     mean, std = (
         list(values) * (channels if len(values) == 1 else 1)
@@ -105,9 +146,8 @@ def preprocessor_writer(preprocessing, image_shape):
     )
     numbers = {name: number for number, name in INTERPOLATIONS.items()}
     entries = {
-        "image_processor_type": "DeiTImageProcessor"
-        if not preprocessing.keep_aspect
-        else "BitImageProcessor",
+        "image_processor_type": kind
+        or ("BitImageProcessor" if preprocessing.keep_aspect else "DeiTImageProcessor"),
         "do_resize": True,
         "size": size,
         "resample": numbers[preprocessing.interpolation],

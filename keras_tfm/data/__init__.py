@@ -63,6 +63,7 @@ from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.tokenizers.characters import CharacterTokenizer
+from keras_tfm.data.tokenizers.clip import CLIPTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.keras_hub import from_keras_hub, to_keras_hub
 from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
@@ -76,6 +77,7 @@ __all__ = [
     "BERTTokenizer",
     "Batches",
     "ByteLevelTokenizer",
+    "CLIPTokenizer",
     "Canvas",
     "CharacterTokenizer",
     "Choices",

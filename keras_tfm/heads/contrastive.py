@@ -5,6 +5,7 @@ the right one of all texts for an image, and of all images for a text, by softma
 "Sigmoid Loss for Language Image Pre-Training") decides for each pair by itself.
 """
 
+import abc
 import math
 
 import keras
@@ -98,7 +99,7 @@ def logits_per_image(pairs):
     return ops.matmul(pairs[:, 0], ops.transpose(pairs[:, 1]))
 
 
-class PairLoss(keras.losses.Loss):
+class PairLoss(keras.losses.Loss, abc.ABC):
     """A loss of `Contrastive`'s output (B, 2, E) with the pairs of all replicas as its negatives. Abstract.
 
     What is true is the pairing: the targets are not looked at. A subclass gives `combine`.
@@ -115,9 +116,9 @@ class PairLoss(keras.losses.Loss):
         per_image, per_text = (ops.matmul(pairs[:, i], ops.transpose(others[:, 1 - i])) for i in range(2))
         return self.combine(per_image, per_text, rows)
 
+    @abc.abstractmethod
     def combine(self, per_image, per_text, rows):
         """The loss (B,) by the logits (B, S) of each image and of each text, whose own are at `rows` (B,)."""
-        raise NotImplementedError
 
 
 @register

@@ -139,6 +139,18 @@ class WindowAttention(Layer):
             y = ops.roll(y, (down, across), axis=(1, 2))
         return y[:, :height, :width] if bottom or right else y
 
+    @property
+    def cells(self):
+        """Which cell of the map each place of each window is: (N, T), a NumPy array.
+
+        Cells are counted row by row from 0; -1 is padding. AttributeError before the layer is built.
+        """
+        (height, width), (bottom, right) = self.map_size, self.padding
+        cells = np.arange(height * width).reshape(height, width)
+        cells = np.pad(cells, ((0, bottom), (0, right)), constant_values=-1)
+        cells = np.roll(cells, [-offset for offset in self.offsets], axis=(0, 1))
+        return np.asarray(split_windows(cells[None, :, :, None], self.size, self.grid))[..., 0]
+
     def _mask(self, x):
         """The mask (B N, T, T) of the windows of `x`, None where nothing is shifted."""
         if self.regions is None:

@@ -182,12 +182,10 @@ class ImageClassifier(ImageTask, FineTunedTask):
         cls,
         paths: Sequence[Path],
         columns: ColumnNames = None,
-        image_shape: tuple[int, int, int] = (224, 224, 3),
-        preprocessing: Preprocessing | None = None,
         **fields: Any,
     ) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
-        """Images of that shape, or of the side `image_size`, and their classes' names."""
-        shape, preprocessing = shape_and_preprocessing(image_shape, preprocessing, fields)
+        """Images, of the shape that `shape_and_preprocessing` says, and their classes' names."""
+        shape, preprocessing = shape_and_preprocessing(**fields)
         found = read_labelled_images(paths, *shape, columns, preprocessing)
         return found.images, np.array(found.class_names)[found.labels]
 
@@ -362,9 +360,13 @@ def check_reads_images(task: Task) -> Any:
 
 
 def shape_and_preprocessing(
-    image_shape: tuple[int, int, int], preprocessing: Preprocessing | None, fields: Mapping[str, Any]
+    image_shape: tuple[int, int, int] = (224, 224, 3),
+    preprocessing: Preprocessing | None = None,
+    **fields: Any,
 ) -> tuple[tuple[int, int, int], Preprocessing]:
-    """How images are read: as given, with what the `fields` of a configuration change of it."""
+    """How images are read: of that shape, or of the side `image_size`, with what the `fields` of a
+    configuration change of the `preprocessing`.
+    """
     side = fields.get("image_size")
     shape = image_shape if side is None else (side, side, image_shape[-1])
     return shape, with_fields(preprocessing or Preprocessing(), fields)

@@ -11,7 +11,6 @@ import numpy as np
 from keras_tfm.data.batches.epochs import Batches, hold_out
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_unlabelled_images
-from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.models import ViTMAE
 from keras_tfm.tasks.image_classifier import (
     ImageClassifier,
@@ -52,6 +51,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
     )
     columns = (1, 2)
     unit = "images"
+    made_of_examples = False
     held_out = (0.05, 1_000)
     training = PretrainImagesTraining(
         epochs=100, patience=None, learning_rate=5e-4, schedule="cosine", weight_decay=0.05
@@ -79,23 +79,11 @@ class ImagePretrainer(ImageTask, TrainableTask):
         return cls(options.model(changes), config)
 
     @classmethod
-    def reading(
-        cls, options: ImageOptions, changes: Mapping[str, Any], start: Path | None = None
-    ) -> dict[str, Any]:
-        return ImageClassifier.reading(options, changes, start)
-
-    @classmethod
     def read_files(
-        cls,
-        paths: Sequence[Path],
-        columns: ColumnNames = None,
-        image_shape: tuple[int, int, int] = (224, 224, 3),
-        preprocessing: Preprocessing | None = None,
-        **fields: Any,
+        cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any
     ) -> np.ndarray | ImageFiles:
-        """Images of that shape, or of the side `image_size`."""
-        ImagePretrainerConfig(**fields)  # refuses what cannot be before it reads
-        shape, preprocessing = shape_and_preprocessing(image_shape, preprocessing, fields)
+        """Images, of the shape that `shape_and_preprocessing` says."""
+        shape, preprocessing = shape_and_preprocessing(**fields)
         return read_unlabelled_images(paths, shape, None if columns is None else columns[:1], preprocessing)
 
     def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None) -> Any:

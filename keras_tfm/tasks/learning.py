@@ -55,6 +55,7 @@ class LearningTask(Task):
     files: ClassVar[str]  # what its files are, in a line
     start: ClassVar[str | None] = None  # what --from goes on from; None where it begins anew
     has_devices: ClassVar[bool] = False  # whether a strategy chooses what it learns on
+    made_of_examples: ClassVar[bool] = True  # whether `make` and `start_from` look at the examples
     columns: ClassVar[tuple[int, ...]] = ()  # how many columns of a table --columns may name
     examples_class: ClassVar[Any] = None  # a named tuple of columns of equal length; None: a list of texts
     unit: ClassVar[str] = "examples"
@@ -111,7 +112,9 @@ class LearningTask(Task):
 
     @classmethod
     def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
-        """What `read_files` takes beside the fields of a configuration: what the model says of its input."""
+        """What `read_files` takes beside the fields of a configuration: what the model says of its input,
+        where the task is made after reading.
+        """
         return {}
 
     def hold_out(self, examples: Any, share: float | None, seed: int, /) -> tuple[Any, Any]:

@@ -1,7 +1,7 @@
 """How good vectors are, whoever made them: by their neighbours, and by a linear classifier on them."""
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy  # which loads its packages when they are first used: `optimize` takes a while
 
 
 def nearest_neighbours(
@@ -50,6 +50,8 @@ def linear_probe(
         error[right] -= 1
         return value, (inputs.T @ error / len(inputs) + decay * kernel).ravel()
 
-    found = minimize(loss, np.zeros(np.prod(shape)), jac=True, method="L-BFGS-B", options={"maxiter": steps})
+    found = scipy.optimize.minimize(
+        loss, np.zeros(np.prod(shape)), jac=True, method="L-BFGS-B", options={"maxiter": steps}
+    )
     weights = found.x.reshape(shape)
     return weights[:-1], weights[-1], names

@@ -1,6 +1,6 @@
 """Evolutionary search for the best of many candidates, such as the networks of a supernet.
 
-Chen et al. 2021, "AutoFormer", section 3.4: the best so far are parents; of each generation one half are
+Chen et al. 2021, "AutoFormer": the best so far are parents; of each generation one half are
 mutants, one half crosses, and random candidates fill what is left.
 """
 

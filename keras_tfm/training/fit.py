@@ -97,7 +97,7 @@ def fit_best(
         schedule = make_schedule(training, batches.num_batches)
         if training.minutes is not None:
             schedule = limit.schedule = TimedSchedule(schedule, training.epochs * batches.num_batches)
-        jit = jit_compile() if training.jit is None else training.jit
+        jit = jit_compile(model) if training.jit is None else training.jit
         model.compile(optimizer(schedule, **averaging(batches.num_batches)), **objective, jit_compile=jit)
     name, mode = monitor
     best = BestWeights(name, training.patience, mode=mode)

@@ -6,6 +6,8 @@ Pascanu, Mikolov and Bengio 2013, "On the Difficulty of Training Recurrent Neura
     jacobians = state_jacobians(keras.layers.LSTMCell(32), x)  # x (T, D)
     norms(products_to_end(jacobians))  # of d s_T / d s_k, k = 0 .. T: they vanish, or explode, with T - k
     norms(input_jacobians(model, x))  # of d y_T / d x_k of any model, one with attention for example
+
+`visualize.plots.plot_reach` draws them.
 """
 
 from collections.abc import Callable, Sequence

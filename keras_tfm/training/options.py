@@ -76,7 +76,11 @@ class Training(Learning):
         Precision | None, Option("of the training's computations", default="the model's, float32")
     ] = None
     jit: Annotated[
-        bool | None, Option("compile the steps by XLA", default="yes, unless KERAS_TFM_JIT is 0")
+        bool | None,
+        Option(
+            "compile the steps by XLA",
+            default="as KERAS_TFM_JIT says, 1 or 0; else yes, but for depthwise convolutions on a CPU",
+        ),
     ] = None
 
     def warmup(self, num_batches: int) -> int:

@@ -9,10 +9,11 @@ import numpy as np
 
 from keras_tfm.layers.attention.alignment import Alignment
 from keras_tfm.layers.patches import height_and_width, patch_grid
+from keras_tfm.layers.windows import WindowAttention
 from keras_tfm.private.keras import layers_in
 from keras_tfm.tasks.reading import Reading, read
 from keras_tfm.training.model import Model
-from keras_tfm.visualize.record import record_attention
+from keras_tfm.visualize.record import in_rows, record_attention
 
 Kind = Literal["encoder", "decoder", "cross"]
 
@@ -22,7 +23,9 @@ class Attention:
     """The weights of one attention layer, called `name`: the number `layer` of its `kind`, from 0.
 
     `weights` are (H, T, S), rows sum to 1, 0 where a key is hidden; within windows (N, H, T, S), as `axes`
-    says. `query_tokens` (T) and `key_tokens` (S) are what the rows and the columns stand for.
+    says. `query_tokens` (T) and `key_tokens` (S) are what the rows and the columns stand for. Of windows of a
+    map of `map_size`, (rows, columns), `cells` (N, T) are the map's cells, counted row by row, at the places
+    of each window, -1 for padding.
     """
 
     name: str
@@ -32,11 +35,29 @@ class Attention:
     query_tokens: Sequence[str]
     key_tokens: Sequence[str]
     axes: tuple[str, ...] = ("heads", "queries", "keys")
+    cells: np.ndarray | None = None
+    map_size: tuple[int, int] | None = None
 
     @property
     def num_heads(self) -> int:
         """H."""
         return self.weights.shape[-3]
+
+    def of_cell(self, row: int, column: int) -> np.ndarray:
+        """What a cell of the map attends to, as a map: (H, rows, columns), 0 outside of its window.
+
+        ValueError where attention is not within windows of a map, or the map has no such cell.
+        """
+        if self.cells is None or self.map_size is None:
+            raise ValueError(f"{self.name!r} does not attend within windows of a map.")
+        rows, columns = self.map_size
+        if not (0 <= row < rows and 0 <= column < columns):
+            raise ValueError(f"Expected a cell of a map of {rows} x {columns}, got ({row}, {column}).")
+        ((window, place),) = np.argwhere(self.cells == row * columns + column)
+        windows = self.weights.reshape(-1, *self.weights.shape[-3:])  # (N, H, T, T)
+        seen, cells = np.zeros((self.num_heads, rows * columns), "float32"), self.cells[window]
+        seen[:, cells[cells >= 0]] = windows[window, :, place][:, cells >= 0]
+        return seen.reshape(-1, rows, columns)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +84,22 @@ class Look:
     def of(self, kind: Kind) -> list[Attention]:
         """The attention of one kind, the lowest layer first."""
         return [attention for attention in self.attention if attention.kind == kind]
+
+    def between(self, query: str | int, key: str | int, kind: Kind = "encoder") -> np.ndarray:
+        """How much one token attends to another, in each layer and head of a kind: (L, H).
+
+        A token is a text that stands there once, or a place. NaN for a layer of fewer heads. ValueError for a
+        token that is not there or stands there twice, and for attention within windows.
+        """
+        found = []
+        for attention in self.of(kind):
+            if "windows" in attention.axes:
+                raise ValueError(f"{attention.name!r} attends within windows; see `Attention.of_cell`.")
+            row, column = _place(query, attention.query_tokens), _place(key, attention.key_tokens)
+            found.append(attention.weights[:, row, column])
+        if not found:
+            raise ValueError(f"There is no attention of kind {kind!r}; there is {', '.join(self.kinds)}.")
+        return in_rows(found)
 
     def weights(self, kind: Kind) -> dict[str, np.ndarray]:
         """{layer: (1, H, T, S), or (N, H, T, S) of windows} of one kind, as `record_attention` has it."""
@@ -113,6 +150,18 @@ def _stacked(states: Sequence[Any]) -> Any:
     return np.stack(arrays) if len({array.shape for array in arrays}) == 1 else arrays
 
 
+def _place(token: str | int, tokens: Sequence[str]) -> int:
+    """Where the token stands; ValueError where it stands not once."""
+    if isinstance(token, int):
+        if not -len(tokens) <= token < len(tokens):
+            raise ValueError(f"Expected a place among {len(tokens)} tokens, got {token}.")
+        return token
+    count = list(tokens).count(token)
+    if count != 1:
+        raise ValueError(f"{token!r} stands {count} times among the tokens: name one, or give its place.")
+    return list(tokens).index(token)
+
+
 def _attention(
     model: keras.Model,
     reading: Reading,
@@ -122,6 +171,11 @@ def _attention(
 ) -> list[Attention]:
     """Each recorded array, by what it joins."""
     kinds, layers = _kinds(model), {layer.path: layer for layer in layers_in(model)}
+    windows_of = {
+        layer.attention.path: (layer.cells, layer.map_size)
+        for layer in layers.values()
+        if isinstance(layer, WindowAttention)
+    }
     tokens, targets = list(reading.tokens), list(reading.target_tokens)
     if "decoder_token_ids" not in reading.inputs:
         tokens = targets = tokens + targets
@@ -139,10 +193,11 @@ def _attention(
             number = sum(attention.kind == kind for attention in found)
             *windows, _, rows, columns = weights.shape
             axes = ("windows", "heads", "queries", "keys")[1 - len(windows) :]
+            cells, map_size = windows_of.get(path, (None, None))
             queries, keys = (
                 _labels(names, length) for names, length in zip(sides[kind], (rows, columns), strict=True)
             )
-            found.append(Attention(name, kind, number, weights, queries, keys, axes))
+            found.append(Attention(name, kind, number, weights, queries, keys, axes, cells, map_size))
     return found
 
 

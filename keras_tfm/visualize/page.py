@@ -105,14 +105,14 @@ def _page(
 ) -> Page:
     """The header and the blocks."""
     sides, entries, vectors_of = _Sides(look), [], _vectors_by_name(products)
-    weights = [_without_windows(attention) for attention in look.attention]
-    blocks, levels = packed_layers(weights)
+    weights = [_by_window(attention) for attention in look.attention]
+    blocks, levels = packed_layers([some.reshape(-1, *some.shape[2:]) for some in weights])
     keeps_all = max(max(some.shape[-2:]) for some in weights) <= MOST_TOKENS_OF_ALL_VECTORS
     chosen = range(len(weights))[layer] if -len(weights) <= layer < len(weights) else None
     if chosen is None:
         raise ValueError(f"`layer` must number one of {len(weights)} layers; it is {layer}.")
     for index, (attention, some) in enumerate(zip(look.attention, weights, strict=True)):
-        num_heads, num_queries, num_keys = some.shape
+        num_windows, num_heads, num_queries, num_keys = some.shape
         entry = {
             "index": index,
             "name": attention.name,
@@ -121,15 +121,17 @@ def _page(
             "heads": num_heads,
             "queries": num_queries,
             "keys": num_keys,
-            "query": sides.name_of(attention.query_tokens),
-            "key": sides.name_of(attention.key_tokens),
+            "query": sides.name_of(attention.query_tokens, attention),
+            "key": sides.name_of(attention.key_tokens, attention),
             "top": levels,
         }
+        if num_windows > 1 or attention.cells is not None:
+            entry["windows"] = num_windows
         vectors = vectors_of.get(attention.name) if keeps_all or index == chosen else None
-        if vectors is not None and _fit(vectors, some):
+        if vectors is not None and _fit(vectors, some[0]):
             query, key, scale = vectors
             entry |= {"key_dim": query.shape[-1], "scale": scale}
-            entry["is_biased"] = not _is_product(query, key, scale, some)
+            entry["is_biased"] = not _is_product(query, key, scale, some[0])
             blocks[f"vectors-{index}"] = packed_vectors(query, key)
         entries.append(entry)
     steps, written = steps_of(task, reading), None
@@ -163,22 +165,26 @@ class _Sides:
         self.look = look
         self.content: dict[str, dict[str, Any]] = {}
 
-    def name_of(self, tokens: Iterable[str]) -> str:
-        tokens = list(tokens)
-        for name, side in self.content.items():
-            if side["tokens"] == tokens:
-                return name
+    def name_of(self, tokens: Iterable[str], attention: Attention) -> str:
+        """The name of these tokens of the attention's; within windows they are those of all windows."""
         grid, first = self.look.grid, self.look.num_prefix
-        is_grid = grid is not None and len(tokens) == first + grid[0] * grid[1]
-        name = f"side-{len(self.content)}"
-        place = {"rows": grid[0], "columns": grid[1], "first": first} if grid and is_grid else None
-        self.content[name] = {"tokens": tokens, "grid": place}
+        tokens, place, windows = list(tokens), None, None
+        if attention.cells is not None and attention.map_size is not None:
+            rows, columns = attention.map_size
+            windows = {"rows": rows, "columns": columns, "cells": attention.cells.tolist()}
+        elif grid is not None and len(tokens) == first + grid[0] * grid[1]:
+            place = {"rows": grid[0], "columns": grid[1], "first": first}
+        side = {"tokens": tokens, "grid": place, "windows": windows}
+        for name, known in self.content.items():
+            if known == side:
+                return name
+        self.content[name := f"side-{len(self.content)}"] = side
         return name
 
 
-def _without_windows(attention: Attention) -> np.ndarray:
-    """The weights (H, T, S); of windows (N, H, T, S) their mean."""
-    return attention.weights.mean(0) if "windows" in attention.axes else attention.weights
+def _by_window(attention: Attention) -> np.ndarray:
+    """The weights (N, H, T, S), of one window where they are not within several."""
+    return attention.weights.reshape(-1, *attention.weights.shape[-3:])
 
 
 def _vectors_by_name(products: Mapping[str, Any]) -> dict[str, tuple[np.ndarray, np.ndarray, float]]:
@@ -227,8 +233,8 @@ def _notes(task: Any, example: Any, reading: Reading, look: Look) -> Iterable[st
     if reading.image is None and (cut := _num_cut(task, example, reading)):
         yield f"The text was cut: the last {cut} of its tokens are more than the model reads."
     if any("windows" in attention.axes for attention in look.attention):
-        yield "Some layers attend within windows: what is shown of them is the mean of all windows."
-    if look.image is not None and look.grid is None:
+        yield "Some layers attend within windows: choose one, or see the mean of all."
+    if look.image is not None and look.grid is None and all(some.cells is None for some in look.attention):
         yield "This model's attention is not over one grid of patches: its places are numbered."
     if any(attention.weights.min() < 0 for attention in look.attention):
         yield "Some weights are negative, since layers mix the heads: they are shown as 0."

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+import scipy  # which loads its packages when they are first used: `stats` takes a while
 
 from keras_tfm.word_vectors.vectors import WordVectors
 
@@ -53,7 +53,7 @@ def similarity(vectors: WordVectors, pairs: Iterable[tuple[str, str, float]]) ->
         raise ValueError(f"`pairs` must hold two of known words; of {len(pairs):,} {is_known.sum()} are.")
     cosines = (vectors.unit[first[is_known]] * vectors.unit[second[is_known]]).sum(1)
     scores = np.array([pair[2] for pair in pairs], np.float64)[is_known]
-    correlation = float(stats.spearmanr(cosines, scores).statistic)
+    correlation = float(scipy.stats.spearmanr(cosines, scores).statistic)
     return Similarity(correlation, int(is_known.sum()), float(is_known.mean()))
 
 

@@ -16,6 +16,13 @@ from tests.tasks.test_image_classifier import NAMES
 HALVES = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 READ = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "interpolation": "bilinear"}
 SQUARE = {"height": 224, "width": 224}
+CLIP_WAY = {
+    "mean": (0.48145466, 0.4578275, 0.40821073),
+    "std": (0.26862954, 0.26130258, 0.27577711),
+    "interpolation": "bicubic",
+    "crop_fraction": 1.0,
+    "keep_aspect": True,
+}
 
 
 def written(folder, entries):
@@ -46,6 +53,26 @@ def written(folder, entries):
             {"mean": (0.0,), "std": (1.0,), "interpolation": "bilinear"},
         ),
         ({"size": SQUARE}, {"interpolation": "bilinear"}),
+        (
+            {
+                **HALVES,
+                "feature_extractor_type": "CLIPFeatureExtractor",
+                "size": 224,
+                "crop_size": 224,
+                "do_center_crop": True,
+                "resample": 3,
+            },
+            READ | CLIP_WAY | {"mean": (0.5,) * 3, "std": (0.5,) * 3},  # before 2022
+        ),
+        ({"image_processor_type": "CLIPImageProcessor", "resample": None}, CLIP_WAY),
+        (
+            {"image_processor_type": "CLIPImageProcessorFast", "crop_size": 168},
+            CLIP_WAY | {"crop_fraction": 0.75},
+        ),
+        (
+            {"image_processor_type": "SiglipImageProcessor", "size": SQUARE},
+            READ | {"interpolation": "bicubic"},
+        ),
     ],
 )
 def test_published_ways(entries, expected, tmp_path):
@@ -54,6 +81,20 @@ def test_published_ways(entries, expected, tmp_path):
 
 def test_nothing_is_said_where_there_is_no_file(tmp_path):
     assert preprocessing_of(tmp_path) == {}
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
+    assert preprocessing_of(tmp_path) == {}
+    (tmp_path / "config.json").write_text('{"model_type": "clip"}')
+    assert preprocessing_of(tmp_path) == CLIP_WAY
+
+
+def test_a_processor_holds_that_of_images(tmp_path):
+    inner = {"image_processor_type": "SiglipImageProcessor", "size": SQUARE}
+    path = tmp_path / "processor_config.json"
+    path.write_text(json.dumps({"image_processor": inner, "processor_class": "SiglipProcessor"}))
+    assert preprocessing_of(tmp_path) == READ | {"interpolation": "bicubic"}
+    path.write_text('{"image_processor": 3}')
+    with pytest.raises(CheckpointError, match="image_processor"):
+        preprocessing_of(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,18 @@ def test_what_needs_no_tensorflow_does_not_import_it():
         assert (end.returncode, end.stderr.count("\n")) == ((0, 0) if is_right else (2, 1)), end.stderr
 
 
+def test_keras_starts_without_what_the_command_never_uses():
+    code = """if True:
+        import importlib.util
+        from keras_tfm.cli.console import quiet_tensorflow
+        quiet_tensorflow()
+        for name in ("keras", "sklearn", "matplotlib"):
+            print(name in sys.modules, importlib.util.find_spec(name) is not None)
+    """
+    answer = run_fresh(code, blocked=(), timeout=60)
+    assert answer.stdout.split() == ["True", "True", "False", "True", "False", "True"], answer.stderr
+
+
 def test_reading_is_interrupted(tmp_path):
     """Ctrl-C while a pipe is read."""
     os.mkfifo(tmp_path / "text.txt")

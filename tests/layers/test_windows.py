@@ -1,5 +1,6 @@
 """Windows: their order, their exact inverse, shifted masks by hand, attention within them, its bias."""
 
+import keras
 import numpy as np
 import pytest
 from hypothesis import given
@@ -195,3 +196,23 @@ def test_refusals():
         biased(2)(np.zeros((1, 6, 8), "float32"))
     with pytest.raises(ValueError, match="`query_stride` must be at least 1"):
         GridPositionBias(2, query_stride=0)
+
+
+class Kept(keras.layers.Layer):
+    """What it was given, which it hands on."""
+
+    supports_masking = True
+
+    def call(self, x, mask=None, training=None):
+        self.given = np.asarray(x)
+        return x
+
+
+@pytest.mark.parametrize(("shift", "grid"), [(0, False), (1, False), (0, True)])
+def test_cells_are_those_that_a_window_is_made_of(shift, grid):
+    """An attention that hands its input on tells which cells it was given: 0 is padding."""
+    rows, columns = (5, 6) if not grid else (6, 9)
+    layer = WindowAttention(Kept(), 3, shift, grid)
+    numbers = np.arange(1, rows * columns + 1, dtype="float32").reshape(1, rows, columns, 1)
+    layer(numbers)
+    np.testing.assert_array_equal(layer.cells, layer.attention.given[..., 0] - 1)

@@ -10,6 +10,8 @@ import pytest
 from keras_tfm.convert import from_huggingface, keymap, resnet, save_huggingface
 from keras_tfm.heads import Classifier
 from keras_tfm.models import BiT, BiTConfig, ResNet, ResNetConfig
+from keras_tfm.models.vision.pyramid import Pyramid
+from keras_tfm.models.vision.resnet import ResidualNetwork
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
@@ -133,3 +135,9 @@ def test_refusals(tmp_path):
     five = dataclasses.replace(SMALL_BIT, dims=(16,) * 5, depths=(1,) * 5)
     with pytest.raises(ValueError, match="only four stages; there are 5"):
         save_huggingface(BiT(five), tmp_path / "folder")
+
+
+@pytest.mark.parametrize(("pyramid", "missing"), [(Pyramid, "stage"), (ResidualNetwork, "block")])
+def test_what_has_no_stages_is_no_model(pyramid, missing):
+    with pytest.raises(TypeError, match=f"abstract class {pyramid.__name__} with.* {missing}"):
+        pyramid(SMALL)

@@ -43,4 +43,4 @@ def test_outputs():
 
 def test_another_width_than_the_images_is_refused():
     with pytest.raises(ValueError, match="`embedding_dim` must be `image_dim`, 8; it is 4"):
-        SigLIP(dataclasses.replace(SMALL, embedding_dim=4))
+        dataclasses.replace(SMALL, embedding_dim=4)

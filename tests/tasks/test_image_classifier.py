@@ -13,8 +13,8 @@ from keras_tfm.data import ImageFiles
 from keras_tfm.models import Swin, ViT
 from keras_tfm.tasks import ImageClassifier, ImageClassifierConfig, TaskError
 from keras_tfm.tasks.image_classifier import FAMILIES, ImageOptions
-from keras_tfm.training.callbacks import Progress
 from tests.fresh_process import ask
+from tests.tasks.interrupting import interrupted_at
 
 NAMES = ["top", "bottom", "left"]
 SMALL = {
@@ -277,7 +277,7 @@ def test_the_exports_signatures(exported):
 
 
 @pytest.mark.slow
-def test_a_resumed_run_is_the_unbroken_one(tmp_path, monkeypatch):
+def test_a_resumed_run_is_the_unbroken_one(tmp_path):
     def classifier(run, resume=False):
         keras.utils.clear_session()  # a checkpoint names seed generators, which Keras numbers in a process
         keras.utils.set_random_seed(1)
@@ -287,16 +287,8 @@ def test_a_resumed_run_is_the_unbroken_one(tmp_path, monkeypatch):
         task.fit(examples(96), examples(32, seed=6), **options)
         return task
 
-    begin = Progress.on_epoch_begin
-
-    def interrupted(progress, epoch, logs=None):
-        if epoch == 2:
-            raise KeyboardInterrupt
-        begin(progress, epoch, logs)
-
     whole = classifier("whole")
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Progress, "on_epoch_begin", interrupted)
+    with interrupted_at(2):
         classifier("broken")
     resumed = classifier("broken", resume=True)
     images, _ = examples(20, seed=7)

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm import tasks
+from keras_tfm.cli import main
 from keras_tfm.data import ImageFiles
 from keras_tfm.heads import MaskedAutoencoder, SelfDistillation
 from keras_tfm.models import MiT, ViT, ViTMAE
@@ -18,8 +19,8 @@ from keras_tfm.tasks import (
     nearest_neighbours,
 )
 from keras_tfm.tasks.image_classifier import ImageOptions
-from keras_tfm.training.callbacks import Progress
 from tests.fresh_process import ask
+from tests.tasks.interrupting import interrupted_at
 from tests.tasks.test_image_classifier import NAMES, SMALL, examples
 
 SIZES = SMALL | {"patch_size": 2}
@@ -162,7 +163,7 @@ def test_going_on_from_runs(run):
 
 
 @pytest.mark.parametrize("method", ["dino", pytest.param("mae", marks=pytest.mark.slow)])
-def test_a_resumed_run_is_the_unbroken_one(method, tmp_path, monkeypatch):
+def test_a_resumed_run_is_the_unbroken_one(method, tmp_path):
     images = examples(48)[0]
 
     def pretrained(run, resume=False):
@@ -171,16 +172,8 @@ def test_a_resumed_run_is_the_unbroken_one(method, tmp_path, monkeypatch):
         task.fit(images, images[:16], **options)
         return task
 
-    begin = Progress.on_epoch_begin
-
-    def interrupted(progress, epoch, logs=None):
-        if epoch == 1:
-            raise KeyboardInterrupt
-        begin(progress, epoch, logs)
-
     whole = pretrained("whole")
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Progress, "on_epoch_begin", interrupted)
+    with interrupted_at(1):
         pretrained("broken")
     resumed = pretrained("broken", resume=True)
     kept = tasks.load(tmp_path / "broken")
@@ -254,3 +247,29 @@ def test_wrong_inputs_are_refused():
         ImagePretrainer.adopt(
             tasks.Recommender.from_ratings((["a", "b"], ["x", "y"], [1.0, 2.0]), dim=2), None
         )
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--method mae --family swin", "--method mae is for the family vit; it is 'swin'"),
+        ("--method mae --mask-ratio 0.999", "`mask_ratio` 0.999 leaves none of 64 patches visible"),
+        ("--method dino --image-size 30", "not divisible into patches"),
+        ("--method mae --from {classifier}", "`method` mae is for a ViTMAE, dino for all"),
+        ("--method dino --from {books}", "a 'recommend' task reads no images"),
+    ],
+)
+def test_models_that_cannot_be_are_refused_before_images_are_read(
+    options, told, tmp_path, monkeypatch, capsys
+):
+    if "{classifier}" in options:
+        ImageClassifier.from_size("tiny", NAMES, **SIZES).save(tmp_path / "classifier")
+    if "{books}" in options:
+        tasks.Recommender.from_ratings((["a"] * 2, ["x", "y"], [1.0, 2.0]), dim=2).save(tmp_path / "books")
+    monkeypatch.setattr(ImagePretrainer, "read_files", lambda *_, **__: pytest.fail("images were read"))
+    starts = {name: tmp_path / name for name in ("classifier", "books")}
+    words = options.format(**starts).split()
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "pretrain-images", "--train", str(tmp_path), "--out", str(tmp_path / "run"), *words])
+    assert stopped.value.code == 2 and not (tmp_path / "run").exists()
+    assert told in capsys.readouterr().err

@@ -5,6 +5,8 @@ import random
 import numpy as np
 import pytest
 
+from keras_tfm.jit import brief, is_cpu_alone, jit_compile
+from keras_tfm.models import CvT, ViT, tiny_config
 from keras_tfm.tasks import TextClassifier, TextGenerator, Translator
 from tests.tasks.tiny import TINY
 
@@ -64,3 +66,24 @@ def test_the_variable_is_0_or_1(monkeypatch):
     monkeypatch.setenv("KERAS_TFM_JIT", "yes")
     with pytest.raises(ValueError, match="KERAS_TFM_JIT must be 0 or 1; it is 'yes'"):
         classifier()[0].fit((TEXTS, ["good", "bad"] * 8))
+
+
+def test_what_is_brief_is_not_compiled_unless_asked_for(monkeypatch):
+    monkeypatch.delenv("KERAS_TFM_JIT")
+    with brief():
+        assert not jit_compile()
+    assert jit_compile()
+    monkeypatch.setenv("KERAS_TFM_JIT", "1")
+    with brief():
+        assert jit_compile()
+
+
+@pytest.mark.skipif(not is_cpu_alone(), reason="an accelerator compiles all")
+def test_what_xla_slows_down_is_not_compiled(monkeypatch):
+    depthwise = CvT(tiny_config(CvT))
+    for value, expected in ((None, [False, True]), ("1", [True, True]), ("0", [False, False])):
+        if value is None:
+            monkeypatch.delenv("KERAS_TFM_JIT")
+        else:
+            monkeypatch.setenv("KERAS_TFM_JIT", value)
+        assert [jit_compile(depthwise), jit_compile(ViT(tiny_config(ViT)))] == expected

@@ -3,16 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.training.exactness import (
-    BOUNDS,
-    CASES,
-    DRAWING,
-    QUICK,
-    QUICK_OF_PROCESSES,
-    differences,
-    run_layout,
-    run_layouts,
-)
+from tests.training.exactness import differences, run_layout, run_layouts
+from tests.training.exactness_cases import BOUNDS, CASES, DRAWING, QUICK, QUICK_OF_PROCESSES
 
 
 def check(results, expected):

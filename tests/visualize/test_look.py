@@ -164,3 +164,46 @@ def test_what_ids_are_called():
     assert len(tokenizer.tokens) == tokenizer.vocabulary_size
     ids = tokenizer.tokenize(["the naïve\n東"]).to_list()[0]
     assert [tokenizer.tokens[i] for i in ids] == ["the", "Ġnaïve", "Ċ", "æ", "Ŀ", "±"]
+
+
+def test_how_much_one_token_attends_to_another():
+    view = look(classifier(num_layers=2, num_heads=2), "the cat sat")
+    expected = [attention.weights[:, 2, 1] for attention in view.attention]
+    np.testing.assert_array_equal(view.between("cat", "the"), np.stack(expected))
+    np.testing.assert_array_equal(view.between(2, -4), np.stack(expected))
+    twice = look(classifier(), "the cat the")
+    with pytest.raises(ValueError, match="'the' stands 2 times among the tokens: name one, or give its"):
+        twice.between("cat", "the")
+    with pytest.raises(ValueError, match="'dog' stands 0 times"):
+        twice.between("cat", "dog")
+    with pytest.raises(ValueError, match="Expected a place among 5 tokens, got 5"):
+        twice.between(5, 0)
+    with pytest.raises(ValueError, match="no attention of kind 'cross'; there is encoder"):
+        twice.between(0, 0, "cross")
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_what_a_cell_attends_to_within_its_window(index):
+    """A map of 8 x 8 cells in windows of 4 x 4; those of the second block are shifted by 2."""
+    sizes = {"image_size": 16, "patch_size": 2, "dim": 8, "depths": (2,), "num_heads": (2,), "window": 4}
+    task = tasks.ImageEncoder(Swin.from_size("T", **sizes))
+    view = look(task, np.random.default_rng(0).integers(0, 256, (16, 16, 3)).astype("uint8"))
+    attention = view.attention[index]
+    assert attention.map_size == (8, 8) and attention.cells.shape == (4, 16)
+    assert sorted(attention.cells.ravel()) == list(range(64))
+    inside = {0: (slice(0, 4), slice(4, 8)), 1: (slice(2, 6), slice(6, 8))}[index]
+    seen = attention.of_cell(3, 6)
+    np.testing.assert_allclose(seen.sum((1, 2)), 1, rtol=1e-5)
+    np.testing.assert_allclose(seen[(slice(None), *inside)].sum((1, 2)), 1, rtol=1e-5)
+    assert (seen[(slice(None), *inside)] > 0).all()
+    window, place = np.argwhere(attention.cells == 3 * 8 + 6)[0]
+    first = attention.cells[window, 0]
+    np.testing.assert_array_equal(
+        seen[:, first // 8, first % 8], attention.weights[window, :, place, 0], strict=True
+    )
+    with pytest.raises(ValueError, match=r"a cell of a map of 8 x 8, got \(8, 0\)"):
+        attention.of_cell(8, 0)
+    with pytest.raises(ValueError, match=r"attends within windows; see `Attention\.of_cell`"):
+        view.between(0, 1)
+    with pytest.raises(ValueError, match="does not attend within windows of a map"):
+        look(classifier(), "the cat").attention[0].of_cell(0, 0)

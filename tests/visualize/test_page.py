@@ -16,43 +16,11 @@ from keras_tfm.visualize import attention_page, look
 from keras_tfm.visualize.document import Page
 from keras_tfm.visualize.packing import packed_layers
 from tests import contract
-from tests.visualize.browser import Tab, headless
+from tests.visualize.browser import Tab
+from tests.visualize.conftest import PAIRS
 from tests.visualize.screenshot import take
 
-PAIRS = (["the cat sat", "the dog ran", "a cat"], ["le chat", "le chien", "un chat"])
 EVIL = "</script><img src=x onerror=alert(1)><b>"
-
-
-@pytest.fixture(scope="module")
-def translator():
-    task = tasks.Translator.from_pairs(PAIRS, size="tiny", max_length=16, dim=16, num_heads=2, num_layers=2)
-    contract.randomise(task.model, seed=3)
-    return task
-
-
-@pytest.fixture(scope="module")
-def folder(translator, tmp_path_factory):
-    """The RUN of the translator, and the pages that are made."""
-    path = tmp_path_factory.mktemp("pages")
-    translator.save(path / "run")
-    return path
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with headless() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def page(translator):
-    return attention_page(translator, "the cat sat", max_new_tokens=6)
-
-
-@pytest.fixture(scope="module")
-def address(page, folder):
-    page.write(folder / "page.html")
-    return (folder / "page.html").as_uri()
 
 
 def unpacked(page, entry):

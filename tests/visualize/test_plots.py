@@ -3,6 +3,7 @@
 import builtins
 import sys
 
+import keras
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ from keras_tfm.cli import main
 from keras_tfm.layers.positions import sines
 from keras_tfm.models import Transformer
 from keras_tfm.private.keras import shapes_alone
+from keras_tfm.training import input_jacobians, norms, products_to_end, state_jacobians
 from keras_tfm.training.logs import write_rows
 from keras_tfm.visualize import attention_patterns, plots
 
@@ -177,3 +179,25 @@ def test_without_matplotlib_the_extra_is_named(run, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["plot", str(run[0])])
     assert stopped.value.code == 2 and "keras-tfm[plot]" in capsys.readouterr().err
+
+
+def test_how_far_gradients_reach():
+    """Of linear cells they halve, or double, at every step; one of attention sees all alike."""
+    x = RNG.normal(size=(9, 3))
+    jacobians = {}
+    for scale in (0.5, 2.0):
+        cell = keras.layers.SimpleRNNCell(3, activation="linear", dtype="float64")
+        cell.build((None, 3))
+        cell.recurrent_kernel.assign(scale * np.eye(3))
+        jacobians[f"times {scale}"] = products_to_end(state_jacobians(cell, x))
+    attend = keras.layers.Attention(dtype="float64")
+    jacobians["attention"] = input_jacobians(lambda x: attend([x, x]), x)
+    jacobians["nothing"] = np.zeros((4, 2, 2))
+    axes = plots.plot_reach(jacobians)
+    lines = {line.get_label(): line.get_ydata() for line in axes.lines}
+    for scale in (0.5, 2.0):
+        np.testing.assert_allclose(lines[f"times {scale}"], scale ** np.arange(10))
+    np.testing.assert_allclose(lines["attention"], norms(jacobians["attention"])[::-1])
+    assert np.isnan(lines["nothing"]).all() and axes.get_yscale() == "log"
+    with pytest.raises(ValueError, match=r"a: expected Jacobians \(N, P, D\), got the shape \(3,\)"):
+        plots.plot_reach({"a": np.ones(3)})

@@ -9,6 +9,7 @@ import pytest
 import keras_tfm
 from keras_tfm import layers, tasks
 from keras_tfm.cli import main
+from keras_tfm.cli.measure import measured_bytes
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.models import BERT, RecurrentSeq2Seq, ResNet, ViT
 from keras_tfm.private.keras import shapes_alone
@@ -116,3 +117,34 @@ def test_mistakes_are_one_line(arguments, told, capsys):
         main(["info", *arguments])
     assert stopped.value.code == 2
     assert told in capsys.readouterr().err
+
+
+def test_memory_is_measured_beside_the_estimate(capsys):
+    """What stays measured is more than the weights, of training with their gradients and moments."""
+    main(["info", "bert:tiny", "--length", "16", "--measure", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    weights = 4 * told["parts"][-1]["parameters"]
+    measured = told["measured"]
+    assert weights < measured["inference_bytes"] < measured["training_bytes"] < 10**9
+    assert measured["training_bytes"] > 4 * weights
+
+
+@pytest.mark.slow
+def test_a_large_step_takes_what_is_estimated(capsys):
+    """Of 4 images by ViT-B/16, within a fourth: what tracing takes beside it is little."""
+    main(["info", "ViT:B/16", "--batch", "4", "--measure", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    for name, measured in told["measured"].items():
+        assert measured == pytest.approx(told[name], rel=0.25)
+
+
+def test_memory_cannot_be_measured(monkeypatch, tmp_path, capsys):
+    with pytest.raises(ValueError, match="--measure: the inference step failed: ValueError: BERT has no"):
+        measured_bytes("bert:huge", "inference", 1, 4)
+    monkeypatch.setattr("keras_tfm.cli.measure.CHILD", "import os; os.kill(os.getpid(), 9)")
+    with pytest.raises(ValueError, match="it was ended by SIGKILL, as where memory is short"):
+        measured_bytes("bert:tiny", "training", 1, 4)
+    monkeypatch.setattr("keras_tfm.cli.measure.STATUS", tmp_path / "none")
+    with pytest.raises(SystemExit):
+        main(["info", "bert:tiny", "--measure"])
+    assert "--measure: expected Linux" in capsys.readouterr().err

@@ -2,11 +2,9 @@
 
 Any text is a sequence of bytes, so that nothing is unknown and `detokenize(tokenize(text)) == text`.
 A text is first split into words (GPT-2's rule, `_WORDS`), whose bytes are then merged, the earliest
-merge first (Sennrich et al. 2016). The merging is SentencePiece's, in C++: its byte-pair model merges
-by scores, which are here the merges' ranks, and its characters are GPT-2's printable names of bytes.
+merge first (Sennrich et al. 2016).
 """
 
-import functools
 import json
 import pathlib
 import re
@@ -16,25 +14,31 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
-from sentencepiece import sentencepiece_model_pb2
 
 from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.tokenizers.merges import (
+    NAMES,
+    NUL,
+    SPACE,
+    in_order,
+    merging_model,
+    ranks_of,
+    read_content,
+    read_files,
+)
 from keras_tfm.data.tokenizers.offsets import original_offsets
 from keras_tfm.data.tokenizers.sentence_pieces import SharedModel
+from keras_tfm.data.tokenizers.special import tokenize_parts
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
-from keras_tfm.data.tokenizers.unigram import train_unigram
 from keras_tfm.private.tensorflow_text import use_model
 from keras_tfm.training.safetensors import read_json
 
 END = "<|endoftext|>"
-# White space by Unicode; \s of TensorFlow's expressions is that of ASCII.
-_SPACE = r"\t\n\v\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 # Of several white spaces before a word the last is the word's. Expressions here cannot look ahead, so a
-# mark is set before it; and the splitting drops NUL, which another mark stands for meanwhile. Both are
-# code points that are no characters, and that text is not to hold.
-_MARK, _NUL = r"\x{10ffff}", r"\x{10fffe}"
-_LAST_SPACE = rf"([{_SPACE}])([{_SPACE}][^{_SPACE}])"
-_WORDS = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{_SPACE}\p{{L}}\p{{N}}{_MARK}]+|[{_SPACE}]+"
+# mark is set before it: a code point that is no character, and that text is not to hold.
+_MARK = r"\x{10ffff}"
+_LAST_SPACE = rf"([{SPACE}])([{SPACE}][^{SPACE}])"
+_WORDS = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{SPACE}\p{{L}}\p{{N}}{_MARK}]+|[{SPACE}]+"
 
 
 class Special(NamedTuple):
@@ -73,15 +77,14 @@ class ByteLevelTokenizer(Tokenizer):
     def __init__(self, tokens: Sequence[str], merges: Sequence[str]):
         super().__init__(name="byte_level_tokenizer")
         tokens, pairs = list(tokens), [tuple(merge.split(" ")) for merge in merges]
-        names, known = _names_of_bytes(), set(tokens)
-        made = {"".join(pair): rank for rank, pair in reversed(list(enumerate(pairs)))}
+        known, made = set(tokens), ranks_of(merges)
         special = next((kind for kind in KINDS if known.issuperset(kind.names)), None)
         if len({"", *tokens}) != 1 + len(tokens) or special is None:
             kinds = " or ".join(", ".join(kind.names) for kind in KINDS)
             raise ValueError(f"tokens: expected each once, among them {kinds}")
-        if missing := {*names, *made}.union(*pairs) - known:
+        if missing := {*NAMES, *made}.union(*pairs) - known:
             raise ValueError(f"tokens: expected every byte and what is merged, {min(missing)!r} is missing")
-        surplus = known - {*names, *made}
+        surplus = known - {*NAMES, *made}
         if special.mask is None and surplus != {END}:
             raise ValueError(f"tokens: expected a merge that makes {min(surplus - {END})!r}, got none")
         self.vocabulary_size = self.unknown_id = len(tokens)
@@ -91,20 +94,20 @@ class ByteLevelTokenizer(Tokenizer):
         self.special_ids = tuple(i for i, token in enumerate(tokens) if token in surplus)
         self.begins_word = tf.constant([token.startswith("Ġ") for token in tokens])
         self._special = special
-        self._role_ids = tf.constant([tokens.index(name) for name in special.names])
-        mask = f"[{_SPACE}]*{re.escape(str(special.mask))}"
+        self._role_ids = tuple(tokens.index(name) for name in special.names)
+        mask = f"[{SPACE}]*{re.escape(str(special.mask))}"
         self._pattern = "|".join([*map(re.escape, special[:4]), mask])
         # As text: a module would wrap lists.
         self._content = json.dumps({"tokens": tokens, "merges": list(merges)}, ensure_ascii=False)
-        byte_of = {name: bytes([byte]) for byte, name in enumerate(names)}
+        byte_of = {name: bytes([byte]) for byte, name in enumerate(NAMES)}
         silent = special[:3]
         spelled = [
             b"" if t in silent else t.encode() if t in surplus else b"".join(byte_of[name] for name in t)
             for t in tokens
         ]
         self._spelled = np.array([*spelled, "\ufffd".encode()], object)
-        self._names = np.array([name.encode() for name in names], object)
-        model = _sentencepiece_model(tokens, made)
+        self._names = np.array([name.encode() for name in NAMES], object)
+        model = merging_model(tokens, made)
         self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
         use_model(self._pieces, SharedModel(model))
 
@@ -125,16 +128,12 @@ class ByteLevelTokenizer(Tokenizer):
         )
         model.train_from_iterator(lines, trainer)
         learnt = json.loads(model.to_str())["model"]
-        return cls(_in_order(learnt["vocab"]), [" ".join(pair) for pair in learnt["merges"]])
+        return cls(in_order(learnt["vocab"]), [" ".join(pair) for pair in learnt["merges"]])
 
     @classmethod
     def from_files(cls, vocabulary, merges) -> "ByteLevelTokenizer":
         """The tokenizer of a vocab.json {token: id} and a merges.txt; ValueError where they are none."""
-        ids = read_json(vocabulary)
-        if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
-            raise ValueError(f"{vocabulary}: expected {{token: id}} with the ids 0, 1, ...")
-        lines = pathlib.Path(merges).read_text("utf-8").split("\n")
-        return cls(_in_order(ids), [x for x in lines if x and not x.startswith("#version")])
+        return cls(*read_files(vocabulary, merges))
 
     @classmethod
     def from_huggingface(cls, folder) -> "ByteLevelTokenizer":
@@ -154,9 +153,7 @@ class ByteLevelTokenizer(Tokenizer):
             model, splitting = content["model"], content["pre_tokenizer"]
             if model["type"] != "BPE" or splitting["type"] != "ByteLevel" or splitting["add_prefix_space"]:
                 raise ValueError(f"expected byte-level pairs, got {model['type']} of {splitting['type']}")
-            added = {token["content"]: token["id"] for token in content.get("added_tokens", [])}
-            merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
-            return cls(_in_order(model["vocab"] | added), merges)
+            return cls(*read_content(content))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(path, None, f"no tokenizer of GPT-2's kind ({error})") from None
 
@@ -233,23 +230,16 @@ class ByteLevelTokenizer(Tokenizer):
     def tokenize(self, strings) -> tf.RaggedTensor:
         strings = tf.convert_to_tensor(strings, tf.string)
         strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
-        strings = tf.strings.regex_replace(strings, r"\x00", chr(0x10FFFE))
+        strings = tf.strings.regex_replace(strings, r"\x00", NUL)
         if self.mask_id is None:
             return self._tokenize(strings)
-        parts = tf_text.regex_split(strings, self._pattern, keep_delim_regex_pattern=self._pattern)
-        is_special = tf.strings.regex_full_match(parts.flat_values, self._pattern)
-        found = tf.boolean_mask(parts.flat_values, is_special)
-        found = tf.strings.regex_replace(found, f"^[{_SPACE}]+", "")[:, None] == self._special.names
-        found = tf.gather(self._role_ids, tf.argmax(found, axis=1))
-        found = tf.RaggedTensor.from_row_lengths(found, tf.cast(is_special, tf.int64))
-        pieces = self._tokenize(tf.where(is_special, "", parts.flat_values))
-        return parts.with_flat_values(tf.concat([found, pieces], axis=1)).merge_dims(1, 2)
+        return tokenize_parts(strings, self._pattern, self._special.names, self._role_ids, self._tokenize)
 
     def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         strings = tf.convert_to_tensor(strings, tf.string)
         # The two marks become what has as many bytes.
-        texts = tf.strings.regex_replace(strings, f"{_MARK}|{_NUL}", chr(0x10FFFD))
-        token_ids = self._tokenize(tf.strings.regex_replace(texts, r"\x00", chr(0x10FFFE)))
+        texts = tf.strings.regex_replace(strings, f"{_MARK}|{NUL}", chr(0x10FFFD))
+        token_ids = self._tokenize(tf.strings.regex_replace(texts, r"\x00", NUL))
         sizes = tf.constant([len(x) for x in self._spelled], tf.int64)
         sizes = token_ids.with_flat_values(tf.gather(sizes, token_ids.flat_values))
         before = tf.cumsum(tf.reduce_sum(sizes, axis=1), exclusive=True)  # (B,)
@@ -263,7 +253,7 @@ class ByteLevelTokenizer(Tokenizer):
         """Texts (B,) without special tokens and NUL, as ids (B, None)."""
         strings = tf.strings.regex_replace(strings, _LAST_SPACE, r"\1" + chr(0x10FFFF) + r"\2")
         words = tf_text.regex_split(strings, f"{_WORDS}|{_MARK}", keep_delim_regex_pattern=_WORDS)
-        letters = tf.strings.bytes_split(tf.strings.regex_replace(words.flat_values, _NUL, "\0"))
+        letters = tf.strings.bytes_split(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
         letters = letters.with_flat_values(self._spell(letters.flat_values))
         names = tf.strings.reduce_join(letters, axis=-1)
         token_ids = self._pieces.tokenize(names) - 1
@@ -294,37 +284,3 @@ def _transformers_names(special: Special) -> dict:
     names |= dict.fromkeys(("bos_token", "cls_token"), special.start)
     names |= dict.fromkeys(("eos_token", "sep_token"), special.end)
     return {"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": False, **names}
-
-
-def _in_order(ids: dict[str, int]) -> list[str]:
-    return [token for token, _ in sorted(ids.items(), key=lambda item: item[1])]
-
-
-def _names_of_bytes() -> list[str]:
-    """GPT-2's printable character for each byte: itself, or one beyond Latin-1."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = iter(range(256, 512))
-    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
-
-
-@functools.cache
-def _quiet_normalizer():
-    """A rule that never applies to names of bytes: SentencePiece logs a line for a model that has none."""
-    return sentencepiece_model_pb2.ModelProto.FromString(train_unigram(["a"], 300)).normalizer_spec
-
-
-def _sentencepiece_model(tokens: list[str], ranks: dict[str, int]) -> bytes:
-    """A byte-pair model whose piece i + 1 is token i; piece 0 is unknown, which no byte is."""
-    proto = sentencepiece_model_pb2.ModelProto()
-    proto.trainer_spec.model_type = proto.trainer_spec.BPE
-    proto.normalizer_spec.CopyFrom(_quiet_normalizer())
-    proto.normalizer_spec.add_dummy_prefix = False
-    proto.normalizer_spec.remove_extra_whitespaces = False
-    proto.normalizer_spec.escape_whitespaces = False
-    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
-    proto.trainer_spec.unk_piece = "no token"  # none holds a space
-    proto.pieces.add(piece=proto.trainer_spec.unk_piece, score=0.0, type=kinds.UNKNOWN)
-    for token in tokens:
-        kind = kinds.NORMAL if len(token) == 1 or token in ranks else kinds.CONTROL
-        proto.pieces.add(piece=token, score=-float(ranks.get(token, len(ranks))), type=kind)
-    return proto.SerializeToString(deterministic=True)

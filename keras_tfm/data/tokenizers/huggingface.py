@@ -7,6 +7,7 @@ from keras_tfm.configs import brief
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
+from keras_tfm.data.tokenizers.clip import START, SUFFIX, CLIPTokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.training.safetensors import CheckpointError, read_json
@@ -36,10 +37,13 @@ def read_huggingface_tokenizer(folder) -> Tokenizer:
         name = model.get("type", "WordPiece") if isinstance(model, dict) else model
         if not isinstance(name, str) or name not in KINDS:
             raise DataError(path, None, f"model type: expected one of {', '.join(KINDS)}, got {brief(name)}")
-        return KINDS[name].from_huggingface(folder)
+        is_clip = isinstance(model, dict) and model.get("end_of_word_suffix") == SUFFIX
+        return (CLIPTokenizer if is_clip else KINDS[name]).from_huggingface(folder)
     for name, kind in FILES.items():
-        if pathlib.Path(folder, name).is_file():
-            return kind.from_huggingface(folder)
+        path = pathlib.Path(folder, name)
+        if path.is_file():
+            is_clip = kind is ByteLevelTokenizer and START in read_json(path)
+            return (CLIPTokenizer if is_clip else kind).from_huggingface(folder)
     raise DataError(folder, None, f"expected tokenizer.json or one of {', '.join(FILES)}, got none")
 
 

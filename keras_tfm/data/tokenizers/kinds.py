@@ -8,6 +8,7 @@ from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.tokenizers.characters import CharacterTokenizer
+from keras_tfm.data.tokenizers.clip import CLIPTokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.training.safetensors import read_json
@@ -17,6 +18,13 @@ KINDS: dict[str, Callable[[Iterable[str], int], Tokenizer]] = {
     "wordpiece": functools.partial(BERTTokenizer.train, lowercase=False),  # what is written keeps its case
     "bytes": ByteLevelTokenizer.train,
     "characters": CharacterTokenizer.train,
+}
+
+# What a file's name has before ".json", of those kinds that are made by what is in it.
+SUFFIXES: dict[str, Callable[..., Tokenizer]] = {
+    "bytes": ByteLevelTokenizer,
+    "characters": CharacterTokenizer,
+    "clip": CLIPTokenizer,
 }
 
 
@@ -37,7 +45,7 @@ def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
     """
     if pathlib.Path(folder, f"{name}.json").is_file():
         return BERTTokenizer.load(pathlib.Path(folder, f"{name}.json"))
-    for suffix, kind in (("bytes", ByteLevelTokenizer), ("characters", CharacterTokenizer)):
+    for suffix, kind in SUFFIXES.items():
         path = pathlib.Path(folder, f"{name}.{suffix}.json")
         if path.is_file():
             try:

@@ -12,10 +12,22 @@ import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
 from keras_tfm.data.sources.lines import DataError
-from keras_tfm.data.tokenizers.sentencepiece_files import MASKS, read_model, write_model
+from keras_tfm.data.tokenizers.sentencepiece_files import (
+    CANONICAL,
+    MASKS,
+    read_model,
+    write_canonical,
+    write_model,
+)
+from keras_tfm.data.tokenizers.special import tokenize_parts
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.data.tokenizers.unigram import common_characters, require_size, sample_of, train_unigram
 from keras_tfm.private.tensorflow_text import sentencepiece_model, use_model
+
+# By Unicode's rule a capital sigma is written as a final one where, apart from marks, a letter is before it
+# and none behind it.
+LETTERS, MARKS = r"\p{Lu}\p{Ll}\p{Lt}", r"\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'.:·’‘․﹒＇．："
+FINAL = chr(0x10FFFD)  # a private character, where no letter is behind
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -23,9 +35,10 @@ class SentencePieceTokenizer(Tokenizer):
 
     One made by `train` is lossless: `detokenize(tokenize(text)) == text` for any valid UTF-8 without NUL
     (which comes back as "▁"; malformed bytes come back as U+FFFD), rare characters being spelled in bytes.
-    A published one (`from_huggingface`) normalises as it says, and recognises its control pieces where a
-    text spells them. Without a start piece that is `pad_id`; `mask_id` and `sentinel_ids` (T5's
-    <extra_id_0>, ...) are there where their pieces are; `begins_word` (V,) tells which pieces do.
+    A published one (`from_huggingface`) normalises as it says, SigLIP's to small letters without punctuation,
+    and recognises its control pieces where a text spells them. Without a start piece that is `pad_id`;
+    `mask_id` and `sentinel_ids` (T5's <extra_id_0>, ...) are there where their pieces are; `begins_word` (V,)
+    tells which pieces do.
     ValueError for what is no model.
     """
 
@@ -52,6 +65,7 @@ class SentencePieceTokenizer(Tokenizer):
         # What keeps white space as it is has been trained here, on texts spelled as `tokenize` does.
         normalizer = proto.normalizer_spec
         self._is_lossless = not (normalizer.add_dummy_prefix or normalizer.remove_extra_whitespaces)
+        self._is_canonical = normalizer.name == CANONICAL
         kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
         special = {i: p.piece for i, p in enumerate(proto.pieces) if p.type in (kinds.CONTROL, kinds.UNKNOWN)}
         self.special_ids = tuple(special)
@@ -82,8 +96,9 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def from_huggingface(cls, folder) -> "SentencePieceTokenizer":
-        """The tokenizer of a folder of T5, ALBERT, DeBERTa-v2/v3 or mBART: of its SentencePiece model or,
-        without one, of its tokenizer.json. DataError where there is neither, or one that is not understood.
+        """The tokenizer of a folder of T5, ALBERT, DeBERTa-v2/v3, mBART or SigLIP: of its SentencePiece model
+        or, without one, of its tokenizer.json. DataError where there is neither, or one that is not
+        understood.
         """
         model = read_model(folder)
         try:
@@ -124,20 +139,15 @@ class SentencePieceTokenizer(Tokenizer):
             # A space before the text lets the first word share its pieces with the same word further on.
             return self._pieces.tokenize(tf.where(strings == "", strings, " " + strings))
         strings = tf.strings.regex_replace(strings, r"\x00", "\U0010ffff")  # it would end the splitting
-        texts = tf_text.regex_split(strings, self._pattern, keep_delim_regex_pattern=self._pattern)
-        parts = texts.flat_values
-        is_special = tf.strings.regex_full_match(parts, self._pattern)
-        found = tf.boolean_mask(parts, is_special)[:, None] == tf.constant(self._special)
-        found = tf.gather(tf.constant(self.special_ids), tf.argmax(found, axis=1))
-        found = tf.RaggedTensor.from_row_lengths(found, tf.cast(is_special, tf.int64))
-        pieces = self._pieces.tokenize(tf.where(is_special, "", parts))
-        return texts.with_flat_values(tf.concat([found, pieces], axis=1)).merge_dims(1, 2)
+        strings = with_final_sigmas(strings) if self._is_canonical else strings
+        return tokenize_parts(strings, self._pattern, self._special, self.special_ids, self._pieces.tokenize)
 
     def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         # What `tokenize` would replace becomes here what has as many bytes.
         strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), r"\x00", " ")
         if not self._is_lossless:
-            return self._pieces.tokenize_with_offsets(strings)
+            texts = with_final_sigmas(strings) if self._is_canonical else strings
+            return self._pieces.tokenize_with_offsets(texts)
         texts = tf.strings.regex_replace(strings, "▁", "\ufffd")
         texts = tf.where(texts == "", texts, " " + texts)
         token_ids, *offsets = self._pieces.tokenize_with_offsets(texts)
@@ -151,14 +161,18 @@ class SentencePieceTokenizer(Tokenizer):
         strings = tf.strings.regex_replace(strings, "^ ", "", replace_global=False)
         return tf.strings.regex_replace(strings, r"\x00", "▁") if self._is_lossless else strings
 
-    def save_huggingface(self, folder, special: SpecialTokens | None = None):
-        """Write tokenizer.json and tokenizer_config.json into `folder`, as `transformers` reads them.
+    def save_huggingface(self, folder, special: SpecialTokens | None = None, max_length: int | None = None):
+        """Write tokenizer.json, or SigLIP's spiece.model, and tokenizer_config.json into `folder`, as
+        `transformers` reads them.
 
         `special` are the ids before and behind a text, by default start and end, of T5 and mBART the end
-        alone. TypeError for a lossless one: their rules know none.
+        alone; `max_length` is that of SigLIP's texts. TypeError for a lossless one: their rules know none.
         """
         if self._is_lossless:
             super().save_huggingface(folder)
+        if self._is_canonical:
+            write_canonical(self._model, folder, max_length)
+            return
         starts = [] if self.start_id == self.pad_id or self.language_ids else [self.start_id]
         write_model(self._model, special or SpecialTokens(starts, [self.end_id]), folder)
 
@@ -166,6 +180,20 @@ class SentencePieceTokenizer(Tokenizer):
         path = pathlib.Path(folder, f"{name}.model")
         path.write_bytes(self._model)
         return path
+
+
+def with_final_sigmas(strings: tf.Tensor) -> tf.Tensor:
+    """Strings (B,) in which capital sigmas that end a word are its small final letter, as Python's `lower`
+    has them: the model's own table, of single characters, cannot know.
+    """
+    rules = (
+        (rf"Σ([{MARKS}]*(?:[^{LETTERS}{MARKS}]|$))", FINAL + r"\1"),
+        (rf"((?:^|[^{LETTERS}{MARKS}])[{MARKS}]*){FINAL}", r"\1Σ"),
+        (FINAL, "ς"),
+    )
+    for pattern, value in rules:
+        strings = tf.strings.regex_replace(strings, pattern, value)
+    return strings
 
 
 def _spelling(proto, piece) -> bytes:

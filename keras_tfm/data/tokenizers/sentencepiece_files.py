@@ -1,10 +1,10 @@
 """Published SentencePiece models, each made one whose ids are its checkpoint's and whose rules are its own.
 
-T5, ALBERT, DeBERTa-v2/v3 and mBART add tokens to their model's pieces, move them, or change a text before it
-comes to them. All of that goes into the model itself: pieces in their final order, and a normalisation that
-does in one what the family does in several. A tokenizer.json of the same kind becomes such a model too, and
-is what a model is written as. One character is SentencePiece's and not `tokenizers`': a next line, U+0085, at
-the ends of a text stays.
+T5, ALBERT, DeBERTa-v2/v3, mBART and SigLIP add tokens to their model's pieces, move them, or change a text
+before it comes to them. All of that goes into the model itself: pieces in their final order, and a
+normalisation that does in one what the family does in several. A tokenizer.json of the same kind becomes such
+a model too, and is what a model is written as. One character is SentencePiece's and not `tokenizers`': a next
+line, U+0085, at the ends of a text stays.
 """
 
 import base64
@@ -13,6 +13,7 @@ import functools
 import json
 import pathlib
 import re
+import string
 import sys
 import unicodedata
 from collections.abc import Iterable
@@ -38,6 +39,7 @@ MORE_LANGUAGES = """
     af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE
     sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI
 """
+CANONICAL = "siglip"  # the name of SigLIP's normalisation: small letters, no punctuation, single spaces
 SEPARATOR = "\U0010ffff"  # no character, and no rule is about it
 
 
@@ -57,7 +59,7 @@ def read_model(folder) -> bytes:
             try:
                 proto = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
                 arrange(proto, options)
-                return _finish(proto)
+                return _finish(proto, options)
             except Exception as error:  # protobuf's DecodeError has no public home
                 raise DataError(path, None, f"expected a SentencePiece model ({error})") from error
     path = folder / "tokenizer.json"
@@ -68,7 +70,7 @@ def read_model(folder) -> bytes:
             "expected spiece.model, spm.model, sentencepiece.bpe.model or tokenizer.json, got none",
         )
     try:
-        return _finish(_from_json(read_json(path), path))
+        return _finish(_from_json(read_json(path), path), options)
     except (ValueError, TypeError, KeyError) as error:
         raise (
             error
@@ -120,8 +122,31 @@ def write_model(model: bytes, special: SpecialTokens, folder):
     pathlib.Path(folder, "tokenizer_config.json").write_text(json.dumps(options, indent=2) + "\n", "utf-8")
 
 
+def write_canonical(model: bytes, folder, max_length: int | None = None):
+    """Write `model`, of SigLIP, into `folder` as spiece.model and tokenizer_config.json, for texts of
+    `max_length` tokens. `transformers` normalises again what the model's own table does too.
+    """
+    pathlib.Path(folder, "spiece.model").write_bytes(model)
+    spec = sentencepiece_model_pb2.ModelProto.FromString(model).trainer_spec
+    options = {
+        "tokenizer_class": "SiglipTokenizer",
+        "model_input_names": ["input_ids"],  # no mask: padding is read as all else is
+        "do_lower_case": True,
+        "eos_token": spec.eos_piece,
+        "pad_token": spec.pad_piece,
+        "unk_token": spec.unk_piece,
+    } | ({} if max_length is None else {"model_max_length": max_length})
+    pathlib.Path(folder, "tokenizer_config.json").write_text(json.dumps(options, indent=2) + "\n", "utf-8")
+
+
 def _arrange_spiece(proto, options):
-    """T5's, its sentinels after the pieces, the last one first; or ALBERT's, told by its [CLS]."""
+    """T5's, its sentinels after the pieces, the last one first; ALBERT's, told by its [CLS]; or SigLIP's."""
+    if "siglip" in f"{options.get('tokenizer_class', '')} {options.get('model_type', '')}".lower():
+        if not options.get("do_lower_case", True):
+            raise ValueError("expected a tokenizer of small letters, do_lower_case is false")
+        _normalize_first(proto, [str.lower, _without_punctuation, functools.partial(re.sub, r"\s", " ")])
+        proto.normalizer_spec.name = CANONICAL
+        return
     if all(piece.piece != "[CLS]" for piece in proto.pieces):
         count = options.get("extra_ids", NUM_SENTINELS)
         _append(proto, [f"<extra_id_{i}>" for i in reversed(range(count))])
@@ -224,6 +249,10 @@ def _parts(rule, name) -> Iterable[dict]:
     return rule.get(name) or [] if rule.get("type") == "Sequence" else [rule]
 
 
+def _without_punctuation(text):
+    return text.translate(dict.fromkeys(map(ord, string.punctuation)))
+
+
 def _without_marks(text):
     return "".join(x for x in text if not unicodedata.category(x).startswith("M"))
 
@@ -272,15 +301,17 @@ def _normalize_first(proto, steps):
     spec.precompiled_charsmap = _charsmap(rules)
 
 
-def _finish(proto) -> bytes:
-    """The model with its roles by their pieces' names."""
+def _finish(proto, options) -> bytes:
+    """The model with its roles by their pieces' names, of which SigLIP pads with the end."""
     ids = {piece.piece: i for i, piece in enumerate(proto.pieces)}
     spec = proto.trainer_spec
     unknown = next((i for i, piece in enumerate(proto.pieces) if piece.type == Kinds.UNKNOWN), None)
     if unknown is None:
         raise ValueError("it has no unknown piece")
     spec.unk_id, spec.unk_piece = unknown, proto.pieces[unknown].piece
-    for role, names in ROLES.items():
+    is_canonical = proto.normalizer_spec.name == CANONICAL
+    pad = {"pad": (str(options.get("pad_token", "</s>")),)} if is_canonical else {}
+    for role, names in (ROLES | pad).items():
         name = next((name for name in names if name in ids), "")
         setattr(spec, f"{role}_piece", name)
         setattr(spec, f"{role}_id", ids.get(name, -1))

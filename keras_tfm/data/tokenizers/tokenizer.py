@@ -32,6 +32,11 @@ class Tokenizer(tf.Module):
         raise NotImplementedError
 
     @property
+    def silent_ids(self) -> tuple[int, ...]:
+        """What `detokenize` leaves out before the end."""
+        return self.pad_id, self.start_id
+
+    @property
     def between_ids(self) -> tuple[int, ...]:
         """What stands between two texts that are read as a pair."""
         return (self.end_id,)
@@ -59,10 +64,10 @@ class Tokenizer(tf.Module):
         the first `end_id` on are left out; an id outside the vocabulary reads as `unknown_id`.
         """
         if isinstance(token_ids, tf.RaggedTensor):
-            token_ids = token_ids.to_tensor(self.pad_id)
+            token_ids = token_ids.to_tensor(self.end_id)
         token_ids = tf.cast(token_ids, tf.int32)  # (B, T)
         before_end = tf.cumsum(tf.cast(token_ids == self.end_id, tf.int32), axis=1) == 0
-        is_text = before_end & (token_ids != self.pad_id) & (token_ids != self.start_id)
+        is_text = before_end & tf.reduce_all(token_ids[..., None] != tf.constant(self.silent_ids), axis=-1)
         is_known = (token_ids >= 0) & (token_ids < self.vocabulary_size)
         token_ids = tf.where(is_known, token_ids, self.unknown_id)
         return self._join(tf.ragged.boolean_mask(token_ids, is_text))

@@ -12,7 +12,6 @@ from keras import ops
 
 from keras_tfm.configs import TokenId
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PatchEncoder
 from keras_tfm.models.base import states_of
@@ -24,8 +23,6 @@ from keras_tfm.models.multimodal.dual_encoder import (
     tower_blocks,
 )
 from keras_tfm.models.vision.images import image_input
-
-INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # of tokens in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,15 +44,7 @@ class CLIP(DualEncoder):
     config_class = CLIPConfig
 
     def __init__(self, config, name="clip", **kwargs):
-        embedding = TokenAndPositionEmbedding(
-            config.vocabulary_size,
-            config.max_length,
-            config.text_dim,
-            initializer=INITIALIZER,
-            name="text_embedding",
-        )
-        super().__init__(config, _image(config), _text(config, embedding), name=name, **kwargs)
-        self.embedding = embedding
+        super().__init__(config, _image, _text, name=name, **kwargs)
 
 
 def _image(config):

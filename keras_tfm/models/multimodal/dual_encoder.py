@@ -4,18 +4,21 @@ import dataclasses
 import functools
 from typing import Annotated, NamedTuple
 
+import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Depth, Divides, Length, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.vision.images import Side
 from keras_tfm.training.model import Model
 
 SIDES = ("image", "text")
+INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # of tokens in CLIP's authors' code
 ImageHeads = Annotated[Size, Divides("image_dim")]
 TextHeads = Annotated[Size, Divides("text_dim")]
 
@@ -86,19 +89,29 @@ class DualEncoder(ConfiguredModel):
     Inputs: `images` (B, H, W, C), floating-point, and those of the text. Outputs, for each side:
     `image_sequence_output` (B, N, D), `image_pooled_output` (B, D) and `image_embeddings` (B, E), of unit
     length; `text_sequence_output` (B, T, D), `text_pooled_output` and `text_embeddings`. `image` and `text`
-    are the towers alone, models of the same weights, for any number of images and texts.
+    are the towers alone, models of the same weights, for any number of images and texts. The towers are made
+    by two functions, `image(config)` and `text(config, embedding)`, of which the second is given the layer
+    that makes vectors of tokens and their positions.
     """
 
     def __init__(self, config, image, text, **kwargs):
-        towers = dict(zip(SIDES, (image, text), strict=True))
+        embedding = TokenAndPositionEmbedding(
+            config.vocabulary_size,
+            config.max_length,
+            config.text_dim,
+            initializer=INITIALIZER,
+            name="text_embedding",
+        )
+        towers = dict(zip(SIDES, (image(config), text(config, embedding)), strict=True))
         super().__init__(
             config,
-            image.inputs | text.inputs,
+            towers["image"].inputs | towers["text"].inputs,
             {f"{side}_{name}": x for side, tower in towers.items() for name, x in tower.outputs.items()},
             {side: tower.blocks for side, tower in towers.items()},
             {side: tower.states for side, tower in towers.items()},
             **kwargs,
         )
+        self.embedding = embedding
 
     @functools.cached_property
     def image(self):

@@ -12,12 +12,10 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Length, Rate, Size
-from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PatchEncoder
 from keras_tfm.layers.pooling import AttentionPooling
 from keras_tfm.models.base import states_of
-from keras_tfm.models.multimodal.clip import INITIALIZER
 from keras_tfm.models.multimodal.dual_encoder import (
     DualEncoder,
     DualEncoderConfig,
@@ -46,6 +44,13 @@ class SigLIPConfig(DualEncoderConfig):
     activation: str = "gelu_tanh"
     epsilon: Rate = 1e-6
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.embedding_dim != self.image_dim:
+            raise ValueError(
+                f"`embedding_dim` must be `image_dim`, {self.image_dim}; it is {self.embedding_dim}."
+            )
+
 
 class SigLIP(DualEncoder):
     """Pairs of an image and a text in, vectors of both out.
@@ -59,19 +64,7 @@ class SigLIP(DualEncoder):
     config_class = SigLIPConfig
 
     def __init__(self, config, name="siglip", **kwargs):
-        if config.embedding_dim != config.image_dim:
-            raise ValueError(
-                f"`embedding_dim` must be `image_dim`, {config.image_dim}; it is {config.embedding_dim}."
-            )
-        embedding = TokenAndPositionEmbedding(
-            config.vocabulary_size,
-            config.max_length,
-            config.text_dim,
-            initializer=INITIALIZER,
-            name="text_embedding",
-        )
-        super().__init__(config, _image(config), _text(config, embedding), name=name, **kwargs)
-        self.embedding = embedding
+        super().__init__(config, _image, _text, name=name, **kwargs)
 
 
 def _image(config):

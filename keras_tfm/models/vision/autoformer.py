@@ -102,7 +102,7 @@ def parts(config, i, norm=LayerNormalization):
     ]
 
 
-# The networks that Chen et al. 2021, table 3, report, as the authors' files of their searches list them.
+# The networks whose results Chen et al. 2021 report, as the authors' files of their searches list them.
 _T = AutoFormerConfig(
     num_heads=(3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 3, 3),
     mlp_ratios=(3.5, 3.5, 3, 3.5, 3, 3, 4, 4, 3.5, 4, 3.5, 4, 3.5),

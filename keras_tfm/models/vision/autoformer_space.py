@@ -1,4 +1,4 @@
-"""The networks among which AutoFormer is searched (Chen et al. 2021, table 1), as `evolve` asks for them."""
+"""The networks among which AutoFormer is searched (Chen et al. 2021), as `evolve` asks for them."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""AutoFormer's supernet: one set of weights for all networks of a search space (Chen et al. 2021, section 3).
+"""AutoFormer's supernet: one set of weights for all networks of a search space (Chen et al. 2021).
 
 Weights are entangled: a network that is narrower, has fewer heads or fewer layers, uses the leading part of
 what a larger one uses. The supernet computes at its full size and sets to zero what a network does not have,
@@ -152,7 +152,7 @@ class EntangledBlock(Layer):
         return tuple(x_shape)
 
 
-# Chen et al. 2021, table 1.
+# The search spaces of Chen et al. 2021.
 AutoFormerSupernet.sizes = {
     "T": SearchSpace(),
     "S": SearchSpace(dims=(320, 384, 448), num_heads=(5, 6, 7), mlp_ratios=(3.0, 3.5, 4.0)),

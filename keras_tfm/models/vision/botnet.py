@@ -1,8 +1,8 @@
 """BoTNet of Srinivas et al. 2021, "Bottleneck Transformers for Visual Recognition".
 
 A ResNet whose last bottlenecks attend among all cells of their map in place of the 3 x 3 convolution, with
-vectors for the vertical and the horizontal offset of two cells (section 3, figure 4). Where such a block has
-a stride, cells are averaged after the attention. As in the authors' code and in timm batch normalisation and
+vectors for the vertical and the horizontal offset of two cells. Where such a block has a stride, cells are
+averaged after the attention. As in the authors' code and in timm batch normalisation and
 the activation follow the attention, and there is no projection after it. The weights that timm publishes are
 of a ResNet-26 whose stem is three convolutions.
 """
@@ -154,7 +154,7 @@ def _normalized(config, dim, size, stride=1):
     return Convolution(dim, size, stride, norm=BatchNormalization(), activation=config.activation)
 
 
-# Srinivas et al. 2021, section 4: BoTNet-50, and S1-50 without a stride in the last stage. 26T is timm's.
+# Srinivas et al. 2021: BoTNet-50, and S1-50 without a stride in the last stage. 26T is timm's.
 BoTNet.sizes = {
     "26T": BoTNetConfig(
         image_size=256,

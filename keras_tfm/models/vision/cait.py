@@ -92,7 +92,7 @@ def _size(dim, num_layers, layer_scale=1e-5, image_size=384):
     return CaiTConfig(image_size, num_layers=num_layers, layer_scale=layer_scale, **shape)
 
 
-# Touvron et al. 2021, table 3; after the stroke the side of the images, as the authors trained them.
+# The models of Touvron et al. 2021; after the stroke the side of the images, as the authors trained them.
 CaiT.sizes = {
     "XXS24/224": _size(192, 24, image_size=224),
     "XXS24/384": _size(192, 24),

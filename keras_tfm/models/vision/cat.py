@@ -84,7 +84,7 @@ class CAT(Pyramid):
 class AttentionAmongWindows(Layer):
     """Attention among the windows of a map, each channel on its own: (B, height, width, D) in and out.
 
-    A channel of a window, its `window` x `window` cells, is one token of the `attention` (section 3.2). The
+    A channel of a window, its `window` x `window` cells, is one token of the `attention`. The
     window's side must divide those of the map.
     """
 
@@ -137,7 +137,7 @@ def _block(config, stage, index, window):
     return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")
 
 
-# Lin et al. 2021, table 1.
+# The configurations of Lin et al. 2021.
 _T = CATConfig()
 _S = dataclasses.replace(_T, dim=96, num_heads=(3, 6, 12, 24))
 CAT.sizes = {"T": _T, "S": _S, "B": dataclasses.replace(_S, depths=(1, 1, 6, 1))}

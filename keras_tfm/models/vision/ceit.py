@@ -1,7 +1,7 @@
 """CeiT of Yuan et al. 2021, "Incorporating Convolution Designs into Visual Transformers".
 
 A convolutional stem before the patches, a depthwise convolution in the feed-forward layers, and at the end
-attention of the last block's class token to those of all blocks (figure 2). As in the authors' code the stem
+attention of the last block's class token to those of all blocks. As in the authors' code the stem
 has no activation, and the class token skips the feed-forward layers: its normalised input is added to it.
 """
 
@@ -80,7 +80,7 @@ def _block(config, grid, index):
 
 
 def _local_feedforward(config):
-    """Two dense layers and a depthwise convolution between them, each normalised (section 3.2)."""
+    """Two dense layers and a depthwise convolution between them, each normalised."""
     hidden, activation = config.intermediate_dim, config.activation
     sizes = [(hidden, 1, 1, activation), (hidden, 3, hidden, activation), (config.dim, 1, 1, None)]
     return Chain(
@@ -101,7 +101,7 @@ def _class_block(config):
     return ClassAttentionBlock(part(attention), part(feedforward_of(config)), name="class_block_0")
 
 
-# Yuan et al. 2021, table 2, and Base of the authors' code.
+# The variants of Yuan et al. 2021, and Base of the authors' code.
 CeiT.sizes = {
     "T": CeiTConfig(dim=192, num_heads=3, intermediate_dim=768),
     "S": CeiTConfig(dim=384, num_heads=6, intermediate_dim=1536),

@@ -189,7 +189,7 @@ def _size(image_size, stem_dim, dim, depths, mlp_ratio=4.0):
     return CMTConfig(image_size, 3, stem_dim, dims, depths, mlp_ratios=4 * (mlp_ratio,))
 
 
-# Guo et al. 2022, table 1, and the sizes of images of table 2; XS's ratio of 3.8 is the authors' 3.77.
+# The architectures of Guo et al. 2022, and the sizes of their images; XS's ratio of 3.8 is the authors' 3.77.
 CMT.sizes = {
     "Ti": _size(160, 16, 46, (2, 2, 10, 2), 3.6),
     "XS": _size(192, 16, 52, (3, 3, 12, 3), 3.77),

@@ -63,7 +63,7 @@ class CPVT(Variant):
         return model
 
 
-# DeiT's sizes (Touvron et al. 2021, table 1), as Chu et al. 2021 take them; those of GAP have no class token.
+# DeiT's sizes (Touvron et al. 2021), as Chu et al. 2021 take them; those of GAP have no class token.
 _TI = CPVTConfig(dim=192, num_heads=3, intermediate_dim=768)
 _S = CPVTConfig(dim=384, num_heads=6, intermediate_dim=1536)
 CPVT.sizes = {

@@ -162,7 +162,7 @@ def _block(config, stage, index, grid, prefix):
     return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")
 
 
-# Wu et al. 2021, table 2; W24 was trained on larger images.
+# The architectures of Wu et al. 2021; W24 was trained on larger images.
 _13 = CvTConfig()
 CvT.sizes = {
     "13": _13,

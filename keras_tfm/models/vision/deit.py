@@ -1,7 +1,7 @@
 """DeiT of Touvron et al. 2021, "Training data-efficient image transformers & distillation through attention".
 
-A ViT with a second token beside the class token, whose head learns from a teacher (section 4). Without that
-token a DeiT is a `ViT`, trained otherwise.
+A ViT with a second token beside the class token, whose head learns from a teacher. Without that token
+a DeiT is a `ViT`, trained otherwise.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ class DeiT(ViT):
         return {"pooled_output": ops.take(x, 0, axis=1), "distilled_output": ops.take(x, 1, axis=1)}
 
 
-# Touvron et al. 2021, table 1.
+# The variants of Touvron et al. 2021.
 _TI = DeiTConfig(dim=192, num_heads=3, intermediate_dim=768)
 _S = DeiTConfig(dim=384, num_heads=6, intermediate_dim=1536)
 DeiT.sizes = {"Ti": _TI, "S": _S, "B": DeiTConfig()}

@@ -78,8 +78,8 @@ def with_registers(config):
     return dataclasses.replace(config, num_registers=4)
 
 
-# Oquab et al. 2023, table 17: 21 M, 86 M, 300 M and 1.1 B parameters; the published ones end with images of
-# 518 x 518.
+# The architectures of Oquab et al. 2023: 21 M, 86 M, 300 M and 1.1 B parameters; the published ones end with
+# images of 518 x 518.
 _S = DINOv2Config(dim=384, num_heads=6, intermediate_dim=1536)
 _L = DINOv2Config(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)
 _G = DINOv2Config(num_layers=40, dim=1536, num_heads=24, intermediate_dim=4096, gated=True)

@@ -100,7 +100,7 @@ class TokenPooling(Layer):
         return (batch_size, (length - self.pool_size) // self.stride + 1, dim)
 
 
-# Pan et al. 2021, section 4 and the authors' configurations: DeiT's widths; after the hyphen the number of
+# Pan et al. 2021 and the authors' configurations: DeiT's widths; after the hyphen the number of
 # poolings.
 _TI = HVTConfig(dim=192, num_heads=3, intermediate_dim=768)
 _S = HVTConfig(dim=384, num_heads=6, intermediate_dim=1536)

@@ -36,7 +36,7 @@ class KVT(Variant):
         return Block(attention, feedforward, name=f"block_{index}")
 
 
-# Wang et al. 2022, table 1: k-NN attention in DeiT-Tiny and DeiT-Small, with 100 of 197 keys.
+# Wang et al. 2022: k-NN attention in DeiT-Tiny and DeiT-Small, with 100 of 197 keys.
 KVT.sizes = {
     "Ti": KVTConfig(dim=192, num_heads=3, intermediate_dim=768),
     "S": KVTConfig(dim=384, num_heads=6, intermediate_dim=1536),

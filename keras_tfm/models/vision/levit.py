@@ -135,7 +135,7 @@ def _feedforward(config, width):
     return Residual(branch, stochastic_depth=config.stochastic_depth)
 
 
-# Graham et al. 2021, table 1; `stochastic_depth` of the authors' code. All were trained by a teacher.
+# The models of Graham et al. 2021; `stochastic_depth` of the authors' code. All were trained by a teacher.
 _128 = LeViTConfig(distilled=True)
 _256 = dataclasses.replace(_128, dims=(256, 384, 512), num_heads=(4, 6, 8), key_dim=32)
 LeViT.sizes = {

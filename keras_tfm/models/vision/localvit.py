@@ -102,7 +102,7 @@ class SqueezeExcitation(Layer):
         return tuple(x_shape)
 
 
-# Li et al. 2021, table 7 and the authors' code; squeeze-and-excitation has 4 features, with SE4
+# Li et al. 2021 and the authors' code; squeeze-and-excitation has 4 features, with SE4
 # 192 of 768.
 _T = LocalViTConfig(dim=192, num_heads=4, intermediate_dim=768, reduction=192)
 LocalViT.sizes = {

@@ -1,4 +1,4 @@
-"""The Mix Transformer (MiT) of Xie et al. 2021, "SegFormer", section 3.1: SegFormer's encoder.
+"""The Mix Transformer (MiT) of Xie et al. 2021, "SegFormer": SegFormer's encoder.
 
 A pyramid without positions: patches overlap, and a 3 x 3 convolution inside the feed-forward layers tells
 cells where they are. The cells attend to a smaller map, and each stage's map is normalised before it goes on.
@@ -97,7 +97,7 @@ def _feedforward(dim, hidden, activation):
     return Chain([first, Convolution(hidden, groups=hidden, activation=activation), last])
 
 
-# Xie et al. 2021, table 6; the ratios and stochastic depth of the authors' code.
+# The series of Xie et al. 2021; the ratios and stochastic depth of the authors' code.
 _B0 = MiTConfig()
 _B1 = dataclasses.replace(_B0, dims=(64, 128, 320, 512))
 MiT.sizes = {

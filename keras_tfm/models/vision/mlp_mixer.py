@@ -70,7 +70,7 @@ def _block(config, rate, name):
     return Block(part(TokenMixing(tokens)), part(channels), name=name)
 
 
-# Tolstikhin et al. 2021, table 1; after the stroke the patch's side, at 224 x 224.
+# The architectures of Tolstikhin et al. 2021; after the stroke the patch's side, at 224 x 224.
 _S = MLPMixerConfig(num_layers=8, dim=512, tokens_dim=256, channels_dim=2048)
 _B = MLPMixerConfig()
 _L = MLPMixerConfig(num_layers=24, dim=1024, tokens_dim=512, channels_dim=4096)

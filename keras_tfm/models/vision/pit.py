@@ -106,7 +106,7 @@ class PiT(ConfiguredModel):
 class GridPooling(Layer):
     """Every second row and column of a `grid`, of `dim` features, by a depthwise convolution of 3 x 3 cells.
 
-    The first `prefix` tokens go through a dense layer: (B, M + N, D) -> (B, M + N', dim) (section 3.2).
+    The first `prefix` tokens go through a dense layer: (B, M + N, D) -> (B, M + N', dim).
     """
 
     def __init__(self, dim, grid, prefix=1, **kwargs):
@@ -145,7 +145,7 @@ def _block(config, stage, index):
     return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")
 
 
-# Heo et al. 2021, table 1; those that a teacher trained have two tokens.
+# The architectures of Heo et al. 2021; those that a teacher trained have two tokens.
 _S = PiTConfig()
 _SIZES = {
     "Ti": dataclasses.replace(_S, dims=(64, 128, 256), num_heads=(2, 4, 8)),

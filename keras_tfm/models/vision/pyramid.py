@@ -1,5 +1,7 @@
 """What pyramids have in common: stages, one after the other, whose maps become smaller and wider."""
 
+import abc
+
 from keras import ops
 
 from keras_tfm.layers.patches import flatten_map
@@ -7,8 +9,9 @@ from keras_tfm.models.base import ConfiguredModel, run_stages
 from keras_tfm.models.vision.images import image_input
 
 
-class Pyramid(ConfiguredModel):
-    """Images in, hidden states out. Abstract: a family has a `stage`, a `stem` and a `last` if it needs them.
+class Pyramid(ConfiguredModel, abc.ABC):
+    """Images in, hidden states out. Abstract: a family has a `stage`, and a `stem` and a `last` if it
+    needs them.
 
     Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
     D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
@@ -33,9 +36,9 @@ class Pyramid(ConfiguredModel):
         return images
 
     @classmethod
+    @abc.abstractmethod
     def stage(cls, config, stage):
         """The layers of the stage of this number, blocks and others."""
-        raise NotImplementedError(f"{cls.__name__} must say what its stages are.")
 
     @classmethod
     def last(cls, config, x):

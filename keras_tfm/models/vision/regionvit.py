@@ -233,7 +233,7 @@ def _block(config, stage, index):
     return RegionBlock(part(attention), region_norm, part(feedforward), position, name=name)
 
 
-# Chen et al. 2022, table 1.
+# The architectures of Chen et al. 2022.
 _S = RegionViTConfig()
 _M = dataclasses.replace(_S, deep_stem=False, depths=(2, 2, 14, 2))
 RegionViT.sizes = {

@@ -6,6 +6,7 @@ convolution (He et al. 2016, "Identity Mappings in Deep Residual Networks"), and
 batches may be small.
 """
 
+import abc
 import dataclasses
 from typing import Literal
 
@@ -84,6 +85,11 @@ class ResidualNetwork(Pyramid):
     def stage(cls, config, stage):
         return [cls.block(config, stage, i) for i in range(config.depths[stage])]
 
+    @classmethod
+    @abc.abstractmethod
+    def block(cls, config, stage, index):
+        """The block number `index` of a stage."""
+
 
 class ResNet(ResidualNetwork):
     """`ResidualNetwork` with batch normalisation, whose blocks end with a ReLU."""
@@ -158,7 +164,7 @@ def _norm(config, **options):
     return Chain([norm, keras.layers.Activation("relu")], **options)
 
 
-# He et al. 2016, table 1.
+# The architectures for ImageNet of He et al. 2016.
 _18 = ResNetConfig(dims=(64, 128, 256, 512), depths=(2, 2, 2, 2), block="basic")
 _50 = ResNetConfig()
 ResNet.sizes = {
@@ -168,7 +174,7 @@ ResNet.sizes = {
     "101": dataclasses.replace(_50, depths=(3, 4, 23, 3)),
     "152": dataclasses.replace(_50, depths=(3, 8, 36, 3)),
 }
-# Kolesnikov et al. 2020, section 3.2 and appendix: depth x width.
+# The models of Kolesnikov et al. 2020: depth x width.
 BiT.sizes = {
     "50x1": BiTConfig(),
     "101x1": BiTConfig(depths=(3, 4, 23, 3)),

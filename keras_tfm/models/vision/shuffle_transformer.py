@@ -105,7 +105,7 @@ def _block(config, stage, index):
     return ChainBlock(parts, name=f"stage_{stage}_block_{index}")
 
 
-# Huang et al. 2021, table 1.
+# The architectures of Huang et al. 2021.
 _T = ShuffleTransformerConfig()
 _S = dataclasses.replace(_T, depths=(2, 2, 18, 2))
 ShuffleTransformer.sizes = {"T": _T, "S": _S, "B": dataclasses.replace(_S, num_heads=(4, 8, 16, 32))}

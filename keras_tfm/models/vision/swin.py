@@ -129,7 +129,7 @@ class Swin(Pyramid):
         )
 
 
-# Liu et al. 2021, section 3.3: 29 M, 50 M, 88 M and 197 M parameters with a head of 1000 classes.
+# Liu et al. 2021, "Architecture Variants": 29 M, 50 M, 88 M and 197 M parameters with a head of 1000 classes.
 # tiny is this package's own, for images of some 32 x 32.
 _T = SwinConfig()
 _S = dataclasses.replace(_T, depths=(2, 2, 18, 2), stochastic_depth=0.3)

@@ -100,7 +100,7 @@ class ContinuousPositionBias(GridPositionBias):
     """A bias for each head and offset of a grid's cells, at most 16, that a network of two layers makes.
 
     It sees sign(d) log2(1 + 8 |d|) / log2(8) of both axes' offsets d, as fractions of the greatest offset in
-    a grid of the side or (height, width) `pretrained_grid`, by default `grid` (section 3.3). `hidden_dim` is
+    a grid of the side or (height, width) `pretrained_grid`, by default `grid`. `hidden_dim` is
     the width of the network's hidden layer.
     """
 
@@ -145,7 +145,7 @@ def unit(x):
     return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), 1e-24))
 
 
-# Liu et al. 2022, section 3.5 and table 3: the width and depth of each size, then the window. The windows
+# The configurations of Liu et al. 2022: the width and depth of each size, then the window. The windows
 # after "to" were fine-tuned at 256 and 384 from ones of 12 at 192; stochastic depth of the authors' files.
 _T = SwinV2Config(stochastic_depth=0.2)
 _S = dataclasses.replace(_T, depths=(2, 2, 18, 2), stochastic_depth=0.3)

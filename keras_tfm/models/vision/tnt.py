@@ -221,7 +221,7 @@ def _residual(config, branch, rate):
     return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
 
 
-# Han et al. 2021, table 1; stochastic depth as in their section 4.1.
+# The variants of Han et al. 2021, and their stochastic depth.
 _S = TNTConfig(stochastic_depth=0.1)
 TNT.sizes = {
     "S": _S,

@@ -109,7 +109,7 @@ def _attention(config, stage, index):
     return MapAttention(attention, Convolution(config.dims[stage], **size, norm=norm, use_bias=True))
 
 
-# Chu et al. 2021, table 1 (PCPVT) and table 2 (SVT); stochastic depth of the authors' commands.
+# The configurations of Chu et al. 2021, of PCPVT and of SVT; stochastic depth of the authors' commands.
 _PCPVT = TwinsConfig(stochastic_depth=0.2)
 _SVT = TwinsConfig(
     dims=(64, 128, 256, 512),

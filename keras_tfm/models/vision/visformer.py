@@ -122,7 +122,7 @@ def _residual(config, branch, rate, name=None):
     return Residual(branch, BatchNormalization(), "input", **options)
 
 
-# Chen et al. 2021, table 2, and their code.
+# Chen et al. 2021 and their code.
 Visformer.sizes = {
     "Ti": VisformerConfig(stem_dim=16, dim=192, num_heads=3),
     "S": VisformerConfig(),

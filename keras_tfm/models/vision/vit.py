@@ -118,7 +118,7 @@ class ViT(ConfiguredModel):
         return patch_grid(height_and_width(config.image_size), config.patch_size)
 
     def with_image_size(self, image_size):
-        """A copy for images of another size, the positions interpolated: for fine-tuning (section 3.2)."""
+        """A copy for images of another size, the positions interpolated: for fine-tuning."""
         config = dataclasses.replace(self.config, image_size=image_size)
         model = type(self)(config, name=self.name, dtype=self.dtype_policy)
         grids = [self.grid_of(each) for each in (self.config, config)]
@@ -158,9 +158,9 @@ def encoder_block(config, rate, name):
     return Block(part(attention), part(feedforward), name=name)
 
 
-# Ti and S: Steiner et al. 2022, "How to train your ViT?", table 1. B, L and H: Dosovitskiy et al. 2021, table
-# 1. g and G: Zhai et al. 2022, table 2, where their `pooling` is "attention"; the weights that others have
-# published have a class token. After the stroke stands the patch's side, at 224 x 224.
+# Ti and S: Steiner et al. 2022, "How to train your ViT?". B, L and H: Dosovitskiy et al. 2021. g and G: Zhai
+# et al. 2022, where their `pooling` is "attention"; the weights that others have published have a class
+# token. After the stroke stands the patch's side, at 224 x 224.
 # tiny is this package's own, for images of some 32 x 32 and 10^4 to 10^5 examples.
 _TINY = ViTConfig(dim=192, num_heads=3, intermediate_dim=768)
 _SMALL = ViTConfig(dim=384, num_heads=6, intermediate_dim=1536)

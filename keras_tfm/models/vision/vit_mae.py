@@ -72,7 +72,7 @@ class ViTMAE(ConfiguredModel):
         return super()._fill(name, inputs)
 
     def encoder(self, **changes):
-        """A `ViT` with this encoder's weights, that sees all patches: for fine-tuning (section 4).
+        """A `ViT` with this encoder's weights, that sees all patches: for fine-tuning.
 
         `changes` are fields of its configuration, `pooling="mean"` for example, as the authors fine-tune.
         """
@@ -87,7 +87,7 @@ class ViTMAE(ConfiguredModel):
         return vit
 
 
-# He et al. 2022, section 4: the sizes of ViT. tiny is this package's own, as ViT's.
+# He et al. 2022 take the sizes of ViT. tiny is this package's own, as ViT's.
 _TINY = ViTMAEConfig(image_size=32, patch_size=4, num_layers=6, dim=128, num_heads=4, intermediate_dim=512)
 _BASE = ViTMAEConfig()
 _LARGE = ViTMAEConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)

@@ -133,7 +133,7 @@ def _size(dim, num_layers, num_heads, layer_scale=1.0, **options):
     return XCiTConfig(dim=dim, intermediate_dim=4 * dim, **options)
 
 
-# El-Nouby et al. 2021, table 1, with patches of 16 x 16; the nano's class blocks are the authors' first.
+# The models of El-Nouby et al. 2021 with patches of 16 x 16; the nano's class blocks are the authors' first.
 XCiT.sizes = {
     "N12/16": _size(128, 12, 4, normalize_patches=False),
     "T12/16": _size(192, 12, 4),

@@ -16,6 +16,12 @@ from keras_tfm.visualize.plots.attention import (
     plot_softmax,
 )
 from keras_tfm.visualize.plots.canvas import new_axes, save
-from keras_tfm.visualize.plots.curves import draw_training, plot_curves, plot_embeddings, plot_training
+from keras_tfm.visualize.plots.curves import (
+    draw_training,
+    plot_curves,
+    plot_embeddings,
+    plot_reach,
+    plot_training,
+)
 from keras_tfm.visualize.plots.models import MODEL_SIZES, plot_model, plot_sizes
 from keras_tfm.visualize.plots.positions import plot_clocks, plot_positions, plot_shift, shift_matrix

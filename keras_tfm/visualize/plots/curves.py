@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_tfm.training.gradients import norms
 from keras_tfm.visualize.plots.canvas import COLOURS, INK, bare, matplotlib, new_axes
 
 NO_MEASURES = ("epoch", "step", "seconds")
@@ -31,6 +32,24 @@ def plot_curves(curves: Mapping[str, Any], axes: Any = None, log: bool = False, 
     axes.set(**labels)
     axes.legend(frameon=False)
     return bare(axes, "left", "bottom")
+
+
+def plot_reach(jacobians: Mapping[str, np.ndarray], axes: Any = None) -> Any:
+    """How far gradients reach back in time, by powers of ten: {name: Jacobians (N, P, D)} of the last state,
+    or output, by the states, or inputs, before it, the earliest first, as `training.products_to_end` and
+    `training.input_jacobians` give them. Drawn is the largest singular value of each, by the steps between.
+
+    After section 2 of Pascanu, Mikolov and Bengio 2013, "On the Difficulty of Training Recurrent Neural
+    Networks". ValueError for other shapes.
+    """
+    curves = {}
+    for name, some in jacobians.items():
+        if np.ndim(some) != 3:
+            raise ValueError(f"{name}: expected Jacobians (N, P, D), got the shape {np.shape(some)}.")
+        sizes = norms(np.asarray(some, float))[::-1]
+        curves[name] = np.where(sizes > 0, sizes, np.nan)  # what is 0 has no power of ten
+    labels = {"xlabel": "steps back", "ylabel": "size of the gradient", "title": "How far gradients reach"}
+    return plot_curves(curves, axes, log=True, **labels)
 
 
 def plot_training(tables: Rows | Mapping[str, Rows], measure: str = "loss", axes: Any = None) -> Any:

@@ -12,8 +12,9 @@ async function unpacked(base64) {
 /** The weights of one layer: 4 bits each, in parts of their row's maximum, which is a float32. */
 class Layer {
   constructor(entry, bytes) {
-    Object.assign(this, { heads: entry.heads, queries: entry.queries, keys: entry.keys, top: entry.top });
-    const rows = this.heads * this.queries;
+    const { heads, queries, keys, top, windows = 1 } = entry;
+    Object.assign(this, { heads, queries, keys, top, windows });
+    const rows = windows * heads * queries;
     this.maxima = new Float32Array(bytes.slice(0, 4 * rows).buffer);
     this.levels = new Uint8Array(rows * this.keys + 1);
     for (let from = 4 * rows, to = 0; from < bytes.length; from++) {
@@ -22,9 +23,37 @@ class Layer {
     }
   }
 
+  /** The same layer within one of its windows; with -1 the mean of all. */
+  within(window) {
+    const { heads, queries, keys, top, windows } = this;
+    const rows = heads * queries;
+    const some = Object.assign(Object.create(Layer.prototype), { heads, queries, keys, top, windows: 1 });
+    if (window >= 0) {
+      const [from, to] = [window * rows, (window + 1) * rows];
+      return Object.assign(some, { maxima: this.maxima.subarray(from, to), levels: this.levels.subarray(from * keys, to * keys) });
+    }
+    Object.assign(some, { top: 255, maxima: new Float32Array(rows), levels: new Uint8Array(rows * keys) });
+    for (let row = 0; row < rows; row++) {
+      const sums = new Float32Array(keys);
+      for (let from = row; from < windows * rows; from += rows) {
+        const scale = this.maxima[from] / top / windows;
+        for (let key = 0; key < keys; key++) sums[key] += scale * this.levels[from * keys + key];
+      }
+      some.maxima[row] = Math.max(...sums);
+      if (some.maxima[row]) sums.forEach((sum, key) => (some.levels[row * keys + key] = Math.round((255 * sum) / some.maxima[row])));
+    }
+    return some;
+  }
+
   weight(head, query, key) {
     const row = head * this.queries + query;
     return (this.maxima[row] * this.levels[row * this.keys + key]) / this.top;
+  }
+
+  /** A head's largest weight of each query, their mean. */
+  sharpness(head) {
+    const { maxima, queries } = this;
+    return maxima.subarray(head * queries, (head + 1) * queries).reduce((sum, weight) => sum + weight, 0) / queries;
   }
 
   /** The mean over `heads` of a query's weights, one per key. */
@@ -77,6 +106,7 @@ class Recording {
     Object.assign(this, header);
     this.blocks = blocks;
     this.kept = new Map();
+    this.made = new Map();
     this.kinds = [...new Set(this.entries.map((entry) => entry.kind))];
   }
 
@@ -91,10 +121,40 @@ class Recording {
       const Kind = kind === "weights" ? Layer : Vectors;
       this.kept.set(name, unpacked(this.blocks(name)).then((bytes) => new Kind(entry, bytes)));
     }
-    return this.kept.get(name);
+    const read = this.kept.get(name);
+    if (kind !== "weights" || !entry.windows) return read;
+    const window = entry.window ?? -1;
+    return this.once(`${name}/${window}`, () => read.then((layer) => layer.within(window)));
   }
 
+  once(name, make) {
+    if (!this.made.has(name)) this.made.set(name, make());
+    return this.made.get(name);
+  }
+
+  /** The entry of a layer within one of its windows; with -1, or where it has none, as it is. */
+  at(index, window) {
+    const entry = this.entries[index];
+    if (!entry?.windows || window < 0) return entry;
+    const [query, key] = [entry.query, entry.key].map((side) => `${side}/${window}`);
+    return this.once(`entry-${index}/${window}`, () => ({ ...entry, window, query, key }));
+  }
+
+  /** The names of the tokens on a side, "side-0", or in a window of it, "side-0/5": of a map its cells. */
   tokens(side) {
-    return this.sides[side].tokens;
+    const [name, window] = side.split("/");
+    const { tokens, windows } = this.sides[name];
+    if (window === undefined || !windows) return tokens;
+    return this.once(`tokens-${side}`, () => windows.cells[window].map((cell) =>
+      cell < 0 ? "padding" : `${Math.floor(cell / windows.columns)},${cell % windows.columns}`));
+  }
+
+  /** Where an entry's tokens lie on the picture: its `rows` and `columns`, how many tokens stand `first`, and
+   *  the `cells` (row by row) of the others, window by window, -1 for padding; null where it is no map. */
+  map(entry) {
+    const [name] = entry.key.split("/");
+    const { grid, tokens, windows } = this.sides[name];
+    if (windows) return { ...windows, first: 0 };
+    return grid && this.once(`map-${name}`, () => ({ ...grid, cells: [tokens.slice(grid.first).map((_, cell) => cell)] }));
   }
 }

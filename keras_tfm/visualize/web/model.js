@@ -28,7 +28,7 @@ class Model {
 
   constructor(page, stage) {
     this.page = page;
-    this.grid = make("div", { className: "heads-grid" });
+    this.grid = make("div", { className: "heads-grid", role: "group", ariaLabel: "All heads, a row for each layer" });
     this.caption = make("p", { className: "caption", id: "caption" });
     stage.append(this.grid, this.caption);
   }
@@ -58,7 +58,9 @@ class Model {
         if (this.drawn !== name || this.recording !== page.recording) return;
         for (let head = 0; head < entry.heads; head++) {
           const image = thumbnail(read, head);
-          const canvas = this.cells.get(`${entry.index} ${head}`).firstChild;
+          const cell = this.cells.get(`${entry.index} ${head}`);
+          cell.ariaLabel = cell.title = `Layer ${entry.layer + 1}, head ${head + 1}: ${share(read.sharpness(head))} on one token`;
+          const canvas = cell.firstChild;
           [canvas.width, canvas.height] = [image.width, image.height];
           canvas.getContext("2d").putImageData(image, 0, 0);
         }
@@ -92,7 +94,7 @@ class Patterns {
     this.page = page;
     this.choice = make("div", { className: "chips", role: "radiogroup", ariaLabel: "Pattern" });
     this.about = make("p", { className: "caption", id: "caption" });
-    this.table = make("table", { className: "scores" });
+    this.table = make("table", { className: "scores", ariaLabel: "Scores, a row for each layer, a column for each head" });
     stage.append(this.choice, this.about, make("div", { className: "wide" }, this.table));
   }
 

@@ -13,7 +13,7 @@ function radio(group, value, text, isChosen, act) {
 class Page {
   constructor(recording) {
     this.parts = Object.fromEntries([...document.querySelectorAll("[id]")].map((part) => [part.id, part]));
-    this.state = { view: "Lines", kind: null, entry: 0, heads: new Set(), query: -1, key: -1, pointed: null, step: 0 };
+    this.state = { view: "Lines", kind: null, entry: 0, heads: new Set(), window: -1, query: -1, key: -1, pointed: null, step: 0, spot: [0.5, 0.5] };
     this.parts.theme.addEventListener("click", () => this.turn());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     document.addEventListener("keydown", (event) => this.press(event));
@@ -31,7 +31,7 @@ class Page {
     const kind = isWritten ? first.kind : recording.entries[0].kind;
     const entry = isWritten ? first : recording.entries[0];
     const has = suited.some(({ title }) => title === this.state.view) && this.isOpen;
-    const opening = recording.picture ? "Picture" : isWritten ? "Steps" : "Lines";
+    const opening = suited.includes(Picture) ? "Picture" : isWritten ? "Steps" : "Lines";
     this.isOpen = true;
     parts.about.textContent = recording.about;
     parts.example.hidden = !(recording.text && recording.answer);
@@ -39,8 +39,8 @@ class Page {
     parts.answered.textContent = recording.answer;
     parts.precision.textContent = recording.precision;
     parts.notes.replaceChildren(...recording.notes.map((note) => make("li", { textContent: note })));
-    parts.views.replaceChildren(...suited.map(({ title }) => make("button", {
-      type: "button", role: "tab", id: `view-${title}`, textContent: title,
+    parts.views.replaceChildren(...suited.map(({ title }, number) => make("button", {
+      type: "button", role: "tab", id: `view-${number}`, "aria-controls": "stage", textContent: title,
       onclick: () => this.update({ view: title }),
     })));
     parts.views.onkeydown = (event) => this.turnTab(event);
@@ -52,7 +52,8 @@ class Page {
   }
 
   get entry() {
-    return this.recording.entries[this.state.entry];
+    const { entry, pointed, window } = this.state;
+    return this.recording.at(entry, pointed?.window ?? window);
   }
 
   heads() {
@@ -77,20 +78,24 @@ class Page {
 
   /** Change what is chosen, and draw. */
   update(changes) {
-    const before = this.entry;
-    Object.assign(this.state, changes);
-    if ("view" in changes || "kind" in changes) this.settle(changes);
-    const { entry, state } = this;
+    const { recording, state } = this;
+    const before = recording.entries[state.entry];
+    Object.assign(state, changes);
+    if ("view" in changes || "kind" in changes) this.settle();
+    const entry = recording.entries[state.entry];
     if (changes.entry !== undefined) state.kind = entry.kind;
     if (before && before !== entry) {
       const all = state.heads.size === before.heads || !state.heads.size;
       const kept = [...state.heads].filter((head) => head < entry.heads);
       if (all || !kept.length) state.heads = changes.heads || allHeads(entry);
       else state.heads = new Set(kept);
-      if (before.query !== entry.query) state.query = -1;
+      if (before.query !== entry.query) state.query = state.window = -1;
       if (before.key !== entry.key) state.key = -1;
       state.pointed = null;
     }
+    if (!entry.windows) state.window = -1;
+    if (entry.windows === 1) state.window = 0;
+    VIEWS.find(({ title }) => title === state.view).settle?.(this);
     this.draw();
   }
 
@@ -102,7 +107,7 @@ class Page {
     this.kinds = recording.kinds.filter((kind) => recording.layersOf(kind).some(takes));
     if (!this.kinds.includes(state.kind)) state.kind = this.kinds.at(-1);
     const layers = recording.layersOf(state.kind).filter(takes);
-    if (!layers.includes(this.entry)) {
+    if (!layers.some(({ index }) => index === state.entry)) {
       const same = layers.find(({ layer }) => layer === this.entry.layer);
       state.entry = (same || layers.at(-1)).index;
     }
@@ -136,7 +141,7 @@ class Page {
     if (view !== this.view || recording !== this.recording) return;
     this.tell(layer, entry);
     const { dataset } = document.documentElement;
-    dataset.drawn = `${recording.number || 0} ${state.view} ${entry.index} ${this.heads()}`;
+    dataset.drawn = `${recording.number || 0} ${state.view} ${entry.index} ${this.heads()}${entry.window === undefined ? "" : ` window ${entry.window}`}`;
     dataset.milliseconds = Math.round(performance.now() - began);
     if (!this.asked) document.documentElement.ariaBusy = false;
   }
@@ -148,6 +153,7 @@ class Page {
       const isChosen = tab.textContent === state.view;
       tab.setAttribute("aria-selected", isChosen);
       tab.tabIndex = isChosen ? 0 : -1;
+      if (isChosen) parts.stage.setAttribute("aria-labelledby", tab.id);
     }
     const name = `${state.view} ${state.kind} ${recording.number}`;
     if (this.controlled !== name) {
@@ -160,10 +166,32 @@ class Page {
       parts.heads.parentElement.dataset.view = state.view;
     }
     for (const input of parts.layers.querySelectorAll("input")) input.checked = Number(input.value) === state.entry;
+    this.controlWindows();
     this.controlHeads();
     const theme = document.documentElement.dataset.theme || "";
     parts.theme.textContent = { "": "◐ Auto", light: "☀ Light", dark: "☾ Dark" }[theme];
     parts.theme.ariaLabel = `Colours: ${theme || "as the system"}`;
+  }
+
+  /** Which window of the layer; each is named by where its first and its last cell lie. */
+  controlWindows() {
+    const { parts, recording, state } = this;
+    const { index, key, windows } = recording.entries[state.entry];
+    parts.windows.hidden = !(windows > 1) || state.view === "Picture";
+    if (parts.windows.hidden) return;
+    const box = parts.windows.lastElementChild;
+    const name = `${recording.number} ${index}`;
+    if (box.dataset.name !== name) {
+      box.dataset.name = name;
+      const named = (window) => recording.sides[key].windows
+        ? `${window + 1}: ${recording.tokens(`${key}/${window}`).filter((cell) => cell !== "padding").filter((_, at, all) =>
+          at === 0 || at === all.length - 1).join(" to ")}` : window + 1;
+      box.replaceChildren(make("select", { ariaLabel: "Window", onchange: (event) =>
+        this.update({ window: Number(event.target.value), query: -1, key: -1, pointed: null }) },
+      make("option", { value: -1, textContent: `mean of ${windows}` }),
+      ...Array.from({ length: windows }, (_, window) => make("option", { value: window, textContent: named(window) }))));
+    }
+    box.firstChild.value = state.window;
   }
 
   controlHeads() {
@@ -201,10 +229,12 @@ class Page {
   }
 
   turnTab(event) {
-    const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!move) return;
     const tabs = [...this.parts.views.children];
-    const next = tabs[(tabs.indexOf(document.activeElement) + move + tabs.length) % tabs.length];
+    const at = tabs.indexOf(document.activeElement);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: -1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    const next = tabs[(to + tabs.length) % tabs.length];
     next.focus();
     next.click();
   }
@@ -212,7 +242,7 @@ class Page {
   press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) &&
         event.target.type !== "radio" && event.target.type !== "checkbox") return;
-    const at = this.layers.indexOf(this.entry);
+    const at = this.layers.findIndex(({ index }) => index === this.state.entry);
     const move = { "[": -1, "]": 1 }[event.key];
     const turn = { ",": -1, ".": 1 }[event.key];
     const count = this.entry.heads;
@@ -227,11 +257,11 @@ class Page {
     this.say(`Layer ${this.entry.layer + 1}, ${this.headsSaid()}`);
   }
 
-  /** The pointer stands on a token, or with -1 on none. */
-  point(side, index) {
-    const pointed = index < 0 ? null : { side, index };
+  /** The pointer stands on a token, of a window or of none, or with -1 on none. */
+  point(side, index, window) {
+    const pointed = index < 0 ? null : { side, index, window };
     const { pointed: before } = this.state;
-    if (before?.side === pointed?.side && before?.index === pointed?.index) return;
+    if (before?.side === pointed?.side && before?.index === pointed?.index && before?.window === pointed?.window) return;
     this.update({ pointed });
   }
 
@@ -290,7 +320,7 @@ class Page {
     parts.chosen.replaceChildren(
       make("h2", {}, make("small", { textContent: isWritten ? "For " : "" }), make("bdi", { textContent: seen(name) }),
         make("small", { textContent: `${isWritten ? " it read" : " reads"}, ${this.headsSaid()}` })),
-      make("table", {}, make("thead", { className: "unseen" }, make("tr", {}, ...["Token", "Weight", "By head"].map((name) =>
+      make("table", { ariaLabel: "What it reads most" }, make("thead", { className: "unseen" }, make("tr", {}, ...["Token", "Weight", "By head"].map((name) =>
         make("th", { scope: "col", textContent: name })))), make("tbody", {}, ...rows.map(([key, weight]) => {
         const bar = make("span", { className: "bar" });
         bar.style.setProperty("--part", weight / top);

@@ -1,9 +1,18 @@
-// An image's patches: what a patch reads of the others, over the picture, and head by head below.
+// An image's patches: what a patch reads of the others, over the picture, and head by head below. A layer that
+// attends within windows of a map of them is shown in the window of the chosen patch.
 
 class Picture {
   static title = "Picture";
-  static suits = (recording) => Boolean(recording.picture);
-  static takes = (recording, entry) => Boolean(recording.sides[entry.key].grid);
+  static suits = (recording) => Boolean(recording.picture) && recording.entries.some((entry) => recording.map(entry));
+  static takes = (recording, entry) => Boolean(recording.map(entry));
+
+  /** Within windows a patch is always chosen: at first, and in another layer, the one at the same spot. */
+  static settle({ recording, state }) {
+    const entry = recording.entries[state.entry];
+    if (!entry.windows || (state.window >= 0 && state.query >= 0)) return;
+    const map = recording.map(entry);
+    Object.assign(state, placeOf(map, entry, cellAt(map, ...state.spot)));
+  }
 
   constructor(page, stage) {
     this.page = page;
@@ -17,58 +26,79 @@ class Picture {
     stage.append(this.prefix, make("div", { className: "picture" }, this.canvas, this.small), this.caption);
     const under = (event) => {
       const box = this.canvas.getBoundingClientRect();
-      const at = (place, size, count) => Math.max(0, Math.min(count - 1, Math.floor((place / size) * count)));
-      return this.grid.first + at(event.clientY - box.top, box.height, this.grid.rows) * this.grid.columns +
-        at(event.clientX - box.left, box.width, this.grid.columns);
+      return cellAt(this.map, (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
     };
-    this.canvas.addEventListener("pointermove", (event) => page.point("query", under(event)));
+    this.canvas.addEventListener("pointermove", (event) => {
+      const { query, window } = placeOf(this.map, page.entry, under(event));
+      page.point("query", query, window);
+    });
     this.canvas.addEventListener("pointerleave", () => page.point("query", -1));
-    this.canvas.addEventListener("click", (event) => page.choose("query", under(event)));
+    this.canvas.addEventListener("click", (event) => this.choose(under(event)));
     this.canvas.addEventListener("keydown", (event) => {
-      const move = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.grid.columns, ArrowDown: this.grid.columns }[event.key];
+      const { rows, columns } = this.map;
+      const move = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
       if (!move) return;
       event.preventDefault();
-      page.step("query", move);
+      if (!page.entry.windows) return page.step("query", move);
+      const to = this.cell + move;
+      if (to < 0 || to >= rows * columns || (Math.abs(move) === 1 && Math.floor(to / columns) !== Math.floor(this.cell / columns))) return;
+      this.choose(to);
+      page.recording.read(page.entry).then((layer) => page.say(page.readSaid(layer, page.entry, page.state.query)));
     });
+  }
+
+  choose(cell) {
+    const { map, page } = this;
+    const { query, window } = placeOf(map, page.entry, cell);
+    if (window === undefined) return page.choose("query", query);
+    const spot = [((cell % map.columns) + 0.5) / map.columns, (Math.floor(cell / map.columns) + 0.5) / map.rows];
+    page.update({ window, query, key: -1, pointed: null, spot });
   }
 
   async draw(layer, entry) {
     const { page } = this;
-    const side = page.recording.sides[entry.key];
     if (this.image.recording !== page.recording) {
       this.image.recording = page.recording;
       this.image.src = page.recording.picture;
       await this.image.decode();
     }
-    this.grid = side.grid;
+    this.map = page.recording.map(entry);
+    const { first } = this.map;
     const { pointed, query: chosen } = page.state;
     const query = pointed ? pointed.index : Math.max(0, chosen);
-    this.prefix.replaceChildren(...side.tokens.slice(0, this.grid.first).map((token, at) =>
+    this.cells = this.map.cells[entry.window ?? 0];
+    this.cell = query < first ? -1 : this.cells[query - first];
+    this.prefix.replaceChildren(...page.recording.tokens(entry.key).slice(0, first).map((token, at) =>
       radio("prefix", at, seen(token), at === query, () => page.choose("query", at))));
+    this.prefix.hidden = !first;
     const widest = Math.min(560, this.canvas.parentElement.clientWidth);
     const weights = layer.mean(page.heads(), query);
-    this.paint(this.canvas, widest, weights, query);
+    this.paint(this.canvas, widest, weights);
     if (!pointed) {
       const heads = page.heads();
       this.small.replaceChildren(...(heads.length > 1 ? heads : []).map((head) => {
         const canvas = make("canvas", { role: "img", ariaLabel: `Head ${head + 1}` });
-        this.paint(canvas, 120, layer.mean([head], query), query);
+        this.paint(canvas, 120, layer.mean([head], query));
         return make("figure", {}, canvas, make("figcaption", { textContent: `Head ${head + 1}` }));
       }));
     }
-    const outside = weights.slice(0, this.grid.first).reduce((sum, weight) => sum + weight, 0);
-    this.caption.textContent = `What ${page.named(entry.query, query)} reads, ${page.headsSaid()}; the brightest patch ` +
-      `has ${share(Math.max(...weights.slice(this.grid.first)))}` +
-      (this.grid.first ? `, the tokens before the patches ${share(outside)}.` : ".");
+    const outside = weights.reduce((sum, weight, at) => sum + (at < first || this.cells[at - first] < 0 ? weight : 0), 0);
+    const beside = first ? `, the tokens before the patches ${share(outside)}` : outside ? `, padding ${share(outside)}` : "";
+    const where = entry.windows > 1 ? ` in its window, number ${entry.window + 1} of ${entry.windows}` : "";
+    this.caption.textContent = `What ${page.named(entry.query, query)} reads${where}, ${page.headsSaid()}; the brightest ` +
+      `patch has ${share(Math.max(...this.canvas.drawn))}${beside}.`;
   }
 
-  paint(canvas, width, weights, query) {
-    const { rows, columns, first } = this.grid;
+  paint(canvas, width, weights) {
+    const { rows, columns, first } = this.map;
     const height = Math.round((width * this.image.naturalHeight) / this.image.naturalWidth);
     const context = fresh(canvas, width, height);
     context.imageSmoothingEnabled = this.image.naturalWidth > width / 2;
     context.drawImage(this.image, 0, 0, width, height);
-    const patches = weights.subarray(first, first + rows * columns);
+    const patches = new Float32Array(rows * columns);
+    this.cells.forEach((cell, at) => {
+      if (cell >= 0) patches[cell] = weights[first + at];
+    });
     const most = largestOf(patches, 0, patches.length) || 1;
     const [x, y] = [width / columns, height / rows];
     patches.forEach((weight, at) => {
@@ -77,12 +107,48 @@ class Picture {
       const [right, bottom] = [Math.round(((at % columns) + 1) * x), Math.round((Math.floor(at / columns) + 1) * y)];
       context.fillRect(left, top, right - left, bottom - top);
     });
-    if (query >= first) {
-      const at = query - first;
+    if (this.map.cells.length > 1) this.surround(context, x, y);
+    if (this.cell >= 0) {
       context.lineWidth = Math.max(2, width / 200);
       context.strokeStyle = "#ffb000";
-      context.strokeRect((at % columns) * x, Math.floor(at / columns) * y, x, y);
+      context.strokeRect((this.cell % columns) * x, Math.floor(this.cell / columns) * y, x, y);
     }
     canvas.drawn = patches;
   }
+
+  /** A line around the window; what a shift brought together lies in several pieces. */
+  surround(context, x, y) {
+    const { columns } = this.map;
+    const inside = new Set(this.cells);
+    context.beginPath();
+    for (const cell of inside) {
+      if (cell < 0) continue;
+      const [column, row] = [cell % columns, Math.floor(cell / columns)];
+      const isIn = (across, down) => column + across >= 0 && column + across < columns && inside.has(cell + across + down * columns);
+      const line = (fromX, fromY, toX, toY) => {
+        context.moveTo((column + fromX) * x, (row + fromY) * y);
+        context.lineTo((column + toX) * x, (row + toY) * y);
+      };
+      if (!isIn(-1, 0)) line(0, 0, 0, 1);
+      if (!isIn(1, 0)) line(1, 0, 1, 1);
+      if (!isIn(0, -1)) line(0, 0, 1, 0);
+      if (!isIn(0, 1)) line(0, 1, 1, 1);
+    }
+    context.lineWidth = 1;
+    context.strokeStyle = "#ffffffb0";
+    context.stroke();
+  }
+}
+
+/** The cell of a map, row by row, at a spot of the picture, in parts of its width and height. */
+function cellAt({ rows, columns }, x, y) {
+  const at = (part, count) => Math.max(0, Math.min(count - 1, Math.floor(part * count)));
+  return at(y, rows) * columns + at(x, columns);
+}
+
+/** Which token a cell of the map is: its place, and where there are windows the one that it lies in. */
+function placeOf({ cells, first }, entry, cell) {
+  if (!entry.windows) return { query: first + cell };
+  const window = cells.findIndex((some) => some.includes(cell));
+  return { window, query: cells[window].indexOf(cell) };
 }

@@ -12,7 +12,7 @@ class Steps {
     this.player = button("▶", "Play", () => this.play());
     this.text = make("p", { className: "written", dir: "auto" });
     this.title = make("h2");
-    this.alternatives = make("table", { className: "alternatives" });
+    this.alternatives = make("table", { className: "alternatives", ariaLabel: "What could have come" });
     const left = make("div", {}, this.title, this.alternatives);
     const right = make("div", { className: "alignment" });
     stage.append(make("p", { className: "tools" }, button("‹", "Previous step", () => this.go(page.state.step - 1)),
@@ -66,7 +66,7 @@ class Steps {
     this.slider.setAttribute("aria-valuetext", `${at + 1} of ${steps.length}: ${seen(step.token)}`);
     this.text.replaceChildren(...steps.map(({ token }, index) => make("button", {
       type: "button", className: index < at ? "past" : index === at ? "now" : "future",
-      textContent: seen(token), onclick: () => this.go(index),
+      textContent: seen(token), "aria-current": index === at ? "step" : "false", onclick: () => this.go(index),
     })));
     this.title.textContent = `Token ${at + 1} of ${steps.length}`;
     this.alternatives.replaceChildren(

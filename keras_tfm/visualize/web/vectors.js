@@ -35,13 +35,23 @@ class QueryKey {
     const product = one.map((value, at) => value * other[at]);
     const dot = product.reduce((sum, value) => sum + value, 0);
     const strip = (name, values) => make("figure", {}, make("figcaption", { textContent: name }), this.bars(name, values));
-    this.strips.replaceChildren(strip("query q", one), strip("key k", other), strip("products qᵢ kᵢ", product));
+    this.strips.replaceChildren(strip("query q", one), strip("key k", other), strip("products qᵢ kᵢ", product),
+      this.table(one, other, product));
     const most = largest(product.map(Math.abs), 3).map(([at]) => `${at} (${product[at].toFixed(2)})`);
     this.caption.textContent = `Head ${head + 1}: q · k = ${dot.toFixed(2)}; times ${entry.scale.toPrecision(3)} it is ` +
       `${(dot * entry.scale).toFixed(2)}, and after softmax over the keys ` +
       `${share(layer.weight(head, query, key))}. Largest products at ${most.join(", ")}.`;
     if (entry.is_biased) this.caption.textContent += " Positions add to the scores of this layer, beside the products.";
     if (page.heads().length > 1) this.caption.textContent += " It is the first of the chosen heads.";
+  }
+
+  /** The bars in numbers, for those who do not see them. */
+  table(...columns) {
+    const row = (values, name) => make("tr", {}, ...values.map((value, at) =>
+      make(at && name !== "col" ? "td" : "th", { scope: name, textContent: value })));
+    return make("div", { className: "unseen" }, make("table", { ariaLabel: "The numbers of query, key and products" },
+      make("thead", {}, row(["place", "query", "key", "product"], "col")),
+      make("tbody", {}, ...Array.from(columns[0], (_, at) => row([at, ...columns.map((values) => values[at].toFixed(3))], "row")))));
   }
 
   fill(side, name, chosen) {

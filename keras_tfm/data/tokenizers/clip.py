@@ -1,0 +1,275 @@
+"""CLIP's tokenizer in a TensorFlow graph: byte pairs that know where a word ends (Radford et al. 2021).
+
+A text is composed (NFC) and lower-cased, its white space parts words and is lost, and each word's bytes are
+merged, the earliest merge first, of which the last is another symbol than the same byte elsewhere: "</w>" is
+written behind it. To SentencePiece, which merges here (see `merges.py`), that symbol is one private
+character. As in `transformers` 5, which leaves out the authors' mending of broken text (ftfy, HTML).
+"""
+
+import functools
+import json
+import pathlib
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.tokenizers.merges import (
+    NAMES,
+    NUL,
+    SPACE,
+    merging_model,
+    ranks_of,
+    read_content,
+    read_files,
+)
+from keras_tfm.data.tokenizers.sentence_pieces import SharedModel
+from keras_tfm.data.tokenizers.special import tokenize_parts
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.data.tokenizers.unigram import require_size
+from keras_tfm.private.tensorflow_text import use_model
+from keras_tfm.training.safetensors import read_json
+
+START, END = "<|startoftext|>", "<|endoftext|>"
+SUFFIX = "</w>"  # of a byte that ends a word
+LAST = dict(zip(NAMES, map(chr, range(0xE000, 0xE100)), strict=True))  # what such a byte is to SentencePiece
+SPELLED = r"<\|startoftext\|>|<\|endoftext\|>"
+WORDS = rf"'s|'t|'re|'ve|'m|'ll|'d|\p{{L}}+|\p{{N}}|[^{SPACE}\p{{L}}\p{{N}}]+"
+# The expression as published folders write it; some begin with the special tokens.
+THEIR_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+NUM_SYMBOLS = 2 * len(NAMES) + 2  # of which no merge is needed
+OTHER_LENGTH = "İ"  # the only letter whose small one is several characters
+
+
+class CLIPTokenizer(Tokenizer):
+    """Sub-words of lower-cased words: `tokens` by their ids, `merges` as pairs "a b", the earliest first.
+
+    Tokens and merges are written with GPT-2's names of bytes and "</w>", as in vocab.json and merges.txt.
+    "<|startoftext|>" and "<|endoftext|>" are start and end, and recognised where a text spells them; `pad` is
+    the token that pads. `detokenize` puts a space behind each word. ValueError for a vocabulary without those
+    tokens, or a byte, or what is merged.
+    """
+
+    def __init__(self, tokens: Sequence[str], merges: Sequence[str], pad: str = END):
+        super().__init__(name="clip_tokenizer")
+        tokens, made = list(tokens), ranks_of(merges)
+        known = set(tokens)
+        if len({"", *tokens}) != 1 + len(tokens) or not known.issuperset((START, END, pad)):
+            needed = ", ".join(dict.fromkeys((START, END, pad)))
+            raise ValueError(f"tokens: expected each once, among them {needed}")
+        symbols = {*NAMES, *(name + SUFFIX for name in NAMES)}
+        if missing := {*symbols, *made}.union(*(merge.split(" ") for merge in merges)) - known:
+            raise ValueError(
+                f"tokens: expected every byte, with {SUFFIX} behind it too, and what is merged, "
+                f"{min(missing)!r} is missing"
+            )
+        if surplus := known - {*symbols, *made, START, END, pad}:
+            raise ValueError(f"tokens: expected a merge that makes {min(surplus)!r}, got none")
+        self.vocabulary_size = self.unknown_id = len(tokens)
+        self.pad_id, self.start_id, self.end_id = map(tokens.index, (pad, START, END))
+        self.special_ids = self.start_id, self.end_id
+        # As text: a module would wrap lists.
+        content = {"tokens": tokens, "merges": list(merges), "pad": pad}
+        self._content = json.dumps(content, ensure_ascii=False)
+        self._spelled = np.array([*map(_spelling, tokens), "\ufffd".encode()], object)
+        self._names = np.array([name.encode() for name in (*NAMES, *LAST.values())], object)
+        model = merging_model([*map(_private, tokens)], {_private(name): rank for name, rank in made.items()})
+        self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
+        use_model(self._pieces, SharedModel(model))
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocabulary_size: int = 8_000) -> "CLIPTokenizer":
+        """Learns the merges of `lines`; `vocabulary_size` is an upper bound, at least 514."""
+        import tokenizers
+
+        require_size(vocabulary_size, least=NUM_SYMBOLS)
+        model = _library_tokenizer(tokenizers.models.BPE(end_of_word_suffix=SUFFIX))
+        trainer = tokenizers.trainers.BpeTrainer(
+            vocab_size=vocabulary_size,
+            end_of_word_suffix=SUFFIX,
+            initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        model.train_from_iterator(lines, trainer)
+        learnt = json.loads(model.to_str())["model"]["merges"]
+        merges = [" ".join(pair) for pair in learnt][: vocabulary_size - NUM_SYMBOLS]
+        made = (merge.replace(" ", "") for merge in merges)
+        tokens = dict.fromkeys((*NAMES, *(name + SUFFIX for name in NAMES), *made, START, END))
+        return cls([*tokens], merges)
+
+    @classmethod
+    def from_huggingface(cls, folder) -> "CLIPTokenizer":
+        """The tokenizer in a folder of `transformers`: tokenizer.json, or vocab.json and merges.txt; the pad
+        token is that of tokenizer_config.json or special_tokens_map.json, by default the end.
+
+        Raises DataError where it is none of CLIP's kind.
+        """
+        path = pathlib.Path(folder, "tokenizer.json")
+        try:
+            if path.exists():
+                content = read_json(path)
+                _check_rules(content)
+                tokens, merges = read_content(content)
+            else:
+                path = pathlib.Path(folder)
+                tokens, merges = read_files(path / "vocab.json", path / "merges.txt")
+            return cls(tokens, merges, _pad_token(folder))
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+            raise DataError(path, None, f"no tokenizer of CLIP's kind ({error})") from None
+
+    def save_huggingface(self, folder, max_length: int | None = None):
+        """Write tokenizer.json and tokenizer_config.json into `folder`, as `transformers` reads them, for
+        texts of at most `max_length` tokens.
+        """
+        import tokenizers
+
+        content = self.content
+        ids = {token: number for number, token in enumerate(content["tokens"])}
+        pairs = [tuple(merge.split(" ")) for merge in content["merges"]]
+        whole = _library_tokenizer(
+            tokenizers.models.BPE(ids, pairs, unk_token=END, end_of_word_suffix=SUFFIX)
+        )
+        whole.decoder = tokenizers.decoders.ByteLevel()
+        whole.post_processor = tokenizers.processors.RobertaProcessing(
+            (END, self.end_id), (START, self.start_id), trim_offsets=False, add_prefix_space=False
+        )
+        added = (tokenizers.AddedToken(name, special=True, normalized=False) for name in (START, END))
+        whole.add_special_tokens([*added])
+        whole.save(str(pathlib.Path(folder, "tokenizer.json")))
+        options = {
+            "tokenizer_class": "CLIPTokenizer",
+            "bos_token": START,
+            **dict.fromkeys(("eos_token", "unk_token"), END),
+            "pad_token": content["pad"],
+        } | ({} if max_length is None else {"model_max_length": max_length})
+        path = pathlib.Path(folder, "tokenizer_config.json")
+        path.write_text(json.dumps(options, indent=2) + "\n", "utf-8")
+
+    @property
+    def content(self) -> dict:
+        """The "tokens", "merges" and "pad" that make it."""
+        return json.loads(self._content)
+
+    @property
+    def tokens(self) -> list[str]:
+        return self.content["tokens"]
+
+    @property
+    def silent_ids(self) -> tuple[int, ...]:
+        """The start alone: what pads stands behind the end, and may be a token of texts too."""
+        return (self.start_id,)
+
+    def tokenize(self, strings) -> tf.RaggedTensor:
+        strings = tf.convert_to_tensor(strings, tf.string)
+        strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
+        strings = tf.strings.regex_replace(strings, r"\x00", NUL)
+        return tokenize_parts(strings, SPELLED, (START, END), self.special_ids, self._tokenize)
+
+    def normalize(self, strings) -> tf.Tensor:
+        """Valid UTF-8 (B,), composed and in small letters."""
+        strings = tf_text.normalize_utf8(strings, "NFC")
+        strings = tf.strings.regex_replace(strings, OTHER_LENGTH, OTHER_LENGTH.lower())
+        points = tf.strings.unicode_decode(strings, "UTF-8")  # (B, characters)
+        table, flat = _small_letters(), points.flat_values
+        small = tf.gather(tf.constant(table), tf.minimum(flat, len(table) - 1))
+        small = tf.where(flat < len(table), small, flat)
+        return tf.strings.unicode_encode(points.with_flat_values(small), "UTF-8")
+
+    def _tokenize(self, strings) -> tf.RaggedTensor:
+        """Texts (B,) without special tokens and NUL, as ids (B, None)."""
+        words = tf_text.regex_split(
+            self.normalize(strings), f"{WORDS}|[{SPACE}]+", keep_delim_regex_pattern=WORDS
+        )
+        letters = tf.strings.bytes_split(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
+        codes = tf.reshape(tf.io.decode_raw(letters.flat_values, tf.uint8, fixed_length=1), [-1])
+        place = tf.range(tf.size(codes, tf.int64))
+        is_last = place == tf.gather(letters.row_limits(), letters.value_rowids()) - 1
+        names = tf.gather(
+            tf.constant(self._names), tf.cast(codes, tf.int32) + len(NAMES) * tf.cast(is_last, tf.int32)
+        )
+        token_ids = (
+            self._pieces.tokenize(tf.strings.reduce_join(letters.with_flat_values(names), axis=-1)) - 1
+        )
+        return words.with_flat_values(token_ids).merge_dims(1, 2)
+
+    def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
+        spelled = tf.gather(tf.constant(self._spelled), token_ids.flat_values)
+        strings = tf.strings.reduce_join(token_ids.with_flat_values(spelled), axis=-1)
+        strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
+        return tf.strings.strip(strings)
+
+    def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
+        path = pathlib.Path(folder, f"{name}.clip.json")
+        path.write_text(self._content + "\n", "utf-8")
+        return path
+
+
+def _private(token: str) -> str:
+    """A token as SentencePiece has it: where it ends a word, its last byte is a private character."""
+    if token in (START, END) or not token.endswith(SUFFIX):
+        return token
+    begin = token.removesuffix(SUFFIX)
+    return begin[:-1] + LAST[begin[-1]]
+
+
+def _spelling(token: str) -> bytes:
+    """What a token reads as."""
+    if token in (START, END):
+        return b""
+    return bytes(map(NAMES.index, token.removesuffix(SUFFIX))) + b" " * token.endswith(SUFFIX)
+
+
+@functools.cache
+def _small_letters() -> np.ndarray:
+    """The small letter of each code point, up to the last that has one, each by itself, as the `tokenizers`
+    library has them: TensorFlow's own lower-casing writes a final sigma, and follows the user's language.
+    """
+    points = np.arange(sys.maxunicode + 1, dtype="int32")
+    for point in range(len(points)):
+        small = chr(point).lower()
+        if len(small) == 1:
+            points[point] = ord(small)
+    return points[: 1 + np.flatnonzero(points != np.arange(len(points)))[-1]]
+
+
+def _library_tokenizer(model):
+    """A tokenizer of the `tokenizers` library with CLIP's rules around `model`."""
+    import tokenizers
+    from tokenizers import normalizers, pre_tokenizers
+
+    whole = tokenizers.Tokenizer(model)
+    spaces = normalizers.Replace(tokenizers.Regex(r"\s+"), " ")
+    whole.normalizer = normalizers.Sequence([normalizers.NFC(), spaces, normalizers.Lowercase()])
+    words = pre_tokenizers.Split(tokenizers.Regex(THEIR_WORDS), behavior="removed", invert=True)
+    whole.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    return whole
+
+
+def _check_rules(content: Mapping) -> None:
+    """ValueError unless the content of a tokenizer.json has CLIP's rules."""
+    normalizer, splitter = content["normalizer"], content["pre_tokenizer"]
+    steps = [rule["type"] for rule in normalizer["normalizers"]]
+    splits = splitter["pretokenizers"]
+    rules = {
+        "end of words": (content["model"].get("end_of_word_suffix"), SUFFIX),
+        "normalizer": (steps, ["NFC", "Replace", "Lowercase"]),
+        "pre-tokenizer": ([rule["type"] for rule in splits], ["Split", "ByteLevel"]),
+        "words": (splits[0]["pattern"].get("Regex", "").removeprefix(f"{SPELLED}|"), THEIR_WORDS),
+    }
+    for name, (value, expected) in rules.items():
+        if value != expected:
+            raise ValueError(f"{name}: expected {expected!r}, got {value!r}")
+
+
+def _pad_token(folder) -> str:
+    """What pads, by the folder's files."""
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        path = pathlib.Path(folder, name)
+        token = read_json(path).get("pad_token") if path.is_file() else None
+        token = token.get("content") if isinstance(token, dict) else token
+        if isinstance(token, str):
+            return token
+    return END

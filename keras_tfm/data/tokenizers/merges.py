@@ -1,0 +1,80 @@
+"""What tokenizers by merges of bytes share: names of bytes, white space, their files, and the merging itself.
+
+The merging is SentencePiece's, in C++: its byte-pair model merges by scores, which are here the merges'
+ranks, and its characters are GPT-2's printable names of bytes.
+"""
+
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from sentencepiece import sentencepiece_model_pb2
+
+from keras_tfm.data.tokenizers.unigram import train_unigram
+from keras_tfm.training.safetensors import read_json
+
+# White space by Unicode; \s of TensorFlow's expressions is that of ASCII.
+SPACE = r"\t\n\v\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+# What NUL, at which TensorFlow's splitting ends, is while a text is split: no character, and that text is not
+# to hold.
+NUL = chr(0x10FFFE)
+
+
+def _names_of_bytes() -> list[str]:
+    """GPT-2's printable character for each byte: itself, or one beyond Latin-1."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+NAMES = _names_of_bytes()
+
+
+def in_order(ids: Mapping[str, int]) -> list[str]:
+    """The tokens of {token: id} by their ids."""
+    return [token for token, _ in sorted(ids.items(), key=lambda item: item[1])]
+
+
+def read_files(vocabulary, merges) -> tuple[list[str], list[str]]:
+    """(Tokens, merges) of a vocab.json {token: id} and a merges.txt; ValueError where they are none."""
+    ids = read_json(vocabulary)
+    if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
+        raise ValueError(f"{vocabulary}: expected {{token: id}} with the ids 0, 1, ...")
+    lines = pathlib.Path(merges).read_text("utf-8").split("\n")
+    return in_order(ids), [x for x in lines if x and not x.startswith("#version")]
+
+
+def read_content(content: Mapping) -> tuple[list[str], list[str]]:
+    """(Tokens, merges) of the content of a tokenizer.json of the type "BPE"."""
+    model = content["model"]
+    added = {token["content"]: token["id"] for token in content.get("added_tokens", [])}
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
+    return in_order(model["vocab"] | added), merges
+
+
+def ranks_of(merges: Sequence[str]) -> dict[str, int]:
+    """{what a merge makes: its rank}, of several that make the same the first."""
+    return {merge.replace(" ", "", 1): rank for rank, merge in reversed(list(enumerate(merges)))}
+
+
+@functools.cache
+def _quiet_normalizer():
+    """A rule that never applies to names of bytes: SentencePiece logs a line for a model that has none."""
+    return sentencepiece_model_pb2.ModelProto.FromString(train_unigram(["a"], 300)).normalizer_spec
+
+
+def merging_model(tokens: Sequence[str], ranks: Mapping[str, int]) -> bytes:
+    """A byte-pair model whose piece i + 1 is token i; piece 0 is unknown, which no byte is."""
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.trainer_spec.model_type = proto.trainer_spec.BPE
+    proto.normalizer_spec.CopyFrom(_quiet_normalizer())
+    proto.normalizer_spec.add_dummy_prefix = False
+    proto.normalizer_spec.remove_extra_whitespaces = False
+    proto.normalizer_spec.escape_whitespaces = False
+    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+    proto.trainer_spec.unk_piece = "no token"  # none holds a space
+    proto.pieces.add(piece=proto.trainer_spec.unk_piece, score=0.0, type=kinds.UNKNOWN)
+    for token in tokens:
+        kind = kinds.NORMAL if len(token) == 1 or token in ranks else kinds.CONTROL
+        proto.pieces.add(piece=token, score=-float(ranks.get(token, len(ranks))), type=kind)
+    return proto.SerializeToString(deterministic=True)

@@ -1,0 +1,30 @@
+"""Special tokens that a text spells, in the graph."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from keras_tfm.data.tokenizers.merges import SPACE
+
+
+def tokenize_parts(
+    strings: tf.Tensor,
+    pattern: str,
+    names: Any,
+    token_ids: Sequence[int],
+    tokenize: Callable[[tf.Tensor], tf.RaggedTensor],
+) -> tf.RaggedTensor:
+    """Ids (B, None), int32, of strings (B,) with special tokens in them: what fits the expression `pattern`,
+    one of the `names` and maybe spaces before it, has the id that stands there in `token_ids`; `tokenize`
+    gives those of the texts between.
+    """
+    parts = tf_text.regex_split(strings, pattern, keep_delim_regex_pattern=pattern)
+    is_special = tf.strings.regex_full_match(parts.flat_values, pattern)
+    found = tf.boolean_mask(parts.flat_values, is_special)
+    found = tf.strings.regex_replace(found, f"^[{SPACE}]+", "")[:, None] == tf.constant(names)
+    found = tf.gather(tf.constant(token_ids, tf.int32), tf.argmax(found, axis=1))
+    found = tf.RaggedTensor.from_row_lengths(found, tf.cast(is_special, tf.int64))
+    pieces = tokenize(tf.where(is_special, "", parts.flat_values))
+    return parts.with_flat_values(tf.concat([found, pieces], axis=1)).merge_dims(1, 2)

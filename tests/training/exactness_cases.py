@@ -1,0 +1,318 @@
+"""Ways to train that must give the same numbers in every layout: models, data, losses and optimizers."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+V, T, SIZE = 30, 6, 40  # vocabulary, length, examples
+BOUNDS = {"float32": 1e-6, "mixed_bfloat16": 5e-2, "mixed_float16": 1e-2}
+
+
+def data(seed=0):
+    """Token ids with padding (SIZE, T), the next ones as labels, and weights 0.0 to 2.0 with zeros."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(1, V, (SIZE, T)).astype("int32")
+    ids[np.arange(T) >= rng.integers(2, T + 1, (SIZE, 1))] = 0
+    weights = rng.integers(0, 3, (SIZE, T)).astype("float32")
+    return ids, np.roll(ids, -1, axis=1), weights
+
+
+def tagger(mask_zero=False, dropout=0.0, **options):
+    """A small model of labels for tokens, without weights whose gradient is zero by theory."""
+    import keras
+
+    import keras_tfm
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = keras.layers.Embedding(V, 8, mask_zero=mask_zero, name="embedding")(inputs)
+    x = keras.layers.Dense(16, activation="tanh", name="hidden", **options)(x)
+    x = keras.layers.Dropout(dropout)(x)
+    return keras_tfm.Model(inputs, keras.layers.Dense(V, dtype="float32", name="output")(x))
+
+
+def first_label(ids, labels):
+    return labels[:, 0]
+
+
+def classifier():
+    """One label a text."""
+    import keras
+
+    model = tagger()
+    return type(model)(model.input, keras.layers.GlobalAveragePooling1D()(model.output))
+
+
+def two_headed():
+    import keras
+
+    import keras_tfm
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = keras.layers.Embedding(V, 8)(inputs)
+    outputs = {
+        "tokens": keras.layers.Dense(V, name="tokens")(x),
+        "size": keras.layers.Dense(1, name="size")(keras.layers.GlobalAveragePooling1D()(x)),
+    }
+    return keras_tfm.Model(inputs, outputs)
+
+
+def adding_loss():
+    import keras
+
+    import keras_tfm
+
+    class Activity(keras.layers.Layer):
+        def call(self, x):
+            self.add_loss(keras.ops.mean(keras.ops.square(x)))
+            return x
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = Activity()(keras.layers.Embedding(V, 8)(inputs))
+    return keras_tfm.Model(inputs, keras.layers.Dense(V)(x))
+
+
+def subclassed():
+    import keras
+
+    import keras_tfm
+
+    class Tagger(keras_tfm.Model):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.dense = keras.layers.Embedding(V, 8), keras.layers.Dense(V)
+
+        def call(self, x):
+            return self.dense(self.embedding(x))
+
+    return Tagger()
+
+
+def own_train_step():
+    """Keras's way to train of one's own: the optimizer sums what the replicas' losses give."""
+    import keras
+    import tensorflow as tf
+
+    import keras_tfm
+
+    class Own(keras_tfm.Model):
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                y_pred = self(x, training=True)
+                loss = self.compute_loss(x, y, y_pred)
+            variables = self.trainable_weights
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            return self.compute_metrics(x, y, y_pred)
+
+    inputs = keras.Input((T,), dtype="int32")
+    return Own(inputs, keras.layers.Dense(V)(keras.layers.Embedding(V, 8)(inputs)))
+
+
+def detector():
+    """A model of two blocks' predictions of four objects."""
+    import keras
+
+    import keras_tfm
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = keras.layers.Flatten()(keras.layers.Embedding(V, 8)(inputs))
+    x = keras.layers.Reshape((2, 4, 7))(keras.layers.Dense(2 * 4 * 7, activation="sigmoid")(x))
+    return keras_tfm.Model(inputs, x)
+
+
+def detr():
+    """A whole detector, two blocks each, of tokens' vectors as the pixels of 16 x 24."""
+    import keras
+
+    import keras_tfm
+    from keras_tfm import heads, models
+
+    network = {"stem_dim": 8, "dims": (8, 16), "depths": (1, 1), "block": "basic"}
+    sizes = {"num_queries": 7, "dim": 16, "num_layers": 2, "num_heads": 2, "intermediate_dim": 16}
+    config = models.DETRConfig((16, 24), 1, "ResNet", network, dropout=0.0, activation="gelu", **sizes)
+    detector = heads.ObjectDetector(models.DETR(config), 2)
+    learner = keras_tfm.Model(detector.input, detector.predictions)
+    inputs = keras.Input((T,), dtype="int32")
+    pixels = keras.layers.Embedding(V, 64, keras.initializers.RandomNormal(stddev=1.0))(inputs)
+    images = keras.layers.Reshape((16, 24, 1))(pixels)
+    mask = keras.ops.ones_like(images[..., 0], "bool")
+    return keras_tfm.Model(inputs, learner({"images": images, "pixel_mask": mask}))
+
+
+def objects(ids):
+    """Those in the place of every third token or so, of class 0 or 1, and padding: (B, T, 5)."""
+    is_object = (ids % 3 == 1)[..., None]
+    sides = np.stack([ids, ids[:, ::-1], ids + 3, ids[:, ::-1] + 5], axis=-1) / (2 * V)
+    return np.where(is_object, np.concatenate([ids[..., None] % 2, sides], axis=-1), -1).astype("float32")
+
+
+def translation():
+    from keras_tfm.heads import LanguageModel
+    from keras_tfm.models import Transformer
+
+    # Softmax does not see what is added to all keys, so the bias of these has no gradient: plain SGD.
+    return LanguageModel(
+        Transformer.from_size("tiny", vocabulary_size=V, dim=16, intermediate_dim=32, dropout=0.0)
+    )
+
+
+def blocks(dropout=0.0, rematerialize=True, num_experts=0):
+    """A Transformer's block; GELU, whose slope does not jump with a rounding. Experts add a loss."""
+    import keras
+
+    import keras_tfm
+    from keras_tfm import layers
+
+    inputs = keras.Input((T,), dtype="int32")
+    if num_experts:
+        feedforward = layers.SwitchFeedForward(num_experts, 16, "gelu", balance=0.5)
+    else:
+        feedforward = layers.FeedForward(16, "gelu")
+    attention = layers.MultiHeadAttention(2, dropout=dropout)
+    block = layers.Block(
+        layers.Residual(attention, layers.LayerNormalization(), dropout=dropout),
+        layers.Residual(feedforward, layers.LayerNormalization(), dropout=dropout),
+    )
+    # Vectors of variance 1: Keras's are 1,000 times nearer to zero, and a norm magnifies their roundings.
+    embedding = keras.layers.Embedding(V, 8, keras.initializers.RandomNormal(stddev=1.0), mask_zero=True)
+    x = block(embedding(inputs))
+    model = keras_tfm.Model(inputs, keras.layers.Dense(V)(x))
+    return layers.rematerialize(model) if rematerialize else model
+
+
+def paired(**options):
+    """Two vectors of each text, whose products are logits: those of the whole batch are its negatives."""
+    import keras
+
+    import keras_tfm
+    from keras_tfm.heads import ContrastiveHead
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(V, 8, "glorot_normal")(inputs))
+    sides = [keras.layers.UnitNormalization()(keras.layers.Dense(4)(x)) for _ in range(2)]
+    return keras_tfm.Model(inputs, ContrastiveHead(1.0, **options)(*sides))
+
+
+def loss_of(name):
+    """What makes the loss of that name, of this package."""
+
+    def make():
+        from keras_tfm import heads
+
+        return getattr(heads, name)()
+
+    return make
+
+
+def sgd(**options):
+    import keras
+
+    return keras.optimizers.SGD(0.1, **options)
+
+
+def adam(**options):
+    import keras
+
+    return keras.optimizers.AdamW(0.01, **options)
+
+
+def by_path(**options):
+    from keras_tfm.training import AdamW
+
+    return AdamW(0.01, 0.1, rates={"embedding/embeddings": 0.25, "hidden/kernel": 0.5}, **options)
+
+
+def scaled(optimizer):
+    import keras
+
+    return keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=1024.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One way to train; the data is batched by `batch_size`, `weighted` adds weights to each token.
+
+    Without a `loss` it is the labels' cross-entropy. `targets` makes what the loss takes of the token ids and
+    the labels.
+    """
+
+    model: Callable = tagger
+    optimizer: Callable = sgd
+    batch_size: int = 8
+    weighted: bool = False
+    reduction: str = "sum_over_batch_size"
+    compile: dict = dataclasses.field(default_factory=dict)
+    fit: dict = dataclasses.field(default_factory=dict)
+    policy: str = "float32"
+    loss: Callable | None = None
+    targets: Callable = lambda ids, labels: labels
+
+
+CASES = {
+    "sgd": Case(),
+    "adam": Case(optimizer=adam),
+    "weight decay": Case(optimizer=lambda: adam(weight_decay=0.1)),
+    "average of weights": Case(optimizer=lambda: sgd(use_ema=True, ema_momentum=0.9)),
+    "momentum": Case(optimizer=lambda: sgd(momentum=0.9)),
+    "sum": Case(reduction="sum", optimizer=lambda: sgd(clipnorm=0.1)),
+    "sample weights": Case(weighted=True),
+    "mean by sample weights": Case(weighted=True, reduction="mean_with_sample_weight"),
+    "keras mask": Case(lambda: tagger(mask_zero=True)),
+    "keras mask and weights": Case(
+        lambda: tagger(mask_zero=True), weighted=True, reduction="mean_with_sample_weight"
+    ),
+    "partial last batch": Case(batch_size=12),
+    "indivisible batch": Case(batch_size=13, weighted=True),
+    "last batch of one": Case(batch_size=13, weighted=True, reduction="mean_with_sample_weight"),
+    "clip by global norm": Case(optimizer=lambda: sgd(global_clipnorm=0.1)),
+    "clip by norm": Case(optimizer=lambda: sgd(clipnorm=0.05)),
+    "accumulation": Case(optimizer=lambda: adam(gradient_accumulation_steps=2)),
+    "accumulation and average": Case(
+        optimizer=lambda: sgd(gradient_accumulation_steps=3, use_ema=True, global_clipnorm=0.1)
+    ),
+    "steps per execution": Case(batch_size=12, compile={"steps_per_execution": 3}),
+    "jit": Case(weighted=True, compile={"jit_compile": True}),
+    "rematerialized": Case(blocks),
+    "rematerialized, jit": Case(blocks, compile={"jit_compile": True}),
+    "experts, rematerialized, jit": Case(
+        lambda: blocks(num_experts=3), batch_size=13, compile={"jit_compile": True}
+    ),
+    "regularizer": Case(lambda: tagger(kernel_regularizer="l2")),
+    "add_loss": Case(adding_loss, batch_size=13),
+    "two outputs": Case(two_headed, batch_size=13, compile={"loss_weights": {"tokens": 1.0, "size": 0.3}}),
+    "set of objects": Case(
+        detector, batch_size=13, loss=loss_of("SetPredictionLoss"), targets=lambda ids, labels: objects(ids)
+    ),
+    "DETR": Case(
+        detr, optimizer=lambda: sgd(global_clipnorm=0.1), batch_size=13, loss=loss_of("SetPredictionLoss"),
+        targets=lambda ids, labels: objects(ids),
+    ),
+    "subclassed": Case(subclassed, batch_size=12),
+    "own train_step": Case(own_train_step),
+    "class weights": Case(
+        classifier, targets=first_label, fit={"class_weight": {i: 1.0 + i / V for i in range(V)}}
+    ),
+    "translation": Case(translation, weighted=True, batch_size=13, reduction="mean_with_sample_weight"),
+    "bfloat16": Case(policy="mixed_bfloat16", batch_size=13),
+    "float16, scaled loss": Case(optimizer=lambda: scaled(sgd()), policy="mixed_float16", weighted=True),
+    "rates by path": Case(optimizer=lambda: by_path(global_clipnorm=0.1), batch_size=13),
+    "rates, accumulation": Case(optimizer=lambda: by_path(gradient_accumulation_steps=2, clipnorm=0.1)),
+    "rates, scaled loss": Case(optimizer=lambda: scaled(by_path(use_ema=True)), weighted=True),
+    "softmax contrast": Case(
+        paired, batch_size=13, loss=loss_of("SoftmaxContrast"), targets=first_label
+    ),
+    "sigmoid contrast": Case(
+        lambda: paired(logit_bias=-1.0), batch_size=12, loss=loss_of("SigmoidContrast"),
+        targets=first_label, compile={"jit_compile": True},
+    ),
+    "rates, jit": Case(optimizer=by_path, batch_size=12, compile={"jit_compile": True}),
+}  # fmt: skip
+# What each of these ends with depends on another part of training.
+QUICK = ("mean by sample weights", "accumulation", "jit", "own train_step", "softmax contrast")
+QUICK_OF_PROCESSES = ("mean by sample weights", "accumulation")
+# Not as on one device: each replica drops other values. Both of them drop the same.
+DRAWING = {
+    "dropout in blocks": Case(lambda: blocks(0.3, rematerialize=False)),
+    "dropout in rematerialized blocks": Case(lambda: blocks(0.3)),
+}
