@@ -91,6 +91,14 @@ def test_an_index_is_made_grows_and_is_asked(world, trained, tmp_path, capsys):
     assert len(rows) == 3 and set(path for _, path in rows) <= set(paths)
     assert run("search", "query", index, "--image", paths[4], "--top", 1) == 0
     assert capsys.readouterr().out.startswith("1.0000\t")
+
+
+@pytest.mark.slow
+def test_an_index_knows_its_model(world, trained, tmp_path, capsys):
+    index, task, text = tmp_path / "index", tasks.load(trained), "The red half is top."
+    image = world / "photos" / "00.png"
+    assert run("search", "index", trained, "--images", image, "--out", index) == 0
+    capsys.readouterr()
     # The model is moved, and asked for where it is.
     task.save(tmp_path / "moved")
     config = json.loads((index / "index.json").read_text())
@@ -105,5 +113,5 @@ def test_an_index_is_made_grows_and_is_asked(world, trained, tmp_path, capsys):
     capsys.readouterr()
     assert run("search", "query", index, "--text", text, "--model", tmp_path / "other") == 2
     assert "made by another model" in capsys.readouterr().err
-    assert run("search", "index", tmp_path / "other", "--images", paths[0], "--out", index) == 2
+    assert run("search", "index", tmp_path / "other", "--images", image, "--out", index) == 2
     assert "made by another model" in capsys.readouterr().err

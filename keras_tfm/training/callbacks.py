@@ -62,6 +62,7 @@ class BestWeights(keras.callbacks.Callback):
         self.load_best = load_best
         self.score, self.waited = float("inf"), 0
         self.best: list | None = None
+        self.statistics: list = []  # of the best epoch: batch normalisation's, for example
         self.trained: list | None = None
 
     def on_test_begin(self, logs: Logs = None) -> None:
@@ -88,6 +89,8 @@ class BestWeights(keras.callbacks.Callback):
     def on_train_end(self, logs: Logs = None) -> None:
         if self.best is not None:
             self._assign(self.best)
+            for variable, value in self.statistics:
+                variable.assign(value)
         elif self.load_best is not None and self.score < float("inf"):
             self.load_best()
 
@@ -95,6 +98,11 @@ class BestWeights(keras.callbacks.Callback):
         trained = self._values()
         averages = self._averages()
         self.best = trained if averages is None else [keras.ops.convert_to_numpy(value) for value in averages]
+        self.statistics = [
+            (variable, keras.ops.convert_to_numpy(variable))
+            for variable in self.model.non_trainable_variables
+            if keras.backend.is_float_dtype(variable.dtype)
+        ]
         if self.on_best is not None:
             self._assign(self.best)
             self.on_best()

@@ -158,6 +158,10 @@ def test_folders_of_transformers(learnt, tmp_path):
     assert again.config.around == task.config.around_with(task.tokenizer)
     images, texts = drawn(SENTENCES[:3])
     np.testing.assert_allclose(again.similarity(images, texts), task.similarity(images, texts), atol=1e-5)
+    fields = ImageTextMatcher.reading(MatcherOptions(), {}, tmp_path / "published")
+    assert fields == {"image_shape": (8, 8, 3), "preprocessing": again.preprocessing}
+    other = ImageTextMatcher.start_from(tmp_path / "published", None, interpolation="bicubic")
+    assert other.config.interpolation == "bicubic" and other.config.around == again.config.around
     kind = "CLIP" if isinstance(task.tokenizer, CLIPTokenizer) else "Siglip"
     entries = json.loads((tmp_path / "published" / "preprocessor_config.json").read_text())
     assert entries["image_processor_type"] == f"{kind}ImageProcessor"

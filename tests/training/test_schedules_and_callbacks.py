@@ -98,6 +98,21 @@ def test_the_best_averages_stay():
     assert model.get_weights()[0] == -1.5 and best.score == 1.0
 
 
+def test_the_best_epochs_statistics_stay_too():
+    """Those of batch normalisation are no weights that learn: the model is left with the best epoch's."""
+    inputs = keras.Input((1,))
+    x = keras.layers.BatchNormalization(name="norm")(inputs)
+    model = keras_tfm.Model(inputs, keras.layers.Dense(1)(x))
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    means = []
+    best = BestWeights(
+        "score", mode="min", on_best=lambda: means.append(model.get_layer("norm").moving_mean[0])
+    )
+    fit(model, best, scores=(2.0, 1.0, 3.0, 4.0))
+    assert len(means) == 2 and float(means[0]) != float(means[1])
+    assert float(model.get_layer("norm").moving_mean[0]) == float(means[1])
+
+
 def test_the_highest_is_best_and_of_equals_the_later():
     model = compiled(use_ema=False)
     best = BestWeights("score", mode="max")
