@@ -20,7 +20,7 @@ TESTS := -m tests.run --jobs $(JOBS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-slow lint private parity wheel test-wheel constraints clean
+.PHONY: help setup demo test test-slow lint docs private parity wheel test-wheel constraints clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -56,6 +56,10 @@ lint: setup ## ruff (rules and format) and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: setup ## the book, the guides and the API reference: docs/_build/html, built without a network
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python docs/check.py docs/_build/html
+
 $(PARITY_STAMP): $(STAMP)
 	$(PIP) install -c constraints.txt torch==2.13.0 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 	$(PIP) install -c constraints.txt -e ".[parity]"
@@ -89,5 +93,5 @@ constraints: setup ## write constraints.txt anew: the newest versions that setup
 	  --upgrade --no-annotate --quiet --custom-compile-command "make constraints" --output-file constraints.txt
 
 clean: ## delete builds and caches (.venv and saved_models/ stay)
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist docs/_build docs/api *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

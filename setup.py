@@ -56,7 +56,14 @@ TEST = [
     "playwright>=1.49,<2",  # drives Debian's Chromium, where there is one: pages that are drawn
 ]
 
-DEV = [*TEST, "ruff>=0.6", "mypy>=1.11", "build>=1.2", "pre-commit>=3.8", "uv>=0.5"]
+DOCS = [
+    "sphinx>=8.2,<10",
+    "furo>=2025.7",
+    "myst-parser>=4.0",  # Markdown
+    "latex2mathml>=3.78",  # formulas that browsers draw by themselves
+]
+
+DEV = [*TEST, *DOCS, "ruff>=0.6", "mypy>=1.11", "build>=1.2", "pre-commit>=3.8", "uv>=0.5"]
 
 EXAMPLES = [
     *PLOT,
@@ -98,6 +105,7 @@ setup(
         "fast": FAST,
         "plot": PLOT,
         "test": TEST,
+        "docs": DOCS,
         "dev": DEV,
         "examples": EXAMPLES,
         "parity": PARITY,

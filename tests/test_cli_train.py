@@ -58,6 +58,21 @@ def test_a_run_remembers_its_command(data, trained):
     }
 
 
+def test_a_run_has_a_model_card(trained, tmp_path):
+    """In its own folder, in one for transformers, and in one that `save` writes of what was loaded."""
+    written = (trained / "README.md").read_text("utf-8")
+    assert "- to learn from: 24 examples\n" in written and "Of the best epoch, 1 of 1" in written
+    assert "`train.tsv`" in written and str(trained.parent) not in written and "## Licence" in written
+    tasks.load(trained).save(tmp_path / "again")
+    assert (tmp_path / "again" / "README.md").read_text("utf-8") == written
+    assert run("convert", trained, "--to-huggingface", tmp_path / "out") == 0
+    converted = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert converted == written.replace('library_name: "keras"', 'library_name: "transformers"')
+    assert run("convert", trained, "--to-huggingface", tmp_path / "out", "--overwrite") == 0
+    (tmp_path / "again" / "training.json").write_text("{")  # the card is no reason not to answer
+    assert tasks.load(tmp_path / "again").record == {}
+
+
 def test_options_of_a_run_make_the_same_again(trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     again = "train", "classify", "--options", trained / "training.json", "--out"

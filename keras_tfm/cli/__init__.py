@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from keras_tfm.cli import attention, info, launch, plot, predict, vectors, verbs
+from keras_tfm.cli import attention, info, launch, match, plot, predict, vectors, verbs
 from keras_tfm.cli.console import LOG, ending_when_unread, hush, quiet_tensorflow, speaking
 from keras_tfm.version import __version__
 
@@ -57,6 +57,7 @@ def parser() -> Parser:
     info.add(group, add_verb)
     plot.add(group, add_verb)
     vectors.add(group, add_verb)
+    match.add(group, add_verb)
     launch.add(group, add_verb)
     return root
 

@@ -4,6 +4,9 @@ The process notes what it holds once TensorFlow has computed something; then it 
 weights, and takes two steps on made-up examples. How far its mark then stands above that note is the answer:
 weights, gradients and moments, what a step keeps, and what tracing and compiling it took. Where there is a
 GPU the mark is that of its allocator, whose note is 0.
+
+Of 8 images by ViT-S/16, on a CPU without XLA: 0.26 GB for inference (0.12 are estimated), 1.56 for training
+(1.11).
 """
 
 import json

@@ -163,6 +163,7 @@ def run_export(arguments: argparse.Namespace) -> None:
 def run_convert(arguments: argparse.Namespace) -> None:
     """convert: from Hugging Face's folders to RUNs, or back."""
     from keras_tfm import tasks
+    from keras_tfm.training.card import write_card
     from keras_tfm.training.folder import refuse_existing
 
     target = arguments.out or arguments.to_huggingface or arguments.to_timm
@@ -178,6 +179,8 @@ def run_convert(arguments: argparse.Namespace) -> None:
             save(target, overwrite=arguments.overwrite)
         except TypeError as error:  # a model that is of no known family
             raise ValueError(str(error)) from None
+        if task.record:
+            write_card(target, task.card(library))
     say(f"the converted folder stands in {target}")
 
 

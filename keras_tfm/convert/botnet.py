@@ -1,7 +1,12 @@
 """BoTNet's checkpoints as timm has them (Srinivas et al. 2021), and its attention alone."""
 
-import keras
+import dataclasses
 
+import keras
+import numpy as np
+
+from keras_tfm.convert.arguments import Arguments
+from keras_tfm.convert.family import Entry
 from keras_tfm.convert.keymap import POINTWISE, batch_norm, convolution, linear, weight
 from keras_tfm.convert.state import check_arguments, read_state
 from keras_tfm.heads import Classifier
@@ -10,10 +15,46 @@ from keras_tfm.models.vision.botnet import map_attention
 from keras_tfm.training.model import Model
 from keras_tfm.training.safetensors import CheckpointError
 
+MODEL = BoTNet
 ARCHITECTURES = {"botnet26t_256": "26T"}
 BLOCK, THEIRS = "stage_{}_block_{}", "stages.{}.{}"
 STEMS = {"7x7": (), "tiered": (3 / 8, 1 / 2)}  # parts of the width, of the convolutions before the last
-ARGUMENTS = {
+_26T = BoTNet.sizes["26T"]
+# What a folder says: timm's name says the blocks, a factor their widths.
+ARGUMENTS = Arguments(
+    BoTNet,
+    fields={
+        "img_size": "image_size",
+        "in_chans": "num_channels",
+        "act_layer": Entry(
+            "activation", lambda value, _: _known(value), lambda config: _known(config.activation)
+        ),
+        "width_factor": Entry(
+            "dims",
+            lambda value, _: _widths(_26T.dims, value),
+            lambda config: config.dims[0] / _26T.dims[0],
+        ),
+    },
+    fixed={
+        "stem_type": "tiered",
+        "stem_pool": "maxpool",
+        "stem_chs": 64,
+        "output_stride": 32,
+        "drop_path_rate": 0.0,
+        "drop_block_rate": 0.0,
+    },
+    only={
+        "depths": _26T.depths,
+        "strides": _26T.strides,
+        "attending": _26T.attending,
+        "num_heads": 4,
+        "scale_positions": False,
+    },
+    defaults={},
+    check=lambda config: _refuse_odd(config.image_size),
+)
+# What is said of timm's class where it is made by hand: the parts of a `ByoModelCfg` among them.
+CLASS_ARGUMENTS = {
     "img_size",
     "in_chans",
     "num_classes",
@@ -57,12 +98,55 @@ def _normalized(ours, theirs):
 
 
 def config_of(arguments):
-    """Our configuration of timm's arguments, those of a `ByoModelCfg` among them; without `blocks` it is
-    botnet26t_256.
+    """Our configuration of the arguments in a folder of timm's."""
+    arguments = {"img_size": 256, "width_factor": 1.0, **arguments}
+    factor = arguments["width_factor"]
+    if arguments.get("global_pool") == "avg":  # which its class takes where nothing is said
+        del arguments["global_pool"]
+    config = ARGUMENTS.config_of(arguments)
+    stem = round(_26T.stem_dim * factor)
+    return dataclasses.replace(
+        config,
+        stem_dim=stem,
+        inner_stem_dims=tuple(int(part * stem) for part in STEMS["tiered"]),
+        inner_dims=_widths(config.dims, 1 / 4),
+    )
+
+
+def arguments_of(config):
+    """timm's arguments for our configuration; ValueError for one that timm does not compute."""
+    arguments = ARGUMENTS.arguments_of(config)
+    if config_of(arguments) != config:
+        raise ValueError("timm's class computes only the widths of botnet26t_256, all by one factor.")
+    return arguments
+
+
+def _refuse_odd(image_size):
+    """ValueError for images whose maps timm counts otherwise than its convolutions make them."""
+    if any(side % 32 for side in np.broadcast_to(image_size, 2)):
+        raise ValueError(f"timm's class computes only sides that are multiples of 32; they are {image_size}.")
+
+
+def _known(activation, _=None):
+    """The name of an activation that is timm's too."""
+    if activation not in ("relu", "silu"):
+        raise ValueError(f"`activation` must be relu or silu; it is {activation!r}.")
+    return activation
+
+
+def _widths(dims, factor):
+    if type(factor) not in (int, float) or not 0 < factor < 2**10:
+        raise ValueError(f"`width_factor` must be a number above 0; it is {factor!r}.")
+    return tuple(_divisible(dim * factor) for dim in dims)
+
+
+def class_config_of(arguments):
+    """Our configuration of the arguments of timm's class, those of a `ByoModelCfg` among them; without
+    `blocks` it is botnet26t_256.
 
     CheckpointError for those that mean another model.
     """
-    check_arguments(arguments, ARGUMENTS)
+    check_arguments(arguments, CLASS_ARGUMENTS)
     if arguments.get("stem_pool", "maxpool") != "maxpool":
         raise CheckpointError("timm", "stem_pool", "maxpool", repr(arguments["stem_pool"]))
     if (stem := arguments.get("stem_type", "tiered")) not in STEMS:
@@ -103,7 +187,7 @@ def _divisible(width, by=8):
 
 def read(arguments, weights):
     """Our model of timm's class, and its outputs by the names of theirs."""
-    config = config_of(arguments)
+    config = class_config_of(arguments)
     backbone = BoTNet(config)
     model = Classifier(backbone, arguments.get("num_classes", 1000))
     read_state(model, weights, rows(config))

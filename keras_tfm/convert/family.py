@@ -30,6 +30,11 @@ TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_toke
 MAX_LAYERS = 10_000
 
 
+def files_of(backbone):
+    """The names of the files here that may know our `backbone`: of the file it stands in, and its own."""
+    return type(backbone).__module__.rpartition(".")[2], type(backbone).__name__.lower()
+
+
 def nothing(_):
     """No entries, and no tensors."""
     return {}

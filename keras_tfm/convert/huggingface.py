@@ -4,6 +4,7 @@ import importlib
 import json
 
 from keras_tfm.convert import keymap, timm
+from keras_tfm.convert.family import files_of
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
 from keras_tfm.training.folder import MARK, new_folder
 from keras_tfm.training.quantization import quantization_of
@@ -26,7 +27,7 @@ TABLES = {
     "mbart": "bart.MBART",
     "cvt": "cvt.FAMILY",
     "resnet": "resnet.FAMILY",
-    "bit": "resnet.BIT",
+    "bit": "bit.FAMILY",
     "swin": "swin.FAMILY",
     "swinv2": "swin_v2.FAMILY",
     "segformer": "mit.FAMILY",
@@ -52,8 +53,8 @@ def family_of_type(model_type):
 
 def families_of(backbone):
     """Those that our `backbone` may be of: versions of one model."""
-    file = type(backbone).__module__.rpartition(".")[2]
-    families = [family_of_type(name) for name, table in TABLES.items() if table.startswith(f"{file}.")]
+    files = files_of(backbone)
+    families = [family_of_type(name) for name, table in TABLES.items() if table.partition(".")[0] in files]
     return [family for family in families if type(backbone) is family.model]
 
 

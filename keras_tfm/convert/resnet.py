@@ -1,15 +1,14 @@
-"""ResNet's and BiT's checkpoints by transformers' names (He et al. 2016, Kolesnikov et al. 2020), ResNet's by
-timm's too.
+"""ResNet's checkpoints by transformers' names and by timm's (He et al. 2016).
 
 transformers says no image size: one that a configuration of ours has is written beside its own entries.
 """
 
 from keras_tfm.convert.arguments import Arguments, times
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
-from keras_tfm.convert.keymap import batch_counts, batch_norm, convolution, linear, norm
+from keras_tfm.convert.keymap import batch_counts, batch_norm, convolution, linear
 from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier
-from keras_tfm.models import BiT, ResNet
+from keras_tfm.models import ResNet
 
 BLOCK, THEIRS = "stage_{}_block_{}", "encoder.stages.{}.layers.{}"
 CLASSIFIER = Head(
@@ -52,21 +51,6 @@ def _normalized(ours, theirs, their_norm):
     return [*convolution(ours, theirs), *batch_norm(f"{ours}/norm", their_norm)]
 
 
-def bit_rows(config):
-    """transformers' names; its norms stand before the convolutions of the same number."""
-    table = [
-        *convolution("stem", "embedder.convolution"),
-        *convolution(f"{BLOCK}/shortcut", f"{THEIRS}.downsample.conv"),
-        *norm(f"{BLOCK}/norm/layer_0", f"{THEIRS}.norm1"),
-        *norm("norm/layer_0", "norm"),
-    ]
-    for i in range(3):
-        table += convolution(f"{BLOCK}/branch/layer_{i}", f"{THEIRS}.conv{i + 1}")
-    for i in range(2):
-        table += norm(f"{BLOCK}/branch/layer_{i}/norm/layer_0", f"{THEIRS}.norm{i + 2}")
-    return table
-
-
 def inner(config):
     """The width of the first convolution."""
     return config.dims[0] // (1 if getattr(config, "block", None) == "basic" else 4)
@@ -89,47 +73,6 @@ FAMILY = Family(
     added=batch_counts,
 )
 
-
-def read_depths(value, _):
-    """Ours for theirs, which dilates the convolutions of a fifth stage."""
-    if len(value) > 4:
-        raise ValueError
-    return value
-
-
-def write_depths(config):
-    """Theirs for ours; ValueError for more stages than theirs computes as ours does."""
-    if len(config.depths) > 4:
-        raise ValueError(f"BitModel computes only four stages; there are {len(config.depths)}.")
-    return config.depths
-
-
-BIT = Family(
-    model_type="bit",
-    backbone="BitModel",
-    model=BiT,
-    prefix="bit.",
-    fields={
-        **FIELDS,
-        "depths": Entry("depths", read_depths, write_depths),
-        "num_groups": "num_groups",
-        "stochastic_depth": "drop_path_rate",
-    },
-    fixed={
-        "hidden_act": "relu",
-        "layer_type": "preactivation",
-        "global_padding": None,
-        "embedding_dynamic_padding": False,
-        "width_factor": 1,
-        "output_stride": 32,
-    },
-    shapes={
-        "embedder.convolution.weight": ("stem_dim", "num_channels", lambda _: 7, lambda _: 7),
-        "encoder.stages.0.layers.0.norm2.weight": (inner,),
-    },
-    rows=bit_rows,
-    heads={"BitForImageClassification": CLASSIFIER},
-)
 
 MODEL = ResNet
 ARCHITECTURES = {f"resnet{size}": size for size in ResNet.sizes}

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from keras_tfm.configs import refuse_sizes
 from keras_tfm.convert import keymap
 from keras_tfm.convert.arguments import HEAD_ARGUMENTS, Arguments
-from keras_tfm.convert.family import MAX_LABELS
+from keras_tfm.convert.family import MAX_LABELS, files_of
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
 from keras_tfm.convert.state import read_state
 from keras_tfm.convert.timm_preprocessing import timm_entries
@@ -29,6 +29,8 @@ from keras_tfm.version import __version__
 
 # How timm's names begin, by the file here that knows them.
 FAMILIES = {
+    "bit": ("resnetv2_",),
+    "botnet": ("botnet",),
     "cait": ("cait_",),
     "deit": ("deit_",),
     "dinov2": ("vit_",),
@@ -219,6 +221,8 @@ def _head_class(backbone):
 
 def _family_of_model(backbone):
     """The file of the family of our `backbone`, None for one that timm has not."""
-    name = type(backbone).__module__.rpartition(".")[2]
-    family: Any = importlib.import_module(f"keras_tfm.convert.{name}") if name in FAMILIES else None
-    return family if family is not None and type(backbone) is family.MODEL else None
+    for name in files_of(backbone):
+        family: Any = importlib.import_module(f"keras_tfm.convert.{name}") if name in FAMILIES else None
+        if family is not None and type(backbone) is family.MODEL:
+            return family
+    return None

@@ -24,6 +24,7 @@ from keras_tfm.data.batches.blocks import TextBlocks
 from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches
 from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.batches.epochs import Batches
+from keras_tfm.data.batches.image_texts import ImageTextBatches
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.batches.masking import NOT_CHOSEN, Masking
 from keras_tfm.data.batches.noises import (
@@ -45,6 +46,7 @@ from keras_tfm.data.sources.dates import date_pairs, date_splits
 from keras_tfm.data.sources.documents import read_documents, read_texts, split_sentences
 from keras_tfm.data.sources.files import Pairs, read_lines, read_pairs
 from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.image_texts import ImageTexts, read_image_texts
 from keras_tfm.data.sources.images import (
     LabelledImages,
     decode_image,
@@ -89,6 +91,8 @@ __all__ = [
     "DocumentRotation",
     "ImageBatches",
     "ImageFiles",
+    "ImageTextBatches",
+    "ImageTexts",
     "Inputs",
     "LabelledImages",
     "LabelledTexts",
@@ -128,6 +132,7 @@ __all__ = [
     "read_documents",
     "read_huggingface_tokenizer",
     "read_image_folder",
+    "read_image_texts",
     "read_labelled_images",
     "read_labelled_texts",
     "read_lines",

@@ -13,6 +13,7 @@ SentenceEncoder       sentence-vectors  -                          [str] -> vect
 ImageClassifier       classify-images   (images, labels)           images -> names   (images, labels)
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 ImageEncoder          image-vectors     -                          images -> vectors -
+ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
 Detector              detect            (images, boxes, labels)    images -> objects as for fit
 Recommender           recommend         see data.Ratings           users -> items    as for fit
 Forecaster            forecast          a series: numbers (N,)     series -> numbers a series
@@ -29,8 +30,10 @@ from keras_tfm.tasks.image_classifier import FAMILIES as IMAGE_FAMILIES
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
 from keras_tfm.tasks.image_encoder import ImageEncoder, ImageEncoderConfig
 from keras_tfm.tasks.image_pretrainer import ImagePretrainer
+from keras_tfm.tasks.image_text_matcher import ImageTextMatcher
 from keras_tfm.tasks.learning import LearningTask, ModelOptions
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
+from keras_tfm.tasks.matching import ImageTextMatcherConfig
 from keras_tfm.tasks.pretraining import ImagePretrainerConfig
 from keras_tfm.tasks.probes import linear_probe, nearest_neighbours
 from keras_tfm.tasks.question_answerer import QuestionAnswerer, QuestionAnswererConfig

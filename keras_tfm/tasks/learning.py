@@ -17,6 +17,7 @@ from keras_tfm.data.sources.files import fingerprint
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.tasks.signatures import ColumnNames
 from keras_tfm.tasks.task import Task, is_task_folder, load_any, refuse_columns
+from keras_tfm.training.card import write_card
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import Kept, Learning
 from keras_tfm.training.record import read_record, results, versions, write_record
@@ -162,12 +163,15 @@ class LearningTask(Task):
             self.save(folder, overwrite, trained)
             write_record(folder, record)
 
+        self.record = record
         began = time.perf_counter()
         settings = {**training.lasting(), "data": data.get("fingerprint")}
         history = self.learn(examples, validation, training, callbacks, run=run, save=save, settings=settings)
+        seconds = {"seconds": round(time.perf_counter() - began, 1)}
+        self.record = record | {"results": results(history, self.judged_by) | seconds}
         if run is not None and self.is_chief:
-            seconds = {"seconds": round(time.perf_counter() - began, 1)}
-            write_record(run.folder, record | {"results": results(history, self.judged_by) | seconds})
+            write_record(run.folder, self.record)
+            write_card(run.folder, self.card())
         return history
 
     def refuse_learning(self) -> None:
@@ -212,15 +216,13 @@ class LearningTask(Task):
 
     def _record(self, training: Learning, run: Kept | None, data: dict[str, str]) -> dict[str, Any]:
         """What RUN/training.json says; a resumed training says again by which command it was begun."""
-        if run is None:
-            return {}
-        before = read_record(run.folder).get("command", {}) if run.resume else {}
+        before = read_record(run.folder).get("command", {}) if run is not None and run.resume else {}
         return {
             "task": self.name,
             "versions": versions(),
             "options": dataclasses.asdict(training),
             "data": data,
-            "command": run.record or before,
+            "command": (run.record if run is not None else {}) or before,
         }
 
     def evaluate(self, examples: Any, **options: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from keras_tfm.data.batches.encoding import model_inputs, pack_texts
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.tasks.encoder_task import EncoderTask, parts_of
 from keras_tfm.tasks.image_task import ImageTask
+from keras_tfm.tasks.image_text_matcher import ImageTextMatcher
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel
 from keras_tfm.tasks.sentence_encoder import SentenceEncoder
 from keras_tfm.tasks.task import Task
@@ -131,6 +132,14 @@ def _(task: ImageTask, example: Any, target: str | None = None, **options: Any) 
     images = task.check_images(example if not hasattr(example, "ndim") or example.ndim > 3 else example[None])
     images = np.asarray(images)[:1]
     return Reading({"images": task.prepare(images)}, image=images[0])
+
+
+@read.register(ImageTextMatcher)
+def _(task: ImageTextMatcher, example: Any, target: str | None = None, **options: Any) -> Reading:
+    raise ValueError(
+        f"The two towers of {task.name!r} are not shown as one model; `record_attention` has what each of "
+        "them, `task.model.backbone.image` and `.text`, attends to."
+    )
 
 
 def tokens_of(tokenizer: Tokenizer, token_ids: tf.Tensor) -> list[str]:

@@ -8,6 +8,7 @@ import json
 import math
 import pathlib
 import re
+import types
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -22,8 +23,10 @@ from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.training.card import card, write_card
 from keras_tfm.training.folder import Path, mark_saved_model, new_folder
 from keras_tfm.training.quantization import quantization_of, quantize
+from keras_tfm.training.record import read_record
 from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
 from keras_tfm.training.weights import load_weights, save_weights
 from keras_tfm.version import __version__
@@ -51,6 +54,7 @@ class Task(abc.ABC):
     config: Any
     tokenizer: Any = None
     is_trained: bool = True
+    record: Mapping[str, Any] = types.MappingProxyType({})  # what training.json says, of a training here
     reads_lines: bool = True  # whether a line of text is an example that `predict` takes
     answer_names: Any = None  # of the probabilities that `predict` gives, where they are not numbered from 0
 
@@ -130,6 +134,15 @@ class Task(abc.ABC):
                 json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8"
             )
             self.save_weights(work / WEIGHTS, trained)
+            if self.record:
+                write_card(work, self.card())
+
+    def card(self, library: str = "keras") -> str:
+        """README.md, a model card for a folder of this `library`, as far as `record` tells."""
+        what = f"{type(self.model).__name__} of {self.model.count_params():,} weights"
+        backbone = getattr(self.model, "backbone", None)
+        what += f" around {type(backbone).__name__}" if backbone is not None else ""
+        return card(self.name, what, self.record, library)
 
     @classmethod
     def load(cls, folder: Path, quantization: str | None = None) -> Self:
@@ -159,6 +172,8 @@ class Task(abc.ABC):
             except ValueError as error:
                 raise TaskError(f"{folder}/config.json: {error}") from None
         task.is_trained = task.load_weights(folder / WEIGHTS)
+        with contextlib.suppress(CheckpointError):  # a damaged record does not keep a task from answering
+            task.record = read_record(folder)
         if quantization is not None and quantization != kept:
             task.quantize(quantization)
         return task

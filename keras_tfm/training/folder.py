@@ -23,8 +23,11 @@ OWN_FILES = (
     "checkpoints/.lock", "checkpoints/step-*", "checkpoints/.step-*", "checkpoints/invalid-step-*",
     "checkpoints/.invalid-step-*", "metrics.csv", ".metrics.csv.*", "metrics.png",
     "logs/*/events.out.tfevents.*", "saved_model.pb", "fingerprint.pb", "variables/variables.*",
-    "assets/*", SAVED_MODEL_MARK,
+    "assets/*", SAVED_MODEL_MARK, ".README.md.*",
 )  # fmt: skip
+CARD = "README.md"
+# In a model card: who takes the line out has made the file their own.
+CARD_MARK = "<!-- keras-tfm writes this file anew after each training, unless this line is gone. -->"
 
 
 @contextlib.contextmanager
@@ -108,10 +111,20 @@ def _foreign_files(folder: pathlib.Path) -> list[str]:
         name
         for path in paths
         for name in [path.relative_to(folder).as_posix()]
-        if not is_marked
-        or path.is_symlink()
-        or not any(fnmatch.fnmatchcase(name, pattern) for pattern in OWN_FILES)
+        if not is_marked or path.is_symlink() or not _is_own(path, name)
     )
+
+
+def _is_own(path: pathlib.Path, name: str) -> bool:
+    """Whether the package writes a file of this `name`, the path within a folder that it wrote."""
+    if name == CARD:
+        return is_own_card(path)
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in OWN_FILES)
+
+
+def is_own_card(path: pathlib.Path) -> bool:
+    """Whether a model card is as it was written, as far as its mark tells."""
+    return CARD_MARK in path.read_text("utf-8", errors="replace")
 
 
 def _has_mark(folder: pathlib.Path) -> bool:

@@ -289,6 +289,21 @@ class PretrainImagesTraining(Training):
 
 
 @dataclasses.dataclass(frozen=True)
+class MatchTraining(PartlyTrained):
+    """The warm-up takes a tenth of the steps unless something else is said."""
+
+    learning_rate: Annotated[
+        Positive, Option("at the end of the warm-up, after --from by default a hundredth of it")
+    ] = 1e-3
+    batch_size: Annotated[
+        Count, Option("pairs of a batch at most, each of which is told apart from all the others in it")
+    ] = 64
+    max_shift: Annotated[
+        Natural, Option("shift images at random by up to so many pixels each way, zeros moving in")
+    ] = 0
+
+
+@dataclasses.dataclass(frozen=True)
 class Kept(Config):
     """Where what is learnt is kept: in `folder`, which always holds the best task so far, whole."""
 

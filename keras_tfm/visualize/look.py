@@ -233,14 +233,15 @@ def _layers_of(blocks: Iterable[Any]) -> Iterator[Any]:
 
 
 def _grid_of(model: keras.Model, recorded: Mapping[str, Any]) -> tuple[tuple[int, int] | None, int]:
-    """The (rows, columns) of an image's patches, and how many tokens stand before theirs, where the first
-    attention is over all of them.
+    """The (rows, columns) of an image's patches, and how many tokens stand before theirs in the first layer
+    that attends over all of them, and not within windows; None where none does.
     """
     config = model.config
     if not (hasattr(config, "image_size") and hasattr(config, "patch_size")):
         return None, 0
     grid = patch_grid(height_and_width(config.image_size), config.patch_size)
-    first = next(iter(recorded.values()))
-    num_keys = (first[0] if isinstance(first, list) else first).shape[-1]
-    num_prefix = num_keys - grid[0] * grid[1]
-    return (grid, num_prefix) if num_prefix >= 0 else (None, 0)
+    num_cells = grid[0] * grid[1]
+    shapes = [(calls[0] if isinstance(calls, list) else calls).shape for calls in recorded.values()]
+    lengths = [shape[-1] for shape in shapes if shape[0] == 1]
+    num_prefix = next((length - num_cells for length in lengths if length >= num_cells), None)
+    return (None, 0) if num_prefix is None else (grid, num_prefix)

@@ -22,6 +22,9 @@ from keras_tfm.heads import Classifier, DistilledClassifier
 from keras_tfm.models import (
     BERT,
     TNT,
+    BiT,
+    BiTConfig,
+    BoTNet,
     CaiT,
     DeiT,
     DINOv2,
@@ -67,7 +70,20 @@ HYBRID = dataclasses.replace(
     num_heads=2,
     intermediate_dim=16,
 )
+BIT = BiTConfig((33, 40), 1, stem_dim=32, dims=(128,) * 4, stochastic_depth=0.1)  # of 16 blocks, as 50x1
+BOTNET = dataclasses.replace(
+    BoTNet.sizes["26T"],
+    image_size=(32, 64),
+    num_channels=1,
+    stem_dim=4,
+    dims=(16, 32, 64, 128),
+    inner_dims=(8, 8, 16, 32),
+    inner_stem_dims=(1, 2),
+    activation="silu",
+)  # of a sixteenth of the widths
 MODELS = {
+    "bit": lambda: Classifier(BiT(BIT), 3),
+    "botnet": lambda: Classifier(BoTNet(BOTNET), 3),
     "cait": lambda: Classifier(CaiT(CAIT), 3),
     "deit": lambda: DistilledClassifier(DeiT(DEIT), 3),
     "dinov2": lambda: Classifier(DINOv2(dataclasses.replace(REGISTERS, num_registers=0)), 3),
@@ -209,7 +225,7 @@ def test_preprocessing_that_is_not_said_is_that_of_timm(folder):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architecture": "resnext50_32x4d"}, "architecture: expected a known one out of cait_"),
+        ({"architecture": "resnext50_32x4d"}, "architecture: expected a known one out of botnet..., cait_"),
         ({"architecture": 3}, "architecture"),
         ({"num_classes": -1}, "num_classes: expected 0 to"),
         ({"num_classes": 4}, "head.weight"),
@@ -251,6 +267,17 @@ def test_models_that_timm_has_not(tmp_path):
         save_timm(Classifier(Twins(dataclasses.replace(SVT, windows=(3, 3))), 3), tmp_path / "folder")
     with pytest.raises(ValueError, match="computes only `patch_size` 16 for mixer_s16_224; it is 32"):
         save_timm(Classifier(MLPMixer(MIXER), 3), tmp_path / "folder", "mixer_s16_224")
+    for changes, message in (
+        ({"depths": (2, 1, 2, 2)}, "computes only `depths`"),
+        ({"image_size": 31}, "sides that are multiples of 32; they are 31"),
+        ({"dims": (16, 32, 64, 136)}, "only the widths of botnet26t_256"),
+        ({"activation": "gelu"}, "`activation` must be relu or silu; it is 'gelu'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            save_timm(Classifier(BoTNet(dataclasses.replace(BOTNET, **changes)), 3), tmp_path / "folder")
+    other = dataclasses.replace(BIT, depths=(1, 1, 1, 1))
+    with pytest.raises(ValueError, match=r"computes only `layers` \(3, 4, 6, 3\) for resnetv2_50x1_bit"):
+        save_timm(Classifier(BiT(other), 3), tmp_path / "folder")
     with pytest.raises(
         ValueError, match=r"`architecture` must be one of vit_tiny_patch16_224, .*'resnext50_32x4d'"
     ):

@@ -9,7 +9,11 @@ import pytest
 from keras_tfm.cli import parser
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.py")]
+PAGES = [
+    ROOT / "README.md",
+    *(path for place in ("*", "book/*", "guides/*") for path in (ROOT / "docs").glob(f"{place}.md")),
+    *(ROOT / "examples").glob("*.py"),
+]
 pytestmark = pytest.mark.skipif(not PAGES[0].exists(), reason="the pages are not part of the wheel")
 UNFINISHED = re.compile(r"…|\$|\[|\bVERB\b")  # abbreviated, or made by a shell
 

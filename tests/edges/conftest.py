@@ -49,6 +49,12 @@ def recommender():
     return Recommender.from_ratings(ratings, dim=2, lowest=1, highest=5)
 
 
+def matcher():
+    from tests.tasks.test_image_text_matcher import fresh
+
+    return fresh()
+
+
 MAKERS = {
     "translate": translator,
     "generate": generator,
@@ -56,6 +62,7 @@ MAKERS = {
     "sentence-vectors": sentence_encoder,
     "classify-images": image_classifier,
     "recommend": recommender,
+    "match-images": matcher,
 }
 
 

@@ -7,9 +7,10 @@ import time
 import pytest
 
 from keras_tfm.cli import main
-from tests.edges import bad_images, bad_inputs, bad_ratings, bad_records, bad_vectors
+from tests.edges import bad_images, bad_inputs, bad_matching, bad_ratings, bad_records, bad_vectors
 
-BAD = [*bad_images.BAD, *bad_inputs.BAD, *bad_ratings.BAD, *bad_records.BAD, *bad_vectors.BAD]
+FILES = bad_images, bad_inputs, bad_matching, bad_ratings, bad_records, bad_vectors
+BAD = [bad for file in FILES for bad in file.BAD]
 
 SECONDS = 10  # of CPU time; what makes no model takes some milliseconds
 

@@ -85,12 +85,13 @@ def test_every_cell_sees_all():
 
 
 def test_arguments_of_timm():
-    assert botnet.config_of({}) == BoTNet.sizes[botnet.ARCHITECTURES["botnet26t_256"]]
+    for config_of in (botnet.config_of, botnet.class_config_of):
+        assert config_of({}) == BoTNet.sizes[botnet.ARCHITECTURES["botnet26t_256"]]
     with pytest.raises(CheckpointError, match="bottlenecks, then some that attend"):
         parts = [{"type": kind, "d": 1, "c": 8, "s": 1, "br": 0.5} for kind in ("self_attn", "bottle")]
-        botnet.config_of({"blocks": [parts]})
+        botnet.class_config_of({"blocks": [parts]})
     with pytest.raises(CheckpointError, match="stem_type"):
-        botnet.config_of({"stem_type": "deep"})
+        botnet.class_config_of({"stem_type": "deep"})
 
 
 def test_refusals():

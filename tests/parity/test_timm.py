@@ -197,7 +197,26 @@ def resnet(rng):
     }
 
 
+def bit(rng):
+    return {
+        "in_chans": int(rng.integers(1, 4)),
+        "channels": [128 * int(x) for x in rng.integers(1, 3, 4)],
+        "stem_chs": 32 * int(rng.integers(1, 3)),
+    }
+
+
+def botnet(rng):
+    return {
+        "img_size": [32 * int(x) for x in rng.integers(1, 4, 2)],
+        "in_chans": int(rng.integers(1, 4)),
+        "width_factor": int(rng.integers(1, 4)) / 16,
+        "act_layer": str(rng.choice(["relu", "silu"])),
+    }
+
+
 KINDS = {
+    "resnetv2_50x1_bit": bit,
+    "botnet26t_256": botnet,
     "vit_small_patch16_224": vit,
     "deit_small_distilled_patch16_224": deit,
     "vit_tiny_r_s16_p8_224": hybrid_vit,
@@ -258,6 +277,8 @@ def constructor_arguments(architecture):
     with unittest.mock.patch(f"{make.__module__}.build_model_with_cfg") as build:
         make()
     cls, arguments = build.call_args.args[0], dict(build.call_args.kwargs)
+    if "model_cfg" in arguments:  # of blocks that a name alone says
+        arguments |= vars(arguments["model_cfg"])
     for base in cls.__mro__[:-1]:
         for name, parameter in inspect.signature(base).parameters.items():
             arguments.setdefault(name, parameter.default)

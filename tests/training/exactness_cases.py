@@ -140,7 +140,7 @@ def detr():
     return keras_tfm.Model(inputs, learner({"images": images, "pixel_mask": mask}))
 
 
-def objects(ids):
+def objects(ids, labels):
     """Those in the place of every third token or so, of class 0 or 1, and padding: (B, T, 5)."""
     is_object = (ids % 3 == 1)[..., None]
     sides = np.stack([ids, ids[:, ::-1], ids + 3, ids[:, ::-1] + 5], axis=-1) / (2 * V)
@@ -282,11 +282,10 @@ CASES = {
     "add_loss": Case(adding_loss, batch_size=13),
     "two outputs": Case(two_headed, batch_size=13, compile={"loss_weights": {"tokens": 1.0, "size": 0.3}}),
     "set of objects": Case(
-        detector, batch_size=13, loss=loss_of("SetPredictionLoss"), targets=lambda ids, labels: objects(ids)
+        detector, batch_size=13, loss=loss_of("SetPredictionLoss"), targets=objects
     ),
     "DETR": Case(
-        detr, optimizer=lambda: sgd(global_clipnorm=0.1), batch_size=13, loss=loss_of("SetPredictionLoss"),
-        targets=lambda ids, labels: objects(ids),
+        detr, lambda: sgd(global_clipnorm=0.1), 13, loss=loss_of("SetPredictionLoss"), targets=objects
     ),
     "subclassed": Case(subclassed, batch_size=12),
     "own train_step": Case(own_train_step),

@@ -5,7 +5,7 @@ import pytest
 
 from keras_tfm import tasks
 from keras_tfm.data import BERTTokenizer, ByteLevelTokenizer
-from keras_tfm.models import ALBERT, BART, BERT, FNet, Swin
+from keras_tfm.models import ALBERT, BART, BERT, TNT, FNet, Swin
 from keras_tfm.visualize import look, record_attention
 from tests.tasks.tiny import TINY
 
@@ -207,3 +207,14 @@ def test_what_a_cell_attends_to_within_its_window(index):
         view.between(0, 1)
     with pytest.raises(ValueError, match="does not attend within windows of a map"):
         look(classifier(), "the cat").attention[0].of_cell(0, 0)
+
+
+def test_patches_behind_the_attention_of_their_pixels():
+    """TNT attends within each of four patches first, then among them and the class token."""
+    sizes = {"image_size": 16, "patch_size": 8, "num_layers": 1, "dim": 8, "num_heads": 2}
+    task = tasks.ImageEncoder(TNT.from_size("S", **sizes, inner_dim=4, inner_heads=2))
+    view = look(task, np.zeros((16, 16, 3), "uint8"))
+    pixels, patches = view.attention
+    assert (view.grid, view.num_prefix) == ((2, 2), 1)
+    assert pixels.axes[0] == "windows" and pixels.weights.shape == (4, 2, 4, 4)
+    assert patches.key_tokens == ["[0]", "0,0", "0,1", "1,0", "1,1"]

@@ -1,15 +1,17 @@
 """Pictures hold what they were given: cells, hands, curves, names; each can be written as a file."""
 
 import builtins
+import re
 import sys
 
 import keras
 import numpy as np
 import pytest
 
+import keras_tfm.models
 from keras_tfm.cli import main
 from keras_tfm.layers.positions import sines
-from keras_tfm.models import Transformer
+from keras_tfm.models import Swin, Transformer
 from keras_tfm.private.keras import shapes_alone
 from keras_tfm.training import input_jacobians, norms, products_to_end, state_jacobians
 from keras_tfm.training.logs import write_rows
@@ -121,6 +123,38 @@ def test_a_model_by_its_stacks():
     told = texts_in(plots.plot_model(model))
     assert {"encoder", "decoder", "cross-attention", "attention", "feed-forward"} <= set(told)
     assert sum(text.startswith("3 × ") for text in told) == 2
+    assert told.count(f"T × {model.config.dim}") == 2
+
+
+def test_a_pyramid_by_the_shapes_of_its_maps():
+    with shapes_alone():
+        model = Swin.from_size("T")
+    told = texts_in(plots.plot_model(model))
+    shapes = [text for text in told if text.count(" × ") == 2]
+    assert shapes == ["56 × 56 × 96", "28 × 28 × 192", "14 × 14 × 384", "7 × 7 × 768"]
+
+
+FAMILIES = {
+    name: family
+    for name, family in sorted(vars(keras_tfm.models).items())
+    if isinstance(family, type) and getattr(family, "sizes", None)
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_by_its_blocks(name):
+    """All its blocks are there, with their parameters and shapes."""
+    family = FAMILIES[name]
+    with shapes_alone():
+        model = family.from_size(next(iter(family.sizes)))
+    axes = plots.plot_model(model)
+    assert set(model.blocks) <= set(texts_in(axes))
+    told = [text.get_text() for text in axes.texts if text.get_ha() == "left" and text.get_text()]
+    counts = [re.fullmatch(r"(?:(\d+) × )?[\d.]+[KMB]?", text)[1] or 1 for text in told]
+    assert sum(map(int, counts)) == sum(map(len, model.blocks.values()))
+    shapes = [text.get_text() for text in axes.texts if text.get_ha() == "right" and " × " in text.get_text()]
+    assert len(shapes) == (len(told) if model.hidden_states else 0)  # recurrent ones keep none
 
 
 def test_all_models_of_the_chart():

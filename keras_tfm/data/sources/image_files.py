@@ -207,21 +207,38 @@ def without_bad(files: ImageFiles, labels: np.ndarray) -> tuple[np.ndarray | Ima
 
     DataError where a class has none that can be.
     """
-    images, good, problems = readable(files)
+    images, good, problems = _read_good(files)
     for row, problem in problems.items():
         if not np.any(labels[good] == labels[row]):
             raise DataError(files.place(row), None, problem)
-    tell_left_out({files.place(row): problem for row, problem in problems.items()}, len(files))
+    _tell(files, problems)
     return images, labels[good]
 
 
-def readable(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray, dict[int, str]]:
-    """(The images that can be decoded, in memory where they fit, their rows, {row: why} of the others)."""
+def readable(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
+    """(Images, their rows) of those that can be decoded: in memory where they fit; the others are told of.
+
+    DataError where there is none.
+    """
+    images, good, problems = _read_good(files)
+    if problems and not len(good):
+        row, problem = next(iter(problems.items()))
+        raise DataError(files.place(row), None, problem)
+    _tell(files, problems)
+    return images, good
+
+
+def _read_good(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray, dict[int, str]]:
+    """(Images that can be decoded, in memory where all fit, their rows, {row: why} of the others)."""
     images, problems = files.read(is_kept=files.fits_memory)
     good = np.array([row for row in range(len(files)) if row not in problems], int)
     if not files.fits_memory:
         return files[good] if problems else files, good, problems
     return images[good] if problems else images, good, problems
+
+
+def _tell(files: ImageFiles, problems: Mapping[int, str]) -> None:
+    tell_left_out({files.place(row): problem for row, problem in problems.items()}, len(files))
 
 
 def tell_left_out(problems: Mapping[str, str], count: int, unit: str = "images") -> None:

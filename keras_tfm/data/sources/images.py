@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.sources import image_arrays
-from keras_tfm.data.sources.image_files import ImageFiles, problem_of, read_bytes, without_bad
+from keras_tfm.data.sources.image_files import ImageFiles, problem_of, read_bytes, readable, without_bad
 from keras_tfm.data.sources.lines import DataError, files_of
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import Columns, Row, has_names, kind_of, parse_columns, read_all
@@ -56,7 +56,7 @@ def read_labelled_images(
         label = row.cells[1]
         if not isinstance(label, int | str) or not str(label).strip():
             row.refuse(f"expected a label, got {label!r:.60}")
-        found.append(_bytes_of(row))
+        found.append(bytes_of(row))
         labels.append(label)
         places.append(f"{row.path}, {row.place}")
     images = ImageFiles(found, (height, width, channels), preprocessing, places)
@@ -84,8 +84,7 @@ def read_unlabelled_images(
         raise DataError(files[0], None, problem)
     if are_arrays.pop():
         return np.stack(images)
-    # All have one label, so that a broken image is refused where there is no other.
-    return without_bad(ImageFiles(images, shape, preprocessing, places), np.zeros(len(images), "int32"))[0]
+    return readable(ImageFiles(images, shape, preprocessing, places))[0]
 
 
 def _labelled(images: Any, labels: np.ndarray, path: str) -> LabelledImages:
@@ -126,7 +125,7 @@ def _known_image(cells: list[str]) -> tuple[int] | None:
     return next(((cells.index(name),) for name in IMAGES if name in cells), None)
 
 
-def _bytes_of(row: Row) -> bytes:
+def bytes_of(row: Row) -> bytes:
     """The image in the row's first cell: bytes or, as the library `datasets` has it, {"bytes": them}."""
     data = row.cells[0].get("bytes") if isinstance(row.cells[0], dict) else row.cells[0]
     if not isinstance(data, bytes):
@@ -183,7 +182,7 @@ def read_images(
     for found in files:
         if has_names(found):
             for row in read_all(found, chosen, "images"):
-                images.append(_bytes_of(row))
+                images.append(bytes_of(row))
                 places.append(f"{found}, {row.place}")
         elif image_arrays.is_array_file(found):
             arrays = image_arrays.read_arrays(found, parse_columns(columns, counts=(1, 2)))

@@ -66,11 +66,7 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
     first = os.fspath(paths if isinstance(paths, str | os.PathLike) else paths[0])
     if not found:
         raise DataError(first, None, "expected images, there are none")
-    files = ImageFiles([image.path for image in found], shape, canvas)
-    images, good, problems = readable(files)
-    if not len(good):
-        raise DataError(files.place(0), None, problems[0])
-    tell_left_out({files.place(row): problem for row, problem in problems.items()}, len(files))
+    images, good = readable(ImageFiles([image.path for image in found], shape, canvas))
     found = [found[row] for row in good]
     sizes = np.array([size_of(read_bytes(image.path)) for image in found], "int64")
     boxes, labels = checked_boxes([(*image[1:3], image.labels) for image in found], sizes)

@@ -21,6 +21,7 @@ from keras_tfm.data.tokenizers.merges import (
     NUL,
     SPACE,
     in_order,
+    joined,
     merging_model,
     ranks_of,
     read_content,
@@ -255,8 +256,7 @@ class ByteLevelTokenizer(Tokenizer):
         words = tf_text.regex_split(strings, f"{_WORDS}|{_MARK}", keep_delim_regex_pattern=_WORDS)
         letters = tf.strings.bytes_split(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
         letters = letters.with_flat_values(self._spell(letters.flat_values))
-        names = tf.strings.reduce_join(letters, axis=-1)
-        token_ids = self._pieces.tokenize(names) - 1
+        token_ids = self._pieces.tokenize(joined(letters)) - 1
         return words.with_flat_values(token_ids).merge_dims(1, 2)
 
     def _spell(self, letters):
@@ -266,7 +266,7 @@ class ByteLevelTokenizer(Tokenizer):
 
     def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         spelled = tf.gather(tf.constant(self._spelled), token_ids.flat_values)
-        strings = tf.strings.reduce_join(token_ids.with_flat_values(spelled), axis=-1)
+        strings = joined(token_ids.with_flat_values(spelled))
         return tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
 
     def save(self, folder, name: str = "tokenizer") -> pathlib.Path:

@@ -21,11 +21,13 @@ from keras_tfm.data.tokenizers.merges import (
     NAMES,
     NUL,
     SPACE,
+    joined,
     merging_model,
     ranks_of,
     read_content,
     read_files,
 )
+from keras_tfm.data.tokenizers.offsets import encoded_size, original_offsets
 from keras_tfm.data.tokenizers.sentence_pieces import SharedModel
 from keras_tfm.data.tokenizers.special import tokenize_parts
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
@@ -41,7 +43,9 @@ WORDS = rf"'s|'t|'re|'ve|'m|'ll|'d|\p{{L}}+|\p{{N}}|[^{SPACE}\p{{L}}\p{{N}}]+"
 # The expression as published folders write it; some begin with the special tokens.
 THEIR_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 NUM_SYMBOLS = 2 * len(NAMES) + 2  # of which no merge is needed
+SPLIT = f"{WORDS}|[{SPACE}]+"
 OTHER_LENGTH = "İ"  # the only letter whose small one is several characters
+OTHER_SIZE = len(OTHER_LENGTH.lower().encode())
 
 
 class CLIPTokenizer(Tokenizer):
@@ -75,6 +79,7 @@ class CLIPTokenizer(Tokenizer):
         content = {"tokens": tokens, "merges": list(merges), "pad": pad}
         self._content = json.dumps(content, ensure_ascii=False)
         self._spelled = np.array([*map(_spelling, tokens), "\ufffd".encode()], object)
+        self._sizes = np.array([len(_spelling(token).removesuffix(b" ")) for token in tokens], "int64")
         self._names = np.array([name.encode() for name in (*NAMES, *LAST.values())], object)
         model = merging_model([*map(_private, tokens)], {_private(name): rank for name, rank in made.items()})
         self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
@@ -168,36 +173,56 @@ class CLIPTokenizer(Tokenizer):
         strings = tf.strings.regex_replace(strings, r"\x00", NUL)
         return tokenize_parts(strings, SPELLED, (START, END), self.special_ids, self._tokenize)
 
+    def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        # What `tokenize` reads NUL as has more bytes: here another control character stands for it.
+        strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), r"\x00", "\x01")
+        # A text more, for of none tensorflow_text would read where nothing is.
+        composed, sources = tf_text.normalize_utf8_with_offsets_map(tf.concat([strings, [""]], 0), "NFC")
+        composed = composed[:-1]
+        points, characters = tf.strings.unicode_decode_with_offsets(composed, "UTF-8")  # (B, characters)
+        sizes = encoded_size(small_letters(points.flat_values))
+        sizes = points.with_flat_values(tf.where(points.flat_values == ord(OTHER_LENGTH), OTHER_SIZE, sizes))
+        words, begins, _ = tf_text.regex_split_with_offsets(self._small(composed), SPLIT, WORDS)
+        pieces = self._merge(words.flat_values)  # (words, pieces)
+        widths = pieces.with_flat_values(tf.gather(tf.constant(self._sizes), pieces.flat_values))
+        before = tf.cumsum(tf.reduce_sum(widths, axis=1), exclusive=True)  # (words,)
+        base = tf.gather(begins.flat_values - before, pieces.value_rowids())
+        ends = base + tf.cumsum(widths.flat_values)
+        token_ids, starts, ends = (
+            words.with_flat_values(pieces.with_flat_values(x)).merge_dims(1, 2)
+            for x in (pieces.flat_values, ends - widths.flat_values, ends)
+        )  # (B, pieces)
+        lengths = tf.cast(tf.strings.length(composed), tf.int64)
+        offsets = original_offsets(starts, ends, characters, sizes, lengths)
+        return token_ids, *(_at_source(sources, x) for x in offsets)
+
     def normalize(self, strings) -> tf.Tensor:
         """Valid UTF-8 (B,), composed and in small letters."""
-        strings = tf_text.normalize_utf8(strings, "NFC")
+        return self._small(tf_text.normalize_utf8(strings, "NFC"))
+
+    def _small(self, strings) -> tf.Tensor:
         strings = tf.strings.regex_replace(strings, OTHER_LENGTH, OTHER_LENGTH.lower())
         points = tf.strings.unicode_decode(strings, "UTF-8")  # (B, characters)
-        table, flat = _small_letters(), points.flat_values
-        small = tf.gather(tf.constant(table), tf.minimum(flat, len(table) - 1))
-        small = tf.where(flat < len(table), small, flat)
-        return tf.strings.unicode_encode(points.with_flat_values(small), "UTF-8")
+        return tf.strings.unicode_encode(points.with_flat_values(small_letters(points.flat_values)), "UTF-8")
 
     def _tokenize(self, strings) -> tf.RaggedTensor:
         """Texts (B,) without special tokens and NUL, as ids (B, None)."""
-        words = tf_text.regex_split(
-            self.normalize(strings), f"{WORDS}|[{SPACE}]+", keep_delim_regex_pattern=WORDS
-        )
-        letters = tf.strings.bytes_split(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
-        codes = tf.reshape(tf.io.decode_raw(letters.flat_values, tf.uint8, fixed_length=1), [-1])
-        place = tf.range(tf.size(codes, tf.int64))
-        is_last = place == tf.gather(letters.row_limits(), letters.value_rowids()) - 1
-        names = tf.gather(
-            tf.constant(self._names), tf.cast(codes, tf.int32) + len(NAMES) * tf.cast(is_last, tf.int32)
-        )
-        token_ids = (
-            self._pieces.tokenize(tf.strings.reduce_join(letters.with_flat_values(names), axis=-1)) - 1
-        )
+        words = tf_text.regex_split(self.normalize(strings), SPLIT, WORDS)
+        token_ids = self._merge(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
         return words.with_flat_values(token_ids).merge_dims(1, 2)
+
+    def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Words (N,), none empty, as ids (N, None)."""
+        letters = tf.strings.bytes_split(words)
+        codes = tf.reshape(tf.io.decode_raw(letters.flat_values, tf.uint8, fixed_length=1), [-1])
+        ends = letters.row_limits()[:, None] - 1
+        is_last = tf.scatter_nd(ends, tf.ones_like(ends[:, 0], tf.int32), [tf.size(codes, tf.int64)])
+        names = tf.gather(tf.constant(self._names), tf.cast(codes, tf.int32) + len(NAMES) * is_last)
+        return self._pieces.tokenize(joined(letters.with_flat_values(names))) - 1
 
     def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         spelled = tf.gather(tf.constant(self._spelled), token_ids.flat_values)
-        strings = tf.strings.reduce_join(token_ids.with_flat_values(spelled), axis=-1)
+        strings = joined(token_ids.with_flat_values(spelled))
         strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
         return tf.strings.strip(strings)
 
@@ -205,6 +230,12 @@ class CLIPTokenizer(Tokenizer):
         path = pathlib.Path(folder, f"{name}.clip.json")
         path.write_text(self._content + "\n", "utf-8")
         return path
+
+
+def _at_source(sources: tf.Tensor, offsets: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Offsets (B, None) in composed strings as those in the strings that they were, of B + 1 `sources`."""
+    found = tf_text.find_source_offsets(sources, tf.pad(offsets.to_tensor(), [[0, 1], [0, 1]]))
+    return tf.RaggedTensor.from_tensor(found[:-1], offsets.row_lengths())
 
 
 def _private(token: str) -> str:
@@ -222,8 +253,15 @@ def _spelling(token: str) -> bytes:
     return bytes(map(NAMES.index, token.removesuffix(SUFFIX))) + b" " * token.endswith(SUFFIX)
 
 
+def small_letters(points: tf.Tensor) -> tf.Tensor:
+    """The small letters of code points (N,), each by itself."""
+    table = _table_of_small_letters()
+    small = tf.gather(tf.constant(table), tf.minimum(points, len(table) - 1))
+    return tf.where(points < len(table), small, points)
+
+
 @functools.cache
-def _small_letters() -> np.ndarray:
+def _table_of_small_letters() -> np.ndarray:
     """The small letter of each code point, up to the last that has one, each by itself, as the `tokenizers`
     library has them: TensorFlow's own lower-casing writes a final sigma, and follows the user's language.
     """

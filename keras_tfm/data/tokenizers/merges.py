@@ -8,6 +8,7 @@ import functools
 import pathlib
 from collections.abc import Mapping, Sequence
 
+import tensorflow as tf
 from sentencepiece import sentencepiece_model_pb2
 
 from keras_tfm.data.tokenizers.unigram import train_unigram
@@ -37,19 +38,34 @@ def in_order(ids: Mapping[str, int]) -> list[str]:
 
 def read_files(vocabulary, merges) -> tuple[list[str], list[str]]:
     """(Tokens, merges) of a vocab.json {token: id} and a merges.txt; ValueError where they are none."""
-    ids = read_json(vocabulary)
-    if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
-        raise ValueError(f"{vocabulary}: expected {{token: id}} with the ids 0, 1, ...")
+    ids = _checked(read_json(vocabulary), vocabulary)
     lines = pathlib.Path(merges).read_text("utf-8").split("\n")
     return in_order(ids), [x for x in lines if x and not x.startswith("#version")]
 
 
 def read_content(content: Mapping) -> tuple[list[str], list[str]]:
-    """(Tokens, merges) of the content of a tokenizer.json of the type "BPE"."""
+    """(Tokens, merges) of the content of a tokenizer.json of the type "BPE"; ValueError for other ids."""
     model = content["model"]
     added = {token["content"]: token["id"] for token in content.get("added_tokens", [])}
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
-    return in_order(model["vocab"] | added), merges
+    return in_order(_checked(model["vocab"] | added, "vocab")), merges
+
+
+def _checked(ids: Mapping[str, int], name) -> Mapping[str, int]:
+    """{token: id}; ValueError unless each of the ids 0, 1, ... is there once."""
+    if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
+        raise ValueError(f"{name}: expected {{token: id}} with the ids 0, 1, ...")
+    return ids
+
+
+def joined(strings: tf.RaggedTensor) -> tf.Tensor:
+    """Rows of strings (N, None) as one string each (N,). TensorFlow's `reduce_join`, and `value_rowids`, take
+    memory for all rows as if they were as long as the longest, terabytes for one text of 100 kB among others.
+    """
+    starts, count = strings.row_splits[1:-1], tf.size(strings.flat_values, tf.int64)
+    starts = tf.boolean_mask(starts, starts < count)[:, None]
+    rows = tf.cumsum(tf.scatter_nd(starts, tf.ones_like(starts[:, 0]), [count]))
+    return tf.strings.unsorted_segment_join(strings.flat_values, rows, strings.nrows())
 
 
 def ranks_of(merges: Sequence[str]) -> dict[str, int]:

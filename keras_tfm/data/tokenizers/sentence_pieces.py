@@ -16,6 +16,7 @@ from keras_tfm.data.tokenizers.sentencepiece_files import (
     CANONICAL,
     MASKS,
     read_model,
+    train_canonical,
     write_canonical,
     write_model,
 )
@@ -93,6 +94,15 @@ class SentencePieceTokenizer(Tokenizer):
         limit = (vocabulary_size - 4 - cls.NUM_BYTES) // 2
         lines = common_characters(sample_of(lines), limit, barred="▁\0")  # SentencePiece's own
         return cls(train_unigram(lines, vocabulary_size))
+
+    @classmethod
+    def train_canonical(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "SentencePieceTokenizer":
+        """Trains a model as SigLIP's is on `lines`: small letters without punctuation. `vocabulary_size` is
+        an upper bound, at least 100. Raises ValueError when there is no text.
+        """
+        require_size(vocabulary_size, least=100)
+        lines = common_characters(sample_of(lines), vocabulary_size // 2, barred="▁\0")
+        return cls(train_canonical(lines, vocabulary_size))
 
     @classmethod
     def from_huggingface(cls, folder) -> "SentencePieceTokenizer":

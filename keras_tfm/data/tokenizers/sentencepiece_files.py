@@ -10,6 +10,7 @@ line, U+0085, at the ends of a text stays.
 import base64
 import binascii
 import functools
+import io
 import json
 import pathlib
 import re
@@ -23,6 +24,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
+from keras_tfm.data.tokenizers.unigram import chunks
 from keras_tfm.training.safetensors import read_json
 
 Kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
@@ -77,6 +79,30 @@ def read_model(folder) -> bytes:
             if isinstance(error, DataError)
             else DataError(path, None, f"expected a unigram tokenizer ({error})")
         ) from error
+
+
+def train_canonical(lines: list[str], vocabulary_size: int) -> bytes:
+    """Trains a unigram model of at most `vocabulary_size` pieces as SigLIP's is, and returns it, serialised:
+    of small letters without punctuation, without pieces for bytes, padded by the end.
+    """
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=chunks([_without_punctuation(line.lower()) for line in lines]),
+        model_writer=model,
+        model_type="unigram",
+        vocab_size=vocabulary_size,
+        hard_vocab_limit=False,
+        character_coverage=1.0,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        num_threads=4,  # fixed: the model depends on it
+        minloglevel=2,
+    )
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    _arrange_spiece(proto, {"model_type": "siglip"})
+    return _finish(proto, {})
 
 
 def write_model(model: bytes, special: SpecialTokens, folder):

@@ -24,7 +24,7 @@ def train_unigram(lines: list[str], vocabulary_size: int) -> bytes:
         rules.write(f"{ord('▁'):x}\t{ord(' '):x}\n")
         rules.flush()
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_chunks(lines),
+            sentence_iterator=chunks(lines),
             model_writer=model,
             model_type="unigram",
             vocab_size=vocabulary_size,
@@ -46,7 +46,7 @@ def train_unigram(lines: list[str], vocabulary_size: int) -> bytes:
     return proto.SerializeToString(deterministic=True)
 
 
-def _chunks(lines: list[str], size: int = 1000) -> Iterator[str]:
+def chunks(lines: list[str], size: int = 1000) -> Iterator[str]:
     """Cuts lines into training sentences, for SentencePiece skips those of more than 4192 bytes."""
     return (" " + line[start : start + size] for line in lines for start in range(0, len(line), size))
 

@@ -46,17 +46,19 @@ def plot_sizes(models: Sequence[tuple[str, float, float]] = MODEL_SIZES, axes: A
 
 
 def plot_model(model: keras.Model, axes: Any = None) -> Any:
-    """A model's stacks, what stands in their blocks, and their parameters: inputs at the bottom.
+    """A model's stacks, what stands in their blocks, their parameters and the shapes that they give, without
+    the batch (T is any length): inputs at the bottom.
 
     Blocks that hold the same layers are drawn once, with their number; an encoder's output goes to all the
     blocks of the decoder beside it.
     """
-    stacks = {name: _folded(blocks) for name, blocks in model.blocks.items()}
+    states = getattr(model, "hidden_states", {})
+    stacks = {name: _folded(blocks, states.get(name, ())) for name, blocks in model.blocks.items()}
     inner = {id(weight) for blocks in model.blocks.values() for block in blocks for weight in block.weights}
     outer = [weight for weight in model.weights if id(weight) not in inner]
     before = [w for w in outer if part_of(w.path) == "embedding"]
     after = [w for w in outer if part_of(w.path) != "embedding"]
-    heights = {name: sum(len(parts) + 0.9 for parts, _, _ in folded) for name, folded in stacks.items()}
+    heights = {name: sum(len(parts) + 0.9 for parts, *_ in folded) for name, folded in stacks.items()}
     highest = max(heights.values(), default=0)
     width = 3 * max(len(stacks), 1)
     axes = new_axes(axes, (1.35 * width, 0.42 * highest + 2.2))
@@ -67,12 +69,14 @@ def plot_model(model: keras.Model, axes: Any = None) -> Any:
     for number, (name, folded) in enumerate(stacks.items()):
         centre, level = 3 * number + 1, 0.0
         axes.annotate("", (centre, -0.55), (centre, -1.25), arrowprops=_ARROW)
-        for parts, repeats, count in folded:
+        for parts, repeats, count, shape in folded:
             _frame(axes, centre, level - 0.45, len(parts) + 0.35)
             for row, part in enumerate(parts):
                 _box(axes, centre, level + row, 1.7, part, _colour(part))
             told = f"{repeats} × {_brief(count)}" if repeats > 1 else _brief(count)
-            axes.text(centre - 1, level + len(parts) - 0.12, told, fontsize=8, color=INK, va="center")
+            above = level + len(parts) - 0.12
+            axes.text(centre - 1, above, told, fontsize=8, color=INK, va="center")
+            axes.text(centre + 1, above, shape, fontsize=8, color=INK, va="center", ha="right")
             level += len(parts) + 0.9
         axes.text(
             centre - 0.12, -0.9, name, ha="right", va="center", fontsize=9, color=INK, fontweight="bold"
@@ -90,18 +94,21 @@ def plot_model(model: keras.Model, axes: Any = None) -> Any:
 _ARROW: Mapping[str, Any] = {"arrowstyle": "->", "color": INK, "lw": 1}
 
 
-def _folded(blocks: Sequence[Any]) -> list[tuple[list[str], int, int]]:
-    """[(parts, how often in a row, parameters of one)] of a stack's blocks, the lowest first."""
-    found: list[tuple[list[str], int, int]] = []
-    for block in blocks:
+def _folded(blocks: Sequence[Any], states: Sequence[Any]) -> list[tuple[list[str], int, int, str]]:
+    """[(parts, how often in a row, parameters of one, the shape that it gives)] of a stack's blocks, the
+    lowest first; `states` are what goes into the first block and comes out of each, or none.
+    """
+    found: list[tuple[list[str], int, int, str]] = []
+    shapes = [" × ".join("T" if n is None else str(n) for n in state.shape[1:]) for state in states[1:]]
+    # ALBERT's one block gives as many states as it has runs.
+    for block, shape in zip(blocks, shapes or [""] * len(blocks), strict=False):
         names = dict.fromkeys(part_of(weight.path) for weight in block.weights)
         parts = [name for name in names if name != "normalization"] or list(names) or ["other"]
         count = _count(block.weights)
-        if found and found[-1][0] == parts and found[-1][2] == count:
-            parts, repeats, _ = found.pop()
-            found.append((parts, repeats + 1, count))
-        else:
-            found.append((parts, 1, count))
+        repeats = 1
+        if found and (found[-1][0], *found[-1][2:]) == (parts, count, shape):
+            repeats += found.pop()[1]
+        found.append((parts, repeats, count, shape))
     return found
 
 

@@ -81,6 +81,11 @@ def test_every_assigned_character_is_split_alike(ours, theirs):
     assert not differ
 
 
+def test_a_long_word_among_many_takes_no_memory(ours, theirs):
+    """Of all words together, not of each as long as the longest."""
+    assert_same(ours, theirs, ["x" * 50_000, "a b " * 50_000, ""])
+
+
 def test_malformed_bytes_are_replaced(ours, content):
     tokens = content["tokens"]
     euro = [tokens.index("â"), tokens.index("Ĥ"), tokens.index("¬")]  # the bytes of "€"

@@ -154,7 +154,8 @@ def test_other_rules_and_files_are_refused(ours, tmp_path):
         ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]}}, "normalizer: expected"),
         ({"normalizer": None}, "no tokenizer of CLIP's kind"),
         ({"pre_tokenizer": {"type": "ByteLevel"}}, "no tokenizer of CLIP's kind"),
-        ({"model": content["model"] | {"vocab": {"a": 0}}}, "expected every byte"),
+        ({"model": content["model"] | {"vocab": {"a": 0}}, "added_tokens": []}, "expected each once, among"),
+        ({"added_tokens": [{"content": "<|startoftext|>", "id": 9_000}]}, "with the ids 0, 1"),
     ):
         path.write_text(json.dumps(content | change))
         with pytest.raises(DataError, match=rf"tokenizer\.json.*{named}"):

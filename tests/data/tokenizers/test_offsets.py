@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_tfm.data import BERTTokenizer, ByteLevelTokenizer, SentencePieceTokenizer
+from keras_tfm.data import BERTTokenizer, ByteLevelTokenizer, CLIPTokenizer, SentencePieceTokenizer
 
 LINES = ["the cat sat on a mat, and dogs ran", "Ada's café in İstanbul (est. 1990)", "漢字 don't “stop”…"]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "##s", "sat", ",", "caf", "##e", "漢", "cafe"]
@@ -36,6 +36,7 @@ MAKE = {
     "bert": lambda: BERTTokenizer(PIECES),
     "bert-cased": lambda: BERTTokenizer.train(LINES, 300, lowercase=False),
     "byte-level": byte_level,
+    "clip": lambda: CLIPTokenizer.train(LINES, 560),
     "lossless": lambda: SentencePieceTokenizer.train(LINES, 400),
     "normalising": normalising,
 }
@@ -75,6 +76,13 @@ def test_part_of_a_character_is_the_whole():
     token_ids, _, spelled = pieces_of(tokenizer, ["Ada's 😀\x00 <s>"])
     assert spelled[0][:3] == ["Ad", "a", "'s"] and spelled[0][4:8] == ["😀"] * 4
     assert spelled[0][8:] == ["\x00", " ", "<", "s", ">"] and len(token_ids[0]) == 13
+
+
+def test_clips_words_are_what_became_them():
+    texts = ["Cats, cafe\u0301", "  İs\u3000it’s 12", "", "CAFÉ"]
+    _, offsets, spelled = pieces_of(CLIPTokenizer.train(["café cats is it’s 12 , i̇s"] * 9, 700), texts)
+    assert spelled[0] == ["Cats", ",", "cafe\u0301"] and spelled[3] == ["CAFÉ"] and offsets[2] == []
+    assert spelled[1][-5:] == ["it", "’", "s", "1", "2"] and "".join(spelled[1]).startswith("İ")
 
 
 ANY = st.characters(exclude_categories=("Cs",))

@@ -414,3 +414,17 @@ def test_siglips_folder_comes_and_goes(siglip, tmp_path):
     (folder / "config.json").write_text('{"do_lower_case": false}')
     with pytest.raises(DataError, match="do_lower_case is false"):
         SentencePieceTokenizer.from_huggingface(folder)
+
+
+def test_siglips_kind_is_trained():
+    ours = SentencePieceTokenizer.train_canonical(LINES[:3_000], 700)
+    assert ours.vocabulary_size <= 700 and ours.pad_id == ours.end_id == 1 and not ours.is_lossless
+    one, other, unknown = ours.tokenize(
+        ["The value, of a name!", "the value of a name", "the 漢字"]
+    ).to_list()
+    assert one == other and ours.unknown_id not in one and ours.unknown_id in unknown
+    again = SentencePieceTokenizer.train_canonical(LINES[:3_000], 700)
+    assert again.model == ours.model
+    with pytest.raises(ValueError, match="expected at least 100, got 99"):
+        SentencePieceTokenizer.train_canonical(["a"], 99)
+    assert SentencePieceTokenizer.train_canonical(["a b"], 100).vocabulary_size < 10

@@ -1,0 +1,186 @@
+"""The verbs of a model that matches images and texts: classify-zero-shot, and search index and query."""
+
+import argparse
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from keras_tfm.cli.console import say, tell_untrained, warn
+from keras_tfm.cli.generated import add_options, given
+from keras_tfm.configs import Config, Count, Option
+
+AT_ONCE = 1_024  # images of which the vectors are computed, and kept, together
+MODEL = "a RUN of match-images, or a folder, or hub id, of CLIP or SigLIP"
+IMAGES = "image files, patterns of them, folders of images, or of such folders"
+
+
+@dataclasses.dataclass(frozen=True)
+class Searching(Config):
+    """How much is answered."""
+
+    top: Annotated[Count, Option("images, the nearest first")] = 5
+
+
+def add(group: Any, add_verb: Any) -> None:
+    """keras-tfm classify-zero-shot, search index and search query."""
+    classify = add_verb(
+        group, "classify-zero-shot", run_classify, "tell images apart by labels that nothing was trained on"
+    )
+    classify.add_argument("model", metavar="MODEL", help=MODEL)
+    classify.add_argument("--labels", required=True, metavar="FILE", help="a text file, a label a line")
+    classify.add_argument("--images", nargs="+", required=True, metavar="FILE", help=IMAGES)
+    classify.add_argument(
+        "--template",
+        nargs="+",
+        default=["{}"],
+        metavar="TEXT",
+        help='what is read of a label, "a photo of a {}"; of several the mean (default: the label alone)',
+    )
+    classify.add_argument(
+        "--json", action="store_true", help="print a JSON object for each image, with all probabilities"
+    )
+
+    words = "find images by a text or by another image"
+    search = group.add_parser("search", help=words, description=words[0].upper() + words[1:] + ".")
+    verbs = search.add_subparsers(title="verbs", dest="search_verb", required=True, metavar="VERB")
+    index = add_verb(
+        verbs, "index", run_index, "compute vectors of images, and add to an index those that it lacks"
+    )
+    index.add_argument("model", metavar="MODEL", help=MODEL)
+    index.add_argument("--images", nargs="+", required=True, metavar="FILE", help=IMAGES)
+    index.add_argument("--out", required=True, metavar="INDEX", help="the folder to write, or to add to")
+    query = add_verb(verbs, "query", run_query, "print the nearest images of an index: cosine, tab, path")
+    query.add_argument("index", metavar="INDEX", help="what search index wrote")
+    asked = query.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--text", metavar="TEXT", help="what is to be seen on the images")
+    asked.add_argument("--image", metavar="FILE", help="an image that they are to be like")
+    query.add_argument("--model", metavar="MODEL", help="where the index's model is now, if it was moved")
+    add_options(query, Searching)
+
+
+def run_classify(arguments: argparse.Namespace) -> None:
+    """classify-zero-shot: a line for each image."""
+    labels = read_labels(arguments.labels)
+    task = matcher_at(arguments.model)
+    texts = [template.replace("{}", label) for template in arguments.template for label in labels]
+    tell_cut(task, texts)
+    vectors = task.encode_labels(labels, arguments.template)
+    for paths, images in readable_parts(task, image_files(task, arguments.images)):
+        for path, row in zip(paths, task.probabilities(task.encode_images(images), vectors), strict=True):
+            best = int(row.argmax())
+            if arguments.json:
+                shares = {label: float(f"{x:.6g}") for label, x in zip(labels, row, strict=True)}
+                answer = {"image": path, "label": labels[best], "probabilities": shares}
+                print(json.dumps(answer, ensure_ascii=False))
+            else:
+                print(f"{path}\t{labels[best]}\t{row[best]:.4f}")
+
+
+def run_index(arguments: argparse.Namespace) -> None:
+    """search index: the vectors of what is not there yet."""
+    from keras_tfm.tasks.image_index import Image, ImageIndex, config_of, unknown_images
+    from keras_tfm.training.folder import refuse_existing
+
+    is_there = os.path.exists(os.path.join(arguments.out, "index.json"))
+    if not is_there:
+        refuse_existing(arguments.out)
+    task = matcher_at(arguments.model)
+    config, files = config_of(task, arguments.model), image_files(task, arguments.images)
+    index = ImageIndex(arguments.out) if is_there else ImageIndex.create(arguments.out, config)
+    index.check(config)
+    before = len(index)
+    known = dict(zip(map(os.path.abspath, files.sources), range(len(files)), strict=True))
+    rows = [known[image.path] for image in unknown_images(index, known)]
+    for paths, images in readable_parts(task, files[rows]):
+        index.add([Image.at(path) for path in paths], task.encode_images(images))
+    say(f"{len(index) - before:,} images are new; {len(index):,} stand in {arguments.out}")
+
+
+def run_query(arguments: argparse.Namespace) -> None:
+    """search query: the nearest images."""
+    from keras_tfm.tasks.image_index import ImageIndex, config_of
+
+    index, top = ImageIndex(arguments.index), Searching(**given(arguments, Searching)).top
+    if arguments.text is not None and not arguments.text.strip():
+        raise ValueError("--text: expected a text, it is blank")
+    name = arguments.model or index.config.model
+    if os.path.isabs(name) and not os.path.exists(name):
+        raise ValueError(f"{arguments.index}: its model is no longer at {name}: say by --model where it is")
+    task = matcher_at(name)
+    index.check(config_of(task, name))
+    if arguments.text is not None:
+        tell_cut(task, [arguments.text])
+        (vector,) = task.encode_texts([arguments.text])
+    else:
+        (vector,) = task.encode_images(task.read_inputs(arguments.image).examples[:1])
+    for path, cosine in index.search(vector, top):
+        print(f"{cosine:.4f}\t{path}")
+
+
+def matcher_at(name: str) -> Any:
+    """The task of a RUN, or of a published folder; ValueError for one that does not match."""
+    from keras_tfm import tasks
+    from keras_tfm.tasks.task import is_task_folder
+
+    if not os.path.exists(name) and (os.path.isabs(name) or name.count("/") > 1):
+        raise ValueError(f"expected {MODEL}; there is no {name}")
+    if not is_task_folder(name):
+        return tasks.ImageTextMatcher.from_huggingface(name)
+    task = tasks.load(name)
+    if not isinstance(task, tasks.ImageTextMatcher):
+        raise ValueError(f"{name}: a {task.name!r} task does not match images and texts")
+    tell_untrained(task, name)
+    return task
+
+
+def image_files(task: Any, paths: Sequence[str]) -> Any:
+    """The files that `paths` name, as the task reads them; ValueError where there are none."""
+    from keras_tfm.data import ImageFiles
+
+    found = task.read_inputs(list(paths)).examples
+    if not found or not all(isinstance(image, str | os.PathLike) for image in found):
+        raise ValueError(f"--images: expected image files, {'got others' if found else 'there are none'}")
+    return ImageFiles(found, task.image_shape, task.preprocessing)
+
+
+def readable_parts(task: Any, files: Any) -> Iterator[tuple[list[str], Any]]:
+    """(Paths, images (N, H, W, C)) of those that can be decoded, some thousand at once; the others are told
+    of and left out.
+    """
+    from keras_tfm.data.sources.image_files import tell_left_out
+
+    problems: dict[str, str] = {}
+    for first in range(0, len(files), AT_ONCE):
+        part = files[first : first + AT_ONCE]
+        images, bad = part.read()
+        problems |= {part.place(row): problem for row, problem in bad.items()}
+        good = [row for row in range(len(part)) if row not in bad]
+        if good:
+            yield [part.place(row) for row in good], images[good]
+    if problems:
+        tell_left_out(problems, len(files))
+
+
+def read_labels(path: str) -> list[str]:
+    """The lines of a file; DataError for a blank one, for a label that is there twice, for less than two."""
+    from keras_tfm.data.sources.lines import DataError, numbered_lines
+
+    lines: dict[str, int] = {}
+    for number, text in numbered_lines(path):
+        label = text.strip()
+        if not label:
+            raise DataError(path, number, "expected a label, the line is blank")
+        if label in lines:
+            raise DataError(path, number, f"the label {label!r:.60} stands in line {lines[label]} too")
+        lines[label] = number
+    if len(lines) < 2:
+        raise DataError(path, None, f"expected two labels or more, got {len(lines)}")
+    return list(lines)
+
+
+def tell_cut(task: Any, texts: Sequence[str]) -> None:
+    """Say how many texts are longer than what is read of them."""
+    if count := task.count_cut(texts):
+        warn(f"{count} of {len(texts)} texts exceed {task.max_length} tokens and are cut there")

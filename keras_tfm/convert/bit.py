@@ -1,0 +1,128 @@
+"""BiT's checkpoints by transformers' names and by timm's (Kolesnikov et al. 2020)."""
+
+from keras_tfm.convert.arguments import Arguments, times
+from keras_tfm.convert.family import Entry, Family
+from keras_tfm.convert.keymap import POINTWISE, convolution, linear, norm
+from keras_tfm.convert.resnet import BLOCK, CLASSIFIER, FIELDS, inner
+from keras_tfm.models import BiT
+from keras_tfm.models.vision.resnet import BiTConfig
+
+MODEL = BiT
+ARCHITECTURES = {f"resnetv2_{size}_bit": size for size in BiT.sizes}
+WIDTHS = BiTConfig().dims  # of a width factor of 1
+
+
+def rows(config):
+    """transformers' names; its norms stand before the convolutions of the same number."""
+    theirs = "encoder.stages.{}.layers.{}"
+    return [*convolution("stem", "embedder.convolution"), *_blocks(theirs), *norm("norm/layer_0", "norm")]
+
+
+def timm_rows(config):
+    """timm's names, the classifier's too, which is a convolution there."""
+    return [
+        *convolution("stem", "stem.conv"),
+        *_blocks("stages.{}.blocks.{}"),
+        *norm("norm/layer_0", "norm"),
+        *linear("head/output", "head.fc", transform=POINTWISE),
+    ]
+
+
+def _blocks(theirs):
+    table = [
+        *convolution(f"{BLOCK}/shortcut", f"{theirs}.downsample.conv"),
+        *norm(f"{BLOCK}/norm/layer_0", f"{theirs}.norm1"),
+    ]
+    for i in range(3):
+        table += convolution(f"{BLOCK}/branch/layer_{i}", f"{theirs}.conv{i + 1}")
+    for i in range(2):
+        table += norm(f"{BLOCK}/branch/layer_{i}/norm/layer_0", f"{theirs}.norm{i + 2}")
+    return table
+
+
+def read_depths(value, _):
+    """Ours for theirs, which dilates the convolutions of a fifth stage."""
+    if len(value) > 4:
+        raise ValueError
+    return value
+
+
+def write_depths(config):
+    """Theirs for ours; ValueError for more stages than theirs computes as ours does."""
+    if len(config.depths) > 4:
+        raise ValueError(f"BitModel computes only four stages; there are {len(config.depths)}.")
+    return config.depths
+
+
+FAMILY = Family(
+    model_type="bit",
+    backbone="BitModel",
+    model=BiT,
+    prefix="bit.",
+    fields={
+        **FIELDS,
+        "depths": Entry("depths", read_depths, write_depths),
+        "num_groups": "num_groups",
+        "stochastic_depth": "drop_path_rate",
+    },
+    fixed={
+        "hidden_act": "relu",
+        "layer_type": "preactivation",
+        "global_padding": None,
+        "embedding_dynamic_padding": False,
+        "width_factor": 1,
+        "output_stride": 32,
+    },
+    shapes={
+        "embedder.convolution.weight": ("stem_dim", "num_channels", lambda _: 7, lambda _: 7),
+        "encoder.stages.0.layers.0.norm2.weight": (inner,),
+    },
+    rows=rows,
+    heads={"BitForImageClassification": CLASSIFIER},
+)
+
+
+ARGUMENTS = Arguments(
+    BiT,
+    fields={
+        "img_size": "image_size",
+        "in_chans": "num_channels",
+        "layers": "depths",
+        "channels": "dims",
+        "stem_chs": "stem_dim",
+        "drop_path_rate": "stochastic_depth",
+    },
+    fixed={
+        "global_pool": "avg",
+        "output_stride": 32,
+        "stem_type": "fixed",
+        "avg_down": False,
+        "preact": True,
+        "basic": False,
+        "bottle_ratio": 0.25,
+    },
+    only={"num_groups": 32},
+    named=("layers", "width_factor"),
+)
+
+
+def config_of(arguments):
+    """Our configuration of timm's arguments, `img_size` too, of which its class has none."""
+    given = {"channels": WIDTHS, "stem_chs": 64, "width_factor": 1, **arguments}
+    factor, channels, stem = (given.pop(name) for name in ("width_factor", "channels", "stem_chs"))
+    factors = [factor] * len(channels) if isinstance(channels, list | tuple) else None
+    widths = {"channels": times(factors, channels), "stem_chs": times(factor, stem)}
+    return ARGUMENTS.config_of(given | widths)
+
+
+def arguments_of(config):
+    """timm's arguments for our configuration; ValueError for one that timm does not compute.
+
+    The width factor is that of the published sizes, which timm's names say, and 1 of other widths.
+    """
+    factor, arguments = config.dims[0] // WIDTHS[0], ARGUMENTS.arguments_of(config)
+    if (config.stem_dim, *config.dims) != tuple(factor * dim for dim in (64, *WIDTHS)):
+        factor = 1
+    channels = tuple(dim // factor for dim in config.dims)
+    widths = {"width_factor": factor, "channels": channels, "stem_chs": config.stem_dim // factor}
+    return {name: x for name, x in (arguments | widths).items() if name != "img_size"}

@@ -1,0 +1,192 @@
+"""An index of images on the disk: their vectors, asked by the vector of a text or of another image.
+
+A folder holds index.json, which says what made the vectors, and for each time that images were added a part:
+images-NUMBER-….npy, (N, E) in float32, and a .jsonl beside it with a path a line. A part is there once its
+.npy is, which is written last: what is stopped leaves no half of one, and nothing is ever written anew.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from keras_tfm.configs import Config, Size, brief, parse_json
+from keras_tfm.training.folder import MARK, Path, new_file, new_folder
+from keras_tfm.training.safetensors import CheckpointError, read_json
+from keras_tfm.version import __version__
+
+NAME = "index.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexConfig(Config):
+    """What an index is of: the folder, or hub id, of the `model`, its `fingerprint`, the vectors' `width`."""
+
+    model: str
+    fingerprint: str
+    width: Size
+
+
+class Image(NamedTuple):
+    """An image's file as it was when its vector was computed."""
+
+    path: str
+    size: int
+    modified: int  # in nanoseconds
+
+    @classmethod
+    def at(cls, path: Path) -> Self:
+        """The file as it is now; OSError where it cannot be read."""
+        status = os.stat(path)
+        return cls(os.path.abspath(path), status.st_size, status.st_mtime_ns)
+
+
+class ImageIndex:
+    """Images by their vectors of length 1 in a `folder` that `create` made. ValueError for a damaged one."""
+
+    def __init__(self, folder: Path):
+        self.folder = pathlib.Path(folder)
+        path = self.folder / NAME
+        if not path.is_file():
+            raise ValueError(f"{folder}: no index of images, it has no {NAME}")
+        try:
+            content = {name: value for name, value in read_json(path).items() if name != MARK}
+            self.config: IndexConfig = IndexConfig.from_json(content)
+        except CheckpointError as error:
+            raise ValueError(str(error)) from None
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        self.images: list[Image] = []
+        self._parts: list[np.ndarray] = []
+        self._rows: dict[str, int] = {}  # of each path the last, for a file may have changed since
+        for part in sorted(self.folder.glob("images-*.npy")):
+            self._take(_read_images(part.with_suffix(".jsonl")), _read_vectors(part), part)
+
+    @classmethod
+    def create(cls, folder: Path, config: IndexConfig) -> Self:
+        """An empty index in a new `folder`; FileExistsError where there is one."""
+        with new_folder(folder) as work:
+            content = {MARK: __version__, **dataclasses.asdict(config)}
+            (work / NAME).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+        return cls(folder)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, image: Image) -> bool:
+        """Whether the file is here as it is."""
+        row = self._rows.get(image.path)
+        return row is not None and self.images[row] == image
+
+    def check(self, config: IndexConfig) -> None:
+        """ValueError where vectors of this model cannot be compared with those here."""
+        if config.width != self.config.width:
+            problem = f"has vectors of {self.config.width} numbers, the model makes {config.width}"
+        elif config.fingerprint != self.config.fingerprint:
+            problem = f"was made by another model, {self.config.model}, or by other weights of it"
+        else:
+            return
+        raise ValueError(f"{self.folder}: the index {problem}: make a new one")
+
+    def add(self, images: Sequence[Image], vectors: np.ndarray) -> None:
+        """Add images, and their vectors (N, E), as a part of its own; ValueError for another width."""
+        vectors = np.ascontiguousarray(vectors, "float32")
+        if vectors.shape != (len(images), self.config.width):
+            expected = (len(images), self.config.width)
+            raise ValueError(f"`vectors` must have the shape {expected}; it is {vectors.shape}.")
+        if not len(images):
+            return
+        part = self.folder / f"images-{len(self._parts):06d}-{secrets.token_hex(4)}.npy"
+        with new_file(part.with_suffix(".jsonl")) as work:
+            lines = (json.dumps(image._asdict()) + "\n" for image in images)
+            work.write_text("".join(lines), "utf-8")
+        with new_file(part) as work, open(work, "wb") as stream:
+            np.save(stream, vectors, allow_pickle=False)
+        self._take(list(images), vectors, part)
+
+    def search(self, vector: np.ndarray, top: int = 5) -> list[tuple[str, float]]:
+        """The `top` nearest images, the nearest first: (path, cosine) of each. `vector` (E,) has length 1.
+
+        ValueError for another width.
+        """
+        if vector.shape != (self.config.width,):
+            raise ValueError(f"`vector` must have the shape {(self.config.width,)}; it is {vector.shape}.")
+        if not self._rows:
+            return []
+        scores = np.concatenate([part @ vector.astype("float32") for part in self._parts])  # (N,)
+        if len(self._rows) < len(scores):  # some of them have newer vectors
+            current = np.full(len(scores), -np.inf, "float32")
+            rows = list(self._rows.values())
+            current[rows] = scores[rows]
+            scores = current
+        top = min(top, len(self._rows))
+        best = np.argpartition(scores, -top)[-top:]
+        best = best[np.argsort(-scores[best], kind="stable")]
+        return [(self.images[row].path, float(scores[row])) for row in best]
+
+    def _take(self, images: list[Image], vectors: np.ndarray, path: Path) -> None:
+        if vectors.shape != (len(images), self.config.width):
+            expected = f"{len(images)} vectors of {self.config.width} numbers"
+            raise ValueError(f"{path}: expected {expected}, got the shape {vectors.shape}")
+        for row, image in enumerate(images, start=len(self.images)):
+            self._rows[image.path] = row
+        self.images += images
+        self._parts.append(vectors)
+
+
+def config_of(task: Any, model: Path) -> IndexConfig:
+    """What an index by the `task`, an `ImageTextMatcher` of the folder or hub id `model`, says of itself."""
+    digest = hashlib.sha256()
+    described = task.describe_model() | {"head": None}  # what it began with says nothing
+    about = [described, dataclasses.asdict(task.preprocessing), task.tokenizer.tokens]
+    digest.update(json.dumps(about, sort_keys=True).encode())
+    for weight in task.model.weights:
+        digest.update(np.ascontiguousarray(weight.numpy()).tobytes())
+    path = os.path.abspath(model) if os.path.exists(model) else os.fspath(model)
+    return IndexConfig(path, digest.hexdigest(), task.width)
+
+
+def _read_images(path: pathlib.Path) -> list[Image]:
+    """The lines of a part's .jsonl; ValueError for what they are not."""
+    try:
+        return list(map(_image, path.read_text("utf-8").splitlines()))
+    except (ValueError, TypeError, OSError) as error:
+        raise ValueError(f"{path}: expected a path, a size and a time a line ({error})") from None
+
+
+def _image(line: str) -> Image:
+    content = parse_json(line)
+    image = Image(**content)
+    if [type(value) for value in image] != [str, int, int]:
+        raise ValueError(f"got {brief(content)}")
+    return image
+
+
+def _read_vectors(path: pathlib.Path) -> np.ndarray:
+    """The array of a part, on the disk; ValueError for another kind."""
+    try:
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise ValueError(f"{path}: expected vectors in NumPy's format ({error})") from None
+    if vectors.ndim != 2 or vectors.dtype != np.float32:
+        raise ValueError(f"{path}: expected vectors in float32, got {vectors.dtype} {vectors.shape}")
+    return vectors
+
+
+def unknown_images(index: ImageIndex, paths: Iterable[Path]) -> list[Image]:
+    """The files among `paths` that the index has not, as they are now; those that are gone are left out."""
+    found = []
+    for path in paths:
+        try:
+            image = Image.at(path)
+        except OSError:
+            continue
+        if image not in index:
+            found.append(image)
+    return found

@@ -1,0 +1,330 @@
+"""Images and texts in one space: which text belongs to an image, and which image to a text."""
+
+import dataclasses
+import functools
+import logging
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_tfm.models
+from keras_tfm.data.batches.encoding import in_chunks, model_inputs, surround
+from keras_tfm.data.batches.epochs import hold_out
+from keras_tfm.data.batches.image_texts import ImageTextBatches
+from keras_tfm.data.batches.lengths import rows_by_length
+from keras_tfm.data.sources.image_texts import ImageTexts, identities, read_image_texts
+from keras_tfm.data.tokenizers.huggingface import (
+    read_huggingface_special_tokens,
+    read_huggingface_tokenizer,
+)
+from keras_tfm.data.tokenizers.kinds import load_tokenizer
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.heads import Contrastive, SigmoidContrast, SoftmaxContrast
+from keras_tfm.tasks.image_classifier import shape_and_preprocessing
+from keras_tfm.tasks.image_task import ImageTask, with_image_size
+from keras_tfm.tasks.learning import rows_of
+from keras_tfm.tasks.matching import HeadArguments, ImageTextMatcherConfig, MatcherOptions
+from keras_tfm.tasks.retrieval import distinct, recalls
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.task import (
+    Task,
+    check_vocabulary,
+    describe_backbone,
+    is_task_folder,
+    load_any,
+    make_backbone,
+)
+from keras_tfm.tasks.trainable import FineTunedTask
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import MatchTraining
+
+LOG = logging.getLogger(__name__)
+
+
+class ImageTextMatcher(ImageTask, FineTunedTask):
+    """Images, as `ImageTask` has them, and texts to vectors of one space, by the towers of a `CLIP` or a
+    `SigLIP` in a `Contrastive`.
+
+    `fit` and `evaluate` take (images, texts), of which those of one row belong together: `data.ImageTexts`.
+    ValueError where the tokenizer has other tokens than the model, or another end.
+    """
+
+    name = "match-images"
+    help = "train a model that finds the text of an image, and the image of a text"
+    files = (
+        "an image's path, in the folder of the file, and its text in .tsv, .csv or .jsonl (plain, .gz, .xz); "
+        "or images and texts in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
+    )
+    columns = (2,)
+    unit = "pairs"
+    examples_class = ImageTexts
+    held_out = (0.05, 1_000)
+    training = MatchTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.1)
+    model_options = MatcherOptions
+    config_class = ImageTextMatcherConfig
+
+    def __init__(
+        self, model: Contrastive, tokenizer: Tokenizer, config: ImageTextMatcherConfig | None = None
+    ):
+        self.config, self.tokenizer = config or ImageTextMatcherConfig(), tokenizer
+        self.model, towers = model, model.backbone
+        with_image_size(towers, self.config.image_size)  # refuses another: learned positions are bound to one
+        self.take_images(towers)
+        check_vocabulary(towers.config, tokenizer)
+        end = getattr(towers.config, "end_id", tokenizer.end_id)
+        if end != tokenizer.end_id:
+            raise ValueError(
+                f"The model ends texts with the token {end}, the tokenizer with {tokenizer.end_id}."
+            )
+        self._encode = tf.function(self.encode, autograph=False, reduce_retracing=True)
+        self._encode_texts = tf.function(self.encode_strings, autograph=False, reduce_retracing=True)
+
+    # Where it comes from -------------------------------------------------------------------------------
+
+    @classmethod
+    def make(
+        cls, examples: ImageTexts, options: MatcherOptions, changes: Mapping[str, Any], **fields: Any
+    ) -> Self:
+        model, tokenizer = options.make(examples.texts, changes, fields.get("image_size"))
+        return cls(model, tokenizer, ImageTextMatcherConfig(**fields))
+
+    @classmethod
+    def training_of(cls, start: Path | None) -> MatchTraining:
+        if start is None:
+            return cls.training
+        return dataclasses.replace(cls.training, learning_rate=cls.training.learning_rate / 100)
+
+    @classmethod
+    def reading(
+        cls, options: MatcherOptions, changes: Mapping[str, Any], start: Path | None = None
+    ) -> dict[str, Any]:
+        if start is not None:
+            task = load_any(start) if is_task_folder(start) else cls.from_huggingface(start)
+            return cls.adopt(task, None).file_fields
+        config = dataclasses.replace(options.base(), **changes)
+        height, width = np.broadcast_to(config.image_size, 2).tolist()
+        return {"image_shape": (height, width, config.num_channels)}
+
+    @classmethod
+    def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> ImageTexts:
+        """Images, of the shape that `shape_and_preprocessing` says, and their texts."""
+        shape, preprocessing = shape_and_preprocessing(**fields)
+        return read_image_texts(paths, shape, columns, preprocessing)
+
+    @classmethod
+    def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
+        """The task itself, or its model with other fields of the configuration."""
+        if not isinstance(task, cls):
+            raise ValueError(f"--from: a {task.name!r} task does not match images and texts")
+        config = dataclasses.replace(task.config, **fields)
+        return task if config == task.config else cls(task.model, task.tokenizer, config)
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        return isinstance(model, Contrastive)
+
+    @classmethod
+    def from_huggingface(cls, name: Path, **options: Any) -> Self:
+        """The CLIP or SigLIP in the folder `name`, or of this hub id, with its tokenizer and preprocessing.
+
+        CheckpointError or DataError where something is not as it must be.
+        """
+        from keras_tfm.convert import CheckpointError, find_folder
+        from keras_tfm.convert.preprocessing import image_model
+
+        folder = find_folder(name)
+        model, fields = image_model(folder)
+        if not cls.takes(model):
+            raise CheckpointError(name, "model_type", "clip or siglip", type(model).__name__)
+        tokenizer = read_huggingface_tokenizer(folder)
+        around = read_huggingface_special_tokens(folder, tokenizer)
+        return cls(model, tokenizer, ImageTextMatcherConfig(**fields | {"around": around} | options))
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """Write a new `folder` for `transformers`: the configurations of model, images and tokenizer, the
+        tokenizer and the weights. TypeError for a tokenizer that has no counterpart there.
+        """
+        from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.preprocessing import preprocessor_writer
+
+        is_clip = isinstance(self.model.backbone, keras_tfm.models.CLIP)
+        kind = "CLIPImageProcessor" if is_clip else "SiglipImageProcessor"
+        images = preprocessor_writer(self.preprocessing, self.image_shape, kind)
+        tokenizer = functools.partial(self.tokenizer.save_huggingface, max_length=self.max_length)
+        save_huggingface(self.model, folder, overwrite, writers=[images, tokenizer])
+
+    def describe_model(self) -> dict[str, Any]:
+        head = {"logit_scale": self.model.logit_scale, "logit_bias": self.model.logit_bias}
+        return describe_backbone(self.model.backbone) | {"head": head}
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: ImageTextMatcherConfig, model: dict[str, Any]) -> Self:
+        head = HeadArguments.from_json(model.get("head", {}))
+        whole = Contrastive(make_backbone(model), head.logit_scale, head.logit_bias)
+        return cls(whole, load_tokenizer(folder), config)
+
+    # What it learns ------------------------------------------------------------------------------------
+
+    @property
+    def encoder(self) -> keras.Model:
+        raise ValueError(f"A {self.name!r} task has no encoder of images alone that others could go on with.")
+
+    @property
+    def max_length(self) -> int:
+        """How many tokens of a text are read, special ones included."""
+        return self.model.backbone.config.max_length
+
+    def check_examples(self, examples: Any) -> ImageTexts:
+        """(images, texts): images checked, texts that are strings and not blank, as many."""
+        if not isinstance(examples, tuple | list) or len(examples) != 2:
+            raise ValueError(f"examples: expected (images, texts), got a {type(examples).__name__}")
+        images, texts = self.check_images(examples[0]), list(examples[1])
+        if not len(images):
+            raise ValueError("`images` must not be empty.")
+        if len(texts) != len(images):
+            raise ValueError(f"`texts` must be one for each of {len(images)} images; there are {len(texts)}.")
+        for row, text in enumerate(texts):
+            if not isinstance(text, str) or not text.strip():
+                raise ValueError(f"row {row}: expected a text, got {text!r:.60}")
+        return ImageTexts(images, texts)
+
+    def hold_out(
+        self, examples: ImageTexts, share: float | None, seed: int, /
+    ) -> tuple[ImageTexts, ImageTexts]:
+        """By images: all texts of one are on its side."""
+        share, most = self.held_out if share is None else (share, None)
+        rows, ids = distinct(identities(examples.images))
+        parts = hold_out(len(rows), seed, share, most)
+        train, held = (rows_of(examples, np.flatnonzero(np.isin(ids, part))) for part in parts)
+        return train, held
+
+    def batches(
+        self, examples: ImageTexts, training: MatchTraining, is_validation: bool = False
+    ) -> ImageTextBatches:
+        packed = in_chunks(self._tokens, examples.texts)
+        lengths = packed.pop("lengths").numpy()
+        if num_cut := int((lengths > self.max_length).sum()):
+            LOG.warning(
+                "%s of %s texts exceed %s tokens and are cut there.",
+                f"{num_cut:,}", f"{len(lengths):,}", self.max_length,
+            )  # fmt: skip
+        order = {} if is_validation else {"seed": training.seed, "max_shift": training.max_shift}
+        texts = self._inputs(packed)
+        return ImageTextBatches(examples.images, texts, self.prepare, training.batch_size, **order)
+
+    def objective(self, training: MatchTraining) -> dict[str, Any]:
+        return {"loss": SoftmaxContrast() if self.model.logit_bias is None else SigmoidContrast()}
+
+    def measure(self, examples: ImageTexts) -> dict[str, Any]:
+        """Recall at 1, 5 and 10, from 0 to 1, both ways: of how many images one of their own texts is among
+        so many that are nearest of all texts here, and of how many texts an own image. Images that are the
+        same, and texts, count once.
+        """
+        images, texts = self.encode_images(examples.images), self.encode_texts(examples.texts)
+        return recalls(images, texts, identities(examples.images), examples.texts)
+
+    # What it answers -----------------------------------------------------------------------------------
+
+    def __call__(self, batch: Mapping[str, Any], training: bool = False) -> tf.Tensor:
+        """The logits (I, T) of raw {"images": I, "texts": T}."""
+        images = np.asarray(self.check_images(batch["images"]))
+        texts = self.text_inputs(tf.constant(list(batch["texts"])))
+        return self.model.compare(self.prepare(images), texts)
+
+    def text_inputs(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Strings (B,) as the texts' tower takes them, wholly in the graph."""
+        return self._inputs({"token_ids": self._tokens(texts)["token_ids"]})
+
+    def _tokens(self, texts: Any) -> dict[str, Any]:
+        """Ragged "token_ids" (B, None), cut, and how many there were before, "lengths" (B,)."""
+        prefix, suffix = self.config.around_with(self.tokenizer)
+        pieces = self.tokenizer.tokenize(texts)
+        room = max(0, self.max_length - len(prefix) - len(suffix))
+        lengths = pieces.row_lengths() + len(prefix) + len(suffix)
+        return {"token_ids": surround(pieces[:, :room], prefix, suffix), "lengths": lengths}
+
+    def _inputs(self, packed: dict[str, tf.RaggedTensor]) -> dict[str, tf.Tensor]:
+        """Dense inputs; a tower that reads padding as it reads all else gets as much of it as it learnt."""
+        inputs = model_inputs(packed, self.tokenizer.pad_id)
+        if "padding_mask" in self.model.backbone.input:
+            return inputs
+        missing = self.max_length - tf.shape(inputs["token_ids"])[1]
+        padded = tf.pad(inputs["token_ids"], [[0, 0], [0, missing]], constant_values=self.tokenizer.pad_id)
+        return {"token_ids": padded}
+
+    def encode(self, images: tf.Tensor) -> tf.Tensor:
+        """Raw images (B, H, W, C) to vectors (B, E) of length 1, wholly in the graph."""
+        outputs = self.model.backbone.image({"images": self.prepare(images)}, training=False)
+        return tf.cast(outputs["embeddings"], tf.float32)
+
+    def encode_strings(self, texts: tf.Tensor) -> tf.Tensor:
+        """Strings (B,) to vectors (B, E) of length 1, wholly in the graph."""
+        outputs = self.model.backbone.text(self.text_inputs(texts), training=False)
+        return tf.cast(outputs["embeddings"], tf.float32)
+
+    @property
+    def width(self) -> int:
+        """That of the vectors."""
+        return self.model.backbone.config.embedding_dim
+
+    def encode_images(self, images: Any, batch_size: int = 64) -> np.ndarray:
+        """The vectors of the images: an array (I, E), each of length 1; ValueError for a broken file."""
+        return self.answers(images, self._encode, self.width, batch_size)
+
+    predict = encode_images
+
+    def encode_texts(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
+        """The vectors of the strings: an array (T, E), each of length 1. What exceeds `max_length` tokens is
+        not read.
+        """
+        texts = list(texts)
+        vectors = np.zeros((len(texts), self.width), "float32")
+        for rows in rows_by_length(map(len, texts), batch_size, "text"):
+            vectors[rows] = self._encode_texts(tf.constant([texts[row] for row in rows]))
+        return vectors
+
+    def encode_labels(self, labels: Sequence[str], templates: Sequence[str] = ("{}",)) -> np.ndarray:
+        """The vectors (L, E) of `labels`, each put at "{}" of the `templates`: the mean over these, at length
+        1 (Radford et al. 2021, section 3.1.4). ValueError for a template without a place.
+        """
+        for template in templates:
+            if "{}" not in template:
+                raise ValueError(f"`template` must have {{}} where the label goes; it is {template!r}.")
+        means = np.mean(
+            [self.encode_texts([template.replace("{}", x) for x in labels]) for template in templates], axis=0
+        )
+        return means / np.linalg.norm(means, axis=-1, keepdims=True)
+
+    def similarity(self, images: Any, texts: Iterable[str]) -> np.ndarray:
+        """The cosine of each image and each text: an array (I, T), from -1 to 1."""
+        return self.encode_images(images) @ self.encode_texts(texts).T
+
+    def probabilities(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
+        """How likely each of the vectors of `texts` (T, E) belongs to each of `images` (I, E): an array
+        (I, T). CLIP's are shares of 1 for each image, SigLIP's are of each pair by itself.
+        """
+        head = self.model.head
+        logits = np.exp(float(head.scale.numpy())) * (images @ texts.T)
+        if head.bias is None:
+            return tf.nn.softmax(logits, axis=-1).numpy()
+        return tf.nn.sigmoid(logits + float(head.bias.numpy())).numpy()
+
+    def count_cut(self, texts: Sequence[str]) -> int:
+        """How many of the strings have more tokens than the model reads, and are cut."""
+        lengths = self._tokens(tf.constant(list(texts), tf.string))["lengths"]
+        return int(tf.reduce_sum(tf.cast(lengths > self.max_length, tf.int32)))
+
+    def as_line(self, answer: np.ndarray) -> str:
+        return " ".join(f"{x:.6g}" for x in answer)
+
+    def export_endpoints(self) -> Endpoints:
+        """Those of images, and "texts": strings to vectors of the same space."""
+        texts = (
+            lambda text: {"vector": self.encode_strings(text)},
+            [tf.TensorSpec([None], tf.string, "text")],
+        )
+        return self.endpoints(lambda images: {"vector": self.encode(images)}) | {"texts": texts}

@@ -1,0 +1,105 @@
+"""Tables of images and texts: what is read, left out and refused."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_tfm.data import DataError, ImageFiles, read_image_texts
+from keras_tfm.data.batches.image_texts import ImageTextBatches
+from keras_tfm.data.sources import image_files
+from keras_tfm.data.sources.image_texts import identities
+
+SHAPE = (4, 4, 3)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three images, of grey 10, 20 and 30, one of them in a folder."""
+    home = tmp_path / "data"
+    (home / "more").mkdir(parents=True)
+    for value, name in ((10, "a.png"), (20, "b.png"), (30, "more/c.png")):
+        image = np.full((5, 6, 3), value, "uint8")
+        (home / name).write_bytes(tf.io.encode_png(image).numpy())
+    return home
+
+
+def written(folder, rows, name="pairs.tsv"):
+    path = folder / name
+    path.write_text("".join(f"{row}\n" for row in rows), "utf-8")
+    return path
+
+
+def test_tables_name_images_beside_them(folder, monkeypatch, tmp_path):
+    table = written(folder, ["a.png\tone", "more/c.png\tthree", "./a.png\tone again"])
+    monkeypatch.chdir(tmp_path)  # paths are those of the table's folder, wherever it is asked for
+    found = read_image_texts("data/pairs.tsv", SHAPE)
+    assert found.images[:, 0, 0, 0].tolist() == [10, 30, 10] and found.images.shape == (3, *SHAPE)
+    assert found.texts == ["one", "three", "one again"]
+    rows = [{"caption": "two", "id": 3, "file_name": "b.png"}]
+    table = written(folder, map(json.dumps, rows), "pairs.jsonl")
+    assert read_image_texts(table, SHAPE).texts == ["two"]
+    table = written(folder, ["id,title,picture", "1,x,a.png"], "pairs.csv")
+    assert read_image_texts(table, SHAPE, ["picture", "title"]).texts == ["x"]
+    assert read_image_texts([table, folder / "pairs.jsonl"], SHAPE).texts == ["x", "two"]
+
+
+def test_missing_and_broken_images_are_counted_and_left_out(folder, caplog):
+    (folder / "broken.png").write_bytes(b"\x89PNG")
+    table = written(folder, ["none.png\tx", "a.png\tone", "broken.png\ty", "more\tz"])
+    found = read_image_texts(table, SHAPE)
+    assert found.texts == ["one"] and len(found.images) == 1
+    assert "3 of 4 images are left out: none.png (cannot be read: No such file" in caplog.text
+    table = written(folder, ["none.png\tx", "broken.png\ty"])
+    with pytest.raises(DataError, match=r"none\.png: cannot be read: No such file"):
+        read_image_texts(table, SHAPE)
+
+
+def test_images_that_are_too_many_stay_on_the_disk(folder, monkeypatch):
+    monkeypatch.setattr(image_files, "MAX_BYTES", 1)
+    table = written(folder, ["a.png\tone", "none.png\tx", "b.png\ttwo", "a.png\tthree"])
+    found = read_image_texts(table, SHAPE)
+    assert isinstance(found.images, ImageFiles) and found.texts == ["one", "two", "three"]
+    assert len(set(identities(found.images))) == 2
+    assert len(set(identities(np.asarray(found.images)))) == 2
+    texts = {"token_ids": tf.constant([[1], [2], [3]])}
+    batches = ImageTextBatches(found.images, texts, lambda x: tf.cast(x, tf.float32), 2)
+    (one, _), (two, _) = batches.dataset()
+    assert one["images"][:, 0, 0, 0].numpy().tolist() == [10, 20] and two["token_ids"].numpy() == [[3]]
+    batches = ImageTextBatches(found.images, texts, lambda x: tf.cast(x, tf.float32), 3, seed=0)
+    ((inputs, targets),) = batches.dataset()
+    grey = {1: 10, 2: 20, 3: 10}
+    assert [grey[row] for row in inputs["token_ids"][:, 0].numpy()] == inputs["images"][
+        :, 0, 0, 0
+    ].numpy().tolist()
+    assert targets.shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("../outside.png\tx", r"line 1: expected the path of an image inside .*, got '\.\./outside\.png'"),
+        ("{outside}\tx", "expected the path of an image inside"),
+        ("link.png\tx", "expected the path of an image inside"),
+        ("a\0.png\tx", "expected the path of an image, got"),
+        ("a.png\t ", "line 1: expected a text, the text is empty"),
+        ("\tx", "line 1: expected a text, the image is empty"),
+        ("a.png", "expected 2 columns, image and text, got 1"),
+    ],
+)
+def test_paths_out_of_the_folder_and_empty_cells_are_refused(row, message, folder):
+    outside = folder.parent / "outside.png"
+    outside.write_bytes((folder / "a.png").read_bytes())
+    (folder / "link.png").symlink_to(outside)
+    with pytest.raises(DataError, match=message):
+        read_image_texts(written(folder, [row.format(outside=outside)]), SHAPE)
+
+
+def test_other_files_are_refused(folder):
+    with pytest.raises(DataError, match=r"expected a \.tsv, \.csv, \.jsonl"):
+        read_image_texts(folder / "a.png", SHAPE)
+    with pytest.raises(DataError, match="expected images and texts, the file is empty"):
+        read_image_texts(written(folder, []), SHAPE)
+    with pytest.raises(DataError, match="expected the bytes of an image"):
+        read_image_texts(written(folder, ['{"image": 3, "text": "x"}'], "a.jsonl"), SHAPE)

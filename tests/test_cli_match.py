@@ -1,0 +1,109 @@
+"""Images and texts on the command line: train, evaluate, labels without training, an index of images."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_tfm import tasks
+from tests.tasks.test_image_text_matcher import CHANGES, SENTENCES, drawn
+from tests.test_cli import run
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A folder of 16 images twice, a table of them and their sentences, and a broken image."""
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "photos").mkdir()
+    images, texts = drawn(SENTENCES * 2)
+    rows = []
+    for number, (image, text) in enumerate(zip(images, texts, strict=True)):
+        path = f"photos/{number:02d}.png"
+        (folder / path).write_bytes(tf.io.encode_png(image).numpy())
+        rows.append(f"{path}\t{text}\n")
+    (folder / "pairs.tsv").write_text("".join([*rows, "photos/none.png\tnothing\n"]))
+    (folder / "changes.json").write_text(json.dumps(CHANGES))
+    (folder / "labels.txt").write_text("red\nblue\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(world, tmp_path_factory):
+    """The RUN that `train match-images` wrote."""
+    out = tmp_path_factory.mktemp("runs") / "matcher"
+    sizes = "--config", world / "changes.json", "--vocabulary", 600, "--max-length", 12
+    options = "--epochs", 1, "--batch-size", 8, *sizes, "--out", out
+    assert run("train", "match-images", "--train", world / "pairs.tsv", *options) == 0
+    return out
+
+
+def test_train_evaluate_predict_convert(world, trained, tmp_path, capsys):
+    assert run("evaluate", trained, "--data", world / "pairs.tsv") == 0
+    output = capsys.readouterr()
+    measures = json.loads(output.out)
+    assert measures["pairs"] == 32 and 0 <= measures["text_recall_1"] <= measures["text_recall_10"] <= 1
+    assert "1 of 33 images are left out: photos/none.png" in output.err
+    assert run("predict", trained, "--input", world / "photos") == 0
+    assert [len(line.split()) for line in capsys.readouterr().out.splitlines()] == [16] * 32
+    assert run("convert", trained, "--to-huggingface", tmp_path / "theirs") == 0
+    assert run("convert", tmp_path / "theirs", "--out", tmp_path / "back") == 0
+    assert type(tasks.load(tmp_path / "back")) is tasks.ImageTextMatcher
+
+
+def test_labels_without_training(world, trained, capsys, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG")
+    images = world / "photos" / "0*.png", tmp_path / "broken.png", world / "photos" / "10.png"
+    asked = "classify-zero-shot", trained, "--labels", world / "labels.txt", "--images", *images
+    assert run(*asked, "--template", "The {} half is top.", "{}") == 0
+    output = capsys.readouterr()
+    rows = [line.split("\t") for line in output.out.splitlines()]
+    names = [*(world / "photos" / f"{number:02d}.png" for number in range(11))]
+    assert [row[0] for row in rows] == list(map(str, names)) and {row[1] for row in rows} <= {"red", "blue"}
+    assert "1 of 12 images are left out" in output.err and "broken.png" in output.err
+    assert run(*asked, "--json") == 0
+    answers = list(map(json.loads, capsys.readouterr().out.splitlines()))
+    task = tasks.load(trained)
+    expected = task.probabilities(
+        task.encode_images(list(map(str, names))), task.encode_labels(["red", "blue"])
+    )
+    found = [[answer["probabilities"][label] for label in ("red", "blue")] for answer in answers]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert run(*asked, "--template", "word " * 30 + "{}") == 0
+    assert "2 of 2 texts exceed 12 tokens and are cut there" in capsys.readouterr().err
+
+
+def test_an_index_is_made_grows_and_is_asked(world, trained, tmp_path, capsys):
+    index = tmp_path / "index"
+    assert run("search", "index", trained, "--images", world / "photos" / "0*.png", "--out", index) == 0
+    assert "10 images are new; 10 stand in" in capsys.readouterr().err
+    before = {path: path.stat().st_mtime_ns for path in index.iterdir()}
+    assert run("search", "index", trained, "--images", world / "photos", "--out", index) == 0
+    assert "22 images are new; 32 stand in" in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    text = "The red half is top."
+    assert run("search", "query", index, "--text", text, "--top", 3) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    task, paths = tasks.load(trained), sorted(map(str, (world / "photos").iterdir()))
+    cosines = task.similarity(paths, [text])[:, 0]
+    order = np.argsort(-cosines, kind="stable")[:3]
+    np.testing.assert_allclose([float(score) for score, _ in rows], cosines[order], atol=1e-3)
+    assert len(rows) == 3 and set(path for _, path in rows) <= set(paths)
+    assert run("search", "query", index, "--image", paths[4], "--top", 1) == 0
+    assert capsys.readouterr().out.startswith("1.0000\t")
+    # The model is moved, and asked for where it is.
+    task.save(tmp_path / "moved")
+    config = json.loads((index / "index.json").read_text())
+    (index / "index.json").write_text(json.dumps(config | {"model": "/nowhere/run"}))
+    assert run("search", "query", index, "--text", text) == 2
+    assert "its model is no longer at /nowhere/run: say by --model where it is" in capsys.readouterr().err
+    assert run("search", "query", index, "--text", text, "--model", tmp_path / "moved") == 0
+    # Another model, and another width.
+    weight = task.model.weights[0]
+    weight.assign(weight * 1.5)
+    task.save(tmp_path / "other")
+    capsys.readouterr()
+    assert run("search", "query", index, "--text", text, "--model", tmp_path / "other") == 2
+    assert "made by another model" in capsys.readouterr().err
+    assert run("search", "index", tmp_path / "other", "--images", paths[0], "--out", index) == 2
+    assert "made by another model" in capsys.readouterr().err
