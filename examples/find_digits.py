@@ -1,9 +1,11 @@
 """Finding digits in pictures that are made here: a small DETR from scratch, its average precision, pictures.
 
-    python examples/find_digits.py
+    python examples/find_digits.py             # 20 minutes
+    python examples/find_digits.py 3 1000      # 3 minutes, on 1,000 pictures
 
 Each picture, 96 x 96, holds one to four of scikit-learn's handwritten digits, 20 to 48 pixels high, on a grey
-ground; digits that are tested on are in no training picture.
+ground; digits that are tested on are in no training picture. Three minutes of a busy machine, 61 steps, end
+at ap50 0.3: a set of boxes is learnt slowly. What twenty minutes of an idle one give is not measured yet.
 """
 
 import sys
