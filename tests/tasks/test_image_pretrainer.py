@@ -162,7 +162,8 @@ def test_going_on_from_runs(run):
         ImagePretrainer.adopt(classifier, None)
 
 
-@pytest.mark.parametrize("method", ["dino", pytest.param("mae", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
 def test_a_resumed_run_is_the_unbroken_one(method, tmp_path):
     images = examples(48)[0]
 

@@ -308,7 +308,7 @@ CASES = {
     "rates, jit": Case(optimizer=by_path, batch_size=12, compile={"jit_compile": True}),
 }  # fmt: skip
 # What each of these ends with depends on another part of training.
-QUICK = ("mean by sample weights", "accumulation", "jit", "own train_step", "softmax contrast")
+QUICK = ("mean by sample weights", "accumulation", "jit", "softmax contrast")
 QUICK_OF_PROCESSES = ("mean by sample weights", "accumulation")
 # Not as on one device: each replica drops other values. Both of them drop the same.
 DRAWING = {

@@ -119,6 +119,7 @@ def test_mistakes_are_one_line(arguments, told, capsys):
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_memory_is_measured_beside_the_estimate(capsys):
     """What stays measured is more than the weights, of training with their gradients and moments."""
     main(["info", "bert:tiny", "--length", "16", "--measure", "--json"])
