@@ -12,7 +12,7 @@ from keras_tfm.data.sources.image_files import ImageFiles, read_bytes, size_of
 from keras_tfm.data.sources.objects import Objects
 from keras_tfm.models import DETR
 from keras_tfm.models.detection.detr import DETRConfig
-from keras_tfm.tasks.image_task import FIELDS, ImageTask, preprocessing_in
+from keras_tfm.tasks.image_task import preprocessing_in, with_fields
 from keras_tfm.tasks.learning import ModelOptions
 
 Score = Annotated[float, Between(0, 1)]
@@ -74,10 +74,4 @@ def canvas_in(config: DetectorConfig) -> Canvas:
 
 def canvas_of(fields: Mapping[str, Any]) -> Canvas:
     """The canvas that some of the `fields` of a configuration say."""
-    return Canvas(**{name: fields[name] for name in FIELDS if name in fields})
-
-
-def check_reads_images(task: Any) -> Any:
-    if not isinstance(task, ImageTask):
-        raise ValueError(f"--from: a {task.name!r} task reads no images")
-    return task
+    return with_fields(Canvas(), fields)

@@ -28,12 +28,11 @@ from keras_tfm.tasks.detection import (
     DetectorOptions,
     canvas_in,
     canvas_of,
-    check_reads_images,
     names_of,
     sizes_of,
 )
 from keras_tfm.tasks.drawing import draw_objects
-from keras_tfm.tasks.image_task import ImageTask, with_image_size
+from keras_tfm.tasks.image_task import ImageTask, check_reads_images, image_shape_of, with_image_size
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import (
     describe_backbone,
@@ -127,11 +126,8 @@ class Detector(ImageTask, FineTunedTask):
     ) -> dict[str, Any]:
         if start is not None:
             task = load_any(start) if is_task_folder(start) else cls.from_huggingface(start)
-            image_shape = check_reads_images(task).image_shape
-            return {"image_shape": image_shape}
-        config = dataclasses.replace(options.base(), **changes)
-        height, width = np.broadcast_to(config.image_size, 2).tolist()
-        return {"image_shape": (height, width, config.num_channels)}
+            return {"image_shape": check_reads_images(task).image_shape}
+        return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
 
     @classmethod
     def read_files(

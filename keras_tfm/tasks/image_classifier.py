@@ -20,11 +20,18 @@ from keras_tfm.heads.classification import Classifier, classification_loss, soft
 from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.tasks.distillation import Taught, distillation_objective, distilled_model, teacher_of
 from keras_tfm.tasks.image_encoder import ImageEncoder
-from keras_tfm.tasks.image_task import ImageTask, preprocessing_in, with_fields, with_image_size
+from keras_tfm.tasks.image_task import (
+    ImageTask,
+    check_reads_images,
+    image_shape_of,
+    preprocessing_in,
+    shape_and_preprocessing,
+    with_image_size,
+)
 from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
-from keras_tfm.tasks.task import Task, describe_backbone, is_task_folder, load_any, make_backbone
+from keras_tfm.tasks.task import describe_backbone, is_task_folder, load_any, make_backbone
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImageTraining
@@ -173,9 +180,7 @@ class ImageClassifier(ImageTask, FineTunedTask):
         if start is not None:
             task = load_any(start) if is_task_folder(start) else ImageEncoder.from_huggingface(start)
             return check_reads_images(task).file_fields
-        config = dataclasses.replace(options.base(), **changes)
-        height, width = np.broadcast_to(config.image_size, 2).tolist()
-        return {"image_shape": (height, width, config.num_channels)}
+        return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
 
     @classmethod
     def read_files(
@@ -350,26 +355,6 @@ class ImageClassifier(ImageTask, FineTunedTask):
         else:
             whole = Classifier(backbone, count, config.hidden_dim, config.dropout)
         return cls(whole, **dataclasses.asdict(config))
-
-
-def check_reads_images(task: Task) -> Any:
-    """The task; ValueError where it reads no images."""
-    if not isinstance(task, ImageTask):
-        raise ValueError(f"--from: a {task.name!r} task reads no images")
-    return task
-
-
-def shape_and_preprocessing(
-    image_shape: tuple[int, int, int] = (224, 224, 3),
-    preprocessing: Preprocessing | None = None,
-    **fields: Any,
-) -> tuple[tuple[int, int, int], Preprocessing]:
-    """How images are read: of that shape, or of the side `image_size`, with what the `fields` of a
-    configuration change of the `preprocessing`.
-    """
-    side = fields.get("image_size")
-    shape = image_shape if side is None else (side, side, image_shape[-1])
-    return shape, with_fields(preprocessing or Preprocessing(), fields)
 
 
 def augmentation_of(training: ImageTraining) -> Augmentation:

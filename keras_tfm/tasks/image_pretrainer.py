@@ -12,14 +12,15 @@ from keras_tfm.data.batches.epochs import Batches, hold_out
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_unlabelled_images
 from keras_tfm.models import ViTMAE
-from keras_tfm.tasks.image_classifier import (
-    ImageClassifier,
-    ImageOptions,
-    check_reads_images,
-    shape_and_preprocessing,
-)
+from keras_tfm.tasks.image_classifier import ImageClassifier, ImageOptions
 from keras_tfm.tasks.image_encoder import ImageEncoder
-from keras_tfm.tasks.image_task import ImageTask, preprocessing_in, with_image_size
+from keras_tfm.tasks.image_task import (
+    ImageTask,
+    check_reads_images,
+    preprocessing_in,
+    shape_and_preprocessing,
+    with_image_size,
+)
 from keras_tfm.tasks.learning import columns_of
 from keras_tfm.tasks.pretraining import METHODS, ImagePretrainerConfig
 from keras_tfm.tasks.probes import linear_probe, nearest_neighbours

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
@@ -19,6 +19,7 @@ from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import Task, refuse_rows
 from keras_tfm.training.folder import Path
 
+Kind = TypeVar("Kind", bound=Preprocessing)
 FIELDS = tuple(field.name for field in dataclasses.fields(Preprocessing))
 
 
@@ -115,9 +116,35 @@ def preprocessing_in(config: Preprocessing) -> Preprocessing:
     return Preprocessing(**{name: getattr(config, name) for name in FIELDS})
 
 
-def with_fields(preprocessing: Preprocessing, fields: Mapping[str, Any]) -> Preprocessing:
+def with_fields(preprocessing: Kind, fields: Mapping[str, Any]) -> Kind:
     """`preprocessing` with those of the `fields` that are its own."""
     return dataclasses.replace(preprocessing, **{name: fields[name] for name in FIELDS if name in fields})
+
+
+def image_shape_of(config: Any) -> tuple[int, int, int]:
+    """The (height, width, channels) of the images that a model of this configuration reads."""
+    height, width = np.broadcast_to(config.image_size, 2).tolist()
+    return height, width, config.num_channels
+
+
+def check_reads_images(task: Task) -> Any:
+    """The task; ValueError where it reads no images."""
+    if not isinstance(task, ImageTask):
+        raise ValueError(f"--from: a {task.name!r} task reads no images")
+    return task
+
+
+def shape_and_preprocessing(
+    image_shape: tuple[int, int, int] = (224, 224, 3),
+    preprocessing: Preprocessing | None = None,
+    **fields: Any,
+) -> tuple[tuple[int, int, int], Preprocessing]:
+    """How images are read: of that shape, or of the side `image_size`, with what the `fields` of a
+    configuration change of the `preprocessing`.
+    """
+    side = fields.get("image_size")
+    shape = image_shape if side is None else (side, side, image_shape[-1])
+    return shape, with_fields(preprocessing or Preprocessing(), fields)
 
 
 def with_image_size(backbone: keras.Model, image_size: int | None) -> keras.Model:

@@ -24,8 +24,12 @@ from keras_tfm.data.tokenizers.huggingface import (
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads import Contrastive, SigmoidContrast, SoftmaxContrast
-from keras_tfm.tasks.image_classifier import shape_and_preprocessing
-from keras_tfm.tasks.image_task import ImageTask, with_image_size
+from keras_tfm.tasks.image_task import (
+    ImageTask,
+    image_shape_of,
+    shape_and_preprocessing,
+    with_image_size,
+)
 from keras_tfm.tasks.learning import rows_of
 from keras_tfm.tasks.matching import HeadArguments, ImageTextMatcherConfig, MatcherOptions
 from keras_tfm.tasks.retrieval import distinct, recalls
@@ -105,9 +109,7 @@ class ImageTextMatcher(ImageTask, FineTunedTask):
         if start is not None:
             task = load_any(start) if is_task_folder(start) else cls.from_huggingface(start)
             return cls.adopt(task, None).file_fields
-        config = dataclasses.replace(options.base(), **changes)
-        height, width = np.broadcast_to(config.image_size, 2).tolist()
-        return {"image_shape": (height, width, config.num_channels)}
+        return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
 
     @classmethod
     def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> ImageTexts:
