@@ -60,17 +60,16 @@ def recomputed(layer, of_keras, layer_call, *args, **kwargs):
     for part in layers_in(layer, include_self=False):
         set_rematerialization(part, None)
     arguments = inspect.signature(layer_call).bind(*args, **kwargs).arguments
-    names = [
-        name for name, x in arguments.items() if ops.is_tensor(x) and keras.backend.is_float_dtype(x.dtype)
-    ]
+    arguments = dict(arguments)
+    passed = {name: x for name, x in arguments.items() if _is_floating(x)}
     generators = [generator for part in layers_in(layer) for generator in seed_generators_of(part)]
     draws: list = []
     calls: list = []
 
     def call(*tensors):
-        given = dict(zip(names, tensors, strict=True))
-        for name, x in given.items():
-            set_keras_mask(x, key_mask_of(arguments[name]))
+        for x, original in zip(tensors, keras.tree.flatten(passed), strict=True):
+            set_keras_mask(x, key_mask_of(original))
+        given = keras.tree.pack_sequence_as(passed, tensors)
         state = layer.non_trainable_variables if calls else ()
         with _drawn_once(generators, draws), _kept(state), added_losses(layer) as losses:
             y = layer_call(**{**arguments, **given})
@@ -80,12 +79,19 @@ def recomputed(layer, of_keras, layer_call, *args, **kwargs):
     again = of_keras(call, *args, **kwargs)
 
     def call_and_add_losses(*args, **kwargs):
-        y, losses = again(*(arguments[name] for name in names))
+        y, losses = again(*keras.tree.flatten(passed))
         for loss in losses:
             layer.add_loss(loss)
         return y
 
     return call_and_add_losses
+
+
+def _is_floating(x):
+    """Whether `x` is a floating-point tensor, or a list of such."""
+    if isinstance(x, list | tuple):
+        return bool(x) and all(map(_is_floating, x))
+    return ops.is_tensor(x) and keras.backend.is_float_dtype(x.dtype)
 
 
 @contextlib.contextmanager
