@@ -1,4 +1,7 @@
-"""Of every family: the recorded weights are those that its layers average by, computed once more in float64."""
+"""In every family the recorded attention weights are those that the layers average by.
+
+They are computed once more, in float64, from the scores that the layers compute.
+"""
 
 import dataclasses
 
