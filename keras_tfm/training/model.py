@@ -22,9 +22,11 @@ class Model(ExactTrainer, keras.Model):
     classes that derive from it later. Here a functional model therefore has a class of its own,
     `FunctionalModel`.
 
-    >>> x = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100)
-    >>> x(np.array([[5, 8, 13]]))["sequence_output"].shape
-    TensorShape([1, 3, 128])
+    >>> import keras
+    >>> inputs = keras.Input((4,))
+    >>> model = keras_tfm.Model(inputs, keras.layers.Dense(2)(inputs))
+    >>> model.compile("adam", "mse")
+    >>> history = model.fit(np.ones((8, 4)), np.ones((8, 2)), verbose=0)
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:

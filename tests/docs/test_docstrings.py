@@ -1,4 +1,4 @@
-"""The examples in the package's docstrings give what they say; those of tasks, which train, are slow tests."""
+"""The examples in docstrings give what they say; those of tasks, which train models, are slow tests."""
 
 import doctest
 import importlib

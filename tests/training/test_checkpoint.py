@@ -129,7 +129,7 @@ def test_training_goes_on_from_the_newest_whole_one(kept, caplog):
     whole = json.loads((kept.folder(18) / "state.json").read_text())
     (kept.folder(18) / "state.safetensors").write_bytes(b"")
     *_, checkpoint = resuming.train(kept.path.parent, Plan(data="endless", resume=True))
-    assert "step 18 is not whole" in caplog.text and checkpoint.step == 18
+    assert "step 18 is damaged" in caplog.text and checkpoint.step == 18
     assert json.loads((kept.folder(18) / "state.json").read_text())["history"] == whole["history"]
 
 
