@@ -9,6 +9,7 @@ import pytest
 
 import keras_tfm
 import keras_tfm.data
+import keras_tfm.generation
 import keras_tfm.heads
 import keras_tfm.layers
 import keras_tfm.models
@@ -34,6 +35,7 @@ EXAMPLES = examples(
     keras_tfm.layers,
     keras_tfm.heads,
     keras_tfm.models,
+    keras_tfm.generation,
     keras_tfm.data,
     keras_tfm.training,
     keras_tfm.visualize,
