@@ -45,22 +45,14 @@ STOPS = 8  # compiled decoding is cached for the stop strings of this many recen
 
 @dataclasses.dataclass(frozen=True)
 class TextGeneratorConfig(Config):
-    """How a `TextGenerator` reads files and writes texts.
-
-    Args:
-        separator: what stands between the documents of a file; None if a file is one document.
-        add_start: whether a prompt begins with the start token, which training put before each document.
-        has_tokenizer: False for a task that generates ids only.
-        decoding: how it generates unless a call says otherwise.
+    """`separator` stands between the documents of a file; None makes a file one document. `add_start` puts
+    the start token before a prompt, as training did before each document. A task with `has_tokenizer=False`
+    generates ids only. `decoding` is how it generates unless a call says otherwise.
     """
 
     separator: Annotated[
         str | None,
-        Option(
-            r"what separates the documents of a file: \n\n is a blank line",
-            default="a file is one document",
-            has_escapes=True,
-        ),
+        Option(r"what separates documents in a file: \n\n is a blank line", default="none", has_escapes=True),
     ] = None
     add_start: bool = False
     has_tokenizer: bool = True
@@ -74,9 +66,7 @@ class GeneratorOptions(ModelOptions):
     set_here: ClassVar[Mapping[str, str]] = {"vocabulary_size": "--vocabulary"}
 
     size: Annotated[str, Option("size of the GPT-2 to train from scratch")] = "tiny"
-    tokenizer: Annotated[Literal["bytes", "characters"], Option("byte-level byte pairs, or characters")] = (
-        "bytes"
-    )
+    tokenizer: Annotated[Literal["bytes", "characters"], Option("byte pairs, or characters")] = "bytes"
     vocabulary_size: Annotated[
         Count, Option("tokens at most; small files give fewer", flag="--vocabulary")
     ] = 8_000
@@ -90,10 +80,8 @@ class GeneratorOptions(ModelOptions):
 
 
 class TextGenerator(TrainableTask):
-    """Continues texts by a decoder-only language model such as GPT-2.
-
-    `model` is a `LanguageModel` over a backbone such as `GPT2`; `tokenizer` is a `ByteLevelTokenizer` or a
-    `CharacterTokenizer`, or None for a task that generates ids only.
+    """Continues texts by a decoder-only language model, a `LanguageModel` over a backbone such as `GPT2`.
+    `tokenizer` is a `ByteLevelTokenizer`, a `CharacterTokenizer`, or None for a task that generates ids only.
 
     >>> texts = ["To be, or not to be: that is the question. " * 40]
     >>> task = keras_tfm.tasks.TextGenerator.from_texts(texts, tokenizer="characters", max_length=32)
@@ -145,19 +133,11 @@ class TextGenerator(TrainableTask):
         separator: str | None = None,
         **changes: Any,
     ) -> Self:
-        """A generator with fresh weights, and a tokenizer trained on `texts`.
+        """A generator with fresh weights, and a tokenizer trained on `texts`, strings or a `data.TextStream`.
 
-        Args:
-            texts: strings, or a `data.TextStream`, of which a sample trains the tokenizer.
-            size: a size of GPT-2.
-            vocabulary_size: how many tokens the tokenizer may have.
-            tokenizer: "bytes" for byte-level byte pairs, or "characters".
-            separator: what stands between the documents of a file.
-            changes: fields of the size's configuration to replace; `max_length` is the length of training
-                blocks and of prompt and continuation together.
-
-        Raises:
-            ValueError: for an unknown tokenizer, size or field.
+        `tokenizer` is "bytes", for byte-level byte pairs, or "characters". `changes` replace fields of the
+        configuration of GPT-2's `size`; `max_length` is the length of training blocks and of prompt and
+        continuation together. ValueError for an unknown tokenizer, size or field.
         """
         if tokenizer not in ("bytes", "characters"):
             raise ValueError(f"`tokenizer` must be bytes or characters; it is {tokenizer!r}.")
@@ -200,10 +180,8 @@ class TextGenerator(TrainableTask):
 
     @classmethod
     def from_huggingface(cls, name: Path) -> Self:
-        """The task in the folder `name` (or of this hub id); its tokenizer may be missing.
-
-        Raises:
-            CheckpointError, DataError: if a file of the folder is missing or not as it must be.
+        """The task in the folder `name` (or of this hub id); its tokenizer may be missing. CheckpointError or
+        DataError if a file of the folder is missing or not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, read_decoding
 
@@ -227,10 +205,7 @@ class TextGenerator(TrainableTask):
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, generation_config.json, model.safetensors and
-        tokenizer.json.
-
-        Raises:
-            TypeError: if transformers has no such model or tokenizer.
+        tokenizer.json. TypeError if transformers has no such model or tokenizer.
         """
         from keras_tfm.convert import save_huggingface, write_decoding
 
@@ -266,8 +241,8 @@ class TextGenerator(TrainableTask):
     def measure(self, texts: Sequence[str]) -> dict[str, Any]:
         """How well `texts`, cut into blocks of the model's length, are predicted.
 
-        "loss" is the cross-entropy in nats per token, end tokens included; "perplexity" is its exponential;
-        "bits_per_byte" divides the total by the bytes of the texts, so that tokenizers can be compared.
+        "loss" is the cross-entropy in nats per token, end tokens included, and "perplexity" its exponential;
+        "bits_per_byte" counts per byte of text, so that tokenizers can be compared.
         """
         blocks = self._blocks(texts, min_batches=1)
 
@@ -304,19 +279,12 @@ class TextGenerator(TrainableTask):
         stop: str | Iterable[str] = (),
         **options: Any,
     ) -> list[str]:
-        """The strings `prompts` with their continuations.
+        """The strings `prompts`, each with at most `max_new_tokens` more tokens (by default 128, or what fits
+        the model).
 
-        Args:
-            prompts: strings to continue.
-            max_new_tokens: by default 128, or what the model's length leaves.
-            batch_size: how many prompts are continued at once.
-            stop: a continuation ends as soon as it contains one of these strings.
-            options: fields of `DecodingOptions`: `beam_size`, `temperature`, `top_p`, `seed` and others.
-
-        Generated bytes that are not valid UTF-8 become U+FFFD.
-
-        Raises:
-            ValueError: for a prompt that is empty or leaves no room; the message names its row.
+        A text ends as soon as its continuation contains one of the strings `stop`. `options` are fields of
+        `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Generated bytes that are not valid
+        UTF-8 become U+FFFD. ValueError, naming its row, for a prompt that is empty or leaves no room.
         """
         prompts, answers, decoding = list(prompts), [], self._decoding(as_stops(stop))
         refuse_rows(self.refusals(prompts, max_new_tokens, **options))
@@ -361,10 +329,9 @@ class TextGenerator(TrainableTask):
         max_new_tokens: int | None = None,
         **options: Any,
     ) -> np.ndarray:
-        """Continue prompts of token ids: (B, P) to (B, P + max_new_tokens), padded after an end token.
-
-        `padding_mask` is False for padding, which stands on the left. `options` are those of `generate`.
-        ValueError for ids outside the vocabulary, and for empty prompts.
+        """Continue ids (B, P) to (B, P + max_new_tokens), padded after an end token. Padding stands on the
+        left, where `padding_mask` is False. `options` are those of `generate`. ValueError for ids outside the
+        vocabulary.
         """
         token_ids = np.asarray(token_ids)
         if token_ids.ndim != 2 or not token_ids.shape[1]:

@@ -46,12 +46,9 @@ PUBLISHED = keras_tfm.models.T5, keras_tfm.models.BART  # families with publishe
 
 @dataclasses.dataclass(frozen=True)
 class TranslatorConfig(Config):
-    """How a `Translator` reads and writes texts.
-
-    Args:
-        max_length: tokens of a source, and of a target, end token included.
-        around: the special tokens around a source and around a target; None for an end token after each.
-        decoding: how it generates unless a call says otherwise.
+    """`max_length` limits the tokens of a source, and of a target, end token included. `around` are the
+    special tokens around a source and around a target; None means an end token after each. `decoding` is how
+    it generates unless a call says otherwise.
     """
 
     max_length: Annotated[
@@ -151,20 +148,12 @@ class Translator(TrainableTask):
         max_length: int | None = None,
         **changes: Any,
     ) -> Self:
-        """A translator with fresh weights, and tokenizers trained on `pairs`.
+        """A translator with fresh weights, and tokenizers trained on `pairs`, (sources, targets).
 
-        Args:
-            pairs: (sources, targets), two lists of strings.
-            family: "transformer", "recurrent", or "gpt2", a decoder alone.
-            size: a size of the family; by default "small", or "tiny" where there is no such size.
-            vocabulary_size: how many sub-words each tokenizer may have.
-            tokenizer: "sentencepiece", or "wordpiece".
-            separate_tokenizers: whether each side has a tokenizer of its own.
-            max_length: tokens of a source, and of a target; by default the task's.
-            changes: fields of the size's configuration to replace, for example `dropout=0.3`.
-
-        Raises:
-            ValueError: for an unknown family, size or field.
+        `family` is "transformer", "recurrent", or "gpt2", a decoder alone; `size` is one of its sizes, by
+        default "small", or "tiny" where there is no such size. `separate_tokenizers` gives each side its own.
+        `changes` replace fields of the size's configuration, for example `dropout=0.3`. ValueError for an
+        unknown family, size or field.
         """
         if family not in FAMILIES:
             raise ValueError(f"There is no model family {family!r}; there are {', '.join(FAMILIES)}.")
@@ -208,13 +197,12 @@ class Translator(TrainableTask):
         source_language: str | None = None,
         target_language: str | None = None,
     ) -> Self:
-        """The task in a folder of T5, BART or mBART, or of this hub id.
+        """The task in a folder of T5, BART or mBART, or of this hub id; it answers as generation_config.json
+        there says.
 
-        It answers as the folder's generation_config.json says; texts for T5 begin with the prefix of a task.
-        The languages, "ro_RO" for example, are mBART's, and by default the folder's.
-
-        Raises:
-            CheckpointError, DataError: if a file of the folder is missing or not as it must be.
+        Texts for T5 begin with the prefix of a task. The languages, "ro_RO" for example, are mBART's, by
+        default the folder's. CheckpointError or DataError if a file of the folder is missing or not as it
+        must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, read_decoding
 
@@ -243,10 +231,7 @@ class Translator(TrainableTask):
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, generation_config.json, model.safetensors and
-        tokenizer.json.
-
-        Raises:
-            TypeError: if transformers has no such model or tokenizer.
+        tokenizer.json. TypeError if transformers has no such model or tokenizer.
         """
         from keras_tfm.convert import save_huggingface, write_decoding
 
@@ -319,11 +304,9 @@ class Translator(TrainableTask):
         max_new_tokens: int | None = None,
         **options: Any,
     ) -> np.ndarray:
-        """Generate ids for sources `token_ids` (B, S): the start token and the translation, (B, 1 +
-        max_new_tokens).
-
-        Padding is False in `padding_mask`; for a decoder alone it stands on the left. `options` are those of
-        `generate`. ValueError for ids outside the vocabulary.
+        """Generate ids for sources (B, S): the start token and the translation, (B, 1 + max_new_tokens).
+        `padding_mask` is False for padding, which stands on the left for a decoder alone. ValueError for ids
+        outside the vocabulary.
         """
         token_ids = np.asarray(token_ids)
         check_token_ids(token_ids, self.tokenizer.vocabulary_size)
