@@ -85,12 +85,12 @@ class TranslatorOptions(ModelOptions):
 
 
 class Translator(TrainableTask):
-    """Maps strings to strings: by an encoder-decoder, or by a decoder alone that reads the source before it
+    """Maps strings to strings by an encoder-decoder, or by a decoder alone that reads the source before it
     writes.
 
-    `model` is a `LanguageModel` over a backbone with `start` and `step`. `target_tokenizer` defaults to
-    `tokenizer`, which then serves both sides. For a decoder alone, the source and the start token are the
-    prompt, and only the target counts in the loss.
+    `model` is a `LanguageModel` over a backbone with `start` and `step`; one `tokenizer` serves both sides
+    unless there is a `target_tokenizer`. For a decoder alone, the source and the start token are the prompt,
+    and only the target counts in the loss.
 
     >>> pairs = ["one two", "two one"] * 4, ["1 2", "2 1"] * 4
     >>> task = keras_tfm.tasks.Translator.from_pairs(pairs, size="tiny", vocabulary_size=300)
@@ -148,12 +148,10 @@ class Translator(TrainableTask):
         max_length: int | None = None,
         **changes: Any,
     ) -> Self:
-        """A translator with fresh weights, and tokenizers trained on `pairs`, (sources, targets).
-
-        `family` is "transformer", "recurrent", or "gpt2", a decoder alone; `size` is one of its sizes, by
-        default "small", or "tiny" where there is no such size. `separate_tokenizers` gives each side its own.
-        `changes` replace fields of the size's configuration, for example `dropout=0.3`. ValueError for an
-        unknown family, size or field.
+        """A translator with fresh weights, and tokenizers trained on `pairs`, (sources, targets). `family` is
+        "transformer", "recurrent", or "gpt2", a decoder alone; `size` one of its sizes, by default "small" or
+        else "tiny". `separate_tokenizers` gives each side its own. `changes` replace fields of the size's
+        configuration, for example `dropout=0.3`. ValueError for an unknown family, size or field.
         """
         if family not in FAMILIES:
             raise ValueError(f"There is no model family {family!r}; there are {', '.join(FAMILIES)}.")
@@ -198,11 +196,9 @@ class Translator(TrainableTask):
         target_language: str | None = None,
     ) -> Self:
         """The task in a folder of T5, BART or mBART, or of this hub id; it answers as generation_config.json
-        there says.
-
-        Texts for T5 begin with the prefix of a task. The languages, "ro_RO" for example, are mBART's, by
-        default the folder's. CheckpointError or DataError if a file of the folder is missing or not as it
-        must be.
+        there says. Texts for T5 begin with the prefix of a task. The languages, "ro_RO" for example, are
+        mBART's, by default the folder's. CheckpointError or DataError if a file of the folder is missing or
+        not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, read_decoding
 
@@ -272,10 +268,9 @@ class Translator(TrainableTask):
         batch_size: int = 64,
         **options: Any,
     ) -> list[str]:
-        """The translations of the strings `prompts`, in their order, of at most `max_new_tokens` tokens.
-
-        `options` are fields of `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Sources of
-        more than `config.max_length` tokens are cut; `count_truncated` counts them.
+        """The translations of the strings `prompts`, in order, of at most `max_new_tokens` tokens. `options`
+        are fields of `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Sources of more than
+        `config.max_length` tokens are cut; `count_truncated` counts them.
         """
         prompts = list(prompts)
         chosen = self._options(max_new_tokens, **options)
@@ -304,9 +299,9 @@ class Translator(TrainableTask):
         max_new_tokens: int | None = None,
         **options: Any,
     ) -> np.ndarray:
-        """Generate ids for sources (B, S): the start token and the translation, (B, 1 + max_new_tokens).
-        `padding_mask` is False for padding, which stands on the left for a decoder alone. ValueError for ids
-        outside the vocabulary.
+        """The start token and the translation, (B, 1 + max_new_tokens), of sources (B, S). `padding_mask` is
+        False for padding, which stands on the left for a decoder alone. ValueError for ids outside the
+        vocabulary.
         """
         token_ids = np.asarray(token_ids)
         check_token_ids(token_ids, self.tokenizer.vocabulary_size)
@@ -333,7 +328,7 @@ class Translator(TrainableTask):
     def compare(
         self, sources: Sequence[str], answers: Sequence[str], targets: Sequence[str]
     ) -> dict[str, Any]:
-        """The metrics of the strings `answers` to `sources`, compared with `targets`."""
+        """The metrics of `answers` to `sources`, compared with `targets`."""
         bleu = sacrebleu.metrics.BLEU()
         return {
             "bleu": bleu.corpus_score(answers, [targets]).score,
