@@ -155,7 +155,7 @@ class CompiledDecoding:
     """Decoding from `model`, compiled once for each kind of `DecodingOptions` and each size.
 
     Sizes are rounded up to few, which padding makes up for and changes nothing: rows and the
-    `context` to powers of two, prompts to multiples of 32; as far as `max_context` allows, and
+    tokens of the `context` to powers of two, prompts to multiples of 32; as far as `max_context` allows, and
     `max_length` for prompt and continuation together, if they are given. Of one kind are options that differ
     in no more than the numbers of sampling: processors that are equal count as one, those without a hash by
     identity. The functions that were used last are kept, `MOST_FUNCTIONS` of them.
@@ -202,7 +202,7 @@ class CompiledDecoding:
             padding_mask = tf.ones_like(token_ids, tf.bool)
         prompt = {"token_ids": token_ids, "padding_mask": tf.cast(padding_mask, tf.bool)}
         prompt = {name: tf.pad(x, [[0, 0], [padding, 0]]) for name, x in prompt.items()}
-        if context is not None:
+        if context is not None and "token_ids" in context:  # images have one size
             context = {"padding_mask": tf.ones_like(context["token_ids"], tf.bool)} | context
             width = context["token_ids"].shape[1]
             more = max(0, min(round_up(width), self.max_context or round_up(width)) - width)
