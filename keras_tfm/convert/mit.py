@@ -1,12 +1,24 @@
-"""The checkpoints of SegFormer's encoder, MiT, and of its classifier, by transformers' names."""
+"""SegFormer's checkpoints, encoder (MiT), classifier and segmenter, by transformers' names."""
 
-from keras_tfm.convert.family import LABELS, Entry, Family, Head
-from keras_tfm.convert.keymap import convolution, depthwise_kernel, linear, norm
-from keras_tfm.heads import Classifier
+from keras_tfm.configs import brief
+from keras_tfm.convert.family import LABELS, Entry, Family, Head, Option, rate
+from keras_tfm.convert.keymap import (
+    POINTWISE,
+    batch_counts,
+    batch_norm,
+    convolution,
+    depthwise_kernel,
+    linear,
+    norm,
+    weight,
+)
+from keras_tfm.heads import Classifier, SemanticSegmenter
 from keras_tfm.models import MiT
+from keras_tfm.training.safetensors import CheckpointError
 
 PARTS = ("query", "key", "value")
 MAX_STAGES = 16
+MAX_DECODER_DIM = 4_096
 
 
 def rows(config):
@@ -67,6 +79,30 @@ def stage_shapes(stage):
     }
 
 
+def decoder_dim(entries):
+    """The width of the decoder, bounded before anything of that size is made."""
+    dim = entries.get("decoder_hidden_size", 256)
+    if type(dim) is not int or not 0 < dim <= MAX_DECODER_DIM:
+        raise CheckpointError("config.json", "decoder_hidden_size", f"1 to {MAX_DECODER_DIM}", brief(dim))
+    return dim
+
+
+SEGMENTER = Head(
+    SemanticSegmenter,
+    [
+        *linear("decoder/projection_{}", "decode_head.linear_c.{}.proj"),
+        *weight("decoder/fuse/kernel", "decode_head.linear_fuse.weight", POINTWISE),
+        *batch_norm("decoder/norm", "decode_head.batch_norm"),
+        *linear("classes", "decode_head.classifier", transform=POINTWISE),
+    ],
+    {"decoder": "mlp"},
+    {
+        "num_classes": LABELS,
+        "dim": Option(decoder_dim, lambda dim: {"decoder_hidden_size": dim}),
+        "dropout": rate("classifier_dropout_prob"),
+    },
+)
+
 FAMILY = Family(
     model_type="segformer",
     backbone="SegformerModel",
@@ -95,5 +131,8 @@ FAMILY = Family(
         "SegformerForImageClassification": Head(
             Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
         ),
+        "SegformerForSemanticSegmentation": SEGMENTER,
     },
+    ignored=(r".*\.num_batches_tracked",),
+    added=batch_counts,
 )

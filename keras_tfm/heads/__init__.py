@@ -13,6 +13,7 @@ from keras_tfm.heads.language_model import (
     token_accuracy,
     token_cross_entropy,
 )
+from keras_tfm.heads.map_decoders import MLPDecoder, MultiLevelDecoder, NaiveDecoder, ProgressiveDecoder
 from keras_tfm.heads.mask_losses import dice_loss, focal_loss
 from keras_tfm.heads.masked_autoencoder import MaskedAutoencoder, patch_loss
 from keras_tfm.heads.masked_language_model import MaskedLM, MaskedLMHead, NextSentence, NextSentenceHead
@@ -20,6 +21,7 @@ from keras_tfm.heads.matching import match
 from keras_tfm.heads.multiple_choice import MultipleChoice
 from keras_tfm.heads.object_detector import ObjectDetector
 from keras_tfm.heads.patch_classifier import PatchClassifier
+from keras_tfm.heads.segmentation import SegmentationLoss, SemanticSegmenter
 from keras_tfm.heads.self_distillation import ProjectionHead, SelfDistillation, SelfDistillationLoss
 from keras_tfm.heads.set_prediction import SetPredictionLoss
 from keras_tfm.heads.span_boundary import SpanBoundaryHead, SpanMaskedLM

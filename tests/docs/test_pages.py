@@ -14,6 +14,7 @@ PAGES = sorted(
 )
 SLOW = (
     "docs/book/alignment.md",
+    "docs/guides/command_line.md",
     "docs/guides/fine_tune.md",
     "docs/guides/own_data.md",
     "docs/guides/serve.md",

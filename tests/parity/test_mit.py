@@ -1,4 +1,6 @@
-"""Live: SegFormer's encoder against transformers': outputs, maps, gradients, folders both ways."""
+"""Live: SegFormer, its encoder, classifier and segmenter, against transformers': outputs, maps, gradients,
+folders both ways.
+"""
 
 import os
 
@@ -7,13 +9,18 @@ import pytest
 import transformers
 
 from keras_tfm.convert import mit
+from keras_tfm.heads import SegmentationLoss
 from tests.parity.encoders import ACTIVATIONS
 from tests.parity.images import answer, assert_close, check_way_back, draw_model, ours_of
 from tests.parity.pyramids import check_gradients, check_maps
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
-KINDS = (transformers.SegformerModel, transformers.SegformerForImageClassification)
+KINDS = (
+    transformers.SegformerModel,
+    transformers.SegformerForImageClassification,
+    transformers.SegformerForSemanticSegmentation,
+)
 
 
 def draw_config(rng, num_labels=2):
@@ -35,6 +42,8 @@ def draw_config(rng, num_labels=2):
         hidden_dropout_prob=0.1,
         drop_path_rate=0.2,
         hidden_act=str(rng.choice(ACTIVATIONS)),
+        decoder_hidden_size=int(4 * rng.integers(1, 4)),
+        classifier_dropout_prob=0.2,
         num_labels=num_labels,
     )
 
@@ -43,13 +52,16 @@ def draw_config(rng, num_labels=2):
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_directions(kind, seed, tmp_path):
     rng = np.random.default_rng(seed)
-    theirs, images = draw_model(rng, kind, draw_config(rng, int(rng.integers(1, 6))))
+    theirs, images = draw_model(rng, kind, draw_config(rng, int(rng.integers(2, 6))))
     ours = ours_of(theirs, tmp_path)
     outputs, expected = ours({"images": images}), answer(theirs, images)
     if kind is KINDS[0]:
         assert_close(outputs["sequence_output"], expected.last_hidden_state.flatten(2).transpose(1, 2))
-    else:
+    elif kind is KINDS[1]:
         assert_close(outputs, expected.logits)
+    else:
+        assert_close(outputs, expected.logits.permute(0, 2, 3, 1))
+        assert (ours.dim, ours.dropout) == (theirs.config.decoder_hidden_size, 0.2)
     check_way_back(theirs, ours, tmp_path, mit.FAMILY)
 
 
@@ -67,3 +79,13 @@ def test_gradients_of_classification(seed, tmp_path):
     theirs, images = draw_model(rng, KINDS[1], draw_config(rng, 3))
     ours = ours_of(theirs, tmp_path)
     check_gradients(theirs, ours, mit.FAMILY, images, rng.integers(0, 3, len(images)), tmp_path)
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+def test_gradients_of_segmentation(seed, tmp_path):
+    """Of labels of the images' size, some of them ignored; every statistic is as it was read."""
+    rng = np.random.default_rng(seed)
+    theirs, images = draw_model(rng, KINDS[2], draw_config(rng, 4))
+    ours = ours_of(theirs, tmp_path)
+    labels = np.where(rng.random(images.shape[:3]) < 0.2, 255, rng.integers(0, 4, images.shape[:3]))
+    check_gradients(theirs, ours, mit.FAMILY, images, labels, tmp_path, SegmentationLoss())

@@ -147,6 +147,23 @@ def objects(ids, labels):
     return np.where(is_object, np.concatenate([ids[..., None] % 2, sides], axis=-1), -1).astype("float32")
 
 
+def segmenter():
+    """Logits of 2 x 3 cells of an image, batch-normalised nowhere, of which tokens are the cells."""
+    import keras
+
+    import keras_tfm
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = keras.layers.Dense(16, activation="tanh")(keras.layers.Embedding(V, 8)(inputs))
+    return keras_tfm.Model(inputs, keras.layers.Reshape((2, T // 2, V))(keras.layers.Dense(V)(x)))
+
+
+def pixels(ids, labels):
+    """Labels of 4 x T pixels, those of padding ignored: their number differs from example to example."""
+    labels = np.where(ids > 0, labels, 255).reshape(-1, 2, T // 2)
+    return labels.repeat(2, axis=1).repeat(2, axis=2)
+
+
 def translation():
     from keras_tfm.heads import LanguageModel
     from keras_tfm.models import Transformer
@@ -286,6 +303,9 @@ CASES = {
     ),
     "DETR": Case(
         detr, lambda: sgd(global_clipnorm=0.1), 13, loss=loss_of("SetPredictionLoss"), targets=objects
+    ),
+    "segmentation": Case(
+        segmenter, batch_size=13, loss=loss_of("SegmentationLoss"), targets=pixels
     ),
     "subclassed": Case(subclassed, batch_size=12),
     "own train_step": Case(own_train_step),

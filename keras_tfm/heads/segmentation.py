@@ -1,0 +1,97 @@
+"""Classes of pixels: a backbone, a decoder of its maps, a linear layer; and the loss.
+
+Xie et al. 2021, "SegFormer", and Zheng et al. 2021, SETR, whose decoders stand in `map_decoders.py`.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.map_decoders import (
+    MLPDecoder,
+    MultiLevelDecoder,
+    NaiveDecoder,
+    ProgressiveDecoder,
+    maps_of,
+)
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.regularization import Dropout
+from keras_tfm.layers.resizing import resize_bilinear
+from keras_tfm.registry import register
+
+DECODERS = ("mlp", "naive", "pup", "mla")
+IGNORED = 255  # the label of pixels that count nowhere, by the custom of data sets
+
+
+class SemanticSegmenter(ModelWithHead):
+    """A `backbone` and a decoder of its maps: images (B, H, W, C) in, logits (B, rows, columns, classes) out.
+
+    `decoder` is "mlp", SegFormer's, whose logits have the size of the backbone's first map; or one of SETR's:
+    "naive" of the last map's size, "pup" and "mla" up to the image's. `dim` is the decoder's width, `dropout`
+    acts on its output, before the linear layer of the classes. The loss, and a task, resize logits to the
+    size of a mask. A backbone is one with `maps`, or one that keeps patches to its end, a ViT for example.
+    """
+
+    def __init__(
+        self, backbone, num_classes, decoder="mlp", dim=256, dropout=0.1, name="semantic_segmenter", **kwargs
+    ):
+        if num_classes < 2:
+            raise ValueError(
+                f"`num_classes` must be at least 2, the ground one of them; it is {num_classes}."
+            )
+        maps = maps_of(backbone)
+        x = decoder_of(decoder, dim, backbone.input["images"].shape[1], maps)(maps)
+        x = Dropout(dropout, name="dropout")(x)
+        logits = Dense(num_classes, name="classes")(x)
+        super().__init__(backbone, backbone.input, logits, name=name, **kwargs)
+        self.num_classes = num_classes
+        self.decoder = decoder
+        self.dim = dim
+        self.dropout = dropout
+
+
+def decoder_of(kind, dim, height, maps):
+    """The decoder of a `kind` for these `maps` of images of a `height`; ValueError for no kind."""
+    if kind not in DECODERS:
+        raise ValueError(f"`decoder` must be one of {', '.join(DECODERS)}; it is {kind!r}.")
+    if kind == "mlp":
+        return MLPDecoder(dim, name="decoder")
+    if kind == "naive":
+        return NaiveDecoder(dim, name="decoder")
+    if kind == "pup":
+        return ProgressiveDecoder(dim, int(math.log2(max(1, height // maps[-1].shape[1]))), name="decoder")
+    return MultiLevelDecoder(dim, max(1, min(4, height // maps[0].shape[1])), name="decoder")
+
+
+@register
+class SegmentationLoss(keras.losses.Loss):
+    """The cross-entropy of the pixels' labels, in nats, averaged over the pixels that have one.
+
+    Targets are labels (B, H, W), `ignored` where a pixel counts nowhere; predictions are logits (B, rows,
+    columns, classes), which are resized to (H, W). Its denominator, the number of labelled pixels, is that of
+    the whole batch, over all replicas.
+    """
+
+    def __init__(self, ignored=IGNORED, name="loss", reduction="sum"):
+        super().__init__(name=name, reduction=reduction)
+        self.ignored = ignored
+
+    def call(self, targets, logits):
+        """The loss, a scalar."""
+        ((total, count),) = self.means(targets, logits)
+        return ops.divide_no_nan(total, count)
+
+    def means(self, targets, logits):
+        """[(total, count)] of the mean that the loss is; `keras_tfm.Model` sums both over replicas."""
+        targets = ops.cast(targets, "int32")
+        logits = resize_bilinear(ops.cast(logits, "float32"), ops.shape(targets)[1:3])
+        is_labelled = ops.not_equal(targets, self.ignored)
+        entropies = ops.sparse_categorical_crossentropy(ops.where(is_labelled, targets, 0), logits, True)
+        # Not a product: what a pixel without a label may give is no number.
+        total = ops.sum(ops.where(is_labelled, entropies, 0.0))
+        return [(total, ops.sum(ops.cast(is_labelled, "float32")))]
+
+    def get_config(self):
+        return {**super().get_config(), "ignored": self.ignored}
