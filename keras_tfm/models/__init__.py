@@ -11,6 +11,7 @@ read.
 from keras_tfm.models.detection.detr import DETR, DETRConfig
 from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig
 from keras_tfm.models.multimodal.siglip import SigLIP, SigLIPConfig
+from keras_tfm.models.multimodal.vilbert import ViLBERT, ViLBERTConfig
 from keras_tfm.models.multimodal.vision_encoder_decoder import (
     VisionEncoderDecoder,
     VisionEncoderDecoderConfig,

@@ -81,7 +81,7 @@ BAD = [
     Bad("captions: an empty one", CAPTION, "line 1: expected a text", {"pairs.tsv": "a.png\t\n"}),
     Bad("captions: a missing picture alone", CAPTION, "none.png: cannot be", {"pairs.tsv": "none.png\ta\n"}),
     Bad("captions: a path out of the folder", CAPTION, "an image inside", {"pairs.tsv": "../a.png\ta\n"}),
-    Bad("captions: a folder without texts", CAPTION.replace("/pairs.tsv", ""), "a .txt beside each", LABELS),
+    Bad("captions: a folder of images", CAPTION.replace("/pairs.tsv", ""), "a .txt beside", {"a.png": PNG}),
     Bad("captions: a broken picture", SAY, WHOLE, {"a.png": b"\x89PNG"}, "caption"),
     Bad("captions: more tokens than it holds", f"{SAY} --max-new-tokens 99", "[1, 39]", LABELS, "caption"),
     Bad("captions: beams that draw", f"{SAY} --beam 2 --top-k 2", "Beam search does", LABELS, "caption"),

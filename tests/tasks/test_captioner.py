@@ -95,20 +95,30 @@ def test_ids_begin_with_the_start(learnt):
 def test_it_is_kept_and_exported(learnt, tmp_path):
     task, folder = learnt
     images = drawn(SENTENCES[:4], seed=3).images
-    expected = task.generate(images, beam_size=2)
+    expected = task.generate(images)
     kept = tasks.load(folder)
-    assert kept.generate(images, beam_size=2) == expected
-    kept.export(tmp_path / "served", beam_size=2)
+    assert kept.generate(images) == expected
+    kept.export(tmp_path / "served")
     files = [tf.io.encode_png(image).numpy() for image in images]
     served = ask(tmp_path / "served", image_bytes=files)["text"]
     assert served.tolist() == expected
-    assert task.generate(files, beam_size=2) == expected
+    assert task.generate(files) == expected
     numbers = {name: np.float32(x) for name, x in (("temperature", 1), ("top_p", 1e-6))}
     numbers["seed"] = np.int32(1)
     served = ask(tmp_path / "served", name="generate", image_bytes=files, **numbers)["text"]
-    assert served.tolist() == task.generate(images)
+    assert served.tolist() == expected
     with pytest.raises(RuntimeError, match="`top_p` must lie in"):
         ask(tmp_path / "served", name="generate", image_bytes=files, **numbers | {"top_p": np.float32(2)})
+
+
+@pytest.mark.slow
+def test_beams_are_exported(learnt, tmp_path):
+    task, _ = learnt
+    images = drawn(SENTENCES, seed=3).images
+    task.export(tmp_path / "served", beam_size=3, max_new_tokens=30)
+    files = [tf.io.encode_png(image).numpy() for image in images]
+    served = ask(tmp_path / "served", image_bytes=files)["text"]
+    assert served.tolist() == task.generate(images, beam_size=3, max_new_tokens=30)
 
 
 def test_folders_of_transformers(learnt, tmp_path):

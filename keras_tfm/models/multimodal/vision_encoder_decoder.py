@@ -98,7 +98,8 @@ class VisionEncoderDecoder(ConfiguredModel):
 
     Inputs: `images` (B, H, W, C), floating-point, `decoder_token_ids` (B, T) and `decoder_padding_mask`
     (B, T). Outputs: `encoder_sequence_output` (B, N, D), what the decoder attends to, of its width, and
-    `decoder_sequence_output` (B, T, D). `encoder` is the part that reads the images alone.
+    `decoder_sequence_output` (B, T, D). `encoder` is the part that reads the images alone, `maps` are the
+    encoder's, where it has some.
     """
 
     config_class = VisionEncoderDecoderConfig
@@ -130,6 +131,7 @@ class VisionEncoderDecoder(ConfiguredModel):
         )
         self.embedding = self.output_embedding = parts.embedding
         self.decoder = parts.stack
+        self.maps = getattr(encoder, "maps", None)
         if config.decoder == "GPT2":
             gpt2.shrink_residuals(parts.stack.blocks)
 
