@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the bricks, the heads and the models give what they say."""
+"""The examples in the docstrings of layers, heads, models and decoding give what they say."""
 
 import doctest
 import importlib
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import keras_tfm
+import keras_tfm.generation
 import keras_tfm.heads
 import keras_tfm.layers
 import keras_tfm.models
@@ -16,7 +17,7 @@ import keras_tfm.models
 def examples():
     """Every docstring with an example: {name: doctest}."""
     found = {}
-    for package in (keras_tfm.layers, keras_tfm.heads, keras_tfm.models):
+    for package in (keras_tfm.layers, keras_tfm.heads, keras_tfm.models, keras_tfm.generation):
         modules = [info.name for info in pkgutil.walk_packages(package.__path__, package.__name__ + ".")]
         for name in (package.__name__, *modules):
             for each in doctest.DocTestFinder().find(importlib.import_module(name)):
