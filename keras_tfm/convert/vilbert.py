@@ -45,9 +45,9 @@ def config_of(arguments):
 def stream_rows(side):
     """The blocks of one stream."""
     ours, theirs = f"{side}_block_{{}}", f"{LETTERS[side]}layer.{{}}"
-    parts = [f"{theirs}.attention.self.{part}" for part in ("query", "key", "value")]
+    query, key, value = (f"{theirs}.attention.self.{part}" for part in ("query", "key", "value"))
     return [
-        *attention(f"{ours}/attention", *parts, f"{theirs}.attention.output.dense"),
+        *attention(f"{ours}/attention", query, key, value, f"{theirs}.attention.output.dense"),
         *norm(f"{ours}/attention/norm", f"{theirs}.attention.output.LayerNorm"),
         *feedforward(f"{ours}/feedforward", f"{theirs}.intermediate.dense", f"{theirs}.output.dense"),
         *norm(f"{ours}/feedforward/norm", f"{theirs}.output.LayerNorm"),

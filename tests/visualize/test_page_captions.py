@@ -64,22 +64,24 @@ def test_a_word_is_chosen_and_its_patches_are_bright(task, browser, tmp_path):
     assert views == ["Lines", "All heads", "Matrix", "Query · key", "Patterns", "Picture", "Steps"]
     assert tab.page.get_attribute("#stage", "data-view") == "Picture"
     steps = page.header["steps"]
-    weights = look(task, IMAGE, "red top").of("cross")[-1].weights.mean(0)
+    by_head = look(task, IMAGE, "red top").of("cross")[-1].weights
+    weights = by_head.mean(0)
+    bound = by_head.max() / 30 + 1e-6  # half a step of 4 bits
     for place in (0, 2):
         tab.page.click(f"[aria-label=Words] label:nth-child({place + 1})")
         tab.drawn("Picture")
         patches = np.array(tab.marks(".picture > canvas"))
-        assert np.abs(patches - weights[place, 1:]).max() <= weights.max() / 30
+        assert np.abs(patches - weights[place, 1:]).max() <= bound
         word = steps[place]["token"].replace("Ġ", "")
         assert word in tab.text("#caption").replace("␣", "") and "was read for" in tab.text("#caption")
         assert "it read" in tab.text("#chosen h2")
     tab.page.focus(".picture > canvas")
     tab.page.keyboard.press("ArrowLeft")
     tab.drawn("Picture")
-    assert np.abs(np.array(tab.marks(".picture > canvas")) - weights[1, 1:]).max() <= weights.max() / 30
+    assert np.abs(np.array(tab.marks(".picture > canvas")) - weights[1, 1:]).max() <= bound
     tab.page.click(".picture > canvas")  # a patch is no word: nothing changes
     tab.drawn("Picture")
-    assert np.abs(np.array(tab.marks(".picture > canvas")) - weights[1, 1:]).max() <= weights.max() / 30
+    assert np.abs(np.array(tab.marks(".picture > canvas")) - weights[1, 1:]).max() <= bound
     tab.page.screenshot(path=tmp_path / "words.png")
     tab.page.click("#kinds label:has-text('Encoder')")
     tab.drawn("Picture")
