@@ -19,6 +19,7 @@ ImageClassifier       classify-images   (images, labels)           images -> nam
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 ImageEncoder          image-vectors     -                          images -> vectors -
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
+Captioner             caption           (images, texts)            images -> texts   (images, texts)
 Detector              detect            (images, boxes, labels)    images -> objects as for fit
 Recommender           recommend         see data.Ratings           users -> items    as for fit
 Forecaster            forecast          a series: numbers (N,)     series -> numbers a series
@@ -27,6 +28,8 @@ Forecaster            forecast          a series: numbers (N,)     series -> num
 import os
 from typing import Any
 
+from keras_tfm.tasks.captioner import Captioner
+from keras_tfm.tasks.captioning import CaptionerConfig, CaptionerOptions
 from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
 from keras_tfm.tasks.detection import DetectorConfig
 from keras_tfm.tasks.detector import Detector
@@ -38,7 +41,7 @@ from keras_tfm.tasks.image_pretrainer import ImagePretrainer
 from keras_tfm.tasks.image_text_matcher import ImageTextMatcher
 from keras_tfm.tasks.learning import LearningTask, ModelOptions
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
-from keras_tfm.tasks.matching import ImageTextMatcherConfig
+from keras_tfm.tasks.matching import ImageTextMatcherConfig, MatcherOptions
 from keras_tfm.tasks.pretraining import ImagePretrainerConfig
 from keras_tfm.tasks.probes import linear_probe, nearest_neighbours
 from keras_tfm.tasks.question_answerer import QuestionAnswerer, QuestionAnswererConfig

@@ -48,11 +48,15 @@ class Continuations:
         self, text: tf.Tensor, temperature: tf.Tensor, top_p: tf.Tensor, seed: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Like `decode`, with scalars that may differ in each call."""
-        checks = [
-            tf.debugging.assert_positive(temperature, "`temperature` must be above 0."),
-            tf.debugging.assert_positive(top_p, "`top_p` must lie in (0, 1]."),
-            tf.debugging.assert_less_equal(top_p, 1.0, "`top_p` must lie in (0, 1]."),
-        ]
-        with tf.control_dependencies(checks):
+        with tf.control_dependencies(sampling_checks(temperature, top_p)):
             text = tf.identity(text)
         return self.decode(text, temperature=temperature, top_p=top_p, seed=seed)
+
+
+def sampling_checks(temperature: tf.Tensor, top_p: tf.Tensor) -> list:
+    """Operations that fail if these scalars of a graph are out of range."""
+    return [
+        tf.debugging.assert_positive(temperature, "`temperature` must be above 0."),
+        tf.debugging.assert_positive(top_p, "`top_p` must lie in (0, 1]."),
+        tf.debugging.assert_less_equal(top_p, 1.0, "`top_p` must lie in (0, 1]."),
+    ]

@@ -4,7 +4,7 @@ input.
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import keras
@@ -72,17 +72,20 @@ class ImageTask(Task):
 
     def answers(self, images: Any, answer: Callable, width: int, batch_size: int) -> np.ndarray:
         """`answer` applied to all images in batches: an array (B, width); ValueError for a broken file."""
+        found = [answer(part).numpy() for part in self.image_parts(images, batch_size)]
+        return np.concatenate([np.zeros((0, width), "float32"), *found])
+
+    def image_parts(self, images: Any, batch_size: int) -> Iterator[np.ndarray]:
+        """Raw images (B, H, W, C) in batches, with a progress bar; ValueError for a broken file."""
         images = self.check_images(images)
-        found = [np.zeros((0, width), "float32")]
         with Bar(total=len(images), desc="answering", unit="image") as bar:
             for first in range(0, len(images), batch_size):
                 part: Any = images[first : first + batch_size]
                 if isinstance(part, ImageFiles):
                     part, problems = part.read()
                     refuse_rows({first + row: problem for row, problem in problems.items()})
-                found.append(answer(part).numpy())
-                bar.update(len(found[-1]))
-        return np.concatenate(found)
+                yield part
+                bar.update(len(part))
 
     def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
         files = [row for row, example in enumerate(examples) if is_file(example)]

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_tfm.data.batches.encoding import model_inputs, pack_texts
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.tasks.captioner import Captioner
 from keras_tfm.tasks.encoder_task import EncoderTask, parts_of
 from keras_tfm.tasks.image_task import ImageTask
 from keras_tfm.tasks.image_text_matcher import ImageTextMatcher
@@ -135,9 +136,28 @@ def _read_on(task: Any, prompt: Iterable[int], written: Iterable[int]) -> Readin
 @read.register(ImageTask)
 def _(task: ImageTask, example: Any, target: str | None = None, **options: Any) -> Reading:
     _refuse_target(task, target, options)
-    images = task.check_images(example if not hasattr(example, "ndim") or example.ndim > 3 else example[None])
-    images = np.asarray(images)[:1]
+    images = _one_image(task, example)
     return Reading({"images": task.prepare(images)}, image=images[0])
+
+
+@read.register(Captioner)
+def _(task: Captioner, example: Any, target: str | None = None, **options: Any) -> Reading:
+    images = _one_image(task, example)
+    start = [task._start_id]
+    if target is None:
+        written = _before(task.generate_ids(images, **options)[0, 1:], task._stop.end_ids)
+    else:
+        start = list(task.around.prefix)
+        written = task.tokenizer.tokenize(tf.constant([target]))[0].numpy()[: task.max_length - len(start)]
+    decoder_ids = tf.constant([[*start, *written]], tf.int32)
+    inputs = _unpadded({"decoder_token_ids": decoder_ids}) | {"images": task.prepare(images)}
+    return Reading(inputs, target_tokens=tokens_of(task.tokenizer, decoder_ids), image=images[0])
+
+
+def _one_image(task: ImageTask, example: Any) -> np.ndarray:
+    """The image alone in a batch, raw, of the size that the model reads."""
+    images = task.check_images(example if not hasattr(example, "ndim") or example.ndim > 3 else example[None])
+    return np.asarray(images)[:1]
 
 
 @read.register(ImageTextMatcher)

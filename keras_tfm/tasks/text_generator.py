@@ -46,8 +46,8 @@ STOPS = 8  # compiled decoding is cached for the stop strings of this many recen
 @dataclasses.dataclass(frozen=True)
 class TextGeneratorConfig(Config):
     """`separator` stands between the documents of a file; None makes a file one document. `add_start` puts
-    the start token before a prompt, as training did before each document. A task with `has_tokenizer=False`
-    generates ids only. `decoding` is how it generates unless a call says otherwise.
+    the start token before a prompt, as in training. A task with `has_tokenizer=False` generates ids only.
+    `decoding` is how it generates unless a call says otherwise.
     """
 
     separator: Annotated[
@@ -180,8 +180,8 @@ class TextGenerator(TrainableTask):
 
     @classmethod
     def from_huggingface(cls, name: Path) -> Self:
-        """The task in the folder `name` (or of this hub id); its tokenizer may be missing. CheckpointError or
-        DataError if a file of the folder is missing or not as it must be.
+        """The task in the folder `name` (or of this hub id), with its tokenizer if it has one;
+        CheckpointError if not.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, read_decoding
 

@@ -315,6 +315,20 @@ class MatchTraining(PartlyTrained):
 
 
 @dataclasses.dataclass(frozen=True)
+class CaptionTraining(MatchTraining):
+    """The warm-up takes a tenth of the steps unless something else is said."""
+
+    learning_rate: Annotated[
+        Positive, Option("at the end of the warm-up, after --from by default a tenth of it")
+    ] = 1e-3
+    batch_size: Annotated[Count, Option("pairs of a batch at most")] = 64
+    label_smoothing: Annotated[
+        Annotated[float, Between(0, 1, is_open=True)],
+        Option("the share of each label that is spread over all tokens"),
+    ] = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
 class Kept(Config):
     """Where what is learnt is stored: `folder` always holds the best task so far, complete."""
 
