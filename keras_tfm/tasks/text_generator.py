@@ -136,8 +136,8 @@ class TextGenerator(TrainableTask):
         """A generator with fresh weights, and a tokenizer trained on `texts`, strings or a `data.TextStream`.
 
         `tokenizer` is "bytes", for byte-level byte pairs, or "characters". `changes` replace fields of the
-        configuration of GPT-2's `size`; `max_length` is the length of training blocks and of prompt and
-        continuation together. ValueError for an unknown tokenizer, size or field.
+        configuration of GPT-2's `size`, such as `max_length`, the length of training blocks and of prompt and
+        continuation together.
         """
         if tokenizer not in ("bytes", "characters"):
             raise ValueError(f"`tokenizer` must be bytes or characters; it is {tokenizer!r}.")
@@ -204,8 +204,8 @@ class TextGenerator(TrainableTask):
             raise CheckpointError(name, None, "tokens of the vocabulary", str(error)) from None
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
-        """Write a new `folder` for `transformers`: config.json, generation_config.json, model.safetensors and
-        tokenizer.json. TypeError if transformers has no such model or tokenizer.
+        """Write a new `folder` for `transformers`, config.json, generation_config.json, model.safetensors,
+        tokenizer.json; TypeError if it has no such model or tokenizer.
         """
         from keras_tfm.convert import save_huggingface, write_decoding
 
