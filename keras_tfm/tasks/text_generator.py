@@ -67,9 +67,7 @@ class GeneratorOptions(ModelOptions):
 
     size: Annotated[str, Option("size of the GPT-2 to train from scratch")] = "tiny"
     tokenizer: Annotated[Literal["bytes", "characters"], Option("byte pairs, or characters")] = "bytes"
-    vocabulary_size: Annotated[
-        Count, Option("tokens at most; small files give fewer", flag="--vocabulary")
-    ] = 8_000
+    vocabulary_size: Annotated[Count, Option("most tokens; small files give fewer", "--vocabulary")] = 8_000
     max_length: Annotated[
         Length | None,
         Option("tokens of a training block; also of prompt and answer together", default="the size's"),
@@ -328,8 +326,7 @@ class TextGenerator(TrainableTask):
         **options: Any,
     ) -> np.ndarray:
         """Continue ids (B, P) to (B, P + max_new_tokens), padded after an end token. Padding stands on the
-        left, where `padding_mask` is False. `options` are those of `generate`. ValueError for ids outside the
-        vocabulary.
+        left, where `padding_mask` is False. See `generate`; ValueError for ids outside the vocabulary.
         """
         token_ids = np.asarray(token_ids)
         if token_ids.ndim != 2 or not token_ids.shape[1]:
