@@ -194,7 +194,7 @@ ALONE = ("train", "translate", "--train", "a", "--out", "b")
         ),
         (("export", "{trained}", "--out", "{data}"), "exists already"),
         (("predict", "{trained}", "--input", "{data}/missing"), "missing"),
-        (("evaluate", "{generator}", "--data", "{data}/source.txt", "--beam", "2"), "decodes no text"),
+        (("evaluate", "{generator}", "--data", "{data}/source.txt", "--beam", "2"), "does not generate text"),
         (
             ("evaluate", "{generator}", "--data", "{data}/source.txt", "--columns", "a,b"),
             "--columns: expected one, A; got a,b",
@@ -206,7 +206,7 @@ ALONE = ("train", "translate", "--train", "a", "--out", "b")
         (("launch", "--workers", "2", "--", "train", "fly"), "invalid choice: 'fly'"),
         (
             ("launch", "--workers", "2", "--", *ALONE, "--strategy", "mirrored"),
-            "train with --strategy multi-worker; it was given mirrored",
+            "train with --strategy multi-worker; got mirrored",
         ),
     ],
 )

@@ -72,7 +72,7 @@ def untrained(data, trained, tmp_path_factory):
     return folder
 
 
-NOT_ENDED = "no epoch of its training has ended yet; its weights are those that it began with\n"
+NOT_ENDED = "no epoch of its training has ended yet; it has its initial weights\n"
 
 
 @pytest.mark.parametrize("verb", ["predict", "evaluate", "export", "quantize", "convert"])

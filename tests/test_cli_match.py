@@ -65,7 +65,7 @@ def test_labels_without_training(world, trained, capsys, tmp_path):
     rows = [line.split("\t") for line in output.out.splitlines()]
     names = [*(world / "photos" / f"{number:02d}.png" for number in range(11))]
     assert [row[0] for row in rows] == list(map(str, names)) and {row[1] for row in rows} <= {"red", "blue"}
-    assert "1 of 12 images are left out" in output.err and "broken.png" in output.err
+    assert "1 of 12 images are skipped" in output.err and "broken.png" in output.err
     assert run(*asked, "--json") == 0
     answers = list(map(json.loads, capsys.readouterr().out.splitlines()))
     task = tasks.load(trained)

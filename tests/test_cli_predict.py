@@ -75,7 +75,7 @@ def test_probabilities(folder, capsys):
     assert one.keys() == {"0", "1"} and nothing is None and "line 2 gets an empty line" in said
     for name, message in (
         ("regression", "A regression has no probabilities"),
-        ("vectors", "--probabilities: predict of 'sentence-vectors' knows none"),
+        ("vectors", "--probabilities: the task 'sentence-vectors' has no such option"),
     ):
         assert run("predict", folder / name, "--input", folder / "asked", "--probabilities") == 2
         output = capsys.readouterr()

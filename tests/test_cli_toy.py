@@ -101,9 +101,9 @@ def test_a_task_of_one_class(tmp_path, capsys):
     one, nothing, other = map(json.loads, capsys.readouterr().out.splitlines())
     assert nothing is None
     for options, message in (
-        (("--batch-size", 2), "--batch-size: predict of 'rate' knows none"),
-        (("--probabilities",), "--probabilities: predict of 'rate' knows none"),
-        (("--beam", 2), "--beam: predict of 'rate' decodes no text"),
+        (("--batch-size", 2), "--batch-size: the task 'rate' has no such option"),
+        (("--probabilities",), "--probabilities: the task 'rate' has no such option"),
+        (("--beam", 2), "--beam: the task 'rate' does not generate text"),
     ):
         assert run("predict", tmp_path / "run", "--input", tmp_path / "asked", *options) == 2
         assert message in capsys.readouterr().err

@@ -1,6 +1,6 @@
-"""The command `keras-tfm`: a module for each kind of verb; `train` comes from what the tasks declare.
+"""The command `keras-tfm`: one module per kind of verb. `train` is generated from what the tasks declare.
 
-A mistake of the caller's is one line and exit code 2; KERAS_TFM_TRACEBACK=1 shows where it arose.
+A mistake of the user's ends with one line and exit code 2; KERAS_TFM_TRACEBACK=1 shows where it was raised.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from keras_tfm.version import __version__
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line.
 
-    `fill(parser)` adds what it takes seconds to know, once the parser is asked.
+    `fill(parser)` adds arguments that take seconds to determine; it is only called when the parser is used.
     """
 
     fill: Callable[[Any], None] | None = None
@@ -28,7 +28,7 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(*arguments, **options)
 
     def complete(self) -> None:
-        """Fill the parser, if that is still to be done."""
+        """Call `fill`, if that has not been done yet."""
         fill, self.fill = self.fill, None
         if fill is not None:
             fill(self)
@@ -38,11 +38,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> Parser:
-    """The parser of all verbs; each sets `run`, the function that does it.
+    """The parser of all verbs; each of them sets `run`, the function that executes it.
 
-    The tasks of `train` are imported, and TensorFlow with them, when `train` itself is parsed.
+    Tasks, and TensorFlow with them, are only imported when `train` itself is parsed.
     """
-    root = Parser("keras-tfm", description="Train, ask, measure and export Transformers.")
+    root = Parser("keras-tfm", description="Train, run, evaluate and export Transformers.")
     root.add_argument("--version", action="version", version=f"keras-tfm {__version__}")
     group = root.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
     verbs.add_demo(group, add_verb)
@@ -63,7 +63,7 @@ def parser() -> Parser:
 
 
 def add_tasks(train: Parser) -> None:
-    """Add every task that learns to the parser of `train`."""
+    """Add all tasks that learn to the parser of `train`."""
     quiet_tensorflow()
     from keras_tfm.cli.train import add_tasks
 
@@ -71,29 +71,33 @@ def add_tasks(train: Parser) -> None:
 
 
 def add_verb(group: Any, name: str, run: Callable[[argparse.Namespace], None], help: str) -> Parser:
-    """A parser of the verb `name`, which `run(arguments)` does; its description is `help`."""
+    """The parser of the verb `name`, which `run(arguments)` executes; `help` is also its description."""
     verb = group.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
-    verb.add_argument("--quiet", action="store_true", help="say nothing but warnings and errors")
+    verb.add_argument(
+        "--quiet", action="store_true", help="print only warnings and errors besides the answers"
+    )
     verb.set_defaults(run=run)
     return verb
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command: exit code 0, 2 for a mistake of the caller's, 130 when interrupted, 1 for what else
-    stops a training, 143 for SIGTERM, 141 where nobody reads the answers any more.
+    """Run the command.
+
+    It exits with code 0, 2 for a mistake of the user's, 130 after an interrupt, 143 after SIGTERM, 141 if
+    nobody reads the answers any more, and 1 if something else stops a training.
     """
     with ending_when_unread(), speaking(), _ending_in_a_line():
         parsed = parser().parse_args(arguments)
         if parsed.quiet:
             hush()
-        if parsed.run is not launch.run:  # which needs no TensorFlow itself
+        if parsed.run is not launch.run:  # launch does not need TensorFlow
             quiet_tensorflow()
         parsed.run(parsed)
 
 
 def check(arguments: Sequence[str]) -> argparse.Namespace:
-    """The parsed arguments of `train`; it ends as `main` does where they are wrong, as far as that shows
-    without its files.
+    """The parsed arguments of `train`; exits like `main` if they are wrong, as far as that is known without
+    the files.
     """
     with speaking(), _ending_in_a_line():
         parsed = parser().parse_args(arguments)
@@ -103,7 +107,7 @@ def check(arguments: Sequence[str]) -> argparse.Namespace:
 
 @contextlib.contextmanager
 def _ending_in_a_line() -> Iterator[None]:
-    """End with one line and an exit code where an error leaves this scope."""
+    """A scope in which errors end the process with one line and an exit code."""
     try:
         yield
     except BrokenPipeError:
@@ -119,11 +123,11 @@ def _ending_in_a_line() -> Iterator[None]:
         tensorflow = sys.modules.get("tensorflow")
         if tensorflow is None or not isinstance(error, tensorflow.errors.UnavailableError):
             raise
-        _end("another worker is gone; start all of them again with --resume", 1)
+        _end("another worker has stopped; start all of them again with --resume", 1)
 
 
 def _end(error: Any, code: int) -> None:
-    """One line and the exit code; to be called while an exception is handled."""
+    """Print one line and exit with `code`; to be called while an exception is handled."""
     if os.environ.get("KERAS_TFM_TRACEBACK"):
         raise
     LOG.error("%s", " ".join(str(error).split()))

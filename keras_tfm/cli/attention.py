@@ -1,4 +1,4 @@
-"""`keras-tfm attention`: a page that shows what a trained task attends to."""
+"""`keras-tfm attention`: write a page that shows what a trained task attends to."""
 
 import argparse
 import dataclasses
@@ -15,40 +15,41 @@ Port = Annotated[int, Between(0, 65_535)]
 
 @dataclasses.dataclass(frozen=True)
 class Shown(Config):
-    """What the page holds, and where it answers."""
+    """What the page contains, and where it is served."""
 
     layer: Annotated[
-        Place | None, Option("whose queries and keys are kept of long texts, from 0", default="the last")
+        Place | None,
+        Option("layer (from 0) whose queries and keys are kept for long texts", default="the last"),
     ] = None
-    max_tokens: Annotated[Length | None, Option("tokens of a page at most", default="512")] = None
-    port: Annotated[Port, Option("where --serve answers; 0 for a free one")] = 0
+    max_tokens: Annotated[Length | None, Option("maximum tokens of a page", default="512")] = None
+    port: Annotated[Port, Option("port of --serve; 0 chooses a free one")] = 0
 
 
 def add(group: Any, add_verb: Any) -> None:
     """keras-tfm attention."""
-    verb = add_verb(
-        group, "attention", run, "write a page, one HTML file, that shows what a trained task attends to"
-    )
+    verb = add_verb(group, "attention", run, "write one HTML file that shows what a trained task attends to")
     add_task_folder(verb)
     example = verb.add_mutually_exclusive_group(required=True)
-    example.add_argument("--text", help="what the model reads; of a pair both texts, a tab between")
-    example.add_argument("--image", metavar="FILE", help="the image that it reads")
-    where = verb.add_argument_group("where it goes").add_mutually_exclusive_group(required=True)
-    where.add_argument("--out", metavar="FILE", help="the page to write, replacing an earlier one")
+    example.add_argument("--text", help="the text that the model reads; a tab separates the texts of a pair")
+    example.add_argument("--image", metavar="FILE", help="the image that the model reads")
+    where = verb.add_argument_group("output").add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", metavar="FILE", help="the HTML file to write; an earlier one is replaced")
     where.add_argument(
-        "--serve", action="store_true", help="answer on 127.0.0.1, where other texts can be typed"
+        "--serve", action="store_true", help="serve the page on 127.0.0.1, where you can type other texts"
     )
-    verb.add_argument("--target", metavar="TEXT", help="what the model writes, in place of its own answer")
+    verb.add_argument(
+        "--target", metavar="TEXT", help="a text to read as the model's output, instead of its own answer"
+    )
     add_options(verb, Shown)
     add_decoding(verb)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """attention: a page in a file, or on this machine's port until it is interrupted."""
+    """attention: write a page to a file, or serve it on this machine until interrupted."""
     shown = dataclasses.asdict(Shown(**given(arguments, Shown)))
     port = shown.pop("port")
     if arguments.serve and arguments.image:
-        raise ValueError("--serve: texts are typed into the page; an image goes with --out")
+        raise ValueError("--serve: only texts can be typed into the page; use --out for an image")
     task = loaded(arguments.task_folder)
     if bool(arguments.image) != hasattr(task, "check_images"):
         typed, wanted = ("--image", "--text") if arguments.image else ("--text", "--image")
@@ -61,15 +62,15 @@ def run(arguments: argparse.Namespace) -> None:
     example = arguments.image or arguments.text
     page = attention_page(task, example, arguments.out, arguments.target, **options)
     if not arguments.serve:
-        say(f"the page stands in {arguments.out}: open it in a browser")
+        say(f"the page is {arguments.out}: open it in a browser")
         return
 
     from keras_tfm.visualize.serve import Server
 
     with Server(page, lambda text: attention_page(task, text, **options), port) as server:
         print(server.url, flush=True)
-        say("the page answers there; Ctrl-C ends it")
+        say("open this address in a browser; Ctrl-C stops the server")
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            say("ended")
+            say("stopped")

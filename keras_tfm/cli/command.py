@@ -1,6 +1,8 @@
-"""What `keras-tfm train` is told: by the command line, by --options FILE, by the RUN that is gone on with.
+"""The settings of `keras-tfm train`: from the command line, from --options FILE, and from a RUN that is
+resumed.
 
-RUN/training.json keeps it: "options", the fields of the task's `training`, and "command", `Command`'s.
+RUN/training.json stores them: "options" are the fields of the task's `training`, "command" those of
+`Command`.
 """
 
 import argparse
@@ -22,24 +24,24 @@ from keras_tfm.training.safetensors import read_json
 
 @dataclasses.dataclass(frozen=True)
 class Command(Config):
-    """What a training is made of, beside the options of `fit`: what was given, and no defaults."""
+    """What a training consists of, besides the options of `fit`: only what was given, without defaults."""
 
     train: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
     columns: str | None = None
     start: str | None = None  # --from
-    changes: dict = dataclasses.field(default_factory=dict)  # what --config FILE holds
+    changes: dict = dataclasses.field(default_factory=dict)  # the content of --config FILE
     model: dict = dataclasses.field(default_factory=dict)  # fields of the task's `model_options`
     fields: dict = dataclasses.field(default_factory=dict)  # fields of the task's configuration
     run: dict = dataclasses.field(default_factory=dict)  # fields of the task's `kept`
     strategy: Annotated[
         str,
         Option(
-            "devices to train on: none (the first), mirrored (all GPUs), mirrored:N, multi-worker (TF_CONFIG "
-            "says which), tpu[:ADDRESS]"
+            "devices to train on: none (the first one), mirrored (all GPUs), mirrored:N, multi-worker (see "
+            "TF_CONFIG), tpu[:ADDRESS]"
         ),
     ] = "none"
-    deterministic: Annotated[bool, Option("the same numbers from every run on GPUs too; slower there")] = (
+    deterministic: Annotated[bool, Option("give the same numbers in every run on GPUs too; slower there")] = (
         False
     )
 
@@ -54,7 +56,7 @@ class Command(Config):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A command whose options have been checked, as far as that goes without its files."""
+    """A command whose options have been checked, as far as that is possible without its files."""
 
     command: Command
     training: Learning
@@ -63,7 +65,7 @@ class Plan:
 
 
 def plan_of(task_class: Any, arguments: argparse.Namespace) -> Plan:
-    """What `arguments`, parsed, ask of a task; ValueError for what cannot be."""
+    """What the parsed `arguments` ask of a task; ValueError for impossible settings."""
     typed = given(arguments, task_class.kept)
     with in_flags(task_class.kept):
         is_resumed = task_class.kept(arguments.out, **typed).resume
@@ -98,12 +100,12 @@ def plan_of(task_class: Any, arguments: argparse.Namespace) -> Plan:
 
 
 def _record_of(task_class: Any, arguments: argparse.Namespace, is_resumed: bool) -> tuple[dict, str]:
-    """What a training.json says, of RUN or of --options FILE, and its name."""
+    """The content of a training.json, of RUN or of --options FILE, and its name."""
     path = getattr(arguments, "options", None)
     if is_resumed:
         if path is not None:
-            raise ValueError("--options: --resume goes on with those of RUN itself; leave one of the two out")
-        read_config(arguments.out)  # refuses what is no RUN
+            raise ValueError("--options: --resume takes the options of RUN itself; leave out one of the two")
+        read_config(arguments.out)  # raises if it is not a RUN
         record, path = read_record(arguments.out), os.path.join(arguments.out, NAME)
     elif path is None:
         return {}, "--options"
@@ -115,7 +117,7 @@ def _record_of(task_class: Any, arguments: argparse.Namespace, is_resumed: bool)
             )
     task = record.get("task", task_class.name)
     if task != task_class.name:
-        raise ValueError(f"{path}: it is of a training of {task!r}, expected one of {task_class.name!r}")
+        raise ValueError(f"{path}: expected a training of {task_class.name!r}, got one of {task!r}")
     for name in ("options", "command"):
         if not isinstance(record.get(name, {}), dict):
             raise ValueError(f"{path}: expected an object as {name!r}")
@@ -131,16 +133,14 @@ def _begun(task_class: Any, arguments: argparse.Namespace, before: Command) -> C
     if is_model_typed and (typed.get("start") or before.start) is not None:
         flags = [flag_of(task_class.model_options, name) for name in typed["model"]]
         flags += ["--config"] * ("changes" in typed)
-        raise ValueError(
-            f"{', '.join(flags)}: --from brings its own model, made before; leave out one of them"
-        )
+        raise ValueError(f"{', '.join(flags)}: the model of --from cannot be changed; leave out one of them")
     merged = {name: getattr(before, name) | typed[name] for name in ("model", "fields")}
     with in_flags(Command):
         return dataclasses.replace(before, **typed | merged)
 
 
 def _resumed(task_class: Any, arguments: argparse.Namespace, before: Command, is_known: bool) -> Command:
-    """The command of a training that is gone on with: files and devices may be others, the model may not."""
+    """The command of a resumed training: files and devices may change, the model may not."""
     typed, then = _typed(task_class, arguments), {}
     config = read_config(arguments.out)["config"]
     defaults = {} if before.start or not is_known else defaults_of(task_class.model_options)
@@ -160,7 +160,7 @@ def _resumed(task_class: Any, arguments: argparse.Namespace, before: Command, is
 
 
 def _typed(task_class: Any, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The fields of `Command` that were typed; its "model" and "fields" are always there."""
+    """The fields of `Command` that were typed; "model" and "fields" are always present."""
     typed = given(arguments, Command)
     if os.path.exists(typed.get("start", "")):
         typed["start"] = os.path.abspath(typed["start"])
@@ -168,19 +168,19 @@ def _typed(task_class: Any, arguments: argparse.Namespace) -> dict[str, Any]:
         path, typed["changes"] = typed["changes"], read_json(typed["changes"])
         for field, option in task_class.model_options.set_here.items():
             if field in typed["changes"]:
-                raise ValueError(f"{path}: expected fields that no option sets, got {field}, see {option}")
+                raise ValueError(f"{path}: the field {field} is set by {option}, use that instead")
     typed["model"] = given(arguments, task_class.model_options)
     typed["fields"] = given(arguments, task_class.config_class)
     return typed
 
 
 def _absolute(path: str) -> str:
-    """A path as it is found from any folder; standard input, and a set that TFDS prepares, are none."""
+    """A path that is valid in any folder; standard input and data sets of TFDS are not paths."""
     return path if path == "-" or path.startswith(PREPARED) else os.path.abspath(path)
 
 
 def _named(source: str, check: Any, *arguments: Any) -> Any:
-    """What `check` makes of its arguments; its ValueError names the file that they were read of."""
+    """The result of `check`; a ValueError gets the name of the file from which the arguments were read."""
     try:
         return check(*arguments)
     except ValueError as error:
@@ -188,7 +188,7 @@ def _named(source: str, check: Any, *arguments: Any) -> Any:
 
 
 def _check_field(task_class: Any, name: str, value: Any) -> None:
-    """Raise ValueError for what is no option of the task's configuration."""
+    """Raise ValueError for an unknown or invalid option of the task's configuration."""
     known = [field for field, _ in rules_of(task_class.config_class, Option)]
     if name not in known:
         raise ValueError(f"{task_class.name!r} has no option {name}; it has {', '.join(known)}.")
@@ -196,14 +196,14 @@ def _check_field(task_class: Any, name: str, value: Any) -> None:
 
 
 def _check_model(task_class: Any, options: Any, command: Command, source: str) -> None:
-    """Raise ValueError for a size that is none, for changes, of the file `source`, that it cannot have, and
-    for a --from that is no folder of a model.
+    """Raise ValueError for an unknown size, for changes (from the file `source`) that are not possible, and
+    for a --from that is not a folder of a model.
     """
     start = command.start
     if start is not None:
         expected = "--from: expected a RUN, a folder of Hugging Face's or a hub id"
         if not os.path.exists(start) and (os.path.isabs(start) or start.count("/") > 1):
-            raise ValueError(f"{expected}; there is no {start}")
+            raise ValueError(f"{expected}; {start} does not exist")
         if os.path.exists(start) and not os.path.exists(os.path.join(start, "config.json")):
             raise ValueError(f"{expected}; {start} has no config.json")
         return
@@ -211,4 +211,4 @@ def _check_model(task_class: Any, options: Any, command: Command, source: str) -
     if base is not None:
         _named(source, type(base).from_json, dataclasses.asdict(base) | command.changes)
     elif command.changes:
-        raise ValueError(f"--config: {task_class.name!r} has no model whose fields could be changed")
+        raise ValueError(f"--config: the model of {task_class.name!r} has no fields to change")

@@ -1,4 +1,4 @@
-"""What the command says: answers go to standard output, everything else by the log to standard error."""
+"""What the command prints: answers to standard output, everything else through the log to standard error."""
 
 import contextlib
 import logging
@@ -14,23 +14,23 @@ LOG = logging.getLogger("keras_tfm.cli")
 
 
 def say(text: str) -> None:
-    """Tell the caller, unless --quiet was given."""
+    """Inform the user, unless --quiet was given."""
     LOG.info("%s", text)
 
 
 def warn(text: str) -> None:
-    """Tell the caller what --quiet does not silence."""
+    """Inform the user, also with --quiet."""
     LOG.warning("%s", text)
 
 
 def tell_untrained(task: Any, folder: Any) -> None:
-    """Say so where the training in `folder` has not ended an epoch yet."""
+    """Warn if the training in `folder` has not finished an epoch yet."""
     if not task.is_trained:
-        warn(f"{folder}: no epoch of its training has ended yet; its weights are those that it began with")
+        warn(f"{folder}: no epoch of its training has ended yet; it has its initial weights")
 
 
 class Words(logging.Formatter):
-    """Errors begin with the command's name; what else is said stands as it is."""
+    """A log formatter: errors begin with the command's name, other messages are unchanged."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
@@ -39,7 +39,7 @@ class Words(logging.Formatter):
 
 @contextlib.contextmanager
 def speaking() -> Iterator[None]:
-    """The log as the command line has it, `hush` included, within this scope."""
+    """A scope in which the log is formatted for the command line; it also undoes `hush`."""
     logger = logging.getLogger("keras_tfm")
     ours = [handler for handler in logger.handlers if isinstance(handler, Console)]
     before = logger.level, [handler.formatter for handler in ours]
@@ -54,29 +54,29 @@ def speaking() -> Iterator[None]:
 
 
 def hush() -> None:
-    """Let only warnings and errors through, and no progress bars, until `speaking` ends."""
+    """Show only warnings and errors, and no progress bars, until `speaking` ends."""
     logging.getLogger("keras_tfm").setLevel(logging.WARNING)
 
 
 @contextlib.contextmanager
 def ending_when_unread() -> Iterator[None]:
-    """End silently, with SIGPIPE's exit code, where the reader of standard output is gone (`| head -1`)."""
+    """Exit silently with SIGPIPE's code if the reader of standard output is gone (`| head -1`)."""
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # What is still to be written is dropped: at its end Python would try once more, and complain.
+        # Drop the rest of the output: otherwise Python would try to write it at exit, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(128 + signal.SIGPIPE) from None
 
 
 def quiet_tensorflow() -> Any:
-    """TensorFlow, and Keras with it, imported without what its libraries log while they start.
+    """Import TensorFlow and Keras without the messages that their libraries print at the start.
 
-    Where scikit-learn and matplotlib are installed, Keras imports them for wrappers and pictures of its own,
-    which took a third of the start: here it does without.
+    Keras imports scikit-learn and matplotlib if they are installed, for wrappers and pictures of its own,
+    which took a third of the start-up time; here they are hidden from it.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     stderr = os.dup(2)
@@ -93,9 +93,9 @@ def quiet_tensorflow() -> Any:
 
 @contextlib.contextmanager
 def without(*names: str) -> Iterator[None]:
-    """Within this scope imports do not find these packages, unless they are imported already."""
+    """A scope in which imports do not find these packages, unless they are already imported."""
     hidden = [name for name in names if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None is what Python has for "not found"
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None means "not found" to Python
     try:
         yield
     finally:

@@ -1,6 +1,7 @@
-"""Options of the command line, from fields of configurations that are annotated with `Option`, and back.
+"""Options of the command line, generated from fields of configurations that are annotated with `Option`, and
+back.
 
-A field's annotation says which texts its option takes, by the same check as in Python.
+The annotation of a field decides which texts its option takes, by the same check as in Python.
 """
 
 import argparse
@@ -17,10 +18,10 @@ from keras_tfm.configs import Option, checked, kinds_of, rules_of
 
 
 def add_options(group: Any, config_class: type, defaults: Mapping[str, Any] | None = None) -> None:
-    """Add the options of a configuration to a parser, or a group of one.
+    """Add the options of a configuration to a parser, or to a group of one.
 
-    `defaults`, by field, are told in the help, by default those of the class; a field without one is
-    required. `given` finds what was typed.
+    `defaults`, by field, are shown in the help; they are those of the class unless given. An option without a
+    default is required. `given` finds what was typed.
     """
     defaults = defaults_of(config_class) if defaults is None else defaults
     kinds = kinds_of(config_class)
@@ -38,7 +39,7 @@ def add_options(group: Any, config_class: type, defaults: Mapping[str, Any] | No
 
 
 def given(arguments: argparse.Namespace, config_class: type) -> dict[str, Any]:
-    """The fields of a configuration whose options were typed."""
+    """{field: value} of the options that were typed."""
     prefix = f"{config_class.__name__}."
     return {
         name.removeprefix(prefix): value for name, value in vars(arguments).items() if name.startswith(prefix)
@@ -46,14 +47,14 @@ def given(arguments: argparse.Namespace, config_class: type) -> dict[str, Any]:
 
 
 def flag_of(config_class: type, name: str) -> str:
-    """The option of a field."""
+    """The flag of a field's option."""
     option = dict(rules_of(config_class, Option)).get(name)
     return option.flag if option is not None and option.flag else f"--{name.replace('_', '-')}"
 
 
 @contextlib.contextmanager
 def in_flags(*config_classes: type):
-    """Let a ValueError that leaves this scope name options where it names fields."""
+    """A scope in which the message of a ValueError names options instead of fields."""
     try:
         yield
     except ValueError as error:
@@ -63,7 +64,7 @@ def in_flags(*config_classes: type):
 
 
 def defaults_of(config_class: Any) -> dict[str, Any]:
-    """{field: its default} of those that have one."""
+    """{field: default} of the fields that have one."""
     return {
         field.name: field.default
         for field in dataclasses.fields(config_class)
@@ -82,7 +83,7 @@ def _help(option: Option, default: Any) -> str:
 
 
 def _how(kind: Any, option: Option, default: Any) -> dict[str, Any]:
-    """What argparse is told of an option beside its name and help."""
+    """The arguments of argparse for an option, besides its name and help."""
     parts = _parts(kind)
     (first, *others) = parts
     if first is bool and not others:
@@ -90,13 +91,13 @@ def _how(kind: Any, option: Option, default: Any) -> dict[str, Any]:
     if typing.get_origin(first) is Literal and not others:
         return {"choices": typing.get_args(first)}
     if not set(parts) <= {int, float, str}:
-        raise TypeError(f"An option is a number, a text, words to choose from, or yes and no; it is {kind}.")
+        raise TypeError(f"An option must be a number, a text, a choice or a switch; it is {kind}.")
     metavar = "TEXT" if str in parts else "R" if float in parts else "N"
     return {"type": _parser(kind, parts, option.has_escapes), "metavar": metavar}
 
 
 def _parts(kind: Any) -> list:
-    """The plain types that an annotation allows, None apart."""
+    """The plain types that an annotation allows, without None."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         return _parts(parts[0])
@@ -124,7 +125,7 @@ def _parser(kind: Any, parts: list, has_escapes: bool) -> Callable[[str], Any]:
 
 
 def _unescaped(text: str) -> str:
-    """A text with line ends and the like for the escapes of Python's strings."""
+    r"""The text with Python's string escapes, such as \n, replaced."""
     try:
         return codecs.decode(text.encode("latin-1", "backslashreplace"), "unicode_escape")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""`keras-tfm info`: how large a trained task's model, or a published size, is."""
+"""`keras-tfm info`: the size of a trained task's model, or of a published one."""
 
 import argparse
 import dataclasses
@@ -16,10 +16,10 @@ GIGA = 10**9
 
 @dataclasses.dataclass(frozen=True)
 class Counted(Config):
-    """For what multiply-adds and memory are counted."""
+    """The inputs for which multiply-adds and memory are counted."""
 
-    length: Annotated[Length | None, Option("tokens of an example", default="128")] = None
-    batch: Annotated[Length, Option("examples at once")] = 1
+    length: Annotated[Length | None, Option("tokens per example", default="128")] = None
+    batch: Annotated[Length, Option("examples per batch")] = 1
 
 
 def add(group: Any, add_verb: Any) -> None:
@@ -28,20 +28,20 @@ def add(group: Any, add_verb: Any) -> None:
         group,
         "info",
         run_info,
-        "tell a model's parameters, multiply-adds and memory; without --measure nothing is computed",
+        "print a model's parameters, multiply-adds and memory, without computing anything",
     )
     info.add_argument(
         "model",
         metavar="RUN|SIZE",
-        help="the folder that train wrote; or a family's name and a size of it, bert:base or ViT:B/16",
+        help="a folder that train wrote; or a family and one of its sizes, such as bert:base or ViT:B/16",
     )
     add_options(info, Counted)
     info.add_argument(
         "--measure",
         action="store_true",
-        help="measure the memory too: a step of inference and one of training, a process each",
+        help="also measure the memory of a step of inference and of one of training, each in a process",
     )
-    info.add_argument("--json", action="store_true", help="one line of JSON instead of a table")
+    info.add_argument("--json", action="store_true", help="print one line of JSON instead of a table")
 
 
 def run_info(arguments: argparse.Namespace) -> None:
@@ -77,19 +77,20 @@ def run_info(arguments: argparse.Namespace) -> None:
     for row in size.table():
         print(f"{row['part']:<16}{row['parameters']:>18,}{_number(row['multiply_adds']):>22}")
     read = "" if size.length is None else f" of {size.length} tokens"
-    print(f"\nmultiply-adds are of one example{read}; memory, estimated, for {counted.batch} at once:")
+    print(f"\nmultiply-adds for one example{read}; estimated memory for a batch of {counted.batch}:")
     for name, count in memory.items():
-        told = "unknown, a loop hides it" if count is None else f"{count / GIGA:.3g} GB"
+        told = "unknown, because of a loop" if count is None else f"{count / GIGA:.3g} GB"
         found = f"; measured {measured[name] / GIGA:.3g} GB" if measured else ""
         print(f"{name.removesuffix('_bytes')}: {told}{found}")
-    say("float32; training by AdamW. bfloat16 halves what inference takes.")
+    say("In float32; training with AdamW. In bfloat16 inference takes half of it.")
     if measured:
-        say("measured: the most that a process took above TensorFlow alone, tracing and compiling included.")
+        say("Measured: a process's peak above TensorFlow alone, tracing and compilation included.")
 
 
 def model_of(name: str) -> Any:
-    """The model of a RUN, with its head, or of a published size, FAMILY:SIZE; to be called where no values
-    are made. ValueError for what is neither.
+    """The model of a RUN with its head, or a model of a published size, FAMILY:SIZE.
+
+    To be called in a scope where variables get no values. ValueError for any other name.
     """
     import keras_tfm.models
 
@@ -108,14 +109,14 @@ def model_of(name: str) -> Any:
 
 
 def _model_of_run(folder: str) -> Any:
-    """The model of the task in `folder`, with its head; ValueError where it is none of Keras's."""
+    """The model of the task in `folder`, with its head; ValueError if it is not a Keras model."""
     from keras_tfm.tasks.task import TASKS, read_config
 
     content = read_config(folder)
     if content["task"] not in TASKS:
         raise ValueError(f"{folder}: unknown task {content['task']!r}; known are {', '.join(TASKS)}")
     if "class" not in content["model"]:
-        raise ValueError(f"{folder}: the model of {content['task']!r} is no Keras model, with parts to count")
+        raise ValueError(f"{folder}: the task {content['task']!r} has no Keras model to count")
     task_class = TASKS[content["task"]]
     config = task_class.config_class.from_json(content["config"])
     return task_class.load_parts(pathlib.Path(folder), config, content["model"]).model

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from keras_tfm.cli.generated import add_options, given
 from keras_tfm.configs import Between, Config, Option
 
-# It runs in a process of its own: the tasks bring TensorFlow, whose threads make forking unsafe.
+# Runs in a separate process: tasks import TensorFlow, whose threads make forking unsafe.
 CHECK = """
 import sys
 from keras_tfm.cli import check
@@ -19,23 +19,26 @@ print("strategy", vars(check(sys.argv[1:])).get("Command.strategy", "none"))
 
 @dataclasses.dataclass(frozen=True)
 class Workers(Config):
-    """How many processes train, and how they end."""
+    """How many processes train, and how they are stopped."""
 
-    workers: Annotated[Annotated[int, Between(1, 1_000)], Option("how many; GPUs are divided among them")]
+    workers: Annotated[
+        Annotated[int, Between(1, 1_000)], Option("number of processes; GPUs are divided among them")
+    ]
     grace: Annotated[
-        Annotated[int, Between(1, 86_400)], Option("seconds to save and end in, when asked to stop")
+        Annotated[int, Between(1, 86_400)],
+        Option("seconds that processes have to save and exit when stopped"),
     ] = 120
 
 
 def add(verbs: Any, add_verb: Any) -> None:
     """keras-tfm launch."""
-    launch = add_verb(verbs, "launch", run, "train by several processes on this machine")
+    launch = add_verb(verbs, "launch", run, "train with several processes on this machine")
     add_options(launch, Workers)
-    launch.add_argument("command", nargs=argparse.REMAINDER, help="-- train and its arguments")
+    launch.add_argument("command", nargs=argparse.REMAINDER, help="-- train, followed by its arguments")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """launch: `train` in each of N processes, which save one RUN."""
+    """launch: run `train` in each of N processes, which write one RUN."""
     from keras_tfm.launch import launch
 
     command = arguments.command[arguments.command[:1] == ["--"] :]
@@ -46,17 +49,17 @@ def run(arguments: argparse.Namespace) -> None:
     if strategy == "none":
         command += ["--strategy", "multi-worker"]
     elif strategy != "multi-worker":
-        raise ValueError(f"launch: its workers train with --strategy multi-worker; it was given {strategy}.")
+        raise ValueError(f"launch: the workers train with --strategy multi-worker; got {strategy}.")
     command += ["--quiet"] * arguments.quiet
     command = [sys.executable, "-m", "keras_tfm", *command]
     raise SystemExit(launch(command, workers.workers, workers.grace))
 
 
 def _checked_strategy(command: list[str]) -> str:
-    """The --strategy of `train`; what is wrong with its arguments is said once, before the workers start."""
+    """The --strategy of `train`; mistakes in its arguments are reported once, before the workers start."""
     end = subprocess.run([sys.executable, "-c", CHECK, *command], capture_output=True, text=True, check=False)
     word, _, strategy = end.stdout.strip().partition(" ")
-    if end.returncode or word != "strategy":  # an error, or the help that was asked for
+    if end.returncode or word != "strategy":  # an error, or --help
         print(end.stdout, end="")
         print(end.stderr, end="", file=sys.stderr)
         raise SystemExit(end.returncode)

@@ -1,11 +1,10 @@
-"""The memory that a step of a model takes, measured: the high-water mark of a process that runs it alone.
+"""The measured memory of a step of a model: the peak of a process that only runs this step.
 
-The process notes what it holds once TensorFlow has computed something; then it makes the model, with fresh
-weights, and takes two steps on made-up examples. How far its mark then stands above that note is the answer:
-weights, gradients and moments, what a step keeps, and what tracing and compiling it took. Where there is a
-GPU the mark is that of its allocator, whose note is 0.
+The process notes its memory once TensorFlow has computed something; then it makes the model with fresh
+weights, and takes two steps on made-up examples. The result is the peak minus that note: weights, gradients
+and moments, activations, and what tracing and compilation took. On a GPU it is the peak of the allocator.
 
-Of 8 images by ViT-S/16, on a CPU without XLA: 0.26 GB for inference (0.12 are estimated), 1.56 for training
+For 8 images with ViT-S/16 on a CPU without XLA: 0.26 GB for inference (estimate 0.12), 1.56 for training
 (1.11).
 """
 
@@ -17,14 +16,15 @@ import sys
 from typing import Any
 
 STATUS = pathlib.Path("/proc/self/status")
-NEEDS = "--measure: expected Linux, whose /proc tells a process's highest memory"
+NEEDS = "--measure: expected Linux, where /proc shows the peak memory of a process"
 CHILD = "import sys; from keras_tfm.cli.measure import report; report(*sys.argv[1:])"
 
 
 def measured_bytes(name: str, step: str, batch_size: int, length: int | None) -> int:
-    """Memory of the `step`, "inference" or "training", of `info`'s model `name`, in a fresh process.
+    """The memory of `step`, "inference" or "training", of the model `name` of `keras-tfm info`, in a fresh
+    process.
 
-    ValueError where there is no /proc, or where the process failed: for want of memory, for example.
+    ValueError if there is no /proc, or if the process failed, for example for lack of memory.
     """
     if not STATUS.exists():
         raise ValueError(NEEDS)
@@ -33,18 +33,18 @@ def measured_bytes(name: str, step: str, batch_size: int, length: int | None) ->
     if end.returncode:
         last = (end.stderr.strip().splitlines() or [""])[-1]
         if end.returncode < 0:
-            last = f"it was ended by {signal.Signals(-end.returncode).name}, as where memory is short"
+            last = f"it was ended by {signal.Signals(-end.returncode).name}, perhaps for lack of memory"
         raise ValueError(f"--measure: the {step} step failed: {last}")
     return int(json.loads(end.stdout.splitlines()[-1]))
 
 
 def report(name: str, step: str, batch_size: str, length: str) -> None:
-    """Print what the step takes, in bytes: to be called in a process that does nothing else."""
+    """Print the memory of the step in bytes; to be called in a process that does nothing else."""
     import tensorflow as tf
 
     from keras_tfm.cli.info import model_of
 
-    tf.function(lambda x: tf.matmul(x, x))(tf.ones((256, 256)))  # threads and libraries are there
+    tf.function(lambda x: tf.matmul(x, x))(tf.ones((256, 256)))  # starts threads and libraries
     before = _held("VmRSS")
     model = model_of(name)
     inputs = _examples(model, int(batch_size), int(length))
@@ -58,13 +58,13 @@ def report(name: str, step: str, batch_size: str, length: str) -> None:
 
 
 def _held(name: str) -> int:
-    """Bytes that this process holds, VmRSS, or has held at most, VmHWM."""
+    """The bytes that this process holds now (VmRSS), or has held at most (VmHWM)."""
     (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
     return 1024 * int(line.split()[1])
 
 
 def _examples(model: Any, batch_size: int, length: int) -> Any:
-    """A batch that the model can read: ones, of `length` where an input has no length of its own."""
+    """A batch of ones that the model can read, of `length` where an input has no fixed length."""
     import keras
     import tensorflow as tf
 
@@ -83,7 +83,7 @@ def _inference(model: Any) -> Any:
 
 
 def _training(model: Any) -> Any:
-    """A step of AdamW towards outputs of 0: of all of them, so that everything learns."""
+    """A step of AdamW that moves all outputs towards 0, so that all weights learn."""
     import keras
     import tensorflow as tf
 

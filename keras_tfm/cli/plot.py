@@ -1,4 +1,4 @@
-"""`keras-tfm plot`: the curves of a training as a picture."""
+"""`keras-tfm plot`: draw the curves of a training."""
 
 import argparse
 import os
@@ -9,15 +9,19 @@ from keras_tfm.cli.console import say
 
 def add(group: Any, add_verb: Any) -> None:
     """keras-tfm plot."""
-    plot = add_verb(group, "plot", run_plot, "draw the measures of a training, RUN/metrics.csv, by epochs")
-    plot.add_argument("runs", nargs="+", metavar="RUN", help="folders that train wrote, drawn side by side")
+    plot = add_verb(group, "plot", run_plot, "draw the metrics in RUN/metrics.csv, epoch by epoch")
     plot.add_argument(
-        "--out", metavar="FILE", help="a picture, .png, .svg or .pdf (default: metrics.png in the first RUN)"
+        "runs", nargs="+", metavar="RUN", help="folders that train wrote, to compare in one picture"
+    )
+    plot.add_argument(
+        "--out",
+        metavar="FILE",
+        help="the picture to write, .png, .svg or .pdf (default: metrics.png in the first RUN)",
     )
 
 
 def run_plot(arguments: argparse.Namespace) -> None:
-    """plot: a picture."""
+    """plot: write a picture."""
     from keras_tfm.training.logs import read_rows
     from keras_tfm.visualize import plots
 
@@ -26,7 +30,7 @@ def run_plot(arguments: argparse.Namespace) -> None:
         path = os.path.join(folder, "metrics.csv")
         rows[os.path.basename(os.path.abspath(folder))] = table = read_rows(path)
         if not table:
-            raise ValueError(f"{path}: expected a row for each epoch; there is none")
+            raise ValueError(f"{path}: expected a row for each epoch; there are none")
     path = arguments.out or os.path.join(arguments.runs[0], "metrics.png")
     try:
         plots.save(plots.draw_training(rows), path)

@@ -1,4 +1,4 @@
-"""`keras-tfm predict`: a line, or a JSON value, for each line or example."""
+"""`keras-tfm predict`: one line, or one JSON value, for each line or example."""
 
 import argparse
 import collections
@@ -19,57 +19,61 @@ from keras_tfm.cli.generated import add_options, flag_of, given
 from keras_tfm.cli.verbs import add_decoding, add_task_folder, decoding_of, loaded
 from keras_tfm.configs import Between, Config, Count, Option
 
-# The epilogue of the help.
+# The text below the options in the help.
 INPUTS = """\
-FILE, or a pattern of several, plain or .gz or .xz, by the RUN's task; labels in it are passed over, and may
-be missing. A TABLE is a .tsv, .csv, .jsonl or .parquet file, or tfds:NAME[/CONFIG][:VERSION]#SPLIT:
+FILE is what the task of RUN reads (plain, .gz or .xz), or a pattern of such files. Labels in it are ignored,
+and may be missing. TABLE is a .tsv, .csv, .jsonl or .parquet file, or tfds:NAME[/CONFIG][:VERSION]#SPLIT.
   translate, summarize   lines; or a TABLE
-  classify               lines, a tab between two texts; or a TABLE
-  tag                    lines, or CoNLL columns; or a TABLE with lists of words
-  answer                 lines: question, tab, context; or JSON in SQuAD's format; or a TABLE
-  choose                 lines: text, tab, choice, tab, choice, ...; or a TABLE with lists of choices
-  recommend              lines, a user each; or a TABLE with users
-  forecast               lines, a series each, commas between; or a TABLE, whose column is one series
-  generate, masked-lm, sentence-vectors   lines; of a folder those of its text files
+    classify               lines, with a tab between two texts; or a TABLE
+    tag                    lines, or CoNLL columns; or a TABLE with lists of words
+    answer                 lines: question, tab, context; or JSON in SQuAD's format; or a TABLE
+    choose                 lines: text, tab, choice, tab, choice, ...; or a TABLE with lists of choices
+    recommend              lines with one user each; or a TABLE with users
+    forecast               lines with one series each, comma-separated; or a TABLE with a column of numbers
+  generate, masked-lm, sentence-vectors   lines; or a folder of text files
   detect                 an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE
   classify-images, image-vectors, pretrain-images, match-images, caption
                          an image; a folder of images, or of such folders; .npz or idx files; or a TABLE
 
-Standard input is lines, which are answered as they come, or with --seed once all are there; /dev/stdin is
-read as a file. Each of all these gets one line. It is empty, or null with --json, where a text is blank or
-cannot be answered; which, and why, is told on standard error.
+Lines of standard input are answered as they arrive; with --seed, when all have arrived. (/dev/stdin is read
+like a file.) Each input gets one line of output. The line is empty (null with --json) if the input is blank or
+cannot be answered; the reason is written to standard error.
 """
-MOST_TOLD = 20  # inputs without an answer that are told one by one
-MOST_AT_ONCE = 1_024  # lines of standard input that are answered together
-FEW = 4  # to answer GPT-2 of 86 M weights took 3.2 s a line of 64 tokens, compiled 1.9, and 7 to compile it
+MOST_TOLD = 20  # how many inputs without an answer are reported one by one
+MOST_AT_ONCE = 1_024  # how many lines of standard input are answered together at most
+# So few answers are not worth compiling for: GPT-2 with 86 M weights took 3.2 s per line of 64 tokens without
+# compilation, 1.9 s with it, and 7 s to compile.
+FEW = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Asking(Config):
-    """How a task is asked, whatever it answers."""
+    """Options for tasks of all kinds."""
 
     probabilities: Annotated[
-        bool, Option("of all that could be answered, as a JSON object, for tasks that choose among labels")
+        bool, Option("print the probabilities of all labels as a JSON object (tasks with labels)")
     ] = False
     num_items: Annotated[
-        Count | None, Option("items for each user, for tasks that recommend", flag="--items", default="10")
+        Count | None, Option("items per user (task recommend)", flag="--items", default="10")
     ] = None
     threshold: Annotated[
         Annotated[float, Between(0, 1)] | None,
-        Option("the score from which objects are told, for tasks that detect", default="the task's, 0.5"),
+        Option("least score of the objects to print (task detect)", default="the task's, 0.5"),
     ] = None
     draw: Annotated[
         str | None,
-        Option("a folder for pictures with boxes over them, for tasks that detect", default="none"),
+        Option("folder for copies of the images with boxes drawn (task detect)", default="none"),
     ] = None
     batch_size: Annotated[
-        Count | None, Option("how many the model answers at once", default="the task's, 16 or 64")
+        Count | None, Option("how many inputs are processed at once", default="the task's, 16 or 64")
     ] = None
 
 
 def add(group: Any, add_verb: Any) -> None:
     """keras-tfm predict."""
-    predict = add_verb(group, "predict", run, "answer a line for each line read")
+    predict = add_verb(
+        group, "predict", run, "answer each line of standard input, or of a file, with one line"
+    )
     add_task_folder(predict)
     predict.epilog = INPUTS
     predict.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -77,15 +81,17 @@ def add(group: Any, add_verb: Any) -> None:
         "--input",
         default="-",
         metavar="FILE",
-        help="a text file, or one as for train (see below), or - for standard input (default)",
+        help="a text file, a file as for train (see below), or - for standard input (the default)",
     )
     predict.add_argument(
         "--columns",
         metavar="A,B",
-        help="names or numbers from 0 of a table's columns, those of train or all but the label",
+        help="a table's columns, by names or numbers from 0: those of train, or all but the label",
     )
     predict.add_argument(
-        "--whole", action="store_true", help="read all of it as one text, and print the answer as it is"
+        "--whole",
+        action="store_true",
+        help="read the whole input as one text, and print the answer unchanged",
     )
     predict.add_argument("--json", action="store_true", help="print each answer as a JSON value")
     add_options(predict, Asking)
@@ -93,7 +99,7 @@ def add(group: Any, add_verb: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """predict: a line for each line, or example, of a file; or a text for all of it."""
+    """predict: one line for each line, or example, of a file; with --whole one answer for all of it."""
     from keras_tfm.data.sources.files import read_lines
 
     task = loaded(arguments.task_folder)
@@ -101,7 +107,7 @@ def run(arguments: argparse.Namespace) -> None:
     check_columns(task, arguments.columns, (1, 2, 3))
     if arguments.whole:
         if not task.reads_lines:
-            raise ValueError(f"--whole: {task.name!r} reads no text")
+            raise ValueError(f"--whole: the task {task.name!r} does not read text")
         text = "\n".join(read_lines(arguments.input))
         if reasons := task.refusals([text], **writer.decoding) | blanks([text]):
             raise ValueError(f"the text gets no answer: {reasons[0]}")
@@ -118,7 +124,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 class Writer:
-    """Prints the answers of a task as the arguments ask, and tells of what it cannot answer."""
+    """Prints a task's answers in the form that the arguments ask for, and reports inputs that it cannot
+    answer.
+    """
 
     def __init__(self, task: Any, arguments: argparse.Namespace):
         self.task, self.arguments = task, arguments
@@ -127,15 +135,15 @@ class Writer:
         takes = inspect.signature(task.predict).parameters
         for name in self.asking:
             if name not in takes:
-                raise ValueError(f"{flag_of(Asking, name)}: predict of {task.name!r} knows none")
-        # What is drawn depends on which lines are answered together: with a seed all are read first.
+                raise ValueError(f"{flag_of(Asking, name)}: the task {task.name!r} has no such option")
+        # Samples depend on which lines are answered together: with a seed, all lines are read first.
         can_come = task.reads_lines and not arguments.whole and "seed" not in self.decoding
         self.comes_by_lines = arguments.input == "-" and can_come
         self.num_read = self.num_cut = self.num_refused = 0
 
     def answer(self, examples: Any, places: list[str], is_all: bool = True) -> None:
-        """Print an answer to each of the examples, which stand at these places; `is_all` says that no others
-        follow.
+        """Print an answer to each of the examples, whose places in the input are `places`. `is_all` says that
+        no more follow.
         """
         from keras_tfm.jit import brief
 
@@ -158,7 +166,7 @@ class Writer:
         sys.stdout.flush()
 
     def end(self) -> None:
-        """Tell what concerns all examples."""
+        """Report what concerns all examples."""
         if self.comes_by_lines:
             self._tell_of_all()
 
@@ -174,7 +182,7 @@ class Writer:
         return "null" if self.arguments.json else ""
 
     def _line(self, answer: Any) -> str:
-        """An answer as it is printed."""
+        """An answer in its printed form."""
         if self.asking.get("probabilities"):
             names = self.task.answer_names or range(len(answer))
             named = zip(names, answer, strict=True)
@@ -185,17 +193,19 @@ class Writer:
 
 
 def as_json(answer: Any) -> str:
-    """An answer as JSON in one line; arrays become lists."""
+    """An answer as one line of JSON; arrays become lists."""
     return json.dumps(answer, ensure_ascii=False, default=lambda array: array.tolist())
 
 
 def blanks(examples: Any) -> dict[int, str]:
-    """{row: why} of the texts that are blank."""
+    """{row: reason} of the texts that are blank."""
     return {row: "it is blank" for row, x in enumerate(examples) if isinstance(x, str) and not x.strip()}
 
 
 def arriving(stream: "StandardInput") -> Iterator[tuple[list[str], list[str]]]:
-    """Lines as they come, and their places: the first is waited for, and with it comes what is there."""
+    """Lines and their places, in groups: it waits for the first line, and adds those that have arrived with
+    it.
+    """
     from keras_tfm.data.sources.lines import numbered_lines
 
     lines = numbered_lines("-", standard_input=stream)
@@ -210,15 +220,15 @@ def arriving(stream: "StandardInput") -> Iterator[tuple[list[str], list[str]]]:
 
 
 class StandardInput:
-    """A binary stream by lines, which knows whether the next is there already."""
+    """Reads a binary stream line by line, and knows whether another line has arrived already."""
 
     def __init__(self, stream: Any):
         self.stream, self.is_at_end = stream, False
         self.lines: collections.deque[bytes] = collections.deque()
-        self.parts: list[bytes] = []  # of the line that is not yet whole
+        self.parts: list[bytes] = []  # of the incomplete line
 
     def readline(self, most: int) -> bytes:
-        """The next line; of one of more than `most` bytes as many, or more."""
+        """The next line; of a line with more than `most` bytes, at least that many."""
         while not self.lines and sum(map(len, self.parts)) <= most and self._read():
             pass
         if self.lines:
@@ -227,11 +237,11 @@ class StandardInput:
         return line
 
     def has_ended(self) -> bool:
-        """Whether no line is to come, as far as that is known without waiting."""
+        """Whether no line will follow, as far as that is known without waiting."""
         return not self.has_line() and self.is_at_end
 
     def has_line(self) -> bool:
-        """Whether `readline` gives one without waiting."""
+        """Whether `readline` returns a line without waiting."""
         while not self.lines and self._is_ready() and self._read():
             pass
         return bool(self.lines or (self.is_at_end and self.parts))
@@ -243,7 +253,7 @@ class StandardInput:
             return True
 
     def _read(self) -> bool:
-        """Take what has come, wait where nothing has; whether there was more."""
+        """Take what has arrived, or wait for something; returns whether there was more."""
         if not self.is_at_end:
             data = self.stream.read1(1 << 16)
             self.is_at_end = not data

@@ -1,6 +1,6 @@
-"""`keras-tfm train TASK`: every task that learns, its options from what it declares.
+"""`keras-tfm train TASK`, with options generated from what the tasks declare.
 
-The tasks bring TensorFlow, which takes seconds: this file is imported once `train` is parsed.
+Tasks import TensorFlow, which takes seconds: this module is only imported when `train` is parsed.
 """
 
 import argparse
@@ -41,27 +41,27 @@ def _add_options(verb: argparse.ArgumentParser, task_class: Any) -> None:
 
     share, most = task_class.held_out
     apart = f"{share:.0%} of --train" + (f", at most {most:,}" if most else "")
-    validation = f"{task_class.unit} for validation after each epoch (default: hold out {apart})"
+    validation = f"{task_class.unit} for validation after each epoch (default: {apart})"
     counts = " or ".join(map(str, task_class.columns))
     data = verb.add_argument_group("data")
     add(data, "--train", "Command.train", "FILE", task_class.files, nargs="+")
     add(data, "--valid", "Command.valid", "FILE", validation, nargs="+")
     if counts:
-        text = f"names or numbers from 0 of a table's columns, {counts}"
+        text = f"{counts} columns of a table, by names or numbers from 0"
         add(data, "--columns", "Command.columns", "A,B", text)
 
-    text = "the folder to write: the best model so far, always whole"
+    text = "the folder to write; it always holds the best model so far"
     kept = verb.add_argument_group("run")
     add(kept, "--out", "out", "RUN", text, required=True)
     add_options(kept, task_class.kept)
-    text = "a RUN's training.json: its files and options, where no others are given"
+    text = "training.json of another RUN: use its files and options, unless others are given"
     add(kept, "--options", "options", "FILE", text)
 
     model = verb.add_argument_group("model")
     if task_class.start is not None:
-        add(model, "--from", "Command.start", "RUN", f"go on from {task_class.start}")
+        add(model, "--from", "Command.start", "RUN", f"start from {task_class.start}")
     if task_class.model_options().base() is not None:
-        text = 'JSON with fields of the size to change, {"dropout": 0.3}'
+        text = 'JSON file with changes to the model configuration, for example {"dropout": 0.3}'
         add(model, "--config", "Command.changes", "FILE", text)
     add_options(model, task_class.model_options)
     add_options(model, task_class.config_class)
@@ -92,11 +92,13 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     if values:
         value = values[-1] if mode == "last" else max(values) if mode == "max" else min(values)
         best = f"{'last' if mode == 'last' else 'best'} {name} {value:.4f}; "
-    tell(f"{best}the model stands in {plan.run.folder}")
+    tell(f"{best}the model is in {plan.run.folder}")
 
 
 def _prepare(plan: Plan) -> Any:
-    """The devices of --strategy; the seed and --deterministic are set, and RUN may be written."""
+    """The devices of --strategy. Also sets the seed and --deterministic, and checks that RUN may be
+    written.
+    """
     devices = strategy(plan.command.strategy)  # before anything else makes TensorFlow choose its devices
     if worker_index(devices) == 0:
         if not plan.run.resume:
@@ -109,17 +111,17 @@ def _prepare(plan: Plan) -> Any:
 
 
 def _resume(task_class: Any, plan: Plan, devices: Any, tell: Any) -> tuple:
-    """The task of RUN, and its examples, to train on and for validation."""
+    """The task of RUN, its training examples, and those for validation."""
     with devices.scope():
         task = task_class.load(plan.run.folder)
     return task, *_read(task_class, plan, tell, task.file_fields)
 
 
 def _begin(task_class: Any, plan: Plan, devices: Any, tell: Any) -> tuple:
-    """A task to train, with fresh weights or with those of --from, and the examples.
+    """A task to train, with fresh weights or with those of --from, and its examples.
 
-    Where a task needs no examples to be made, it is made before they are read, so that a model that cannot be
-    is refused at once. Of several workers the chief writes it, and all read what it has written.
+    A task that can be made without examples is made before they are read, so that an impossible model is
+    refused at once. Of several workers the chief writes the task, and all read what it has written.
     """
     command, is_alone = plan.command, num_workers(devices) == 1
     task: Any = None
@@ -144,7 +146,7 @@ def _begin(task_class: Any, plan: Plan, devices: Any, tell: Any) -> tuple:
         return task, examples, validation
     if worker_index(devices) == 0:
         task.save(plan.run.folder, plan.run.overwrite, trained=False)
-    sum_over_workers(devices, 0)  # all wait for the chief
+    sum_over_workers(devices, 0)  # all workers wait for the chief
     keras.utils.set_random_seed(plan.training.seed)
     with devices.scope():
         task = task_class.load(plan.run.folder)

@@ -1,4 +1,4 @@
-"""`keras-tfm vectors`: text -> word vectors by GloVe; `keras-tfm neighbours`: which words are near a word."""
+"""`keras-tfm vectors` learns word vectors with GloVe; `keras-tfm neighbours` prints similar words."""
 
 import argparse
 import dataclasses
@@ -11,7 +11,7 @@ from keras_tfm.cli.console import say
 from keras_tfm.cli.generated import add_options, given, in_flags
 from keras_tfm.configs import Between, Config, Count, Minutes, Natural, Option
 
-# The words of a plain text: runs of letters and digits, with apostrophes inside.
+# Words in plain text: runs of letters and digits, which may contain apostrophes.
 LETTERS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 
 
@@ -21,18 +21,18 @@ class Counting(Config):
 
     words: Annotated[
         Literal["spaces", "letters"],
-        Option("what stands between spaces; or runs of letters and digits, in lower case"),
+        Option("how texts are split: at spaces, or into lower-case runs of letters and digits"),
     ] = "spaces"
-    min_count: Annotated[Count, Option("leave out words of fewer occurrences")] = 5
+    min_count: Annotated[Count, Option("ignore words with fewer occurrences")] = 5
     max_size: Annotated[
         Count | None, Option("keep the N most frequent words", flag="--vocabulary-size", default="all")
     ] = None
     window: Annotated[
-        Annotated[int, Between(1, 1_000)], Option("count neighbours up to N words away, in the same line")
+        Annotated[int, Between(1, 1_000)], Option("count neighbours up to N words away in the same line")
     ] = 10
     memory: Annotated[
         Annotated[float, Between(0.01, 10**6)] | None,
-        Option("GiB to count in; the rest goes to temporary files", default="no limit"),
+        Option("GiB of memory for counting; the rest goes to temporary files", default="no limit"),
     ] = None
 
 
@@ -43,50 +43,55 @@ class Method(Config):
     method: Annotated[
         Literal["glove", "glove-als"], Option("GloVe by AdaGrad, or by alternating least squares")
     ] = "glove"
-    dim: Annotated[Annotated[int, Between(1, 10_000)], Option("numbers of a vector")] = 100
+    dim: Annotated[Annotated[int, Between(1, 10_000)], Option("dimension of the vectors")] = 100
     x_max: Annotated[
-        Annotated[float, Between(0, 10**9, is_above=True)], Option("counts from R on have the whole weight")
+        Annotated[float, Between(0, 10**9, is_above=True)],
+        Option("counts of at least R have full weight in the loss"),
     ] = 10.0
     epochs: Annotated[Count | None, Option("passes over the counts", default="the method's")] = None
-    minutes: Annotated[Minutes | None, Option("learn no new epoch after so long", default="no limit")] = None
-    seed: Annotated[Natural, Option("of the first vectors and of the order")] = 0
+    minutes: Annotated[Minutes | None, Option("start no new epoch after this time", default="no limit")] = (
+        None
+    )
+    seed: Annotated[Natural, Option("seed of the initial vectors and of the order")] = 0
 
 
 def add(group: Any, add_verb: Any) -> None:
     """keras-tfm vectors and keras-tfm neighbours."""
-    vectors = add_verb(group, "vectors", run_vectors, "learn vectors of the words of a text by GloVe")
+    vectors = add_verb(group, "vectors", run_vectors, "learn word vectors from text with GloVe")
     vectors.add_argument(
         "corpus",
         nargs="+",
         metavar="CORPUS",
-        help="text files (plain, .gz or .xz; a line is a text), folders or patterns of them, .jsonl or "
+        help="text files (plain, .gz or .xz, one text per line), folders or patterns of them, .jsonl or "
         ".parquet files with texts, or - for standard input",
     )
     vectors.add_argument(
         "--out",
         required=True,
         metavar="FILE",
-        help="the vectors: .npz by its name, else text as word2vec writes it",
+        help="the file to write: .npz, or with any other name the text format of word2vec",
     )
     vectors.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     add_options(vectors.add_argument_group("counting", Counting.__doc__), Counting)
     add_options(vectors.add_argument_group("learning", Method.__doc__), Method)
 
-    neighbours = add_verb(group, "neighbours", run_neighbours, "print the nearest words of words, by cosine")
-    neighbours.add_argument("vectors", metavar="VECTORS", help="word2vec or GloVe text, or .npz")
-    neighbours.add_argument("word", nargs="+", metavar="WORD", help="a word that has a vector")
+    neighbours = add_verb(group, "neighbours", run_neighbours, "print the most similar words, by cosine")
+    neighbours.add_argument(
+        "vectors", metavar="VECTORS", help="a file of vectors: text of word2vec or GloVe, or .npz"
+    )
+    neighbours.add_argument("word", nargs="+", metavar="WORD", help="a word in the file")
     add_options(neighbours, Asking)
 
 
 @dataclasses.dataclass(frozen=True)
 class Asking(Config):
-    """What is told of a word."""
+    """What is printed for a word."""
 
-    count: Annotated[Count, Option("tell so many words")] = 10
+    count: Annotated[Count, Option("how many words to print")] = 10
 
 
 def run_vectors(arguments: argparse.Namespace) -> None:
-    """vectors: a file of vectors."""
+    """vectors: write a file of vectors."""
     from keras_tfm.word_vectors import GloVe, cooccurrence
 
     out = arguments.out
@@ -95,7 +100,7 @@ def run_vectors(arguments: argparse.Namespace) -> None:
     if os.path.exists(out) and not arguments.overwrite:
         raise FileExistsError(f"{out} exists already: choose another name, or pass --overwrite.")
     if not os.path.isdir(os.path.dirname(out) or "."):
-        raise FileNotFoundError(f"{out}: there is no folder {os.path.dirname(out)} to write to.")
+        raise FileNotFoundError(f"{out}: the folder {os.path.dirname(out)} does not exist.")
     with in_flags(Counting, Method):
         counting, learning = Counting(**given(arguments, Counting)), Method(**given(arguments, Method))
         options = dataclasses.asdict(counting)
@@ -108,16 +113,16 @@ def run_vectors(arguments: argparse.Namespace) -> None:
         glove = GloVe(learning.dim, learning.x_max, method=method, seed=learning.seed)
         glove.fit(matrix, learning.epochs, learning.minutes)
     glove.vectors(words).write(out)
-    say(f"the vectors of {len(words):,} words stand in {out}")
+    say(f"the vectors of {len(words):,} words are in {out}")
 
 
 def run_neighbours(arguments: argparse.Namespace) -> None:
-    """neighbours: a line for each word, its nearest words with their cosines."""
+    """neighbours: print one line per word, with its most similar words and their cosines."""
     from keras_tfm.word_vectors import WordVectors
 
     vectors = WordVectors.read(arguments.vectors)
     if unknown := next((word for word in arguments.word if word not in vectors), None):
-        raise ValueError(f"{arguments.vectors}: it has no vector of {unknown!r}")
+        raise ValueError(f"{arguments.vectors}: there is no vector for {unknown!r}")
     count = Asking(**given(arguments, Asking)).count
     for word in arguments.word:
         near = vectors.neighbours(word, count)
@@ -125,7 +130,7 @@ def run_neighbours(arguments: argparse.Namespace) -> None:
 
 
 def _texts(paths: Iterable[str], words_by: str) -> Iterator[str | list[str]]:
-    """The texts in files, one after another as they are read; DataError for a file that holds none."""
+    """The texts in files, one after another as they are read; DataError for an empty file."""
     from keras_tfm.data.sources.documents import read_texts, text_files
     from keras_tfm.data.sources.files import read_lines
     from keras_tfm.data.sources.lines import DataError, files_of

@@ -1,4 +1,4 @@
-"""The verbs for a trained task, `predict` apart: evaluate, export, convert, quantize; and the demo."""
+"""Verbs for trained tasks, except `predict`: evaluate, export, convert, quantize; and the demo."""
 
 import argparse
 import dataclasses
@@ -19,56 +19,65 @@ Share = Annotated[float, Between(0, 1, is_above=True)]
 
 @dataclasses.dataclass(frozen=True)
 class Decoding(Config):
-    """For tasks that write text; without them a task's own way, or the likeliest token at each step."""
+    """How texts are generated. By default a published model's own settings, else the likeliest token at each
+    step.
+    """
 
     beam_size: Annotated[
-        Annotated[int, Between(1, 1_000)] | None, Option("search with N beams", flag="--beam")
+        Annotated[int, Between(1, 1_000)] | None, Option("beam search with N beams", flag="--beam")
     ] = None
     length_penalty: Annotated[
-        Annotated[float, Between(-100, 100)] | None, Option("of beams, above 0 for longer texts")
+        Annotated[float, Between(-100, 100)] | None,
+        Option("length penalty of beam search: above 0 favours longer texts"),
     ] = None
-    max_new_tokens: Annotated[Length | None, Option("write no more than N tokens")] = None
+    max_new_tokens: Annotated[Length | None, Option("generate at most N tokens")] = None
     temperature: Annotated[
-        Annotated[float, Between(0, 1_000, is_above=True)] | None, Option("sample, the sharper the lower")
+        Annotated[float, Between(0, 1_000, is_above=True)] | None,
+        Option("sample at this temperature; lower is more predictable"),
     ] = None
     top_k: Annotated[
-        Count | None, Option("sample among the N likeliest tokens; contrastive search: its candidates")
+        Count | None, Option("sample among the N likeliest tokens; candidates of contrastive search")
     ] = None
     top_p: Annotated[
-        Share | None, Option("sample among the likeliest tokens of this probability together")
+        Share | None, Option("sample among the likeliest tokens that have this probability together")
     ] = None
-    seed: Annotated[Annotated[int, Between(0, 2**31, is_open=True)] | None, Option("of sampling")] = None
+    seed: Annotated[Annotated[int, Between(0, 2**31, is_open=True)] | None, Option("seed of sampling")] = None
     contrastive_alpha: Annotated[
-        Annotated[float, Between(0, 1)] | None, Option("contrastive search: shun likeness")
+        Annotated[float, Between(0, 1)] | None,
+        Option("contrastive search: weight of the penalty for repetition"),
     ] = None
 
 
 def add_demo(group: Any, add_verb: Any) -> None:
     """keras-tfm demo."""
     demo = add_verb(
-        group, "demo", run_demo, "learn to read dates in 30+ languages, end to end, in a few minutes"
+        group, "demo", run_demo, "train, test and export a small translator of dates, in a few minutes"
     )
     demo.add_argument(
         "--out",
         default="saved_models/dates-transformer",
         metavar="DIR",
-        help="where the SavedModel goes, replacing an earlier one (default: %(default)s)",
+        help="folder for the SavedModel; an earlier one is replaced (default: %(default)s)",
     )
     demo.add_argument(
         "--run",
         dest="run_folder",
         default="runs/dates",
         metavar="RUN",
-        help="where the trained task goes, replacing an earlier one (default: %(default)s)",
+        help="folder for the trained task; an earlier one is replaced (default: %(default)s)",
     )
 
 
 def add_evaluate(group: Any, add_verb: Any) -> None:
     """keras-tfm evaluate."""
-    evaluate = add_verb(group, "evaluate", run_evaluate, "print one JSON line of a trained task's metrics")
+    evaluate = add_verb(
+        group, "evaluate", run_evaluate, "print the metrics of a trained task as one line of JSON"
+    )
     add_task_folder(evaluate)
-    evaluate.add_argument("--data", nargs="+", required=True, metavar="FILE", help="as for its train")
-    evaluate.add_argument("--columns", metavar="A,B", help="names or numbers from 0 of a table's columns")
+    evaluate.add_argument(
+        "--data", nargs="+", required=True, metavar="FILE", help="test data, in a format that its train reads"
+    )
+    evaluate.add_argument("--columns", metavar="A,B", help="a table's columns, by names or numbers from 0")
     add_decoding(evaluate)
 
 
@@ -86,45 +95,47 @@ def add_others(group: Any, add_verb: Any) -> None:
         group,
         "convert",
         run_convert,
-        "a folder of Hugging Face's or timm's to a task's, or a task's to one of theirs",
+        "convert a folder of transformers or timm to a RUN, or a RUN to one of theirs",
     )
-    convert.add_argument("source", metavar="FOLDER", help="a folder of Hugging Face's or timm's, or a RUN")
+    convert.add_argument(
+        "source", metavar="FOLDER", help="a folder or hub id of transformers or timm, or a RUN"
+    )
     target = convert.add_mutually_exclusive_group(required=True)
-    target.add_argument("--out", metavar="RUN", help="the task folder to write")
+    target.add_argument("--out", metavar="RUN", help="the RUN to write")
     target.add_argument("--to-huggingface", metavar="DIR", help="the folder to write for transformers")
     target.add_argument(
-        "--to-timm", metavar="DIR", help="the folder to write for timm, of an image classifier"
+        "--to-timm", metavar="DIR", help="the folder to write for timm (image classifiers only)"
     )
-    convert.add_argument("--overwrite", action="store_true", help="replace what exists")
+    convert.add_argument("--overwrite", action="store_true", help="replace an existing folder")
 
     quantize = add_verb(
         group,
         "quantize",
         run_quantize,
-        "write a trained task with its weights in 8 bits, a quarter of the size",
+        "write a trained task with its weights in 8 bits: a quarter of the size",
     )
     add_task_folder(quantize)
-    quantize.add_argument("--out", required=True, metavar="RUN", help="the task folder to write")
-    quantize.add_argument("--overwrite", action="store_true", help="replace what exists")
+    quantize.add_argument("--out", required=True, metavar="RUN", help="the RUN to write")
+    quantize.add_argument("--overwrite", action="store_true", help="replace an existing folder")
 
 
 def add_task_folder(verb: argparse.ArgumentParser) -> None:
-    """RUN, the folder of a task."""
-    verb.add_argument("task_folder", metavar="RUN", help="the folder that train wrote")
+    """Add the argument RUN, the folder of a task."""
+    verb.add_argument("task_folder", metavar="RUN", help="a folder that train or convert wrote")
 
 
 def add_decoding(verb: argparse.ArgumentParser) -> None:
-    """How tasks that write text do so; `decoding_of` reads it."""
+    """Add the options of text generation; `decoding_of` reads them."""
     add_options(verb.add_argument_group("decoding", Decoding.__doc__), Decoding)
 
 
 def decoding_of(arguments: argparse.Namespace, method: Any) -> dict[str, Any]:
-    """The options of decoding that were given; ValueError where a task's `method` does not decode."""
+    """The given options of text generation; ValueError if a task's `method` does not generate text."""
     options = given(arguments, Decoding)
     takes = (parameter.kind is parameter.VAR_KEYWORD for parameter in signature(method).parameters.values())
     if options and not any(takes):
         flags = ", ".join(flag_of(Decoding, name) for name in options)
-        raise ValueError(f"{flags}: {arguments.verb} of {method.__self__.name!r} decodes no text")
+        raise ValueError(f"{flags}: the task {method.__self__.name!r} does not generate text")
     return options
 
 
@@ -141,7 +152,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     """evaluate: one JSON line."""
     task = loaded(arguments.task_folder)
     if not hasattr(task, "measure"):
-        raise ValueError(f"{arguments.task_folder}: the task {task.name!r} has no measure")
+        raise ValueError(f"{arguments.task_folder}: the task {task.name!r} has no metrics")
     decoding = decoding_of(arguments, task.measure)
     if task.columns:
         check_columns(task, arguments.columns)
@@ -161,7 +172,7 @@ def run_export(arguments: argparse.Namespace) -> None:
 
 
 def run_convert(arguments: argparse.Namespace) -> None:
-    """convert: from Hugging Face's folders to RUNs, or back."""
+    """convert: from folders of transformers or timm to RUNs, and back."""
     from keras_tfm import tasks
     from keras_tfm.training.card import write_card
     from keras_tfm.training.folder import refuse_existing
@@ -177,15 +188,15 @@ def run_convert(arguments: argparse.Namespace) -> None:
             raise ValueError(f"{arguments.source}: {library} has no counterpart of the task {task.name!r}")
         try:
             save(target, overwrite=arguments.overwrite)
-        except TypeError as error:  # a model that is of no known family
+        except TypeError as error:  # a model of an unknown family
             raise ValueError(str(error)) from None
         if task.record:
             write_card(target, task.card(library))
-    say(f"the converted folder stands in {target}")
+    say(f"the converted folder is {target}")
 
 
 def _timm_saver(task: Any) -> Any:
-    """What writes an image classifier for timm; None for another task."""
+    """A function that writes an image classifier for timm; None for another task."""
     from keras_tfm.convert import save_timm
     from keras_tfm.tasks import ImageClassifier
 
@@ -202,11 +213,11 @@ def run_quantize(arguments: argparse.Namespace) -> None:
     refuse_existing(arguments.out, arguments.overwrite, "pass --overwrite")
     task = loaded(arguments.task_folder, quantization="int8")
     task.save(arguments.out, arguments.overwrite, task.is_trained)
-    say(f"the task with weights in 8 bits stands in {arguments.out}")
+    say(f"the task with weights in 8 bits is in {arguments.out}")
 
 
 def run_demo(arguments: argparse.Namespace) -> None:
-    """demo: dates written out -> ISO 8601, from training to answers of the SavedModel alone."""
+    """demo: written dates -> ISO 8601, from training to the answers of the exported SavedModel."""
     from keras_tfm.demo import run
 
     command = "keras-tfm" if shutil.which("keras-tfm") else sys.argv[0]

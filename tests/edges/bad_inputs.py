@@ -178,15 +178,15 @@ RUNS = [
     Bad(
         "predict: an image as a text",
         "predict {run} --whole --input {folder}/text.txt",
-        "--whole: 'classify-images' reads no text",
+        "--whole: the task 'classify-images' does not read text",
         TEXTS,
         "classify-images",
     ),
-    Bad("evaluate: vectors", "evaluate {run} --data {folder}", "has no measure", of="sentence-vectors"),
+    Bad("evaluate: vectors", "evaluate {run} --data {folder}", "has no metrics", of="sentence-vectors"),
     Bad(
         "export: beams of labels",
         "export {run} --out {folder}/out --beam 2",
-        "decodes no text",
+        "does not generate text",
         of="classify",
     ),
     Bad("export: a folder that is", "export {run} --out {run}", "exists already", of="classify"),
@@ -340,7 +340,7 @@ OPTIONS = [
     Bad(
         "two models",
         f"{TRANSLATE} --from {{run}} --size tiny",
-        "--size: --from brings its own model",
+        "--size: the model of --from cannot be changed",
         TEXTS,
         "translate",
     ),

@@ -46,7 +46,12 @@ BAD = [
     run_entry("recommend", "model.dim", 10**9, "`user_factors` must have the shape (2, 1000000000)"),
     run_entry("recommend", "model.wings", 2, "FactorOptions has no wings"),
     Bad("quantize: factors", "quantize {run} --out {folder}/out", "kept in 8 bits", **OF_RUN),
-    Bad("predict: beams of items", "predict {run} --input {folder} --beam 2", "decodes no text", **OF_RUN),
+    Bad(
+        "predict: beams of items",
+        "predict {run} --input {folder} --beam 2",
+        "does not generate text",
+        **OF_RUN,
+    ),
     Bad(
         "evaluate: ratings too high",
         "evaluate {run} --data {folder}/ratings.csv",
@@ -64,7 +69,7 @@ BAD = [
     Bad(
         "predict: items of labels",
         "predict {run} --input {folder}/user.txt --items 3",
-        "--items: predict of 'classify' knows none",
+        "--items: the task 'classify' has no such option",
         {"user.txt": "nobody\n"},
         "classify",
     ),

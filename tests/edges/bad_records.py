@@ -21,7 +21,7 @@ BAD = [
     record(
         "another task",
         {"task": "tag", "options": {}},
-        "it is of a training of 'tag', expected one of 'translate'",
+        "expected a training of 'translate', got one of 'tag'",
     ),
     record("a list", {"options": [1]}, f"{FILE}expected an object as 'options'"),
     record("no files", {"options": {"epochs": 1}}, "--train: expected"),
@@ -75,7 +75,7 @@ BAD = [
     record(
         "two folders",
         {"options": {}},
-        "--options: --resume goes on with those of RUN itself",
+        "--options: --resume takes the options of RUN itself",
         "train translate --out {folder}/out --resume",
     ),
 ]

@@ -33,7 +33,7 @@ BAD = [
     ),
     Bad("vectors: a folder", "vectors {folder} --out {folder}", "is a folder, and a file is to be written"),
     Bad("vectors: a file that is", "vectors a --out {folder}/v", "v exists already", {"v": ""}),
-    Bad("vectors: nowhere", "vectors a --out {folder}/b/v", "v: there is no folder"),
+    Bad("vectors: nowhere", "vectors a --out {folder}/b/v", "v: the folder"),
     Bad("vectors: a method", VECTORS + " --method svd", "invalid choice: 'svd'"),
     option("--dim 0", "must be at least 1", VECTORS),
     option("--window 1001", "must be at most 1,000", VECTORS),
@@ -46,5 +46,5 @@ BAD = [
     vectors_of("NaN", "a 1 nan\n", ", line 1: expected finite numbers, got nan"),
     vectors_of("twice", "a 1\na 2\n", ", line 2: expected another word, got 'a' as in line 1"),
     vectors_of("no UTF-8", b"\xff 1 2\n", ", line 1: expected UTF-8, got byte 0xff at position 0"),
-    vectors_of("an unknown word", "b 1 2\n", ": it has no vector of 'a'"),
+    vectors_of("an unknown word", "b 1 2\n", ": there is no vector for 'a'"),
 ]

@@ -274,7 +274,7 @@ def test_the_command_line(dense_and_ratings, tmp_path, capsys):
     assert run("predict", out, "--input", tmp_path / "asked.csv", "--json") == 0
     assert json.loads(capsys.readouterr().out) == [list(one) for one in task.predict(["u2"])[0]]
     assert run("predict", out, "--input", tmp_path / "asked", "--beam", 2) == 2
-    assert "decodes no text" in capsys.readouterr().err
+    assert "does not generate text" in capsys.readouterr().err
 
 
 def test_a_weights_file_of_nothing_is_refused(fitted, tmp_path):

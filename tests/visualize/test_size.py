@@ -143,7 +143,7 @@ def test_memory_cannot_be_measured(monkeypatch, tmp_path, capsys):
     with pytest.raises(ValueError, match="--measure: the inference step failed: ValueError: BERT has no"):
         measured_bytes("bert:huge", "inference", 1, 4)
     monkeypatch.setattr("keras_tfm.cli.measure.CHILD", "import os; os.kill(os.getpid(), 9)")
-    with pytest.raises(ValueError, match="it was ended by SIGKILL, as where memory is short"):
+    with pytest.raises(ValueError, match="it was ended by SIGKILL, perhaps for lack of memory"):
         measured_bytes("bert:tiny", "training", 1, 4)
     monkeypatch.setattr("keras_tfm.cli.measure.STATUS", tmp_path / "none")
     with pytest.raises(SystemExit):
