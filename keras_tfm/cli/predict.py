@@ -24,19 +24,19 @@ INPUTS = """\
 FILE is what the task of RUN reads (plain, .gz or .xz), or a pattern of such files. Labels in it are ignored,
 and may be missing. TABLE is a .tsv, .csv, .jsonl or .parquet file, or tfds:NAME[/CONFIG][:VERSION]#SPLIT.
   translate, summarize   lines; or a TABLE
-    classify               lines, with a tab between two texts; or a TABLE
-    tag                    lines, or CoNLL columns; or a TABLE with lists of words
-    answer                 lines: question, tab, context; or JSON in SQuAD's format; or a TABLE
-    choose                 lines: text, tab, choice, tab, choice, ...; or a TABLE with lists of choices
-    recommend              lines with one user each; or a TABLE with users
-    forecast               lines with one series each, comma-separated; or a TABLE with a column of numbers
+  classify               lines, with a tab between two texts; or a TABLE
+  tag                    lines, or CoNLL columns; or a TABLE with lists of words
+  answer                 lines: question, tab, context; or JSON in SQuAD's format; or a TABLE
+  choose                 lines: text, tab, choice, tab, choice, ...; or a TABLE with lists of choices
+  recommend              lines with one user each; or a TABLE with users
+  forecast               lines with one series each, comma-separated; or a TABLE with a column of numbers
   generate, masked-lm, sentence-vectors   lines; or a folder of text files
   detect                 an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE
   classify-images, image-vectors, pretrain-images, match-images, caption
                          an image; a folder of images, or of such folders; .npz or idx files; or a TABLE
 
 Lines of standard input are answered as they arrive; with --seed, when all have arrived. (/dev/stdin is read
-like a file.) Each input gets one line of output. The line is empty (null with --json) if the input is blank or
+like a file.) Each input gets one line of output. It is empty (null with --json) if the input is blank or
 cannot be answered; the reason is written to standard error.
 """
 MOST_TOLD = 20  # how many inputs without an answer are reported one by one

@@ -19,9 +19,7 @@ Share = Annotated[float, Between(0, 1, is_above=True)]
 
 @dataclasses.dataclass(frozen=True)
 class Decoding(Config):
-    """How texts are generated. By default a published model's own settings, else the likeliest token at each
-    step.
-    """
+    """How texts are generated: by default as a published model says, else the likeliest token each time."""
 
     beam_size: Annotated[
         Annotated[int, Between(1, 1_000)] | None, Option("beam search with N beams", flag="--beam")
