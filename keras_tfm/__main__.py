@@ -1,4 +1,4 @@
-"""`python -m keras_tfm` is the command `keras-tfm`."""
+"""`python -m keras_tfm` runs the command `keras-tfm`."""
 
 from keras_tfm.cli import main
 

@@ -1,4 +1,6 @@
-"""Losses that layers add while they are called, as values that a compiled or recomputed function returns."""
+"""The losses that layers add while they are called, collected so that a compiled or recomputed function
+returns them.
+"""
 
 import contextlib
 
@@ -7,10 +9,12 @@ from keras_tfm.private.keras import layers_in
 
 @contextlib.contextmanager
 def added_losses(layer):
-    """The list of what `layer`, and all within it, give to `add_loss` meanwhile; nothing is kept in them."""
+    """Within this context, a list of what `layer` and its sub-layers pass to `add_loss`; they keep none of
+    it.
+    """
     losses: list = []
     attributes = [vars(one) for one in layers_in(layer)]
-    outer = [own.get("add_loss") for own in attributes]  # of a function around this one
+    outer = [own.get("add_loss") for own in attributes]  # set where contexts are nested
     for own in attributes:
         own["add_loss"] = losses.append
     try:

@@ -1,8 +1,9 @@
-"""What comes out of JSON, checked against what is declared: depth of nesting, and configurations.
+"""Configurations that check their values, and JSON of a limited depth.
 
-A configuration is a frozen dataclass derived from `Config`. Its annotations say everything: `dim: Size` is
-a whole number of at least 1, `dropout: Rate` a number from 0 to below 1, `pairs: Literal["next", "none"]` one
-of two words, `tuple[str, ...]` strings, for which JSON's lists are taken too. This file imports no Keras.
+A configuration is a frozen dataclass derived from `Config`, whose annotations say what each field may be.
+`dim: Size` is an integer of at least 1, `dropout: Rate` a number from 0 to below 1, `pairs: Literal["next",
+"none"]` one of two words, and `tuple[str, ...]` strings, which may come as a list from JSON. This file
+imports no Keras.
 """
 
 import dataclasses
@@ -14,11 +15,11 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
-MAX_DEPTH = 64  # of JSON; tokenizer.json, the deepest that is read, has about ten levels
+MAX_DEPTH = 64  # of JSON; tokenizer.json, the deepest file that is read, has about ten levels
 
 
 def parse_json(text, **options):
-    """`json.loads`; ValueError also where lists and objects are nested more than `MAX_DEPTH` deep."""
+    """`json.loads`; raises ValueError also if lists and objects are nested more than `MAX_DEPTH` deep."""
     try:
         value = json.loads(text, **options)
     except RecursionError:
@@ -42,10 +43,13 @@ def _is_deeper(value, depth):
 
 
 class Option(NamedTuple):
-    """The field is an option on the command line, where `help` says what it does.
+    r"""Makes a field of options an option of the command line.
 
-    `flag` is its name there, by default that of the field with hyphens; `default` are words for a default of
-    None; `has_escapes` says that a text is typed with those of Python's strings, \\n for a line's end.
+    Args:
+        help: what the option does.
+        flag: its name there; by default the field's name with hyphens.
+        default: words that describe a default of None.
+        has_escapes: whether Python's escapes are understood in the text, such as \\n for the end of a line.
     """
 
     help: str
@@ -55,7 +59,7 @@ class Option(NamedTuple):
 
 
 class Between(NamedTuple):
-    """Numbers from `least`, or from above it, `is_above`, to `most`, or to below it, `is_open`."""
+    """Numbers from `least` to `most`; `is_above` excludes `least`, `is_open` excludes `most`."""
 
     least: float
     most: float = math.inf
@@ -63,7 +67,7 @@ class Between(NamedTuple):
     is_above: bool = False
 
     def problem(self, number):
-        """What `number` must be and is not, None where it is."""
+        """What `number` should be, in words, or None if it is allowed."""
         if number < self.least or (self.is_above and number == self.least):
             return f"{'above' if self.is_above else 'at least'} {self.least:,}"
         if number > self.most or (self.is_open and number == self.most):
@@ -72,40 +76,43 @@ class Between(NamedTuple):
 
 
 class InWeights(NamedTuple):
-    """How many weights a model has depends on this number: see `refuse_sizes`."""
+    """The number of weights, or their shapes, depend on this number; see `refuse_sizes`."""
 
     is_depth: bool
 
 
 class Divides(NamedTuple):
-    """The number divides the field `of`, unless the field `key_dim` says how wide a head is."""
+    """The number must divide the field `of`, unless the field `key_dim` gives the width of a head."""
 
     of: str
 
 
 class InVocabulary(NamedTuple):
-    """The number is below the field `vocabulary_size`."""
+    """The number must be below the field `vocabulary_size`."""
 
 
 Size = Annotated[int, Between(1, 2**31, is_open=True), InWeights(is_depth=False)]  # a width, or a part of one
 Heads = Annotated[Size, Divides("dim")]
-Depth = Annotated[int, Between(1, 10_000), InWeights(is_depth=True)]  # layers with weights of their own
-Rounds = Annotated[int, Between(1, 256)]  # how often layers are applied that share their weights
+Depth = Annotated[
+    int, Between(1, 10_000), InWeights(is_depth=True)
+]  # a number of layers, each with its own weights
+Rounds = Annotated[int, Between(1, 256)]  # how often layers with shared weights are applied
 Length = Annotated[int, Between(1, 2**20)]
-Whole = Annotated[int, Between(0, 2**16)]  # of what there may be none
+Whole = Annotated[int, Between(0, 2**16)]  # a number that may be 0
 TokenId = Annotated[int, Between(0, 2**31, is_open=True), InVocabulary()]
 Rate = Annotated[float, Between(0, 1, is_open=True)]
 
-# Of options rather than of models.
+# For options of training and of the command line.
 Count = Annotated[int, Between(1, 2**31, is_open=True)]
 Natural = Annotated[int, Between(0, 2**31, is_open=True)]
 Minutes = Annotated[float, Between(0, 10**6)]
 
 
 class Config:
-    """Base of frozen dataclasses whose fields are checked, and converted, as their annotations say.
+    """The base of frozen dataclasses whose fields are checked, and converted, according to their
+    annotations.
 
-    ValueError names the field, what was expected and what came.
+    Raises ValueError, naming the field, what was expected and what came.
     """
 
     def __post_init__(self):
@@ -122,7 +129,9 @@ class Config:
 
     @classmethod
     def from_json(cls, values):
-        """The configuration of an object's `values`; ValueError for unknown and missing fields too."""
+        """The configuration with these field values. Raises ValueError for unknown and for missing fields
+        too.
+        """
         if not isinstance(values, Mapping):
             raise ValueError(f"{cls.__name__}: expected an object of fields, got {brief(values)}.")
         kinds = kinds_of(cls)
@@ -148,7 +157,9 @@ def kinds_of(cls):
 
 
 def checked(value, kind, name):
-    """`value` as the annotation `kind` has it; ValueError, which begins with `name`, where it is none."""
+    """`value` converted as the annotation `kind` says. Raises ValueError, starting with `name`, if it is
+    impossible.
+    """
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
@@ -178,7 +189,7 @@ def checked(value, kind, name):
 
 
 def brief(value):
-    """`value` in a few characters, whatever it is."""
+    """A short text for any `value`."""
     try:
         text = repr(value)
     except RecursionError:
@@ -200,7 +211,7 @@ def _checked_union(value, kinds, name):
 
 
 def _joined(problems):
-    """The expectations of several errors about one value, in one sentence."""
+    """The expectations in several errors about one value, as one sentence."""
     expectations, _, end = zip(*(str(error).rpartition("; it is ") for error in problems), strict=True)
     first, *others = expectations
     return f"{first}, or {', or '.join(text.partition(' must be ')[2] for text in others)}; it is {end[0]}"
@@ -208,7 +219,7 @@ def _joined(problems):
 
 def _checked_tuple(value, kind, origin, parts, name):
     is_named = origin is None
-    if is_named:  # a NamedTuple: its fields are of these kinds
+    if is_named:  # a NamedTuple, whose fields have annotations too
         parts = tuple(typing.get_type_hints(kind, include_extras=True).values())
     is_list = isinstance(value, list | tuple)
     if len(parts) == 2 and parts[1] is Ellipsis:
@@ -254,10 +265,10 @@ _PLAIN: dict[Any, Any] = {
 
 
 def refuse_sizes(config, shapes):
-    """Raise ValueError where `config` asks for more, or wider, layers than weights of these `shapes` hold.
+    """Raises ValueError if `config` asks for more or wider layers than weights of these `shapes` can have.
 
-    It is called before a model is made, for one of a size without sense would take all memory, or hours.
-    A width is a factor of some axis; layers have a weight each at least.
+    It is called before a model is made: one of absurd size would take all memory, or hours. The rule is that
+    a width divides some axis of a weight, and that each layer has at least one weight.
     """
     axes = {axis for shape in shapes for axis in shape}
     for name, rule in rules_of(type(config), InWeights):
@@ -269,12 +280,12 @@ def refuse_sizes(config, shapes):
                 raise ValueError(f"`{name}` is {number:,}, and there are {len(shapes):,} weights.")
             if not rule.is_depth and not any(axis and axis % number == 0 for axis in axes):
                 raise ValueError(f"`{name}` is {number:,}, and no weight has such an axis.")
-    for part in getattr(config, "parts", ()):  # configurations within this one
+    for part in getattr(config, "parts", ()):  # configurations inside this one
         refuse_sizes(part, shapes)
 
 
 def rules_of(cls, rule_class):
-    """(Field, rule) for the rules of a class that annotate the fields of a configuration."""
+    """(Field, rule) for each rule of the class `rule_class` in the annotations of a configuration."""
     for name, kind in kinds_of(cls).items():
         rule = next((part for part in _parts(kind) if isinstance(part, rule_class)), None)
         if rule is not None:
@@ -282,7 +293,7 @@ def rules_of(cls, rule_class):
 
 
 def _parts(kind):
-    """What an annotation is made of."""
+    """All parts of an annotation."""
     for part in typing.get_args(kind):
         yield part
         yield from _parts(part)

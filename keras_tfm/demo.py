@@ -1,4 +1,4 @@
-"""The embedded default: dates written out in 30+ languages -> ISO 8601, end to end."""
+"""The built-in demonstration, end to end: it translates dates in more than 30 languages to ISO 8601."""
 
 import logging
 import shlex
@@ -22,12 +22,15 @@ print(*(text.decode() for text in serve(text=tf.constant(lines))["text"].numpy()
 """
 
 
-EXAMPLE = "Sunday, July 15, 1984"  # for the page of what it attends to
+EXAMPLE = "Sunday, July 15, 1984"  # shown on the attention page
 
 
 def run(folder, run_folder, command="keras-tfm"):
-    """Train, measure, keep the task in `run_folder`, export it to `folder` and ask the SavedModel: whether it
-    answers as the model does. `command` begins the line that is told at the end.
+    """Train and measure a translator, save it to `run_folder`, export it to `folder`, and query the
+    SavedModel.
+
+    Returns whether the SavedModel gives the same answers as the model. `command` is the name of the command
+    in the hint that is printed at the end.
     """
     began = time.perf_counter()
     train, test = date_splits()

@@ -1,7 +1,7 @@
-"""Whether XLA compiles training steps and decoding: yes, unless the environment says KERAS_TFM_JIT=0.
+"""Whether XLA compiles training steps and decoding: yes, unless the environment sets KERAS_TFM_JIT=0.
 
-What is compiled runs faster, but each new shape takes seconds to compile: 0 suits tiny runs and the search
-for faults, as JAX_DISABLE_JIT does for JAX.
+Compiled functions run faster, but each new shape takes seconds to compile. So 0 suits tiny runs and
+debugging, like JAX_DISABLE_JIT for JAX.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ _is_brief = contextvars.ContextVar("is_brief", default=False)
 
 
 def jit_compile(model=None):
-    """The value for `jit_compile=` of `Model.compile` and `tf.function`, read anew at each call.
+    """The value for `jit_compile=` of `Model.compile` and `tf.function`, read again at each call.
 
-    Where the environment says nothing, XLA compiles neither a `model` that it would slow down nor what is
-    `brief`.
+    If the environment says nothing, XLA compiles neither a `model` that it would slow down nor anything in
+    the context `brief`.
     """
     value = os.environ.get("KERAS_TFM_JIT")
     if value not in (None, "0", "1"):
@@ -31,7 +31,7 @@ def jit_compile(model=None):
 
 @contextlib.contextmanager
 def brief():
-    """Within this scope is computed what takes less time than to compile it."""
+    """A context for computations that take less time than their compilation would."""
     token = _is_brief.set(True)
     try:
         yield
@@ -40,10 +40,10 @@ def brief():
 
 
 def is_slowed(model):
-    """Whether `model` has depthwise convolutions, and there is a CPU alone to compute them.
+    """Whether `model` has depthwise convolutions and there is only a CPU.
 
-    With their gradients they take XLA 10 to 20 times as long as TensorFlow on a CPU: a step of a small CvT
-    takes 5 times as long.
+    On a CPU XLA takes 10 to 20 times as long for them and their gradients as TensorFlow does; a training
+    step of a small CvT takes 5 times as long.
     """
     has_depthwise = any(isinstance(x, keras.layers.DepthwiseConv2D) for x in layers_in(model))
     return has_depthwise and is_cpu_alone()

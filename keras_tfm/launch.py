@@ -1,6 +1,6 @@
-"""The workers of one training run as processes of this machine: what `keras-tfm launch` does.
+"""The workers of one training run, as processes of this machine: what `keras-tfm launch` does.
 
-Free of TensorFlow and Keras: it starts at once, and has no threads before its workers run.
+It imports neither TensorFlow nor Keras, so it starts at once and has no threads before its workers run.
 """
 
 import contextlib
@@ -23,20 +23,23 @@ STDERR = 2
 
 
 def launch(command, workers, grace=120.0):
-    """Run `command`, a list, as each of `workers` processes that share a TF_CONFIG: the exit code.
+    """Run `command`, a list, in each of `workers` processes that share a TF_CONFIG; returns the exit code.
 
-    The chief, worker 0, has this process's output; what the others write goes line by line to standard
-    error, behind their number. The code is that of the first worker that did not end with 0, 128 + n for
-    one that signal n ended. When a worker fails the rest get SIGTERM, and SIGINT, SIGTERM and SIGHUP are
-    passed on; whoever has not ended `grace` seconds later is killed. On Linux the workers die with this
-    process, however it dies. Raises ValueError where the workers cannot be had.
+    The output of the chief, worker 0, is that of this process. The output of the others goes to standard
+    error line by line, with their number in front. The exit code is that of the first worker that did not
+    end with 0, or 128 + n if signal n ended it. When a worker fails the others get SIGTERM; SIGINT, SIGTERM
+    and SIGHUP are passed on to all. Workers that have not ended `grace` seconds later are killed. On Linux
+    the workers end with this process, however it ends.
+
+    Raises:
+        ValueError: if the workers cannot be started; see `worker_environments`.
     """
     environments = worker_environments(workers)
     events: queue.SimpleQueue = queue.SimpleQueue()  # (worker, its code), or (None, a signal)
     running: dict = {}
     with _signals_to(events):
         try:
-            # All processes before any thread: forking is safe then.
+            # Start all processes before any thread, because forking with threads is not safe.
             for index, environment in enumerate(environments):
                 running[index] = _start(command, index, environment)
             writers = [
@@ -55,21 +58,19 @@ def launch(command, workers, grace=120.0):
 
 
 def worker_environments(workers):
-    """The environment of each worker: its TF_CONFIG, and an equal share of the GPUs where there are any.
+    """The environment of each worker: its TF_CONFIG, and an equal share of the GPUs if there are any.
 
-    Raises ValueError for no workers, fewer GPUs than workers, and where TF_CONFIG is set already.
+    Raises ValueError for less than one worker, for more workers than GPUs, and if TF_CONFIG is set already.
     """
     if workers < 1:
-        raise ValueError(f"launch needs 1 worker or more; it was given {workers}.")
+        raise ValueError(f"`workers` must be at least 1; it is {workers}.")
     if os.environ.get("TF_CONFIG"):
-        raise ValueError(
-            "TF_CONFIG is set: this process is a worker itself, launch cannot make others of it."
-        )
+        raise ValueError("TF_CONFIG is set, so this process is a worker itself: unset it to launch workers.")
     gpus = visible_gpus()
     if gpus and len(gpus) < workers:
         raise ValueError(
-            f"{workers} workers need a GPU each, or none; there are {len(gpus)} "
-            "(CUDA_VISIBLE_DEVICES=-1 hides them)."
+            f"{workers} workers need a GPU each, or none; there are {len(gpus)}. "
+            "Set CUDA_VISIBLE_DEVICES=-1 to use none."
         )
     cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(workers)]}
     share = len(gpus) // workers
@@ -84,7 +85,7 @@ def worker_environments(workers):
 
 
 def visible_gpus():
-    """The names of this machine's GPUs, as CUDA_VISIBLE_DEVICES has them."""
+    """The names of this machine's GPUs, as in CUDA_VISIBLE_DEVICES."""
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     if names is None:
         if not shutil.which("nvidia-smi"):
@@ -101,7 +102,7 @@ def visible_gpus():
 
 
 def free_ports(count):
-    """Different ports on which nobody listens, outside of those that systems give to whoever connects."""
+    """Different ports that nobody listens on, outside the range that systems use for outgoing connections."""
     ports = []
     with contextlib.ExitStack() as held:
         for port in random.SystemRandom().sample(range(20_000, 32_768), 1_000):
@@ -115,7 +116,7 @@ def free_ports(count):
 
 def _start(command, index, environment):
     is_chief = index == 0
-    # A group of its own: what the terminal sends to this process arrives at a worker once, passed on.
+    # A process group of its own: a signal from the terminal then reaches a worker once, passed on by us.
     return subprocess.Popen(
         command,
         env=environment,
@@ -128,21 +129,23 @@ def _start(command, index, environment):
 
 
 def _end_with_parent():
-    """A function for a new process, which then does not outlive this one; None where no system can."""
+    """A function for a new process to call, so that it ends when this one does; None on systems without
+    that.
+    """
     if sys.platform != "linux":
         return None
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
 
     def ask():
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before
+        if os.getppid() != parent:  # the parent ended before the call
             os._exit(1)
 
     return ask
 
 
 def _supervise(running, events, grace):
-    """Wait for all workers: the exit code."""
+    """Wait for all workers and return the exit code."""
     code, stopping, deadline = 0, False, None
     while running:
         try:
@@ -176,7 +179,7 @@ def _send(running, number):
 
 
 def _kill(running):
-    """End the workers and what they have started."""
+    """Kill the workers and the processes that they started."""
     for process in running.values():
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -185,7 +188,9 @@ def _kill(running):
 @contextlib.contextmanager
 def _signals_to(events):
     """Put (None, number) into `events` for every signal that would end this process."""
-    caught = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores one
+    caught = [
+        number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN
+    ]  # nohup sets SIGHUP to be ignored
     before = {number: signal.signal(number, lambda n, _: events.put((None, n))) for number in caught}
     try:
         yield
@@ -201,7 +206,9 @@ def _in_thread(function, *arguments):
 
 
 def _write_lines(stream, prefix):
-    """Copy the lines of `stream` to standard error; of one overwritten with \\r, what a terminal keeps."""
+    r"""Copy the lines of `stream` to standard error; of a line overwritten with \r, what a terminal would
+    show.
+    """
     for line in stream:
         text = line.rstrip(b"\r\n").rpartition(b"\r")[2]
         if text.strip() or line == b"\n":

@@ -1,6 +1,6 @@
-"""One logger, "keras_tfm", which writes to standard error and passes nothing on, and one progress bar.
+"""The package's logger, "keras_tfm", which writes to standard error, and its progress bar.
 
-`logging.getLogger("keras_tfm")` is an application's to configure: its level, its handlers, `propagate`.
+Applications configure `logging.getLogger("keras_tfm")` as usual: its level, its handlers, `propagate`.
 """
 
 import logging
@@ -13,16 +13,16 @@ LOG = logging.getLogger(__name__)
 
 
 class Console(logging.Handler):
-    """Writes records to standard error as it is at that moment, above a progress bar."""
+    """Writes records to what standard error is at that moment, above a progress bar."""
 
     def emit(self, record):
         tqdm.write(self.format(record), file=sys.stderr)
 
 
 class Bar(tqdm):
-    """tqdm's progress bar on standard error, for what takes longer than a second, where INFO is logged.
+    """tqdm's progress bar on standard error, shown after a second if INFO is logged.
 
-    Where standard error is no terminal, a file for example, a line each minute takes its place.
+    If standard error is not a terminal, but a file for example, a line per minute is written instead.
     """
 
     SECONDS_HIDDEN = 1
@@ -35,24 +35,24 @@ class Bar(tqdm):
         super().__init__(*arguments, delay=self.SECONDS_HIDDEN, mininterval=0.5, **ours, **options)
 
     def refresh(self, nolock=False, lock_args=None):
-        """Draw the bar anew, or write the line where a minute has passed."""
+        """Draw the bar, or write a line if a minute has passed."""
         if self.is_terminal:
             super().refresh(nolock, lock_args)
         elif not self.disable and (now := time.monotonic()) - self.said >= self.SECONDS_A_LINE:
-            self.said = now  # before tqdm, which has all bars drawn anew behind what is logged
+            self.said = now  # set first: tqdm redraws all bars after what is logged
             LOG.info("%s", self.line())
 
     def display(self, msg=None, pos=None):
-        """Draw the bar, or an empty one, on a terminal."""
+        """Draw the bar on a terminal; elsewhere do nothing."""
         return self.is_terminal and super().display(msg, pos)
 
     def clear(self, nolock=False):
-        """Wipe the bar away while something else is written."""
+        """Remove the bar while something else is written."""
         if self.is_terminal:
             super().clear(nolock)
 
     def line(self):
-        """Where it stands, in words."""
+        """The state of the bar in words."""
         number = self.format_sizeof if self.unit_scale else "{:,}".format
         total = f" of {number(self.total)}" if self.total else ""
         after = f", {self.postfix}" if self.postfix else ""
@@ -60,9 +60,9 @@ class Bar(tqdm):
 
 
 def begin():
-    """Let the package speak: what happens (INFO), and what a user should know (WARNING)."""
+    """Configure the logger, so that messages (INFO) and warnings are shown."""
     logger = logging.getLogger("keras_tfm")
     if not logger.handlers:
         logger.addHandler(Console())
         logger.setLevel(logging.INFO)
-        logger.propagate = False  # libraries configure the root logger behind an application's back
+        logger.propagate = False  # other libraries may configure the root logger

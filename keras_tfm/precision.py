@@ -1,6 +1,6 @@
-"""A layer's dtype policy reaches its parts: whatever is made for it without a dtype of its own.
+"""Passes a layer's dtype policy on to its sub-layers, which are created without a dtype of their own.
 
-Parts are those of their layer alone, also while Keras loads a file: see `private.keras.making`.
+It also keeps sub-layers of different layers apart while Keras loads a file: see `private.keras.making`.
 """
 
 import contextlib
@@ -14,7 +14,9 @@ from keras_tfm.private.keras import making, parts_of
 
 @contextlib.contextmanager
 def default_policy(policy):
-    """Layers made within, without a dtype, have the dtype policy `policy`; None changes nothing."""
+    """Within this context, layers made without a dtype get the dtype policy `policy`; None changes
+    nothing.
+    """
     if policy is None:
         yield
         return
@@ -27,10 +29,11 @@ def default_policy(policy):
 
 
 def parts_follow(cls):
-    """Give the parts that the layer class `cls` takes, or makes in `__init__` and `build`, its own policy.
+    """A class decorator that gives a layer's policy to the sub-layers that it is given, or makes in
+    `__init__` or `build`.
 
-    A class decorator. A part that was made with a dtype keeps it, and so does one that has weights already,
-    such as an embedding that a head shares.
+    A sub-layer keeps its policy if it was made with a dtype, or if it has weights already, such as an
+    embedding that a head shares.
     """
     if "__init__" in vars(cls):
         cls.__init__ = _then_hand_on(cls.__init__)
@@ -40,9 +43,10 @@ def parts_follow(cls):
 
 
 def layers_follow(cls, default):
-    """Give the model class `cls`, and the layers that its `__init__` makes, the dtype policy of a `dtype`.
+    """A class decorator for models: the argument `dtype` is the policy of the model and of the layers it
+    makes.
 
-    A class decorator. `default` makes of the other arguments the policy where `dtype` is left out; None is
+    Without the argument, `default`, a function of the other arguments, gives the policy; None stands for
     Keras's own.
     """
     if "__init__" in vars(cls):
@@ -51,9 +55,9 @@ def layers_follow(cls, default):
 
 
 def has_own_policy(layer, default):
-    """Whether `layer` was made with a dtype where `default` was the policy of those made without.
+    """Whether `layer` was made with a dtype, where `default` was the policy of layers made without.
 
-    Keras's own layers do not tell: one counts as made with a dtype where its policy is not the default.
+    Keras's own layers do not record it: they count as made with a dtype if their policy is not the default.
     """
     return getattr(layer, "has_own_policy", layer.dtype_policy != default)
 
@@ -61,7 +65,9 @@ def has_own_policy(layer, default):
 def _under_given_policy(init, default):
     @_stands_for(init)
     def init_under_given_policy(self, *args, dtype=None, **kwargs):
-        is_outermost = type(self).__init__ is init_under_given_policy  # a parent's runs under its child's
+        is_outermost = (
+            type(self).__init__ is init_under_given_policy
+        )  # a parent's __init__ runs inside its child's
         if dtype is None and is_outermost:
             dtype = default(*args, **kwargs)
         with default_policy(dtype), making():
@@ -71,7 +77,9 @@ def _under_given_policy(init, default):
 
 
 def _stands_for(function):
-    """`functools.wraps` of an `__init__`, with its signature: Keras does not look for it through wrappers."""
+    """`functools.wraps` for an `__init__` that keeps its signature, since Keras does not look through
+    wrappers.
+    """
 
     def decorator(wrapper):
         vars(wrapper)["__signature__"] = inspect.signature(function)
@@ -100,9 +108,9 @@ def _under_own_policy(build):
 
 
 def _hand_on(layer, default):
-    """Give the policy of `layer` to its parts that were made without a dtype, and from them to theirs.
+    """Give the policy of `layer` to its sub-layers that were made without a dtype, and from them to theirs.
 
-    `default` was the policy of those made without.
+    `default` was the policy of layers made without one.
     """
     policy = layer.dtype_policy
     for part in parts_of(layer):

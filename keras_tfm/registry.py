@@ -1,4 +1,4 @@
-"""The names under which Keras saves, and finds again, what this package and its users define."""
+"""The names under which Keras saves, and finds again, the classes of this package and of its users."""
 
 import keras
 
@@ -6,12 +6,12 @@ FAMILIES = "keras_tfm.models."
 
 
 def register(definition):
-    """Register a class or function, so that Keras loads it by the name `package>Name`; a decorator.
+    """A decorator that registers a class or function, so that Keras loads it by the name `package>Name`.
 
-    The package is the top one of the module that defines it, but for what a family defines beside its model:
-    `keras_tfm.deberta>ConvolutionBranch` stands in models/text/deberta.py. A new definition in the same
-    module, such as a notebook, replaces the old one. Raises ValueError where another module has the name:
-    loading would return the wrong class.
+    The package is the first part of the module's name; for layers in a model family's file it includes the
+    family, such as `keras_tfm.deberta>ConvolutionBranch` for models/text/deberta.py. A new definition in the
+    same module, a notebook for example, replaces the old one. Raises ValueError if another module has the
+    name already, because loading could return the wrong class.
     """
     module = definition.__module__
     package = package_of(module)
@@ -26,6 +26,6 @@ def register(definition):
 
 
 def package_of(module):
-    """The package of what the module of this dotted name registers."""
+    """The package under which definitions of the module `module` are registered."""
     top, last = module.partition(".")[0], module.rpartition(".")[2]
     return f"{top}.{last}" if module.startswith(FAMILIES) else top

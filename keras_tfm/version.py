@@ -1,3 +1,3 @@
-"""The package's version: the one place that says it (setup.py reads it from here without importing)."""
+"""The package's version, in this one place; setup.py reads it without importing the package."""
 
 __version__ = "0.1.0"

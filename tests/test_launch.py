@@ -200,7 +200,7 @@ def test_gpus_are_divided_equally(monkeypatch):
 
 
 def test_what_cannot_be_is_refused(monkeypatch):
-    with pytest.raises(ValueError, match="launch needs 1 worker or more; it was given 0"):
+    with pytest.raises(ValueError, match="`workers` must be at least 1; it is 0"):
         launch(["true"], 0)
     monkeypatch.setitem(os.environ, "TF_CONFIG", "{}")
     with pytest.raises(ValueError, match="TF_CONFIG is set"):

@@ -1,5 +1,7 @@
-"""The package's docstrings, plain text with `names` in backticks, as the reStructuredText that autodoc
-reads.
+"""The package's docstrings, plain text with `names` in backticks, as the reStructuredText that autodoc reads.
+
+A paragraph that begins with `Args:` or `Raises:` lists `name: text` on indented lines; one that begins with
+`>>> ` is an example as the interpreter shows it.
 """
 
 import inspect
@@ -9,6 +11,8 @@ from sphinx.util.inspect import stringify_signature
 
 SPECIAL = re.compile(r"([\\*_|])")
 CODE = re.compile(r"`([^`]+)`")
+FIELDS = {"Args:": "param", "Raises:": "raises"}
+ITEM = re.compile(r"    (\w[^:\n]*): ")
 COLUMNS = re.compile(r"\S {3,}\S")  # words set apart by blanks: a table
 
 
@@ -25,11 +29,27 @@ def as_restructured_text(lines):
 
 
 def _block(paragraph):
+    if paragraph[0] in FIELDS:
+        return [*_fields(FIELDS[paragraph[0]], paragraph[1:]), ""]
+    if paragraph[0].startswith(">>> "):
+        return [*paragraph, ""]
     if paragraph[0].startswith(" ") or any(map(COLUMNS.search, paragraph)):
         return ["::", "", *("    " + line for line in paragraph), ""]
     if all(line.startswith(("- ", "  ")) for line in paragraph):
         return [*map(_inline, paragraph), ""]
     return [_inline(" ".join(map(str.strip, paragraph))), ""]
+
+
+def _fields(kind, lines):
+    """The lines `name: text`, each of which may continue on lines indented further, as Sphinx's fields."""
+    items: list = []
+    for line in lines:
+        if ITEM.match(line):
+            items.append(line)
+        else:
+            items[-1] += " " + line.strip()
+    split = (item.strip().partition(": ") for item in items)
+    return [f":{kind} {name.strip('`')}: {_inline(text)}" for name, _, text in split]
 
 
 def _inline(text):

@@ -1,4 +1,9 @@
-"""Decoding: from a model's logits to sequences."""
+"""Decoding: from a model's logits to sequences.
+
+`DecodingOptions` says how to decode, and makes a `Decoder` (greedy or sampling), a `BeamSearch` or a
+`ContrastiveSearch`. Processors change the logits, samplers choose a token, `EndTokens` and `StopSequences`
+say where a sequence ends.
+"""
 
 from keras_tfm.generation.beam import BeamSearch
 from keras_tfm.generation.contrastive import ContrastiveSearch

@@ -1,8 +1,8 @@
-"""Beam search: the likeliest sequences, not the likeliest next tokens.
+"""Beam search: it looks for the likeliest sequence, not for the likeliest next token.
 
-Scores, length penalty and early stopping are defined as in transformers (5.23), which results equal:
-a sequence scores sum(log p) / n^`length_penalty`, n counting its generated tokens and the end token.
-An ended sequence is frozen: it leaves the running beams, its score stays as it is.
+Scores, length penalty and early stopping are defined as in transformers 5.23, and give equal results. The
+score of a sequence is sum(log p) / n^`length_penalty`, where n counts its generated tokens, the end token
+included. A beam that has ended leaves the running beams, and its score does not change any more.
 """
 
 from typing import Any, NamedTuple
@@ -18,11 +18,12 @@ LOW = -1e9  # below any score
 
 
 class Beams(NamedTuple):
-    """What the loop carries, W beams a prompt: those that run, and the best of those that ended.
+    """What the loop carries for W beams per prompt: the running beams, and the best of those that have
+    ended.
 
-    `written` and the cache have B W rows, `scores` (B, W) are the running beams' sums of log p;
-    `ended` (B, W, L), `ended_scores` (B, W) and `is_ended` (B, W) are the results so far; a prompt
-    that `can_improve` (B, 1) goes on; `goes_on` () as long as any does.
+    `written` and the cache have B W rows. `scores` (B, W) are sums of log p of the running beams. `ended`
+    (B, W, L), `ended_scores` (B, W) and `is_ended` (B, W) are the results so far. A prompt where
+    `can_improve` (B, 1) is True goes on; the loop goes on while `goes_on` () is True.
     """
 
     written: Written
@@ -37,11 +38,21 @@ class Beams(NamedTuple):
 
 
 class BeamSearch:
-    """Decodes from `model` with `beam_size` beams; the other arguments are `Decoder`'s.
+    """Decodes from `model` with `beam_size` beams; the other arguments are those of `Decoder`.
 
-    `early_stopping` says when a prompt has its results: True as soon as `beam_size` sequences ended,
-    False when no running beam would beat them at its present length, "never" when none would at the
-    best length there is. Beams share keys, values and contexts, and are reordered by their masks.
+    Beams share keys, values and contexts, and are reordered through their masks; see `KeyValueCache`.
+
+    Args:
+        beam_size: W, the number of beams per prompt.
+        length_penalty: above 1 it favours longer sequences, below 1 shorter ones.
+        early_stopping: when a prompt is finished. True: as soon as `beam_size` sequences have ended. False:
+            when no running beam would beat them at its present length. "never": when none would at the
+            length that is best for it.
+
+    >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50))
+    >>> search = keras_tfm.generation.BeamSearch(model, max_new_tokens=2, beam_size=2)
+    >>> search(np.array([[5, 6, 7]])).shape
+    TensorShape([1, 5])
     """
 
     def __init__(
@@ -69,7 +80,7 @@ class BeamSearch:
         self.pad_id = pad_id
 
     def __call__(self, token_ids, padding_mask=None, context=None):
-        """The best sequence of each prompt, and that itself: (B, P + max_new_tokens)."""
+        """Each prompt and its best continuation: (B, P + max_new_tokens)."""
         return self.search(token_ids, padding_mask, context)[0][:, 0]
 
     def search(self, token_ids, padding_mask=None, context=None):
@@ -79,7 +90,7 @@ class BeamSearch:
         return beams.ended, beams.ended_scores
 
     def start(self, token_ids, padding_mask=None, context=None):
-        """The beams after reading the prompts, of which only each first one counts as yet."""
+        """The beams after reading the prompts; of each prompt's W equal beams only the first counts yet."""
         width = self.beam_size
         written, cache = read_prompts(
             self.model, token_ids, padding_mask, context, self.max_new_tokens, self.pad_id
@@ -109,7 +120,7 @@ class BeamSearch:
         size = scores.shape[-1]
         scores = ops.reshape(scores, (num_prompts, width, size)) + beams.scores[:, :, None]
 
-        # Twice as many candidates as beams, or more, so that `width` run on even where as many end.
+        # At least twice as many candidates as beams, so that `width` of them can go on if the others end.
         num_candidates = min(max(2, 1 + self.stop.num_ends) * width, width * size)
         scores, choice = ops.top_k(ops.reshape(scores, (num_prompts, width * size)), num_candidates)
         rows = choice // size + width * ops.arange(num_prompts, dtype="int32")[:, None]  # (B, C) of B W
@@ -134,7 +145,7 @@ class BeamSearch:
         return self._decide(self._collect(beams, candidates, scores, ends), ends)
 
     def _collect(self, beams, candidates, scores, ends):
-        """Let candidates that end, of the `width` best, compete with those that ended before."""
+        """Let candidates that end, among the `width` best, compete with the sequences that ended before."""
         width = self.beam_size
         ends = ends & (ops.arange(ends.shape[1]) < width)
         is_full = ops.all(beams.is_ended, axis=1, keepdims=True) & (self.early_stopping is True)
@@ -152,16 +163,16 @@ class BeamSearch:
         )
 
     def _decide(self, beams, ends):
-        """Whether any prompt goes on: its running beams could still beat the worst that ended."""
-        num_new = self.max_new_tokens if self._hopes else beams.written.num_new
-        hope = beams.scores[:, :1] / ops.cast(num_new, "float32") ** self.length_penalty
+        """Decide which prompts go on: those whose running beams could still beat the worst ended one."""
+        num_new = self.max_new_tokens if self._counts_final_length else beams.written.num_new
+        best = beams.scores[:, :1] / ops.cast(num_new, "float32") ** self.length_penalty
         worst = ops.min(beams.ended_scores, axis=1, keepdims=True)
         has_all = ops.all(beams.is_ended, axis=1, keepdims=True)
-        can_improve = beams.can_improve & (~has_all | (hope > worst))
+        can_improve = beams.can_improve & (~has_all | (best > worst))
         wants_more = ops.any(~has_all) if self.early_stopping is True else True
         goes_on = ops.any(can_improve) & wants_more & ~ops.all(ends)
         return beams._replace(can_improve=can_improve, goes_on=goes_on)
 
     @property
-    def _hopes(self):
+    def _counts_final_length(self):
         return self.early_stopping == "never" and self.length_penalty > 0

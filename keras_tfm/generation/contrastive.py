@@ -1,12 +1,12 @@
-"""Contrastive search: the likely token whose hidden state is least like those before it.
+"""Contrastive search: a likely token whose hidden state is unlike those of the tokens before it.
 
-Su et al. 2022, "A Contrastive Framework for Neural Text Generation", equation 5: of the k likeliest tokens v
-the one that maximises
+Su et al. 2022, "A Contrastive Framework for Neural Text Generation", equation 5. Of the k likeliest tokens v
+it takes the one that maximises
 
     (1 - alpha) p(v | x) - alpha max_j cos(h_v, h_xj)
 
-where h are the model's last hidden states, of v behind x and of every token of x. What is decoded greedily is
-that at alpha 0 or k 1.
+where h_v is the model's last hidden state for v after x, and h_xj those for the tokens of x. With alpha 0 or
+k 1 it is greedy decoding.
 """
 
 from typing import Any, NamedTuple
@@ -20,8 +20,10 @@ from keras_tfm.layers.cache import map_rows, repeat_rows
 
 
 class Memory(NamedTuple):
-    """What contrastive search keeps: `directions` (R, L, D), the hidden states of what is written at length
-    1; `last` (R, D), the last one as it is; the `cache` of R k rows, k equal ones a sequence.
+    """What contrastive search keeps, for R rows.
+
+    `directions` (R, L, D) are the hidden states of the tokens so far, scaled to length 1; `last` (R, D) is
+    the last one, unscaled; the `cache` has R k rows, k equal ones per sequence.
     """
 
     directions: Any
@@ -30,17 +32,22 @@ class Memory(NamedTuple):
 
 
 class ContrastiveSearch(Loop):
-    """Decodes from `model`, whose `backbone` steps to hidden states and whose `head` makes logits of them.
+    """Decodes from `model` by contrastive search; the other arguments are those of `Decoder`.
 
-    `alpha` in [0, 1] weighs likeness to the context against probability, `k` candidates are compared (the
-    paper takes 0.6 and 3 to 10), all in one step. The other arguments are `Decoder`'s.
+    Args:
+        model: a `LanguageModel`, or another model whose `backbone` steps to hidden states and whose `head`
+            makes logits of them.
+        alpha: in [0, 1], how much likeness to the context counts against probability; the paper takes 0.6.
+        k: how many candidates are compared, all in one step; the paper takes 3 to 10.
     """
 
     def __init__(self, model, max_new_tokens, alpha=0.6, k=4, processors=(), stop=None, pad_id=0):
         require("contrastive_alpha", alpha, lambda alpha: 0 <= alpha <= 1, "must lie in [0, 1]")
         require("top_k", k, lambda k: k >= 1, "must be at least 1", whole=True)
         if not (hasattr(model, "backbone") and hasattr(model, "head")):
-            raise TypeError(f"{type(model).__name__} has no `backbone` and `head`, so no hidden states.")
+            raise TypeError(
+                f"`model` must have a `backbone` and a `head`; a {type(model).__name__} does not."
+            )
         size = model.head.vocabulary_size
         require("top_k", k, lambda k: k <= size, f"must be at most {size}, the vocabulary")
         super().__init__(max_new_tokens, stop or EndTokens(), pad_id)
@@ -73,7 +80,7 @@ class ContrastiveSearch(Loop):
         likeness = ops.einsum("rkd,rld->rkl", directions, memory.directions)
         likeness = ops.max(ops.where(written.mask[:, None], likeness, -1.0), axis=-1)  # (R, k)
         scores = (1 - self.alpha) * probabilities - self.alpha * likeness
-        scores = ops.where(probabilities > 0, scores, float("-inf"))  # what a processor forbids
+        scores = ops.where(probabilities > 0, scores, float("-inf"))  # tokens that a processor forbids
         best = ops.argmax(scores, axis=-1)  # (R,)
 
         def chosen(x):
@@ -92,7 +99,7 @@ class ContrastiveSearch(Loop):
 
 
 def direction(hidden):
-    """Vectors (..., D) at length 1, in float32; of length 0 where they are that."""
+    """Vectors (..., D) scaled to length 1, in float32; zeros stay zeros."""
     hidden = ops.cast(hidden, "float32")
     squares = ops.sum(ops.square(hidden), axis=-1, keepdims=True)
     return hidden * ops.rsqrt(ops.maximum(squares, 1e-24))

@@ -1,15 +1,15 @@
-"""The decoding loop: one traced `while_loop` around a model's `start` and `step`.
+"""The decoding loop: a `while_loop` around a model's `start` and `step`, traced once.
 
-The protocol, all that decoding knows of a model (encoder-decoder, decoder-only or recurrent):
+This is all that decoding knows of a model, be it an encoder-decoder, decoder-only or recurrent:
 
     cache = model.start(batch_size, max_length, context)           context: {"token_ids", ...} or None
     logits, cache = model.step(token_ids, cache, padding_mask)     (B, T) -> (B, T, V)
 
-A cache is any nest of tensors whose shapes do not change from step to step; what its tensors are is
-said in `keras_tfm.layers.cache`. Every row begins with a prompt, an encoder-decoder's is its start
-token; prompts of different lengths are padded on the left.
+A cache is any nested structure of tensors whose shapes do not change from step to step;
+`keras_tfm.layers.cache` describes its tensors. Each row begins with a prompt; that of an encoder-decoder is
+its start token. Prompts of different lengths are padded on the left.
 
-All of it traces, also under XLA (`tf.function(jit_compile=True)`), which is the fast way on CPUs too.
+Everything can be compiled by XLA (`tf.function(jit_compile=True)`), which is the fast way on CPUs too.
 """
 
 import abc
@@ -29,11 +29,11 @@ from keras_tfm.jit import jit_compile
 if TYPE_CHECKING:
     from keras_tfm.models.base import Decodes
 
-MOST_FUNCTIONS = 128  # that a `CompiledDecoding` keeps
+MOST_FUNCTIONS = 128  # compiled functions that a `CompiledDecoding` keeps
 
 
 class Progress(NamedTuple):
-    """What the loop carries: the rows so far, which of them ended, the state of `stop`, the cache."""
+    """What the loop carries: the rows so far, which of them have ended, the state of `stop`, the cache."""
 
     written: Written
     finished: Any
@@ -42,11 +42,11 @@ class Progress(NamedTuple):
 
 
 class Loop(abc.ABC):
-    """What goes on token by token, each row until `stop` ends it or `max_new_tokens` are generated.
+    """Decoding token by token, until `stop` ends each row or `max_new_tokens` are generated. Abstract.
 
-    A subclass reads the prompts (B, P), padded on the left where `padding_mask` is False, with a `context`
-    for models that attend to one, in `start`, and writes a token more in `_step`; `pad_id` fills what follows
-    a row's end.
+    A subclass reads the prompts (B, P) in `start`, and adds one token in `_step`. Prompts are padded on the
+    left, where `padding_mask` is False; `context` is for models that attend to one. After its end a row is
+    filled with `pad_id`.
     """
 
     def __init__(self, max_new_tokens, stop, pad_id):
@@ -60,14 +60,14 @@ class Loop(abc.ABC):
 
     @abc.abstractmethod
     def _step(self, written, finished, stop, cache):
-        """The `Progress` one token further."""
+        """The `Progress` one token later."""
 
     def __call__(self, token_ids, padding_mask=None, context=None):
         """Prompts and continuations: (B, P + max_new_tokens)."""
         return self.advance(self.start(token_ids, padding_mask, context)).written.token_ids
 
     def advance(self, progress, count=None):
-        """`count` tokens further, by default as far as it goes."""
+        """The `Progress` up to `count` tokens later, by default at the end."""
         most = self.max_new_tokens
         limit = most if count is None else ops.minimum(progress.written.num_new + count, most)
 
@@ -84,14 +84,25 @@ class Loop(abc.ABC):
 
     @functools.cached_property
     def _compiled(self):
-        """`start`, and `advance` by one token."""
+        """`start`, and `advance` by one token, compiled."""
         functions = self.start, lambda progress: self.advance(progress, 1)
         return [tf.function(f, autograph=False, jit_compile=jit_compile()) for f in functions]
 
 
 class Decoder(Loop):
-    """Decodes from `model`: `processors` change the logits in their order, `sampler` chooses among them
-    (default: the likeliest).
+    """Decodes from `model`, greedily or by sampling.
+
+    Args:
+        max_new_tokens: how many tokens are generated at most.
+        sampler: chooses a token from the logits; by default the likeliest.
+        processors: change the logits, one after the other; see `keras_tfm.generation.processors`.
+        stop: says where a row ends, such as `EndTokens(end_id)`; by default nowhere.
+        pad_id: the token that fills a row after its end.
+
+    >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50))
+    >>> decode = keras_tfm.generation.Decoder(model, max_new_tokens=2)
+    >>> decode(np.array([[5, 6, 7]])).shape
+    TensorShape([1, 5])
     """
 
     def __init__(self, model: "Decodes", max_new_tokens, sampler=greedy, processors=(), stop=None, pad_id=0):
@@ -101,7 +112,7 @@ class Decoder(Loop):
         self.processors = processors
 
     def start(self, token_ids, padding_mask=None, context=None):
-        """The progress after reading the prompts but for their last tokens, in one step."""
+        """The progress after reading the prompts except for their last tokens, in one step."""
         written, cache = read_prompts(
             self.model, token_ids, padding_mask, context, self.max_new_tokens, self.pad_id
         )
@@ -119,23 +130,23 @@ class Decoder(Loop):
 
 
 def read_prompts(model, token_ids, padding_mask, context, num_more, pad_id):
-    """Start `model` and feed it all of the prompts (B, P) but their last column, in one step.
+    """Start `model` and let it read the prompts (B, P) except for their last column, in one step.
 
-    What that step predicts nobody reads, so that a compiler leaves the vocabulary out. Returns the
-    `Written` prompts, with room for `num_more` columns, and the cache.
+    Nobody uses what that step predicts, so a compiler can leave out the product with the vocabulary. Returns
+    the `Written` prompts, with room for `num_more` columns, and the cache.
     """
     written = write_prompts(token_ids, padding_mask, num_more, pad_id)
     num_rows, width = ops.shape(written.token_ids)
     length = width - num_more
     cache = model.start(num_rows, width, context)
-    if not isinstance(length, int) or length > 1:  # if unknown, it may be a step of no tokens
+    if not isinstance(length, int) or length > 1:  # an unknown length may be a step without tokens
         columns = slice(0, length - 1)
         _, cache = model.step(written.token_ids[:, columns], cache, written.mask[:, columns])
     return written, cache
 
 
 def write_prompts(token_ids, padding_mask, num_more, pad_id):
-    """The prompts (B, P) as `Written`, with room for `num_more` columns; ValueError where P is 0."""
+    """The prompts (B, P) as `Written`, with room for `num_more` columns. Raises ValueError for P = 0."""
     token_ids = ops.cast(token_ids, "int32")
     if padding_mask is None:
         padding_mask = ops.ones_like(token_ids, "bool")
@@ -154,11 +165,15 @@ def write_prompts(token_ids, padding_mask, num_more, pad_id):
 class CompiledDecoding:
     """Decoding from `model`, compiled once for each kind of `DecodingOptions` and each size.
 
-    Sizes are rounded up to few, which padding makes up for and changes nothing: rows and the
-    `context` to powers of two, prompts to multiples of 32; as far as `max_context` allows, and
-    `max_length` for prompt and continuation together, if they are given. Of one kind are options that differ
-    in no more than the numbers of sampling: processors that are equal count as one, those without a hash by
-    identity. The functions that were used last are kept, `MOST_FUNCTIONS` of them.
+    To need few compilations, sizes are rounded up by padding, which does not change the results: the number
+    of rows and the length of the `context` to powers of two, the length of the prompts to multiples of 32.
+    Options that differ only in `temperature`, `top_k`, `top_p` and `seed` are of one kind. Equal processors
+    count as the same; those without a hash count as the same only if they are one object. The
+    `MOST_FUNCTIONS` functions that were used last are kept.
+
+    Args:
+        max_length: the longest prompt and continuation together, beyond which nothing is padded.
+        max_context: the same for the context.
     """
 
     def __init__(self, model, stop=None, pad_id=0, max_length=None, max_context=None):
@@ -189,13 +204,14 @@ class CompiledDecoding:
             yield token_ids[:num_rows]
 
     def _inputs(self, options, token_ids, padding_mask, context):
-        """How many columns of padding there are more, and what the compiled functions take."""
+        """How many columns of padding were added, and the arguments for the compiled functions."""
         token_ids = tf.convert_to_tensor(token_ids, tf.int32)
         num_rows, length = token_ids.shape
         room = (self.max_length or length + 32 + options.max_new_tokens) - options.max_new_tokens
         if length > room:
             raise ValueError(
-                f"A prompt of {length} tokens and {options.max_new_tokens} more exceed {self.max_length}."
+                f"Prompt and new tokens must be at most {self.max_length}; they are {length} + "
+                f"{options.max_new_tokens}."
             )
         padding = min(-length % 32, room - length) if length > 1 else 0
         if padding_mask is None:
@@ -207,7 +223,7 @@ class CompiledDecoding:
             width = context["token_ids"].shape[1]
             more = max(0, min(round_up(width), self.max_context or round_up(width)) - width)
             context = {name: tf.pad(x, [[0, 0], [0, more]]) for name, x in context.items()}
-        rows = tf.minimum(tf.range(round_up(num_rows, 1)), num_rows - 1)  # the last one, again and again
+        rows = tf.minimum(tf.range(round_up(num_rows, 1)), num_rows - 1)  # the last row fills the new ones
         prompt, context = (x and {name: tf.gather(x[name], rows) for name in x} for x in (prompt, context))
         numbers = options.numbers
         if "seed" in numbers and numbers["seed"] is None:
@@ -219,7 +235,9 @@ class CompiledDecoding:
         return padding, numbers, prompt, context
 
     def _functions(self, options, inputs):
-        """Decoding whole, its start, and one token further, of the kind of `options` and `inputs`' sizes."""
+        """The compiled functions for this kind and these sizes: whole decoding, its start, and one more
+        token.
+        """
         kind = dataclasses.replace(options, **dict.fromkeys(options.numbers, 1))
         processors = tuple(map(told_apart_by, kind.processors))
         key = (
@@ -248,22 +266,22 @@ class CompiledDecoding:
 
 
 def told_apart_by(processor):
-    """What tells a processor from others: what it equals, or, where it has no hash, which object it is."""
+    """What a processor is compared by: itself or, if it has no hash, the identity of the object."""
     try:
         hash(processor)
     except TypeError:
-        return id(processor)  # The compiled function holds the object: no other gets this id meanwhile.
+        return id(processor)  # The compiled function keeps the object alive, so nothing else gets its id.
     return processor
 
 
 def draw_seed():
     """A seed below 2^31 from Keras's global generator, which `keras.utils.set_random_seed` sets."""
-    with tf.init_scope():  # where a graph is traced the seed is drawn now, once
+    with tf.init_scope():  # while a graph is traced the seed is drawn once, now
         return int(random.randint((), 0, 2**31 - 1, dtype="int32"))
 
 
 def each_token(progress, advance, decoder):
-    """Yield the tokens (B,) that `advance(progress)` adds, until every row has ended."""
+    """Yield the tokens (B,) that each `advance(progress)` adds, until every row has ended."""
     for number in range(decoder.max_new_tokens):
         progress = advance(progress)
         yield progress.written.token_ids[:, progress.written.prompt_length + number].numpy()
@@ -272,5 +290,5 @@ def each_token(progress, advance, decoder):
 
 
 def round_up(number, least=8):
-    """The smallest power of two that is at least `number`, and `least`."""
+    """The smallest power of two that is at least `number` and at least `least`."""
     return max(least, 1 << (number - 1).bit_length())

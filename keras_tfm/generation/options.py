@@ -1,4 +1,4 @@
-"""What a user says about decoding, checked, and the decoder that does it."""
+"""How a user asks for decoding: options that are checked, and the decoder that they make."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -24,20 +24,39 @@ from keras_tfm.generation.processors import (
 from keras_tfm.generation.samplers import Sample, greedy
 from keras_tfm.generation.stopping import EndTokens
 
-CANDIDATES = 4  # of contrastive search
+CANDIDATES = 4  # the default for contrastive search
 
 
 @dataclasses.dataclass(frozen=True)
 class DecodingOptions:
-    """The likeliest token at each step; by beam search with a `beam_size`; else sampled.
+    """How to decode: greedily by default, by beam search, by sampling or by contrastive search.
 
-    With `contrastive_alpha` in [0, 1] it is contrastive search among the `top_k` likeliest, 4 by default.
-    Otherwise sampling begins with any of `temperature`, `top_k`, `top_p` and `seed`, which may be tensors.
-    Without a `seed` each call draws one as `keras.random` does: from Keras's own generator, which
-    `keras.utils.set_random_seed` sets, and never from NumPy's. `repetition_penalty`, `no_repeat_ngram_size`,
-    `min_new_tokens`, the token `forced_first_id`, those of which the last one allowed must be,
-    `forced_last_ids`, and `suppressed_ids` act first, in this order, then the `processors`, then what belongs
-    to sampling. Raises ValueError, naming the field, for what cannot be.
+    Any of `temperature`, `top_k`, `top_p` and `seed`, which may be tensors, turns sampling on. The logits
+    pass, in this order, `repetition_penalty`, `no_repeat_ngram_size`, `min_new_tokens`, the forced and
+    suppressed tokens, the `processors`, and then temperature, top-k and top-p.
+
+    Args:
+        max_new_tokens: how many tokens are generated at most.
+        beam_size: above 1 for beam search; `length_penalty` and `early_stopping` are those of `BeamSearch`.
+        temperature: divides the logits; see `Temperature`, and `TopK` and `TopP` for `top_k` and `top_p`.
+        seed: None draws one at each call from Keras's global generator, which `keras.utils.set_random_seed`
+            sets.
+        contrastive_alpha: in [0, 1], for contrastive search among the `top_k` likeliest tokens, by default
+            4.
+        repetition_penalty: see `RepetitionPenalty`.
+        no_repeat_ngram_size: see `NoRepeatNGram`; 0 for none.
+        min_new_tokens: how many tokens come before an end token at least.
+        forced_first_id: the first generated token.
+        forced_last_ids: the last token, where `max_new_tokens` are reached, is one of these.
+        suppressed_ids: tokens that are never generated.
+        processors: further processors, `processor(logits, written) -> logits`.
+
+    Raises:
+        ValueError: for an impossible value, naming the field, and for options that exclude each other.
+
+    >>> options = keras_tfm.generation.DecodingOptions(max_new_tokens=5, top_p=0.9, seed=1)
+    >>> options.samples
+    True
     """
 
     max_new_tokens: int
@@ -74,20 +93,23 @@ class DecodingOptions:
         object.__setattr__(self, "processors", tuple(self.processors))
         if not all(map(callable, self.processors)):
             raise ValueError(f"`processors` must be callables; they are {self.processors}.")
-        # What is made of the other fields refuses what it cannot be.
+        # The objects made of the other fields check their values.
         list(self._constraints(EndTokens()))
-        self._warpers()
+        self._distribution_processors()
         if self.contrastive_alpha is not None:
-            self._refuse_with_contrastive()
+            self._check_contrastive()
         if self.seed is not None:
             Sample(self.seed)
         if self.samples and self.beam_size > 1:
-            raise ValueError("Beam search does not sample: give `beam_size`, or what belongs to sampling.")
+            raise ValueError(
+                "Beam search does not sample: give `beam_size`, or `temperature`, `top_k`, `top_p` or `seed`."
+            )
 
     @property
     def numbers(self):
-        """What may differ from call to call of one compiled function: {name: value}; a seed of None is still
-        to be drawn.
+        """The numbers that may change from call to call of one compiled function: {name: value}.
+
+        A seed of None is still to be drawn.
         """
         names = ("temperature", "top_k", "top_p", "seed")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
@@ -95,11 +117,11 @@ class DecodingOptions:
 
     @property
     def samples(self):
-        """Whether tokens are drawn."""
+        """Whether tokens are drawn at random."""
         return bool(self.numbers)
 
     def decoder(self, model, stop=None, pad_id=0):
-        """The `Decoder`, `BeamSearch` or `ContrastiveSearch` that decodes from `model` in this way."""
+        """The `Decoder`, `BeamSearch` or `ContrastiveSearch` for `model` with these options."""
         stop = stop or EndTokens()
         processors = (*self._constraints(stop), *self.processors)
         common = {"stop": stop, "pad_id": pad_id}
@@ -110,7 +132,9 @@ class DecodingOptions:
             alpha, k = self.contrastive_alpha, self.top_k or CANDIDATES
             return ContrastiveSearch(model, self.max_new_tokens, alpha, k, processors, **common)
         sampler = Sample(draw_seed() if self.seed is None else self.seed) if self.samples else greedy
-        return Decoder(model, self.max_new_tokens, sampler, (*processors, *self._warpers()), **common)
+        return Decoder(
+            model, self.max_new_tokens, sampler, (*processors, *self._distribution_processors()), **common
+        )
 
     def _constraints(self, stop):
         """The processors that the plain fields ask for, in transformers' order."""
@@ -127,15 +151,17 @@ class DecodingOptions:
         if self.suppressed_ids:
             yield Suppress(self.suppressed_ids)
 
-    def _refuse_with_contrastive(self):
+    def _check_contrastive(self):
         alpha, k = self.contrastive_alpha, self.top_k
         require("contrastive_alpha", alpha, lambda alpha: 0 <= alpha <= 1, "must lie in [0, 1]")
         if ops.is_tensor(k):
             raise ValueError(f"`top_k` must be a plain number for contrastive search; it is {k}.")
         if self.beam_size > 1 or any(x is not None for x in (self.temperature, self.top_p, self.seed)):
-            raise ValueError("Contrastive search takes `top_k` alone beside it: no beams, no sampling.")
+            raise ValueError(
+                "Contrastive search takes `top_k` only: no `beam_size`, `temperature`, `top_p` or `seed`."
+            )
 
-    def _warpers(self):
+    def _distribution_processors(self):
         makers = {"temperature": Temperature, "top_k": TopK, "top_p": TopP}
         given = {name: getattr(self, name) for name in makers}
         return [makers[name](value) for name, value in given.items() if value is not None]

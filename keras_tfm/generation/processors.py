@@ -1,12 +1,13 @@
-"""Logit processors: small objects that change a step's logits, `processor(logits, written) -> logits`.
+"""Logit processors: small objects that change the logits of a step, `processor(logits, written) -> logits`.
 
-Logits are float32 (R, V), -inf where a token must not be chosen; under beam search they are
-log-probabilities. Definitions are those of transformers' classes of like names, with which results
-agree; parameters may be tensors, so that a graph takes them as inputs. None sorts: a threshold that
-keeps the wanted count or mass is found by halving, at a fraction of the cost.
+Logits are float32 (R, V), and -inf where a token must not be chosen; in beam search they are
+log-probabilities. The definitions are those of the classes with similar names in transformers, with equal
+results. Parameters may be tensors, so that a compiled function can take them as inputs. No processor sorts:
+bisection finds the threshold that keeps the wanted number or probability of tokens, at a fraction of the
+cost.
 
-Any callable will do as a processor of your own. Equal ones share a compiled function, so derive it from
-`Value`, or define `__eq__` and `__hash__`; without them each object is compiled anew.
+Any callable can be a processor. Equal processors share a compiled function: derive yours from `Value`, or
+define `__eq__` and `__hash__`; otherwise each object is compiled separately.
 """
 
 import numbers
@@ -15,14 +16,15 @@ from typing import Any, NamedTuple
 from keras import ops
 
 MINUS_INFINITY = float("-inf")
-HALVINGS = 32  # from a range of some hundreds to a float32's last digit
+HALVINGS = 32  # steps of bisection, from a range of some hundreds to the last digit of float32
 SMALLEST, LARGEST = 1.1754944e-38, 3.4028235e38  # normal numbers of float32
 
 
 class Value:
-    """An object that its class and its attributes describe wholly: it equals another where both agree.
+    """An object that equals another one of its class with equal attributes.
 
-    Attributes that have no hash, tensors for example, leave it without one, and then its identity counts.
+    If an attribute has no hash, a tensor for example, the object has none either, and is compared by
+    identity.
     """
 
     def __eq__(self, other):
@@ -33,10 +35,10 @@ class Value:
 
 
 class Written(NamedTuple):
-    """What stands in each row so far: `token_ids` (R, L), of which `length` () columns are filled.
+    """What each row holds so far: `token_ids` (R, L), of which `length` () columns are filled.
 
-    `mask` (R, L) is True at tokens, False at padding and at what is still to be filled; the first
-    `prompt_length` columns are the prompt.
+    `mask` (R, L) is True at tokens, False at padding and at what is not filled yet. The first
+    `prompt_length` () columns are the prompt.
     """
 
     token_ids: Any
@@ -50,7 +52,7 @@ class Written(NamedTuple):
         return self.length - self.prompt_length
 
     def append(self, token_ids):
-        """With one more token (R,) in each row."""
+        """The same with one more token (R,) in each row."""
         mask = ops.ones_like(token_ids, "bool")[:, None]
         return self._replace(
             token_ids=ops.slice_update(self.token_ids, (0, self.length), token_ids[:, None]),
@@ -60,7 +62,7 @@ class Written(NamedTuple):
 
 
 class Temperature(Value):
-    """logits / `temperature`: below 1 sharpens the distribution, above 1 flattens it."""
+    """logits / `temperature`: below 1 it sharpens the distribution, above 1 it flattens it."""
 
     def __init__(self, temperature):
         require("temperature", temperature, lambda t: t >= SMALLEST, "must be above 0")
@@ -71,7 +73,7 @@ class Temperature(Value):
 
 
 class TopK(Value):
-    """Keeps the `k` likeliest tokens (Fan et al. 2018), and what is exactly as likely as the last."""
+    """Keeps the `k` likeliest tokens (Fan et al. 2018), and those exactly as likely as the last of them."""
 
     def __init__(self, k):
         require("top_k", k, lambda k: k >= 1, "must be at least 1", whole=True)
@@ -82,7 +84,9 @@ class TopK(Value):
 
 
 class TopP(Value):
-    """Keeps the likeliest tokens that together have probability `p` (Holtzman et al. 2020, "nucleus")."""
+    """Keeps the likeliest tokens whose probabilities add up to `p` (Holtzman et al. 2020, nucleus
+    sampling).
+    """
 
     def __init__(self, p):
         require("top_p", p, lambda p: 0 < p <= 1, "must lie in (0, 1]")
@@ -93,7 +97,7 @@ class TopP(Value):
 
 
 class MinP(Value):
-    """Keeps the tokens of at least `p` times the likeliest one's probability (Nguyen et al. 2024)."""
+    """Keeps tokens with at least `p` times the probability of the likeliest (Nguyen et al. 2024)."""
 
     def __init__(self, p):
         require("min_p", p, lambda p: 0 <= p <= 1, "must lie in [0, 1]")
@@ -106,7 +110,7 @@ class MinP(Value):
 
 
 class Typical(Value):
-    """Keeps tokens of probability `mass` whose information is nearest the entropy (Meister et al. 2023)."""
+    """Keeps tokens of total probability `mass` whose -log p is nearest the entropy (Meister et al. 2023)."""
 
     def __init__(self, mass):
         require("mass", mass, lambda mass: 0 < mass <= 1, "must lie in (0, 1]")
@@ -121,9 +125,10 @@ class Typical(Value):
 
 
 class RepetitionPenalty(Value):
-    """Divides positive logits of tokens that were written by `penalty`, multiplies negative ones.
+    """Divides positive logits of tokens that occurred before by `penalty`, and multiplies negative ones by
+    it.
 
-    Keskar et al. 2019, section 4.1; the prompt counts, its padding does not.
+    Keskar et al. 2019, section 4.1. Tokens of the prompt count, its padding does not.
     """
 
     def __init__(self, penalty):
@@ -137,7 +142,9 @@ class RepetitionPenalty(Value):
 
 
 class NoRepeatNGram(Value):
-    """Forbids what would repeat `size` tokens in a row (Paulus et al. 2018); the prompt counts."""
+    """Forbids tokens that would repeat any `size` tokens in a row (Paulus et al. 2018), the prompt
+    included.
+    """
 
     def __init__(self, size):
         require("size", size, lambda size: size >= 1, "must be at least 1", whole=True)
@@ -149,11 +156,11 @@ class NoRepeatNGram(Value):
         before = self.size - 1  # tokens that must agree for the next to be forbidden
         if isinstance(width, int) and width <= before:
             return logits
-        agrees = mask[:, before:]  # (R, L - before), of windows that begin at each column
+        agrees = mask[:, before:]  # (R, L - before), for windows that start at each column
         if before:
             start = ops.maximum(length - before, 0)
             last = ops.slice(token_ids, (0, start), (rows, before))
-            is_real = ops.slice(mask, (0, start), (rows, before))[:, :1]  # padding stands on the left
+            is_real = ops.slice(mask, (0, start), (rows, before))[:, :1]  # padding is on the left
             agrees = agrees & is_real & mask[:, : width - before]
             for i in range(before):
                 agrees = agrees & (token_ids[:, i : width - before + i] == last[:, i : i + 1])
@@ -162,7 +169,7 @@ class NoRepeatNGram(Value):
 
 
 class MinNewTokens(Value):
-    """Forbids `end_ids` before `count` tokens were generated."""
+    """Forbids `end_ids` until `count` tokens are generated."""
 
     def __init__(self, count, end_ids):
         require("count", count, lambda count: count >= 0, "must be at least 0", whole=True)
@@ -185,10 +192,10 @@ class Suppress(Value):
 
 
 class ForcedTokens(Value):
-    """Forces `token_ids`, one after the other, from generated token number `first` on.
+    """Forces `token_ids` one after the other, starting at generated token number `first`.
 
-    Each is an id, or several of which one is forced. A forced prefix by default; with `first` the last one
-    allowed and an end token, a forced end.
+    Each is an id, or several ids of which one is forced. By default it is a forced prefix; with `first` at
+    the last token and an end token it is a forced end.
     """
 
     def __init__(self, token_ids, first=0):
@@ -204,7 +211,7 @@ class ForcedTokens(Value):
 
 
 def process(logits, written, processors):
-    """The logits (R, V), in float32, after all `processors` in their order."""
+    """The logits (R, V), in float32, after all `processors`, in order."""
     logits = ops.cast(logits, "float32")
     for processor in processors:
         logits = processor(logits, written)
@@ -212,9 +219,10 @@ def process(logits, written, processors):
 
 
 def keep_highest(logits, scores, weights, amount):
-    """`logits`, -inf but where `scores` are the highest that together have `amount` of the `weights`.
+    """`logits` where `scores` are the highest whose `weights` add up to `amount`, elsewhere -inf.
 
-    All (R, V). Equal scores stay or go together; where all weights fall short, all stay.
+    All are (R, V). Equal scores are kept or removed together; if all weights together are less than
+    `amount`, all are kept.
     """
     high = ops.max(scores, axis=-1, keepdims=True)
     # Lower scores than this have probability 0 in float32 where scores are logits or informations.
@@ -236,7 +244,7 @@ def keep_highest(logits, scores, weights, amount):
 
 
 def mark(token_ids, mask, size):
-    """True at the tokens of each row (R, L) that `mask` counts: (R, V)."""
+    """True at the tokens of each row (R, L) where `mask` is True: (R, V)."""
     rows, width = ops.shape(token_ids)
     row = ops.broadcast_to(ops.arange(rows, dtype="int32")[:, None], (rows, width))
     indices = ops.stack([row, ops.where(mask, token_ids, 0)], axis=-1)  # (R, L, 2)
@@ -250,7 +258,9 @@ def is_one_of(token_ids, size):
 
 
 def as_ids(name, token_ids):
-    """One id or several as a tuple of plain numbers; a tensor as it is. ValueError for what is no id."""
+    """One or several token ids as a tuple of integers; a tensor is returned as it is. Raises ValueError for
+    others.
+    """
     if ops.is_tensor(token_ids):
         return token_ids
     token_ids = (token_ids,) if isinstance(token_ids, numbers.Number) else tuple(token_ids)
@@ -260,9 +270,10 @@ def as_ids(name, token_ids):
 
 
 def require(name, value, is_right=lambda value: True, rule="", whole=False):
-    """ValueError unless `value` is a finite number, a `whole` one of 32 bits, and right by the `rule`.
+    """Raises ValueError unless `value` is a finite number, if `whole` a 32-bit integer, and
+    `is_right(value)`.
 
-    Tensors pass: what they hold is not known yet.
+    `rule` says in words what is right. Tensors pass, since their values are not known yet.
     """
     if ops.is_tensor(value):
         return

@@ -1,6 +1,6 @@
-"""Samplers: how a step's token is chosen, `sampler(logits, number) -> token ids (R,)`.
+"""Samplers choose the token of a step: `sampler(logits, number) -> token ids (R,)`.
 
-`logits` (R, V) were processed; `number` () counts the tokens that were chosen before.
+`logits` (R, V) have passed the processors; `number` () counts the tokens chosen before.
 """
 
 import numpy as np
@@ -11,15 +11,19 @@ from keras_tfm.layers.compiler.bits import uniform_bits
 
 
 def greedy(logits, number):
-    """The likeliest token, the first of equals."""
+    """The likeliest token; of equally likely ones the first."""
     return ops.cast(ops.argmax(logits, axis=-1), "int32")
 
 
 class Sample(Value):
-    """Draws from softmax(logits), by the highest of logits + Gumbel noise (Gumbel 1954; "Gumbel-max").
+    """Draws from softmax(logits), by the argmax of logits + Gumbel noise (Gumbel 1954; "Gumbel-max").
 
-    The draws are a function of `seed` (an integer from 0 to 2^31 - 1, or a scalar tensor), the token's
-    number and the row, whatever else stands in the batch.
+    A draw depends only on `seed` (an integer from 0 to 2^31 - 1, or a scalar tensor), the token's number and
+    the row, not on the rest of the batch.
+
+    >>> sample = keras_tfm.generation.Sample(seed=1)
+    >>> sample(np.array([[0.0, 50.0]], "float32"), number=0).numpy().tolist()
+    [1]
     """
 
     def __init__(self, seed):
@@ -28,7 +32,7 @@ class Sample(Value):
 
     def __call__(self, logits, number):
         seed = ops.cast(self.seed, "int32")
-        # Seeds are drawn from the seed first: noise of neighbouring ones would be each other's, permuted.
+        # Hash the seed first: the noise of neighbouring seeds would otherwise be permutations of each other.
         first = uniform_bits((2,), ops.stack([seed, seed]))
         bits = uniform_bits(ops.shape(logits), ops.stack([first[0] * 64, number + first[1]]))
         uniform = (ops.cast(bits, "float32") + 1.0) * np.float32(1 / (2**24 + 1))  # in (0, 1)

@@ -1,4 +1,4 @@
-"""Scheduled sampling: a decoder in training reads some tokens of its own, as it will when it decodes."""
+"""Scheduled sampling: in training a decoder reads some of its own tokens, as it does when it decodes."""
 
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class ScheduledSampling:
-    """Replaces tokens that a decoder reads by those it writes itself: `(inputs, step, done) -> inputs`.
+    """Replaces some tokens that a decoder reads in training by its own: `(inputs, step, done) -> inputs`.
 
     Bengio et al. 2015, "Scheduled Sampling for Sequence Prediction with Recurrent Neural Networks", section
-    2.4: each token of `decoder_token_ids` (B, T) behind the first stays with probability epsilon, and is
-    otherwise drawn from what `model` predicts after the tokens read so far. 1 - epsilon is `share` times
-    `done`, the share of the training that is done ("linear decay"). The draws are a function of `seed` and
-    `step`. They come of a pass of their own, here without dropout, and have no gradient, as in the paper.
+    2.4. Each token of `decoder_token_ids` (B, T) after the first is kept with probability epsilon; otherwise
+    it is drawn from what `model` predicts after the tokens read so far. 1 - epsilon is `share` times `done`,
+    the share of the training that is done ("linear decay"). The draws depend only on `seed` and `step`. They
+    come from a separate pass without dropout and, as in the paper, without a gradient.
     """
 
     def __init__(self, model: "Decodes", share, seed=0):
@@ -39,7 +39,7 @@ class ScheduledSampling:
         columns = ops.arange(length, dtype="int32")
 
         def write(position, token_ids, cache):
-            """Read the token at `position`, and replace the next one where that is to be the model's own."""
+            """Read the token at `position`, and replace the next one if it is to be the model's own."""
             last = ops.take(token_ids, ops.reshape(position, (1,)), axis=1)  # (B, 1)
             logits, cache = self.model.step(last, cache)
             own = sample(ops.cast(logits[:, -1], "float32"), position)

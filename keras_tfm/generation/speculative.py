@@ -1,8 +1,8 @@
-"""Speculative decoding: a small model drafts, the large one checks a whole draft in one step.
+"""Speculative decoding: a small model drafts several tokens, the large one checks them all in one step.
 
-Leviathan, Kalman and Matias 2023, "Fast Inference from Transformers via Speculative Decoding", for
-greedy decoding: what comes out is what the large model alone would have written, only sooner where
-the draft is often right. Rows of a batch advance together, by what all of them accept.
+Leviathan, Kalman and Matias 2023, "Fast Inference from Transformers via Speculative Decoding", for greedy
+decoding. The result is what the large model alone would write, in fewer steps where the draft is often
+right. All rows of a batch advance together, by the number of tokens that all of them accept.
 """
 
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from keras_tfm.layers.cache import rewind
 
 
 class Race(NamedTuple):
-    """What the loop carries; `num_rounds` () counts the large model's steps."""
+    """What the loop carries; `num_rounds` () counts the steps of the large model."""
 
     written: Written
     finished: Any
@@ -28,10 +28,11 @@ class Race(NamedTuple):
 
 
 class SpeculativeDecoder:
-    """Greedy decoding from `model`, `num_drafted` tokens at a time proposed by `draft`, a model alike.
+    """Greedy decoding from `model`, for which `draft`, a smaller model, proposes `num_drafted` tokens at a
+    time.
 
-    The other arguments are `Decoder`'s. Both models must hold `num_drafted` positions more than the
-    prompt and the new tokens, and their caches must be able to go back (a recurrent state is not).
+    The other arguments are those of `Decoder`. Both models need `num_drafted` positions more than the prompt
+    and the new tokens. Their caches must be able to go back, which the state of a recurrent network is not.
     """
 
     def __init__(self, model, draft, max_new_tokens, num_drafted=4, processors=(), stop=None, pad_id=0):
@@ -50,8 +51,8 @@ class SpeculativeDecoder:
         return self.race(token_ids, padding_mask, context)[0]
 
     def race(self, token_ids, padding_mask=None, context=None):
-        """Prompts and continuations, and how many steps the large model took: (B, L) and ()."""
-        room = self.max_new_tokens + self.num_drafted + 1  # the last draft may go too far
+        """Prompts and continuations (B, L), and how many steps the large model took, ()."""
+        room = self.max_new_tokens + self.num_drafted + 1  # the last draft may exceed `max_new_tokens`
         written, cache = read_prompts(self.model, token_ids, padding_mask, context, room, self.pad_id)
         _, draft_cache = read_prompts(self.draft, token_ids, padding_mask, context, room, self.pad_id)
         num_rows, length = ops.shape(written.token_ids)
@@ -72,7 +73,7 @@ class SpeculativeDecoder:
         return race.written.token_ids[:, : length - self.num_drafted - 1], race.num_rounds
 
     def _round(self, written, finished, stop, cache, draft_cache, num_rounds):
-        """Draft, check, and keep the tokens up to the first that any row would have chosen otherwise."""
+        """Draft, check, and keep the tokens up to the first that any row would have chosen differently."""
         drafted, draft_cache = self._draft(written, draft_cache)
         num_rows, num_columns = ops.shape(finished)[0], self.num_drafted + 1
         questions = ops.slice(drafted.token_ids, (0, written.length - 1), (num_rows, num_columns))
@@ -80,7 +81,7 @@ class SpeculativeDecoder:
         answers, accepted = [], ~ops.zeros((), "bool")
         kept, count = written, ops.zeros((), "int32")
         for i in range(num_columns):
-            # Up to here all drafts were right: column i was asked with the tokens that stand there.
+            # If all drafts so far were right, the model read the true tokens up to column i.
             answer = greedy(process(logits[:, i], kept, self.processors), kept.num_new)
             answers.append(ops.where(finished, self.pad_id, answer))
             next_stop, is_last = self.stop.advance(stop, answers[-1])
@@ -94,7 +95,7 @@ class SpeculativeDecoder:
         return Race(kept, finished, stop, rewind(cache, back), rewind(draft_cache, back), num_rounds + 1)
 
     def _draft(self, written, cache):
-        """What the small model would write, and its cache after reading all of that."""
+        """What the small model would write, and its cache after reading all of it."""
         for _ in range(self.num_drafted):
             logits, cache = self.draft.step(_last_column(written), cache)
             logits = process(logits[:, -1], written, self.processors)
@@ -108,5 +109,5 @@ def _last_column(written):
 
 
 def _choose(condition, x, y):
-    """`x` where the scalar `condition` holds, else `y`, for every tensor of two nests."""
+    """`x` if the scalar `condition` is True, else `y`, for every tensor of two nested structures."""
     return tree.map_structure(lambda x, y: ops.where(condition, x, y), x, y)

@@ -1,8 +1,8 @@
-"""When a row ends: a small automaton that reads its tokens.
+"""Where a row ends: small automata that read the generated tokens.
 
-`stop.start(num_rows)` gives each row's state, `stop.advance(state, token_ids)` the next ones (R,) and
-whether the row ends with this token (R,); `stop.num_ends` of a step's tokens may do so, as a rule, and
-`stop.end_ids` always do.
+`stop.start(num_rows)` gives each row's state. `stop.advance(state, token_ids)` gives the next states (R,)
+and whether each row ends with its token (R,). `stop.end_ids` are tokens that always end a row, and
+`stop.num_ends` is how many tokens may end a row at one step, as far as is known.
 """
 
 import collections
@@ -12,7 +12,7 @@ from keras import ops
 
 
 class EndTokens:
-    """Ends a row with any of `end_ids`; never, where there are none."""
+    """Ends a row with any of `end_ids`; without ids it never ends."""
 
     def __init__(self, *end_ids):
         self.end_ids = end_ids
@@ -29,17 +29,18 @@ class EndTokens:
 
 
 class StopSequences:
-    """Ends a row as soon as one of `sequences` stands in it, or with any of `end_ids`.
+    """Ends a row when one of `sequences` occurs in it, or with any of `end_ids`.
 
-    `symbols[token]` is what a token spells (bytes, or a sequence of ids), and the sequences are of
-    these symbols: a stop string is found however tokens spell it, even where it ends inside one. The
-    states are those of Aho and Corasick 1975, and one table (states, V) says where each token leads.
+    `symbols[token]` are the symbols that a token stands for (bytes, or a sequence of ids), and the sequences
+    consist of such symbols: a stop string is found however it is split into tokens, even if it ends inside
+    one. The states are those of Aho and Corasick 1975; a table (states, V) gives the next state for each
+    token.
     """
 
     def __init__(self, sequences, symbols, end_ids=()):
         sequences = [tuple(sequence) for sequence in sequences]
         if not sequences or not all(sequences):
-            raise ValueError("`sequences` must hold at least one, none of them empty.")
+            raise ValueError(f"`sequences` must be one or more, none of them empty; they are {sequences}.")
         self.end_ids = tuple(end_ids)
         self.num_ends = 1 + len(self.end_ids)
         self.table = _token_transitions(_automaton(sequences), symbols)
@@ -54,10 +55,10 @@ class StopSequences:
 
 
 def _automaton(sequences):
-    """{symbol: next state} of each state, all of whose sequences are prefixes of `sequences`.
+    """{symbol: next state} for each state; a state is a prefix of `sequences`.
 
-    State 0 is the empty prefix; the last state, from which nothing leads away, is a whole sequence
-    found. What a state does not list leads to 0.
+    State 0 is the empty prefix. The last state stands for a complete sequence and is never left. Symbols
+    that a state does not list lead to state 0.
     """
     trie: list[dict] = [{}]
     is_whole = [False]
@@ -73,7 +74,7 @@ def _automaton(sequences):
     moves = [dict(trie[0])]
     moves += [{} for _ in trie[1:]]
     queue = collections.deque((child, 0) for child in trie[0].values())
-    while queue:  # breadth first: a state moves as its longest proper suffix does, where it knows no better
+    while queue:  # breadth first: what a state does not list is taken from its longest proper suffix
         state, suffix = queue.popleft()
         is_whole[state] |= is_whole[suffix]
         moves[state] = {**moves[suffix], **trie[state]}
@@ -86,7 +87,7 @@ def _automaton(sequences):
 
 
 def _token_transitions(moves, symbols):
-    """The state after each token, from each state: (states, V), int32."""
+    """The next state for each state and token: (states, V), int32."""
     found = len(moves) - 1
     alphabet = {symbol: i for i, symbol in enumerate(sorted({s for move in moves for s in move}))}
     step = np.zeros((len(moves), len(alphabet) + 1), np.int32)  # the last column: any other symbol

@@ -1,4 +1,7 @@
-"""Heads: hidden states -> predictions, each beside its loss."""
+"""Heads: from hidden states to predictions, each in one file with its loss.
+
+A head is a layer; a model such as `Classifier` is a backbone with a head, and shares the backbone's weights.
+"""
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.boxes import box_distance, corners_of, generalized_iou

@@ -1,4 +1,6 @@
-"""The base of models that are a backbone with a head: the constructor's arguments are the configuration."""
+"""The base class of models made of a backbone and a head: their configuration is the constructor's
+arguments.
+"""
 
 import inspect
 from typing import TYPE_CHECKING, Any
@@ -14,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class ModelWithHead(FunctionalModel):
-    """A functional model around a `backbone`, whose weights it shares and does not copy.
+    """A functional model around a `backbone`, whose weights it shares and does not copy. Abstract.
 
     A subclass takes the backbone, plain values and `name`, and keeps each as the attribute of the same name;
     `get_config` and loading follow from that. To fine-tune a pre-trained backbone, give it a new head. The
-    head has the backbone's dtype policy, or that of `dtype`.
+    head has the backbone's dtype policy unless `dtype` is given.
     """
 
-    backbone: Any  # a `Backbone`; where a head decodes, `Decodes` too
+    backbone: Any  # a `Backbone`; for a head that decodes it has the methods of `Decodes` too
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -33,12 +35,12 @@ class ModelWithHead(FunctionalModel):
 
     @property
     def blocks(self):
-        """Those of the backbone."""
+        """The blocks of the backbone."""
         return self.backbone.blocks
 
     @property
     def head_arguments(self):
-        """The constructor's arguments that describe the head: all but the backbone and the name."""
+        """The constructor's arguments that describe the head: all except the backbone and the name."""
         parameters = inspect.signature(type(self).__init__).parameters.values()
         names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
         return {name: getattr(self, name) for name in names if name not in ("self", "backbone", "name")}
@@ -56,7 +58,9 @@ class ModelWithHead(FunctionalModel):
 
 
 def reading_of(backbone):
-    """(Inputs, outputs) by which `backbone` reads a text: its own, or what its `read` gives, where it is an
-    encoder-decoder that reads the text on both sides.
+    """(Inputs, outputs) with which `backbone` reads a text.
+
+    They are its own, or those of its method `read`, if it is an encoder-decoder that reads the text on both
+    sides.
     """
     return backbone.read() if hasattr(backbone, "read") else (backbone.input, backbone.output)

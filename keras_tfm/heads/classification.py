@@ -1,4 +1,4 @@
-"""Classifying whole inputs: the head, the model it makes of a backbone, its loss."""
+"""Classification of whole inputs: the head, the model made of a backbone and the head, and the loss."""
 
 import keras
 from keras import ops
@@ -13,12 +13,22 @@ POOLINGS = "first", "mean", "max"
 
 
 class ClassificationHead(Layer):
-    """Logits of `num_classes` classes from a pooled vector: (B, D) -> (B, num_classes).
+    """Logits for `num_classes` classes from a pooled vector: (B, D) -> (B, num_classes).
 
-    One linear layer, the kind for fine-tuning; `hidden_dim` puts a layer of that width, with `activation`,
-    before it, as in pre-training (Dosovitskiy et al. 2021, section 3.1). `dropout` acts on the last layer's
-    input, `input_dropout` on the hidden one's. To fine-tune, the authors begin with the `kernel_initializer`
-    "zeros" (section 3.2), which goes with one linear layer alone: two of zeros would never learn.
+    By default it is one linear layer.
+
+    Args:
+        num_classes: the number of classes.
+        hidden_dim: the width of a hidden layer before it, as in pre-training (Dosovitskiy et al. 2021,
+            section 3.1); None for none.
+        dropout: the rate for the input of the last layer.
+        activation: of the hidden layer.
+        input_dropout: the rate for the input of the hidden layer.
+        kernel_initializer: "zeros" is what the authors fine-tune with (section 3.2); only for a single
+            layer, since two layers of zeros never learn.
+
+    >>> keras_tfm.heads.ClassificationHead(num_classes=3)(np.ones((2, 8))).shape
+    TensorShape([2, 3])
     """
 
     def __init__(
@@ -36,7 +46,7 @@ class ClassificationHead(Layer):
             if size is not None and size < 1:
                 raise ValueError(f"`{name}` must be at least 1; it is {size}.")
         if hidden_dim is not None and kernel_initializer == "zeros":
-            raise ValueError(f"`kernel_initializer` 'zeros' is for one layer; `hidden_dim` is {hidden_dim}.")
+            raise ValueError(f"`kernel_initializer` 'zeros' needs `hidden_dim` None; it is {hidden_dim}.")
         self.num_classes = num_classes
         self.hidden_dim = hidden_dim
         self.dropout = dropout
@@ -71,12 +81,19 @@ class ClassificationHead(Layer):
 
 
 class Classifier(ModelWithHead):
-    """A `backbone` and a head: its batches in, logits (B, num_classes) out.
+    """A `backbone` with a classification head: the backbone's inputs in, logits (B, num_classes) out.
 
-    With `pooling` "first" the head reads the backbone's `pooled_output` or, where it has none, the first
-    token's hidden state, with "mean" the mean of the tokens' that are not padding (Reimers and Gurevych 2019,
-    section 3), with "max" the greatest value of each feature among them (the "max layer" of Collobert et al.
-    2011); of padding alone both are zeros. The other arguments are `ClassificationHead`'s.
+    The other arguments are those of `ClassificationHead`.
+
+    Args:
+        pooling: what the head reads. "first" is the backbone's `pooled_output` or, without one, the first
+            token's hidden state. "mean" is the mean over the tokens that are not padding (Reimers and
+            Gurevych 2019, section 3), "max" their maximum for each feature (the "max layer" of Collobert et
+            al. 2011); both are zero if all is padding.
+
+    >>> model = keras_tfm.heads.Classifier(keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100), 3)
+    >>> model({"token_ids": np.array([[1, 2, 3]])}).shape
+    TensorShape([1, 3])
     """
 
     def __init__(
@@ -107,7 +124,7 @@ class Classifier(ModelWithHead):
 
 
 def pooled_of(inputs, outputs, pooling):
-    """One vector for each input, (B, D), of what a backbone made of `inputs`; see `Classifier`."""
+    """One vector per input, (B, D), of a backbone's `inputs` and `outputs`; see `Classifier`."""
     if pooling not in POOLINGS:
         raise ValueError(f"`pooling` must be one of {', '.join(POOLINGS)}; it is {pooling!r}.")
     hidden = outputs["sequence_output"]
@@ -119,14 +136,20 @@ def pooled_of(inputs, outputs, pooling):
 
 
 def classification_loss():
-    """Cross-entropy of integer labels (B,) with logits (B, num_classes), in nats, averaged over the batch."""
+    """The cross-entropy of integer labels (B,) with logits (B, num_classes), in nats, averaged over the
+    batch.
+
+    >>> loss = keras_tfm.heads.classification_loss()
+    >>> float(loss(np.array([0]), np.zeros((1, 2)))) == float(np.float32(np.log(2)))
+    True
+    """
     return keras.losses.SparseCategoricalCrossentropy(
         from_logits=True, reduction="mean_with_sample_weight", name="loss"
     )
 
 
 def soft_classification_loss():
-    """`classification_loss` of labels that are shares of the classes (B, num_classes)."""
+    """`classification_loss` for labels that are probabilities of the classes (B, num_classes)."""
     return keras.losses.CategoricalCrossentropy(
         from_logits=True, reduction="mean_with_sample_weight", name="loss"
     )

@@ -1,8 +1,9 @@
-"""Images and texts told apart by one another: logits of all pairs in a batch, and the losses of them.
+"""Contrastive learning of images and texts: logits for all pairs of a batch, and two losses.
 
-CLIP (Radford et al. 2021, "Learning Transferable Visual Models From Natural Language Supervision") chooses
-the right one of all texts for an image, and of all images for a text, by softmax. SigLIP (Zhai et al. 2023,
-"Sigmoid Loss for Language Image Pre-Training") decides for each pair by itself.
+CLIP (Radford et al. 2021, "Learning Transferable Visual Models From Natural Language Supervision") chooses,
+by a softmax, the right text for each image among all texts, and the right image for each text. SigLIP (Zhai
+et al. 2023, "Sigmoid Loss for Language Image Pre-Training") decides for each pair separately whether it
+fits.
 """
 
 import abc
@@ -21,14 +22,23 @@ MAX_LOGIT_SCALE = math.log(100)  # Radford et al. 2021, section 2.5
 
 
 class Contrastive(ModelWithHead):
-    """A `backbone` of two towers and the logits' scale: B pairs of an image and a text in, vectors out.
+    """A `backbone` with an image and a text tower, and the scale of the logits: B pairs in, vectors (B, 2,
+    E) out.
 
-    The output (B, 2, E) holds an image's and a text's vector, whose inner products are logits:
-    `logits_per_image` gives all of them. So a loss can compare them with those of other replicas, and rows
-    of a batch do not depend on each other. `logit_scale` is the first value of the logarithm of what the
-    cosines are multiplied by, `logit_bias` that of a number which is added, None for no such number: CLIP
-    begins with log(1 / 0.07) and None, SigLIP with log(10) and -10. To learn, `fit` takes inputs and a target
-    for each that is not looked at, with the loss `SoftmaxContrast` or, with a bias, `SigmoidContrast`.
+    The output holds the vector of each image and of each text. Their inner products are the logits;
+    `logits_per_image` computes them all. Returning vectors lets a loss compare them with those of other
+    replicas, and keeps the rows of a batch independent. For training, `fit` takes the inputs and any target
+    for each, which is ignored, with the loss `SoftmaxContrast` or, with a bias, `SigmoidContrast`.
+
+    Args:
+        logit_scale: the first value of the logarithm of the factor of the cosines. CLIP starts with log(1 /
+            0.07), SigLIP with log(10).
+        logit_bias: the first value of a number added to the logits; None for no such number, as in CLIP.
+            SigLIP starts with -10.
+
+    >>> towers = keras_tfm.models.CLIP.from_size("tiny")
+    >>> keras_tfm.heads.Contrastive(towers).output.shape[1]
+    2
     """
 
     def __init__(self, backbone, logit_scale=LOGIT_SCALE, logit_bias=None, name="contrastive", **kwargs):
@@ -40,7 +50,7 @@ class Contrastive(ModelWithHead):
         self.head = head
 
     def compare(self, images, texts):
-        """The logits (I, T) of `images` (I, H, W, C) and `texts`, the inputs of T texts by name."""
+        """The logits (I, T) of `images` (I, H, W, C) and `texts`, a dict of the inputs of T texts."""
         images = self.backbone.image({"images": images})["embeddings"]
         texts = self.backbone.text(texts)["embeddings"]
         return ops.matmul(self.head.image_vectors(images), ops.transpose(self.head.text_vectors(texts)))
@@ -49,9 +59,12 @@ class Contrastive(ModelWithHead):
 class ContrastiveHead(Layer):
     """Embeddings (B, E) of images and of texts -> vectors (B, 2, E) whose inner products are logits.
 
-    The images' are multiplied by exp(`logit_scale`), a weight. With a `logit_bias`, a weight too, they have a
-    further number, and the texts' a 1: (B, 2, E + 1). Without one the scale stays below 100, as the authors
-    of CLIP have it.
+    The images' vectors are multiplied by exp(`logit_scale`), a weight. With a `logit_bias`, a weight too,
+    they get the bias as a further entry, and the texts' vectors a 1: (B, 2, E + 1). Without a bias the scale
+    is kept below 100, as by CLIP's authors. The arguments are the weights' first values.
+
+    >>> keras_tfm.heads.ContrastiveHead()(np.ones((3, 8)), np.ones((3, 8))).shape
+    TensorShape([3, 2, 8])
     """
 
     def __init__(self, logit_scale=LOGIT_SCALE, logit_bias=None, **kwargs):
@@ -77,12 +90,12 @@ class ContrastiveHead(Layer):
         return ops.stack([self.image_vectors(images), self.text_vectors(texts)], axis=1)
 
     def image_vectors(self, x):
-        """Those of images (I, E)."""
+        """The vectors for embeddings (I, E) of images."""
         y = x * ops.exp(ops.cast(self.scale, x.dtype))
         return y if self.bias is None else _with(y, ops.cast(self.bias, x.dtype))
 
     def text_vectors(self, x):
-        """Those of texts (T, E)."""
+        """The vectors for embeddings (T, E) of texts."""
         return x if self.bias is None else _with(x, 1)
 
     def compute_output_shape(self, images_shape, texts_shape):
@@ -90,26 +103,27 @@ class ContrastiveHead(Layer):
 
 
 def _with(x, number):
-    """`x` (B, E) and a `number` behind each row."""
+    """`x` (B, E) with `number` appended to each row."""
     return ops.concatenate([x, ops.zeros_like(x[:, :1]) + number], axis=-1)
 
 
 def logits_per_image(pairs):
-    """The logits (B, B) of each image, a row, and each text, of `Contrastive`'s output (B, 2, E)."""
+    """The logits (B, B) of each image (a row) and each text, from `Contrastive`'s output (B, 2, E)."""
     return ops.matmul(pairs[:, 0], ops.transpose(pairs[:, 1]))
 
 
 class PairLoss(keras.losses.Loss, abc.ABC):
-    """A loss of `Contrastive`'s output (B, 2, E) with the pairs of all replicas as its negatives. Abstract.
+    """A loss for `Contrastive`'s output (B, 2, E); the negatives are the other pairs on all replicas.
+    Abstract.
 
-    What is true is the pairing: the targets are not looked at. A subclass gives `combine`.
+    The pairing itself says what is true, so the targets are ignored. A subclass defines `combine`.
     """
 
     def __init__(self, name="loss", **kwargs):
         super().__init__(name=name, **kwargs)
 
     def call(self, _, pairs):
-        """One number for each pair (B,)."""
+        """One number per pair: (B,)."""
         pairs = ops.cast(pairs, "float32")
         others, before = rows_of_all_replicas(pairs)  # (S, 2, E)
         rows = ops.arange(ops.shape(pairs)[0], dtype="int32") + before
@@ -118,14 +132,21 @@ class PairLoss(keras.losses.Loss, abc.ABC):
 
     @abc.abstractmethod
     def combine(self, per_image, per_text, rows):
-        """The loss (B,) by the logits (B, S) of each image and of each text, whose own are at `rows` (B,)."""
+        """The loss (B,), from the logits (B, S) of each image and of each text; the right ones are at `rows`
+        (B,).
+        """
 
 
 @register
 class SoftmaxContrast(PairLoss):
-    """Cross-entropy, in nats, of the right text among all of them and of the right image, their mean (CLIP).
+    """CLIP's loss: the mean of two cross-entropies, of the right text for an image and the right image for a
+    text.
 
-    The texts and images are those of the whole batch, also where it is dealt to several replicas.
+    In nats. All pairs of the whole batch are compared, also if it is distributed to several replicas.
+
+    >>> pairs = np.stack([np.eye(2), np.eye(2)], axis=1)
+    >>> round(float(keras_tfm.heads.SoftmaxContrast()(np.zeros(2), pairs)), 4)  # log(1 + 1/e)
+    0.3133
     """
 
     def combine(self, per_image, per_text, rows):
@@ -139,9 +160,14 @@ class SoftmaxContrast(PairLoss):
 
 @register
 class SigmoidContrast(PairLoss):
-    """Cross-entropy, in nats, of whether an image and a text fit, summed over an image's texts (SigLIP).
+    """SigLIP's loss: the cross-entropy of whether an image and a text fit, summed over the texts for each
+    image.
 
-    The texts are those of the whole batch, also where it is dealt to several replicas.
+    In nats. All pairs of the whole batch are compared, also if it is distributed to several replicas.
+
+    >>> pairs = np.zeros((2, 2, 3))
+    >>> round(float(keras_tfm.heads.SigmoidContrast()(np.zeros(2), pairs)), 4)  # 2 log 2
+    1.3863
     """
 
     def combine(self, per_image, per_text, rows):

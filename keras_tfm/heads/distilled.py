@@ -1,15 +1,22 @@
-"""Classifying by two tokens, one of which learns from labels and the other from a teacher's answers."""
+"""Classification with a class token, which learns from labels, and a distillation token, which learns from a
+teacher.
+"""
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.classification import ClassificationHead
 
 
 class DistilledClassifier(ModelWithHead):
-    """A `backbone` with a head on its `pooled_output` and one on its `distilled_output`.
+    """A `backbone` with a head on its `pooled_output` and another on its `distilled_output`.
 
-    The output, logits (B, num_classes), is the mean of the two heads' (Touvron et al. 2021, "Training
-    data-efficient image transformers", section 5.2). To train by distillation make a `keras_tfm.Model` of the
-    model's input and `logits`, {"class": (B, num_classes), "distilled": (B, num_classes)}.
+    The output, logits (B, num_classes), is the mean of both heads' (Touvron et al. 2021, "Training
+    data-efficient image transformers", section 5.2). To train by distillation, make a `keras_tfm.Model` of
+    the model's input and its `logits`, {"class": (B, num_classes), "distilled": (B, num_classes)}.
+
+    >>> sizes = {"image_size": 16, "patch_size": 4, "dim": 8, "num_layers": 1, "num_heads": 2}
+    >>> backbone = keras_tfm.models.DeiT.from_size("Ti", intermediate_dim=16, **sizes)
+    >>> keras_tfm.heads.DistilledClassifier(backbone, num_classes=3).output.shape
+    (None, 3)
     """
 
     def __init__(self, backbone, num_classes, dropout=0.0, name="classifier", **kwargs):

@@ -1,14 +1,14 @@
-"""DeBERTa's pre-training: masked tokens are predicted by their absolute positions too.
+"""DeBERTa's pre-training: masked tokens are predicted from their absolute positions too.
 
-He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", section 3.2. The encoder sees
-relative positions alone; absolute ones enter right before the softmax. With H the hidden states before the
-last block and I the vectors of the absolute positions, `num_layers` layers follow, which share the weights of
-the last block and attend each from its queries to the same H:
+He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", section 3.2. The encoder only
+knows relative positions; absolute ones are added just before the softmax. H are the hidden states before the
+last block, and I the vectors of the absolute positions. `num_layers` layers follow. They share the weights
+of the last block, and each attends from its own queries to the same H:
 
     query_0 = H + I        query_n = block(query_(n-1), keys and values of H)
 
-The released code has two layers. Without I, a single layer is the encoder's own last block. The vectors of
-positions are as wide as the hidden states here, also where the tokens' are narrower.
+The released code has two layers. A single layer without I would be the encoder's own last block. Here the
+vectors of positions are as wide as the hidden states, also where the embeddings are narrower.
 """
 
 import keras
@@ -17,15 +17,25 @@ from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.masked_language_model import MaskedLMHead
 from keras_tfm.layers.positions import PositionEmbedding
 
-MOST_LAYERS = 64  # no weights bear out how many there are: a folder's number alone must not cost hours
+MOST_LAYERS = 64  # the layers share weights, so a file could ask for any number, which would take hours
 
 
 class EnhancedMaskedLM(ModelWithHead):
-    """A DeBERTa and its masked language model: logits (B, M, V) at `mask_positions` (B, M), by default all.
+    """A DeBERTa with the enhanced mask decoder: logits (B, M, V) at `mask_positions` (B, M), by default at
+    all.
 
-    `MaskedLMHead` reads what `num_layers` applications of the backbone's last block make of the states before
-    it; `activation` is by default the backbone's. What it trains is the backbone, which other heads then read
-    without the decoder. ValueError for impossible sizes, and for a backbone that is no DeBERTa.
+    `MaskedLMHead` reads the decoder's output. Training it trains the backbone, which other heads then use
+    without the decoder.
+
+    Args:
+        backbone: a `DeBERTa`.
+        num_layers: how often the backbone's last block is applied to the states before it.
+        activation: of the head; by default the backbone's.
+
+    >>> sizes = {"num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 32}
+    >>> backbone = keras_tfm.models.DeBERTa(keras_tfm.models.DeBERTaConfig(100, **sizes))
+    >>> keras_tfm.heads.EnhancedMaskedLM(backbone)({"token_ids": np.array([[1, 2, 3]])}).shape
+    TensorShape([1, 3, 100])
     """
 
     def __init__(self, backbone, num_layers=2, activation=None, name="masked_lm", **kwargs):
@@ -33,7 +43,7 @@ class EnhancedMaskedLM(ModelWithHead):
             raise ValueError(f"`num_layers` must lie in [1, {MOST_LAYERS}]; it is {num_layers}.")
         if not hasattr(backbone, "decode"):
             raise ValueError(
-                f"`backbone` must be a DeBERTa, whose blocks attend disentangled; it is {backbone.name!r}."
+                f"`backbone` must be a DeBERTa, with disentangled attention; it is {backbone.name!r}."
             )
         config = backbone.config
         activation = activation or config.activation

@@ -1,4 +1,6 @@
-"""Predicting tokens: the vocabulary head, the model it makes of a backbone, its loss and accuracy."""
+"""Predicting tokens: the vocabulary head, the model made of a backbone and the head, its loss and its
+accuracy.
+"""
 
 import keras
 from keras import ops
@@ -11,9 +13,16 @@ from keras_tfm.registry import register
 class LanguageModelHead(Layer):
     """Logits over the vocabulary at every position: (B, T, D) -> (B, T, V).
 
-    With `embedding` (a `TokenAndPositionEmbedding`) the projection is its transposed table (Press
-    and Wolf 2017), without it a table of its own. `scale` multiplies the hidden states before. Where
-    `train_bias` is False, the bias is loaded and never trained.
+    Args:
+        vocabulary_size: V.
+        embedding: a `TokenEmbedding` whose transposed table is the projection (Press and Wolf 2017); None
+            for a table of its own.
+        use_bias: whether a bias is added to the logits.
+        scale: a factor of the hidden states.
+        train_bias: False for a bias that is loaded from a checkpoint and never trained.
+
+    >>> keras_tfm.heads.LanguageModelHead(vocabulary_size=10)(np.ones((1, 3, 8))).shape
+    TensorShape([1, 3, 10])
     """
 
     def __init__(self, vocabulary_size, embedding=None, use_bias=False, scale=1.0, train_bias=True, **kwargs):
@@ -31,7 +40,7 @@ class LanguageModelHead(Layer):
             self.dense.build(x_shape)
         self.bias = None
         if self.use_bias and not dense_has_bias:
-            # Made as one that is not trained: `trainable = True` of a layer leaves such weights as they are.
+            # A weight made with trainable=False stays so when a user sets `layer.trainable = True`.
             self.bias = self.add_weight(
                 (self.vocabulary_size,), "zeros", trainable=self.train_bias, name="bias"
             )
@@ -51,12 +60,20 @@ class LanguageModelHead(Layer):
 
 
 class LanguageModel(ModelWithHead):
-    """A `backbone` that decodes, and a vocabulary head: token batches in, logits (B, T, V) out.
+    """A `backbone` that decodes, with a vocabulary head: token ids in, logits (B, T, V) out.
 
-    The backbone has `output_embedding` (to which `tied=True` ties the head; by default as the backbone's
-    configuration says in `tied`, or else it does), `start` and `step`; its last hidden states are
-    `decoder_sequence_output` or, decoder-only, `sequence_output`. Its `output_scale`, if there is one,
-    multiplies them before the head. `use_bias` adds to the logits what is loaded, and not trained (BART).
+    The backbone has an `output_embedding`, and the methods `start` and `step`. Its last hidden states are
+    `decoder_sequence_output` or, in a decoder-only model, `sequence_output`; its `output_scale`, if it has
+    one, multiplies them before the head.
+
+    Args:
+        tied: whether the head uses the table of `output_embedding`; by default what the backbone's
+            configuration says, or True.
+        use_bias: whether a bias is added to the logits that is loaded but not trained, as in BART.
+
+    >>> backbone = keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=100)
+    >>> keras_tfm.heads.LanguageModel(backbone)({"token_ids": np.array([[1, 2, 3]])}).shape
+    TensorShape([1, 3, 100])
     """
 
     def __init__(self, backbone, tied=None, use_bias=False, name="language_model", **kwargs):
@@ -82,9 +99,9 @@ class LanguageModel(ModelWithHead):
         return self.backbone.start(batch_size, max_length, context)
 
     def step(self, token_ids, cache, padding_mask=None):
-        """Logits (B, T, V) of what follows each of the next T tokens (B, T), and the new cache.
+        """Logits (B, T, V) for what follows each of the next T tokens (B, T), and the new cache.
 
-        `padding_mask` (B, T) is False at padding among them, which stands before a row's tokens.
+        `padding_mask` (B, T) is False at padding, which comes before the tokens of a row.
         """
         hidden, cache = self.backbone.step(token_ids, cache, padding_mask)
         return self.head(hidden), cache
@@ -92,10 +109,14 @@ class LanguageModel(ModelWithHead):
 
 @register
 class TokenCrossEntropy(keras.losses.Loss):
-    """Cross-entropy of each token in nats, averaged over the tokens that `sample_weight` counts.
+    """The cross-entropy of each token in nats, averaged over the tokens with a `sample_weight`.
 
-    `label_smoothing` spreads that share of the target evenly over the vocabulary (Szegedy et al.
-    2016; Vaswani et al. 2017, section 5.4). Labels (B, T), logits (B, T, V).
+    Labels are (B, T), logits (B, T, V). `label_smoothing` is the share of the target that is spread evenly
+    over the vocabulary (Szegedy et al. 2016; Vaswani et al. 2017, section 5.4).
+
+    >>> loss = keras_tfm.heads.TokenCrossEntropy()
+    >>> round(float(loss(np.array([[1, 0]]), np.zeros((1, 2, 4)))), 4)  # log 4
+    1.3863
     """
 
     def __init__(self, label_smoothing=0.0, name="loss", reduction="mean_with_sample_weight", **kwargs):
@@ -113,7 +134,7 @@ class TokenCrossEntropy(keras.losses.Loss):
 
 @register
 def token_accuracy(labels, logits):
-    """1 where the label's logit is the highest, else 0: (B, T)."""
+    """1 where the label has the highest logit, else 0: labels (B, T), logits (B, T, V) -> (B, T)."""
     label_logits = ops.sum(logits * ops.one_hot(labels, logits.shape[-1], dtype=logits.dtype), axis=-1)
     return ops.cast(label_logits >= ops.max(logits, axis=-1), "float32")
 
@@ -127,7 +148,7 @@ def token_cross_entropy(labels, logits, label_smoothing=0.0):
     @ops.custom_gradient
     def cross_entropy(logits):
         highest = ops.max(logits, axis=-1, keepdims=True)
-        exponentials = ops.exp(logits - highest)  # all that is kept of the logits' size
+        exponentials = ops.exp(logits - highest)  # the only tensor of this size that is kept for the gradient
         total = ops.sum(exponentials, axis=-1, keepdims=True)
         target = ops.take_along_axis(logits, labels[..., None], axis=-1)
         if label_smoothing:

@@ -1,4 +1,4 @@
-"""The masked autoencoder's decoder: pixels of hidden patches from the hidden states of visible ones.
+"""The masked autoencoder's decoder: from the hidden states of visible patches to the pixels of hidden ones.
 
 He et al. 2022, "Masked Autoencoders Are Scalable Vision Learners", section 3.
 """
@@ -16,16 +16,26 @@ from keras_tfm.layers.patch_masking import PatchRestoring, is_hidden
 from keras_tfm.layers.patches import extract_patches, height_and_width, patch_grid
 from keras_tfm.layers.positions import PositionEmbedding
 
-MASK_TOKEN = keras.initializers.RandomNormal(stddev=0.02)  # the authors' code
+MASK_TOKEN = keras.initializers.RandomNormal(stddev=0.02)  # as in the authors' code
 
 
 class MaskedAutoencoder(ModelWithHead):
-    """A `backbone` that masks patches, a `ViTMAE`, and a decoder: images in, all their patches out.
+    """A `backbone` that hides patches, a `ViTMAE`, with a decoder: images in, all their patches (B, N, P P
+    C) out.
 
-    The output is (B, N, P P C), each patch's numbers by (row, column, channel); `num_layers`, `dim`,
-    `num_heads` and `intermediate_dim` are the decoder's. To learn, `examples` makes of images what `fit`
-    takes, with the loss `patch_loss()`. With `normalize_pixels` the numbers of each patch are to be learnt
-    less their mean and over their deviation, which gives better features (table 1d).
+    The numbers of a patch are ordered by (row, column, channel). `num_layers`, `dim`, `num_heads` and
+    `intermediate_dim` are the decoder's. For training, `examples` makes of images what `fit` takes, with the
+    loss `patch_loss()`.
+
+    Args:
+        normalize_pixels: whether the targets of each patch are normalised to mean 0 and variance 1, which
+            gives better features (table 1d).
+
+    >>> sizes = {"image_size": 16, "patch_size": 4, "dim": 8, "num_layers": 1, "num_heads": 2}
+    >>> backbone = keras_tfm.models.ViTMAE.from_size("B/16", intermediate_dim=16, **sizes)
+    >>> model = keras_tfm.heads.MaskedAutoencoder(backbone, 1, dim=8, num_heads=2, intermediate_dim=16)
+    >>> model.output.shape
+    (None, 16, 48)
     """
 
     def __init__(
@@ -62,9 +72,11 @@ class MaskedAutoencoder(ModelWithHead):
         self.normalize_pixels = normalize_pixels
 
     def examples(self, images, noise=None):
-        """(inputs, targets (B, N, P P C), weights (B, N)) of `images`: only hidden patches count.
+        """(Inputs, targets (B, N, P P C), weights (B, N)) for `images`; the weights are 1 for hidden
+        patches, else 0.
 
-        `noise` (B, N) is by default drawn by the backbone's generator. It may be mapped over a tf.data set.
+        `noise` (B, N) decides which patches are hidden; by default the backbone draws it. The method can be
+        mapped over a `tf.data.Dataset`.
         """
         images = ops.convert_to_tensor(images)
         noise = self.backbone.draw_noise(images) if noise is None else ops.convert_to_tensor(noise)
@@ -80,12 +92,12 @@ class MaskedAutoencoder(ModelWithHead):
 
 
 def normalized_pixels(patches):
-    """Patches (B, N, P P C), each less its mean and over its deviation, the unbiased one as the authors'."""
+    """Each patch of (B, N, P P C) with mean 0 and variance 1, the unbiased one as in the authors' code."""
     count = patches.shape[-1]
     variance = ops.var(patches, axis=-1, keepdims=True) * (count / max(count - 1, 1))
     return (patches - ops.mean(patches, axis=-1, keepdims=True)) / ops.sqrt(variance + 1e-6)
 
 
 def patch_loss():
-    """The mean squared error of patches' numbers, averaged over those whose weight is 1."""
+    """The mean squared error of the patches' numbers, averaged over the patches of weight 1."""
     return keras.losses.MeanSquaredError(reduction="mean_with_sample_weight", name="loss")

@@ -1,4 +1,4 @@
-"""BERT's pre-training: predicting masked tokens, and whether a text follows another.
+"""BERT's pre-training: predicting masked tokens, and whether one text follows another.
 
 Devlin et al. 2019, section 3.1.
 """
@@ -18,9 +18,14 @@ from keras_tfm.layers.positions import outside_is_nan
 class MaskedLMHead(Layer):
     """Logits over the vocabulary at `mask_positions` (B, M), by default everywhere: (B, T, D) -> (B, M, V).
 
-    The hidden states of these positions alone go through a dense layer to the width of `embedding`, its
-    activation, a norm and the transposed table of `embedding` with a bias. A position outside the sequence
-    raises, or gives NaN where a graph cannot raise.
+    The hidden states of these positions go through a dense layer with an activation, a norm, and the
+    transposed table of `embedding` with a bias. A position outside the sequence raises, or gives NaN where a
+    compiled graph cannot raise (XLA, GPU).
+
+    >>> embedding = keras_tfm.layers.TokenEmbedding(10, 8)
+    >>> embedding.build((None, None))
+    >>> keras_tfm.heads.MaskedLMHead(embedding)(np.ones((1, 5, 8)), mask_positions=np.array([[1, 3]])).shape
+    TensorShape([1, 2, 10])
     """
 
     def __init__(self, embedding, activation="gelu", epsilon=1e-12, **kwargs):
@@ -58,10 +63,13 @@ class MaskedLMHead(Layer):
 
 
 class NextSentenceHead(ClassificationHead):
-    """Logits of "it follows" (0) and "it does not" (1) from a pooled vector: (B, D) -> (B, 2).
+    """Logits for "it follows" (0) and "it does not" (1) from a pooled vector: (B, D) -> (B, 2).
 
-    `dropout` acts on the vector. The kernel is drawn as in BERT's released code, so that the loss begins at
-    ln 2.
+    `dropout` is the rate for the vector. The kernel is initialised as in BERT's released code, so that the
+    loss starts at ln 2.
+
+    >>> keras_tfm.heads.NextSentenceHead()(np.ones((3, 8))).shape
+    TensorShape([3, 2])
     """
 
     def __init__(self, dropout=0.0, **kwargs):
@@ -70,13 +78,22 @@ class NextSentenceHead(ClassificationHead):
 
 
 class MaskedLM(ModelWithHead):
-    """A `backbone` and the masked language model's head: logits (B, M, V) at `mask_positions` (B, M).
+    """A `backbone` with the masked language model's head: logits (B, M, V) at `mask_positions` (B, M), by
+    default all.
 
-    `mask_positions` left out are all positions; `activation` is by default the backbone's. With
-    `next_sentence` the outputs are {"mlm": (B, M, V), "nsp": (B, 2)}, the latter from what `NextSentence`
-    reads, after `dropout`, and pre-training sums both losses: `TokenCrossEntropy`, weighed by
-    `mask_weights`, and `classification_loss`. Trained on sentences in and out of order, "nsp" is ALBERT's
-    sentence-order prediction (Lan et al. 2020, section 3.1).
+    For pre-training the losses are `TokenCrossEntropy`, weighed by `mask_weights`, and, with
+    `next_sentence`, `classification_loss`.
+
+    Args:
+        next_sentence: whether the outputs are {"mlm": (B, M, V), "nsp": (B, 2)}; see `NextSentence` for the
+            latter. Trained with sentences in and out of order, "nsp" is ALBERT's sentence-order prediction
+            (Lan et al. 2020, section 3.1).
+        activation: of the head; by default the backbone's.
+        dropout: the rate for the input of the next-sentence head.
+
+    >>> model = keras_tfm.heads.MaskedLM(keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100))
+    >>> model({"token_ids": np.array([[1, 2, 3]]), "mask_positions": np.array([[1]])}).shape
+    TensorShape([1, 1, 100])
     """
 
     def __init__(
@@ -98,10 +115,14 @@ class MaskedLM(ModelWithHead):
 
 
 class NextSentence(ModelWithHead):
-    """A `backbone` and `NextSentenceHead`: its batches in, logits (B, 2) out.
+    """A `backbone` with a `NextSentenceHead`: the backbone's inputs in, logits (B, 2) out.
 
-    The head reads the backbone's `pooled_output`, as BERT's does, or, where it has none, the hidden state of
-    the first token, [CLS].
+    The head reads the backbone's `pooled_output`, as in BERT, or, without one, the hidden state of the first
+    token, [CLS].
+
+    >>> model = keras_tfm.heads.NextSentence(keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100))
+    >>> model({"token_ids": np.array([[1, 2, 3]])}).shape
+    TensorShape([1, 2])
     """
 
     def __init__(self, backbone, name="next_sentence", **kwargs):
@@ -111,6 +132,8 @@ class NextSentence(ModelWithHead):
 
 
 def take_positions(x, positions):
-    """The vectors of `x` (B, T, D) at `positions` (B, M): (B, M, D); NaN outside where none can raise."""
+    """The vectors of `x` (B, T, D) at `positions` (B, M): (B, M, D); NaN for those outside, where a graph
+    cannot raise.
+    """
     taken = ops.take_along_axis(x, positions[..., None], axis=1)  # (B, M, D)
     return taken + outside_is_nan(positions, ops.shape(x)[1], x.dtype)

@@ -1,14 +1,16 @@
-"""Which prediction of a set is for which target: the assignment of least total cost, in the graph.
+"""Matching: which prediction of a set belongs to which target, by the assignment of least total cost.
 
 Kuhn 1955, "The Hungarian Method for the Assignment Problem", by shortest augmenting paths (Jonker and
 Volgenant 1987, "A Shortest Augmenting Path Algorithm for Dense and Sparse Linear Assignment Problems").
-One target after the other gets a query. The search for it begins at a start of its own and goes from a query
-that is taken to the others by way of the target that holds it, along the shortest distances, until it finds
-a free one:
+Everything is computed in the graph, for all examples of a batch at once.
+
+One target after the other gets a prediction, called a query. The search goes along shortest paths: from a
+start to the queries, and from a query that is taken on to others, by way of the target that holds it, until
+it finds a free one:
 
     start --target 2--> query 4 (held by target 0) --target 0--> query 1 (free)
 
-Then target 0 moves to query 1, and target 2 gets query 4. All examples of a batch search at once.
+Then target 0 moves to query 1, and target 2 gets query 4.
 """
 
 import math
@@ -19,17 +21,23 @@ FREE = -1
 
 
 def match(costs, mask):
-    """The target of each query, (B, Q) integers, -1 where it has none, for `costs` (B, Q, M) of pairs.
+    """The target of each query, (B, Q) integers, -1 for none, given the `costs` (B, Q, M) of all pairs.
 
-    Of the M targets those count where `mask` (B, M) is True. Each query has one target at most, as many pairs
-    as possible are made, and the sum of their costs is the least, up to the rounding of float32. A cost that
-    is not finite is greater than any sum of those that are. No gradient passes.
+    Only targets where `mask` (B, M) is True take part. Each query gets at most one target, as many pairs as
+    possible are made, and the sum of their costs is the least possible, up to the rounding of float32. A
+    cost that is not finite counts as more than any sum of finite ones. No gradient passes through.
+
+    >>> costs = np.array([[[1.0, 2.0], [0.0, 5.0], [9.0, 9.0]]])  # three queries, two targets
+    >>> keras_tfm.heads.match(costs, np.ones((1, 2), "bool")).numpy().tolist()
+    [[1, 0, -1]]
     """
     _, num_queries, num_targets = ops.shape(costs)
     costs = _finite(ops.cast(ops.stop_gradient(costs), "float32"), mask)
     costs = ops.transpose(costs, (0, 2, 1))  # (B, M, Q)
     most = ops.max(costs, axis=(1, 2), keepdims=True, initial=0.0)
-    spare = _at_least_0(num_targets - num_queries)  # queries that nobody wants, for targets without another
+    spare = _at_least_0(
+        num_targets - num_queries
+    )  # extra queries for surplus targets, dearer than any real one
     start = num_queries + spare
     shape = ops.shape(costs[:, :, 0])
     spare_costs = ops.broadcast_to(most + 1, (*shape, spare))
@@ -38,7 +46,9 @@ def match(costs, mask):
     mask = ops.cast(mask, "bool")
 
     def assign(target, state):
-        """`state` (which target holds a query, and the queries' potentials) with one more target."""
+        """`state` (the target that holds each query, and the queries' potentials) with one more target
+        matched.
+        """
         holders, potentials = state
         is_target = ops.take(mask, [target], axis=1)  # (B, 1)
         holders = ops.where(columns == start, ops.where(is_target, target, FREE), holders)
@@ -54,8 +64,10 @@ def match(costs, mask):
 
 
 def _search(costs, holders, potentials, start):
-    """The nearest free query from `start`: (it (B, 1), the visited queries, the distances of all from the
-    start, the query before each on the shortest path (B, C), the length of the path (B, 1)).
+    """The nearest free query from `start`, along the shortest path.
+
+    Returns that query (B, 1), the visited queries, the distance of every query from the start and the query
+    before it on its shortest path, (B, C) each, and the length of the path found (B, 1).
     """
     columns = ops.arange(start + 1)
 
@@ -90,7 +102,9 @@ def _search(costs, holders, potentials, start):
 
 
 def _moved(holders, previous, end, start):
-    """`holders` after each query on the path to `end` (B, 1) went to the holder of the one before it."""
+    """`holders` after each query on the path to `end` (B, 1) was given to the holder of the query
+    before it.
+    """
     columns = ops.arange(start + 1)
 
     def move(column, holders):
@@ -110,7 +124,9 @@ def _at_least_0(size):
 
 
 def _finite(costs, mask):
-    """`costs` (B, Q, M), less the least of them; what is not finite is more than all others together."""
+    """`costs` (B, Q, M) minus the least of them, where a cost that is not finite exceeds the sum of all
+    others.
+    """
     is_target = ops.logical_and(ops.cast(mask, "bool")[:, None], ops.ones_like(costs, "bool"))
     is_finite = ops.logical_and(ops.isfinite(costs), is_target)
     least = ops.min(ops.where(is_finite, costs, math.inf), axis=(1, 2), keepdims=True, initial=math.inf)

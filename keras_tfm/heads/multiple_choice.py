@@ -9,10 +9,14 @@ from keras_tfm.layers.base import Layer
 
 
 class MultipleChoice(ModelWithHead):
-    """A `backbone` and one logit for each choice: inputs (B, C, T), logits (B, C).
+    """A `backbone` with one logit for each choice: inputs (B, C, T) in, logits (B, C) out.
 
-    Each choice is read by itself, as `Classifier` with one class reads a text, whose are the other arguments;
-    the loss is `classification_loss`, with the right choice's number, from 0, as the label.
+    Each choice is read separately, as by a `Classifier` with one class, whose arguments the others are. The
+    loss is `classification_loss`; the label is the number of the right choice, counted from 0.
+
+    >>> model = keras_tfm.heads.MultipleChoice(keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100))
+    >>> model({"token_ids": np.ones((1, 4, 3), "int32")}).shape
+    TensorShape([1, 4])
     """
 
     def __init__(
@@ -25,7 +29,7 @@ class MultipleChoice(ModelWithHead):
         name="multiple_choice",
         **kwargs,
     ):
-        policy = keras.config.dtype_policy()  # this model's own, while it is made
+        policy = keras.config.dtype_policy()  # set to this model's policy while it is made
         classifier = Classifier(backbone, 1, hidden_dim, dropout, activation, input_dropout, dtype=policy)
         inputs = {
             name: keras.Input((None, None), dtype=x.dtype, name=name) for name, x in backbone.input.items()
@@ -41,7 +45,7 @@ class MultipleChoice(ModelWithHead):
 
 
 class FoldChoices(Layer):
-    """The choices as rows of a batch: (B, C, T) -> (B C, T), of whatever dtype."""
+    """The choices as rows of a batch: (B, C, T) -> (B C, T), in any dtype."""
 
     def call(self, x):
         batch, choices, length = ops.shape(x)
@@ -54,7 +58,7 @@ class FoldChoices(Layer):
 
 
 class UnfoldChoices(Layer):
-    """One number of each row as that of a choice: (B C, 1) -> (B, C), as many as `like` (B, C, T) has."""
+    """One number per choice: (B C, 1) -> (B, C), in the shape of `like` (B, C, T)."""
 
     def call(self, x, like):
         return ops.reshape(x, ops.shape(like)[:2])  # (B, C)

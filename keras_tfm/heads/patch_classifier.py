@@ -1,4 +1,4 @@
-"""Classifying by a class token and the mean of the patches."""
+"""Classification by a class token and the mean of the patches."""
 
 from keras import ops
 
@@ -7,10 +7,16 @@ from keras_tfm.heads.classification import ClassificationHead
 
 
 class PatchClassifier(ModelWithHead):
-    """A `backbone` and one linear layer on its `pooled_output` beside the mean of its `patch_output`.
+    """A `backbone` with one linear layer on its `pooled_output` and the mean of its `patch_output`,
+    concatenated.
 
     The output is logits (B, num_classes). Oquab et al. 2023, "DINOv2", appendix B.3, train such a layer to
     evaluate frozen features.
+
+    >>> sizes = {"image_size": 28, "dim": 8, "num_layers": 1, "num_heads": 2}
+    >>> backbone = keras_tfm.models.DINOv2.from_size("S/14", **sizes)
+    >>> keras_tfm.heads.PatchClassifier(backbone, num_classes=3).output.shape
+    (None, 3)
     """
 
     def __init__(self, backbone, num_classes, dropout=0.0, name="classifier", **kwargs):

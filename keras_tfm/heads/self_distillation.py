@@ -1,8 +1,9 @@
-"""Learning from images without labels, by a teacher that is the student's own moving average.
+"""Self-distillation: learning from images without labels, by a teacher that is the student's moving average.
 
-Caron et al. 2021, "Emerging Properties in Self-Supervised Vision Transformers" (DINO). The teacher sees large
-crops of an image, the student these and small ones; from each crop the student predicts what the teacher says
-of another. Deviates from the authors' code in that the last layer learns from the first step on.
+Caron et al. 2021, "Emerging Properties in Self-Supervised Vision Transformers" (DINO). The teacher sees
+large crops of an image, the student sees these and small ones. From each crop the student predicts the
+teacher's output for another crop. Deviates from the authors' code: the last layer learns from the first step
+on.
 """
 
 import keras
@@ -13,14 +14,21 @@ from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.dense import Dense
 from keras_tfm.training.model import Model
 
-NUM_LARGE = 2  # crops that the teacher sees
+NUM_LARGE = 2  # large crops per image, which the teacher sees
 CENTER_MOMENTUM = 0.9
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 class ProjectionHead(Layer):
-    """Three dense layers with GELU between, D -> `hidden_dim` -> `hidden_dim` -> `bottleneck_dim`, and the
-    cosines of what they give with `num_prototypes` learned vectors: (B, D) -> (B, num_prototypes).
+    """The cosines of a projected vector with `num_prototypes` learned vectors: (B, D) -> (B,
+    num_prototypes).
+
+    The projection is three dense layers with GELU between them, D -> `hidden_dim` -> `hidden_dim` ->
+    `bottleneck_dim`.
+
+    >>> head = keras_tfm.heads.ProjectionHead(num_prototypes=16, hidden_dim=8, bottleneck_dim=4)
+    >>> head(np.ones((2, 8))).shape
+    TensorShape([2, 16])
     """
 
     def __init__(self, num_prototypes, hidden_dim=2048, bottleneck_dim=256, **kwargs):
@@ -54,13 +62,26 @@ class ProjectionHead(Layer):
 
 
 class SelfDistillation(ModelWithHead):
-    """A student, its teacher, and the `center` of what the teacher says.
+    """A student, its teacher, and the `center` of the teacher's outputs.
 
-    Inputs: `images` (B, 2, H, W, C), two crops of the size of the `backbone`'s images; with `num_local`, n,
-    also `local_images` (B, n, h, w, C), of the size `local_size`: where that is another one the backbone must
-    read any, as a `ViT` does. The output are the student's cosines (B, 2 + n, `num_prototypes`), which learn
-    with a `SelfDistillationLoss`. The `teacher` and its `teacher_backbone` begin as copies; as the student
-    learns they are to follow its weights, `followed`, by a `training.MovingAverage`.
+    Inputs: `images` (B, 2, H, W, C), two large crops of the size that the `backbone` reads, and, with n =
+    `num_local` > 0, small crops `local_images` (B, n, h, w, C). The output are the student's cosines (B, 2 +
+    n, `num_prototypes`); the loss is a `SelfDistillationLoss`. The `teacher` and its `teacher_backbone`
+    start as copies of the student. During training a `training.MovingAverage` has to update their weights
+    from the student's; `followed` lists the pairs.
+
+    Args:
+        num_prototypes: how many cosines; with `hidden_dim` and `bottleneck_dim` the sizes of the
+            `ProjectionHead`.
+        num_local: n, the number of small crops.
+        local_size: the side of the small crops. If it differs from the images' the backbone must read any
+            size, as a `ViT` does.
+
+    >>> sizes = {"image_size": 16, "patch_size": 4, "dim": 8, "num_layers": 1, "num_heads": 2}
+    >>> backbone = keras_tfm.models.ViT.from_size("Ti/16", intermediate_dim=16, **sizes)
+    >>> model = keras_tfm.heads.SelfDistillation(backbone, num_prototypes=4, hidden_dim=8, bottleneck_dim=4)
+    >>> model.output.shape
+    (None, 2, 4)
     """
 
     def __init__(
@@ -104,14 +125,15 @@ class SelfDistillation(ModelWithHead):
 
     @property
     def followed(self):
-        """Pairs of the teacher's weights and of the student's that they follow."""
+        """Pairs of the teacher's weights and the student's weights that they follow."""
         teacher = [*self.teacher_backbone.weights, *self.teacher.get_layer("head").weights]
         return list(zip(teacher, [*self.backbone.weights, *self.head.weights], strict=True))
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """The loss of the student's cosines, whose labels are the teacher's, centred, of the large crops.
+        """The loss of the student's cosines; the labels are the teacher's centred cosines for the large
+        crops.
 
-        In training the center moves to the mean of the teacher's cosines over the whole batch.
+        In training the center moves towards the mean of the teacher's cosines over the whole batch.
         """
         labels = ops.stop_gradient(ops.cast(self.teacher(x["images"], training=False), "float32"))
         center = ops.convert_to_tensor(self.center)
@@ -122,18 +144,23 @@ class SelfDistillation(ModelWithHead):
 
 
 def cosines_of(backbone, head, crops):
-    """What `head` says of the pooled output for n crops (B, n, H, W, C): (B, n, prototypes)."""
+    """The output of `head` on the pooled output for n crops (B, n, H, W, C): (B, n, prototypes)."""
     count, *shape = crops.shape[1:]
     pooled = backbone({"images": ops.reshape(crops, (-1, *shape))})["pooled_output"]  # (B n, D)
     return ops.reshape(head(pooled), (-1, count, head.num_prototypes))
 
 
 class SelfDistillationLoss(keras.losses.Loss):
-    """The cross-entropy of the student's probabilities for a crop with the teacher's for another, averaged.
+    """The cross-entropy of the student's probabilities for a crop with the teacher's for another, averaged
+    over pairs.
 
-    The teacher's are a softmax of centred cosines (B, 2, K) over `teacher_temperature`, the student's one of
-    cosines (B, 2 + n, K), of the same two crops first, over `student_temperature` (Caron et al. 2021, section
-    3).
+    The teacher's probabilities are softmax(centred cosines / `teacher_temperature`), of cosines (B, 2, K).
+    The student's are softmax(cosines / `student_temperature`), of cosines (B, 2 + n, K), the same two crops
+    first (Caron et al. 2021, section 3).
+
+    >>> loss = keras_tfm.heads.SelfDistillationLoss()
+    >>> round(float(loss(np.zeros((1, 2, 4)), np.zeros((1, 3, 4)))), 4)  # log 4
+    1.3863
     """
 
     def __init__(self, teacher_temperature=0.04, student_temperature=0.1):
@@ -142,7 +169,7 @@ class SelfDistillationLoss(keras.losses.Loss):
         self.student_temperature = student_temperature
 
     def call(self, y_true, y_pred):
-        """One number for each image of the batch: (B,)."""
+        """One number per image of the batch: (B,)."""
         said = ops.softmax(ops.cast(y_true, "float32") / self.teacher_temperature)
         found = ops.log_softmax(ops.cast(y_pred, "float32") / self.student_temperature)
         pairs = -ops.einsum("btk,bsk->bts", said, found)  # (B, 2, 2 + n)

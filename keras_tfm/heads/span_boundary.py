@@ -1,4 +1,4 @@
-"""SpanBERT's pre-training: each token of a masked span from what stands beside the span alone.
+"""SpanBERT's pre-training: each token of a masked span is predicted from the tokens next to the span.
 
 Joshi et al. 2020, "SpanBERT: Improving Pre-training by Representing and Predicting Spans", sections 2.2 and
 3.2.
@@ -17,13 +17,25 @@ from keras_tfm.layers.positions import outside_is_nan
 
 
 class SpanBoundaryHead(Layer):
-    """Logits over the vocabulary from a span's boundaries: (B, T, D) -> (B, M, V).
+    """Logits over the vocabulary from the boundaries of a span: (B, T, D) -> (B, M, V).
 
-    `mask_positions` (B, M) are the tokens to predict, `span_boundaries` (B, M, 2) the places before and after
-    the span of each. The hidden states at both and a vector of `position_dim` for the place within the span,
-    counted from its first token, go through two dense layers with activation and norm, and the transposed
-    table of `embedding` with a bias. The token's own hidden state is not read. Places outside raise, or give
-    NaN.
+    It is called with the hidden states, `mask_positions` (B, M), the tokens to predict, and
+    `span_boundaries` (B, M, 2), the positions before and after the span of each. Two dense layers with
+    activation and norm read the hidden states at both boundaries and a vector for the token's position
+    within the span; the transposed table of `embedding`, with a bias, follows. The token's own hidden state
+    is not used. Positions outside the sequence raise, or give NaN where a compiled graph cannot raise (XLA,
+    GPU).
+
+    Args:
+        embedding: the embedding whose table gives the logits.
+        max_length: the longest span.
+        position_dim: the width of the vectors for the position in the span.
+
+    >>> embedding = keras_tfm.layers.TokenEmbedding(10, 8)
+    >>> embedding.build((None, None))
+    >>> head = keras_tfm.heads.SpanBoundaryHead(embedding)
+    >>> head(np.ones((1, 5, 8)), np.array([[2]]), np.array([[[1, 3]]])).shape
+    TensorShape([1, 1, 10])
     """
 
     def __init__(
@@ -80,11 +92,16 @@ class SpanBoundaryHead(Layer):
 
 
 class SpanMaskedLM(ModelWithHead):
-    """A `backbone` with the masked language model's head and `SpanBoundaryHead`: {"mlm", "sbo"}, logits (B,
-    M, V) each, at `mask_positions` (B, M) in spans with `span_boundaries` (B, M, 2).
+    """A `backbone` with a masked language model's head and a `SpanBoundaryHead`: {"mlm", "sbo"}, (B, M, V)
+    each.
 
-    Both predict the same labels; pre-training sums their losses, `TokenCrossEntropy` weighed by
-    `mask_weights`.
+    `mask_positions` (B, M) are the tokens to predict, `span_boundaries` (B, M, 2) the positions before and
+    after their spans. Both heads predict the same labels; pre-training adds their losses,
+    `TokenCrossEntropy` weighed by `mask_weights`.
+
+    >>> model = keras_tfm.heads.SpanMaskedLM(keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100))
+    >>> sorted(model.output)
+    ['mlm', 'sbo']
     """
 
     def __init__(self, backbone, name="span_masked_lm", **kwargs):

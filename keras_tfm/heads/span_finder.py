@@ -1,4 +1,6 @@
-"""Extractive question answering: where an answer starts and ends (Devlin et al. 2019, section 4.2)."""
+"""Extractive question answering: where an answer starts and ends in a text (Devlin et al. 2019, section
+4.2).
+"""
 
 import keras
 from keras import ops
@@ -10,10 +12,14 @@ from keras_tfm.registry import register
 
 
 class SpanFinder(ModelWithHead):
-    """A `backbone` and extractive question answering's head: {"start": (B, T), "end": (B, T)} logits.
+    """A `backbone` with a head for extractive question answering: {"start": (B, T), "end": (B, T)} logits.
 
-    `dropout` is the head's. The answer is the span from its first token to its last; the loss of each is
-    `SpanCrossEntropy`, and `best_spans` finds the likeliest one.
+    The answer is the span from its first token to its last. The loss of each output is `SpanCrossEntropy`;
+    `best_spans` finds the likeliest span. `dropout` is the head's rate.
+
+    >>> model = keras_tfm.heads.SpanFinder(keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100))
+    >>> model({"token_ids": np.array([[1, 2, 3]])})["start"].shape
+    TensorShape([1, 3])
     """
 
     def __init__(self, backbone, dropout=0.0, name="span_finder", **kwargs):
@@ -26,10 +32,15 @@ class SpanFinder(ModelWithHead):
 
 @register
 class SpanCrossEntropy(keras.losses.Loss):
-    """Cross-entropy of one position with logits (B, T), in nats, averaged over the batch.
+    """The cross-entropy of one position with logits (B, T), in nats, averaged over the batch.
 
-    Labels (B, 2) are the position, and how many there are: those beyond, padding, have no part in it, unlike
-    in the released code of BERT, so that the loss is that of each example alone.
+    Labels (B, 2) are the position and the number of positions that are not padding. Deviates from BERT's
+    released code, which counts padding too: here the loss of an example does not depend on how far its batch
+    is padded.
+
+    >>> loss = keras_tfm.heads.SpanCrossEntropy()
+    >>> round(float(loss(np.array([[1, 2]]), np.zeros((1, 5)))), 4)  # log 2
+    0.6931
     """
 
     def __init__(self, name="loss", reduction="mean_with_sample_weight", **kwargs):
@@ -45,9 +56,13 @@ class SpanCrossEntropy(keras.losses.Loss):
 def best_spans(start, end, mask, max_length):
     """The likeliest span of each row: its first and last position, and the sum of their logits, (B,) each.
 
-    Of logits `start` and `end` (B, T); both ends lie where `mask` (B, T) is True, and a span has at most
-    `max_length` positions. Of equal ones it is the earliest, the shortest. A row without a True position has
-    the sum of twice `LOWEST`.
+    `start` and `end` (B, T) are logits. Both ends lie where `mask` (B, T) is True, and a span has at most
+    `max_length` positions. Of equal spans the earliest and shortest is taken. A row whose mask is all False
+    gets the sum 2 `LOWEST`.
+
+    >>> start, end = np.array([[0.0, 2.0, 1.0]]), np.array([[9.0, 0.0, 3.0]])
+    >>> [int(x[0]) for x in keras_tfm.heads.best_spans(start, end, np.ones((1, 3), "bool"), max_length=2)]
+    [0, 0, 9]
     """
     start, end = (ops.where(mask, ops.cast(x, "float32"), LOWEST) for x in (start, end))
     end = ops.pad(end, ((0, 0), (0, max_length - 1)), constant_values=LOWEST)

@@ -1,4 +1,4 @@
-"""Classifying tokens: labels of words (Devlin et al. 2019, section 5.3)."""
+"""Classification of tokens, such as named entities (Devlin et al. 2019, section 5.3)."""
 
 import keras
 
@@ -8,9 +8,12 @@ from keras_tfm.layers.regularization import Dropout
 
 
 class TokenClassificationHead(Layer):
-    """Logits of `num_classes` classes at every position: (B, T, D) -> (B, T, num_classes).
+    """Logits for `num_classes` classes at every position: (B, T, D) -> (B, T, num_classes).
 
-    `dropout` acts on the layer's input.
+    `dropout` is the rate for the input.
+
+    >>> keras_tfm.heads.TokenClassificationHead(num_classes=3)(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 3])
     """
 
     def __init__(self, num_classes, dropout=0.0, **kwargs):
@@ -37,9 +40,14 @@ class TokenClassificationHead(Layer):
 
 
 class TokenTagger(ModelWithHead):
-    """A `backbone` with a `sequence_output`, and a head: its batches in, logits (B, T, num_classes) out.
+    """A `backbone` with a head on its `sequence_output`: the backbone's inputs in, logits (B, T,
+    num_classes) out.
 
-    `dropout` is the head's. The loss is `TokenCrossEntropy`, weighed by which positions bear a label.
+    `dropout` is the head's rate. The loss is `TokenCrossEntropy`, weighed by which positions have a label.
+
+    >>> model = keras_tfm.heads.TokenTagger(keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100), 3)
+    >>> model({"token_ids": np.array([[1, 2, 3]])}).shape
+    TensorShape([1, 3, 3])
     """
 
     def __init__(self, backbone, num_classes, dropout=0.0, name="token_tagger", **kwargs):

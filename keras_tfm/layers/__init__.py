@@ -1,7 +1,11 @@
-"""The bricks: layers that know only Keras, of which every model is composed.
+"""The bricks of which every model is composed: Keras layers that know nothing of models, data or tasks.
 
-Sequences are (B, T, D), maps of images (B, rows, columns, D); `OnGrid` lets a layer of maps act on a
-sequence, `MapAttention` attention on a map.
+Sequences have the shape (B, T, D), feature maps of images (B, rows, columns, D). `OnGrid` applies a layer
+for maps to a sequence, `MapAttention` applies attention to a map.
+
+>>> layer = keras_tfm.layers.TransformerBlock(num_heads=2, intermediate_dim=64)
+>>> layer(np.ones((1, 5, 16))).shape
+TensorShape([1, 5, 16])
 """
 
 from keras_tfm.layers.attention.alignment import (

@@ -1,4 +1,4 @@
-"""The base of every layer here: a constructor's arguments are the layer's configuration."""
+"""The base class of all layers of this package: a layer's configuration is its constructor's arguments."""
 
 import dataclasses
 import inspect
@@ -21,12 +21,21 @@ if keras.backend.backend() != "tensorflow":
 class Layer(keras.layers.Layer):
     """A `keras.layers.Layer` whose configuration is its constructor's arguments.
 
-    One convention serves all: each argument is kept as the attribute of the same name. Arguments
-    may be layers themselves (a position, a norm), alone or in lists and dicts, so what differs enters by
-    composition and still survives `get_config`, cloning and a `.keras` file. Layers that are made for
-    this one, or given to it, have its dtype policy, unless they were made with a dtype of their own, and are
-    called by the attribute that holds them, unless they were made with a name: weights are kept by paths.
-    Subclasses are registered for loading.
+    A subclass keeps each constructor argument as the attribute of the same name; `get_config` and loading
+    follow from that. An argument may itself be a layer (a position, a norm), alone or in a list or dict:
+    variants are composed, not switched by flags, and still survive `get_config`, cloning and a `.keras`
+    file.
+
+    A layer that becomes an attribute of this one takes over two things: the dtype policy, unless it was made
+    with a `dtype`, and the attribute's name, unless it was made with a `name`. Weights are saved under these
+    names, so they are the same in every process. Subclasses are registered with Keras by themselves.
+
+    >>> class Scale(keras_tfm.layers.Layer):
+    ...     def __init__(self, factor, **kwargs):
+    ...         super().__init__(**kwargs)
+    ...         self.factor = factor
+    >>> Scale(2.0).get_config()["factor"]
+    2.0
     """
 
     def __init_subclass__(cls, **kwargs):
@@ -51,7 +60,7 @@ class Layer(keras.layers.Layer):
         return config
 
     def _configuration_of(self, value):
-        """An argument as `get_config` keeps it."""
+        """An argument's value in the form in which `get_config` returns it."""
         if value is None or isinstance(value, str | int | float):
             return value
         if isinstance(value, Pattern):
@@ -71,44 +80,49 @@ class Layer(keras.layers.Layer):
         return cls(**{name: _argument_of(value) for name, value in config.items()})
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
-        """What Keras calls in place of `call` for a layer that recomputes."""
+        """Keras calls this in place of `call` where the layer recomputes its activations for the gradient."""
         return recomputed(self, super().rematerialized_call, layer_call, *args, **kwargs)
 
 
 def has_automatic_name(layer):
-    """Whether Keras named `layer`, by its class and a number, because nobody else did."""
+    """Whether the layer's name is Keras's default: its class's name in snake case, and perhaps a number."""
     return bool(re.fullmatch(to_snake_case(type(layer).__name__) + r"(_\d+)?", layer.name))
 
 
 def own(initializer):
-    """`initializer` for one more weight: Keras's give the same numbers at every call, a copy its own.
+    """A copy of `initializer`, for one weight.
 
-    Strings come back as they are (each use makes a new one), and a copy of a seeded one repeats its seed.
+    A Keras initializer object returns the same numbers at every call, so each weight needs a copy. A string
+    is returned as it is: Keras makes a new object from it each time. A copy of a seeded initializer keeps
+    the seed.
     """
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
 class Pattern:
-    """A layer's class and configuration, to make layers like it: it is itself no part of anything."""
+    """A layer's class and configuration, from which layers like it are made.
+
+    A layer kept in a `Pattern` is not tracked as a sub-layer, so it has no weights of its own in the model.
+    """
 
     def __init__(self, layer):
         self.layer_class = type(layer)
         self.config = _serialized(layer, keras.config.dtype_policy())
 
     def new(self, name, **changes):
-        """A layer of this configuration but for `changes`, with weights of its own, called `name`."""
+        """A new layer called `name` with this configuration, except for `changes`."""
         return self.layer_class.from_config({**self.config["config"], "name": name, **changes})
 
 
 def pattern(layer):
-    """The `Pattern` of a layer; None and booleans, which stand for a default, as they are."""
+    """The `Pattern` of a layer; None and booleans, which stand for a default, are returned as they are."""
     return layer if layer is None or isinstance(layer, bool) else Pattern(layer)
 
 
 def _serialized(value, default):
-    """What Keras keeps of `value`; of a layer neither where it was built, nor the dtype policy `default`.
+    """Keras's configuration of `value`, without what a layer takes over from the layer that it is a part of.
 
-    Unless it was made with a dtype, it has the policy of the layer that it becomes a part of.
+    That is the shape it was built with, and its dtype policy where that is the `default`.
     """
     config = keras.saving.serialize_keras_object(value)
     if isinstance(value, keras.layers.Layer):
@@ -119,7 +133,7 @@ def _serialized(value, default):
 
 
 def _argument_of(value):
-    """The argument that `get_config` kept as `value`."""
+    """The constructor argument that `_configuration_of` turned into `value`."""
     if isinstance(value, list | tuple):
         return type(value)(map(_argument_of, value))
     if not isinstance(value, dict):

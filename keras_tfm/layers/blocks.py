@@ -1,4 +1,7 @@
-"""Blocks: branches, attention and a feed-forward layer for example, each in a residual; and stacks of blocks.
+"""Residual connections, and the Transformer blocks made of them.
+
+A `Residual` adds what its branch (attention or a feed-forward layer, for example) computes to its input. Its
+norm stands at one of three places:
 
     x --> norm --> branch --> dropout --> + -->      normalize="input"   Xiong et al. 2020
     |____________________________________|
@@ -6,10 +9,10 @@
     x --> branch --> dropout --> + --> norm -->      "sum"               Vaswani et al. 2017, section 3.1
     |____________________________|
 
-    x --> branch --> norm --> dropout --> + -->      "output"            Liu et al. 2022, "Swin Transformer
-    V2" |____________________________________|
+    x --> branch --> norm --> dropout --> + -->      "output"            Liu et al. 2022, "Swin V2"
+    |____________________________________|
 
-A family composes its block of such parts; `TransformerBlock` is the plain one.
+A model family composes its block of such parts; `TransformerBlock` is the plain one.
 """
 
 import inspect
@@ -29,12 +32,21 @@ PLACES = ("input", "sum", "output")
 
 
 class Residual(Layer):
-    """x + branch(x), any shape in and the same out.
+    """x + branch(x), in the shape of x.
 
-    `normalize` is what `norm` acts on, "input" of the branch, "sum" or "output" of the branch; without a
-    `norm` nothing is normalised. What the branch gives is multiplied by a learned gain for each feature, at
-    first `layer_scale` (Touvron et al. 2021, "Going Deeper with Image Transformers"), its values are dropped
-    with the probability `dropout`, and it is left out of whole examples with that of `stochastic_depth`.
+    Args:
+        branch: a layer whose output has the shape of its input.
+        norm: a normalisation layer, or None.
+        normalize: what the norm is applied to: "input" of the branch, "output" of the branch, or the "sum".
+        dropout: the rate at which values of the branch's output are dropped in training.
+        stochastic_depth: the rate at which the whole branch is dropped, example by example.
+        layer_scale: the first value of a learned factor for each feature of the branch's output (Touvron et
+            al. 2021, "Going Deeper with Image Transformers"); None for no factor.
+
+    >>> branch, norm = keras_tfm.layers.FeedForward(16), keras_tfm.layers.LayerNormalization()
+    >>> layer = keras_tfm.layers.Residual(branch, norm, normalize="input")
+    >>> layer(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(
@@ -75,9 +87,10 @@ class Residual(Layer):
         self.built = True
 
     def call(self, x, context=None, mask=None, bias=None, causal=False, training=None):
-        """The branch is called on `x`, the `context`, and what is given of `mask`, `bias` and `causal`.
+        """Calls the branch on `x`, on `context` if given, and with those of `mask`, `bias` and `causal` that
+        are given.
 
-        A branch without a `mask`, such as a feed-forward layer, treats padding like all else.
+        A branch without a `mask` argument, such as `FeedForward`, treats padding like any other token.
         """
         inputs = (self.before(x),) if context is None else (self.before(x), context)
         options = {"mask": mask if self.takes_mask else None, "bias": bias, "causal": causal or None}
@@ -85,11 +98,11 @@ class Residual(Layer):
         return self.after(x, self.branch(*inputs, **options, training=training), training)
 
     def before(self, x):
-        """What the branch is called on."""
+        """The input of the branch: `x`, normalised where the norm is at the input."""
         return self.norm(x) if self.norm is not None and self.normalize == "input" else x
 
     def after(self, x, y, training=False):
-        """The residual's output for what the branch gave, `y`."""
+        """The residual's output, given `y`, the output of the branch."""
         if self.norm is not None and self.normalize == "output":
             y = self.norm(y)
         if self.layer_scale is not None:
@@ -110,22 +123,33 @@ class Residual(Layer):
 def residuals(
     normalize_first=False, dropout=0.0, epsilon=1e-6, norm=LayerNormalization, stochastic_depth=0.0
 ):
-    """The function that puts a branch in a `Residual`: a block's are alike, each with a `norm` of its own.
+    """A function that wraps a branch in a `Residual` with a norm of its own, for the equal parts of a block.
 
-    With `normalize_first` it normalises the branch's input, otherwise the sum.
+    With `normalize_first` the norm is at the branch's input, otherwise at the sum.
     """
     place = "input" if normalize_first else "sum"
     return lambda branch: Residual(branch, norm(epsilon), place, dropout, stochastic_depth)
 
 
 class Block(Layer):
-    """Self-attention, cross-attention where there is one, and a feed-forward layer, each a `Residual`.
+    """Self-attention, cross-attention if given, and a feed-forward layer, each in a `Residual`: (B, T, D) in
+    and out.
 
-    `causal` hides later positions from self-attention. A feed-forward layer whose call takes a `mask` is told
-    which tokens are no padding.
+    Args:
+        attention: a `Residual` whose branch is an attention layer.
+        feedforward: a `Residual` of a feed-forward layer. If that layer's call has a `mask`, it is told
+            which tokens are not padding.
+        context_attention: a `Residual` for cross-attention, or None.
+        causal: whether self-attention hides later positions.
+
+    >>> part = keras_tfm.layers.Residual
+    >>> attention, feedforward = keras_tfm.layers.MultiHeadAttention(2), keras_tfm.layers.FeedForward(16)
+    >>> block = keras_tfm.layers.Block(part(attention), part(feedforward), causal=True)
+    >>> block(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
-    is_block = True  # for `rematerialize` and for what goes by depth
+    is_block = True  # read by `rematerialize`, and where learning rates or freezing depend on depth
 
     def __init__(self, attention, feedforward, context_attention=None, causal=False, **kwargs):
         super().__init__(**kwargs)
@@ -144,11 +168,11 @@ class Block(Layer):
         self.built = True
 
     def call(self, x, context=None, mask=None, context_mask=None, bias=None, training=None):
-        """(B, T, D) -> (B, T, D), attending to `context` (B, S, D) where there is cross-attention.
+        """(B, T, D) -> (B, T, D), attending to `context` (B, S, D) too if there is cross-attention.
 
-        `mask` is that of self-attention, `context_mask` that of the context; both follow
-        `keras_tfm.layers.masks`, and are ANDed with what Keras carries on the tensors. `bias` is added to the
-        scores of self-attention.
+        `mask` is for self-attention, `context_mask` for the context; both are described in
+        `keras_tfm.layers.masks` and combined by AND with the masks that Keras carries on the tensors. `bias`
+        is added to the scores of self-attention.
         """
         mask = combine_masks(mask, key_mask_of(x))
         tokens = tokens_of(mask) if self.feedforward.takes_mask and mask is not None else None
@@ -159,16 +183,17 @@ class Block(Layer):
         return self.feedforward(x, mask=tokens, training=training)
 
     def start(self, batch_size, max_length, context=None, context_mask=None):
-        """The cache for decoding up to `max_length` positions against `context` (B, S, D)."""
+        """The cache for decoding up to `max_length` positions with `context` (B, S, D)."""
         attention = self.attention.branch.start(batch_size, max_length)
         if self.context_attention is None:
             return BlockCache(attention)
         return BlockCache(attention, self.context_attention.branch.start_context(context, context_mask))
 
     def step(self, x, cache, mask=None, bias=None):
-        """The next T positions (B, T, D) of a causal block; `mask` (B, T) hides padding among them.
+        """A causal block's output for the next T positions (B, T, D); `mask` (B, T) is False at padding
+        among them.
 
-        `bias` is for queries and keys as `cache.attention.positions(T)` numbers them.
+        `bias` is for queries and keys in the order of `cache.attention.positions(T)`.
         """
         part = self.attention
         y, attention = part.branch.step(part.before(x), cache.attention, mask, bias)
@@ -187,11 +212,21 @@ class Block(Layer):
 
 
 class TransformerBlock(Block):
-    """The plain block of Vaswani et al. 2017: multi-head attention and two dense layers.
+    """The plain Transformer block of Vaswani et al. 2017: multi-head attention and a feed-forward layer.
 
-    `intermediate_dim` is the feed-forward width. `dropout` acts on the attention weights and on what each
-    part adds. `normalize_first` normalises each part's input instead of each sum, and leaves the block's
-    output as it is. With `cross_attention` the block is called with a `context`.
+    Args:
+        num_heads: H, of each attention layer.
+        intermediate_dim: F, the width of the feed-forward layer.
+        dropout: the rate for attention weights and for the output of each part.
+        activation: of the feed-forward layer.
+        normalize_first: whether the norms are at the input of each part instead of at the sums. The block's
+            output is then not normalised.
+        causal: whether self-attention hides later positions.
+        cross_attention: whether the block also attends to a `context`.
+
+    >>> block = keras_tfm.layers.TransformerBlock(num_heads=2, intermediate_dim=32, cross_attention=True)
+    >>> block(np.ones((1, 5, 8)), context=np.ones((1, 7, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(

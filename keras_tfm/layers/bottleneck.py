@@ -1,10 +1,11 @@
-"""Residual blocks of convolutions with shortcuts (He et al. 2016, "Deep Residual Learning").
+"""Residual blocks of convolutions whose shortcut may change the shape (He et al. 2016, "Deep Residual
+Learning").
 
     x --> norm --+--> branch --> + --> activation -->
                  |_> shortcut _>|
 
-Without a `norm` it is the block of that paper; with one, and without an `activation`, that of He et al. 2016,
-"Identity Mappings in Deep Residual Networks", where a block without a `shortcut` adds `x` itself.
+Without a `norm` it is the block of that paper. With a `norm` and without an `activation` it is that of He et
+al. 2016, "Identity Mappings in Deep Residual Networks", where a block without a `shortcut` adds `x` itself.
 """
 
 from keras_tfm.layers.base import Layer
@@ -13,11 +14,19 @@ from keras_tfm.layers.regularization import StochasticDepth
 
 
 class ShortcutBlock(Layer):
-    """activation(shortcut(x) + branch(x)) of maps (B, height, width, C), by layers that change their shape.
+    """activation(branch(norm(x)) + shortcut(norm(x))) for maps (B, height, width, C).
 
-    `shortcut` is a layer that gives `x` the shape of the `branch`'s output, None where it has that shape
-    already; `norm`, a layer too, acts before both, `activation` on the sum. The branch is left out of whole
-    examples with the probability `stochastic_depth`.
+    Args:
+        branch: a layer that may change the shape of the map.
+        shortcut: a layer that gives the map the shape of the branch's output; None adds `x` itself.
+        norm: a layer applied before both, or None.
+        activation: applied to the sum; a name or None.
+        stochastic_depth: the rate at which the branch is dropped in training, example by example.
+
+    >>> branch = keras_tfm.layers.Convolution(16, stride=2)
+    >>> shortcut = keras_tfm.layers.Convolution(16, kernel_size=1, stride=2)
+    >>> keras_tfm.layers.ShortcutBlock(branch, shortcut)(np.ones((1, 8, 8, 3))).shape
+    TensorShape([1, 4, 4, 16])
     """
 
     is_block = True
@@ -43,7 +52,10 @@ class ShortcutBlock(Layer):
         shape = tuple(x_shape) if self.shortcut is None else self.shortcut.compute_output_shape(x_shape)
         if shape != tuple(self.branch.compute_output_shape(x_shape)):
             made = self.branch.compute_output_shape(x_shape)
-            raise ValueError(f"The branch makes {made} of {tuple(x_shape)}, its shortcut {shape}.")
+            raise ValueError(
+                f"`branch` and `shortcut` must give the same shape; of {tuple(x_shape)} they make "
+                f"{made} and {shape}."
+            )
         self.built = True
 
     def call(self, x, training=None):

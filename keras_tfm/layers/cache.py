@@ -1,9 +1,10 @@
-"""Key/value caches of incremental decoding: fixed shapes, updated in place, making their own mask.
+"""Key/value caches for incremental decoding: tensors of fixed shapes, updated in place.
 
-A cache goes in and comes out: `step(x, cache) -> (y, cache)`. Caches are named tuples of tensors,
-so a whole model's cache is one nest that a `while_loop` carries. In it a number () counts what was
-written, and every other tensor has a row for each sequence, but for what several in a row (beams) may
-share: a `ContextCache` and the entries of a `KeyValueCache`.
+A layer that decodes has `step(x, cache) -> (y, cache)`. A cache is a named tuple of tensors, so the caches
+of a whole model are one nested structure that a `while_loop` can carry. A scalar () in it counts the
+positions written so far. Every other tensor has one row per sequence, except for what several neighbouring
+sequences (the beams of a beam search) share: a `ContextCache`, and the entries of a `KeyValueCache`. A cache
+makes its own attention mask.
 """
 
 from typing import Any, NamedTuple
@@ -14,13 +15,17 @@ from keras_tfm.layers.masks import causal_mask
 
 
 class KeyValueCache(NamedTuple):
-    """The keys and values that self-attention has seen so far, of B = N G sequences in N groups.
+    """The keys and values that self-attention has seen so far, of B = N G sequences in N groups of G.
 
-    `key` (N H, S G, K) and `value` (N H, S G, Kv) hold G entries for each of S positions, one of each
-    sequence of a group, heads folded into rows: the form in which XLA updates them in place, and
-    multiplies them, without a copy. `mask` (B, S, G) says which entries of its group a sequence may
-    attend to: its own or, where it is a beam (G > 1), those of its ancestors; so beams are reordered by
-    their masks alone. `index` () is the next position to write.
+    A sequence that does not belong to a beam search is a group by itself, G = 1. The beams of one input are
+    a group.
+
+    - `key` (N H, S G, K) and `value` (N H, S G, Kv): at each of S positions one entry per sequence of the
+      group. Heads are folded into the first axis, because XLA then updates and multiplies these tensors
+      without copying them.
+    - `mask` (B, S, G): which entries of its group a sequence may attend to. A beam attends to the entries of
+      the beams that it descends from, so beams are reordered by changing their masks, not their entries.
+    - `index` (): the next position to write.
     """
 
     key: Any
@@ -30,7 +35,7 @@ class KeyValueCache(NamedTuple):
 
     @classmethod
     def empty(cls, batch_size, num_heads, max_length, key_dim, value_dim, dtype):
-        """A cache of `max_length` positions, nothing written yet, of sequences each by itself."""
+        """A cache for `max_length` positions with nothing written yet; each sequence is a group by itself."""
         return cls(
             ops.zeros((batch_size * num_heads, max_length, key_dim), dtype),
             ops.zeros((batch_size * num_heads, max_length, value_dim), dtype),
@@ -40,11 +45,13 @@ class KeyValueCache(NamedTuple):
 
     @property
     def group_size(self):
-        """G."""
+        """How many sequences share one set of entries: 1, or the number of beams."""
         return self.mask.shape[2]
 
     def append(self, key, value, mask=None):
-        """Write T more keys (B, H, T, K) and values at `index`; `mask` (B, T) hides padding among them."""
+        """Write T more keys (B, H, T, K) and values at `index`; `mask` (B, T) is False at padding among
+        them.
+        """
         batch_size, length = ops.shape(key)[0], ops.shape(key)[2]
         size = self.group_size
         is_own = ops.arange(batch_size)[:, None] % size == ops.arange(size)  # (B, G)
@@ -64,13 +71,15 @@ class KeyValueCache(NamedTuple):
         )
 
     def positions(self, query_length):
-        """Where the next T = `query_length` queries stand, and all entries, by groups: (T G,) and (S G,)."""
+        """The positions of the next T = `query_length` queries, (T G,), and of all entries, (S G,), in the
+        order of `group`.
+        """
         length, size = self.mask.shape[1] or ops.shape(self.mask)[1], self.group_size
         queries = self.index + ops.arange(query_length, dtype="int32")
         return ops.repeat(queries, size), ops.arange(length * size, dtype="int32") // size
 
     def group(self, heads):
-        """Heads (B, H, T, K) as the groups have them, position by position: (N, H, T G, K)."""
+        """Heads (B, H, T, K) in the order of the groups, position by position: (N, H, T G, K)."""
         if self.group_size == 1:
             return heads
         _, num_heads, length, dim = ops.shape(heads)
@@ -79,7 +88,7 @@ class KeyValueCache(NamedTuple):
         return ops.reshape(heads, (-1, num_heads, length * self.group_size, dim))  # (N, H, T G, K)
 
     def ungroup(self, heads):
-        """What `group` did, taken back: (B, H, T, K)."""
+        """The inverse of `group`: (B, H, T, K)."""
         if self.group_size == 1:
             return heads
         _, num_heads, length, dim = ops.shape(heads)
@@ -89,7 +98,7 @@ class KeyValueCache(NamedTuple):
         return ops.reshape(heads, (-1, num_heads, length, dim))  # (B, H, T, K)
 
     def attention_mask(self, query_length):
-        """Which entries the last T = `query_length` positions written may see: (N, 1, T G, S G)."""
+        """Which entries the last T = `query_length` written positions may attend to: (N, 1, T G, S G)."""
         length, size = self.mask.shape[1] or ops.shape(self.mask)[1], self.group_size
         causal = causal_mask(query_length, length, self.index - query_length)  # (1, T, S)
         mask = ops.logical_and(self.mask[:, None], causal[..., None])  # (B, T, S, G)
@@ -111,7 +120,7 @@ class KeyValueCache(NamedTuple):
         return KeyValueCache(entries(self.key), entries(self.value), mask, self.index)
 
     def map_rows(self, function):
-        """`function` of every tensor's rows, one for each sequence; of a group's masks, for it stays one."""
+        """Apply `function` to all tensors with one row per sequence; in a group that is the mask alone."""
         if self.group_size > 1:
             return self._replace(mask=function(self.mask))
 
@@ -124,9 +133,9 @@ class KeyValueCache(NamedTuple):
 
 
 class ContextCache(NamedTuple):
-    """The projected keys and values of B contexts (an encoder's outputs), and their masks (B, S).
+    """The projected keys and values of B contexts (encoder outputs, for example) and their masks (B, S).
 
-    Queries are those of R = B G sequences, of which G > 1 in a row, beams, share a context.
+    The queries come from R = B G sequences: G neighbouring ones, the beams of one input, share a context.
     """
 
     key: Any
@@ -134,23 +143,23 @@ class ContextCache(NamedTuple):
     mask: Any
 
     def group(self, query):
-        """Queries (R, T, D) as the contexts have them: (B, G T, D)."""
+        """Queries (R, T, D) as one row per context: (B, G T, D)."""
         _, length, dim = ops.shape(query)
         num_contexts, size = ops.shape(self.key)[0], self.group_size(query)
         return ops.reshape(query, (num_contexts, size * length, dim))  # (B, G T, D)
 
     def ungroup(self, x, query):
-        """What was made of `query` (R, T, D), grouped, as its sequences have it: (R, T, .)."""
+        """The inverse of `group` for a result computed from `query` (R, T, D): (R, T, .)."""
         return ops.reshape(x, (*ops.shape(query)[:2], x.shape[-1]))  # (R, T, .)
 
     def positions(self, query, positions=None):
-        """Where grouped queries stand (G T,), each sequence's at `positions` (T,), by default 0 .. T-1."""
+        """The positions (G T,) of grouped queries, given those of one sequence (T,), by default 0 .. T-1."""
         if positions is None:
             positions = ops.arange(ops.shape(query)[1], dtype="int32")
         return ops.tile(ops.cast(positions, "int32"), (self.group_size(query),))  # (G T,)
 
     def group_size(self, query):
-        """G."""
+        """How many sequences share one context: 1, or the number of beams."""
         rows, num_contexts = ops.shape(query)[0], ops.shape(self.key)[0]
         if isinstance(rows, int) and isinstance(num_contexts, int):
             return rows // max(num_contexts, 1)
@@ -158,21 +167,23 @@ class ContextCache(NamedTuple):
 
 
 class BlockCache(NamedTuple):
-    """What a decoder block keeps: its self-attention's cache and, if it has one, its context's."""
+    """The cache of a decoder block: that of its self-attention and, with cross-attention, that of its
+    context.
+    """
 
     attention: KeyValueCache
     context: Any = ()
 
 
 class PositionCache(NamedTuple):
-    """Where the next token stands: `index` () positions were written, `padding` (B,) of them padding."""
+    """Where the next token stands: `index` () positions are written, of which `padding` (B,) are padding."""
 
     index: Any
     padding: Any
 
     @classmethod
     def empty(cls, batch_size):
-        """Before the first position."""
+        """The cache before the first position."""
         return cls(ops.zeros((), "int32"), ops.zeros((batch_size,), "int32"))
 
     def append(self, length, mask=None):
@@ -187,14 +198,14 @@ class PositionCache(NamedTuple):
 
 
 def map_rows(function, cache):
-    """`cache` with `function` applied to every tensor that has a row for each sequence."""
+    """`cache` with `function` applied to every tensor that has one row per sequence."""
     return _map(
         lambda x: function(x) if len(x.shape) else x, cache, lambda entries: entries.map_rows(function)
     )
 
 
 def repeat_rows(cache, count):
-    """`cache` for each sequence `count` times, beams one after the other, which may then be reordered."""
+    """`cache` with each sequence repeated `count` times, side by side, as the beams of a beam search."""
     return _map(
         lambda x: ops.repeat(x, count, axis=0) if len(x.shape) else x,
         cache,
@@ -203,9 +214,10 @@ def repeat_rows(cache, count):
 
 
 def rewind(cache, count):
-    """`cache` before its last `count` positions were written: the next ones overwrite them.
+    """`cache` as it was before its last `count` positions; the next ones overwrite them.
 
-    Raises ValueError where nothing counts the positions: a recurrent state has no way back.
+    Raises ValueError for the cache of a recurrent network: it has no positions, and a state cannot be
+    undone.
     """
     counters = []
 
@@ -217,7 +229,9 @@ def rewind(cache, count):
 
     cache = _map(back, cache, lambda entries: entries._replace(index=back(entries.index)))
     if not counters:
-        raise ValueError("This cache holds a recurrent state, which cannot be rewound.")
+        raise ValueError(
+            "This cache holds a recurrent state, which cannot be rewound: use a model with attention alone."
+        )
     return cache
 
 

@@ -1,18 +1,23 @@
-"""Layers one after the other, as one layer: a residual's branch that is made of several."""
+"""Several layers in a row, as one layer: for example the branch of a residual."""
 
 from keras_tfm.layers.base import Layer, has_automatic_name
 
 
 class Chain(Layer):
-    """The `layers`, each called on what the one before it gave.
+    """The `layers`, each called on the output of the one before.
 
-    One that was made without a name is called by its place, `layer_0` for example.
+    A layer that was made without a name is named by its place: `layer_0`, `layer_1`, ...
+
+    >>> feedforward, norm = keras_tfm.layers.FeedForward(16), keras_tfm.layers.LayerNormalization()
+    >>> chain = keras_tfm.layers.Chain([feedforward, norm])
+    >>> chain(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(self, layers, **kwargs):
         super().__init__(**kwargs)
         if not layers:
-            raise ValueError("`layers` must hold at least one layer.")
+            raise ValueError("`layers` must hold at least one layer; it is empty.")
         for i, layer in enumerate(layers):
             if not layer.built and has_automatic_name(layer):
                 layer.name = f"layer_{i}"
@@ -26,7 +31,7 @@ class Chain(Layer):
         self.built = True
 
     def call(self, x, training=None):
-        """What the last layer gives."""
+        """The output of the last layer."""
         for layer in self.layers:
             x = layer(x, training=training)
         return x
@@ -38,6 +43,11 @@ class Chain(Layer):
 
 
 class ChainBlock(Chain):
-    """One block of a model: residuals, one after the other, where `Block`'s parts do not fit."""
+    """One block of a model, made of layers in a row, where `Block` does not fit.
 
-    is_block = True  # for `rematerialize` and for what goes by depth
+    >>> part = keras_tfm.layers.Residual(keras_tfm.layers.FeedForward(16))
+    >>> keras_tfm.layers.ChainBlock([part])(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
+    """
+
+    is_block = True  # read by `rematerialize`, and where learning rates or freezing depend on depth

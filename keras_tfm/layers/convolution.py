@@ -1,7 +1,7 @@
 """Convolutions of maps (B, height, width, D) with a norm and an activation; batch normalisation.
 
-Padding is explicit: a map is padded by the same number of zeros before and after it, as `torch.nn.Conv2d`
-does, and then convolved where the kernel fits. Keras's "same" pads a stride of 2 after the map alone.
+Padding is explicit and symmetric, as in `torch.nn.Conv2d`: the same number of zeros before and after the
+map. Keras's "same" would pad only after the map where the stride is 2.
 """
 
 import keras
@@ -18,9 +18,12 @@ from keras_tfm.registry import register
 
 @register
 class BatchNormalization(keras.layers.BatchNormalization):
-    """Keras's, with the constants of vision's families: 1e-5, and moving statistics that keep nine tenths.
+    """`keras.layers.BatchNormalization` with the defaults of vision models: epsilon 1e-5, momentum 0.9.
 
-    Ioffe and Szegedy 2015. PyTorch calls the second its `momentum` of 0.1.
+    Ioffe and Szegedy 2015. PyTorch counts the other way: its `momentum` of 0.1 is this 0.9.
+
+    >>> keras_tfm.layers.BatchNormalization()(np.ones((1, 8, 8, 3))).shape
+    TensorShape([1, 8, 8, 3])
     """
 
     def __init__(self, epsilon=1e-5, momentum=0.9, **kwargs):
@@ -28,15 +31,28 @@ class BatchNormalization(keras.layers.BatchNormalization):
 
 
 class Convolution(Layer):
-    """A convolution, then `norm` and `activation` where they are given.
+    """A convolution, then `norm` and `activation` if given: (B, height, width, C) -> (B, height', width',
+    filters).
 
-    (B, height, width, C) becomes (B, height', width', `filters`), each side (side + 2 padding - kernel) //
-    stride + 1 long. `kernel_size` and `padding` are a number or a (height, width) pair; the padding is by
-    default (kernel - 1) // 2, which at stride 1 and odd kernels keeps the size. `groups` cut the channels
-    into as many parts that are convolved on their own; where there are C of them each channel is (a
-    depthwise convolution, with `filters` / C filters for each channel). `norm` is a layer. A bias is added,
-    by default, where there is no norm: a norm has its own. Raises ValueError where `groups` do not divide C
-    and `filters`, and where a map is smaller than the kernel.
+    Each side becomes (side + 2 padding - kernel) // stride + 1 long.
+
+    Args:
+        filters: the number of output channels.
+        kernel_size: a side or a (height, width) pair.
+        stride: the step of the kernel along both axes.
+        padding: the zeros on each side of the map, a number or a (vertical, horizontal) pair; by default
+            (kernel - 1) // 2, which keeps the size at stride 1.
+        groups: the channels are cut into as many parts, convolved separately. With C groups it is a
+            depthwise convolution, with `filters` / C filters per channel.
+        norm: a normalisation layer, or None.
+        activation: a name or None.
+        use_bias: by default True only without a norm, since a norm has a bias of its own.
+
+    Raises:
+        ValueError: if `groups` does not divide C and `filters`, or a map is smaller than the kernel.
+
+    >>> keras_tfm.layers.Convolution(16, stride=2, activation="relu")(np.ones((1, 8, 8, 3))).shape
+    TensorShape([1, 4, 4, 16])
     """
 
     def __init__(
@@ -70,7 +86,7 @@ class Convolution(Layer):
 
     @property
     def margins(self):
-        """The zeros (above and below, left and right) of a map."""
+        """The zeros on each side of the map: (above and below, left and right)."""
         if self.padding is not None:
             return pair_of(self.padding)
         height, width = height_and_width(self.kernel_size)
@@ -82,8 +98,8 @@ class Convolution(Layer):
         channels = x_shape[-1]
         if channels % self.groups or self.filters % self.groups:
             raise ValueError(
-                f"`groups` must divide the channels and `filters`, {channels} and {self.filters}; "
-                f"they are {self.groups}."
+                f"`groups` must divide the channels, {channels}, and `filters`, {self.filters}; "
+                f"it is {self.groups}."
             )
         use_bias = self.norm is None if self.use_bias is None else self.use_bias
         options = {"strides": self.stride, "use_bias": use_bias, "name": "convolution"}
@@ -95,7 +111,7 @@ class Convolution(Layer):
         self.built = True
 
     def _new_convolution(self, channels, size, options):
-        """Keras's layer for maps of so many `channels`."""
+        """Keras's convolution layer for maps with this number of `channels`."""
         if 1 < self.groups == channels:
             multiplier = self.filters // channels
             return keras.layers.DepthwiseConv2D(size, depth_multiplier=multiplier, **options)
@@ -128,10 +144,10 @@ class Convolution(Layer):
 
 @register
 class GroupedConv2D(keras.layers.Conv2D):
-    """Keras's with `groups`; on a CPU each of them is a convolution of its own.
+    """`keras.layers.Conv2D` with `groups`; on CPUs each group is computed as a convolution of its own.
 
-    TensorFlow has no gradient of grouped convolutions there, so Keras compiles them by XLA, where forward
-    and backward take 30 to 45 times as long as the groups one by one.
+    TensorFlow has no gradient of grouped convolutions on CPUs, so Keras compiles them with XLA, where
+    forward and backward pass take 30 to 45 times as long as the groups one by one.
     """
 
     def convolution_op(self, inputs, kernel):
@@ -142,10 +158,14 @@ class GroupedConv2D(keras.layers.Conv2D):
 
 
 class StandardizedConvolution(Convolution):
-    """A `Convolution` without a bias, whose kernel is standardised before use: (B, height, width, C) in.
+    """A `Convolution` without bias, whose kernel is standardised before use: each filter has mean 0 and
+    variance 1.
 
-    Each filter's weights have the mean 0 and the variance 1 (Qiao et al. 2019, "Micro-Batch Training with
-    Batch-Channel Normalization and Weight Standardization", eq. 5); `epsilon` is added to their variance.
+    Qiao et al. 2019, "Micro-Batch Training with Batch-Channel Normalization and Weight Standardization", eq.
+    5; `epsilon` is added to the variance. The other arguments are those of `Convolution`.
+
+    >>> keras_tfm.layers.StandardizedConvolution(16)(np.ones((1, 8, 8, 3))).shape
+    TensorShape([1, 8, 8, 16])
     """
 
     def __init__(
@@ -169,7 +189,7 @@ class StandardizedConvolution(Convolution):
 
 @register
 class StandardizedConv2D(keras.layers.Conv2D):
-    """Keras's, with a kernel that is standardised in float32."""
+    """`keras.layers.Conv2D` with a kernel that is standardised, in float32, before use."""
 
     def __init__(self, filters, kernel_size, epsilon=1e-8, **kwargs):
         super().__init__(filters, kernel_size, **kwargs)
@@ -186,9 +206,12 @@ class StandardizedConv2D(keras.layers.Conv2D):
 
 
 class NormalizedDense(Layer):
-    """A dense layer without a bias, `norm`, and an `activation`: (..., D) -> (..., `units`).
+    """A dense layer without bias, a `norm` and an `activation`: (..., D) -> (..., `units`).
 
     `norm` is a layer, by default a `BatchNormalization` (Graham et al. 2021, "LeViT", section 4.2).
+
+    >>> keras_tfm.layers.NormalizedDense(16)(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 16])
     """
 
     def __init__(self, units, norm=None, activation=None, **kwargs):
@@ -215,10 +238,13 @@ class NormalizedDense(Layer):
 
 
 class ConvolutionalStem(Chain):
-    """`num_convolutions` of stride 2, each normalised and twice as wide as the one before it, up to `dim`.
+    """`num_convolutions` convolutions of stride 2, each twice as wide as the one before, up to `dim`.
 
-    `activation` stands between them. An image's sides become 2^`num_convolutions` times shorter (Xiao et
-    al. 2021, "Early Convolutions Help Transformers See Better").
+    Each is batch-normalised, and followed by `activation` except for the last. They divide the sides of an
+    image by 2^`num_convolutions` (Xiao et al. 2021, "Early Convolutions Help Transformers See Better").
+
+    >>> keras_tfm.layers.ConvolutionalStem(dim=16, num_convolutions=2)(np.ones((1, 8, 8, 3))).shape
+    TensorShape([1, 2, 2, 16])
     """
 
     def __init__(self, dim, num_convolutions, activation="relu", **kwargs):

@@ -1,4 +1,4 @@
-"""Keras's dense layer, fast for the few rows of decoding too."""
+"""Keras's dense layer with a matrix product that is fast for one row too, as decoding needs it."""
 
 import keras
 
@@ -7,7 +7,7 @@ from keras_tfm.private.keras import delete_attribute
 
 
 class Dense(keras.layers.Dense):
-    """Keras's, with its product by `multiply`: (..., D) -> (..., units)."""
+    """`keras.layers.Dense`, (..., D) -> (..., units), with the product of `compiler.products.multiply`."""
 
     def call(self, x, training=None):
         y = multiply(x, self.kernel)
@@ -15,7 +15,7 @@ class Dense(keras.layers.Dense):
         return y if self.activation is None else self.activation(y)
 
     def __delattr__(self, name):
-        """Low-rank updates and 8 bits delete a variable or two of every layer."""
+        """Keras deletes variables of a layer when it adds low-rank updates or quantises to 8 bits."""
         delete_attribute(self, name)
 
     def quantize(self, mode=None, type_check=True, config=None):

@@ -1,4 +1,4 @@
-"""From token ids to vectors and, by the same table, back to logits."""
+"""Embeddings: from token ids to vectors, and back from vectors to logits by the same table."""
 
 import keras
 from keras import ops
@@ -9,11 +9,21 @@ from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
 
 
 class TokenEmbedding(Layer):
-    """Token embeddings alone, for models that know order otherwise: (B, T) ids -> (B, T, D).
+    """Token embeddings without positions: ids (B, T) -> vectors (B, T, D).
 
-    `scale` multiplies the vectors by sqrt(D). `logits` is the tied output projection (Press and Wolf
-    2017). An id outside the vocabulary raises, or gives NaN where a graph cannot raise (XLA, GPU). Ids may
-    be whole numbers in float32, as a `keras.Sequential` hands them to its first layer.
+    `logits` is the output projection by the transposed table (Press and Wolf 2017). An id outside the
+    vocabulary raises, or gives NaN where a compiled graph cannot raise (XLA, GPU). Ids may be whole numbers
+    in float32, which is what a `keras.Sequential` passes to its first layer.
+
+    Args:
+        vocabulary_size: V, the number of rows of the table.
+        dim: D, the width of the vectors.
+        scale: whether the vectors are multiplied by sqrt(D).
+
+    >>> layer = keras_tfm.layers.TokenEmbedding(vocabulary_size=10, dim=4)
+    >>> x = layer(np.array([[1, 2, 3]]))
+    >>> x.shape, layer.logits(x).shape
+    (TensorShape([1, 3, 4]), TensorShape([1, 3, 10]))
     """
 
     def __init__(self, vocabulary_size, dim, scale=False, initializer="uniform", **kwargs):
@@ -48,7 +58,7 @@ class TokenEmbedding(Layer):
         )
 
     def logits(self, x):
-        """Scores of every token by the transposed table: (..., D) -> (..., V)."""
+        """A logit for each token of the vocabulary, by the transposed table: (..., D) -> (..., V)."""
         if self.token.quantization_mode:
             return self.token(x, reverse=True)
         x = ops.cast(x, self.compute_dtype)
@@ -59,12 +69,21 @@ class TokenEmbedding(Layer):
 
 
 class TokenAndPositionEmbedding(TokenEmbedding):
-    """Token + position (+ segment) embeddings: (B, T) ids -> (B, T, D).
+    """The sum of token, position and, if used, segment embeddings: ids (B, T) -> (B, T, D).
 
-    `position` is a layer that adds itself to its input; by default a learned
-    `PositionEmbedding(max_length)`. `scale` multiplies the tokens' vectors by sqrt(D) before
-    (Vaswani et al. 2017, section 3.4). `logits` is the tied output projection of the same section.
-    An id outside the vocabulary raises, or gives NaN where a graph cannot raise (XLA, GPU).
+    Everything else is as in `TokenEmbedding`.
+
+    Args:
+        vocabulary_size: V, the number of rows of the token table.
+        max_length: the number of rows of the position table.
+        dim: D, the width of the vectors.
+        num_segments: the number of rows of the segment table; 0 for no segments.
+        scale: whether the token vectors are multiplied by sqrt(D) first (Vaswani et al. 2017, section 3.4).
+        position: a layer that adds positions to its input; by default a learned `PositionEmbedding`.
+
+    >>> layer = keras_tfm.layers.TokenAndPositionEmbedding(vocabulary_size=10, max_length=8, dim=4)
+    >>> layer(np.array([[1, 2, 3]])).shape
+    TensorShape([1, 3, 4])
     """
 
     def __init__(
@@ -107,10 +126,10 @@ class TokenAndPositionEmbedding(TokenEmbedding):
 
 
 def as_integers(ids, name):
-    """Integers as they are, whole numbers in float32 or float64 as int32.
+    """Ids as integers: integers are returned as they are, whole numbers in float32 or float64 become int32.
 
-    A fraction raises ValueError, naming the argument, or becomes -1 where a graph is traced, which is outside
-    of every table. So do half precisions, which round ids from 257 or 2,049 on.
+    A fraction raises ValueError, naming the argument; while a graph is traced it becomes -1, which lies
+    outside every table. Half precision raises too, because it cannot represent every id above 256 or 2,048.
     """
     dtype = keras.backend.standardize_dtype(ids.dtype)
     if "int" in dtype:
@@ -120,7 +139,7 @@ def as_integers(ids, name):
     has_values = hasattr(is_whole, "numpy")  # not while a graph is traced
     if dtype not in ("float32", "float64") or (has_values and not ops.convert_to_numpy(is_whole).all()):
         raise ValueError(
-            f"`{name}` must be integers; they are {dtype}. A `keras.Sequential` takes integers where "
-            'keras.Input((None,), dtype="int32") stands first.'
+            f"`{name}` must be integers; they are {dtype}. In a `keras.Sequential`, put "
+            'keras.Input((None,), dtype="int32") first.'
         )
     return ops.where(is_whole, whole, -1)

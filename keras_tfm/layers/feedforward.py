@@ -1,4 +1,6 @@
-"""The position-wise feed-forward layer (Vaswani et al. 2017, section 3.3, eq. 2)."""
+"""The position-wise feed-forward layer (Vaswani et al. 2017, section 3.3, eq. 2), and activations that Keras
+lacks.
+"""
 
 import keras
 from keras import ops
@@ -11,28 +13,35 @@ from keras_tfm.registry import register
 
 @register
 def gelu_tanh(x):
-    """GELU, approximated by tanh (Hendrycks and Gimpel 2016, section 2): up to 5e-4 off the exact one."""
+    """GELU, approximated with tanh (Hendrycks and Gimpel 2016, section 2); it differs by at most 5e-4."""
     return keras.activations.gelu(x, approximate=True)
 
 
 @register
 def gelu_quick(x):
-    """GELU, approximated by x sigmoid(1.702 x) (section 2 as well): up to 2e-2 off the exact one."""
+    """GELU, approximated by x sigmoid(1.702 x) (the same section); it differs by at most 2e-2."""
     return x * ops.sigmoid(1.702 * x)
 
 
 def activation_of(name):
-    """The activation of this name, Keras's or one of this file; functions and None as Keras takes them."""
+    """The activation with this name, of Keras or of this file. Functions and None are passed on to Keras."""
     ours = {"gelu_tanh": gelu_tanh, "gelu_quick": gelu_quick}
     return ours[name] if isinstance(name, str) and name in ours else keras.activations.get(name)
 
 
 class FeedForward(Layer):
-    """Two dense layers, the same at every position: D -> `intermediate_dim` -> D.
+    """max(0, x W_1 + b_1) W_2 + b_2, the same at every position: (..., D) -> (..., D).
 
-    `activation` (any that Keras knows, `gelu_tanh` or `gelu_quick`) follows the first; the second is linear.
-    `gated` puts two in place of the first, a gate with the activation and the values that it is multiplied
-    by (Shazeer 2020, "GLU Variants Improve Transformer", eq. 6). `dropout` acts on the hidden values.
+    Args:
+        intermediate_dim: F, the width between the two dense layers.
+        activation: in place of max(0, .): any that Keras knows, "gelu_tanh" or "gelu_quick".
+        use_bias: whether the dense layers have biases.
+        gated: whether the hidden layer is activation(x W_1) * (x W_3) (Shazeer 2020, "GLU Variants Improve
+            Transformer", eq. 6).
+        dropout: the rate for the hidden values.
+
+    >>> keras_tfm.layers.FeedForward(32, "gelu")(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(
@@ -79,7 +88,7 @@ class FeedForward(Layer):
         self.built = True
 
     def call(self, x, training=None):
-        """(B, T, D) -> (B, T, D)."""
+        """(..., D) -> (..., D)."""
         hidden = self.gate(x) * self.value(x) if self.gated else self.hidden(x)
         if training and self.dropout:
             hidden = self.hidden_dropout(hidden, training=True)

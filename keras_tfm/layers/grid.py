@@ -1,6 +1,6 @@
-"""Sequences of a grid's cells, row by row, and maps: what a convolution sees between layers of tokens.
+"""Sequences of a grid's cells and maps, and layers that go from one form to the other.
 
-sequence (B, M + rows columns, D)   [class] a b c d e f
+sequence (B, M + rows columns, D)   [class] a b c d e f     the cells row by row, after M other tokens
 
 map (B, rows, columns, D)           a b c
                                     d e f
@@ -17,24 +17,27 @@ from keras_tfm.layers.patches import flatten_map
 
 
 def to_map(x, grid):
-    """(B, rows columns, D) -> (B, rows, columns, D)."""
+    """A sequence of cells as a map: (B, rows columns, D) -> (B, rows, columns, D)."""
     return ops.reshape(x, (-1, *grid, x.shape[-1]))  # (B, rows, columns, D)
 
 
 def every_nth(x, grid, n):
-    """The cells of every `n`th row and column: (B, rows columns, D) -> (B, N', D)."""
+    """The cells of every `n`-th row and column: (B, rows columns, D) -> (B, N', D)."""
     return flatten_map(to_map(x, grid)[:, ::n, ::n])
 
 
 def every_nth_grid(grid, n):
-    """The (rows, columns) of `every_nth`'s cells."""
+    """The (rows, columns) of the cells that `every_nth` returns."""
     return tuple(-(-side // n) for side in grid)
 
 
 class FourierPositions(Layer):
-    """A linear layer of `num_sines` sines of each cell's row, and of its column, to be added to a map.
+    """Positions of a map's cells, to be added to the map: a linear layer on sines of the row and the column.
 
-    El-Nouby et al. 2021, "XCiT", section 3.4.
+    There are `num_sines` sines and cosines for each of the two (El-Nouby et al. 2021, "XCiT", section 3.4).
+
+    >>> keras_tfm.layers.FourierPositions()(np.ones((1, 3, 3, 8))).shape
+    TensorShape([1, 3, 3, 8])
     """
 
     def __init__(self, num_sines=32, **kwargs):
@@ -59,10 +62,17 @@ class FourierPositions(Layer):
 
 
 class OnGrid(Layer):
-    """`layer`, which takes maps, on sequences: (B, M + rows columns, D) in and out.
+    """Applies `layer`, which takes maps, to a sequence of a grid's cells: (B, M + rows columns, D) in and
+    out.
 
-    The first `prefix` tokens, a class token for example, skip it. A padding mask is not taken: a grid has
-    no padding.
+    Args:
+        layer: a layer from maps (B, rows, columns, D) to maps of the same shape.
+        grid: (rows, columns).
+        prefix: M, how many tokens, such as class tokens, come before the cells; they are returned unchanged.
+
+    >>> convolution = keras_tfm.layers.Convolution(8)
+    >>> keras_tfm.layers.OnGrid(convolution, grid=(3, 3), prefix=1)(np.ones((1, 10, 8))).shape
+    TensorShape([1, 10, 8])
     """
 
     def __init__(self, layer, grid, prefix=0, **kwargs):
@@ -76,8 +86,8 @@ class OnGrid(Layer):
         length = self.prefix + rows * columns
         if x_shape[1] not in (None, length):
             raise ValueError(
-                f"A grid of {rows} x {columns} behind {self.prefix} tokens makes {length}; "
-                f"the sequence has {x_shape[1]}."
+                f"`x` must have {length} tokens, `prefix` {self.prefix} and a `grid` of {rows} x {columns}; "
+                f"it has {x_shape[1]}."
             )
         self.layer.build((x_shape[0], *self.grid, x_shape[-1]))
         self.built = True
@@ -92,11 +102,20 @@ class OnGrid(Layer):
 
 
 class MapAttention(Layer):
-    """`attention` among all cells of a map, which it takes as a sequence: (B, height, width, D) in and out.
+    """Applies `attention` to the cells of a map as a sequence: (B, height, width, D) -> (B, height, width,
+    D').
 
-    With `reduction`, a layer from maps to smaller ones, or to sequences, the cells attend to what that makes
-    of the map (Wang et al. 2021, "Pyramid Vision Transformer", section 3.3, where it is a convolution and a
-    norm). As the branch of a `Residual` it makes a block of maps.
+    As the branch of a `Residual` it makes blocks for maps.
+
+    Args:
+        attention: an attention layer for sequences.
+        reduction: a layer that makes a smaller map or a sequence of the map. The cells then attend to its
+            output instead (Wang et al. 2021, "Pyramid Vision Transformer", section 3.3, where it is a
+            convolution and a norm).
+
+    >>> attention = keras_tfm.layers.MultiHeadAttention(num_heads=2)
+    >>> keras_tfm.layers.MapAttention(attention)(np.ones((1, 3, 3, 8))).shape
+    TensorShape([1, 3, 3, 8])
     """
 
     def __init__(self, attention, reduction=None, **kwargs):
@@ -125,7 +144,7 @@ class MapAttention(Layer):
         return (*x_shape[:3], self.attention.compute_output_shape(*self._shapes(x_shape))[-1])
 
     def _shapes(self, x_shape):
-        """Those of the queries and, where they are others, of the keys."""
+        """The shape of the queries and, if there is a reduction, that of the keys."""
         shapes = [_sequence_shape(x_shape)]
         if self.reduction is not None:
             shapes.append(_sequence_shape(self.reduction.compute_output_shape(x_shape)))
@@ -133,5 +152,5 @@ class MapAttention(Layer):
 
 
 def _sequence_shape(shape):
-    """The shape of a map's cells as a sequence; a sequence's stays."""
+    """The shape of a map's cells as a sequence; the shape of a sequence is returned unchanged."""
     return tuple(shape) if len(shape) == 3 else (shape[0], math.prod(shape[1:3]), shape[-1])

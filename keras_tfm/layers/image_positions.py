@@ -1,4 +1,4 @@
-"""Positions in the plane, added to maps (B, rows, columns, D)."""
+"""Positions in two dimensions, for maps (B, rows, columns, D)."""
 
 import math
 
@@ -12,10 +12,10 @@ from keras_tfm.registry import register
 
 
 def interpolate_positions(table, grid, new_grid):
-    """Stretch learned positions (M + N, D) from a `grid` of N = rows x columns to another: (M + N', D).
+    """Learned positions (M + N, D) resized from a `grid` of N = rows x columns to another: (M + N', D).
 
-    The first M rows, the class token's, stay; the others are resized bicubically over the image's plane, as
-    for fine-tuning at a higher resolution (Dosovitskiy et al. 2021, section 3.2).
+    The first M rows, those of class tokens, stay as they are. The others are resized bicubically as an
+    image, for fine-tuning at a higher resolution (Dosovitskiy et al. 2021, section 3.2).
     """
     num_special = table.shape[0] - grid[0] * grid[1]
     plane = ops.reshape(table[num_special:], (*grid, table.shape[1]))  # (rows, columns, D)
@@ -26,7 +26,7 @@ def interpolate_positions(table, grid, new_grid):
 def resize_plane(plane, grid):
     """A plane of vectors (rows, columns, D), resized bicubically to another `grid`.
 
-    It equals `keras.ops.image.resize` with `antialias`, which XLA does not compile.
+    The result equals that of `keras.ops.image.resize` with `antialias`, which XLA cannot compile.
     """
     sides = zip(plane.shape[:2], grid, strict=True)
     vertical, horizontal = (ops.cast(cubic_weights(*pair), plane.dtype) for pair in sides)
@@ -34,10 +34,10 @@ def resize_plane(plane, grid):
 
 
 def cubic_weights(length, new_length):
-    """What each of `length` points on a line weighs in each of `new_length`: (new_length, length).
+    """The weights (new_length, length) by which a line of `length` points is resized to `new_length` points.
 
-    Keys 1981, "Cubic Convolution Interpolation for Digital Image Processing", a = -1/2; the kernel is
-    stretched where there are fewer new points, and cut off at the ends.
+    Keys 1981, "Cubic Convolution Interpolation for Digital Image Processing", with a = -1/2. The kernel is
+    stretched if there are fewer new points, and cut off at the ends of the line.
     """
     scale = length / new_length
     places = (np.arange(new_length) + 0.5) * scale - 0.5
@@ -50,8 +50,11 @@ def cubic_weights(length, new_length):
 class GridPositionEmbedding(Layer):
     """x + a learned vector for each cell of a map (B, rows, columns, D).
 
-    `grid` is the side or the (rows, columns) for which there are vectors, by default that of the first map.
-    On a map of another size they are resized bicubically.
+    `grid` is the side or the (rows, columns) of the table, by default those of the first map. For a map of
+    another size the table is resized bicubically.
+
+    >>> keras_tfm.layers.GridPositionEmbedding()(np.ones((1, 3, 3, 8))).shape
+    TensorShape([1, 3, 3, 8])
     """
 
     def __init__(self, grid=None, initializer="uniform", **kwargs):
@@ -67,7 +70,7 @@ class GridPositionEmbedding(Layer):
         self.built = True
 
     def call(self, x):
-        """Any map whose height and width are known in, the same shape out."""
+        """(B, rows, columns, D) -> (B, rows, columns, D); rows and columns must be known."""
         table, grid = self.table, tuple(x.shape[1:3])
         if grid != tuple(self.table.shape[:2]):
             table = resize_plane(ops.cast(table, "float32"), grid)
@@ -79,11 +82,15 @@ class GridPositionEmbedding(Layer):
 
 @register
 class GridSines(keras.initializers.Initializer):
-    """A table (M + N, D) for the N cells of a `grid`, (rows, columns), row by row, after M rows of zeros.
+    """An initializer for position tables (M + N, D): sines for the N cells of a `grid`, after M rows of
+    zeros.
 
-    Of a cell's D numbers the first quarter are sines of its column and the second cosines, then come its
-    row's; the frequencies are those of `SinePositionEncoding`. D must be a multiple of four. So masked
-    autoencoders have them (He et al. 2022, the released code).
+    `grid` is (rows, columns). The first quarter of a cell's numbers are sines of its column, the second
+    cosines; then come those of its row. The frequencies are those of `SinePositionEncoding`, and D must be a
+    multiple of four. Masked autoencoders use it (He et al. 2022, the released code).
+
+    >>> keras_tfm.layers.GridSines(grid=(2, 3))((7, 8)).shape
+    TensorShape([7, 8])
     """
 
     def __init__(self, grid):
@@ -92,7 +99,7 @@ class GridSines(keras.initializers.Initializer):
     def __call__(self, shape, dtype=None):
         (length, dim), (rows, columns) = shape, self.grid
         if dim % 4:
-            raise ValueError(f"The width must be a multiple of four; it is {dim}.")
+            raise ValueError(f"The width D must be a multiple of four; it is {dim}.")
         frequencies = 10_000.0 ** (-np.arange(dim // 4) / (dim // 4))
         vertical, horizontal = np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij")
         angles = [np.outer(x.ravel(), frequencies) for x in (horizontal, vertical)]  # (N, D/4) each
@@ -105,12 +112,16 @@ class GridSines(keras.initializers.Initializer):
 
 
 class SineGridPositionEncoding(Layer):
-    """x + sines of a cell's row in the first half of the features, and of its column in the second.
+    """x + sines and cosines of a cell's row, in the first half of the features, and of its column in the
+    second.
 
-    Each half is `SinePositionEncoding`'s vector (Parmar et al. 2018, "Image Transformer"; Carion et al. 2020,
-    "End-to-End Object Detection with Transformers", appendix A.4), D a multiple of four. Positions are 0, 1,
-    ...; with `normalize` they run from 2 pi / n to 2 pi over an axis of n cells, as the latter have them.
-    Where a mask hides padding, each axis counts and ends with the cells that it shows.
+    Each half is the vector of `SinePositionEncoding`, so D must be a multiple of four (Parmar et al. 2018,
+    "Image Transformer"; Carion et al. 2020, "End-to-End Object Detection with Transformers", appendix A.4).
+    The positions are 0, 1, ... With `normalize` they run from 2 pi / n to 2 pi along an axis of n cells, as
+    in the latter paper. Where a mask hides padding, only the visible cells of an axis are counted.
+
+    >>> keras_tfm.layers.SineGridPositionEncoding()(np.ones((1, 3, 3, 8))).shape
+    TensorShape([1, 3, 3, 8])
     """
 
     def __init__(self, base=10_000.0, normalize=False, **kwargs):
@@ -120,13 +131,11 @@ class SineGridPositionEncoding(Layer):
 
     def build(self, x_shape):
         if x_shape[3] % 4:
-            raise ValueError(f"The width must be a multiple of four; it is {x_shape[3]}.")
+            raise ValueError(f"The width D must be a multiple of four; it is {x_shape[3]}.")
         self.built = True
 
     def call(self, x, mask=None):
-        """(B, rows, columns, D) -> (B, rows, columns, D); `mask` (B, rows, columns) is True for a cell of the
-        image and False for padding.
-        """
+        """(B, rows, columns, D) in and out; `mask` (B, rows, columns) is False at padding."""
         rows, columns, dim = x.shape[1:]
         if mask is None:
             mask = ops.ones((1, rows, columns), "bool")
@@ -134,12 +143,12 @@ class SineGridPositionEncoding(Layer):
         return x + ops.cast(ops.concatenate([vertical, horizontal], axis=-1), x.dtype)
 
     def _positions(self, mask, axis):
-        """Those of cells along an axis of their mask (B, rows, columns)."""
+        """The positions of cells along `axis` of their mask (B, rows, columns)."""
         counts = ops.cumsum(ops.cast(mask, "float32"), axis=axis)  # from 1
         if not self.normalize:
             return counts - 1
         last = ops.max(counts, axis=axis, keepdims=True)
-        return counts / (last + 1e-6) * (2 * math.pi)  # their 1e-6, which guards against 0 / 0
+        return counts / (last + 1e-6) * (2 * math.pi)  # 1e-6 as in DETR's code, against 0 / 0
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)

@@ -1,9 +1,14 @@
-"""Masks: boolean, True = attend; the rank alone says what a mask is.
+"""Attention masks: boolean, True = attend. The rank of a mask says what it means.
 
-(B, S)             hides padding keys          1 1 1 0
-(B or 1, T, S)     a row of keys a query       1 0 0 0
-(B or 1, H|1, T, S)  the same for each head    1 1 0 0
-                                               1 1 1 0   <- causal, last key padded
+    (B, S)                 which keys are not padding          1 1 1 0
+
+    (B or 1, T, S)         one row of keys per query           1 0 0 0
+                                                               1 1 0 0
+                                                               1 1 1 0   causal, last key padded
+
+    (B or 1, H or 1, T, S) the same for each head
+
+B is the batch size, T the number of queries, S that of keys and H that of heads.
 """
 
 import keras
@@ -11,34 +16,38 @@ from keras import ops
 
 from keras_tfm.private.keras import get_keras_mask
 
-# Half of the lowest float32: far below any score, and its sum with one does not overflow.
+# Half of the lowest float32: far below any score, and adding a score to it does not overflow.
 LOWEST = -1.7e38
 
 
 def causal_mask(query_length, key_length, offset=0):
-    """Query t, at position `offset + t`, sees the keys at positions up to its own: (1, T, S)."""
+    """Query t, at position `offset` + t, sees the keys at positions up to its own: a mask (1, T, S).
+
+    >>> keras_tfm.layers.causal_mask(2, 3, offset=1)[0].numpy().tolist()
+    [[True, True, False], [True, True, True]]
+    """
     query_positions = offset + ops.arange(query_length, dtype="int32")
     key_positions = ops.arange(key_length, dtype="int32")
     return (key_positions[None, :] <= query_positions[:, None])[None]  # (1, T, S)
 
 
 def key_mask_of(tensor):
-    """The (B, S) mask that Keras carries on `tensor` (`mask_zero`), or None."""
+    """The (B, S) mask that Keras carries on `tensor` (from `mask_zero`, for example), or None."""
     return get_keras_mask(tensor)
 
 
 def expand_mask(mask, rank=4, name="mask"):
-    """Bring a mask of rank 2, 3 or 4 to `rank` (3 or 4) dimensions that broadcast over scores.
+    """A mask of rank 2, 3 or 4, expanded to `rank` (3 or 4) dimensions that broadcast over the scores.
 
-    Raises ValueError, naming the argument, for another rank or a floating-point mask (an additive
-    one is a `bias`).
+    Raises ValueError, naming the argument, for any other rank and for a floating-point mask: a number to add
+    to the scores is a `bias`.
     """
     mask = ops.convert_to_tensor(mask)
     dtype = keras.backend.standardize_dtype(mask.dtype)
     if dtype != "bool" and not dtype.startswith(("int", "uint")):
         raise ValueError(
-            f"`{name}` must be boolean, True = attend, or 0/1 integers; it is {dtype}. "
-            "An additive mask is passed as `bias`."
+            f"`{name}` must be boolean (True = attend) or integers 0 and 1; it is {dtype}. "
+            "Pass a mask that is added to the scores as `bias`."
         )
     mask = ops.cast(mask, "bool")
     if len(mask.shape) == 2:
@@ -54,7 +63,12 @@ def expand_mask(mask, rank=4, name="mask"):
 
 
 def combine_masks(*masks, rank=4, name="mask"):
-    """AND the masks that are given, or None where none is."""
+    """The masks that are given, combined by AND; None if none is given.
+
+    >>> padding, causal = np.array([[True, False]]), keras_tfm.layers.causal_mask(2, 2)
+    >>> keras_tfm.layers.combine_masks(padding, causal).numpy().tolist()
+    [[[[True, False], [True, False]]]]
+    """
     combined = None
     for mask in masks:
         if mask is not None:
@@ -64,7 +78,7 @@ def combine_masks(*masks, rank=4, name="mask"):
 
 
 def padding_mask_of(x, mask, name="mask"):
-    """`mask` (B, T) of `x` (B, T, D), ANDed with the one that Keras carries on `x`, or None."""
+    """`mask` (B, T) for `x` (B, T, D), combined by AND with the mask that Keras carries on `x`; or None."""
     if mask is not None and len(mask.shape) != 2:
         raise ValueError(f"`{name}` must have the shape (B, T) of the sequence; it is {tuple(mask.shape)}.")
     mask = combine_masks(mask, key_mask_of(x), rank=3, name=name)
@@ -72,41 +86,54 @@ def padding_mask_of(x, mask, name="mask"):
 
 
 def tokens_of(mask):
-    """Which tokens are no padding (B or 1, T): a self-attention's `mask` of rank 4 shows them themselves."""
+    """Which tokens are not padding, (B or 1, T), read from the `mask` (of rank 4) of self-attention."""
     mask = ops.any(mask, axis=1)  # (B or 1, T or 1, S)
     return mask[:, 0] if mask.shape[1] == 1 else ops.diagonal(mask, axis1=1, axis2=2)
 
 
 def in_float32(x):
-    """`x` in float32 at least."""
+    """`x` in float32, or as it is if it is float64."""
     dtype = keras.backend.standardize_dtype(x.dtype)
-    # A cast reads a variable, also one of float64 already: a custom gradient takes tensors alone.
+    # Cast even what is float64 already: the cast turns a variable into a tensor, which custom gradients need.
     return ops.cast(x, dtype if dtype == "float64" else "float32")
 
 
 def masked_mean(x, mask):
-    """The mean of what `mask` (B, T) shows of x, in float32 at least: (B, T, D) -> (B, D), 0 of nothing."""
+    """The mean of the tokens where `mask` (B, T) is True, in float32 or float64: (B, T, D) -> (B, D).
+
+    Without such a token the result is 0.
+
+    >>> keras_tfm.layers.masked_mean(np.array([[[1.0], [5.0]]]), np.array([[True, False]])).numpy().tolist()
+    [[1.0]]
+    """
     x = in_float32(x)
     weights = ops.cast(mask, x.dtype)[..., None]
     return ops.sum(x * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1.0)
 
 
 def masked_max(x, mask):
-    """The maximum, for each feature, of what `mask` (B, T) shows of x: (B, T, D) -> (B, D), 0 of nothing."""
+    """The maximum of each feature over the tokens where `mask` (B, T) is True: (B, T, D) -> (B, D).
+
+    Without such a token the result is 0.
+    """
     x, mask = in_float32(x), ops.cast(mask, "bool")[..., None]
-    # With an `initial` value Keras takes an empty batch too.
+    # Keras needs an `initial` value for an empty batch.
     highest = ops.max(ops.where(mask, x, ops.cast(LOWEST, x.dtype)), axis=1, initial=LOWEST)
     return ops.where(ops.any(mask, axis=1), highest, ops.zeros_like(highest))
 
 
 def masked_softmax(scores, mask=None):
-    """Softmax over the last axis in float32 at least: masked keys weigh exactly 0, rows sum to 1.
+    """The softmax over the last axis, in float32 or float64, with a weight of exactly 0 where `mask` is
+    False.
 
-    A row with nothing to attend to is all zeros, never NaN. `mask` broadcasts over `scores`.
+    `mask` broadcasts over `scores`. Each row sums to 1; a row whose keys are all masked is zero, never NaN.
+
+    >>> keras_tfm.layers.masked_softmax(np.array([[2.0, 2.0]]), np.array([[True, False]])).numpy().tolist()
+    [[1.0, 0.0]]
     """
     scores = in_float32(scores)
     if mask is not None:
         scores = scores + ops.cast(ops.where(mask, 0.0, LOWEST), scores.dtype)
-    # One key weighs exp(0): Keras warns of a softmax over an axis of size 1.
+    # With a single key the weight is exp(0) = 1. Keras warns when it computes a softmax over one value.
     weights = ops.exp(scores - scores) if scores.shape[-1] == 1 else ops.softmax(scores)
     return weights if mask is None else weights * ops.cast(mask, weights.dtype)

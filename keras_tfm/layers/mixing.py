@@ -1,4 +1,4 @@
-"""Mixing of tokens without attention: by a layer on the transposed sequence, by a Fourier transform."""
+"""Mixing of tokens without attention: by a dense layer along the tokens, or by a Fourier transform."""
 
 from keras import ops
 
@@ -6,10 +6,14 @@ from keras_tfm.layers.base import Layer
 
 
 class TokenMixing(Layer):
-    """`layer` along the tokens in place of the features, the same for every feature: (B, T, D) in and out.
+    """Applies `layer` along the tokens instead of the features, the same for every feature: (B, T, D) in and
+    out.
 
-    Tolstikhin et al. 2021, "MLP-Mixer: An all-MLP Architecture for Vision", eq. 1, where it is a feed-forward
-    layer. It is built for sequences of one length.
+    Tolstikhin et al. 2021, "MLP-Mixer: An all-MLP Architecture for Vision", eq. 1, where the layer is a
+    feed-forward layer. T must be known and always the same.
+
+    >>> keras_tfm.layers.TokenMixing(keras_tfm.layers.FeedForward(16))(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(self, layer, **kwargs):
@@ -18,7 +22,7 @@ class TokenMixing(Layer):
 
     def build(self, x_shape):
         if len(x_shape) != 3 or x_shape[1] is None:
-            raise ValueError(f"`x` must have the shape (B, T, D), T known; it is {tuple(x_shape)}.")
+            raise ValueError(f"`x` must have the shape (B, T, D) with a known T; it is {tuple(x_shape)}.")
         self.layer.build((x_shape[0], x_shape[2], x_shape[1]))
         self.built = True
 
@@ -34,13 +38,16 @@ class TokenMixing(Layer):
 class FourierMixing(Layer):
     """The real part of the discrete Fourier transform along tokens and features: (B, T, D) in and out.
 
-    Lee-Thorp et al. 2022, "FNet: Mixing Tokens with Fourier Transforms", eq. 3. It has no weights and takes
-    no mask: padding is mixed in as all else is. It computes in float32.
+    Lee-Thorp et al. 2022, "FNet: Mixing Tokens with Fourier Transforms", eq. 3. It has no weights, computes
+    in float32 and takes no mask: padding is mixed in like any other token.
+
+    >>> keras_tfm.layers.FourierMixing()(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def call(self, x):
         """(B, T, D) -> (B, T, D)."""
-        # Five to ten times faster on CPUs than products with the cosines and sines, and more exact.
+        # On CPUs the FFT is five to ten times as fast as products with sines and cosines, and more exact.
         real = ops.cast(x, "float32")
         y, _ = ops.fft2((real, ops.zeros_like(real)))
         return ops.cast(y, x.dtype)

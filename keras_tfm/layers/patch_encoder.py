@@ -1,4 +1,4 @@
-"""Patches as a Transformer's tokens: learned ones before them, positions added.
+"""Patches of images as the tokens of a Transformer: with learned tokens before them, and positions.
 
 Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words", section 3.1.
 """
@@ -11,13 +11,16 @@ from keras_tfm.layers.image_positions import interpolate_positions
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, patch_grid
 from keras_tfm.layers.positions import PositionEmbedding
 
-POSITIONS = keras.initializers.RandomNormal(stddev=0.02)  # the authors' code
+POSITIONS = keras.initializers.RandomNormal(stddev=0.02)  # as in the authors' code
 
 
 class PrependedTokens(Layer):
     """`count` learned vectors before a sequence: class, distillation or register tokens.
 
-    At a class token's place a summary of the whole sequence is learnt.
+    Attention collects in a class token what the model needs to know of the whole sequence.
+
+    >>> keras_tfm.layers.PrependedTokens(count=2)(np.ones((1, 5, 8))).shape
+    TensorShape([1, 7, 8])
     """
 
     def __init__(self, count=1, initializer="zeros", **kwargs):
@@ -44,13 +47,22 @@ class PrependedTokens(Layer):
 
 
 class PatchEncoder(Layer):
-    """Patches, projected linearly, behind a class token, with learned positions added (eq. 1).
+    """[class; x_1 E; ...; x_N E] + E_pos: projected patches after a class token, with learned positions (eq.
+    1).
 
-    `patch_size` is P or a (height, width) pair, `dim` is D; the class token can be left out. Positions are
-    numbered row by row: two-dimensional ones gained nothing (appendix D.4). `position_initializer` draws
-    their first values; `use_bias` is the projection's. There are positions for images of the size that the
-    layer is built for; for those of another size they are interpolated at each call (section 3.2). It is the
-    plain way to put `PatchEmbedding`, `PrependedTokens` and `PositionEmbedding` together.
+    It combines `PatchEmbedding`, `PrependedTokens` and `PositionEmbedding`. Positions are numbered row by
+    row: two-dimensional ones were no better (appendix D.4). The table is for images of the size that the
+    layer is built for; for images of another size it is interpolated at each call (section 3.2).
+
+    Args:
+        patch_size: the side of a patch or its (height, width).
+        dim: D, the width of the tokens.
+        class_token: whether there is one.
+        position_initializer: the initial values of the positions.
+        use_bias: whether the projection has a bias.
+
+    >>> keras_tfm.layers.PatchEncoder(patch_size=4, dim=8)(np.ones((1, 16, 16, 3))).shape
+    TensorShape([1, 17, 8])
     """
 
     def __init__(
@@ -76,7 +88,7 @@ class PatchEncoder(Layer):
         self.built = True
 
     def call(self, images):
-        """(B, H, W, C) -> (B, N + 1, D), or (B, N, D) without a class token; floating point only."""
+        """Floating-point images (B, H, W, C) -> (B, N + 1, D), or (B, N, D) without a class token."""
         x = flatten_map(self.patches(images))  # (B, N, D)
         x = x if self.tokens is None else self.tokens(x)
         grid = patch_grid(images.shape[1:3], self.patch_size)

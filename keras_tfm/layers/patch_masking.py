@@ -1,10 +1,11 @@
-"""Random masking of patches, as masked autoencoders learn by it (He et al. 2022, "Masked Autoencoders Are
-Scalable Vision Learners", section 3).
+"""Random masking of patches, for masked autoencoders.
 
-Each patch has a random number; those with the least are visible, in the order of their numbers:
+He et al. 2022, "Masked Autoencoders Are Scalable Vision Learners", section 3. Each patch gets a random
+number. The patches with the smallest numbers stay visible, sorted by their numbers. After the encoder they
+are put back into place, with a learned mask token m elsewhere:
 
     noise      .7 .1 .9 .4        half of the patches are hidden: ranks 2 0 3 1
-    tokens      a  b  c  d   -->  visible b d   -->  restored  m b m d, where m is a learned mask token
+    tokens      a  b  c  d   -->  visible b d   -->  restored  m b m d
 """
 
 from keras import ops
@@ -13,24 +14,33 @@ from keras_tfm.layers.base import Layer, own
 
 
 def patch_ranks(noise):
-    """Of how many numbers in its row of `noise` (B, N) each one is greater: (B, N), whole numbers."""
+    """The rank of each number in its row of `noise` (B, N), counted from 0: (B, N), integers."""
     return ops.argsort(ops.argsort(noise, axis=1), axis=1)
 
 
 def num_visible(num_patches, mask_ratio):
-    """How many of N patches stay, the others being `mask_ratio` of them, rounded up."""
+    """How many of N patches stay visible if `mask_ratio` of them, rounded up, are hidden."""
     return int(num_patches * (1 - mask_ratio))
 
 
 def is_hidden(noise, mask_ratio):
-    """Which patches `PatchMasking` hides: (B, N), boolean."""
+    """Which patches `PatchMasking` hides: (B, N), boolean.
+
+    >>> keras_tfm.layers.is_hidden(np.array([[0.7, 0.1, 0.9, 0.4]]), mask_ratio=0.5).numpy().tolist()
+    [[True, False, True, False]]
+    """
     return patch_ranks(noise) >= num_visible(noise.shape[1], mask_ratio)
 
 
 class PatchMasking(Layer):
-    """Leaves the visible patches, and the `prefix` tokens before them, of a sequence.
+    """Keeps the visible patches of a sequence, and the `prefix` tokens before them.
 
-    (B, prefix + N, D) and noise (B, N) -> (B, prefix + M, D), where M of N patches are visible.
+    Called with (B, prefix + N, D) and noise (B, N) it returns (B, prefix + M, D), where M of N patches are
+    visible. `mask_ratio` is the share of hidden patches.
+
+    >>> noise = np.array([[0.7, 0.1, 0.9, 0.4]])
+    >>> keras_tfm.layers.PatchMasking(mask_ratio=0.5)(np.ones((1, 4, 8)), noise).shape
+    TensorShape([1, 2, 8])
     """
 
     def __init__(self, mask_ratio=0.75, prefix=0, **kwargs):
@@ -43,10 +53,12 @@ class PatchMasking(Layer):
     def build(self, x_shape, noise_shape):
         num_patches = noise_shape[1]
         if num_patches is None or not num_visible(num_patches, self.mask_ratio):
-            raise ValueError(f"`mask_ratio` {self.mask_ratio} leaves none of {num_patches} patches visible.")
+            raise ValueError(
+                f"`mask_ratio` must leave one of {num_patches} patches visible; it is {self.mask_ratio}."
+            )
         if x_shape[1] not in (None, self.prefix + num_patches):
             raise ValueError(
-                f"`noise` must have a number for each of {x_shape[1]} - {self.prefix} patches; "
+                f"`noise` must have a number for each of {x_shape[1] - self.prefix} patches; "
                 f"it has {num_patches}."
             )
         self.built = True
@@ -62,9 +74,12 @@ class PatchMasking(Layer):
 
 
 class PatchRestoring(Layer):
-    """Puts visible patches back to their places, a learned mask token to all others.
+    """Puts visible patches back to their places, and a learned mask token in all others.
 
-    (B, prefix + M, D) and noise (B, N) -> (B, prefix + N, D).
+    Called with (B, prefix + M, D) and noise (B, N) it returns (B, prefix + N, D).
+
+    >>> keras_tfm.layers.PatchRestoring()(np.ones((1, 2, 8)), np.array([[0.7, 0.1, 0.9, 0.4]])).shape
+    TensorShape([1, 4, 8])
     """
 
     def __init__(self, prefix=0, initializer="zeros", **kwargs):

@@ -7,8 +7,9 @@
 
     (B, H, W, C)                         (B, N, P P C)
 
-Patches run row by row over the image; a patch's numbers run by (row, column, channel), so that a linear
-projection of them is a convolution of stride P whose kernel (P, P, C, D) is read as (P P C, D).
+Patches are numbered row by row. Within a patch the numbers are ordered by (row, column, channel), so that a
+linear projection of patches equals a convolution of stride P: its kernel (P, P, C, D) is reshaped to (P P C,
+D).
 """
 
 import keras
@@ -20,10 +21,13 @@ from keras_tfm.layers.dense import Dense
 
 
 def extract_patches(images, patch_size):
-    """Cut images (B, H, W, C) into their N = (H / P) (W / P) patches, flattened: (B, N, P P C).
+    """Cut images (B, H, W, C) into N = (H / P) (W / P) patches, flattened: (B, N, P P C).
 
-    `patch_size` is P or a (height, width) pair. Raises ValueError, naming the sizes, where the patch does not
-    divide the image, and where the image's height or width is not known: nothing is cropped or padded.
+    `patch_size` is P or a (height, width) pair. Raises ValueError if the patches do not divide the image,
+    which is neither cropped nor padded, or if the image's height or width is not known.
+
+    >>> keras_tfm.layers.extract_patches(np.ones((1, 8, 8, 3)), patch_size=4).shape
+    TensorShape([1, 4, 48])
     """
     patch_height, patch_width = height_and_width(patch_size, "patch_size")
     if len(images.shape) != 4:
@@ -36,9 +40,13 @@ def extract_patches(images, patch_size):
 
 
 def combine_patches(patches, patch_size, image_size):
-    """Put patches (B, N, P P C) together again, the exact inverse of `extract_patches`: (B, H, W, C).
+    """The inverse of `extract_patches`: patches (B, N, P P C) -> images (B, H, W, C).
 
-    `image_size` is the images' side or their (H, W). Raises ValueError where the sizes do not fit together.
+    `image_size` is the side of the images or their (H, W). Raises ValueError if the sizes do not fit
+    together.
+
+    >>> keras_tfm.layers.combine_patches(np.ones((1, 4, 48)), patch_size=4, image_size=8).shape
+    TensorShape([1, 8, 8, 3])
     """
     patch_height, patch_width = height_and_width(patch_size, "patch_size")
     height, width = height_and_width(image_size, "image_size")
@@ -56,7 +64,9 @@ def combine_patches(patches, patch_size, image_size):
 
 
 def patch_grid(image_size, patch_size):
-    """How many (rows, columns) of patches an image has; ValueError where they do not come out whole."""
+    """The (rows, columns) of patches of an image. Raises ValueError if the patches do not divide the
+    image.
+    """
     patch_height, patch_width = height_and_width(patch_size, "patch_size")
     height, width = image_size
     if height is None or width is None:
@@ -69,7 +79,7 @@ def patch_grid(image_size, patch_size):
 
 
 def height_and_width(size, name="size"):
-    """The (height, width) of a size given as one number or as two; ValueError for anything else."""
+    """The (height, width) of a size given as one number or as two. Raises ValueError for anything else."""
     pair = tuple(size) if isinstance(size, list | tuple) else (size, size)
     if len(pair) != 2 or not all(isinstance(side, int) and side > 0 for side in pair):
         raise ValueError(f"`{name}` must be a positive integer, or a (height, width) pair; it is {size}.")
@@ -77,12 +87,21 @@ def height_and_width(size, name="size"):
 
 
 class PatchEmbedding(Layer):
-    """Patches of images or maps, each projected linearly: (B, H, W, C) -> maps (B, rows, columns, `dim`).
+    """Linearly projected patches of images or maps: (B, H, W, C) -> a map (B, rows, columns, `dim`).
 
-    `patch_size` is P or a (height, width) pair, `stride` how far apart patches begin, `padding` how many
-    zeros stand on every side of the image, a number or a (vertical, horizontal) pair. Without either the
-    patches must divide the image; with one of them it is a convolution, which leaves out what is no whole
-    patch at the end.
+    Args:
+        dim: D, the width of the output.
+        patch_size: P or a (height, width) pair.
+        stride: the distance between the starts of neighbouring patches; by default the patch size.
+        padding: the zeros on each side of the image, a number or a (vertical, horizontal) pair.
+        use_bias: whether the projection has a bias.
+
+    Raises:
+        ValueError: if neither `stride` nor `padding` is given and the patches do not divide the image. With
+            one of them it is a convolution, which leaves out incomplete patches at the end.
+
+    >>> keras_tfm.layers.PatchEmbedding(dim=16, patch_size=4)(np.ones((1, 8, 8, 3))).shape
+    TensorShape([1, 2, 2, 16])
     """
 
     def __init__(
@@ -112,7 +131,7 @@ class PatchEmbedding(Layer):
         if len(images_shape) != 4:
             raise ValueError(f"`images` must have the shape (B, H, W, C); it is {tuple(images_shape)}.")
         self.num_channels = images_shape[-1]
-        self.compute_output_shape(images_shape)  # refuses images that do not split
+        self.compute_output_shape(images_shape)  # raises for images that cannot be cut into patches
         patch_height, patch_width = height_and_width(self.patch_size)
         initializer = own(self.kernel_initializer)
         self.projection = keras.layers.Dense(
@@ -122,10 +141,10 @@ class PatchEmbedding(Layer):
         self.built = True
 
     def call(self, images):
-        """(B, H, W, C) -> (B, rows, columns, D); floating point only."""
+        """Floating-point images (B, H, W, C) -> (B, rows, columns, D)."""
         dtype = keras.backend.standardize_dtype(images.dtype)
         if not keras.backend.is_float_dtype(dtype):
-            raise ValueError(f"`images` must be floating-point, 0 .. 255 scaled to 0 .. 1; they are {dtype}.")
+            raise ValueError(f"`images` must be floating-point, such as pixels / 255; they are {dtype}.")
         if images.shape[-1] != self.num_channels:
             raise ValueError(
                 f"{self.name!r} was built for images of {self.num_channels} channels; their shape is "
@@ -136,7 +155,7 @@ class PatchEmbedding(Layer):
         return ops.reshape(x, (-1, rows, columns, self.dim))  # (B, rows, columns, D)
 
     def _apart(self, images, grid):
-        """`images` padded, and overlapping patches laid side by side: rows and columns repeat."""
+        """`images` padded, with overlapping patches copied so that they lie side by side."""
         if self.stride is None and not self.padding:
             return images
         vertical, horizontal = pair_of(self.padding)
@@ -157,17 +176,21 @@ class PatchEmbedding(Layer):
 
 
 class PatchMerging(Layer):
-    """2 x 2 cells of a map made one: (B, H, W, D) -> (B, H / 2, W / 2, `dim`), a map of odd size zero-padded.
+    """Merges 2 x 2 cells of a map into one: (B, H, W, D) -> (B, H / 2, W / 2, `dim`).
 
-    The four vectors, those of a column after each other, stand side by side and are projected without bias
-    (Liu et al. 2021, "Swin Transformer", section 3.1, where `dim` is 2 D). `norm` acts on the four, the
-    projection's "input", or on its "output" (Liu et al. 2022, "Swin Transformer V2"), as `normalize` says.
+    The four vectors, column by column, are concatenated and projected without a bias (Liu et al. 2021, "Swin
+    Transformer", section 3.1, where `dim` is 2 D). A map of odd size is padded with zeros. `norm` is a layer
+    applied to the four vectors, the "input" of the projection, or to its "output" (Liu et al. 2022, "Swin
+    Transformer V2"); `normalize` says which.
+
+    >>> keras_tfm.layers.PatchMerging(dim=16)(np.ones((1, 4, 4, 8))).shape
+    TensorShape([1, 2, 2, 16])
     """
 
     def __init__(self, dim, norm=None, normalize="input", kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         if normalize not in ("input", "output"):
-            raise ValueError(f"`normalize` must be input or output; it is {normalize!r}.")
+            raise ValueError(f"`normalize` must be 'input' or 'output'; it is {normalize!r}.")
         self.dim = dim
         self.norm = norm
         self.normalize = normalize
@@ -205,16 +228,20 @@ class PatchMerging(Layer):
 
 
 def flatten_map(x):
-    """A map's cells as a sequence, row by row: (B, rows, columns, D) -> (B, N, D)."""
+    """The cells of a map as a sequence, row by row: (B, rows, columns, D) -> (B, N, D).
+
+    >>> keras_tfm.layers.flatten_map(np.ones((1, 3, 3, 8))).shape
+    TensorShape([1, 9, 8])
+    """
     _, rows, columns, dim = x.shape
     return ops.reshape(x, (-1, rows * columns, dim))  # (B, N, D)
 
 
 def grid_of_windows(map_size, size, stride, padding=0):
-    """How many (rows, columns) of windows of `size`, `stride` apart, lie in a map with `padding` all around.
+    """The (rows, columns) of windows of `size`, `stride` apart, in a map with `padding` on each side.
 
-    Each is a number or a (vertical, horizontal) pair. A side that is not known, None, stays unknown.
-    ValueError where a window is larger than the padded map.
+    Each argument is a number or a (vertical, horizontal) pair. A side that is not known, None, stays None.
+    Raises ValueError if a window is larger than the padded map.
     """
     numbers = zip(map_size, *(pair_of(x) for x in (size, stride, padding)), strict=True)
     grid = tuple(
@@ -228,5 +255,5 @@ def grid_of_windows(map_size, size, stride, padding=0):
 
 
 def pair_of(number):
-    """Two numbers, of both axes of the plane, given as one for both or as two."""
+    """A (vertical, horizontal) pair, of one number for both axes or of a pair."""
     return tuple(number) if isinstance(number, list | tuple) else (number, number)

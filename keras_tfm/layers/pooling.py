@@ -1,4 +1,4 @@
-"""Pooling: cells of a map that lie near each other become one, or all tokens of a sequence do."""
+"""Pooling: all tokens of a sequence become one vector, or neighbouring cells of a map become one cell."""
 
 from keras import ops
 
@@ -11,11 +11,20 @@ from keras_tfm.layers.patches import grid_of_windows, height_and_width, pair_of
 
 
 class AttentionPooling(Layer):
-    """One vector of a sequence: a learned query attends to all tokens, then a residual feed-forward layer.
+    """One vector for a sequence: a learned query attends to all tokens, then a feed-forward layer in a
+    residual.
 
-    (B, N, D) -> (B, D). The query has `num_heads` heads; `intermediate_dim` is the feed-forward width, by
-    default 4 D, `epsilon` that of the norm before it. Around the attention is no residual. It is the "MAP
-    head" of Zhai et al. 2022, "Scaling Vision Transformers", as their code has it.
+    (B, N, D) -> (B, D). The attention has no residual connection. It is the "MAP head" of Zhai et al. 2022,
+    "Scaling Vision Transformers", as in their code.
+
+    Args:
+        num_heads: the number of heads of the attention.
+        intermediate_dim: the width of the feed-forward layer, by default 4 D.
+        activation: of the feed-forward layer.
+        epsilon: of the norm before the feed-forward layer.
+
+    >>> keras_tfm.layers.AttentionPooling(num_heads=2)(np.ones((1, 5, 8))).shape
+    TensorShape([1, 8])
     """
 
     def __init__(
@@ -49,7 +58,7 @@ class AttentionPooling(Layer):
         self.built = True
 
     def call(self, x, mask=None, training=None):
-        """(B, N, D) -> (B, D); `mask` (B, N) is False for tokens to leave out."""
+        """(B, N, D) -> (B, D); `mask` (B, N) is False for tokens that are left out."""
         query = ops.broadcast_to(ops.cast(self.query, x.dtype), (ops.shape(x)[0], 1, x.shape[-1]))
         y = self.attention(query, x, mask=mask, training=training)
         return self.feedforward(y, training=training)[:, 0]
@@ -62,10 +71,13 @@ class AttentionPooling(Layer):
 
 
 class MaxPooling(Layer):
-    """The greatest value of each feature in windows of a map, `stride` apart: (B, height, width, D).
+    """The maximum of each feature in windows of a map: (B, height, width, D) -> (B, height', width', D).
 
     Each side becomes (side + 2 padding - size) // stride + 1 long. `pool_size`, `stride` (by default the
-    size) and `padding` are a number or a (height, width) pair; what pads is never the greatest.
+    size) and `padding` are a number or a (height, width) pair. Padding is never the maximum.
+
+    >>> keras_tfm.layers.MaxPooling(pool_size=2)(np.ones((1, 8, 8, 3))).shape
+    TensorShape([1, 4, 4, 3])
     """
 
     def __init__(self, pool_size=3, stride=None, padding=0, **kwargs):
@@ -74,9 +86,7 @@ class MaxPooling(Layer):
         if stride is not None:
             height_and_width(stride, "stride")
         if not all(0 <= 2 * margin <= side for margin, side in zip(pair_of(padding), sides, strict=True)):
-            raise ValueError(
-                f"`padding` must lie in 0 .. half of `pool_size`, which is {pool_size}; it is {padding}."
-            )
+            raise ValueError(f"`padding` must lie in 0 to half of `pool_size`, {pool_size}; it is {padding}.")
         self.pool_size = pool_size
         self.stride = stride
         self.padding = padding

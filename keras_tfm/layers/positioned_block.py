@@ -1,8 +1,8 @@
-"""Blocks whose positions are added to queries and keys in every block, and not to values.
+"""Blocks that add positions to queries and keys in every block, and never to values.
 
     x + position ---> query, key --+
-                                   attention --> + --> norm     then the same from the context, then a
-    x --------------> value -------+             |              feed-forward layer
+                                   attention --> + --> norm     then cross-attention in the same way,
+    x --------------> value -------+             |              then a feed-forward layer
     |____________________________________________|
 
 Carion et al. 2020, "End-to-End Object Detection with Transformers", figure 10.
@@ -17,7 +17,12 @@ from keras_tfm.layers.masks import key_mask_of
 
 
 class PositionedAttention(Layer):
-    """`attention` to whose queries and keys positions are added, and not to its values."""
+    """Applies `attention` after adding positions to its queries and keys, but not to its values.
+
+    >>> attention = keras_tfm.layers.PositionedAttention(keras_tfm.layers.MultiHeadAttention(num_heads=2))
+    >>> attention(np.ones((1, 5, 8)), position=np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
+    """
 
     def __init__(self, attention, **kwargs):
         super().__init__(**kwargs)
@@ -31,10 +36,10 @@ class PositionedAttention(Layer):
     def call(
         self, x, context=None, position=None, context_position=None, mask=None, bias=None, training=None
     ):
-        """Attend from `x` (B, T, D) to the `context` (B, S, D), or without one to itself: (B, T, D).
+        """Attend from `x` (B, T, D) to `context` (B, S, D) or, without one, to `x` itself: (B, T, D).
 
-        `position` (B or 1, T, D) is of `x`, `context_position` (B or 1, S, D) of the context; None adds
-        nothing. `mask` and `bias` are the attention's.
+        `position` (B or 1, T, D) belongs to `x`, `context_position` (B or 1, S, D) to the context; None adds
+        nothing. `mask` and `bias` are passed to the attention.
         """
         query = add_if_given(x, position)
         key = query if context is None else add_if_given(context, context_position)
@@ -51,9 +56,15 @@ class PositionedAttention(Layer):
 
 
 class PositionedBlock(Block):
-    """A `Block` that hands positions to its attentions, whose branches are `PositionedAttention`s.
+    """A `Block` whose attention parts are `Residual`s of `PositionedAttention`.
 
-    It decodes no step by step: its `causal` is False.
+    It is not causal and cannot decode step by step.
+
+    >>> part = keras_tfm.layers.Residual
+    >>> attention = keras_tfm.layers.PositionedAttention(keras_tfm.layers.MultiHeadAttention(num_heads=2))
+    >>> block = keras_tfm.layers.PositionedBlock(part(attention), part(keras_tfm.layers.FeedForward(16)))
+    >>> block(np.ones((1, 5, 8)), position=np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def call(
@@ -67,9 +78,9 @@ class PositionedBlock(Block):
         position=None,
         context_position=None,
     ):
-        """(B, T, D) -> (B, T, D), attending to `context` (B, S, D) where there is cross-attention.
+        """(B, T, D) -> (B, T, D), attending to `context` (B, S, D) too if there is cross-attention.
 
-        The positions are `PositionedAttention`'s, the other arguments `Block`'s.
+        The positions are those of `PositionedAttention`, the other arguments those of `Block`.
         """
         positions: dict = {"position": position, "training": training}
         part = self.attention
@@ -82,10 +93,19 @@ class PositionedBlock(Block):
 
 
 class DETRBlock(PositionedBlock):
-    """The plain one, of DETR's encoder, and with `cross_attention` of its decoder.
+    """The block of DETR's encoder or, with `cross_attention`, of its decoder.
 
-    `intermediate_dim` is the feed-forward width. `dropout` acts on the attention weights and on what each
-    part adds. `normalize_first` normalises each part's input instead of each sum.
+    Args:
+        num_heads: H, of each attention layer.
+        intermediate_dim: F, the width of the feed-forward layer.
+        dropout: the rate for attention weights and for the output of each part.
+        activation: of the feed-forward layer.
+        normalize_first: whether the norms are at the input of each part instead of at the sums.
+        cross_attention: whether the block also attends to a `context`.
+
+    >>> block = keras_tfm.layers.DETRBlock(num_heads=2, intermediate_dim=32)
+    >>> block(np.ones((1, 5, 8)), position=np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Where a token stands, added to its vector."""
+"""Positions of tokens in a sequence, added to their vectors."""
 
 import math
 
@@ -10,9 +10,10 @@ from keras_tfm.layers.base import Layer, own
 
 
 def outside_is_nan(indices, size, dtype):
-    """0 where 0 <= index < `size`, NaN elsewhere, with a last axis of 1 to be added to a look-up.
+    """0 where 0 <= index < `size` and NaN elsewhere, with a last axis of length 1, to be added to a look-up.
 
-    A look-up cannot raise under XLA or on a GPU, where it clamps or gives zeros; NaN is loud.
+    Under XLA and on GPUs a look-up outside a table cannot raise: it returns the last row or zeros. NaN makes
+    the mistake visible.
     """
     inside = ops.logical_and(indices >= 0, indices < size)
     return ops.cast(ops.where(inside, 0.0, math.nan), dtype)[..., None]
@@ -27,9 +28,12 @@ def sines(positions, dim, base=10_000.0):
 
 
 class SinePositionEncoding(Layer):
-    """x + PE with PE[t, 2k] = sin(t / base^(2k/D)), PE[t, 2k+1] = cos of the same, for any length.
+    """x + PE, where PE[t, 2k] = sin(t / base^(2k/D)) and PE[t, 2k+1] is the cosine of the same.
 
-    Vaswani et al. 2017, section 3.5, k = 0 .. D/2 - 1; D must be even.
+    Vaswani et al. 2017, section 3.5, with k = 0 .. D/2 - 1. D must be even; the length is not limited.
+
+    >>> keras_tfm.layers.SinePositionEncoding()(np.zeros((1, 1, 4))).numpy().tolist()
+    [[[0.0, 1.0, 0.0, 1.0]]]
     """
 
     def __init__(self, base=10_000.0, **kwargs):
@@ -39,7 +43,7 @@ class SinePositionEncoding(Layer):
     def build(self, x_shape, positions_shape=None):
         if x_shape[-1] % 2:
             raise ValueError(
-                f"The width must be even, a sine and a cosine per frequency; it is {x_shape[-1]}."
+                f"The width D must be even, for a sine and a cosine per frequency; it is {x_shape[-1]}."
             )
         self.built = True
 
@@ -54,7 +58,11 @@ class SinePositionEncoding(Layer):
 
 
 class PositionEmbedding(Layer):
-    """x + a learned vector for each of `max_length` positions (Gehring et al. 2017; BERT, GPT, ViT)."""
+    """x + a learned vector for each of `max_length` positions (Gehring et al. 2017; BERT, GPT, ViT).
+
+    >>> keras_tfm.layers.PositionEmbedding(max_length=8)(np.ones((1, 5, 4))).shape
+    TensorShape([1, 5, 4])
+    """
 
     def __init__(self, max_length, initializer="uniform", **kwargs):
         super().__init__(**kwargs)
@@ -76,12 +84,13 @@ class PositionEmbedding(Layer):
     def call(self, x, positions=None):
         """Add to `x` (B, T, D) the vectors of `positions` (T,) or (B, T), by default 0 .. T-1.
 
-        Raises ValueError where T is known and exceeds `max_length`.
+        Raises ValueError if T is known and exceeds `max_length`.
         """
         if positions is None:
             if x.shape[1] is not None and x.shape[1] > self.max_length:
                 raise ValueError(
-                    f"The sequence has {x.shape[1]} positions; `max_length` is {self.max_length}."
+                    f"The sequence must have at most `max_length` = {self.max_length} positions; "
+                    f"it has {x.shape[1]}."
                 )
             positions = ops.arange(ops.shape(x)[1], dtype="int32")
         return x + self.embedding(positions) + outside_is_nan(positions, self.max_length, x.dtype)

@@ -1,15 +1,16 @@
-"""Recurrent encoder, and decoder with attention.
+"""A recurrent encoder, and a recurrent decoder with attention.
 
-Bahdanau, Cho and Bengio 2015, "Neural Machine Translation by Jointly Learning to Align and
-Translate", section 3 and appendix A. Deviates from the paper in three places: the cell is an LSTM
-(Hochreiter and Schmidhuber 1997) unless the paper's own, a GRU, is passed; the deep output is a tanh
-layer of s(t), not a maxout layer of s(t-1); layers have biases, which the paper's equations omit.
-
-A step of the decoder, E y(t-1) being the embedded previous token and h the encoder's states:
+Bahdanau, Cho and Bengio 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",
+section 3 and appendix A. One step of the decoder, where E y(t-1) is the embedding of the previous token and
+h are the encoder's states:
 
     s(t-1) -> attention over h -> c(t)
     [E y(t-1); c(t)], s(t-1) -> cell -> s(t)
     [s(t); E y(t-1); c(t)] -> tanh layer -> output, for a vocabulary head
+
+Deviates from the paper in three places. The cell is an LSTM (Hochreiter and Schmidhuber 1997) by default;
+the paper's GRU can be given instead. The output layer is a tanh layer on s(t), not a maxout layer on s(t-1).
+Layers have biases, which the paper's equations leave out.
 """
 
 from typing import Any, NamedTuple
@@ -24,11 +25,23 @@ from keras_tfm.layers.masks import key_mask_of, padding_mask_of
 
 
 class RecurrentEncoder(Layer):
-    """`num_layers` recurrent layers; of two directions, each position knows what precedes and follows it.
+    """`num_layers` recurrent layers, in one direction or two: (B, S, D) -> states (B, S, W) and the last
+    states.
 
-    Schuster and Paliwal 1997; Bahdanau et al. 2015, section 3.2. `cell` is a pattern, each layer
-    and direction gets its own; by default `keras.layers.LSTMCell(units)`. Padding is passed over,
-    wherever it stands: the state waits, the output there is zero.
+    With two directions each position knows what comes before it and after it (Schuster and Paliwal 1997;
+    Bahdanau et al. 2015, section 3.2), and W is 2 `units`. Padding is skipped, wherever it is: the state
+    does not change, and the output there is zero.
+
+    Args:
+        units: the width of a state.
+        num_layers: the number of layers.
+        cell: a Keras cell, such as `keras.layers.GRUCell(units)`; each layer and direction gets a copy. By
+            default an `LSTMCell`.
+        bidirectional: whether there are two directions.
+
+    >>> states, last = keras_tfm.layers.RecurrentEncoder(units=4)(np.ones((1, 5, 8)))
+    >>> states.shape, last.shape
+    (TensorShape([1, 5, 8]), TensorShape([1, 16]))
     """
 
     def __init__(self, units, num_layers=1, cell=None, bidirectional=True, **kwargs):
@@ -43,7 +56,7 @@ class RecurrentEncoder(Layer):
         self.num_states = _num_states(self.cell.new("cell"))
 
     def _layer(self, name):
-        # Not keras.layers.LSTM: its cuDNN kernel rules out XLA and fails on a row of padding alone.
+        # RNN, not keras.layers.LSTM, whose cuDNN kernel excludes XLA and fails on a row of padding alone.
         rnn = keras.layers.RNN(
             self.cell.new("cell"),
             return_sequences=True,
@@ -60,13 +73,13 @@ class RecurrentEncoder(Layer):
         self.built = True
 
     def call(self, x, mask=None):
-        """(B, S, D) -> the states of all directions side by side (B, S, W), and the last ones.
+        """(B, S, D) -> the states of all directions side by side, (B, S, W), and the last states.
 
-        The last states are one tensor (B, .): layer by layer, forward before backward, h before c in an LSTM.
-        That of the backward direction stands at the first position, and has read the whole sequence too.
-        `mask` (B, S) is False at padding.
+        The last states are one tensor (B, .): layer by layer, forward before backward, h before c in an
+        LSTM. The last state of the backward direction is that of the first position, so it too has read the
+        whole sequence. `mask` (B, S) is False at padding.
         """
-        if x.shape[0] == 0:  # keras.layers.LSTMCell fails on a batch that is known to be empty
+        if x.shape[0] == 0:  # keras.layers.LSTMCell fails on an empty batch
             shape, last = self.compute_output_shape(x.shape)
             return ops.zeros(shape, self.compute_dtype), ops.zeros(last, self.compute_dtype)
         mask = padding_mask_of(x, mask)
@@ -81,20 +94,22 @@ class RecurrentEncoder(Layer):
         return (*x_shape[:-1], self.width), last
 
     def of_last_direction(self, last):
-        """Of the `last` states those of the backward direction, or of the only one: (B, .) for each layer."""
+        """The part of the `last` states that is of the backward, or of the only, direction: [(B, .)], by
+        layers.
+        """
         layers = ops.split(last, self.num_layers, axis=-1)
         return [states[:, -self.num_states * self.units :] for states in layers]
 
     def summary(self, last):
-        """h_out = [h_T forward; h_1 backward] of the top layer: (B, W)."""
+        """[h_T forward; h_1 backward] of the top layer: (B, W)."""
         top = ops.split(last, self.num_layers, axis=-1)[-1]
         parts = ops.split(top, self.num_directions * self.num_states, axis=-1)
         return ops.concatenate(parts[:: self.num_states], axis=-1)
 
 
 class RecurrentCache(NamedTuple):
-    """What a recurrent decoder keeps: each layer's state (B, units), its context's cache, and how many tokens
-    (B,) it has read.
+    """A recurrent decoder's cache: the layers' states (B, units), the context's cache, the number of tokens
+    read (B,).
     """
 
     state: Any
@@ -103,16 +118,23 @@ class RecurrentCache(NamedTuple):
 
 
 class LSTMAttentionDecoder(Layer):
-    """A recurrent decoder whose every step attends to a context: (B, T, D) -> (B, T, D).
+    """A recurrent decoder that attends to a context at every step: (B, T, D) -> (B, T, D).
 
-    Bahdanau et al. 2015, section 3.1; the module's head draws a step. `units` is the width of the
-    state. Of `num_layers` layers the first reads [E y(t-1); c(t)], each other the one below it, and
-    the last one's s(t-1) is the query.
+    Bahdanau et al. 2015, section 3.1; see the module for the equations of a step. The first of `num_layers`
+    layers reads [E y(t-1); c(t)], each other layer reads the one below, and the last layer's s(t-1) is the
+    query.
 
-    `cell` and `attention` are patterns, layers to make its own from. By default the cells are
-    `keras.layers.LSTMCell(units)`; `GRUCell(units, reset_after=False)` is the paper's, whose update
-    gate is one minus Keras's. The attention is `AdditiveAttention(units)`; `DotAttention`, `StaticAlignment`,
-    `NoAttention` and any other layer with `start_context` and `step_context` take its place.
+    Args:
+        units: the width of a state.
+        num_layers: the number of layers.
+        cell: a Keras cell, copied for each layer; by default an `LSTMCell`. `GRUCell(units,
+            reset_after=False)` is the paper's, except that its update gate is 1 minus Keras's.
+        attention: `AdditiveAttention(units)` by default, `DotAttention`, `StaticAlignment`, `NoAttention`,
+            or any other layer with `start_context` and `step_context`. The decoder makes a copy.
+
+    >>> decoder = keras_tfm.layers.LSTMAttentionDecoder(units=4)
+    >>> decoder(np.ones((1, 3, 8), "float32"), np.ones((1, 5, 6), "float32")).shape
+    TensorShape([1, 3, 8])
     """
 
     def __init__(self, units, num_layers=1, cell=None, attention=None, **kwargs):
@@ -137,18 +159,19 @@ class LSTMAttentionDecoder(Layer):
         self.built = True
 
     def call(self, x, context, mask=None, context_mask=None, initial_state=None):
-        """Decode the embedded previous tokens `x` (B, T, D) against `context` (B, S, Dc).
+        """Decode the embedded previous tokens `x` (B, T, D) with `context` (B, S, Dc).
 
-        At padding of `x`, where `mask` (B, T) is False, the state waits; `context_mask` (B, S) hides
-        padding of the context. `initial_state` (B, `state_dim`) holds the layers' states side by
-        side, h before c in an LSTM; by default zeros. Masks that Keras carries are ANDed in.
+        Where `mask` (B, T) is False, at padding of `x`, the state does not change; `context_mask` (B, S) is
+        False at padding of the context. Both are combined by AND with masks that Keras carries.
+        `initial_state` (B, `state_dim`) holds the layers' states side by side, h before c in an LSTM; by
+        default zeros.
         """
         context_mask = padding_mask_of(context, context_mask, "context_mask")
         cache = self.start(ops.shape(x)[0], ops.shape(x)[1], context, context_mask, initial_state)
         return self.step(x, cache, padding_mask_of(x, mask))[0]
 
     def start(self, batch_size, max_length, context, context_mask=None, initial_state=None):
-        """The cache for decoding against `context` (B, S, Dc); its size knows no `max_length`."""
+        """The cache for decoding with `context` (B, S, Dc); its size does not depend on `max_length`."""
         if initial_state is None:
             initial_state = ops.zeros((batch_size, self.state_dim), self.compute_dtype)
         initial_state = ops.cast(initial_state, self.compute_dtype)
@@ -157,8 +180,8 @@ class LSTMAttentionDecoder(Layer):
         return RecurrentCache(state, context, ops.zeros((batch_size,), "int32"))
 
     def step(self, x, cache, mask=None):
-        """The next T positions (B, T, D); `mask` (B, T) hides padding among them."""
-        if x.shape[0] == 0:  # keras.layers.LSTMCell fails on a batch that is known to be empty
+        """The output at the next T positions (B, T, D); `mask` (B, T) is False at padding among them."""
+        if x.shape[0] == 0:  # keras.layers.LSTMCell fails on an empty batch
             return x, cache
         attend, kernels = self._attending(cache.context)
         is_read = ops.ones_like(x[..., 0], "int32") if mask is None else ops.cast(mask, "int32")
@@ -172,7 +195,9 @@ class LSTMAttentionDecoder(Layer):
         kernels = [*kernels, *(kernel for cell in cells for kernel in cell.kernels)]
 
         def advance(token, state):
-            """s(t), and c(t) where it depends on s(t-1); all layers' states after one more token."""
+            """The outputs of one step, s(t), and c(t) if it depends on s(t-1); and the new states of all
+            layers.
+            """
             below = context = None if attend is None else attend(state[-self.num_states])
             states = []
             for i, cell in enumerate(cells):
@@ -186,7 +211,9 @@ class LSTMAttentionDecoder(Layer):
         return y, RecurrentCache(state, cache.context, read[:, -1])
 
     def _attending(self, cache):
-        """A function from s(t-1) (B, units) to c(t) (B, Dc) and its kernels; None where c needs no s."""
+        """(A function from s(t-1) (B, units) to c(t) (B, Dc), its kernels); (None, []) if c(t) does not
+        depend on s.
+        """
         attention = self.context_attention
         if not getattr(attention, "follows_state", True):
             return None, []
@@ -203,12 +230,12 @@ class LSTMAttentionDecoder(Layer):
 
 
 def _num_states(cell):
-    """2 of an LSTM's cell, h and c, 1 of others."""
+    """2 for the cell of an LSTM, h and c; 1 for others."""
     return 1 if isinstance(cell.state_size, int) else len(cell.state_size)
 
 
 def _cell(units, num_layers, cell):
-    """The pattern of the recurrent cells, after the checks that encoder and decoder share."""
+    """The cell from which others are copied, after the checks that encoder and decoder share."""
     for name, size in (("units", units), ("num_layers", num_layers)):
         if size < 1:
             raise ValueError(f"`{name}` must be at least 1; it is {size}.")
@@ -216,5 +243,7 @@ def _cell(units, num_layers, cell):
     if cell.units != units:
         raise ValueError(f"`cell` must have `units` = {units}; it has {cell.units}.")
     if getattr(cell, "dropout", 0) or getattr(cell, "recurrent_dropout", 0):
-        raise ValueError("`cell` must have no dropout of its own: a loop would draw it once and keep it.")
+        raise ValueError(
+            "`cell` must have no dropout of its own: a loop would draw it once and use it at every step."
+        )
     return cell

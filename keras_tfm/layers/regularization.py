@@ -1,4 +1,4 @@
-"""Dropout by a counter-based generator that XLA fuses into what it masks."""
+"""Dropout and stochastic depth, with random numbers that XLA can fuse into the masking."""
 
 import keras
 from keras import ops
@@ -8,11 +8,16 @@ from keras_tfm.layers.compiler.bits import keeps
 
 
 class Dropout(Layer):
-    """Zeroes each value with probability `rate` in training, and scales the others by 1/(1 - rate).
+    """Sets each value to zero with probability `rate` in training, and multiplies the others by 1/(1 -
+    rate).
 
-    Srivastava et al. 2014. The draws hash (element, seed) in a few integer operations, where a
-    general generator would cost a Transformer's training step on a CPU a sixth of its time; the
-    seeds come from a `SeedGenerator`, so they differ from call to call and are saved.
+    Srivastava et al. 2014. The random numbers are hashes of each element's index and a seed, a few integer
+    operations; a general random generator would take a sixth of the time of a Transformer's training step on
+    a CPU. The seeds come from a `SeedGenerator`: they differ from call to call and are saved with the
+    weights.
+
+    >>> keras_tfm.layers.Dropout(0.5)(np.ones((1, 2))).numpy().tolist()  # not training
+    [[1.0, 1.0]]
     """
 
     def __init__(self, rate, seed=None, **kwargs):
@@ -25,11 +30,11 @@ class Dropout(Layer):
         self.built = True
 
     def call(self, x, training=False):
-        """Any shape in, the same out; `x` itself where not `training`."""
+        """The shape of `x`, which is any; without `training` the result is `x` itself."""
         if not training or not self.rate:
             return x
         keep = keeps(ops.shape(x), self.rate, self.seed_generator.next())
-        # Scaled last: the gradient then ends with the choice, which XLA's CPU compiler sums fast for a bias.
+        # Scaled last, so that the gradient ends with `where`: XLA on CPUs then sums it fast for a bias.
         return ops.where(keep, x, ops.zeros((), x.dtype)) * (1 / (1 - self.rate))
 
     def compute_output_shape(self, x_shape):
@@ -37,14 +42,18 @@ class Dropout(Layer):
 
 
 class StochasticDepth(Dropout):
-    """Zeroes whole examples with probability `rate` in training, and scales the others by 1/(1 - rate).
+    """Sets whole examples to zero with probability `rate` in training, and multiplies the others by 1/(1 -
+    rate).
 
-    Huang et al. 2016, "Deep Networks with Stochastic Depth": a residual's branch is left out, example by
-    example.
+    Applied to the branch of a residual, it skips the branch, example by example (Huang et al. 2016, "Deep
+    Networks with Stochastic Depth").
+
+    >>> keras_tfm.layers.StochasticDepth(0.5, seed=1)(np.ones((8, 2), "float32"), training=True).shape
+    TensorShape([8, 2])
     """
 
     def call(self, x, training=False):
-        """Any shape (B, ...) in, the same out; `x` itself where not `training`."""
+        """(B, ...) -> (B, ...); without `training` the result is `x` itself."""
         if not training or not self.rate:
             return x
         keep = keeps(ops.shape(x)[:1], self.rate, self.seed_generator.next())

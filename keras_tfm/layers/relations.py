@@ -1,15 +1,16 @@
-"""What attention and convolutions have in common, as functions that compute the one by the other.
+"""What attention and convolutions have in common: functions that compute the one by the other.
 
-Both filter a sequence, then mix the features of each token by a linear layer:
+Both filter a sequence, and then mix the features of each token by a linear layer:
 
     z[t, d] = sum over r of filter[t, r, d] x[t + r, d]
 
-    depthwise convolution   filter[r, d]      learned; the same at every token, one for each feature; local
-    attention               filter[t, r, h]   made of the data; another at every token, one for each head,
-                                              the same for all its features; as long as the sequence
+    depthwise convolution   filter[r, d]      learned; the same at every token, one per feature; short
+    attention               filter[t, r, h]   computed from the data; one per token and head, the same
+                                              for all features of a head; as long as the sequence
 
-A separable convolution is the first and a linear layer, multi-head attention the second and its output's.
-The heads give back the several filters that a single one would lack.
+A separable convolution is a depthwise convolution followed by a linear layer; multi-head attention is
+attention followed by its output layer. Several heads give several filters, where a single head would have
+one for all features.
 """
 
 from typing import NamedTuple
@@ -28,9 +29,9 @@ from keras_tfm.layers.patches import height_and_width, patch_grid
 
 
 def filtered(x, filters):
-    """z of the formula above: (B, T, D), tokens outside counting as zeros.
+    """z of the formula above, (B, T, D); tokens outside the sequence count as zeros.
 
-    `filters` are (B or 1, T or 1, R, D or 1), R odd, for the offsets -(R - 1) / 2 .. (R - 1) / 2.
+    `filters` are (B or 1, T or 1, R, D or 1), for the offsets -(R - 1) / 2 .. (R - 1) / 2; R must be odd.
     """
     length, size = x.shape[1], filters.shape[2]
     if size % 2 == 0:
@@ -42,14 +43,14 @@ def filtered(x, filters):
 
 
 def depthwise_filters(kernel):
-    """The filters of a depthwise convolution's `kernel` (R, D): (1, 1, R, D)."""
+    """The filters (1, 1, R, D) of a depthwise convolution with this `kernel` (R, D)."""
     return kernel[None, None]
 
 
 def attention_filters(weights, head_width=1):
-    """The filters that attention's `weights` (B, H, T, T) are: (B, T, 2 T - 1, H `head_width`).
+    """Attention's `weights` (B, H, T, T) as filters (B, T, 2 T - 1, H `head_width`).
 
-    Each head's serves `head_width` features, those of its values, side by side.
+    Each head's filter is repeated for the `head_width` features of its values.
     """
     length = weights.shape[2]
     keys = np.arange(length)[:, None] + np.arange(1 - length, length)  # (T, R): the key at each offset
@@ -61,19 +62,20 @@ def attention_filters(weights, head_width=1):
 
 
 def as_column(x):
-    """A sequence as a map of one column, for 1-D convolutions, of kernels (k, 1): (B, T, 1, D)."""
+    """A sequence (B, T, D) as a map of one column, (B, T, 1, D), for 1-D convolutions with kernels (k, 1)."""
     return ops.expand_dims(x, 2)
 
 
 def as_image(x):
-    """A sequence of vectors as a grey image, for 2-D convolutions over tokens and features: (B, T, D, 1)."""
+    """A sequence (B, T, D) as a grey image, (B, T, D, 1), for 2-D convolutions over tokens and features."""
     return ops.expand_dims(x, 3)
 
 
 def receptive_field(function, x, position):
-    """Which tokens of `x` (T, D) change what `function`, (B, T, D) -> (B, T, .), gives at `position`: (T,).
+    """Which tokens of `x` (T, D) change the output of `function`, (B, T, D) -> (B, T, .), at `position`:
+    (T,).
 
-    Each in turn is changed by 1. A NumPy array of booleans.
+    Each token in turn is changed by 1. Returns a boolean NumPy array.
     """
     x = np.asarray(x)
     changed = x[None] + np.eye(len(x), dtype=x.dtype)[..., None]  # (T, T, D)
@@ -82,10 +84,13 @@ def receptive_field(function, x, position):
 
 
 def local_attention_mask(grid, window):
-    """The mask (1, T, T) by which cells of a `grid` attend to the window around them alone; a NumPy array.
+    """A mask (1, T, T) by which each cell of a `grid` attends only to the window around it; a NumPy array.
 
-    `window` is an odd side, or a (height, width) pair of those. At the grid's borders windows are cut off.
-    Parmar et al. 2018, "Image Transformer"; Ramachandran et al. 2019, "Stand-Alone Self-Attention".
+    `window` is an odd side, or a (height, width) pair of odd sides. At the borders of the grid the window is
+    cut off. Parmar et al. 2018, "Image Transformer"; Ramachandran et al. 2019, "Stand-Alone Self-Attention".
+
+    >>> keras_tfm.layers.local_attention_mask(grid=(1, 4), window=3)[0].astype(int).tolist()
+    [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
     """
     sides = height_and_width(window, "window")
     if not all(side % 2 for side in sides):
@@ -96,7 +101,7 @@ def local_attention_mask(grid, window):
 
 
 class AttentionCost(NamedTuple):
-    """What one layer of attention over an image costs, see `attention_cost`."""
+    """What one layer of attention over an image costs; see `attention_cost`."""
 
     tokens: int
     weights: int
@@ -105,11 +110,16 @@ class AttentionCost(NamedTuple):
 
 
 def attention_cost(image_size, patch_size=1, dim=768, num_heads=12, bytes_per_weight=4):
-    """The `AttentionCost` of multi-head attention among all patches of one image; of pixels by default.
+    """The `AttentionCost` of multi-head attention between all patches of an image; by default each pixel is
+    a patch.
 
-    `weights` are those of all heads, N^2 each, `num_bytes` the memory that they take. The multiplications
-    are 4 N D^2 of the four linear layers and 2 N^2 D of scores and averages. An image of 224 x 224 pixels is
-    50,176 tokens: 2.5 thousand million weights a head, against 38,416 with patches of 16 x 16.
+    `weights` counts the attention weights of all heads, N² each, and `num_bytes` their memory.
+    `multiplications` are 4 N D² for the four linear layers and 2 N² D for scores and averages.
+
+    >>> keras_tfm.layers.attention_cost(image_size=224, patch_size=16, num_heads=1).weights
+    38416
+    >>> keras_tfm.layers.attention_cost(image_size=224, num_heads=1).weights
+    2517630976
     """
     rows, columns = patch_grid(height_and_width(image_size, "image_size"), patch_size)
     tokens = rows * columns
@@ -119,14 +129,23 @@ def attention_cost(image_size, patch_size=1, dim=768, num_heads=12, bytes_per_we
 
 
 def attention_from_convolution(kernel, grid, bias=None, sharpness=60.0):
-    """Multi-head attention that computes a convolution: a layer of maps (B, height, width, C) of this `grid`.
+    """Multi-head attention that computes a given convolution: a layer for maps (B, height, width, C) of this
+    `grid`.
 
-    `kernel` is (kh, kw, C, filters) with odd sides, of a convolution of stride 1 between zeros as thick as
-    keep the map's size. There is one head for each cell of the kernel, which looks at the cell that lies
-    there from the query: its values are the features as they are, and its part of the output's layer is the
-    kernel's cell. Weights of all cells but one are below exp(-`sharpness`). Queries and keys are zero.
-    Cordonnier et al. 2020, theorem 1. The zeros are part of the map that is attended to: a head
-    whose cell lay outside would look at another.
+    There is one head for each cell of the kernel, which attends to the cell at that offset from the query.
+    Its values are the features as they are, and its part of the output layer is that cell of the kernel.
+    Queries and keys are zero; a `QuadraticPosition` alone decides, so that the weights of all other cells
+    are below exp(-`sharpness`). The zeros around the map are part of the map that is attended to: a head
+    whose cell lay outside would otherwise attend to another cell. Cordonnier et al. 2020, theorem 1.
+
+    Args:
+        kernel: (kh, kw, C, filters) with odd kh and kw, of a convolution of stride 1 padded to keep the
+            size.
+        bias: the convolution's bias (filters,), or None.
+
+    >>> layer = keras_tfm.layers.attention_from_convolution(np.ones((3, 3, 2, 4)), grid=5)
+    >>> layer(np.ones((1, 5, 5, 2))).shape
+    TensorShape([1, 5, 5, 4])
     """
     kernel = np.asarray(kernel, "float32")
     if kernel.ndim != 4 or not all(side % 2 for side in kernel.shape[:2]):

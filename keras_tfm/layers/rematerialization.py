@@ -1,6 +1,8 @@
-"""Keeping the inputs of layers alone while training; the backward pass computes the rest anew.
+"""Rematerialisation: layers keep only their inputs while training, and the backward pass recomputes the
+rest.
 
-Memory for about a third more time (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
+It saves memory for about a third more time (Chen et al. 2016, "Training Deep Nets with Sublinear Memory
+Cost").
 """
 
 import contextlib
@@ -21,14 +23,21 @@ from keras_tfm.private.keras import (
 
 
 def rematerialize(layer):
-    """Have every block in `layer`, a model or a stack, recompute: it keeps its inputs alone while training.
+    """Let every block in `layer`, a model or a stack, keep only its inputs while training; returns `layer`.
 
-    What is recomputed draws the same dropout. No number changes, so it is no part of the configuration: call
-    it before the first training step. Returns `layer`; raises ValueError where no block is found.
+    Recomputing draws the same dropout again, so no result changes, and the setting is not saved with the
+    configuration. Call it before the first training step.
+
+    Raises:
+        ValueError: if there is no block.
+
+    >>> stack = keras_tfm.layers.TransformerEncoder(num_layers=2, num_heads=2, intermediate_dim=16)
+    >>> keras_tfm.layers.rematerialize(stack) is stack
+    True
     """
     blocks = [part for part in layers_in(layer) if getattr(part, "is_block", False)]
     if not blocks:
-        raise ValueError(f"{layer.name!r} has no block, such as `TransformerBlock`, to rematerialise.")
+        raise ValueError(f"{layer.name!r} has no block to rematerialise, such as a TransformerBlock.")
     with keras.RematScope("full"):
         mode = rematerialization_of(keras.layers.Layer())
     for block in blocks:
@@ -37,15 +46,17 @@ def rematerialize(layer):
 
 
 def recomputed(layer, of_keras, layer_call, *args, **kwargs):
-    """`layer_call` of `layer`, which recomputes, by Keras's own `rematerialized_call`, `of_keras`.
+    """`layer_call` of `layer`, recomputed for the gradient, by Keras's own `rematerialized_call`,
+    `of_keras`.
 
-    Works around limits of TensorFlow's `recompute_grad`, which takes floating-point tensors alone, by
-    position and without their masks. What is recomputed must draw the same dropout, nothing within it may be
-    recomputed once more, and moving statistics move once. Losses that layers add would have no gradient: they
-    are returned beside the output.
+    TensorFlow's `recompute_grad`, which Keras uses, has limits that this function works around. It takes
+    only floating-point tensors, by position and without their Keras masks. The recomputation must draw the
+    same dropout, must not move moving statistics a second time, and must not contain a layer that recomputes
+    as well. A loss that a layer adds would have no gradient, so added losses are returned next to the
+    output.
     """
     if rematerialization_of(layer).mode == "activations":
-        return layer_call  # they are those of the layers within
+        return layer_call  # Keras's mode "activations" is for the layers inside this one
     for part in layers_in(layer, include_self=False):
         set_rematerialization(part, None)
     arguments = inspect.signature(layer_call).bind(*args, **kwargs).arguments
@@ -85,7 +96,9 @@ def _is_floating(x):
 
 @contextlib.contextmanager
 def _drawn_once(generators, draws):
-    """What the seed generators draw within: put into `draws` at first, later given again from there."""
+    """Within this context, the seed generators' draws are stored in `draws` the first time and repeated
+    later.
+    """
     again = iter(draws) if draws else None
 
     def drawing(draw):
@@ -97,7 +110,9 @@ def _drawn_once(generators, draws):
 
         return draw_once
 
-    own = [vars(generator).get("next") for generator in generators]  # on a replica a draw of its own
+    own = [
+        vars(generator).get("next") for generator in generators
+    ]  # a replica of a `tf.distribute` strategy has its own
     for generator in generators:
         generator.next = drawing(generator.next)
     try:
@@ -112,7 +127,7 @@ def _drawn_once(generators, draws):
 
 @contextlib.contextmanager
 def _kept(variables):
-    """Nothing is assigned to `variables` within."""
+    """Within this context, nothing can be assigned to `variables`."""
     for variable in variables:
         variable.assign = lambda value: value
     try:

@@ -1,4 +1,4 @@
-"""Stacks of plain blocks, as one layer each."""
+"""Stacks of plain Transformer blocks, each stack as one layer."""
 
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import TransformerBlock
@@ -7,8 +7,10 @@ from keras_tfm.layers.normalization import LayerNormalization
 
 
 class TransformerStack(Layer):
-    """`num_layers` times `TransformerBlock`, whose arguments the others are; a last norm where each
-    normalises first. Abstract: see `TransformerEncoder` and `TransformerDecoder`.
+    """`num_layers` blocks in a row. Abstract: see `TransformerEncoder` and `TransformerDecoder`.
+
+    The other arguments are those of `TransformerBlock`. With `normalize_first` a last norm follows the
+    blocks.
     """
 
     causal = False
@@ -57,7 +59,7 @@ class TransformerStack(Layer):
         self.built = True
 
     def call(self, x, context=None, mask=None, context_mask=None, bias=None, training=None):
-        """(B, T, D) -> (B, T, D); every block has the same `context` (B, S, D), masks and `bias`."""
+        """(B, T, D) -> (B, T, D); all blocks get the same `context` (B, S, D), masks and `bias`."""
         mask = combine_masks(mask, key_mask_of(x))
         if context is not None:
             context_mask = combine_masks(context_mask, key_mask_of(context), name="context_mask")
@@ -66,7 +68,7 @@ class TransformerStack(Layer):
         return x if self.norm is None else self.norm(x)
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
-        """As it is: the blocks recompute, each for itself."""
+        """The call itself: each block recomputes by itself."""
         return layer_call
 
     def compute_output_shape(self, x_shape, context_shape=None):
@@ -77,23 +79,34 @@ class TransformerStack(Layer):
 
 
 class TransformerEncoder(TransformerStack):
-    """A stack of blocks in which every position sees every other."""
+    """A stack of `TransformerBlock`s in which every position sees every other: (B, T, D) in and out.
+
+    >>> encoder = keras_tfm.layers.TransformerEncoder(num_layers=2, num_heads=2, intermediate_dim=16)
+    >>> encoder(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
+    """
 
 
 class TransformerDecoder(TransformerStack):
-    """A stack of causal blocks, with `cross_attention=True` attending to an encoder's output.
+    """A stack of causal `TransformerBlock`s; with `cross_attention=True` they attend to an encoder's output
+    too.
 
-    `start` and `step` decode incrementally; a step gives what `call` gives at its positions.
+    `start` and `step` decode incrementally: a step gives what `call` gives at the same positions.
+
+    >>> arguments = {"num_layers": 2, "num_heads": 2, "intermediate_dim": 16}
+    >>> decoder = keras_tfm.layers.TransformerDecoder(**arguments, cross_attention=True)
+    >>> decoder(np.ones((1, 5, 8)), context=np.ones((1, 7, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     causal = True
 
     def start(self, batch_size, max_length, context=None, context_mask=None):
-        """A cache per block, for up to `max_length` positions against `context` (B, S, D)."""
+        """A cache per block, for up to `max_length` positions with `context` (B, S, D)."""
         return start_blocks(self.blocks, batch_size, max_length, context, context_mask)
 
     def step(self, x, cache, mask=None, bias=None):
-        """The next T positions (B, T, D); `mask` (B, T) hides padding among them."""
+        """The output at the next T positions (B, T, D); `mask` (B, T) is False at padding among them."""
         x, cache = step_blocks(self.blocks, x, cache, mask, bias)
         return (x if self.norm is None else self.norm(x)), cache
 
@@ -104,7 +117,7 @@ def start_blocks(blocks, batch_size, max_length, context=None, context_mask=None
 
 
 def step_blocks(blocks, x, caches, mask=None, bias=None):
-    """The next T positions (B, T, D) through causal `blocks`, one after the other, and their new caches."""
+    """The output of causal `blocks` in a row at the next T positions (B, T, D), and their new caches."""
     stepped = []
     for block, cache in zip(blocks, caches, strict=True):
         x, cache = block.step(x, cache, mask, bias)

@@ -1,17 +1,18 @@
-"""A feed-forward layer of many experts, of which each token is sent to one.
+"""A mixture of experts: a feed-forward layer of many experts, of which each token uses one.
 
 Fedus, Zoph and Shazeer 2021, "Switch Transformers: Scaling to Trillion Parameter Models with Simple and
-Efficient Sparsity", section 2. Deviates in two places. Each sequence is a group of its own, by which capacity
-and balance are counted, so that no example depends on those beside it, nor on how a batch is split between
-replicas. And outside of training every token is served unless a capacity is asked for: a causal model then
-sees nothing of what comes later, and decodes what it was trained to predict. The authors' jitter of the
-router's input is left out.
+Efficient Sparsity", section 2. An expert has a limited number of slots in each sequence, its capacity:
 
     tokens          a b c d e f     3 experts, capacity 2
     expert          1 0 1 1 0 2
     place in it     0 0 1 2 1 0     d finds its expert full: its output is zero, the residual passes it on
 
     slots           b e | a c | f .
+
+Deviates from the paper in three places. Capacity and balance are counted for each sequence by itself, so
+that no example depends on the others in its batch, nor on how a batch is split between replicas. Outside of
+training every token is served unless a capacity is asked for: a causal model then never depends on later
+tokens, and decodes as it was trained. And the authors' random jitter of the router's input is left out.
 """
 
 import math
@@ -28,14 +29,27 @@ from keras_tfm.registry import register
 
 
 class SwitchFeedForward(Layer):
-    """`num_experts` feed-forward layers D -> `intermediate_dim` -> D; each token goes through one of them.
+    """p_i expert_i(x) for the largest gate p_i of p = softmax(W x) (eq. 2): (B, T, D) in and out.
 
-    With gates p = softmax(W x) in float32, y = p_i expert_i(x) for the largest p_i (eq. 2). In training an
-    expert takes at most `capacity_factor` times a sequence's tokens over the number of experts; tokens beyond
-    that, in order, give zero. `inference_capacity_factor` is the same outside of training, where None serves
-    every token, by `num_experts` times the work. Training adds the loss `balance` * N sum_i f_i P_i (eq. 4),
-    a mean over the sequences: f_i is the share of tokens whose largest gate is expert i's, P_i the mean of
-    that gate. `dropout` acts on the hidden values. Padding takes no place and counts in no mean.
+    Each expert is a feed-forward layer D -> `intermediate_dim` -> D; the gates are computed in float32.
+    Training adds the loss `balance` * N sum_i f_i P_i (eq. 4), averaged over the sequences, where f_i is the
+    share of tokens sent to expert i and P_i the mean of its gate over all tokens. Padding takes no slot and
+    is not counted.
+
+    Args:
+        num_experts: N, the number of experts.
+        intermediate_dim: F, the width of an expert's hidden layer.
+        activation: of the experts.
+        capacity_factor: in training an expert takes this times the mean number of tokens per expert; the
+            output for further tokens, in order, is zero.
+        balance: the weight of the balance loss.
+        dropout: the rate for the hidden values.
+        inference_capacity_factor: the same outside of training; None serves every token, for `num_experts`
+            times the work.
+
+    >>> layer = keras_tfm.layers.SwitchFeedForward(num_experts=4, intermediate_dim=16)
+    >>> layer(np.ones((1, 5, 8), "float32")).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(
@@ -58,7 +72,7 @@ class SwitchFeedForward(Layer):
             inference_capacity_factor is None or inference_capacity_factor > 0
         ):
             raise ValueError(
-                "`capacity_factor` and `inference_capacity_factor` must be positive, the latter may be None; "
+                "`capacity_factor` must be positive, and `inference_capacity_factor` positive or None; "
                 f"they are {capacity_factor} and {inference_capacity_factor}."
             )
         if not balance >= 0:
@@ -75,7 +89,7 @@ class SwitchFeedForward(Layer):
 
     def build(self, x_shape, mask_shape=None):
         dim = x_shape[-1]
-        # The router is kept and computed in float32 where the rest is not (section 2.4).
+        # The router stays in float32 under mixed precision too (section 2.4).
         self.router = self.add_weight(
             (dim, self.num_experts), own(self._initializer()), name="router", autocast=False
         )
@@ -86,11 +100,11 @@ class SwitchFeedForward(Layer):
         self.built = True
 
     def _initializer(self):
-        """By default of a tenth of the usual variance (section 2.4)."""
+        """By default weights with a tenth of the usual variance (section 2.4)."""
         return self.kernel_initializer or keras.initializers.VarianceScaling(0.1, "fan_in")
 
     def _experts(self, equation, width, activation, name):
-        """A dense layer of each expert: (B, E, C, .) -> (B, E, C, `width`)."""
+        """One dense layer per expert: (B, E, C, .) -> (B, E, C, `width`)."""
         return keras.layers.EinsumDense(
             equation,
             (self.num_experts, None, width),
@@ -127,7 +141,7 @@ class SwitchFeedForward(Layer):
 
 
 def balance_loss(gates, is_sent, mask):
-    """N sum_i f_i P_i of each sequence, averaged over the batch: 1 where all N experts are used alike."""
+    """N sum_i f_i P_i of each sequence, averaged over the batch: 1 if all N experts are used equally."""
     weights = ops.cast(mask, gates.dtype)[..., None]  # (B, T, 1)
     count = ops.maximum(ops.sum(weights, axis=1), 1.0)
     shares = ops.sum(ops.cast(is_sent, gates.dtype), axis=1) / count  # (B, E)
@@ -137,9 +151,10 @@ def balance_loss(gates, is_sent, mask):
 
 
 def capacities(mask, factor, num_experts):
-    """How many tokens an expert takes of each sequence of `mask` (B, T), (B,), and of any of length T.
+    """The slots of an expert for each sequence of `mask` (B, T), (B,), and for a sequence of length T.
 
-    They are ceil(tokens * `factor` / `num_experts`), in float32, and all tokens for a `factor` of None.
+    They are ceil(tokens * `factor` / `num_experts`), computed in float32; with a `factor` of None all
+    tokens.
     """
     length = mask.shape[1] or ops.shape(mask)[1]
     counts = ops.sum(ops.cast(mask, "int32"), axis=1)  # (B,)
@@ -153,16 +168,18 @@ def capacities(mask, factor, num_experts):
 
 
 def places(is_sent, expert, limits, size):
-    """The token in each slot (B, E C), the slot of each token (B, T), and whether it has one (B, T).
+    """The token in each slot (B, E C), the slot of each token (B, T), and whether a token has one (B, T).
 
-    Each expert has C = `size` slots, of which it fills `limits` (B,) with the first of the tokens that
-    `is_sent` (B, T, E) sends to it; `expert` (B, T) says the same as a number. Other slots hold token 0.
+    Each expert has C = `size` slots. It fills up to `limits` (B,) of them with the first tokens that
+    `is_sent` (B, T, E) sends to it; `expert` (B, T) is the same as a number. The other slots hold token 0.
     """
     batch_size, length, num_experts = ops.shape(is_sent)
     number = ops.cumsum(ops.cast(is_sent, "int32"), axis=1) - 1  # (B, T, E)
     place = ops.squeeze(ops.take_along_axis(number, expert[..., None], axis=2), -1)  # (B, T)
     is_served = ops.logical_and(ops.any(is_sent, axis=-1), place < limits[:, None])
-    slots = ops.where(is_served, expert * size + place, num_experts * size)  # the last is for those without
+    slots = ops.where(
+        is_served, expert * size + place, num_experts * size
+    )  # tokens without a slot go to an extra one
     rows, columns = (
         ops.broadcast_to(x, (batch_size, length))
         for x in (ops.arange(batch_size, dtype="int32")[:, None], ops.arange(length, dtype="int32")[None])
@@ -174,7 +191,7 @@ def places(is_sent, expert, limits, size):
 
 @register
 class EachExpert(keras.initializers.Initializer):
-    """Draws each of a stack of kernels (E, D, F) by itself, as `initializer` draws one (D, F)."""
+    """Initializes each kernel of a stack (E, D, F) separately, as `initializer` initializes one of (D, F)."""
 
     def __init__(self, initializer):
         self.initializer = keras.initializers.get(initializer)

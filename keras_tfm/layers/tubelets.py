@@ -1,6 +1,6 @@
 """Videos as tubelets: patches that are several frames long (Arnab et al. 2021, "ViViT", section 3.2).
 
-(B, F, H, W, C), frames ------------> (B, F / f, H / P, W / P, D)
+(B, F, H, W, C), F frames ------> (B, F / f, H / P, W / P, D)
 """
 
 from keras import ops
@@ -10,10 +10,13 @@ from keras_tfm.layers.patches import PatchEmbedding
 
 
 class TubeletEmbedding(Layer):
-    """Tubelets of videos, each projected linearly: (B, F, H, W, C) -> (B, frames, rows, columns, `dim`).
+    """Linearly projected tubelets of videos: (B, F, H, W, C) -> (B, frames, rows, columns, `dim`).
 
-    `tubelet_size` is (frames, height, width), which must divide the video; of one frame it gives each frame's
-    patches. A tubelet's numbers run by (row, column, frame, channel).
+    `tubelet_size` is (frames, height, width) and must divide the video; with one frame the tubelets are the
+    patches of each frame. Within a tubelet the numbers are ordered by (row, column, frame, channel).
+
+    >>> keras_tfm.layers.TubeletEmbedding(dim=16, tubelet_size=(2, 4, 4))(np.ones((1, 4, 8, 8, 3))).shape
+    TensorShape([1, 2, 2, 2, 16])
     """
 
     def __init__(self, dim, tubelet_size, use_bias=True, kernel_initializer="lecun_normal", **kwargs):
@@ -31,7 +34,7 @@ class TubeletEmbedding(Layer):
     def build(self, videos_shape):
         if len(videos_shape) != 5:
             raise ValueError(f"`videos` must have the shape (B, F, H, W, C); it is {tuple(videos_shape)}.")
-        self.compute_output_shape(videos_shape)  # refuses videos that do not split
+        self.compute_output_shape(videos_shape)  # raises for videos that cannot be cut into tubelets
         _, _, height, width, channels = videos_shape
         self.patches.build((None, height, width, self.tubelet_size[0] * channels))
         self.built = True

@@ -1,7 +1,8 @@
 """Attention within windows of a map (Liu et al. 2021, "Swin Transformer", section 3.2).
 
-A map of 4 x 4 cells in windows of 2 x 2, and its partition into grids of 2 x 2 cells that lie far apart
-(Huang et al. 2021, "Shuffle Transformer"):
+A map of 4 x 4 cells, on the left in windows of 2 x 2 neighbouring cells, on the right in grids of 2 x 2
+cells that are far apart (Huang et al. 2021, "Shuffle Transformer"). Cells with the same letter attend to
+each other:
 
     a a b b        a b a b
     a a b b        c d c d
@@ -20,10 +21,13 @@ from keras_tfm.layers.patches import height_and_width, pair_of
 def split_windows(x, size, grid=False):
     """Cut maps (B, H, W, D) into windows of T = size x size cells, each a sequence: (B N, T, D).
 
-    The N windows of an example follow each other, row by row, and the cells within run row by row too, so
-    that attention takes a window as an example. `size` is a side or a (height, width) pair. With `grid` a
-    window's cells lie N apart instead of next to each other. ValueError where the size does not divide the
-    map, or the map's height or width is not known.
+    The N windows of an example are neighbours in the batch, row by row, and so are the cells within a
+    window: attention treats a window as an example. `size` is a side or a (height, width) pair. With `grid`
+    the cells of a window are far apart on the map instead of neighbours. Raises ValueError if the size does
+    not divide the map, or if the map's height or width is not known.
+
+    >>> keras_tfm.layers.split_windows(np.ones((1, 4, 4, 8)), size=2).shape
+    TensorShape([4, 4, 8])
     """
     rows, columns = _window_grid(x.shape[1:3], size)
     height, width = height_and_width(size)
@@ -38,9 +42,12 @@ def split_windows(x, size, grid=False):
 
 
 def join_windows(windows, size, map_size, grid=False):
-    """Put windows (B N, T, D) together again, the inverse of `split_windows`: (B, H, W, D).
+    """The inverse of `split_windows`: windows (B N, T, D) -> maps (B, H, W, D).
 
-    `map_size` is the map's side or its (H, W).
+    `map_size` is the side of the map or its (H, W).
+
+    >>> keras_tfm.layers.join_windows(np.ones((4, 4, 8)), size=2, map_size=4).shape
+    TensorShape([1, 4, 4, 8])
     """
     map_height, map_width = height_and_width(map_size, "map_size")
     rows, columns = _window_grid((map_height, map_width), size)
@@ -52,25 +59,35 @@ def join_windows(windows, size, map_size, grid=False):
 
 
 def shifted_window_mask(height, width, size, shift):
-    """Which cells of each window attend to each other on a map rolled up and left by `shift`: (N, T, T).
+    """Which cells of each window may attend to each other after a map was rolled up and left by `shift`: (N,
+    T, T).
 
-    Boolean, True = attend, a NumPy array. What the roll brings from the map's other end is no neighbour: two
-    cells attend to each other where both, or neither, came round, on each axis. Swin's released code adds
-    -100 to the scores in its place, which weighs such a cell exp(-100).
+    A boolean NumPy array, True = attend. What the roll brings from the other end of the map is not a
+    neighbour: two cells may attend to each other if both or neither of them came from the other end, on each
+    axis. Here a map of 4 x 4 is rolled by 1; cells of a window with the same number may attend to each
+    other:
 
-        0 0 0|1        a map of 4 x 4, rolled by 1: the cells of a window of 2 x 2 attend to those with
-        0 0 0|1        the same number
+        0 0 0|1
+        0 0 0|1
         0 0 0|1
         2 2 2|3
+
+    Swin's released code adds -100 to the scores of the other pairs, which leaves them a weight of about
+    exp(-100).
+
+    >>> keras_tfm.layers.shifted_window_mask(4, 4, size=2, shift=1).shape
+    (4, 4, 4)
     """
     region = window_regions(height, width, size, shift)
     return region[:, :, None] == region[:, None, :]
 
 
 def window_regions(height, width, size, shift):
-    """The numbers that `shifted_window_mask` compares: (N, T), a NumPy array."""
+    """The numbers that `shifted_window_mask` compares: a NumPy array (N, T)."""
     sides = zip((height, width), pair_of(shift), strict=True)
-    below, right = (np.arange(side) + offset >= side for side, offset in sides)  # what came round
+    below, right = (
+        np.arange(side) + offset >= side for side, offset in sides
+    )  # what comes from the other end
     region = (2 * below[:, None] + right[None, :]).astype("int32")  # (H, W)
     rows, columns = _window_grid((height, width), size)
     region = region.reshape(rows, height // rows, columns, width // columns).transpose(0, 2, 1, 3)
@@ -78,15 +95,22 @@ def window_regions(height, width, size, shift):
 
 
 class WindowAttention(Layer):
-    """Self-attention among the cells of each window of a map, by any `attention` layer on sequences.
+    """Applies a self-attention layer to the cells of each window of a map: (B, height, width, D) in and out.
 
-    `window` is a window's side, or its (height, width), in cells. A map that is no multiple of it is padded
-    by zeros at the bottom and on the right, after the norm where one stands before this layer; the padding
-    is attended to as other cells are, and taken off again. With a `shift` (a number, or a pair) the map is
-    rolled up and left before and back after, and what does not lie side by side on it is masked. An axis no
-    longer than the window is one window, and not shifted. `grid` takes cells that lie apart together.
+    A map that is not a multiple of the window is padded with zeros at the bottom and on the right. The
+    padding is attended to, as in Swin's code, and removed afterwards. An axis that is not longer than the
+    window is one window, without a shift. As the branch of a `Residual` it makes blocks for maps.
 
-    As the branch of a `Residual` it makes a block of maps.
+    Args:
+        attention: a self-attention layer for sequences.
+        window: the side of a window or its (height, width), in cells.
+        shift: how far the map is rolled up and left before, and back after; a number or a pair. Cells that
+            are not neighbours on the map are masked; see `shifted_window_mask`.
+        grid: whether a window takes cells that are far apart.
+
+    >>> attention = keras_tfm.layers.MultiHeadAttention(num_heads=2)
+    >>> keras_tfm.layers.WindowAttention(attention, window=2, shift=1)(np.ones((1, 4, 4, 8))).shape
+    TensorShape([1, 4, 4, 8])
     """
 
     def __init__(self, attention, window, shift=0, grid=False, **kwargs):
@@ -95,7 +119,7 @@ class WindowAttention(Layer):
         if not all(0 <= offset < side for offset, side in zip(pair_of(shift), sides, strict=True)):
             raise ValueError(f"`shift` must be at least 0 and less than `window`, {window}; it is {shift}.")
         if grid and any(pair_of(shift)):
-            raise ValueError(f"`shift` is for windows, not for a `grid`; it is {shift}.")
+            raise ValueError(f"`shift` must be 0 with `grid`; it is {shift}.")
         self.attention = attention
         self.window = window
         self.shift = shift
@@ -141,9 +165,9 @@ class WindowAttention(Layer):
 
     @property
     def cells(self):
-        """Which cell of the map each place of each window is: (N, T), a NumPy array.
+        """Which cell of the map is at each place of each window: a NumPy array (N, T).
 
-        Cells are counted row by row from 0; -1 is padding. AttributeError before the layer is built.
+        Cells are numbered row by row from 0; -1 is padding. Raises AttributeError before the layer is built.
         """
         (height, width), (bottom, right) = self.map_size, self.padding
         cells = np.arange(height * width).reshape(height, width)
@@ -152,7 +176,7 @@ class WindowAttention(Layer):
         return np.asarray(split_windows(cells[None, :, :, None], self.size, self.grid))[..., 0]
 
     def _mask(self, x):
-        """The mask (B N, T, T) of the windows of `x`, None where nothing is shifted."""
+        """The mask (B N, T, T) for the windows of `x`; None without a shift."""
         if self.regions is None:
             return None
         region = ops.convert_to_tensor(self.regions)  # (N, T)
@@ -166,10 +190,10 @@ class WindowAttention(Layer):
 
 
 def _window_grid(map_size, size):
-    """How many (rows, columns) of windows a map has."""
+    """The (rows, columns) of windows of a map."""
     sides = height_and_width(size)
     if None in tuple(map_size):
-        raise ValueError(f"A map's height and width must be known to cut windows; they are {map_size}.")
+        raise ValueError(f"The height and width of a map must be known to cut windows; they are {map_size}.")
     if any(length == 0 or length % side for length, side in zip(map_size, sides, strict=True)):
         height, width = map_size
         raise ValueError(f"A map of {height} x {width} is not divisible into windows of {size}.")

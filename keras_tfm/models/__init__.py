@@ -1,11 +1,11 @@
-"""Models: tokens, pixels or numbers -> hidden states; a family is a file: config, sizes table, model.
+"""Models: from tokens, pixels or numbers to hidden states. One file per family: configuration, model, sizes.
 
-Those of images take `images` (B, H, W, C), those of videos `videos` (B, F, H, W, C), those of text
-`token_ids` (B, T), those of images and texts both, with an output of each name for each side. All that
-encode give `sequence_output` and `pooled_output`, and keep the states of their blocks as `hidden_states`;
-models of images in stages also keep `maps`, the last map of each stage. `Family.sizes` names the published
-sizes, `Family.from_size(name)` makes one with fresh weights; the README's table says whose checkpoints are
-read.
+The inputs are `images` (B, H, W, C), `videos` (B, F, H, W, C), `token_ids` (B, T), or images and texts
+together. Encoders return `sequence_output` and, where the family has one, `pooled_output`; models of images
+and texts return an output for each side. `model.hidden_states` are the states between the blocks; models of
+images in stages also have `model.maps`, the last map of each stage. `Family.sizes` names the published
+sizes, and `Family.from_size(name)` makes one with new weights. The table in the README says whose
+checkpoints can be read.
 """
 
 from keras_tfm.models.detection.detr import DETR, DETRConfig

@@ -1,4 +1,6 @@
-"""The base of all families: a configuration, a table of sizes, blocks that are nodes of the graph."""
+"""The base class of all model families: a configuration, a table of sizes, and blocks that are nodes of the
+graph.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,10 +15,10 @@ from keras_tfm.training.model import FunctionalModel
 
 
 class Backbone(Protocol):
-    """What heads and conversion rely on in a model: what goes in, what comes out, its parts."""
+    """What heads and conversion need of a model: its inputs, its outputs and its parts."""
 
     config: Config
-    embedding: Any  # a `TokenEmbedding`, by whose table hidden states become logits; not where images go in
+    embedding: Any  # a `TokenEmbedding`, whose table a vocabulary head may share; models of images have none
     input: dict
     output: dict
     blocks: dict[str, list]
@@ -24,23 +26,24 @@ class Backbone(Protocol):
 
 
 class Decodes(Protocol):
-    """What the decoding loop relies on in a model."""
+    """What the decoding loop needs of a model."""
 
     def start(self, batch_size, max_length, context=None):
-        """A cache, any nest of tensors of fixed shapes, for decoding up to `max_length` tokens."""
+        """A cache for decoding up to `max_length` tokens: any nested structure of tensors of fixed shapes."""
 
     def step(self, token_ids, cache, padding_mask=None):
-        """(Output (B, T, .), cache) at the next T tokens (B, T)."""
+        """(Output (B, T, .), new cache) at the next T tokens (B, T)."""
 
 
 class ConfiguredModel(FunctionalModel):
-    """A family's functional model: a `config` derived from `Config`, and a table of published sizes.
+    """A family's functional model, made from a `config`, with a table of published sizes. Abstract.
 
-    A family sets `config_class` and `sizes`, {name: config}, and builds its inputs and outputs in
-    `__init__(config)`. A `dtype` is the policy of the model and of all its layers. Its blocks are nodes of
-    the graph: `blocks` are {stack: its blocks, the lowest first}, `hidden_states` {stack: [what goes into
-    the first block, what comes out of each]}, outputs for a `keras_tfm.Model(model.input, ...)` of a user's
-    own.
+    A family sets `config_class` and `sizes`, {name: configuration}, and makes its inputs and outputs in
+    `__init__(config)`. `dtype` is the dtype policy of the model and of all its layers.
+
+    `blocks` are {stack: its blocks, the first one first}. `hidden_states` are {stack: [the input of the
+    first block, the output of each block]}: symbolic tensors, from which a user can make
+    `keras_tfm.Model(model.input, ...)`.
     """
 
     config_class: type[Config]
@@ -58,14 +61,14 @@ class ConfiguredModel(FunctionalModel):
 
     @property
     def blocks(self):
-        """{stack: its blocks, the lowest first}."""
+        """{stack: its blocks, the first one first}."""
         return self.stacks
 
     @classmethod
     def from_huggingface(cls, name, dtype=None):
-        """The model in a folder of config.json and safetensors, or of a hub id; a head is left behind.
+        """The model in a folder with config.json and safetensors files, or of a hub id; a head is left out.
 
-        Raises CheckpointError where something in it is not as it must be.
+        Raises CheckpointError if the folder does not hold what is expected.
         """
         from keras_tfm.convert import CheckpointError, from_huggingface
 
@@ -76,23 +79,23 @@ class ConfiguredModel(FunctionalModel):
         return model
 
     def save_huggingface(self, folder, overwrite=False):
-        """Write config.json and model.safetensors to a new `folder`, as `transformers` reads them."""
+        """Write config.json and model.safetensors to a new `folder`, for `transformers` to read."""
         from keras_tfm.convert import save_huggingface
 
         save_huggingface(self, folder, overwrite)
 
     @classmethod
     def from_size(cls, size, dtype=None, **changes):
-        """The model of a published size, with fields of its configuration changed.
+        """A model of a published size with new weights; `changes` replace fields of its configuration.
 
-        Raises ValueError, naming the known ones, for another size or field, and for a value that is none.
+        Raises ValueError for an unknown size or field, naming the known ones, and for an impossible value.
         """
-        make: Callable = cls  # a family's constructor takes its configuration, not inputs and outputs
+        make: Callable = cls  # mypy: a family's constructor takes only a configuration
         return make(cls.config_of_size(size, **changes), dtype=dtype)
 
     @classmethod
     def config_of_size(cls, size, **changes):
-        """The configuration of `from_size`'s model."""
+        """The configuration of the model that `from_size` makes."""
         if size not in cls.sizes:
             raise ValueError(f"{cls.__name__} has no size {size!r}; it has {', '.join(cls.sizes)}.")
         return cls.config_class.from_json(dataclasses.asdict(cls.sizes[size]) | changes)
@@ -110,7 +113,7 @@ class ConfiguredModel(FunctionalModel):
 
 
 def states_of(blocks, x, **arguments):
-    """What goes into the first of `blocks`, `x`, and what comes out of each, one after the other."""
+    """The input `x` of the first of `blocks`, and the output of each, when they are applied in a row."""
     states = [x]
     for block in blocks:
         states.append(block(states[-1], **arguments))
@@ -118,10 +121,10 @@ def states_of(blocks, x, **arguments):
 
 
 def run_stages(stages, x):
-    """What a pyramid's `stages`, lists of layers, make of `x`: (all blocks, hidden states, maps).
+    """Apply the stages of a pyramid, lists of layers, to `x`: (all blocks, hidden states, maps).
 
-    The hidden states are what goes into the first block and what comes out of each, the maps what comes out
-    of each stage.
+    The hidden states are the input of the first block and the output of each block, the maps the output of
+    each stage.
     """
     blocks: list = []
     states, maps = [], []
@@ -138,15 +141,17 @@ def run_stages(stages, x):
 
 
 def growing_rates(rate, count):
-    """`count` rates that grow evenly from 0, the first block's, to `rate`, the last one's.
+    """`count` rates that grow linearly from 0 for the first block to `rate` for the last.
 
-    Stochastic depth grows so with the depth (Huang et al. 2016, "Deep Networks with Stochastic Depth").
+    Stochastic depth uses such rates (Huang et al. 2016, "Deep Networks with Stochastic Depth").
     """
     return [rate * i / max(count - 1, 1) for i in range(count)]
 
 
 def check_stages(config, *names):
-    """ValueError unless the fields `names` of a configuration have a number each for one stage or more."""
+    """Raises ValueError unless the configuration's fields `names` have one number per stage, for at least
+    one.
+    """
     values = [getattr(config, name) for name in names]
     if not values[0] or len({len(value) for value in values}) > 1:
         *listed, last = (f"`{name}`" for name in names)

@@ -15,7 +15,7 @@ from keras.src.saving.serialization_lib import ObjectSharingScope
 from keras.src.trainers.compile_utils import CompileLoss
 from keras.src.utils.naming import to_snake_case
 
-__all__ = [  # imported by others as they are
+__all__ = [  # imported by other files without a wrapper
     "CompileLoss",
     "Functional",
     "apply_mask",
@@ -28,7 +28,7 @@ __all__ = [  # imported by others as they are
     "unscale_loss_for_distribution",
 ]
 
-# What is used, overridden ones among them, by the class that has it.
+# The private attributes that are used or overridden, by class.
 ATTRIBUTES: dict = {
     keras.layers.Layer: (
         "_flatten_layers",
@@ -79,7 +79,7 @@ ATTRIBUTES: dict = {
     SavedModelExportArchive: ("_tf_trackable",),
 }
 
-# Methods that ours replace or follow, and digests of their syntax trees as they were read.
+# Methods that ours replace or follow, with digests of the syntax trees that ours were written for.
 READ: dict = {
     # precision.py
     ObjectSharingScope.__enter__: "50f284a0ecfd7596",
@@ -112,25 +112,31 @@ READ: dict = {
 
 
 def layers_in(layer, include_self=True):
-    """`layer`, a model or a layer, and all layers within it."""
+    """`layer`, a model or a layer, and all layers inside it."""
     return list(layer._flatten_layers(include_self=include_self))
 
 
 def inputs_of_calls(layer):
-    """The tensors that `layer` is called on in functional models."""
+    """The tensors on which `layer` is called in functional models."""
     return [tensor for node in layer._inbound_nodes for tensor in node.input_tensors]
 
 
 def source_of(tensor):
-    """The layer or operation that made a tensor of a functional model, and the tensors that it made it of."""
+    """The layer or operation that made a tensor of a functional model, and the tensors that it was called
+    on.
+    """
     operation, node_index, _ = tensor._keras_history
     return operation, operation._inbound_nodes[node_index].input_tensors
 
 
 @contextlib.contextmanager
 def shapes_alone():
-    """Variables that are made here have shapes, and never values: what is made of them can be counted."""
-    name = "uninitialized_variables"  # Keras keeps them here, and the end of its next scope fills them in
+    """Within this context, new variables have shapes but no values, so a model's weights can be counted
+    cheaply.
+    """
+    name = (
+        "uninitialized_variables"  # Keras lists them here and initialises them at the end of its next scope
+    )
     before = list(get_global_attribute(name) or [])
     try:
         with keras.StatelessScope(initialize_variables=False):
@@ -141,10 +147,11 @@ def shapes_alone():
 
 @contextlib.contextmanager
 def making():
-    """What a constructor makes from configurations is its own, while Keras loads a file too.
+    """A context for constructors that make sub-layers from configurations, also while Keras loads a file.
 
-    In a file Keras knows what several share by its address, and takes what is made at the address of
-    something that is gone for that: one layer's part may come out as another's.
+    While Keras loads a file it recognises an object that several layers share by its address in memory. An
+    object made at the address of one that is gone would be taken for it, and a sub-layer of one layer could
+    become that of another. Within this context Keras forgets these addresses.
     """
     names = "shared_objects/id_to_obj_map", "shared_objects/id_to_config_map"
     before = [get_global_attribute(name) for name in names]
@@ -158,22 +165,22 @@ def making():
 
 
 def parts_of(layer):
-    """The layers that `layer` holds itself, not those within them."""
+    """The layers that `layer` holds directly, without those inside them."""
     return layer._layers
 
 
 def set_trainable_alone(layer, trainable):
-    """Set `trainable` of a layer, and of none of those within it."""
+    """Set `trainable` of a layer, but not of the layers inside it."""
     layer._trainable = trainable
 
 
 def kernel_of(layer):
-    """The kernel of a dense layer as it is kept: without a low-rank update, in 8 bits if need be."""
+    """The kernel of a dense layer as it is stored: without a low-rank update, in 8 bits if quantised."""
     return layer._kernel
 
 
 def seed_generators_of(layer):
-    """The generators from which a layer draws seeds, those of the layers within it left out."""
+    """The generators from which a layer itself draws seeds, without those of the layers inside it."""
     return getattr(layer, "_seed_generators", [])
 
 
@@ -183,17 +190,17 @@ def rematerialization_of(layer):
 
 
 def set_rematerialization(layer, mode):
-    """Have `layer` recompute as one made within a `keras.RematScope`; None for one made outside."""
+    """Let `layer` recompute as if made in a `keras.RematScope` of this `mode`; None as if made outside."""
     layer._remat_mode = mode
 
 
 def track_in_export(archive, resources):
-    """Have a SavedModel hold trackable `resources`, tables for example, that its functions use."""
+    """Let a SavedModel hold trackable `resources`, such as tables, that its functions use."""
     archive._tf_trackable.resources = list(resources)
 
 
 def delete_attribute(layer, name):
-    """`del layer.name` without Keras's search of the whole heap for garbage, 0.2 s or more each time."""
+    """`del layer.name` without Keras's garbage collection, which takes 0.2 s or more each time."""
     value = getattr(layer, name)
     if isinstance(value, keras.Variable):
         layer._untrack_variable(value)
@@ -204,22 +211,26 @@ def delete_attribute(layer, name):
 
 
 def averages_of(optimizer):
-    """The moving averages of the weights, None where the optimizer keeps none."""
+    """The moving averages of the weights, or None if the optimizer keeps none."""
     return optimizer._model_variables_moving_average if optimizer.use_ema else None
 
 
 def take_summed_gradients(optimizer):
-    """Have `optimizer` take its gradients as summed over the replicas."""
+    """Let `optimizer` take its gradients as already summed over the replicas."""
     optimizer._all_reduce_sum_gradients = list
 
 
 def replace_update(optimizer, update):
-    """Have `optimizer` call `update(gradients, variables)` for a step, which accumulates if need be."""
+    """Let `optimizer` call `update(gradients, variables)` for a step, which accumulates gradients if need
+    be.
+    """
     optimizer._backend_apply_gradients = update
 
 
 def batches_seen(optimizer):
-    """How many batches the optimizer has taken; `iterations` counts updates, of several batches each."""
+    """How many batches the optimizer has seen. `iterations` counts updates, each of one or several
+    batches.
+    """
     return optimizer._iterations
 
 
@@ -234,19 +245,19 @@ def accumulate(optimizer, gradients, sums):
 
 
 def clip_decay_and_update(optimizer, gradients, variables):
-    """The update itself: clipping, weight decay, and the optimizer's rule."""
+    """The update itself: clipping, weight decay, and the rule of the optimizer."""
     gradients = optimizer._clip_gradients(gradients)
     optimizer._apply_weight_decay(variables)
     optimizer._backend_update_step(gradients, variables, optimizer.learning_rate)
 
 
 def update_averages(optimizer):
-    """Move the averages of the weights on."""
+    """Update the moving averages of the weights."""
     optimizer._update_model_variables_moving_average(optimizer._trainable_variables)
 
 
 def index_of(optimizer, variable):
-    """The number of `variable` among those that the optimizer was built for."""
+    """The index of `variable` among those that the optimizer was built for."""
     return optimizer._get_variable_index(variable)
 
 
@@ -261,9 +272,9 @@ def remade_loss(compile_loss, cls):
 
 
 def build_for(model, epochs):
-    """Make all variables of model, optimizer and measures for what an `EpochIterator` gives.
+    """Make all variables of the model, its optimizer and its metrics for the batches of an `EpochIterator`.
 
-    Nothing is done where the data does not say how many axes it has, and on several replicas.
+    Does nothing if the number of axes of the data is not known, and on several replicas.
     """
     specs = epochs._distributed_dataset.element_spec
     if all(
@@ -274,17 +285,17 @@ def build_for(model, epochs):
 
 
 def begin_at(model, epoch):
-    """Have the running `fit` go on with `epoch`; None for its own first one."""
+    """Let the running `fit` continue with `epoch`; None for its own first epoch."""
     model._initial_epoch = epoch
 
 
 def replace_steps(epochs, steps):
-    """Have an `EpochIterator` take `steps()` for an epoch: (first step, last step, iterator) each."""
+    """Let an `EpochIterator` take `steps()` for an epoch, which yields (first step, last step, iterator)."""
     epochs._enumerate_iterator = steps
 
 
 def replace_distributed_dataset(epochs, replace):
-    """Have an `EpochIterator` read `replace(dataset)` in place of its distributed dataset."""
+    """Let an `EpochIterator` read `replace(dataset)` instead of its distributed dataset."""
     epochs._distributed_dataset = replace(epochs._distributed_dataset)
 
 
@@ -294,7 +305,7 @@ def new_iterator(epochs):
 
 
 def num_batches_of(epochs):
-    """How many batches the dataset of an `EpochIterator` has, None where that is unknown."""
+    """How many batches the dataset of an `EpochIterator` has, or None if that is unknown."""
     return epochs._num_batches
 
 
@@ -304,7 +315,7 @@ def steps_seen(epochs):
 
 
 def set_steps_seen(epochs, count):
-    """Have an `EpochIterator` count from `count` on."""
+    """Let an `EpochIterator` count from `count` on."""
     epochs._steps_seen = count
 
 

@@ -16,12 +16,14 @@ READ: dict = {MirroredExtended._make_collective_ops_with_fallbacks: "df90b44f836
 
 
 def first_collective_key(extended):
-    """The first of the keys that a strategy's replicas exchange values by; TensorFlow begins all at 0."""
+    """The first of the keys by which the replicas of a strategy exchange values; TensorFlow starts
+    all at 0.
+    """
     return extended._collective_key_base
 
 
 def set_first_collective_key(extended, number):
-    """Make the exchanges of a strategy's replicas anew, with keys from `number` on."""
+    """Make the collective operations of a strategy again, with keys from `number` on."""
     extended._collective_key_base = number
     exchanges_by_them = extended._cross_device_ops is extended._collective_ops
     extended._collective_ops = extended._make_collective_ops_with_fallbacks()
@@ -30,6 +32,6 @@ def set_first_collective_key(extended, number):
 
 
 def local_dataset_of(distributed):
-    """This worker's share of a distributed dataset, before it is dealt to replicas."""
+    """This worker's share of a distributed dataset, before it is split between replicas."""
     (local,) = distributed._cloned_datasets
     return local

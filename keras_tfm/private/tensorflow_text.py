@@ -8,12 +8,12 @@ READ: dict = {}
 
 
 def sentencepiece_model(model, shared_name):
-    """The resource of a SentencePiece `model` (bytes) in TensorFlow's kernels; equal names share one."""
+    """The resource of a SentencePiece `model` (bytes) for TensorFlow's kernels; equal names share one."""
     return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(
         model=model, shared_name=shared_name
     )
 
 
 def use_model(tokenizer, resource):
-    """Have a `SentencepieceTokenizer` read the model of a trackable `resource` instead of its own."""
+    """Let a `SentencepieceTokenizer` use the model of a trackable `resource` instead of its own."""
     tokenizer._model_resource = resource

@@ -2,10 +2,12 @@
 
 import logging
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_tfm.log import Bar
 from keras_tfm.private.keras import averages_of
@@ -63,7 +65,11 @@ class BestWeights(keras.callbacks.Callback):
         self.score, self.waited = float("inf"), 0
         self.best: list | None = None
         self.statistics: list = []  # of the best epoch: batch normalisation's, for example
+        self.checksums: dict[int, int] = {}  # of what gets no gradient, at the start
         self.trained: list | None = None
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self.checksums = {id(variable): checksum(_array(variable)) for variable in self._others()}
 
     def on_test_begin(self, logs: Logs = None) -> None:
         averages = self._averages()
@@ -97,12 +103,13 @@ class BestWeights(keras.callbacks.Callback):
     def _keep(self) -> None:
         trained = self._values()
         averages = self._averages()
-        self.best = trained if averages is None else [keras.ops.convert_to_numpy(value) for value in averages]
-        self.statistics = [
-            (variable, keras.ops.convert_to_numpy(variable))
-            for variable in self.model.non_trainable_variables
-            if keras.backend.is_float_dtype(variable.dtype)
-        ]
+        self.best = trained if averages is None else [_array(value) for value in averages]
+        # Frozen weights are among the others and do not change: a copy of them would be memory for nothing.
+        self.statistics = []
+        for variable in self._others():
+            value = _array(variable)
+            if checksum(value) != self.checksums.get(id(variable)):
+                self.statistics.append((variable, value))
         if self.on_best is not None:
             self._assign(self.best)
             self.on_best()
@@ -113,8 +120,22 @@ class BestWeights(keras.callbacks.Callback):
         return averages_of(optimizer)
 
     def _values(self) -> list:
-        return [keras.ops.convert_to_numpy(variable) for variable in self.model.trainable_variables]
+        return [_array(variable) for variable in self.model.trainable_variables]
+
+    def _others(self) -> list[keras.Variable]:
+        """The floating-point variables that get no gradient."""
+        others = self.model.non_trainable_variables
+        return [variable for variable in others if keras.backend.is_float_dtype(variable.dtype)]
 
     def _assign(self, values: Iterable) -> None:
         for variable, value in zip(self.model.trainable_variables, values, strict=True):
             variable.assign(value)
+
+
+def _array(variable: Any) -> np.ndarray:
+    return keras.ops.convert_to_numpy(variable)
+
+
+def checksum(array: np.ndarray) -> int:
+    """A number that tells whether `array` has changed, without a copy of it."""
+    return zlib.crc32(np.ascontiguousarray(array).view("uint8").reshape(-1))

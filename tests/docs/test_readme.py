@@ -1,4 +1,4 @@
-"""README's Python runs: each block in an empty folder, with tiny stand-ins for a reader's files and models."""
+"""README's Python runs: each block in an empty folder, with tiny stand-ins for the reader's files."""
 
 import pathlib
 

@@ -35,6 +35,12 @@ def module(path):
         ("So:\n\n    layer(x)\n", ["So:", "", "::", "", "        layer(x)", ""]),
         ("name      shape\ntoken_ids (B, S)", ["::", "", "    name      shape", "    token_ids (B, S)", ""]),
         ("- `one`\n- two", ["- ``one``", "- two", ""]),
+        (
+            "Args:\n    x: of `y`\n        and more.\n    z_1: other.",
+            [":param x: of ``y`` and more.", ":param z_1: other.", ""],
+        ),
+        ("Raises:\n    ValueError: if it is.", [":raises ValueError: if it is.", ""]),
+        (">>> f(`x`)\n2\n", [">>> f(`x`)", "2", ""]),
     ],
 )
 def test_docstrings_become_restructured_text(docstring, expected):

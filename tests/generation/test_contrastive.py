@@ -118,8 +118,8 @@ def test_compiled_streamed_padded_and_forbidden():
         ({"contrastive_alpha": -0.1}, r"`contrastive_alpha` must lie in \[0, 1\]"),
         ({"contrastive_alpha": 0.6, "top_k": 0}, "`top_k` must be at least 1"),
         ({"contrastive_alpha": 0.6, "top_k": 2.5}, "`top_k` must be a whole number"),
-        ({"contrastive_alpha": 0.6, "beam_size": 2}, "no beams, no sampling"),
-        ({"contrastive_alpha": 0.6, "temperature": 0.5}, "no beams, no sampling"),
+        ({"contrastive_alpha": 0.6, "beam_size": 2}, "no `beam_size`, `temperature`"),
+        ({"contrastive_alpha": 0.6, "temperature": 0.5}, "no `beam_size`, `temperature`"),
     ],
 )
 def test_what_cannot_be_is_refused(options, message):
@@ -128,7 +128,7 @@ def test_what_cannot_be_is_refused(options, message):
 
 
 def test_a_model_must_give_hidden_states_and_as_many_candidates():
-    with pytest.raises(TypeError, match="Markov has no `backbone` and `head`"):
+    with pytest.raises(TypeError, match="must have a `backbone` and a `head`; a Markov does not"):
         ContrastiveSearch(markov(), 3)
     with pytest.raises(ValueError, match="`top_k` must be at most 13, the vocabulary; it is 14"):
         ContrastiveSearch(make("gpt2")[0], 3, 0.6, 14)

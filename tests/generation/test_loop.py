@@ -242,7 +242,7 @@ def test_sizes_rounded_up_change_nothing(model, context, options):
         compiled = CompiledDecoding(model, EndTokens(END), max_length=max_length, max_context=max_length)
         np.testing.assert_array_equal(compiled(decoding, prompts, mask, some), expected)
     assert compiled(decoding, prompts[:0]).shape == (0, 7)
-    with pytest.raises(ValueError, match="A prompt of 3 tokens and 4 more exceed 6"):
+    with pytest.raises(ValueError, match=r"must be at most 6; they are 3 \+ 4"):
         CompiledDecoding(model, max_length=6)(decoding, prompts, mask, some)
     with pytest.raises(ValueError, match="A prompt must hold at least one token"):
         CompiledDecoding(model)(decoding, prompts[:, :0], None, some)

@@ -57,5 +57,5 @@ def test_a_row_stops_and_another_whose_string_never_comes_goes_on():
 
 def test_empty_sequences_are_refused():
     for sequences in ([], [b"a", b""]):
-        with pytest.raises(ValueError, match="`sequences` must hold at least one, none of them empty"):
+        with pytest.raises(ValueError, match="`sequences` must be one or more, none of them empty"):
             StopSequences(sequences, SYMBOLS)

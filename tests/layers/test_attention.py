@@ -330,11 +330,13 @@ def test_impossible_sizes_are_refused():
         Attention(0)
     with pytest.raises(ValueError, match="`key_dim` must be at least 1, or None; it is 0"):
         Attention(2, key_dim=0)
-    with pytest.raises(ValueError, match="`use_bias` must be a boolean, or names of query, key, value"):
+    with pytest.raises(
+        ValueError, match="`use_bias` must be a boolean, or some of the names query, key, value"
+    ):
         layers.HeadProjections(2, use_bias=("queries",))
-    with pytest.raises(ValueError, match="only self-attention takes names of parts"):
+    with pytest.raises(ValueError, match="must be a boolean in cross-attention"):
         layers.HeadProjections(2, use_bias=("query",)).build((None, None, 6), (None, None, 6))
-    with pytest.raises(ValueError, match=r"`num_heads` must divide the queries' width 6.*it is 4"):
+    with pytest.raises(ValueError, match=r"`num_heads` must divide the queries' width, 6.*it is 4"):
         Attention(4).build((None, None, 6))
 
 
@@ -344,7 +346,7 @@ def test_a_layer_is_called_the_way_it_was_built():
     layer(x), crossing(x, x)
     with pytest.raises(ValueError, match="was built for self-attention"):
         layer(x, x)
-    with pytest.raises(ValueError, match="was built for two inputs"):
+    with pytest.raises(ValueError, match="was built for cross-attention"):
         crossing(x)
 
 

@@ -334,5 +334,5 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="`block_size` must be at least 1; it is 0"):
         Attention(2, 0)
     for position in (layers.RelativePositionEmbedding(), layers.RelativePositionBias()):
-        with pytest.raises(ValueError, match=f"{type(position).__name__} acts on all scores at once"):
+        with pytest.raises(ValueError, match=f"{type(position).__name__}, which needs all scores at once"):
             Attention(2, 4, position=position)

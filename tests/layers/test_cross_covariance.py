@@ -49,5 +49,5 @@ def test_temperatures_are_of_heads():
     [{"causal": True}, {"bias": np.zeros((1, 1, 3, 3))}, {"mask": np.ones((2, 3, 3), "bool")}],
 )
 def test_what_is_of_pairs_of_tokens_is_refused(arguments):
-    with pytest.raises(ValueError, match="attends among features"):
+    with pytest.raises(ValueError, match="compares features, not tokens"):
         CrossCovarianceAttention(2)(np.ones((2, 3, 8), "float32"), **arguments)

@@ -178,13 +178,22 @@ def test_a_table_of_zeros_leaves_the_scale_alone():
             lambda: DisentangledAttention(0),
             "`num_heads` must be at least 1; it is 0",
         ),
-        (lambda: attention(terms=("c2c",)), "`terms` must be of 'c2p' and 'p2c', each once"),
-        (lambda: DisentangledAttention(2)(X), "`bias` must hold the distances where there are `terms`"),
-        (lambda: attention(terms=())(X), "`bias` must hold the distances where there are `terms`, and only"),
+        (lambda: attention(terms=("c2c",)), "`terms` must be 'c2p', 'p2c' or both, each once"),
+        (
+            lambda: DisentangledAttention(2)(X),
+            "`bias` must be the vectors \\(2T, D\\) of a DistanceEmbedding; it is None",
+        ),
+        (lambda: attention(terms=())(X), "`bias` must be None without `terms`"),
         (lambda: DisentangledAttention(3, terms=()).build((1, 2, 8)), "`num_heads` must divide the queries'"),
         (lambda: DistanceEmbedding(8, 0), "`max_distance` must lie in 1 to 1048576; it is 0"),
-        (lambda: DistanceEmbedding(8, 9, 5), "`num_buckets` must be even, at least 2 and below 16"),
-        (lambda: DistanceEmbedding(8, 9, 16), "`num_buckets` must be even, at least 2 and below 16"),
+        (
+            lambda: DistanceEmbedding(8, 9, 5),
+            "`num_buckets` must be 0, or even, at least 2 and below .* = 16",
+        ),
+        (
+            lambda: DistanceEmbedding(8, 9, 16),
+            "`num_buckets` must be 0, or even, at least 2 and below .* = 16",
+        ),
     ],
 )
 def test_refusals(make, message):

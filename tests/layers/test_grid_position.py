@@ -55,5 +55,5 @@ def test_refusals():
     for options in ({"max_distance": 0}, {"prefix": -1}):
         with pytest.raises(ValueError, match="`max_distance` must be at least 1, and `prefix` at least 0"):
             ImageRelativePosition(2, **options)
-    with pytest.raises(ValueError, match="is for 6 tokens; there are 5"):
+    with pytest.raises(ValueError, match="for 6 tokens; it is called with 5"):
         attention(ImageRelativePosition((2, 3)))(np.ones((1, 5, 8), "float32"))

@@ -93,5 +93,5 @@ def test_refusals():
         BucketedContext(2, curve=(2, 1, 3))
     with pytest.raises(ValueError, match="`prefix` must be at least 0; it is -1"):
         BucketedBias(2, prefix=-1)
-    with pytest.raises(ValueError, match="is for 6 tokens; there are 5"):
+    with pytest.raises(ValueError, match="for 6 tokens; it is called with 5"):
         attention(BucketedBias((2, 3)))(np.ones((1, 5, 8), "float32"))

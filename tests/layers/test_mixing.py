@@ -50,5 +50,5 @@ def test_mixing_acts_along_the_tokens_alone():
 
 
 def test_the_length_must_be_known():
-    with pytest.raises(ValueError, match=r"\(B, T, D\), T known; it is \(None, None, 8\)"):
+    with pytest.raises(ValueError, match=r"\(B, T, D\) with a known T; it is \(None, None, 8\)"):
         TokenMixing(FeedForward(6)).build((None, None, 8))

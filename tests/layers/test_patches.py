@@ -194,7 +194,7 @@ def test_other_refusals():
         PatchEmbedding(4, 3, stride=2)(np.zeros((1, 2, 9, 1), "float32"))
     with pytest.raises(ValueError, match="`stride` must be a positive integer"):
         PatchEmbedding(4, 3, stride=0)
-    with pytest.raises(ValueError, match="`normalize` must be input or output; it is 'sum'"):
+    with pytest.raises(ValueError, match="`normalize` must be 'input' or 'output'; it is 'sum'"):
         PatchMerging(4, normalize="sum")
     with pytest.raises(ValueError, match=r"`x` must have the shape \(B, height, width, D\)"):
         PatchMerging(4)(keras.Input((None, 4, 2)))

@@ -96,9 +96,9 @@ def test_positions_may_be_given_per_row():
 
 
 def test_an_odd_width_is_refused():
-    with pytest.raises(ValueError, match=r"width must be even.*it is 5"):
+    with pytest.raises(ValueError, match=r"width D must be even.*it is 5"):
         layers.SinePositionEncoding()(np.zeros((1, 2, 5), "float32"))
-    with pytest.raises(ValueError, match="width must be even to rotate pairs; it is 3"):
+    with pytest.raises(ValueError, match="`key_dim`, must be even to rotate pairs; it is 3"):
         layers.MultiHeadAttention(2, position=layers.RotaryEmbedding())(np.zeros((1, 2, 6), "float32"))
 
 
@@ -107,7 +107,7 @@ def test_an_odd_width_is_refused():
 
 def test_a_longer_sequence_is_refused():
     layer = layers.PositionEmbedding(4)
-    with pytest.raises(ValueError, match="has 5 positions; `max_length` is 4"):
+    with pytest.raises(ValueError, match="at most `max_length` = 4 positions; it has 5"):
         layer(np.zeros((1, 5, 2), "float32"))
     with pytest.raises(ValueError, match="`max_length` must be at least 1; it is 0"):
         layers.PositionEmbedding(0)
@@ -294,7 +294,7 @@ def test_buckets_are_monotone_and_all_used(num_buckets, max_distance, bidirectio
 
 def test_impossible_buckets_are_refused():
     for arguments in ((3, 128), (32, 8), (1, 128, False)):
-        with pytest.raises(ValueError, match="`num_buckets` must leave a bucket near by"):
+        with pytest.raises(ValueError, match="`num_buckets` must be at least"):
             layers.RelativePositionBias(*arguments)
     with pytest.raises(ValueError, match="`max_distance` must be at least 1; it is 0"):
         layers.RelativePositionEmbedding(0)

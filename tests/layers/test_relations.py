@@ -153,5 +153,5 @@ def test_refusals():
         attention_from_convolution(np.zeros((2, 3, 1, 1)), 4)
     with pytest.raises(ValueError, match="must have an odd number of offsets, their third axis; it is 2"):
         filtered(draw(1, 3, 1), np.ones((1, 1, 2, 1), "float32"))
-    with pytest.raises(ValueError, match="is for 6 tokens; there are 5"):
+    with pytest.raises(ValueError, match="for 6 tokens; it is called with 5"):
         MultiHeadAttention(2, position=QuadraticPosition((2, 3)))(draw(1, 5, 8))

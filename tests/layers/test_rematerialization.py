@@ -170,5 +170,5 @@ def test_a_model_made_in_a_scope_of_keras_trains():
 
 
 def test_nothing_to_rematerialise_is_refused():
-    with pytest.raises(ValueError, match="has no block, such as `TransformerBlock`, to rematerialise"):
+    with pytest.raises(ValueError, match="has no block to rematerialise, such as a TransformerBlock"):
         layers.rematerialize(layers.FeedForward(3))

@@ -184,7 +184,7 @@ def test_refusals():
         WindowAttention(attention(), 0)
     with pytest.raises(ValueError, match="`shift` must be at least 0 and less than `window`, 2; it is 2"):
         WindowAttention(attention(), 2, shift=2)
-    with pytest.raises(ValueError, match="`shift` is for windows, not for a `grid`"):
+    with pytest.raises(ValueError, match="`shift` must be 0 with `grid`; it is 1"):
         WindowAttention(attention(), 2, shift=1, grid=True)
     with pytest.raises(ValueError, match=r"`x` must have the shape \(B, height, width, D\)"):
         WindowAttention(attention(), 2)(np.zeros((1, 4, 8), "float32"))
@@ -192,7 +192,7 @@ def test_refusals():
     layer.build((None, 4, 4, 8))
     with pytest.raises(ValueError, match=r"built for maps of \(4, 4\); they are \(4, 6\)"):
         layer(np.zeros((1, 4, 6, 8), "float32"))
-    with pytest.raises(ValueError, match="for 4 queries and 4 keys; there are 6 and 6"):
+    with pytest.raises(ValueError, match="for 4 queries and 4 keys; it is called with 6 and 6"):
         biased(2)(np.zeros((1, 6, 8), "float32"))
     with pytest.raises(ValueError, match="`query_stride` must be at least 1"):
         GridPositionBias(2, query_stride=0)

@@ -62,7 +62,7 @@ def test_groups_take_turns(num_layers, num_groups, expected):
 
 
 def test_impossible_groups_are_refused():
-    with pytest.raises(ValueError, match="`num_groups` must lie in 1 to 3, the layers; it is 4"):
+    with pytest.raises(ValueError, match="`num_groups` must lie in 1 to `num_layers`, 3; it is 4"):
         ALBERT(dataclasses.replace(TINY, num_groups=4))
 
 

@@ -86,7 +86,7 @@ def test_the_logits_bias_is_added_and_not_trained():
 def test_too_long_is_refused():
     model = LanguageModel(BART(TINY))
     context, starts = {"token_ids": BATCH["token_ids"]}, np.full((2, 1), 2)
-    with pytest.raises(ValueError, match="The decoder's tokens must be at most 12; they are 13"):
+    with pytest.raises(ValueError, match="has positions for 12 tokens; 13 are asked for"):
         Decoder(model, 12)(starts, context=context)
     assert Decoder(model, 11)(starts, context=context).shape == (2, 12)
     with pytest.raises(Exception, match=r"14 is not in \[0, 14\)"):

@@ -99,7 +99,9 @@ def test_refusals():
         dataclasses.replace(SMALL, attending=(0, 2))
     with pytest.raises(ValueError, match="`strides` and `attending` must have a number for each stage"):
         BoTNetConfig(strides=(1, 1))
-    with pytest.raises(ValueError, match="its shortcut"):  # an odd map that is averaged
+    with pytest.raises(
+        ValueError, match="`branch` and `shortcut` must give the same shape"
+    ):  # an odd map that is averaged
         BoTNet(dataclasses.replace(SMALL, image_size=(20, 32)))
     with pytest.raises(ValueError, match="is for 6 tokens; there are 5"):
         x = np.zeros((1, 2, 5, 4), "float32")

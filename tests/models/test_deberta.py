@@ -100,7 +100,7 @@ def test_a_configuration_read_from_json_is_the_same():
 
 
 def test_impossible_configurations_are_refused():
-    with pytest.raises(ValueError, match="`convolution` must be odd, as wide to both sides, or 0; it is 2"):
+    with pytest.raises(ValueError, match="`convolution` must be odd, or 0 for none; it is 2"):
         DeBERTa(dataclasses.replace(V3, convolution=2))
     with pytest.raises(ValueError, match="`num_layers` must be at least 1; it is 0"):
         DeBERTa(dataclasses.replace(V3, num_layers=0))

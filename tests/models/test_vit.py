@@ -149,7 +149,7 @@ def test_a_head_of_zeros_begins_with_equal_logits_and_learns():
     images = np.random.default_rng(0).random((2, 4, 6, 1), "float32")
     np.testing.assert_array_equal(model({"images": images}), np.zeros((2, 3)))
     assert Classifier.from_config(model.get_config()).kernel_initializer == "zeros"
-    with pytest.raises(ValueError, match="`kernel_initializer` 'zeros' is for one layer; `hidden_dim` is 4"):
+    with pytest.raises(ValueError, match="`kernel_initializer` 'zeros' needs `hidden_dim` None; it is 4"):
         Classifier(ViT(ONE_BLOCK), 3, hidden_dim=4, kernel_initializer="zeros")
 
 

@@ -136,7 +136,7 @@ def test_folders_of_transformers_both_ways(head, tmp_path):
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match=r"`mask_ratio` 0\.9 leaves none of 6 patches visible"):
+    with pytest.raises(ValueError, match=r"`mask_ratio` must leave one of 6 patches visible; it is 0\.9"):
         ViTMAE(dataclasses.replace(SMALL, mask_ratio=0.9))
     with pytest.raises(ValueError, match="multiple of four; it is 6"):
         ViTMAE(dataclasses.replace(SMALL, dim=6))

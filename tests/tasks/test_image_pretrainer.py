@@ -222,7 +222,10 @@ def test_families_of_one_size_learn_from_themselves_too():
     [
         ({"method": "mae", "decoder_dim": 40}, "`decoder_dim` must be a multiple of 32; it is 40"),
         ({"method": "simclr"}, "`method` must be"),
-        ({"method": "mae", "mask_ratio": 0.99}, r"`mask_ratio` 0\.99 leaves none of 16 patches visible"),
+        (
+            {"method": "mae", "mask_ratio": 0.99},
+            r"`mask_ratio` must leave one of 16 patches visible; it is 0\.99",
+        ),
     ],
 )
 def test_impossible_configurations_are_refused(changes, message):
@@ -254,7 +257,7 @@ def test_wrong_inputs_are_refused():
     ("options", "told"),
     [
         ("--method mae --family swin", "--method mae is for the family vit; it is 'swin'"),
-        ("--method mae --mask-ratio 0.999", "`mask_ratio` 0.999 leaves none of 64 patches visible"),
+        ("--method mae --mask-ratio 0.999", "`mask_ratio` must leave one of 64 patches visible; it is 0.999"),
         ("--method dino --image-size 30", "not divisible into patches"),
         ("--method mae --from {classifier}", "`method` mae is for a ViTMAE, dino for all"),
         ("--method dino --from {books}", "a 'recommend' task reads no images"),

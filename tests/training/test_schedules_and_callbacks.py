@@ -113,6 +113,19 @@ def test_the_best_epochs_statistics_stay_too():
     assert float(model.get_layer("norm").moving_mean[0]) == float(means[1])
 
 
+def test_frozen_weights_are_not_copied():
+    """Of what gets no gradient only that which changes is kept for the best epoch."""
+    inputs = keras.Input((1,))
+    x = keras.layers.Dense(3, trainable=False)(inputs)
+    x = keras.layers.BatchNormalization(name="norm")(x)
+    model = keras_tfm.Model(inputs, keras.layers.Dense(1)(x))
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    best = BestWeights("score", mode="min")
+    fit(model, best)
+    kept = [variable.path for variable, _ in best.statistics]
+    assert kept == ["norm/moving_mean", "norm/moving_variance"]
+
+
 def test_the_highest_is_best_and_of_equals_the_later():
     model = compiled(use_ema=False)
     best = BestWeights("score", mode="max")

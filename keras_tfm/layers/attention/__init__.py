@@ -1,1 +1,1 @@
-"""Attention in its stages: from tokens to heads, to scores, to weights, to averages, and back."""
+"""Attention, in stages: project tokens to heads, score, weigh, average the values, merge the heads."""

@@ -1,11 +1,14 @@
-"""What a recurrent decoder attends by: how the states h of an encoder become one context for each step.
+"""Attention of a recurrent decoder: how an encoder's states h become one context vector for each step.
 
-    additive    v . tanh(W s + U h + b)     Bahdanau, Cho and Bengio 2015, section 3.1
-    dot         s . W h                     Luong, Pham and Manning 2015, section 3.1, "general"
-    static      a learnt table T_y x T_x    independent of s and h
-    none        no context at all           Sutskever, Vinyals and Le 2014
+With s the decoder's state, the score of an encoder state is
 
-A decoder takes any layer with `start_context` and `step_context`, `MultiHeadAttention` for example.
+    additive    v · tanh(W s + U h + b)     Bahdanau, Cho and Bengio 2015, section 3.1
+    dot         s · W h                     Luong, Pham and Manning 2015, section 3.1, "general"
+    static      an entry of a learned table, T_y x T_x, which does not depend on s and h
+    none        there is no context vector: Sutskever, Vinyals and Le 2014
+
+A decoder also takes any other layer that has `start_context` and `step_context`, such as
+`MultiHeadAttention`.
 """
 
 from typing import Any
@@ -21,19 +24,24 @@ from keras_tfm.layers.positions import outside_is_nan
 
 
 def additive_attention_weights(query, key, scale, mask=None):
-    """softmax(scale . tanh(query + key)) over the keys that `mask` allows: (B, T, S).
+    """softmax(scale · tanh(query + key)) over the keys that `mask` allows, of shape (B, T, S).
 
-    `query` (B, T, U) and `key` (B, S, U) are projected already, `scale` is a vector (U,); `mask`
-    follows `keras_tfm.layers.masks`. Rows sum to 1, in float32 at least; a row with nothing to
-    attend to is zero.
+    `query` (B, T, U) and `key` (B, S, U) are already projected; `scale` is a vector (U,); `mask` is
+    described in `keras_tfm.layers.masks`. Each row sums to 1, in float32 or float64; a query that may attend
+    to no key gets zeros.
+
+    >>> query, key = np.ones((1, 2, 4)), np.ones((1, 3, 4))
+    >>> keras_tfm.layers.additive_attention_weights(query, key, np.ones(4)).shape
+    TensorShape([1, 2, 3])
     """
     return masked_softmax(additive_scores(query, key, scale), combine_masks(mask, rank=3))
 
 
 def additive_scores(query, key, scale):
-    """scale . tanh(query + key), (B, T, S) of (B, T, U), (B, S, U) and (U,).
+    """scale · tanh(query + key), (B, T, S), for (B, T, U), (B, S, U) and (U,).
 
-    The hidden layer (B, T, S, U) is computed again for the gradient: a loop would keep that of every step.
+    The hidden layer (B, T, S, U) is recomputed for the gradient. A loop over steps would otherwise keep the
+    hidden layer of every step in memory.
     """
 
     def hidden_of(query, key):
@@ -56,29 +64,31 @@ def additive_scores(query, key, scale):
 
 
 class Alignment(Layer):
-    """Averages of a context's own states: one head, no projection of values. Abstract: a kind has `weigh`.
+    """Averages a context's own states: one head, no projection of the values. Abstract: subclasses define
+    `weigh`.
 
-    `follows_state` says whether the weights depend on the query. If they do, `query` is the layer without
-    bias that projects it, `key` that of the states, None where they are keys themselves.
+    `follows_state` says whether the weights depend on the query, the decoder's state. If so, `query` is the
+    layer that projects it, without a bias, and `key` the layer that projects the context's states, or None
+    if these are used as keys directly.
     """
 
     follows_state = True
     key: Any = None
 
     def weigh(self, query, cache):
-        """The weights (B, T, S) of the projected queries (B, T, U), or of positions (B, T)."""
+        """The weights (B, T, S) for projected queries (B, T, U), or for positions (B, T)."""
         raise NotImplementedError
 
     def call(self, query, value, mask=None):
-        """Average `value` (B, S, Dv) for each of `query` (B, T, Dq): (B, T, Dv).
+        """Average `value` (B, S, Dv) for each query of `query` (B, T, Dq): (B, T, Dv).
 
-        `mask` (B, S) or (B or 1, T, S) follows `keras_tfm.layers.masks`; a mask that Keras carries
-        on `value` is ANDed in.
+        `mask` (B, S) or (B or 1, T, S) is described in `keras_tfm.layers.masks`; a mask that Keras carries
+        on `value` is combined with it by AND.
         """
         return self.step_context(query, self._cache(value, combine_masks(mask, key_mask_of(value), rank=3)))
 
     def start_context(self, context, mask=None):
-        """The cache of a context (B, S, D): its projected keys, itself, and its mask (B, S)."""
+        """The cache of a context (B, S, D): its projected keys, the context itself and its mask (B, S)."""
         if mask is None:
             mask = ops.ones(ops.shape(context)[:2], "bool")
         return self._cache(context, mask)
@@ -87,14 +97,15 @@ class Alignment(Layer):
         return ContextCache(value if self.key is None else self.key(value), value, mask)
 
     def step_context(self, query, cache, positions=None):
-        """What `call` gives for `query` (B, T, D), or beams (B G, T, D), and the B contexts of `cache`.
+        """What `call` gives for `query` (B, T, D) and the B contexts in `cache`; in beam search (B G, T, D),
+        G beams each.
 
-        `positions` (B, T) are where the queries stand, by default 0 .. T-1: fixed weights alone heed them.
+        `positions` (B, T) are those of the queries, by default 0 .. T-1; only `StaticAlignment` uses them.
         """
         return self.step_projected(self.query(query), cache)
 
     def step_projected(self, query, cache):
-        """The same for queries (B, T, U) that `self.query` projected."""
+        """The same for queries (B, T, U) that `self.query` has projected already."""
         return self._average(self.weigh(cache.group(query), cache), cache, query)
 
     def _average(self, weights, cache, query):
@@ -110,11 +121,14 @@ class Alignment(Layer):
 
 
 class AdditiveAttention(Alignment):
-    """Attention by a small network: scores v . tanh(W s + U h + b) of width `units`.
+    """Additive attention: the scores v · tanh(W s + U h + b), by a hidden layer of width `units`.
 
-    Bahdanau et al. 2015, section 3.1 and appendix A.1.2. W s + U h is one layer over [s; h], split
-    so that U h is computed once for all queries. A bias of the scores themselves would leave the softmax as
-    it is, so there is none.
+    Bahdanau et al. 2015, section 3.1 and appendix A.1.2. W s + U h is one layer on [s; h], split so that U h
+    is computed once for all queries. There is no bias after v: it would not change the softmax.
+
+    >>> attention = keras_tfm.layers.AdditiveAttention(units=4)
+    >>> attention(np.ones((1, 2, 8)), np.ones((1, 5, 6))).shape
+    TensorShape([1, 2, 6])
     """
 
     def __init__(self, units, use_bias=True, **kwargs):
@@ -125,7 +139,7 @@ class AdditiveAttention(Alignment):
         self.use_bias = use_bias
 
     def build(self, query_shape, value_shape, mask_shape=None):
-        # Not a Dense layer: on three axes its gradient inside a loop does not compile with XLA.
+        # EinsumDense, not Dense: inside a loop XLA cannot compile the gradient of Dense on three axes.
         self.query = keras.layers.EinsumDense("btd,du->btu", (None, self.units), name="query")
         self.query.build(query_shape)
         self.key = keras.layers.Dense(self.units, use_bias=self.use_bias, name="key")
@@ -138,10 +152,13 @@ class AdditiveAttention(Alignment):
 
 
 class DotAttention(Alignment):
-    """Attention by products: scores s . W h, W bringing h to the width of s.
+    """Attention by dot products: the scores s · W h, where W maps h to the width of s.
 
-    Luong et al. 2015, section 3.1, where this score is called "general"; it is not scaled. W is applied to
-    the query, s W, so that the states are the keys themselves.
+    Luong et al. 2015, section 3.1, where it is called "general"; the scores are not scaled. W is applied to
+    the query, s W, so that the encoder's states serve as keys without a projection.
+
+    >>> keras_tfm.layers.DotAttention()(np.ones((1, 2, 8)), np.ones((1, 5, 6))).shape
+    TensorShape([1, 2, 6])
     """
 
     def build(self, query_shape, value_shape, mask_shape=None):
@@ -155,11 +172,19 @@ class DotAttention(Alignment):
 
 
 class StaticAlignment(Alignment):
-    """Weights that are parameters: softmax over T_x of a table `max_target_length` x `max_source_length`.
+    """Attention weights that are parameters: the softmax over the source positions of a learned table.
 
-    The alignment is the same for every input, whatever s and h are; padding is masked, and the rest sums to
-    1. A context of known length that exceeds the table is a ValueError; any other position beyond it raises,
-    or gives NaN where a graph cannot raise (XLA, GPU).
+    The table is `max_target_length` x `max_source_length`, so the alignment is the same for every input.
+    Padding of the source is masked, and the remaining weights sum to 1.
+
+    Raises:
+        ValueError: if the context's length is known and exceeds the table. Where it is not known, a position
+            outside the table raises when it is looked up, or gives NaN where a compiled graph cannot raise
+            (XLA, GPU).
+
+    >>> attention = keras_tfm.layers.StaticAlignment(max_target_length=4, max_source_length=8)
+    >>> attention(np.ones((1, 2, 8)), np.ones((1, 5, 6))).shape
+    TensorShape([1, 2, 6])
     """
 
     follows_state = False
@@ -187,11 +212,12 @@ class StaticAlignment(Alignment):
         return self._average(self.weigh(grouped, cache), cache, query)
 
     def weigh(self, positions, cache):
-        """The weights (B, T, S) at `positions` (B, T)."""
+        """The weights (B, T, S) at the target positions `positions` (B, T)."""
         known = cache.value.shape[1]
         if known is not None and known > self.max_source_length:
             raise ValueError(
-                f"The context must have at most {self.max_source_length} positions; it has {known}."
+                f"The context must have at most `max_source_length` = {self.max_source_length} positions; "
+                f"it has {known}."
             )
         length = ops.shape(cache.value)[1]
         columns = ops.arange(length, dtype="int32")
@@ -203,7 +229,11 @@ class StaticAlignment(Alignment):
 
 
 class NoAttention(Alignment):
-    """No context: vectors of width 0, (B, T, 0), for a decoder that starts from all it is to know."""
+    """No attention: context vectors of width 0, for a decoder that only knows the encoder's last state.
+
+    >>> keras_tfm.layers.NoAttention()(np.ones((1, 2, 8)), np.ones((1, 5, 6))).shape
+    TensorShape([1, 2, 0])
+    """
 
     follows_state = False
 

@@ -1,4 +1,4 @@
-"""Attention of the class token alone."""
+"""Attention from the class token alone, as in CaiT and CeiT."""
 
 from keras import ops
 
@@ -6,9 +6,14 @@ from keras_tfm.layers.base import Layer
 
 
 class ClassAttention(Layer):
-    """`attention` from the first token, the class's, to all; the others stay: (B, N + 1, D) in and out.
+    """Attention from the first token, the class token, to all tokens: (B, N + 1, D) in and out.
 
-    Touvron et al. 2021, "Going Deeper with Image Transformers", section 3.
+    `attention` is a layer called as cross-attention; the other tokens are returned unchanged. Touvron et al.
+    2021, "Going Deeper with Image Transformers", section 3.
+
+    >>> attention = keras_tfm.layers.MultiHeadAttention(num_heads=2)
+    >>> keras_tfm.layers.ClassAttention(attention)(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(self, attention, **kwargs):
@@ -29,10 +34,16 @@ class ClassAttention(Layer):
 
 
 class ClassAttentionBlock(Layer):
-    """A block that changes the first token alone, the class's: (B, N + 1, D) in and out.
+    """A block that updates only the first token, the class token: (B, N + 1, D) in and out.
 
-    `attention` is a `Residual` of cross-attention from the token to all tokens, itself among them, which are
-    normalised together; `feedforward` is a `Residual` of the token. Touvron et al. 2021, section 3.
+    `attention` is a `Residual` whose branch attends from the class token to all tokens including itself;
+    they are normalised together. `feedforward` is a `Residual` applied to the class token. Touvron et al.
+    2021, section 3.
+
+    >>> attention = keras_tfm.layers.Residual(keras_tfm.layers.MultiHeadAttention(num_heads=2))
+    >>> feedforward = keras_tfm.layers.Residual(keras_tfm.layers.FeedForward(16))
+    >>> keras_tfm.layers.ClassAttentionBlock(attention, feedforward)(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     is_block = True

@@ -1,4 +1,4 @@
-"""Attention among features in place of tokens, linear in the sequence's length."""
+"""Attention between features instead of tokens, whose cost is linear in the length of the sequence."""
 
 from keras import ops
 
@@ -7,12 +7,19 @@ from keras_tfm.layers.masks import in_float32
 
 
 class CrossCovarianceAttention(MultiHeadAttention):
-    """Self-attention whose weights are the cross-covariance of a head's features: (B, T, D) in and out.
+    """Self-attention between the features of a head: (B, T, D) in and out.
 
-    El-Nouby et al. 2021, "XCiT", eq. 2: the weights (B, H, K, K) are the softmax of queryᵀ key times a
-    learned temperature of each head, where every feature of the queries and keys is divided by its length
-    over the tokens. `num_heads`, `dropout`, `use_bias` and `kernel_initializer` are `MultiHeadAttention`'s.
-    A padding mask (B, T) hides tokens. Causality and biases are of pairs of tokens: they raise ValueError.
+    The weights (B, H, K, K) are softmax(queryᵀ key * temperature), where each feature of the queries and
+    keys is divided by its Euclidean norm over the tokens, and each head has a learned temperature (El-Nouby
+    et al. 2021, "XCiT", eq. 2). A padding mask (B, T) hides tokens. The arguments are those of
+    `MultiHeadAttention`.
+
+    Raises:
+        ValueError: if it is called with `causal`, a `bias` or a mask of pairs: these are for pairs of
+            tokens, which it does not compare.
+
+    >>> keras_tfm.layers.CrossCovarianceAttention(num_heads=2)(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(self, num_heads, dropout=0.0, use_bias=True, kernel_initializer="glorot_uniform", **kwargs):
@@ -25,11 +32,11 @@ class CrossCovarianceAttention(MultiHeadAttention):
         self.temperature = self.add_weight((self.num_heads, 1, 1), "ones", name="temperature")
 
     def attend(self, query, key, value, mask=None, bias=None, causal=False, training=None):
-        """The averages (B, H, T, K) for heads (B, H, T, K) each."""
+        """The averages (B, H, T, K) for queries, keys and values of (B, H, T, K) each."""
         if causal or bias is not None or (mask is not None and (mask.shape[1], mask.shape[2]) != (1, 1)):
             raise ValueError(
-                f"{self.name!r} attends among features: it takes a padding `mask` (B, T) of tokens, neither "
-                "`bias` nor `causal`."
+                f"{self.name!r} compares features, not tokens: it takes a padding `mask` (B, T), and no "
+                "`bias`, `causal` or mask of pairs of tokens."
             )
         shown = None if mask is None else ops.transpose(mask, (0, 1, 3, 2))  # (B, 1, T, 1)
         query, key = (unit_over_tokens(x, shown) for x in (query, key))
@@ -39,9 +46,9 @@ class CrossCovarianceAttention(MultiHeadAttention):
 
 
 def unit_over_tokens(x, shown=None):
-    """Each feature of (B, H, T, K), over the length of its T values, in float32 at least.
+    """Each feature of (B, H, T, K) divided by its Euclidean norm over the T tokens, in float32 or float64.
 
-    Tokens that `shown` (B, 1, T, 1) hides count, and become, zero.
+    Tokens that are False in `shown` (B, 1, T, 1) are set to zero first.
     """
     x = in_float32(x)
     if shown is not None:

@@ -1,14 +1,15 @@
-"""Disentangled attention: contents and relative positions attend to each other, each by its own projections.
+"""Disentangled attention: contents and relative positions attend to each other by projections of their own.
 
-He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", section 3.1. With d = i - j for
-query i and key j, the scores before the softmax are
+He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", section 3.1. With d = i - j
+for query i and key j, the scores before the softmax are
 
-    (q_i . k_j  +  q_i . kr(d)  +  k_j . qr(d)) / sqrt(3 K)
+    (q_i · k_j  +  q_i · kr(d)  +  k_j · qr(d)) / sqrt(3 K)
      content       content to      position to
                    position        content
 
-where kr and qr are projections of a table of distances that all layers share. The positional scores are made
-for each distance once, and sheared into place: no look-up for each pair.
+where kr and qr are projections of a table of distances, which all layers of a model share. The positional
+scores are computed once for each distance and then shifted into place row by row (`shear`), which is faster
+than a look-up for each pair of tokens.
 """
 
 import numpy as np
@@ -21,16 +22,24 @@ from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
 
-FARTHEST = 2**20  # each distance has its entry in a list of rows
+FARTHEST = 2**20  # a limit of memory: each distance has an entry in an array
 CONTENT_TO_POSITION, POSITION_TO_CONTENT = "c2p", "p2c"
 
 
 class DistanceEmbedding(Layer):
-    """A vector for each distance i - j: those of T-1, T-2, ..., -T for a sequence of length T, (2T, D).
+    """A learned vector for each distance i - j: for length T the vectors of T-1, T-2, ..., -T, of shape (2T,
+    D).
 
-    Distances count up to `max_distance`, farther ones as that. With `num_buckets` half of them are exact and
-    the others' buckets grow with the logarithm ("DeBERTaV3", He et al. 2023, and version 2's released code).
-    `epsilon` normalises the table, None leaves it as it is.
+    Args:
+        dim: D, the width of the vectors.
+        max_distance: larger distances use the vector of this one.
+        num_buckets: 0, or a number of buckets. Then half of them are for single distances, and the others
+            grow with the logarithm of the distance ("DeBERTaV3", He et al. 2023, and the released code of
+            version 2).
+        epsilon: that of a layer normalisation of the table; None leaves the table as it is.
+
+    >>> keras_tfm.layers.DistanceEmbedding(dim=8, max_distance=4)(np.ones((1, 5, 16))).shape
+    TensorShape([10, 8])
     """
 
     def __init__(
@@ -49,8 +58,8 @@ class DistanceEmbedding(Layer):
             raise ValueError(f"`max_distance` must lie in 1 to {FARTHEST}; it is {max_distance}.")
         if num_buckets and (num_buckets % 2 or not 2 <= num_buckets < 2 * (max_distance - 1)):
             raise ValueError(
-                f"`num_buckets` must be even, at least 2 and below {2 * (max_distance - 1)}, which is "
-                f"2 (`max_distance` - 1); it is {num_buckets}."
+                f"`num_buckets` must be 0, or even, at least 2 and below 2 (`max_distance` - 1) = "
+                f"{2 * (max_distance - 1)}; it is {num_buckets}."
             )
         self.dim = dim
         self.max_distance = max_distance
@@ -61,7 +70,7 @@ class DistanceEmbedding(Layer):
 
     @property
     def span(self):
-        """Rows of the table for each of the two directions."""
+        """How many rows of the table each of the two directions has."""
         return self.num_buckets or self.max_distance
 
     def build(self, x_shape):
@@ -71,7 +80,7 @@ class DistanceEmbedding(Layer):
         self.built = True
 
     def call(self, x):
-        """The vectors for a sequence `x` (B, T, ...): (2T, D)."""
+        """The vectors (2T, D) for a sequence `x` (B, T, ...)."""
         length = ops.shape(x)[1]
         table = ops.cast(self.embeddings, self.compute_dtype)
         table = table if self.norm is None else self.norm(table)
@@ -84,11 +93,11 @@ class DistanceEmbedding(Layer):
         return (None if x_shape[1] is None else 2 * x_shape[1], self.dim)
 
     def compute_mask(self, x, previous_mask=None):
-        """None: it has no row for each example."""
+        """None: the output has no batch axis, so the mask of `x` does not fit it."""
         return None
 
     def rows(self):
-        """The row of the table for each distance from -`max_distance` to `max_distance`."""
+        """The table's row for each distance from -`max_distance` to `max_distance`."""
         distances = np.arange(-self.max_distance, self.max_distance + 1)
         if self.num_buckets:
             distances = log_buckets(distances, self.num_buckets, self.max_distance)
@@ -96,9 +105,9 @@ class DistanceEmbedding(Layer):
 
 
 def log_buckets(distances, num_buckets, max_distance):
-    """Signed buckets: a distance itself up to num_buckets / 2, and from there ever wider up to num_buckets.
+    """Signed bucket numbers: up to num_buckets / 2 the distance itself, beyond that its logarithm, scaled.
 
-    In float32 and rounded up, as in version 2's released code.
+    Computed in float32 and rounded up, as in the released code of DeBERTa's version 2.
     """
     exact = num_buckets // 2
     far = np.maximum(np.abs(distances), exact).astype("float32") / np.float32(exact)
@@ -108,23 +117,36 @@ def log_buckets(distances, num_buckets, max_distance):
 
 
 class OfOneSequence(HeadProjections):
-    """Projections of a sequence to itself, whose queries may come from other states at the same positions."""
+    """Projections for self-attention whose queries may come from other states at the same positions."""
 
     def project(self, query, value=None, key=None):
-        """Queries of `query` (B, T, D), keys and values of `value` (B, T, D), by default `query` itself."""
+        """The queries of `query` (B, T, D), the keys and values of `value` (B, T, D) or, by default, of
+        `query`.
+        """
         heads = self.project_self(query)
         return heads if value is None else [heads[0], *self.project_self(value)[1:]]
 
 
 class DisentangledAttention(Attention):
-    """Self-attention of `num_heads` heads over contents and distances: (B, T, D) -> (B, T, D).
+    """Self-attention by contents and distances, see the module: (B, T, D) -> (B, T, D).
 
-    Called with a `value` (B, T, D), that is what it attends to, at the same positions.
-    Its `bias` is what `DistanceEmbedding` gives (2T, D), of which its scores are made: none without
-    `terms`. These are the positional ones of the header, "c2p" and "p2c"; the scale divides by the root of
-    their number plus one. `share_projections` has contents' queries and keys project the distances too;
-    otherwise each term has its own. `key_bias` False leaves out the biases of both kinds of keys (version
-    1). `dropout` acts on the attention weights, `distance_dropout` on the distances.
+    It is called with a `bias`: the vectors (2T, D) of a `DistanceEmbedding`. Called with a `value` (B, T, D)
+    too, it attends to these states instead of to the query's own.
+
+    Args:
+        num_heads: H, the number of heads.
+        terms: the positional terms in the scores: "c2p" (content to position), "p2c" (position to content),
+            both or none. The scale is 1 / sqrt(K (1 + the number of terms)).
+        share_projections: whether the contents' projections are used for the distances too; otherwise each
+            term has its own.
+        key_bias: False leaves out the biases of the keys, of contents and of distances, as in version 1.
+        dropout: the rate for the attention weights.
+        distance_dropout: the rate for the vectors of the distances.
+
+    >>> x = np.ones((1, 5, 8))
+    >>> distances = keras_tfm.layers.DistanceEmbedding(dim=8, max_distance=4)(x)
+    >>> keras_tfm.layers.DisentangledAttention(num_heads=2)(x, bias=distances).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(
@@ -139,7 +161,7 @@ class DisentangledAttention(Attention):
         **kwargs,
     ):
         if len({*terms}) != len(terms) or not {*terms} <= {CONTENT_TO_POSITION, POSITION_TO_CONTENT}:
-            raise ValueError(f"`terms` must be of 'c2p' and 'p2c', each once; they are {terms}.")
+            raise ValueError(f"`terms` must be 'c2p', 'p2c' or both, each once; they are {terms}.")
         use_bias = True if key_bias else ("query", "value")
         projections = OfOneSequence(
             num_heads, use_bias=use_bias, kernel_initializer=kernel_initializer, name="projections"
@@ -173,19 +195,22 @@ class DisentangledAttention(Attention):
         return Dense(width, kernel_initializer=own(self.kernel_initializer), name="output")
 
     def attend(self, query, key, value, mask=None, bias=None, causal=False, training=None):
-        """The averages (B, H, T, K) for heads (B, H, T, K) each; `bias` are the vectors of the distances."""
+        """The averages (B, H, T, K) for heads (B, H, T, K); `bias` holds the distances' vectors (2T, D)."""
         if (bias is not None) != bool(self.terms):
-            raise ValueError("`bias` must hold the distances where there are `terms`, and only there.")
+            wanted = "the vectors (2T, D) of a DistanceEmbedding" if self.terms else "None without `terms`"
+            raise ValueError(f"`bias` must be {wanted}; it is {'None' if bias is None else 'given'}.")
         distances = None if bias is None else self.table_dropout(bias, training=training)
         return super().attend(query, key, value, mask, distances, causal, training)
 
     def score(self, query, key, distances=None, positions=None, key_positions=None):
-        """The scores (B, H, T, T): of contents, and for `distances` (2T, D) those of `terms`."""
+        """The scores (B, H, T, T) of the contents and, given `distances` (2T, D), of the positional terms."""
         bias = None if distances is None else self.scale * self._positional(query, key, distances[None])
         return super().score(query, key, bias)
 
     def _positional(self, query, key, table):
-        """The unscaled scores of `terms` for the distances' vectors `table` (1, 2T, D): (B, H, T, T)."""
+        """The unscaled scores (B, H, T, T) of the positional terms, for the distances' vectors `table` (1,
+        2T, D).
+        """
         length = ops.shape(query)[2]
         if self.share_projections:
             position_query, position_key, _ = self.projections.project(table)
@@ -198,30 +223,32 @@ class DisentangledAttention(Attention):
         if POSITION_TO_CONTENT in self.terms:
             if not self.share_projections:
                 (position_query,) = self.position_query(table)
-            position_query = ops.flip(position_query[0], axis=1)  # of the distances -T, ..., T-1
+            position_query = ops.flip(position_query[0], axis=1)  # for the distances -T, ..., T-1
             of_distances = scores_of(key, position_query)  # (B, H, T, 2T)
             scores = scores + ops.transpose(shear(of_distances, length), (0, 1, 3, 2))
         return scores
 
 
 def scores_of(x, vectors):
-    """Products of x (B, H, T, K) with each head's vectors (H, S, K): (B, H, T, S).
+    """The products (B, H, T, S) of x (B, H, T, K) with each head's vectors (H, S, K).
 
-    Not as a batched product that repeats the vectors: TensorFlow 2.21's, by oneDNN, writes outside its arrays
-    (its issue 117700).
+    It is an einsum, not a batched matrix product with the vectors broadcast over B: that product of
+    TensorFlow 2.21 with oneDNN writes outside its arrays (TensorFlow's issue 117700).
     """
     return ops.einsum("bhtk,hsk->bhts", x, vectors)
 
 
 def shear(x, first):
-    """y[t, s] = x[t, first - t + s] for each head: (B, H, T, 2T) -> (B, H, T, T), `first` T-1 or T.
+    """y[t, s] = x[t, first - t + s] for each head: (B, H, T, 2T) -> (B, H, T, T), where `first` is T-1 or T.
 
-    first = 2, T = 3:   . . 0 1 2 .
-                        . 3 4 5 . .
-                        6 7 8 . . .
+    For first = 2 and T = 3 the numbers show which entries of x become the rows of y:
+
+        . . 0 1 2 .
+        . 3 4 5 . .
+        6 7 8 . . .
     """
     batch_size, num_heads, length = ops.shape(x)[:3]
-    width = 2 * length - 1  # one less than a row: each row begins one earlier than that before
+    width = 2 * length - 1  # one less than the length of a row, so each row starts one entry earlier
     x = ops.reshape(x, (batch_size, num_heads, length * 2 * length))
     x = x[:, :, first : first + length * width]
     return ops.reshape(x, (batch_size, num_heads, length, width))[..., :length]  # (B, H, T, T)

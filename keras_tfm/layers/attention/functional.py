@@ -7,22 +7,26 @@ from keras_tfm.layers.masks import LOWEST, combine_masks, in_float32, masked_sof
 
 
 def attention_scores(query, key, scale=None):
-    """scale * query keyᵀ: (..., T, S) of `query` (B, T, K) or (B, H, T, K) and `key` (B, S, K) or (B, H, S,
-    K).
+    """The scores scale * query keyᵀ, of shape (..., T, S).
 
-    `scale` defaults to 1/sqrt(K), which keeps the scores' variance at 1.
+    `query` is (B, T, K) or (B, H, T, K), `key` (B, S, K) or (B, H, S, K). `scale` defaults to 1/sqrt(K),
+    which keeps the variance of the scores at 1.
+
+    >>> keras_tfm.layers.attention_scores(np.ones((1, 2, 4)), np.ones((1, 3, 4))).shape
+    TensorShape([1, 2, 3])
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    # Scaled after the product, which trains faster; before it where the product could exceed float16.
+    # Scaling after the product trains faster. In float16 the unscaled product could overflow.
     is_narrow = keras.backend.standardize_dtype(query.dtype) == "float16"
     scores = multiply_heads("...tk,...sk->...ts", query * scale if is_narrow else query, key)
     return scores if is_narrow else scores * scale
 
 
 def add_bias(scores, bias=None):
-    """scores + `bias` in float32 at least, held above its lowest; the scores as they are without one.
+    """scores + `bias`, in float32 or float64; without a bias the scores are returned as they are.
 
-    -1e9 is -inf in half precision, and a row of those NaN.
+    Biases such as -1e9 overflow to -inf in half precision, and a row of -inf gives NaN in a softmax: the sum
+    is computed in float32 and kept above `LOWEST`.
     """
     if bias is None:
         return scores
@@ -31,18 +35,25 @@ def add_bias(scores, bias=None):
 
 
 def attention_weights(query, key, mask=None, bias=None, scale=None):
-    """softmax(scale * query keyᵀ + bias) over the keys that `mask` allows: (..., T, S).
+    """softmax(scale * query keyᵀ + bias) over the keys that `mask` allows, of shape (..., T, S).
 
-    `query`, `key` and `scale` are those of `attention_scores`; `mask` follows `keras_tfm.layers.masks`;
-    `bias` is added to the scores. Rows sum to 1, in float32 at least; a row with nothing to attend to is
-    zero.
+    `query`, `key` and `scale` are as in `attention_scores`; the shapes of `mask` are described in
+    `keras_tfm.layers.masks`; `bias` is added to the scores. Each row sums to 1, in float32 or float64. A
+    query that may attend to no key gets zeros.
+
+    >>> mask = np.array([[True, True, False]])
+    >>> keras_tfm.layers.attention_weights(np.ones((1, 1, 4)), np.ones((1, 3, 4)), mask).numpy()
+    array([[[0.5, 0.5, 0. ]]])
     """
     scores = add_bias(attention_scores(query, key, scale), bias)
     return masked_softmax(scores, combine_masks(mask, rank=len(query.shape)))
 
 
 def multiply_heads(equation, x, y):
-    """`einsum` of x (B, H, T, K) and y (B, H, …), or y (B H, …) as a cache keeps it: (B, H, T, …)."""
+    """`einsum` of x (B, H, T, K) with y (B, H, ...), giving (B, H, T, ...).
+
+    y may also have heads folded into the batch axis, (B H, ...), as `KeyValueCache` stores them.
+    """
     if len(y.shape) == len(x.shape):
         return ops.einsum(equation, x, y)
     *rows, length, width = ops.shape(x)
@@ -51,31 +62,42 @@ def multiply_heads(equation, x, y):
 
 
 def dot_product_attention(query, key, value, mask=None, bias=None, scale=None):
-    """Scaled dot-product attention (eq. 1): the values, averaged by `attention_weights`.
+    """Scaled dot-product attention (eq. 1): the mean of the values, weighed by `attention_weights`.
 
-    Shapes as in `attention_weights`, `value` (B, S, Kv) or (B, H, S, Kv). Returns (..., T, Kv) in
-    the values' dtype.
+    `query`, `key`, `mask`, `bias` and `scale` are as in `attention_weights`; `value` is (B, S, Kv) or (B, H,
+    S, Kv). Returns (..., T, Kv) in the dtype of the values.
+
+    >>> x = np.ones((2, 5, 4))
+    >>> keras_tfm.layers.dot_product_attention(x, x, x).shape
+    TensorShape([2, 5, 4])
     """
     weights = attention_weights(query, key, mask, bias, scale)
     return ops.matmul(ops.cast(weights, value.dtype), value)
 
 
 def parameter_free_attention(x, mask=None):
-    """Self-attention without weights: each x_i becomes a mean of all x_j by softmax(x_i . x_j)."""
+    """Self-attention without weights: token i becomes the mean of all tokens x_j by softmax(x_i · x_j).
+
+    >>> keras_tfm.layers.parameter_free_attention(np.ones((1, 5, 4))).shape
+    TensorShape([1, 5, 4])
+    """
     return dot_product_attention(x, x, x, mask=mask, scale=1.0)
 
 
 def bilinear_attention(x, matrix, value=None, mask=None):
-    """Self-attention with scores x_iᵀ P x_j for a (D, D) `matrix` P; `value` defaults to `x`.
+    """Self-attention with the scores x_iᵀ P x_j, where P is the (D, D) `matrix`; `value` defaults to `x`.
 
-    P = I is `parameter_free_attention`; P = W_Q W_Kᵀ of rank K is scaled dot-product attention's
-    unscaled, single-head form.
+    P = I gives `parameter_free_attention`. P = W_Q W_Kᵀ of rank K is single-head dot-product attention
+    without the scale.
+
+    >>> keras_tfm.layers.bilinear_attention(np.ones((1, 5, 4)), np.eye(4)).shape
+    TensorShape([1, 5, 4])
     """
     return dot_product_attention(ops.matmul(x, matrix), x, x if value is None else value, mask, scale=1.0)
 
 
 def add_if_given(x, y):
-    """x + y, where None adds nothing."""
+    """x + y, where either may be None and is then left out."""
     if x is None or y is None:
         return y if x is None else x
     return x + y

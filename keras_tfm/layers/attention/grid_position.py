@@ -1,4 +1,4 @@
-"""Positions of attention among the cells of a grid, by their offset: biases, or learned vectors."""
+"""Positions for attention between the cells of a grid, by their offset: learned biases or learned vectors."""
 
 import keras
 import numpy as np
@@ -10,14 +10,21 @@ from keras_tfm.layers.patches import height_and_width
 
 
 class GridPositionBias(AttentionPosition):
-    """A learned bias for each head and offset between two cells of a `grid`, added to the scores.
+    """A learned bias for each head and each offset between two cells of a grid, added to the scores.
 
-    The queries and keys are the cells of a grid of this side or (height, width), row by row. Liu et al. 2021,
-    "Swin Transformer", eq. 4: with `signed` offsets the table has (2 height - 1)(2 width - 1) rows, row by
-    row by query - key. Graham et al. 2021, "LeViT", eq. 1: without, height x width rows, by |query - key|.
-    With a `query_stride` n the queries are the cells of every n-th row and column, from the first (LeViT's
-    shrinking attention). The first `prefix` tokens, class tokens for example, stand on no cell: their scores
-    are left as they are.
+    With `signed` the offset is query - key, and the table has (2 height - 1)(2 width - 1) rows (Liu et al.
+    2021, "Swin Transformer", eq. 4). Without, it is |query - key|, and there are height x width rows (Graham
+    et al. 2021, "LeViT", eq. 1).
+
+    Args:
+        grid: the side of the grid, or its (height, width). The tokens are its cells, row by row.
+        signed: whether opposite offsets have biases of their own.
+        query_stride: n, if only every n-th row and column has a query (LeViT's shrinking attention).
+        prefix: how many tokens, such as class tokens, come before the cells. Their scores get no bias.
+
+    >>> position = keras_tfm.layers.GridPositionBias(grid=3)
+    >>> keras_tfm.layers.MultiHeadAttention(2, position=position)(np.ones((1, 9, 8))).shape
+    TensorShape([1, 9, 8])
     """
 
     def __init__(self, grid, signed=True, query_stride=1, prefix=0, initializer="zeros", **kwargs):
@@ -43,7 +50,7 @@ class GridPositionBias(AttentionPosition):
         self.built = True
 
     def rows(self):
-        """The table's row of each query and key that is a cell: (T, S), a NumPy array."""
+        """The table's row for each query cell and key cell: a NumPy array (T, S)."""
         height, width = height_and_width(self.grid)
         vertical, horizontal = (
             np.arange(side)[:: self.query_stride, None] - np.arange(side) for side in (height, width)
@@ -55,13 +62,13 @@ class GridPositionBias(AttentionPosition):
         return rows.reshape(len(vertical) * len(horizontal), -1).astype("int32")
 
     def scores(self, query, key, positions, key_positions, scale):
-        """The bias (H, T, S); ValueError where there are not as many tokens as cells and prefix."""
+        """The bias (H, T, S). Raises ValueError unless there is a token for each cell and for the prefix."""
         rows = self.indices
         lengths, expected = (query.shape[2], key.shape[2]), tuple(n + self.prefix for n in rows.shape)
         if any(length not in (None, n) for length, n in zip(lengths, expected, strict=True)):
             raise ValueError(
-                f"{self.name!r} is for {expected[0]} queries and {expected[1]} keys; "
-                f"there are {lengths[0]} and {lengths[1]}."
+                f"{self.name!r} has a `grid` and `prefix` for {expected[0]} queries and {expected[1]} keys; "
+                f"it is called with {lengths[0]} and {lengths[1]}."
             )
         bias = ops.transpose(ops.take(self.table, rows, axis=0), (2, 0, 1))  # (H, T, S)
         prefix = (self.prefix, 0)
@@ -69,13 +76,23 @@ class GridPositionBias(AttentionPosition):
 
 
 class ImageRelativePosition(AttentionPosition):
-    """A learned vector for each clipped vertical and each horizontal offset, added to the keys.
+    """A learned vector for each vertical and for each horizontal offset between cells, added to the keys.
 
-    Wu et al. 2021, "Rethinking and Improving Relative Position Encoding for Vision Transformer" (iRPE), the
-    cross method: of the cells of a `grid`, row by row, the sum of the vectors of both axes. Offsets are
-    clipped, as Chen et al. 2021, "AutoFormer", have them, where iRPE counts far ones more coarsely: those
-    of more than `max_distance` count as that. `with_values` adds other such vectors to the values. The
-    first `prefix` tokens, class tokens for example, stand on no cell: pairs with one share a vector.
+    The vectors of both axes are summed: the cross method of Wu et al. 2021, "Rethinking and Improving
+    Relative Position Encoding for Vision Transformer" (iRPE). Deviates from iRPE, which groups large offsets
+    into buckets: offsets beyond `max_distance` use the vector of `max_distance`, as in Chen et al. 2021,
+    "AutoFormer". See `BucketedContext` for the buckets.
+
+    Args:
+        grid: the side of the grid, or its (height, width). The tokens are its cells, row by row.
+        max_distance: the largest offset with a vector of its own.
+        with_values: whether the values get such vectors too.
+        prefix: how many tokens, such as class tokens, come before the cells. All pairs with one of them
+            share a vector.
+
+    >>> position = keras_tfm.layers.ImageRelativePosition(grid=3, max_distance=2)
+    >>> keras_tfm.layers.MultiHeadAttention(2, position=position)(np.ones((1, 9, 8))).shape
+    TensorShape([1, 9, 8])
     """
 
     def __init__(
@@ -108,7 +125,7 @@ class ImageRelativePosition(AttentionPosition):
         self.built = True
 
     def _tables(self, name, width):
-        """One for the vertical and one for the horizontal offsets; their first rows are the prefix's."""
+        """One table for the vertical and one for the horizontal offsets; row 0 of each is the prefix's."""
         shape = (2 * self.max_distance + 2, width)
         return [
             self.add_weight(shape, own(keras.initializers.get(self.initializer)), name=f"{name}_{axis}")
@@ -116,7 +133,7 @@ class ImageRelativePosition(AttentionPosition):
         ]
 
     def rows(self):
-        """The tables' rows of each query and key: vertical and horizontal, (T, T) each, NumPy arrays."""
+        """The row of the vertical and of the horizontal table for each query and key: NumPy arrays (T, T)."""
         height, width = height_and_width(self.grid)
         cells = np.indices((height, width)).reshape(2, -1)  # (2, rows columns)
         offsets = cells[:, None, :] - cells[:, :, None]
@@ -124,15 +141,19 @@ class ImageRelativePosition(AttentionPosition):
         return np.pad(rows, ((0, 0), (self.prefix, 0), (self.prefix, 0))).astype("int32")
 
     def _vectors(self, tables, dtype):
-        """(T, T, K): the sum over both axes."""
+        """The sums of both axes' vectors: (T, T, K)."""
         parts = (ops.take(table, rows, axis=0) for table, rows in zip(tables, self.indices, strict=True))
         return ops.cast(sum(parts), dtype)
 
     def scores(self, query, key, positions, key_positions, scale):
-        """ValueError where there are not as many tokens as cells and prefix."""
+        """The scores (B, H, T, T) to add. Raises ValueError unless there is a token for each cell and the
+        prefix.
+        """
         length = self.indices.shape[1]
         if any(x.shape[2] not in (None, length) for x in (query, key)):
-            raise ValueError(f"{self.name!r} is for {length} tokens; there are {query.shape[2]}.")
+            raise ValueError(
+                f"{self.name!r} has a `grid` for {length} tokens; it is called with {query.shape[2]}."
+            )
         vectors = self._vectors(self.key_tables, query.dtype)
         return ops.einsum("bhtk,tsk->bhts", query * scale, vectors)
 
@@ -145,10 +166,14 @@ class ImageRelativePosition(AttentionPosition):
 class QuadraticPosition(AttentionPosition):
     """Scores that fall with the squared distance from a place that each head looks at.
 
-    What is added for a query at p and a key at p + d, cells of a `grid` of this side or (height, width), is
-    -sharpness |d - centre|^2, with a learned sharpness and (vertical, horizontal) centre of each head.
-    Cordonnier et al. 2020, "On the Relationship between Self-Attention and Convolutional Layers", section
-    3.1: sharp enough, a head sees the one cell that lies at its centre from the query.
+    For a query at cell p and a key at cell p + d it adds -sharpness |d - centre|², where each head learns
+    its sharpness and its (vertical, horizontal) centre. A head of high sharpness attends to the one cell at
+    its centre, relative to the query. Cordonnier et al. 2020, "On the Relationship between Self-Attention
+    and Convolutional Layers", section 3.1. `grid` is the side of the grid or its (height, width).
+
+    >>> position = keras_tfm.layers.QuadraticPosition(grid=3)
+    >>> keras_tfm.layers.MultiHeadAttention(2, position=position)(np.ones((1, 9, 8))).shape
+    TensorShape([1, 9, 8])
     """
 
     def __init__(self, grid, initializer="random_normal", **kwargs):
@@ -166,10 +191,12 @@ class QuadraticPosition(AttentionPosition):
         self.built = True
 
     def scores(self, query, key, positions, key_positions, scale):
-        """(H, T, T) in float32; ValueError where there are not as many tokens as cells."""
+        """The scores (H, T, T) to add, in float32. Raises ValueError unless each cell has a token."""
         length = self.offsets.shape[1]
         if any(x.shape[2] not in (None, length) for x in (query, key)):
-            raise ValueError(f"{self.name!r} is for {length} tokens; there are {query.shape[2]}.")
+            raise ValueError(
+                f"{self.name!r} has a `grid` for {length} tokens; it is called with {query.shape[2]}."
+            )
         centers = ops.cast(self.centers, "float32")[..., None, None]  # (H, 2, 1, 1)
         distances = ops.sum(ops.square(self.offsets - centers), axis=1)
         return -ops.cast(self.sharpness, "float32")[:, None, None] * distances

@@ -1,16 +1,16 @@
-"""iRPE: positions of attention by the bucket that the offset of two cells of a grid falls into.
+"""iRPE: positions for attention between cells of a grid, where similar offsets share a bucket.
 
-Wu et al. 2021, "Rethinking and Improving Relative Position Encoding for Vision Transformer". Near offsets
-have buckets of their own, far ones share them more and more coarsely (eq. 18). How an offset (y, x) becomes
-a bucket, with g for that function:
+Wu et al. 2021, "Rethinking and Improving Relative Position Encoding for Vision Transformer". A small offset
+has a bucket of its own; larger ones share buckets that become coarser with the distance (eq. 18, g below).
+The `method` says how the offset (y, x) of two cells becomes a bucket:
 
-    "product"        g(y) and g(x) together: a bucket for each pair, so directions differ
-    "cross"          g(y) in one table, g(x) in another, whose entries are summed
+    "product"        the pair (g(y), g(x)): opposite directions differ
+    "cross"          g(y) in one table and g(x) in another, whose entries are summed
     "euclidean"      g of the rounded distance
     "quantization"   g of the distance's rank among all distances of the grid: 0, 1, sqrt 2, 2, sqrt 5, ...
 
-The positions are a bias on the scores, or contextual: learned vectors whose products with the queries are
-added.
+A bucket holds a number that is added to the scores (`BucketedBias`), or a vector whose product with the
+query is added (`BucketedContext`).
 """
 
 import keras
@@ -26,25 +26,25 @@ METHODS = ("product", "cross", "euclidean", "quantization")
 
 
 def piecewise_index(distance, curve=CURVE):
-    """Eq. 18: whole numbers of -beta .. beta, for distances of both signs, a NumPy array.
+    """Eq. 18: whole numbers from -beta to beta for signed distances, as a NumPy array.
 
-    `curve` is (alpha, beta, gamma): up to alpha a distance is rounded; from there on its index grows as its
-    logarithm does, and would reach beta at gamma, behind which all have the same.
+    `curve` is (alpha, beta, gamma). Up to alpha a distance is rounded. Beyond, the index grows with the
+    logarithm of the distance and reaches beta at gamma; all larger distances have the index beta.
     """
     alpha, beta, gamma = curve
     distance = np.asarray(distance, "float64")
     size = np.maximum(np.abs(distance), alpha)
     far = alpha + np.log(size / alpha) / np.log(gamma / alpha) * (beta - alpha)
-    far = np.minimum(np.round(far), beta).astype(int)  # a beta that is not whole is cut off
+    far = np.minimum(np.round(far), beta).astype(int)  # truncated where beta is a fraction
     near = np.round(distance).astype(int)
     return np.where(np.abs(distance) <= alpha, near, np.sign(distance).astype(int) * far)
 
 
 def image_buckets(grid, method="product", curve=CURVE, prefix=0):
-    """The buckets of each query and key on a `grid`, row by row, for each table: (1 or 2, T, T) of int32.
+    """(the bucket of each query and key on a grid, how many buckets a table has).
 
-    Beside them how many buckets a table has. The first `prefix` tokens stand on no cell: pairs with one
-    have the last bucket.
+    The buckets are int32 arrays (1 or 2, T, T), one for each table; the tokens are the cells, row by row.
+    The first `prefix` tokens are not on the grid: pairs with one of them have the last bucket.
     """
     if method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}; it is {method!r}.")
@@ -67,7 +67,7 @@ def image_buckets(grid, method="product", curve=CURVE, prefix=0):
 
 
 class BucketedPosition(AttentionPosition):
-    """What both of iRPE's modes have in common: the buckets of a `grid`'s cells behind `prefix` tokens.
+    """What both kinds of iRPE have in common: the buckets of a grid's cells after `prefix` tokens. Abstract.
 
     `method` and `curve` are those of `image_buckets`.
     """
@@ -90,41 +90,56 @@ class BucketedPosition(AttentionPosition):
         self.initializer = initializer
 
     def _make_tables(self, width, name):
-        """A table for each axis that has its own, and the rows that are read of them."""
+        """The tables, one or one for each axis; sets `indices`, the rows to read from each."""
         self.indices, count = image_buckets(self.grid, self.method, self.curve, self.prefix)
         names = (f"{name}_vertical", f"{name}_horizontal") if len(self.indices) == 2 else (name,)
         initializer = keras.initializers.get(self.initializer)
         return [self.add_weight((count, width), own(initializer), name=table) for table in names]
 
     def _entries(self, tables, dtype):
-        """(T, T, width): those of the tables, summed."""
+        """The tables' entries for each pair of tokens, summed over the tables: (T, T, width)."""
         parts = (ops.take(table, rows, axis=0) for table, rows in zip(tables, self.indices, strict=True))
         return ops.cast(sum(parts), dtype)
 
     def _check(self, *sequences):
         length = self.indices.shape[1]
         if any(x.shape[2] not in (None, length) for x in sequences):
-            raise ValueError(f"{self.name!r} is for {length} tokens; there are {sequences[0].shape[2]}.")
+            raise ValueError(
+                f"{self.name!r} has a `grid` and `prefix` for {length} tokens; "
+                f"it is called with {sequences[0].shape[2]}."
+            )
 
 
 class BucketedBias(BucketedPosition):
-    """iRPE's bias mode: a learned number for each head and bucket, added to the scores."""
+    """iRPE's bias mode: a learned number for each head and bucket, added to the scores.
+
+    The arguments `method` and `curve` are described in `keras_tfm.layers.attention.image_buckets`.
+
+    >>> position = keras_tfm.layers.BucketedBias(grid=3)
+    >>> keras_tfm.layers.MultiHeadAttention(2, position=position)(np.ones((1, 9, 8))).shape
+    TensorShape([1, 9, 8])
+    """
 
     def build(self, heads):
         self.tables = self._make_tables(heads[0], "table")
         self.built = True
 
     def scores(self, query, key, positions, key_positions, scale):
-        """(H, T, T); ValueError where there are not as many tokens as cells and prefix."""
+        """The bias (H, T, T). Raises ValueError unless there is a token for each cell and for the prefix."""
         self._check(query, key)
         return ops.transpose(self._entries(self.tables, "float32"), (2, 0, 1))
 
 
 class BucketedContext(BucketedPosition):
-    """iRPE's contextual mode: a learned vector for each bucket; its products with the queries are added.
+    """iRPE's contextual mode: a learned vector for each bucket, whose product with the query is added to the
+    scores.
 
-    All heads share it. `with_values` adds other such vectors to the values. At first both are zero,
-    as in the authors' code: attention then is what it is without positions.
+    All heads share the vectors. With `with_values` other such vectors are added to the values. Both start at
+    zero, as in the authors' code, so that attention starts without positions.
+
+    >>> position = keras_tfm.layers.BucketedContext(grid=3, with_values=True)
+    >>> keras_tfm.layers.MultiHeadAttention(2, position=position)(np.ones((1, 9, 8))).shape
+    TensorShape([1, 9, 8])
     """
 
     def __init__(
@@ -147,7 +162,9 @@ class BucketedContext(BucketedPosition):
         self.built = True
 
     def scores(self, query, key, positions, key_positions, scale):
-        """(B, H, T, T); ValueError where there are not as many tokens as cells and prefix."""
+        """The scores (B, H, T, T) to add. Raises ValueError unless there is a token for each cell and the
+        prefix.
+        """
         self._check(query, key)
         return ops.einsum("bhtk,tsk->bhts", query * scale, self._entries(self.key_tables, query.dtype))
 

@@ -1,12 +1,13 @@
-"""Attention as a layer, in five stages of which each can be replaced.
+"""Attention as a layer, in five stages, each of which can be replaced.
 
-    project     `projections`: tokens to the queries q, keys k and values v of the heads
-    score       scale * q kᵀ, a bias, what the position adds; `on_scores`
+    project     `projections`: tokens become the queries q, keys k and values v of the heads
+    score       scale * q kᵀ, plus a bias and what the position adds; then `on_scores`
     weigh       softmax over the keys that the mask allows; `on_weights`; the tap; dropout
-    average     weights v, and what the position adds
+    average     weights times v, plus what the position adds
     merge       the averages of all heads side by side; `output_layer`
 
-Vaswani et al. 2017, "Attention Is All You Need", section 3.2.
+Vaswani et al. 2017, "Attention Is All You Need", section 3.2. The tap is where `record_attention` reads the
+weights.
 """
 
 from keras import ops
@@ -23,12 +24,22 @@ from keras_tfm.layers.regularization import Dropout
 
 
 class Attention(Layer):
-    """Attention made of its stages, the queries' length in and out.
+    """Attention composed of its stages: queries (B, T, D) in, (B, T, D) out.
 
-    `projections` are `HeadProjections`, or a layer with their methods and widths. `position` is an
-    `AttentionPosition`: rotary, relative or bucketed. `scale` multiplies the scores, by default 1/sqrt(K).
-    `on_scores` and `on_weights` are layers (B, H, T, S) -> (B, H, T, S), None for none; `dropout` acts on the
-    weights last. `output_layer` is called on (B, T, H Kv), by default a `Dense` to the queries' width.
+    Args:
+        projections: a `HeadProjections`, or a layer with its methods and its attributes `num_heads`,
+            `key_width` and `value_width`.
+        position: an `AttentionPosition`: rotary, relative or bucketed positions.
+        scale: multiplies the scores; by default 1/sqrt(K).
+        dropout: the rate at which weights are dropped in training.
+        on_scores: a layer (B, H, T, S) -> (B, H, T, S) applied to the scores.
+        on_weights: a layer of the same shapes applied to the weights.
+        output_layer: a layer called on the merged heads (B, T, H Kv); by default a `Dense` layer to D.
+
+    >>> projections = keras_tfm.layers.HeadProjections(num_heads=2)
+    >>> attention = keras_tfm.layers.Attention(projections, on_scores=keras_tfm.layers.TopK(3))
+    >>> attention(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(
@@ -68,11 +79,12 @@ class Attention(Layer):
         return Dense(width, name="output")
 
     def call(self, query, value=None, key=None, mask=None, bias=None, causal=False, training=None):
-        """Attend from `query` (B, T, D) to `value` (B, S, Dv), by `key` (B, S, Dk) if given.
+        """Attend from `query` (B, T, D) to `value` (B, S, Dv), compared by `key` (B, S, Dk) or by `value`
+        itself.
 
-        Without either it is self-attention. `mask` follows `keras_tfm.layers.masks`; a mask that Keras
-        carries on the keys is ANDed in; `bias` is added to the scores; `causal` hides later keys. Returns
-        (B, T, D).
+        With the query alone it is self-attention. `mask` is described in `keras_tfm.layers.masks`; a mask
+        that Keras carries on the keys is combined with it by AND. `bias` is added to the scores. `causal`
+        hides later keys from each query. Returns (B, T, D).
         """
         keys = next(x for x in (key, value, query) if x is not None)
         mask = combine_masks(mask, key_mask_of(keys))
@@ -82,14 +94,14 @@ class Attention(Layer):
         return self.merge(self.attend(query, key, value, mask, bias, causal, training))
 
     def attend(self, query, key, value, mask=None, bias=None, causal=False, training=None):
-        """The averages (B, H, T, Kv) for heads (B, H, T, K), (B, H, S, K) and (B, H, S, Kv)."""
+        """The averages (B, H, T, Kv) for queries (B, H, T, K), keys (B, H, S, K) and values (B, H, S, Kv)."""
         if causal:
             mask = combine_masks(mask, causal_mask(ops.shape(query)[2], ops.shape(key)[2]))
         weights = self.weigh(self.score(query, key, bias), mask, training)
         return self.average(weights, value)
 
     def score(self, query, key, bias=None, positions=None, key_positions=None):
-        """The scores (B, H, T, S). Positions, (T,) or (B, T), are by default 0, 1, 2, ..."""
+        """The scores (B, H, T, S). Positions are (T,) or (B, T), by default 0, 1, 2, ..."""
         scale = query.shape[-1] ** -0.5 if self.scale is None else self.scale
         tap(self, (query, key, scale), "products")
         if self.position is not None:
@@ -99,7 +111,7 @@ class Attention(Layer):
         return scores if self.on_scores is None else self.on_scores(scores)
 
     def weigh(self, scores, mask=None, training=None):
-        """The weights (B, H, T, S) of `scores`: 0 where `mask`, which broadcasts over them, is False."""
+        """The weights (B, H, T, S): a softmax of `scores`, 0 where `mask`, broadcast over them, is False."""
         weights = masked_softmax(scores, mask)
         if self.on_weights is not None:
             weights = self.on_weights(weights, training=training)
@@ -109,7 +121,7 @@ class Attention(Layer):
         return weights
 
     def average(self, weights, value, positions=None, key_positions=None):
-        """The means (B, H, T, Kv) of the values (B, H, S, Kv)."""
+        """The means (B, H, T, Kv) of the values (B, H, S, Kv), weighed by `weights`."""
         weights = ops.cast(weights, value.dtype)
         heads = multiply_heads("...ts,...sk->...tk", weights, value)  # (B, H, T, Kv)
         if self.position is None:
@@ -118,7 +130,7 @@ class Attention(Layer):
         return add_if_given(heads, self.position.values(weights, positions, key_positions))
 
     def merge(self, heads):
-        """(B, H, T, Kv) to the layer's output (B, T, D)."""
+        """The layer's output (B, T, D) from the heads' averages (B, H, T, Kv)."""
         return self.output_projection(join_heads(heads))
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
@@ -142,10 +154,10 @@ class Attention(Layer):
         )
 
     def step(self, query, cache, mask=None, bias=None):
-        """Causal self-attention of the next T positions (B, T, D); `mask` (B, T) hides padding.
+        """Causal self-attention of the next T positions (B, T, D); `mask` (B, T) is False at padding.
 
-        Returns what `call(..., causal=True)` gives at these positions, and the cache with them. `bias` is for
-        the queries and keys as `cache.positions(T)` numbers them.
+        Returns what `call(..., causal=True)` gives at these positions, and the cache extended by them.
+        `bias` is for the queries and keys in the order of `cache.positions(T)`.
         """
         length = ops.shape(query)[1]
         positions = cache.index + ops.arange(length, dtype="int32")
@@ -160,7 +172,7 @@ class Attention(Layer):
         return self.merge(heads), cache
 
     def start_context(self, context, mask=None):
-        """The cache of a context (B, S, D) for cross-attention; `mask` (B, S) hides its padding."""
+        """The cache of a context (B, S, D) for cross-attention; `mask` (B, S) is False at its padding."""
         if mask is None:
             mask = ops.ones(ops.shape(context)[:2], "bool")
         key, value = self.projections.project_context(context)
@@ -169,9 +181,10 @@ class Attention(Layer):
         return ContextCache(key, value, mask)
 
     def step_context(self, query, cache, positions=None):
-        """Cross-attention from (B, T, D), or beams (B G, T, D), to the B contexts that `cache` holds.
+        """Cross-attention from (B, T, D) to the B contexts that `cache` holds.
 
-        `positions` (T,) are the queries', by default 0 .. T-1; only a layer with a `position` heeds them.
+        In beam search the queries are (B G, T, D): G beams share each context. `positions` (T,) are those of
+        the queries, by default 0 .. T-1; a layer without a `position` ignores them.
         """
         (heads,) = self.projections.project_query(cache.group(query))  # (B, H, G T, K)
         if self.position is not None:
@@ -183,14 +196,24 @@ class Attention(Layer):
 
 
 class MultiHeadAttention(Attention):
-    """Multi-head attention (section 3.2.2), the queries' width in and out.
+    """Multi-head attention (section 3.2.2): Concat(head_1, ..., head_H) W_O, from (B, T, D) to (B, T, D).
 
-    `num_heads`, `key_dim`, `value_dim`, `use_bias` and `kernel_initializer` are those of `HeadProjections`,
-    the last two of the output's layer too; `dropout`, `position` and `scale` are `Attention`'s.
+    `layer(x)` is self-attention and projects queries, keys and values in one matrix product; `layer(x,
+    context)` is cross-attention and projects the context's keys and values in one; with a third argument,
+    `key`, each has its own product. The first build fixes which form is used.
 
-    `layer(x)` is self-attention and projects queries, keys and values in one product;
-    `layer(x, context)` is cross-attention and projects the context's keys and values in one;
-    with a `key` of its own each has its own product. The first build fixes which form is used.
+    Args:
+        num_heads: H, the number of heads.
+        key_dim: K, the width of a head's queries and keys; by default D / num_heads.
+        value_dim: Kv, the width of a head's values; by default `key_dim`.
+        dropout: the rate at which attention weights are dropped in training.
+        use_bias: whether the projections and the output layer have biases; see `HeadProjections`.
+        position: an `AttentionPosition`.
+        scale: multiplies the scores; by default 1/sqrt(K).
+
+    >>> layer = keras_tfm.layers.MultiHeadAttention(num_heads=2, position=keras_tfm.layers.RotaryEmbedding())
+    >>> layer(np.ones((1, 5, 8)), causal=True).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(
@@ -221,10 +244,19 @@ class MultiHeadAttention(Attention):
 
 
 class BlockwiseAttention(MultiHeadAttention):
-    """Multi-head attention in memory linear in the length, also while training, by `blockwise_attention`.
+    """Multi-head attention whose memory is linear in the length, in training too: see `blockwise_attention`.
 
-    Blocks are at most `block_size` long; dropout is drawn by blocks. The position may rotate, none may act on
-    all scores at once. Where its weights are recorded they are computed as a whole.
+    The scores are computed in blocks of at most `block_size` queries and keys, and never held as a whole.
+    Recording the weights with `record_attention` computes them as a whole again. The other arguments are
+    those of `MultiHeadAttention`.
+
+    Raises:
+        ValueError: if `position` acts on the scores or values. One that only rotates queries and keys is
+            possible.
+
+    >>> layer = keras_tfm.layers.BlockwiseAttention(num_heads=2, block_size=4)
+    >>> layer(np.ones((1, 10, 8))).shape
+    TensorShape([1, 10, 8])
     """
 
     def __init__(
@@ -247,13 +279,13 @@ class BlockwiseAttention(MultiHeadAttention):
             raise ValueError(f"`block_size` must be at least 1; it is {block_size}.")
         if self.position is not None and self.position.acts_on_scores:
             raise ValueError(
-                f"Attention by blocks goes with no position or one that rotates, such as RotaryEmbedding; "
-                f"{type(self.position).__name__} acts on all scores at once."
+                "`position` must be None or one that only rotates queries and keys, such as RotaryEmbedding; "
+                f"it is a {type(self.position).__name__}, which needs all scores at once."
             )
         self.block_size = block_size
 
     def attend(self, query, key, value, mask=None, bias=None, causal=False, training=None):
-        """The averages (B, H, T, Kv), a block of scores at a time."""
+        """The averages (B, H, T, Kv), computed one block of scores at a time."""
         if is_recorded():
             return super().attend(query, key, value, mask, bias, causal, training)
         dropout = self.dropout if training else 0.0
@@ -264,5 +296,5 @@ class BlockwiseAttention(MultiHeadAttention):
 
 
 def counted(positions, x):
-    """`positions`, or by default 0, 1, 2, ... for the next to last axis of `x`."""
+    """`positions`, or by default 0, 1, 2, ... along the last axis but one of `x`."""
     return ops.arange(ops.shape(x)[-2], dtype="int32") if positions is None else positions

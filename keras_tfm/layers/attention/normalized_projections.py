@@ -1,4 +1,4 @@
-"""The first stage of LeViT's attention: projections that are normalised by batch normalisation."""
+"""The projections of LeViT's attention, which end with batch normalisation."""
 
 from keras import ops
 
@@ -8,9 +8,11 @@ from keras_tfm.layers.convolution import NormalizedDense
 
 
 class NormalizedProjections(Layer):
-    """Queries, keys and values of `num_heads` heads by one `NormalizedDense`, by two in cross-attention.
+    """Projections to queries, keys and values that end with batch normalisation (Graham et al. 2021,
+    "LeViT", section 4).
 
-    The heads are `key_dim` and, the values', `value_dim` wide. Graham et al. 2021, "LeViT", section 4.
+    Self-attention has one `NormalizedDense`, cross-attention two. A head's queries and keys are `key_dim`
+    wide, its values `value_dim`.
     """
 
     def __init__(self, num_heads, key_dim, value_dim, **kwargs):

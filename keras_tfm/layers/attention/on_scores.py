@@ -1,4 +1,4 @@
-"""Layers on the scores or the weights of attention, (B, H, T, S) in and out: parts of `Attention`."""
+"""Layers applied to the scores or the weights of attention, from (B, H, T, S) to (B, H, T, S)."""
 
 import keras
 from keras import ops
@@ -8,11 +8,15 @@ from keras_tfm.layers.masks import LOWEST, in_float32
 
 
 class TopK(Layer):
-    """Keeps the `k` greatest scores of each row, exactly `k` also where some are equal: the first of those.
+    """Keeps the `k` largest scores of each query and hides the other keys.
 
-    All others become so low that they weigh 0 after the softmax; a row of `k` keys or fewer stays as it is.
-    (..., T, S) in and out. It knows no mask: keys that one hides may be among the `k`. Wang et al. 2022,
-    "KVT: k-NN Attention for Boosting Vision Transformers", section 3.2.
+    The others get a score so low that their weight is 0 after the softmax. Of equal scores the first ones
+    are kept, so that exactly `k` remain. The layer is applied before the mask, so masked keys may be among
+    the `k`. Wang et al. 2022, "KVT: k-NN Attention for Boosting Vision Transformers", section 3.2.
+
+    >>> scores = np.array([[[[3.0, 1.0, 2.0]]]])
+    >>> (keras_tfm.layers.TopK(2)(scores).numpy() > -1e9).tolist()
+    [[[[True, False, True]]]]
     """
 
     def __init__(self, k, **kwargs):
@@ -22,7 +26,7 @@ class TopK(Layer):
         self.k = k
 
     def call(self, scores):
-        """(..., T, S) -> (..., T, S), in float32 at least."""
+        """(..., T, S) -> (..., T, S), in float32 or float64."""
         scores, length = in_float32(scores), scores.shape[-1]
         if length is not None and length <= self.k:
             return scores
@@ -30,7 +34,9 @@ class TopK(Layer):
         values, _ = ops.top_k(ops.stop_gradient(scores), k)
         least = values[..., -1:]  # (..., T, 1)
         is_greater, is_equal = scores > least, ops.equal(scores, least)
-        room = k - ops.sum(ops.cast(is_greater, "int32"), axis=-1, keepdims=True)  # for equal ones
+        room = k - ops.sum(
+            ops.cast(is_greater, "int32"), axis=-1, keepdims=True
+        )  # for those equal to `least`
         is_early = ops.cumsum(ops.cast(is_equal, "int32"), axis=-1) <= room
         is_kept = ops.logical_or(is_greater, ops.logical_and(is_equal, is_early))
         return ops.where(is_kept, scores, ops.cast(LOWEST, scores.dtype))
@@ -41,11 +47,15 @@ class TopK(Layer):
 
 
 class HeadMixing(Layer):
-    """Each head becomes a learned linear combination of all heads, plus a bias: (B, H, T, S) in and out.
+    """Replaces each head by a learned linear combination of all heads, plus a bias: (B, H, T, S) in and out.
 
-    On scores and on weights they are the talking heads of Shazeer et al. 2020, "Talking-Heads Attention"; on
-    weights and with a `norm` of the heads' axis, such as `BatchNormalization(axis=1)`, the re-attention of
-    Zhou et al. 2021, "DeepViT: Towards Deeper Vision Transformer", eq. 3.
+    Applied to both scores and weights it is "talking heads" (Shazeer et al. 2020, "Talking-Heads
+    Attention"). Applied to the weights and followed by a `norm` over the heads, such as
+    `BatchNormalization(axis=1)`, it is re-attention (Zhou et al. 2021, "DeepViT: Towards Deeper Vision
+    Transformer", eq. 3).
+
+    >>> keras_tfm.layers.HeadMixing()(np.ones((1, 2, 5, 5))).shape
+    TensorShape([1, 2, 5, 5])
     """
 
     def __init__(self, norm=None, **kwargs):

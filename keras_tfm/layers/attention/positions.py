@@ -1,4 +1,4 @@
-"""Positions that act inside attention: on queries and keys, on the scores, on the averaged values."""
+"""Positions that act inside attention: on queries and keys, on the scores, or on the averaged values."""
 
 import math
 
@@ -9,14 +9,16 @@ from keras_tfm.layers.base import Layer
 
 
 class AttentionPosition(Layer):
-    """What a position does inside attention; each subclass defines what it needs of the three hooks.
+    """What a position does inside attention. Abstract: a subclass defines those of the three hooks that it
+    needs.
 
-    Queries are (B, H, T, K) at `positions` (T,) or (B, T), keys (B, H, S, K) at `key_positions` (S,) or
-    (B, S). In cross-attention each of the two sequences counts its own from 0.
+    The hooks are `rotate`, `scores` and `values`. Queries are (B, H, T, K) at `positions` (T,) or (B, T),
+    keys (B, H, S, K) at `key_positions` (S,) or (B, S). In cross-attention the positions of both sequences
+    count from 0.
     """
 
     def build_for(self, num_heads, key_dim, value_dim):
-        """Create the weights for heads of these widths, once."""
+        """Create the weights for heads of these widths, unless they exist."""
         if not self.built:
             self.build((num_heads, key_dim, value_dim))
 
@@ -25,7 +27,7 @@ class AttentionPosition(Layer):
 
     @property
     def acts_on_scores(self):
-        """Whether it does more than rotate: `scores` or `values` are its own."""
+        """Whether it does more than rotate queries and keys: it defines `scores` or `values`."""
         own, base = type(self), AttentionPosition
         return own.scores is not base.scores or own.values is not base.values
 
@@ -36,7 +38,7 @@ class AttentionPosition(Layer):
     def scores(self, query, key, positions, key_positions, scale):
         """What is added to scale * query keyᵀ, broadcasting over (B, H, T, S), or None.
 
-        While decoding, the first two axes of `key` are one (see `KeyValueCache`).
+        While decoding, `key` has its first two axes folded into one; see `KeyValueCache`.
         """
         return None
 
@@ -46,10 +48,15 @@ class AttentionPosition(Layer):
 
 
 class RotaryEmbedding(AttentionPosition):
-    """Rotates pair k of queries and keys by position x base^(-2k/K): scores see distances only.
+    """Rotary positions: pair k of a query's or key's components is rotated by position * base^(-2k/K).
 
-    Su et al. 2021, "RoFormer", section 3.4; component k is paired with k + K/2 (the layout of
-    GPT-NeoX's and Llama's checkpoints, a permutation of the paper's).
+    The score of a query and a key then depends on their distance alone (Su et al. 2021, "RoFormer", section
+    3.4). Component k is paired with component k + K/2, as in the checkpoints of GPT-NeoX and Llama; the
+    paper pairs neighbours, which is the same up to a permutation.
+
+    >>> position = keras_tfm.layers.RotaryEmbedding()
+    >>> keras_tfm.layers.MultiHeadAttention(2, position=position)(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(self, base=10_000.0, **kwargs):
@@ -58,7 +65,9 @@ class RotaryEmbedding(AttentionPosition):
 
     def build(self, heads):
         if heads[1] % 2:
-            raise ValueError(f"A head's width must be even to rotate pairs; it is {heads[1]}.")
+            raise ValueError(
+                f"The width of a head, `key_dim`, must be even to rotate pairs; it is {heads[1]}."
+            )
         self.built = True
 
     def rotate(self, query, key, positions=None, key_positions=None):
@@ -79,9 +88,14 @@ class RotaryEmbedding(AttentionPosition):
 
 
 class RelativePositionEmbedding(AttentionPosition):
-    """A learned vector per clipped distance j - i, added to the keys and, if asked, to the values.
+    """A learned vector for each distance j - i, added to the keys and, with `with_values`, to the values.
 
-    Shaw et al. 2018, "Self-Attention with Relative Position Representations", eqs. 3-5.
+    Shaw et al. 2018, "Self-Attention with Relative Position Representations", eqs. 3-5. Distances beyond
+    `max_distance` in either direction use the vector of `max_distance`.
+
+    >>> position = keras_tfm.layers.RelativePositionEmbedding(max_distance=4)
+    >>> keras_tfm.layers.MultiHeadAttention(2, position=position)(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def __init__(self, max_distance=16, with_values=True, **kwargs):
@@ -120,12 +134,20 @@ class RelativePositionEmbedding(AttentionPosition):
 
 
 class RelativePositionBias(AttentionPosition):
-    """A learned bias per head and bucket of distance: exact when near, logarithmic when far.
+    """A learned bias for each head and each bucket of distances, added to the scores.
 
-    Raffel et al. 2020, "T5", section 2.1. `bidirectional` halves the buckets between both
-    directions; otherwise later keys share the bucket of distance 0. As an attention's `position` it has the
-    heads of that; called by itself on a sequence (B, T, ...) it gives the bias (1, H, T, T) that several
-    attentions share, for `num_heads` heads.
+    Small distances have a bucket each; larger ones share buckets whose size grows with the logarithm of the
+    distance, up to `max_distance`. With `bidirectional`, half of the buckets are for keys before the query
+    and half for keys after it; without, all later keys share the bucket of distance 0. Raffel et al. 2020,
+    "T5", section 2.1.
+
+    Given to an attention layer as its `position`, it takes over that layer's number of heads. Called by
+    itself on a sequence (B, T, ...) it returns the bias (1, H, T, T), which several layers can share;
+    `num_heads` is then required.
+
+    >>> bias = keras_tfm.layers.RelativePositionBias(num_heads=2)(np.ones((1, 5, 8)))
+    >>> bias.shape
+    TensorShape([1, 2, 5, 5])
     """
 
     def __init__(self, num_buckets=32, max_distance=128, bidirectional=True, num_heads=None, **kwargs):
@@ -137,18 +159,18 @@ class RelativePositionBias(AttentionPosition):
         num_exact = num_buckets // (4 if bidirectional else 2)
         if num_exact < 1 or max_distance <= num_exact:
             raise ValueError(
-                "`num_buckets` must leave a bucket near by, and `max_distance` exceed those; "
-                f"they are {num_buckets} and {max_distance}."
+                f"`num_buckets` must be at least {4 if bidirectional else 2}, and `max_distance` above "
+                f"{num_exact}, the distances with a bucket each; they are {num_buckets} and {max_distance}."
             )
 
     def build_for(self, num_heads, key_dim, value_dim):
-        """Create the table for an attention's heads, once."""
+        """Create the table for the heads of an attention layer, unless it exists."""
         if not self.built:
             self._make_table(self.num_heads or num_heads)
 
     def build(self, x_shape):
         if self.num_heads is None:
-            raise ValueError("`num_heads` must be given where the layer is called by itself; it is None.")
+            raise ValueError("`num_heads` must be given if the layer is called by itself; it is None.")
         self._make_table(self.num_heads)
 
     def _make_table(self, num_heads):
@@ -156,7 +178,7 @@ class RelativePositionBias(AttentionPosition):
         self.built = True
 
     def call(self, x):
-        """The bias (1, H, T, T) of a sequence `x` (B, T, ...) to itself."""
+        """The bias (1, H, T, T) for self-attention over a sequence `x` (B, T, ...)."""
         positions = ops.arange(ops.shape(x)[1], dtype="int32")
         return self.bias(positions, positions)
 
@@ -173,7 +195,7 @@ class RelativePositionBias(AttentionPosition):
         return self.bias(positions, key_positions)
 
     def buckets(self, distance):
-        """The bucket of each distance key - query."""
+        """The bucket of each distance, key position - query position."""
         num_buckets, offset = self.num_buckets, 0
         if self.bidirectional:
             num_buckets //= 2
@@ -189,5 +211,7 @@ class RelativePositionBias(AttentionPosition):
 
 
 def distances(positions, key_positions):
-    """key - query of integer positions (T,) or (B, T) and (S,) or (B, S): int32 (T, S) or (B, T, S)."""
+    """Key position - query position, as int32 (T, S) or (B, T, S), of positions (T,) or (B, T) and (S,) or
+    (B, S).
+    """
     return ops.cast(key_positions[..., None, :] - positions[..., :, None], "int32")

@@ -1,4 +1,4 @@
-"""The first and the last stage of attention: tokens to heads, heads to tokens."""
+"""The first and the last stage of attention: from tokens to heads, and from heads back to tokens."""
 
 from keras import ops
 
@@ -10,16 +10,25 @@ PARTS = ("query", "key", "value")
 
 
 class HeadProjections(Layer):
-    """Dense projections of tokens to the queries, keys and values of `num_heads` heads.
+    """Linear projections of tokens to the queries, keys and values of `num_heads` heads.
 
-    `key_dim` is a head's width: by default the queries' width over `num_heads` (truncated heads; the number
-    of weights does not depend on the number of heads), or any (full-width heads); `value_dim` defaults to
-    it.
+    Self-attention, `project(x)`, uses one matrix product for all three. `project(x, context)` uses one for
+    the queries and one for the keys and values of the context. `project(x, value, key)` uses three. The
+    first build fixes which form is used.
 
-    `project(x)` is self-attention's, one product for all three; `project(x, context)` one for the queries and
-    one for the context's keys and values; with a `key` of its own each has its own. The first build fixes
-    which form is used. `use_bias` may name the parts that have one, ("query", "value") for example, in
-    self-attention alone.
+    Args:
+        num_heads: H, the number of heads.
+        key_dim: K, the width of a head's queries and keys. By default the queries' width divided by
+            `num_heads`, so that the number of weights does not depend on the number of heads.
+        value_dim: Kv, the width of a head's values; by default `key_dim`.
+        use_bias: True or False for all three; self-attention also takes the names of those that have a bias,
+            such as ("query", "value").
+
+    >>> projections = keras_tfm.layers.HeadProjections(num_heads=2)
+    >>> projections.build((None, 5, 8))
+    >>> query, key, value = projections.project(np.ones((1, 5, 8)))
+    >>> query.shape
+    TensorShape([1, 2, 5, 4])
     """
 
     def __init__(
@@ -38,7 +47,7 @@ class HeadProjections(Layer):
                 raise ValueError(f"`{name}` must be at least 1{or_none}; it is {size}.")
         if not isinstance(use_bias, bool) and not {*use_bias} <= {*PARTS}:
             raise ValueError(
-                f"`use_bias` must be a boolean, or names of {', '.join(PARTS)}; it is {use_bias}."
+                f"`use_bias` must be a boolean, or some of the names {', '.join(PARTS)}; it is {use_bias}."
             )
         self.num_heads = num_heads
         self.key_dim = key_dim
@@ -50,8 +59,8 @@ class HeadProjections(Layer):
         width = query_shape[-1]
         if self.key_dim is None and width % self.num_heads:
             raise ValueError(
-                f"`num_heads` must divide the queries' width {width} where `key_dim` is "
-                f"not given; it is {self.num_heads}."
+                f"`num_heads` must divide the queries' width, {width}, unless `key_dim` is given; "
+                f"it is {self.num_heads}."
             )
         self.key_width = self.key_dim or width // self.num_heads
         self.value_width = self.value_dim or self.key_width
@@ -69,7 +78,9 @@ class HeadProjections(Layer):
             self.built = True
             return
         if not isinstance(self.use_bias, bool):
-            raise ValueError(f"`use_bias` names {self.use_bias}: only self-attention takes names of parts.")
+            raise ValueError(
+                f"`use_bias` must be a boolean in cross-attention, not names of parts; it is {self.use_bias}."
+            )
         self.query = self._heads("query", query_shape, self.key_width)
         self.key_value = None
         if key_shape is None:
@@ -91,20 +102,21 @@ class HeadProjections(Layer):
         return projection
 
     def project(self, query, value=None, key=None):
-        """Heads (B, H, T, K), (B, H, S, K), (B, H, S, Kv) of `query` (B, T, D), `value` and `key` (B, S,
-        .).
+        """Heads (B, H, T, K), (B, H, S, K) and (B, H, S, Kv) of `query` (B, T, D), `value` and `key`, (B, S,
+        D).
         """
         if self.is_self_attention != (value is None and key is None):
-            built = (
-                "self-attention, `layer(x)`" if self.is_self_attention else "two inputs, `layer(x, context)`"
+            forms = ("cross-attention, `layer(x, context)`", "self-attention, `layer(x)`")
+            raise ValueError(
+                f"{self.name!r} was built for {forms[self.is_self_attention]}; "
+                f"it is called for {forms[not self.is_self_attention]}."
             )
-            raise ValueError(f"{self.name!r} was built for {built}, and is called the other way.")
         if self.is_self_attention:
             return self.project_self(query)
         return [*self.project_query(query), *self.project_context(value, key)]
 
     def project_self(self, x):
-        """Queries, keys and values of one sequence."""
+        """The queries, keys and values of one sequence."""
         heads = self.query_key_value(x)
         return [
             x if bias is None else x + ops.reshape(ops.cast(bias, x.dtype), (self.num_heads, 1, x.shape[-1]))
@@ -112,21 +124,21 @@ class HeadProjections(Layer):
         ]
 
     def project_query(self, query):
-        """The queries alone, where keys and values come from elsewhere: [(B, H, T, K)]."""
+        """The queries alone, [(B, H, T, K)], where keys and values come from another sequence."""
         return self.query(query)
 
     def project_context(self, value, key=None):
-        """The keys and values alone: [(B, H, S, K), (B, H, S, Kv)]."""
+        """The keys and values alone, [(B, H, S, K), (B, H, S, Kv)]."""
         if self.key_value is not None:
             return self.key_value(value)
         return [*self.key(key), *self.value(key if value is None else value)]
 
 
 class HeadProjection(Dense):
-    """One product to `num_heads` heads of each of `widths`: (B, T, D) in, a (B, H, T, K) a width out.
+    """One matrix product to `num_heads` heads of several widths: (B, T, D) -> [(B, H, T, width), ...].
 
-    The bias is added to each part on its own: its gradient is then a plain sum, where behind the
-    concatenation of the parts' gradients XLA's CPU compiler would make slow work of it.
+    The bias is added to each part after the split. Its gradient is then a plain sum. Adding it before the
+    split would have the gradients of the parts concatenated first, which XLA compiles to slow code on CPUs.
     """
 
     def __init__(self, num_heads, widths, **kwargs):

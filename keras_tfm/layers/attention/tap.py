@@ -1,8 +1,8 @@
-"""The one place where attention weights pass, between the softmax and the values.
+"""The one place where attention layers hand out what they computed, for those who record it.
 
-Every attention layer hands its weights to `tap`, after the layers that change them and before dropout; layers
-whose scores are products also hand on their queries and keys. Where nobody records that is a look at an empty
-list: compiled code is the same as without it.
+Every attention layer passes its weights to `tap`, before dropout and after any layers on the weights. Layers
+whose scores are dot products pass their queries and keys too. While nobody records, `tap` loops over an
+empty list, so compiled code does not change.
 """
 
 import contextlib
@@ -11,10 +11,10 @@ recorders: list = []
 
 
 def tap(layer, value, stage="weights"):
-    """Hand what `layer` computed to all who record this stage.
+    """Pass `value`, which `layer` computed, to everybody who records this `stage`.
 
-    "weights" are (B, H, T, S); "products" are the queries (B, H, T, K), the keys (B, H, S, K) and the number
-    that multiplies their products.
+    At the stage "weights" the value is (B, H, T, S). At "products" it is the queries (B, H, T, K), the keys
+    (B, H, S, K) and the scale of their dot products.
     """
     for record, recorded_stage in recorders:
         if stage == recorded_stage:
@@ -22,13 +22,15 @@ def tap(layer, value, stage="weights"):
 
 
 def is_recorded():
-    """Whether anybody records, so that weights have to exist as a whole."""
+    """Whether anybody records, in which case the weights have to be computed as a whole."""
     return bool(recorders)
 
 
 @contextlib.contextmanager
 def recording(record, stage="weights"):
-    """Call `record(layer, value)` for all that attention layers compute at this `stage` within."""
+    """Within this context, call `record(layer, value)` for all that attention layers compute at this
+    `stage`.
+    """
     recorders.append((record, stage))
     try:
         yield

@@ -1,1 +1,1 @@
-"""What only makes things faster: the same numbers by another way, each file saying what was slow."""
+"""The same numbers, computed faster. Each file says what was slow."""

@@ -1,27 +1,27 @@
-"""Random bits by hashing an index and a seed, which XLA fuses into what they mask.
+"""Random bits for dropout, computed by hashing an index and a seed; XLA fuses them with what they mask.
 
-A general generator would cost a Transformer's training step on a CPU a sixth of its time.
+A general random generator would take a sixth of the time of a Transformer's training step on a CPU.
 """
 
 from keras import ops
 
 
 def keeps(shape, rate, seed):
-    """Which values of `shape` a dropout at `rate` keeps, drawn from two seeds (2,)."""
+    """Which values of a tensor of this `shape` dropout at `rate` keeps; `seed` holds two integers (2,)."""
     return uniform_bits(shape, seed) >= round(rate * 2**24)
 
 
 def fold_in(seed, index):
-    """Two seeds for the draws number `index` of those that `seed` (2,) stands for."""
+    """A new seed (2,) from `seed` (2,) and a number, `index`, for draws that are made one after another."""
     seed = ops.cast(seed, "uint32")
     return ops.stack([seed[0], _hash(_hash(ops.cast(index, "uint32")) + seed[1])])
 
 
 def uniform_bits(shape, seed):
-    """Independent uniform integers in [0, 2^24), int32, of `shape`, drawn from two seeds (2,).
+    """Independent uniform integers in [0, 2^24) of this `shape`, int32; `seed` holds two integers (2,).
 
-    Each is its index hashed twice by "lowbias32", a bijection of 32-bit words with a bias near
-    the least possible (Wellons, "Hash Function Prospector", 2018), once with each seed.
+    Each is its index hashed twice, once with each integer of the seed. The hash "lowbias32" is a bijection
+    of 32-bit words with nearly the lowest possible bias (Wellons, "Hash Function Prospector", 2018).
     """
     seed = ops.cast(seed, "uint32")
     size = 1

@@ -1,17 +1,18 @@
-"""Attention in memory linear in the sequence's length, gradients too: one block of scores at a time.
+"""Attention whose memory is linear in the length, gradients included: it holds one block of scores at a
+time.
 
                keys, in blocks
               +-----+-----+-----+     A row of blocks is one online softmax (Milakov and Gimelshein
-    queries,  |  1  |     |     |     2018): peak, sum and mean so far, scaled down as the peak rises.
-          in  +-----+-----+-----+     A causal row ends at its diagonal.
-      blocks  |  2  |  3  |     |
+    queries,  |  1  |     |     |     2018): it keeps the maximum ("peak"), the sum of the exponentials
+          in  +-----+-----+-----+     and the mean of the values so far, and scales the latter two
+      blocks  |  2  |  3  |     |     down when the maximum grows. A causal row ends at its diagonal.
               +-----+-----+-----+     The gradient goes down the columns, and recomputes the weights
-              |  4  |  5  |  6  |     of each block from the peaks and sums of its rows.
+              |  4  |  5  |  6  |     of each block from the maxima and sums of its rows.
               +-----+-----+-----+
 
 Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2022, "FlashAttention",
-algorithms 1 and 4. Peak and sum are kept apart, where FlashAttention keeps their log-sum-exp: a bias that
-pushes a whole row to the lowest score would leave no digit for the sum.
+algorithms 1 and 4. Deviates from FlashAttention, which keeps log(sum) + peak as one number: where a bias
+pushes a whole row to the lowest score, that sum of a huge and a small number would lose the small one.
 """
 
 from typing import Any, NamedTuple
@@ -25,12 +26,20 @@ from keras_tfm.layers.masks import LOWEST, combine_masks, in_float32
 def blockwise_attention(
     query, key, value, mask=None, bias=None, scale=None, causal=False, dropout=0.0, seed=None, block_size=512
 ):
-    """`dot_product_attention` that never holds more than a block of its (T, S) weights.
+    """`dot_product_attention` that never holds more than one block of its (T, S) weights.
 
-    Shapes, `mask`, `bias` and `scale` are those of `attention_weights`; a mask or bias of full size
-    costs what it costs the caller. `causal` hides later keys, and skips the blocks that it hides
-    whole. `dropout` is the rate at which weights are zeroed, drawn from `seed`, two integers (2,).
-    Blocks are as even as the lengths allow, and at most `block_size` long.
+    Shapes, `mask`, `bias` and `scale` are as in `attention_weights`; a mask or bias of full size takes the
+    memory that it has. `causal` hides later keys and skips blocks that are hidden as a whole.
+
+    Args:
+        dropout: the rate at which weights are dropped.
+        seed: two integers (2,), required for dropout.
+        block_size: the largest number of queries or keys in a block. Blocks are as equal as the lengths
+            allow.
+
+    >>> x = np.ones((1, 2, 10, 4), "float32")
+    >>> keras_tfm.layers.blockwise_attention(x, x, x, causal=True, block_size=4).shape
+    TensorShape([1, 2, 10, 4])
     """
     if block_size < 1:
         raise ValueError(f"`block_size` must be at least 1; it is {block_size}.")
@@ -61,18 +70,20 @@ class Cut(NamedTuple):
 
     @classmethod
     def of(cls, length, block_size):
-        """The most even cut into as few blocks as `block_size` allows."""
+        """The most even cut into as few blocks of at most `block_size` as possible."""
         at_least = max if isinstance(length, int) else ops.maximum
         count = at_least((length + block_size - 1) // block_size, 1)
         return cls(length, count, at_least((length + count - 1) // count, 1))
 
     @property
     def is_even(self):
-        """Whether it is known that nothing is padded."""
+        """Whether it is known that the last block needs no padding."""
         return isinstance(self.length, int) and self.length == self.count * self.size
 
     def __call__(self, x, axis=-2):
-        """(..., length, ...) to (count, ..., size, ...); a broadcasting axis of length 1 is one block."""
+        """(..., length, ...) -> (count, ..., size, ...). An axis of length 1, which broadcasts, is one
+        block.
+        """
         shape, axis = list(ops.shape(x)), axis % len(x.shape)
         count, size = (1, 1) if x.shape[axis] == 1 else (self.count, self.size)
         if x.shape[axis] != 1 and not self.is_even:
@@ -90,15 +101,15 @@ class Cut(NamedTuple):
         return x[(slice(None),) * axis + (slice(self.length),)]
 
     def positions(self, index):
-        """Where the elements of a block stand: (size,)."""
+        """The positions of a block's elements: (size,)."""
         return index * self.size + ops.arange(self.size, dtype="int32")
 
 
 class _Blocks:
-    """The blocks of one attention: where they lie, what they hide, what they drop.
+    """The blocks of one attention: their borders, what they hide, what dropout drops in them.
 
-    In what follows t and s are the lengths of a block, i and j the indices of its row and column; all
-    that is cut has the index first: queries (rows, B, H, t, K), a bias (columns, rows, B, H, t, s).
+    t and s are the lengths of a block of queries and of keys, i and j its row and column. All tensors are
+    cut with the block's index first: queries (rows, B, H, t, K), a bias (columns, rows, B, H, t, s).
     """
 
     def __init__(self, rows, columns, mask, causal, dropout, seed):
@@ -127,7 +138,9 @@ class _Blocks:
         return output, gradient
 
     def forward(self, query, key, value, *bias):
-        """The means of the values (rows, B, H, t, Kv); peaks and sums of the scores (rows, B, H, t, 1)."""
+        """The means of the values (rows, B, H, t, Kv), and the maxima and sums of the scores (rows, B, H, t,
+        1).
+        """
 
         def row(i, means, peaks, sums):
             def block(j, mean, peak, total):
@@ -153,7 +166,9 @@ class _Blocks:
         return _loop(0, self.rows.count, row, means, no_scores, no_scores)
 
     def backward(self, query, key, value, *bias, upstream, slopes, peaks, sums):
-        """The gradients of all four, cut like them. `slopes` are the rows' sums of gradient x output."""
+        """The gradients of all inputs, cut like them. `slopes` are sums of gradient * output for
+        each query.
+        """
 
         def column(j, dquery, dkey, dvalue, *dbias):
             def block(i, dquery, dkey, dvalue, *dbias):
@@ -181,7 +196,9 @@ class _Blocks:
         return _loop(0, self.columns.count, column, *nothing)
 
     def scores(self, i, j, query, key, *bias):
-        """The scores (B, H, t, s) in float32, LOWEST where hidden; which are visible; which bias is free."""
+        """The scores (B, H, t, s) in float32, LOWEST where hidden; which are visible; where the bias is not
+        clipped.
+        """
         scores = in_float32(ops.einsum("bhtk,bhsk->bhts", _at(query, i), _at(key, j)))
         free = None
         if bias:
@@ -192,7 +209,7 @@ class _Blocks:
         return scores if visible is None else ops.where(visible, scores, LOWEST), visible, free
 
     def visible(self, i, j):
-        """Which keys the queries of a block see, broadcasting over (B, H, t, s); None: all of them."""
+        """Which keys the queries of a block see, broadcasting over (B, H, t, s); None for all of them."""
         positions, keys = self.rows.positions(i)[:, None], self.columns.positions(j)
         conditions = [] if self.mask is None else [_at(self.mask, j, i)]
         if self.causal:
@@ -205,7 +222,7 @@ class _Blocks:
         return visible
 
     def drop(self, weights, i, j):
-        """Dropout of a block (B, H, t, s), the same whenever it is asked for."""
+        """Dropout of a block (B, H, t, s), the same every time it is computed."""
         if not self.dropout:
             return weights
         keep = keeps(ops.shape(weights), self.dropout, fold_in(self.seed, j * self.rows.count + i))
@@ -213,36 +230,36 @@ class _Blocks:
 
 
 def exponentials(scores, visible):
-    """exp(scores), 0 where they are not visible."""
+    """exp(scores), and 0 where they are not visible."""
     exponentials = ops.exp(scores)
     return exponentials if visible is None else ops.where(visible, exponentials, 0.0)
 
 
 def _broadcast_unknown(x, shape):
-    """`x` with every axis either known to be 1 or of the length that it broadcasts to."""
+    """`x` with each axis of unknown length expanded to that of `shape`."""
     own = ops.shape(x)
     return ops.broadcast_to(x, [n if m is None else k for m, k, n in zip(x.shape, own, shape, strict=True)])
 
 
 def _loop(begin, end, body, *values):
-    """`body(index, *values) -> values` for every index."""
+    """Repeats `body(index, *values) -> values` for every index from `begin` to `end` - 1."""
     begin = ops.convert_to_tensor(begin, "int32")
     return ops.while_loop(lambda i, *_: i < end, lambda i, *x: (i + 1, *body(i, *x)), (begin, *values))[1:]
 
 
 def _at(x, *index):
-    """The block of `x` at an index, on a broadcasting axis the only one."""
+    """The block of `x` at an index; an axis that broadcasts has only one block."""
     return x[tuple(0 if n == 1 else i for i, n in zip(index, x.shape, strict=False))]
 
 
 def _put(x, block, *index):
-    """`x` with its block at an index replaced."""
+    """`x` with the block at an index replaced."""
     block = block[(None,) * len(index)]
     return ops.slice_update(x, (*index, *[0] * (len(x.shape) - len(index))), block)
 
 
 def _add(x, block, *index):
-    """`x` with `block` added to the one at an index, summed where `x` broadcasts."""
+    """`x` with `block` added to the block at an index, summed over the axes along which `x` broadcasts."""
     index = tuple(0 if n == 1 else i for i, n in zip(index, x.shape, strict=False))
     old = x[index]
     axes = [axis for axis, n in enumerate(old.shape) if n == 1]

@@ -1,7 +1,7 @@
-"""Normalisations with their gradients in closed form, which read the activations fewer times.
+"""Normalisations whose gradients are written out, so that they read the activations fewer times.
 
-Automatic differentiation goes back through the mean, the variance and the root one by one, each of them over
-all activations; the gradient of the whole, written out, needs the normalised values and two means.
+Automatic differentiation goes back through the mean, the variance and the root one by one, and reads all
+activations for each. The gradient written out needs only the normalised values and two means.
 """
 
 from keras import ops
@@ -10,7 +10,7 @@ from keras_tfm.layers.masks import in_float32
 
 
 def layer_normalization(x, gamma, beta, epsilon):
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, in float32 at least."""
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, in float32 or float64."""
 
     @ops.custom_gradient
     def normalize(x, gamma, beta):
@@ -21,7 +21,7 @@ def layer_normalization(x, gamma, beta, epsilon):
         def gradient(upstream):
             rows = tuple(range(len(x.shape) - 1))
             weights = gamma[:, None] / gamma.shape[0]
-            # Less `upstream`: XLA's CPU compiler vectorises the sums of a difference, not of a product.
+            # On CPUs XLA sums a product a b slowly and a difference fast: sum a b - a, and add sum a below.
             excess = upstream * normalized - upstream
             mean = ops.matmul(upstream, weights)
             slope = ops.matmul(excess, weights) + mean
@@ -38,7 +38,7 @@ def layer_normalization(x, gamma, beta, epsilon):
 
 
 def rms_normalization(x, gamma, epsilon):
-    """x / sqrt(mean(x^2) + epsilon) * gamma over the last axis, in float32 at least."""
+    """x / sqrt(mean(x²) + epsilon) * gamma over the last axis, in float32 or float64."""
 
     @ops.custom_gradient
     def normalize(x, gamma):
@@ -47,7 +47,7 @@ def rms_normalization(x, gamma, epsilon):
 
         def gradient(upstream):
             rows = tuple(range(len(x.shape) - 1))
-            # Less `upstream`, as in `layer_normalization`.
+            # A difference instead of a product, as in `layer_normalization`.
             excess = upstream * normalized - upstream
             slope = ops.matmul(excess + upstream, gamma[:, None] / gamma.shape[0])
             gamma_gradient = ops.sum(excess, axis=rows) + ops.sum(upstream, axis=rows)

@@ -1,25 +1,25 @@
-"""Products that are fast for the few rows of decoding too.
+"""Matrix products that are fast for a few rows, as decoding one token at a time needs them.
 
-XLA's CPU compiler runs one row times a matrix on one core, and reads a transposed table badly. Neither is a
-matter of mathematics: both functions are a plain product by another way.
+For one row XLA on CPUs runs a product on a single core, and it reads a transposed table slowly. Both
+functions compute a plain product in another order.
 """
 
 import math
 
 from keras import ops
 
-# XLA's CPU compiler takes 3 to 10 times as long for so few rows times a transposed table as the other way.
+# For up to so many rows XLA on CPUs takes 3 to 10 times as long for x tableᵀ as for (table xᵀ)ᵀ.
 FEW_ROWS_OF_TABLE = 128
 FEW_ROWS = 8
-LARGE = 1 << 18  # weights; smaller kernels stay in the cache
+LARGE = 1 << 18  # weights of a kernel; smaller kernels stay in the processor's cache
 
 
 def multiply(x, kernel):
     """x (..., D) times kernel (D, F): (..., F).
 
-    Of few rows and a large kernel it is the sum of the products of parts of both: XLA's CPU compiler keeps
-    every core reading weights in those, up to 1.5 times as fast, where one row times a matrix, and a bias
-    added, would run on one core. Several rows gain nothing where it is square.
+    For a few rows and a large kernel it is a sum of products of parts of both. XLA on CPUs then has every
+    core read weights, which is up to 1.5 times as fast as one product on one core. For several rows and a
+    square kernel there is no gain, and the plain product is used.
     """
     *rows, depth = x.shape
     width = kernel.shape[1]

@@ -1,10 +1,11 @@
-"""Recurrence whose loop holds what depends on the step before, and nothing else.
+"""Recurrent layers whose loop contains only what depends on the previous step.
 
-The gradient of a kernel that multiplies the state is a sum over all steps. TensorFlow forms it in the loop:
-at each step a product of few rows, and a sum of the kernel's size. Here the loop puts out the factors
-(B, T, D) of each product, and the gradient of what its result is added to, (B, T, F), is that of the product
-too: one product behind the loop gives the kernel's. Where a result is added to none of the loop's inputs, the
-loop takes in zeros for it. What the tokens alone contribute is computed before the loop.
+The gradient of a kernel that multiplies the state is a sum over all steps. TensorFlow computes it inside the
+loop: at each step a product of few rows, and a sum as large as the kernel. Here the loop returns, for each
+product, the factors (B, T, D) that were multiplied by the kernel. The gradient of the product's result is
+known as well, (B, T, F): it equals that of the loop's input to which the result is added. So one matrix
+product after the loop gives the kernel's gradient. A result that is added to none of the inputs gets an
+input of zeros for this purpose. What depends on the tokens alone is computed before the loop.
 """
 
 import itertools
@@ -12,14 +13,14 @@ import itertools
 import keras
 from keras import ops
 
-from keras_tfm.private.keras import rnn  # keras.layers.RNN's loop; its cells can hold no context
+from keras_tfm.private.keras import rnn  # the loop of keras.layers.RNN, whose cells cannot take a context
 
 
 class LoopKernel:
-    """A kernel (D, F) by which a step of `recur` multiplies once.
+    """A kernel (D, F) by which each step of `recur` multiplies once.
 
-    `columns` is the slice of the step's input that the product is added to, before anything else is done with
-    either; None where it is added to something else.
+    `columns` is the slice of the step's input to which the product is added, before anything else happens to
+    either. None means that it is added to something else.
     """
 
     def __init__(self, kernel, dtype, columns=None):
@@ -29,13 +30,13 @@ class LoopKernel:
 
     def multiply(self, x):
         """x (B, D) times the kernel: (B, F)."""
-        if self.transposed is None:  # no loop, one step
+        if self.transposed is None:  # a single step, without a loop
             return ops.matmul(x, self.kernel)
         self.factor = x
         return self._product(x) if self.shift is None else self._product(x) + self.shift
 
     def _product(self, x):
-        """x times the kernel, which gets no gradient here."""
+        """x times the kernel, without a gradient for the kernel."""
         kernel, transposed = self.kernel, self.transposed
 
         @ops.custom_gradient
@@ -46,11 +47,10 @@ class LoopKernel:
 
 
 def with_gradients(x, kernels, columns, factors):
-    """`x` (B, T, F), of which the gradient of `columns`, a slice for each of `kernels`, is also that of the
-    kernel's product, and gives the kernel's own.
+    """`x` (B, T, F) unchanged, with a gradient that also gives the gradients of `kernels`.
 
-    `factors` is the list of what was multiplied, (B, T, D) each, which the loop fills: it ends before any
-    gradient is asked for.
+    The gradient of one slice of x, the one in `columns`, is that of a kernel's product. `factors` lists what
+    was multiplied, (B, T, D) each. The loop fills this list, and it ends before any gradient is computed.
     """
 
     @ops.custom_gradient
@@ -67,10 +67,10 @@ def with_gradients(x, kernels, columns, factors):
 
 
 def recur(step, x, state, kernels, mask=None):
-    """(y, last state) of `step(x_t, state) -> (y_t, state)` along the axis T of `x` (B, T, D).
+    """(y, last state) of `step(x_t, state) -> (y_t, state)`, applied along the axis T of `x` (B, T, D).
 
-    `y_t` is a tuple of (B, .), `state` too; `step` multiplies once by each of `kernels`, the `LoopKernel`s.
-    Where `mask` (B, T) is False the state waits, and y_t is that of the step before.
+    `y_t` and `state` are tuples of (B, .); `step` multiplies once by each `LoopKernel` in `kernels`. Where
+    `mask` (B, T) is False the state does not change, and y_t is that of the step before.
     """
     if x.shape[1] == 1 and mask is None:
         y, state = step(x[:, 0], state)
@@ -86,7 +86,7 @@ def recur(step, x, state, kernels, mask=None):
         x = ops.pad(x, [[0, 0], [0, 0], [0, borders[-1] - borders[0]]])  # (B, T, F), the zeros last
         x = with_gradients(x, kernels, columns, factors)
     for kernel in kernels:
-        # Here, before the loop: within it XLA on CPUs would transpose at every step.
+        # Transpose before the loop: inside it XLA on CPUs would transpose again at every step.
         kernel.transposed = ops.transpose(kernel.kernel)
 
     def shifted_step(inputs, state):
@@ -107,9 +107,9 @@ def recur(step, x, state, kernels, mask=None):
 
 
 class CellStep:
-    """A step of any Keras cell; its products stay in the loop.
+    """One step of any Keras cell; all its products are computed inside the loop.
 
-    `outside_dim` of the cell's inputs are known before the loop, the others within it.
+    The first `outside_dim` of the cell's inputs are known before the loop, the others only inside it.
     """
 
     kernels: tuple = ()
@@ -118,7 +118,7 @@ class CellStep:
         self.cell = cell
 
     def prepare(self, x):
-        """What the inputs `x` (B, T, D) from outside contribute, a tensor (B, T, .)."""
+        """What the inputs `x` (B, T, D) that are known before the loop contribute: (B, T, .)."""
         return x
 
     def __call__(self, prepared, inside, state):
@@ -129,7 +129,7 @@ class CellStep:
 
 
 class GatedStep(CellStep):
-    """A step of an `LSTMCell`, `GRUCell` or `SimpleRNNCell`, with products by `LoopKernel`s. Abstract."""
+    """A step of an `LSTMCell`, `GRUCell` or `SimpleRNNCell` whose products use `LoopKernel`s. Abstract."""
 
     def __init__(self, cell, outside_dim, dtype):
         super().__init__(cell, outside_dim, dtype)
@@ -137,7 +137,7 @@ class GatedStep(CellStep):
         recurrent, self.recurrent_bias, self.bias = ops.cast(cell.recurrent_kernel, dtype), None, None
         if cell.use_bias:
             self.bias = ops.cast(cell.bias, dtype)
-            if len(self.bias.shape) == 2:  # of a GRU that resets after the product
+            if len(self.bias.shape) == 2:  # a GRU with `reset_after` has two biases
                 self.bias, self.recurrent_bias = self.bias[0], self.bias[1]
         width = recurrent.shape[1]
         inside = ops.cast(cell.kernel, dtype)[outside_dim:]
@@ -164,19 +164,19 @@ class GatedStep(CellStep):
         return self.states(x, *state)
 
     def states(self, x, *state):
-        """The new states, `x` (B, .) being what the inputs contribute."""
+        """The new states; `x` (B, .) is what the inputs contribute."""
         raise NotImplementedError
 
 
 class SimpleStep(GatedStep):
-    """h' = tanh(x + U h), x being the inputs' share with its bias."""
+    """h' = tanh(x + U h), where x is what the inputs contribute, bias included."""
 
     def states(self, x, h):
         return [self.cell.activation(x + self.recurrent[0].multiply(h))]
 
 
 class LSTMStep(GatedStep):
-    """c' = f c + i g, h' = o tanh(c'), gates in Keras's order i, f, g, o."""
+    """c' = f c + i g and h' = o tanh(c'), with the gates in Keras's order i, f, g, o."""
 
     def states(self, x, h, c):
         activation, gate = self.cell.activation, self.cell.recurrent_activation
@@ -186,7 +186,9 @@ class LSTMStep(GatedStep):
 
 
 class GRUStep(GatedStep):
-    """h' = z h + (1 - z) g; the reset gate r acts on h before the product (the paper's), or after it."""
+    """h' = z h + (1 - z) g. The reset gate r multiplies h before the product with U, as in the paper, or
+    after it.
+    """
 
     def states(self, x, h):
         activation, gate = self.cell.activation, self.cell.recurrent_activation
@@ -212,5 +214,7 @@ STEPS = {
 
 
 def step_of(cell, outside_dim, dtype):
-    """The step of a built `cell`; of classes that are not known, subclasses among them, the cell's own."""
+    """The step for a built `cell`. A class that is not in `STEPS`, such as a subclass, computes by its own
+    call.
+    """
     return STEPS.get(type(cell), CellStep)(cell, outside_dim, dtype)

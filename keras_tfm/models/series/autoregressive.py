@@ -1,13 +1,13 @@
-"""Autoregressive models of numbers: the next value of a series from the k before it.
+"""Autoregressive models of numbers: they predict the next value of a series from the k values before it.
 
     linear      x_t = b + sum_i a_i x_(t-i)      AR(k): Yule 1927; Box and Jenkins 1970, chapter 3
-    dense       a tanh layer of the k values, and a linear one
-    recurrent   the k values one after the other through recurrent cells, and a linear layer of the last state
+    dense       a tanh layer on the k values, then a linear layer
+    recurrent   recurrent cells read the k values in order, then a linear layer on the last state
 
-Deviates from the textbooks in that all values are taken relative to the window's last one, which is added to
-the answer again: a series that rises is followed beyond all values that were seen. The output's kernel begins
-with zeros, so that training begins at the naive forecast, the last value once more, and what the data do not
-decide stays out of a linear model: it would grow with each value that is fed back.
+Deviates from the textbooks: all values are taken relative to the last one, which is added to the prediction
+again. So a rising series is continued beyond all values seen in training. The output kernel starts at zero.
+Training then starts from the naive forecast, the last value again, and directions that the data do not
+determine stay out of a linear model; they would grow each time a prediction is fed back.
 """
 
 import dataclasses
@@ -22,8 +22,13 @@ from keras_tfm.models.text.recurrent import CELLS
 
 @dataclasses.dataclass(frozen=True)
 class AutoregressiveConfig(Config):
-    """`window` is k; `hidden_dim` the width of the layer or the state, None of a linear model alone; `cell`
-    that of a recurrent one.
+    """The sizes of an `Autoregressive` model.
+
+    Args:
+        window: k, the number of values that it reads.
+        kind: "linear", "dense" or "recurrent".
+        hidden_dim: the width of the dense layer or of the state; None for a linear model.
+        cell: that of a recurrent model.
     """
 
     window: Length = 24
@@ -35,13 +40,18 @@ class AutoregressiveConfig(Config):
         super().__post_init__()
         if (self.hidden_dim is None) != (self.kind == "linear"):
             raise ValueError(
-                "`hidden_dim` must be None of a linear model, and a width of others; "
-                f"it is {self.hidden_dim}, of a {self.kind} one."
+                '`hidden_dim` must be None for the kind "linear", and a width for others; '
+                f"it is {self.hidden_dim} for {self.kind!r}."
             )
 
 
 class Autoregressive(ConfiguredModel):
-    """`values` (B, k), the latest last -> the next one (B, 1)."""
+    """The next value of a series: `values` (B, k), the latest last, -> (B, 1).
+
+    >>> model = keras_tfm.models.Autoregressive.from_size("linear", window=3)
+    >>> model(np.array([[1.0, 2.0, 3.0]])).numpy().tolist()  # the naive forecast, before training
+    [[3.0]]
+    """
 
     config_class = AutoregressiveConfig
 
@@ -57,7 +67,7 @@ class Autoregressive(ConfiguredModel):
         super().__init__(config, {"values": values}, y, {}, {}, name=name, **kwargs)
 
 
-# This package's own.
+# These sizes are this package's own.
 Autoregressive.sizes = {
     "linear": AutoregressiveConfig(),
     "dense": AutoregressiveConfig(kind="dense", hidden_dim=32),

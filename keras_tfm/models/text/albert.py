@@ -1,8 +1,8 @@
-"""ALBERT, the encoder of Lan et al. 2020, "ALBERT: A Lite BERT for Self-supervised Learning".
+"""ALBERT, an encoder with few weights (Lan et al. 2020, "ALBERT: A Lite BERT for Self-supervised Learning").
 
-BERT with a narrow embedding that is projected to the model's width (section 3.1, factorised embeddings) and
-with few blocks, each used several times (cross-layer sharing). `dropout` acts after the feed-forward layer
-too, where transformers' has none; the published second versions train without any.
+BERT with a narrow embedding that is projected to the model's width (section 3.1, factorised embeddings), and
+with few blocks, each applied several times (cross-layer sharing). Deviates from transformers' ALBERT, which
+has no dropout after the feed-forward layer; the published second versions train without dropout anyway.
 """
 
 import dataclasses
@@ -17,10 +17,16 @@ from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel
 
 @dataclasses.dataclass(frozen=True)
 class ALBERTConfig(Config):
-    """`embedding_dim` is the embedding's width. `num_layers` times one of `num_groups` groups, each of
-    `group_size` blocks, is applied, the first group first: block number `group_size` g + j is the j-th of
-    group g. `dropout` acts on the embeddings and on what each sub-layer adds, `attention_dropout` on the
-    attention weights.
+    """The sizes of an `ALBERT`; the defaults are those of the base model.
+
+    Args:
+        embedding_dim: the width of the embeddings.
+        num_layers: how many times a group of blocks is applied, the first group first.
+        num_groups: the number of groups.
+        group_size: the number of blocks in a group: block `group_size` g + j is the j-th of group g.
+        dropout: the rate for the embeddings and for the output of each sub-layer.
+        attention_dropout: the rate for the attention weights.
+        pooler: whether there is a pooled output, with weights of its own.
     """
 
     vocabulary_size: Size = 30_000
@@ -41,17 +47,21 @@ class ALBERTConfig(Config):
 
 
 class ALBERT(EncoderModel):
-    """Token ids in, hidden states out, every position attending to all.
+    """ALBERT: token ids in, hidden states out, every position attending to all.
 
-    Inputs: `token_ids`, `padding_mask` and, where there are several segments, `segment_ids`, (B, T) each.
-    Outputs: `sequence_output` (B, T, D) and `pooled_output` (B, D), a tanh layer over the first token, [CLS].
+    Inputs: `token_ids`, `padding_mask` and, with several segments, `segment_ids`, each (B, T). Outputs:
+    `sequence_output` (B, T, D) and `pooled_output` (B, D), a tanh layer on the first token, [CLS].
+
+    >>> config = keras_tfm.models.ALBERTConfig(100, embedding_dim=8, dim=16, num_heads=2, intermediate_dim=32)
+    >>> keras_tfm.models.ALBERT(config)({"token_ids": np.array([[1, 2, 3]])})["sequence_output"].shape
+    TensorShape([1, 3, 16])
     """
 
     config_class = ALBERTConfig
 
     @classmethod
     def embed(cls, config, inputs):
-        """Vectors narrower than the model."""
+        """Embeddings narrower than the model."""
         embedding = TokenAndPositionEmbedding(
             config.vocabulary_size,
             config.max_length,
@@ -64,10 +74,10 @@ class ALBERT(EncoderModel):
 
     @classmethod
     def encode(cls, config, x, mask):
-        """The groups of blocks, each applied about as often as any other."""
+        """The groups of blocks, all applied about equally often."""
         if config.num_groups > config.num_layers:
             raise ValueError(
-                f"`num_groups` must lie in 1 to {config.num_layers}, the layers; it is {config.num_groups}."
+                f"`num_groups` must lie in 1 to `num_layers`, {config.num_layers}; it is {config.num_groups}."
             )
         projection = keras.layers.Dense(config.dim, kernel_initializer=INITIALIZER.clone(), name="projection")
         size = config.group_size
@@ -79,7 +89,7 @@ class ALBERT(EncoderModel):
         return blocks, states_of(applied, projection(x), mask=mask)
 
 
-# Lan et al. 2020, table 1; heads and activation by the released models.
+# Lan et al. 2020, table 1; the heads and the activation are those of the released models.
 ALBERT.sizes = {
     "base": ALBERTConfig(),
     "large": ALBERTConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096),

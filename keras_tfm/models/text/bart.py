@@ -1,8 +1,8 @@
-"""The denoising encoder-decoder of Lewis et al. 2020, "BART", and mBART (Liu et al. 2020).
+"""BART, the denoising encoder-decoder (Lewis et al. 2020, "BART"), and mBART (Liu et al. 2020).
 
-Vaswani's Transformer with learned positions, GELU, and a norm over the embedded tokens on both sides. mBART
-normalises first, and each stack's output. As in the released models the positions' tables have two rows
-that no token has.
+The Transformer of Vaswani et al. with learned positions, GELU, and a norm on the embedded tokens of both
+sides. mBART normalises the input of each sub-layer and the output of each stack instead. As in the released
+models the tables of positions have two rows that no token uses.
 """
 
 import dataclasses
@@ -22,15 +22,23 @@ from keras_tfm.models.text.seq2seq import Seq2SeqModel, Stack
 from keras_tfm.training.model import every_position
 
 FIRST_POSITION = 2
-INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # of the released code
+INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # as in the released code
 
 
 @dataclasses.dataclass(frozen=True)
 class BARTConfig(Config):
-    """What the `decoder_` fields leave open, None, is as in the encoder. `dropout` acts on the embeddings and
-    on what each sub-layer adds, the other two on the attention weights and in the feed-forward layers.
-    `scale_embedding` multiplies the tokens' vectors by sqrt(D). A decoder's first token is `start_id`, and
-    its last one `end_id`.
+    """The sizes of a `BART`; the defaults are those of the large model.
+
+    Args:
+        num_decoder_layers: of the decoder; None, here and in the other fields of the decoder, means as in
+            the encoder.
+        dropout: the rate for the embeddings and for the output of each sub-layer.
+        attention_dropout: the rate for the attention weights.
+        activation_dropout: the rate for the hidden values of the feed-forward layers.
+        scale_embedding: whether the token vectors are multiplied by sqrt(D).
+        normalize_first: whether the norms are at the input of each sub-layer, as in mBART.
+        start_id: the decoder's first token.
+        end_id: the last token of a text.
     """
 
     vocabulary_size: Size = 50_265
@@ -55,28 +63,32 @@ class BARTConfig(Config):
 
     @property
     def num_positions(self):
-        """Rows of the positions' tables."""
+        """The number of rows of the tables of positions."""
         return self.max_length + FIRST_POSITION
 
     @property
     def decoder_width(self):
-        """The decoder's feed-forward width."""
+        """The width of the decoder's feed-forward layers."""
         return self.decoder_sizes[2]
 
     @property
     def decoder_sizes(self):
-        """(Layers, heads, feed-forward width) of the decoder."""
+        """(Number of layers, number of heads, feed-forward width) of the decoder."""
         own = self.num_decoder_layers, self.num_decoder_heads, self.decoder_intermediate_dim
         encoders = self.num_layers, self.num_heads, self.intermediate_dim
         return tuple(b if a is None else a for a, b in zip(own, encoders, strict=True))
 
 
 class BART(Seq2SeqModel):
-    """Encoder and decoder stacks: token ids in, hidden states out.
+    """BART: token ids of a source and a target in, hidden states out.
 
-    Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and
-    `decoder_padding_mask` (B, T). Outputs: `encoder_sequence_output` (B, S, D) and
-    `decoder_sequence_output` (B, T, D).
+    Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and `decoder_padding_mask`
+    (B, T). Outputs: `encoder_sequence_output` (B, S, D) and `decoder_sequence_output` (B, T, D).
+
+    >>> model = keras_tfm.models.BART.from_size("tiny", vocabulary_size=100)
+    >>> inputs = {"token_ids": np.array([[5, 6, 2]]), "decoder_token_ids": np.array([[2, 5]])}
+    >>> model(inputs)["decoder_sequence_output"].shape
+    TensorShape([1, 2, 128])
     """
 
     config_class = BARTConfig
@@ -104,10 +116,12 @@ class BART(Seq2SeqModel):
         )
 
     def read(self):
-        """(Inputs, outputs) of a text that both sides read, the decoder a token later, from `start_id` on.
+        """(Inputs, outputs) for classifying a text: both sides read it, the decoder one token later, from
+        `start_id` on.
 
-        Inputs: `token_ids` and `padding_mask`, (B, T). Outputs, of the decoder: `sequence_output` (B, T, D)
-        and, at the last `end_id`, `pooled_output` (B, D), NaN where there is none. Lewis et al. 2020, 3.1.
+        Inputs: `token_ids` and `padding_mask`, (B, T). Outputs of the decoder: `sequence_output` (B, T, D),
+        and `pooled_output` (B, D), the state at the last `end_id`, or NaN where there is none. Lewis et al.
+        2020, section 3.1.
         """
         inputs = {name: self.input[name] for name in ("token_ids", "padding_mask")}
         token_ids = inputs["token_ids"]
@@ -122,7 +136,7 @@ class BART(Seq2SeqModel):
 
 
 def stack_of(config, embedding, name):
-    """The encoder or the decoder, by its `name`."""
+    """The stack called `name`, "encoder" or "decoder"."""
     is_decoder = name == "decoder"
     encoder_sizes = config.num_layers, config.num_heads, config.intermediate_dim
     num_layers, num_heads, width = config.decoder_sizes if is_decoder else encoder_sizes

@@ -1,7 +1,8 @@
-"""The bidirectional encoder of Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers".
+"""BERT, the bidirectional encoder (Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional
+Transformers").
 
-An encoder that normalises after each sum, over tokens, positions and segments whose sum is normalised too.
-The heads of pre-training and fine-tuning stand in `keras_tfm.heads`.
+A Transformer encoder that normalises after each sum, on the normalised sum of token, position and segment
+embeddings. The heads for pre-training and fine-tuning are in `keras_tfm.heads`.
 """
 
 import dataclasses
@@ -12,8 +13,13 @@ from keras_tfm.models.text.encoder import EncoderModel
 
 @dataclasses.dataclass(frozen=True)
 class BERTConfig(Config):
-    """`dropout` acts on the embeddings and on what each sub-layer adds, `attention_dropout` on the attention
-    weights. Without `pooler` there is no pooled output, and none of its weights.
+    """The sizes of a `BERT`; the defaults are those of the base model.
+
+    Args:
+        num_segments: how many kinds of text a sequence has, such as question and passage.
+        dropout: the rate for the embeddings and for the output of each sub-layer.
+        attention_dropout: the rate for the attention weights.
+        pooler: whether there is a pooled output, with weights of its own.
     """
 
     vocabulary_size: Size = 30_522
@@ -31,10 +37,14 @@ class BERTConfig(Config):
 
 
 class BERT(EncoderModel):
-    """Token ids in, hidden states out, every position attending to all.
+    """BERT: token ids in, hidden states out, every position attending to all.
 
-    Inputs: `token_ids`, `padding_mask` and, where there are several segments, `segment_ids`, (B, T) each.
-    Outputs: `sequence_output` (B, T, D) and `pooled_output` (B, D), a tanh layer over the first token, [CLS].
+    Inputs: `token_ids`, `padding_mask` and, with several segments, `segment_ids`, each (B, T). Outputs:
+    `sequence_output` (B, T, D) and `pooled_output` (B, D), a tanh layer on the first token, [CLS].
+
+    >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100)
+    >>> model({"token_ids": np.array([[1, 2, 3]])})["sequence_output"].shape
+    TensorShape([1, 3, 128])
     """
 
     config_class = BERTConfig

@@ -1,9 +1,10 @@
-"""DeBERTa, the encoder of He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention".
+"""DeBERTa (He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention").
 
-BERT's blocks with disentangled attention (section 3.1). Versions 2 and 3 (He et al. 2023, "DeBERTaV3")
-project distances as contents are, in buckets, from a normalised table; version 2's models add a convolution
-beside the first block. The enhanced mask decoder (section 3.2) is `keras_tfm.heads.EnhancedMaskedLM`;
-transformers leaves it out, and so does `MaskedLM`, whose head reads the last hidden states.
+BERT's blocks with disentangled attention (section 3.1). Versions 2 and 3 (He et al. 2023, "DeBERTaV3") put
+distances into buckets, normalise their table and use the projections of the contents for them; the models of
+version 2 add a convolution next to the first block. The enhanced mask decoder for pre-training (section 3.2)
+is `keras_tfm.heads.EnhancedMaskedLM`. transformers leaves it out, and so does `MaskedLM`, whose head reads
+the last hidden states.
 """
 
 import dataclasses
@@ -25,14 +26,19 @@ from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_blo
 
 @dataclasses.dataclass(frozen=True)
 class DeBERTaConfig(Config):
-    """By default version 3's base model.
+    """The sizes of a `DeBERTa`; the defaults are those of version 3's base model.
 
-    `position_terms` are those of `DisentangledAttention`, `share_projections` and `key_bias` its arguments;
-    distances count up to `max_distance` (None: `max_length`), in `num_buckets` (0: each its own), their
-    table normalised by `normalize_distances`. `absolute_positions` are added to the tokens; `convolution` is
-    the width of the one beside the first block, 0 for none. `embedding_dim` (None: `dim`) is the tokens'.
-    `dropout` acts on the embeddings, the distances and what each sub-layer adds, `attention_dropout` on the
-    attention weights.
+    Args:
+        embedding_dim: the width of the embeddings; None for `dim`.
+        absolute_positions: whether absolute positions are added to the tokens.
+        position_terms: `terms` of `DisentangledAttention`.
+        max_distance: the largest distance with a vector of its own; None for `max_length`.
+        num_buckets: the buckets for distances; 0 for one row per distance.
+        normalize_distances: whether the table of distances is layer-normalised.
+        share_projections: that of `DisentangledAttention`, as is `key_bias`.
+        convolution: the kernel size of the convolution next to the first block; 0 for none.
+        dropout: the rate for the embeddings, the distances and the output of each sub-layer.
+        attention_dropout: the rate for the attention weights.
     """
 
     vocabulary_size: Size = 128_100
@@ -59,30 +65,31 @@ class DeBERTaConfig(Config):
 
     @property
     def embedding_width(self):
-        """The tokens' width."""
+        """The width of the token embeddings."""
         return self.embedding_dim or self.dim
 
     @property
     def num_distances(self):
-        """Rows of the distances' table."""
+        """The number of rows of the table of distances."""
         return 2 * (self.num_buckets or self.max_distance or self.max_length) if self.position_terms else 0
 
     @property
     def num_positions(self):
-        """Rows of the absolute positions' table."""
+        """The number of rows of the table of absolute positions."""
         return self.max_length if self.absolute_positions else 0
 
 
 class ConvolutionBranch(Layer):
-    """norm(y + activation(convolution(x))): the embeddings beside the first block's output, (B, T, D) both.
+    """norm(y + activation(convolution(x))), for embeddings x and the first block's output y, both (B, T, D).
 
-    Version 2's released code. The kernel of `width` positions sees none of the padding.
+    From the released code of version 2. The convolution has a kernel of `width` positions and reads zeros at
+    padding.
     """
 
     def __init__(self, width, activation="tanh", dropout=0.0, epsilon=1e-7, **kwargs):
         super().__init__(**kwargs)
         if width % 2 == 0:
-            raise ValueError(f"`convolution` must be odd, as wide to both sides, or 0; it is {width}.")
+            raise ValueError(f"`convolution` must be odd, or 0 for none; it is {width}.")
         self.width = width
         self.activation = activation
         self.dropout = dropout
@@ -103,7 +110,7 @@ class ConvolutionBranch(Layer):
         self.built = True
 
     def call(self, x, y, mask, training=None):
-        """The sum, normalised; `mask` (B, T) is True where there is no padding."""
+        """(B, T, D) -> (B, T, D); `mask` (B, T) is False at padding."""
         seen = ops.cast(mask, x.dtype)[..., None]  # (B, T, 1)
         x = self.inner_dropout(self.convolution(x * seen), training=training)
         return self.norm(y + activation_of(self.activation)(x))
@@ -116,30 +123,36 @@ class ConvolutionBranch(Layer):
 
 
 class DisentangledBlock(Block):
-    """A block whose self-attention may attend to other states at the same positions: its `context`."""
+    """A block whose self-attention may attend to other states, `context`, at the same positions."""
 
     def build(self, x_shape, context_shape=None):
         super().build(x_shape)
 
     def call(self, x, context=None, mask=None, context_mask=None, bias=None, training=None):
-        """(B, T, D) -> (B, T, D); `bias` are the vectors of the distances, `mask` hides padding of either."""
+        """(B, T, D) in and out; `bias` holds the distances' vectors, `mask` hides padding of `x` and
+        `context`.
+        """
         x = self.attention(x, context, mask=combine_masks(mask, key_mask_of(x)), bias=bias, training=training)
         return self.feedforward(x, training=training)
 
 
 class DeBERTa(EncoderModel):
-    """Token ids in, hidden states out, every position attending to all, by content and by distance.
+    """DeBERTa: token ids in, hidden states out, every position attending to all by content and by distance.
 
-    Inputs: `token_ids`, `padding_mask` and, where there are several segments, `segment_ids`, (B, T) each.
-    Output: `sequence_output` (B, T, D).
+    Inputs: `token_ids`, `padding_mask` and, with several segments, `segment_ids`, each (B, T). Output:
+    `sequence_output` (B, T, D).
+
+    >>> config = keras_tfm.models.DeBERTaConfig(100, num_layers=1, dim=16, num_heads=2, intermediate_dim=32)
+    >>> keras_tfm.models.DeBERTa(config)({"token_ids": np.array([[1, 2, 3]])})["sequence_output"].shape
+    TensorShape([1, 3, 16])
     """
 
     config_class = DeBERTaConfig
 
     @classmethod
     def embed(cls, config, inputs):
-        """Vectors that may be narrower than the model, without positions but where the configuration has
-        them.
+        """Embeddings that may be narrower than the model; positions only if the configuration asks
+        for them.
         """
         embedding = _embedding(config)
         segments = {"segment_ids": inputs["segment_ids"]} if "segment_ids" in inputs else {}
@@ -155,7 +168,7 @@ class DeBERTa(EncoderModel):
 
     @classmethod
     def encode(cls, config, x, mask):
-        """All blocks are given the vectors of the distances; a convolution may stand beside the first."""
+        """All blocks get the vectors of the distances; a convolution may stand next to the first."""
         distances = distances_of(config, x)
         blocks = [cls.block(config, f"block_{i}") for i in range(config.num_layers)]
         states = [x]
@@ -180,7 +193,7 @@ class DeBERTa(EncoderModel):
 
     @classmethod
     def block(cls, config, name):
-        """BERT's block, whose attention is disentangled."""
+        """BERT's block with disentangled attention."""
         attention = DisentangledAttention(
             config.num_heads,
             config.position_terms,
@@ -194,7 +207,7 @@ class DeBERTa(EncoderModel):
 
 
 def distances_of(config, x):
-    """The vectors (2T, D) of all distances within a sequence `x` (B, T, D); None without positional terms."""
+    """The vectors (2T, D) of all distances in a sequence `x` (B, T, D); None without positional terms."""
     if not config.position_terms:
         return None
     return DistanceEmbedding(
@@ -208,7 +221,7 @@ def distances_of(config, x):
 
 
 def _embedding(config):
-    """Tokens, with their segments and absolute positions where there are such."""
+    """The token embedding, with segments and absolute positions if the configuration has them."""
     if config.num_segments == 0 and not config.absolute_positions:
         return TokenEmbedding(
             config.vocabulary_size, config.embedding_width, initializer=INITIALIZER, name="embedding"
@@ -226,7 +239,7 @@ def _embedding(config):
 
 
 class NoPosition(Layer):
-    """x as it is: segments without positions."""
+    """Returns `x` as it is: in place of positions, where there are segments but no positions."""
 
     def call(self, x, positions=None):
         """Any shape in, the same out."""
@@ -241,7 +254,7 @@ def _sizes(config):
     return config, dataclasses.replace(config, num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)
 
 
-V1 = DeBERTaConfig(  # each distance has its own row, and projections of its own; keys have no bias
+V1 = DeBERTaConfig(  # one row per distance, separate projections for them, and no biases of keys
     50_265, num_buckets=0, normalize_distances=False, share_projections=False, key_bias=False
 )
 V2_XLARGE = DeBERTaConfig(
@@ -253,8 +266,8 @@ V2_XLARGE = DeBERTaConfig(
     convolution_activation="gelu",
 )
 
-# Version 1: He et al. 2021, table 8. Version 2: the released models beside that paper. Version 3: He et al.
-# 2023, section 5.
+# Version 1: He et al. 2021, table 8. Version 2: the models released with that paper's code. Version 3: He et
+# al. 2023, section 5.
 DeBERTa.sizes = {
     **dict(zip(("v1-base", "v1-large"), _sizes(V1), strict=True)),
     "v2-xlarge": V2_XLARGE,

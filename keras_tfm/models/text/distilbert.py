@@ -1,6 +1,6 @@
-"""DistilBERT, the encoder of Sanh et al. 2019, "DistilBERT, a distilled version of BERT".
+"""DistilBERT, a smaller BERT (Sanh et al. 2019, "DistilBERT, a distilled version of BERT").
 
-Every second layer of BERT, without segments and pooler (section 2).
+Half of BERT's layers, without segments and without a pooler (section 2).
 """
 
 import dataclasses
@@ -11,8 +11,11 @@ from keras_tfm.models.text.encoder import EncoderModel
 
 @dataclasses.dataclass(frozen=True)
 class DistilBERTConfig(Config):
-    """`dropout` acts on the embeddings and on what each sub-layer adds, `attention_dropout` on the attention
-    weights.
+    """The sizes of a `DistilBERT`; the defaults are those of the published model.
+
+    Args:
+        dropout: the rate for the embeddings and for the output of each sub-layer.
+        attention_dropout: the rate for the attention weights.
     """
 
     vocabulary_size: Size = 30_522
@@ -28,9 +31,14 @@ class DistilBERTConfig(Config):
 
 
 class DistilBERT(EncoderModel):
-    """Token ids in, hidden states out, every position attending to all.
+    """DistilBERT: token ids in, hidden states out, every position attending to all.
 
-    Inputs: `token_ids` and `padding_mask`, (B, T) each. Output: `sequence_output` (B, T, D).
+    Inputs: `token_ids` and `padding_mask`, each (B, T). Output: `sequence_output` (B, T, D).
+
+    >>> sizes = {"num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 32}
+    >>> model = keras_tfm.models.DistilBERT(keras_tfm.models.DistilBERTConfig(100, **sizes))
+    >>> model({"token_ids": np.array([[1, 2, 3]])})["sequence_output"].shape
+    TensorShape([1, 3, 16])
     """
 
     config_class = DistilBERTConfig

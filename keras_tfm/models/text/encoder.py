@@ -1,4 +1,4 @@
-"""What BERT and the encoders after it share: their inputs, their body, their pooled output."""
+"""What BERT and its successors share: the inputs, the body and the pooled output."""
 
 import keras
 from keras import ops
@@ -15,11 +15,11 @@ INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # Devlin et al. 2
 
 
 class EncoderModel(ConfiguredModel):
-    """Token ids in, hidden states out, every position attending to all. Abstract: BERT's body.
+    """BERT's body: token ids in, hidden states out, every position attending to all. Abstract.
 
-    Inputs: `token_ids`, `padding_mask` and, where there are several segments, `segment_ids`, (B, T) each.
-    Outputs: `sequence_output` (B, T, D) and, where the configuration has a `pooler`, `pooled_output` (B,
-    D), a tanh layer over the first token. A family that differs overrides `embed`, `encode` or `block`.
+    Inputs: `token_ids`, `padding_mask` and, with several segments, `segment_ids`, each (B, T). Outputs:
+    `sequence_output` (B, T, D) and, if the configuration has a `pooler`, `pooled_output` (B, D), a tanh
+    layer on the first token. A family overrides `embed`, `encode` or `block` where it differs.
     """
 
     def __init__(self, config, name=None, **kwargs):
@@ -41,7 +41,7 @@ class EncoderModel(ConfiguredModel):
 
     @classmethod
     def embed(cls, config, inputs):
-        """The layer of the tokens' vectors, and what it makes of `inputs`: (B, T, D)."""
+        """(The embedding layer, its output (B, T, D) for `inputs`)."""
         embedding = TokenAndPositionEmbedding(
             config.vocabulary_size,
             config.max_length,
@@ -54,13 +54,15 @@ class EncoderModel(ConfiguredModel):
 
     @classmethod
     def encode(cls, config, x, mask):
-        """The blocks, and the states (B, T, D) before and after each, of `x`; `mask` (B, T) hides padding."""
+        """(The blocks, the states (B, T, D) of `x` before and after each); `mask` (B, T) is False at
+        padding.
+        """
         blocks = [cls.block(config, f"block_{i}") for i in range(config.num_layers)]
         return blocks, states_of(blocks, x, mask=mask)
 
     @classmethod
     def block(cls, config, name):
-        """A block that normalises each sum."""
+        """A block that normalises after each sum."""
         attention = MultiHeadAttention(
             config.num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
         )
@@ -68,7 +70,7 @@ class EncoderModel(ConfiguredModel):
 
 
 def token_inputs(num_segments=0):
-    """`token_ids`, `padding_mask` and, where there are several segments, `segment_ids`: (B, T) each."""
+    """`token_ids`, `padding_mask` and, with several segments, `segment_ids`: (B, T) each."""
     inputs = {
         "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
         "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
@@ -79,7 +81,7 @@ def token_inputs(num_segments=0):
 
 
 def encoder_block(config, attention, name, block_class=Block):
-    """BERT's block around `attention`."""
+    """BERT's block with this `attention`."""
     part = residuals(False, config.dropout, config.epsilon)
     feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
     return block_class(part(attention), part(feedforward), name=name)

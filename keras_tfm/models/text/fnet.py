@@ -1,8 +1,9 @@
-"""FNet, the encoder of Lee-Thorp et al. 2022, "FNet: Mixing Tokens with Fourier Transforms".
+"""FNet, an encoder without attention (Lee-Thorp et al. 2022, "FNet: Mixing Tokens with Fourier Transforms").
 
-BERT with a Fourier transform without weights in place of attention (section 3.2). As in the authors' code the
-embeddings are projected once more, of which the paper's text says nothing, and no dropout acts on what the
-transform adds. Deviates in that dropout acts before that projection, not after it.
+BERT with a Fourier transform, which has no weights, in place of attention (section 3.2). Two details follow
+the authors' code instead of the paper's text: the embeddings are projected once more, and no dropout acts on
+the output of the transform. Deviates from the code in one: dropout acts before that projection, not after
+it.
 """
 
 import dataclasses
@@ -19,8 +20,11 @@ from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel
 
 @dataclasses.dataclass(frozen=True)
 class FNetConfig(Config):
-    """`dropout` acts on the embeddings and on what each feed-forward layer adds. Without `pooler` there is no
-    pooled output, and none of its weights.
+    """The sizes of an `FNet`; the defaults are those of the base model.
+
+    Args:
+        dropout: the rate for the embeddings and for the output of each feed-forward layer.
+        pooler: whether there is a pooled output, with weights of its own.
     """
 
     vocabulary_size: Size = 32_000
@@ -36,32 +40,37 @@ class FNetConfig(Config):
 
 
 class FNet(EncoderModel):
-    """Token ids in, hidden states out, every position mixed with all.
+    """FNet: token ids in, hidden states out, every position mixed with all.
 
-    Inputs: `token_ids`, `padding_mask` and, where there are several segments, `segment_ids`, (B, T) each.
-    Padding is mixed in as tokens are, as in the authors' code: the mask is for heads that pool, and answers
-    depend on how far a batch is padded. Outputs: `sequence_output` (B, T, D) and `pooled_output` (B, D), a
-    tanh layer over the first token, [CLS].
+    Inputs: `token_ids`, `padding_mask` and, with several segments, `segment_ids`, each (B, T). Outputs:
+    `sequence_output` (B, T, D) and `pooled_output` (B, D), a tanh layer on the first token, [CLS].
+
+    As in the authors' code padding is mixed in like any token, so the output depends on how far a batch is
+    padded. The mask is only for heads that pool.
+
+    >>> config = keras_tfm.models.FNetConfig(100, num_layers=1, dim=16, intermediate_dim=32)
+    >>> keras_tfm.models.FNet(config)({"token_ids": np.array([[1, 2, 3]])})["sequence_output"].shape
+    TensorShape([1, 3, 16])
     """
 
     config_class = FNetConfig
 
     @classmethod
     def encode(cls, config, x, mask):
-        """The blocks see all positions, whatever the `mask`."""
+        """The blocks mix all positions, whatever the `mask` says."""
         projection = keras.layers.Dense(config.dim, kernel_initializer=INITIALIZER.clone(), name="projection")
         blocks = [cls.block(config, f"block_{i}") for i in range(config.num_layers)]
         return blocks, states_of(blocks, projection(x))
 
     @classmethod
     def block(cls, config, name):
-        """A block that normalises each sum."""
+        """A block that normalises after each sum."""
         mixing, part = (residuals(False, rate, config.epsilon) for rate in (0.0, config.dropout))
         feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
         return Block(mixing(FourierMixing()), part(feedforward), name=name)
 
 
-# Lee-Thorp et al. 2022, section 4.1 and table 1; the published models have the vocabulary of 32,000 pieces.
+# Lee-Thorp et al. 2022, section 4.1 and table 1. The published models have 32,000 word pieces.
 FNet.sizes = {
     "base": FNetConfig(),
     "large": FNetConfig(num_layers=24, dim=1024, intermediate_dim=4096),

@@ -1,8 +1,9 @@
-"""The decoder-only Transformer of Radford et al. 2019, "Language Models are Unsupervised Multitask Learners".
+"""GPT-2, the decoder-only Transformer, and GPT-1 and GPT-3 (Radford et al. 2019, "Language Models are
+Unsupervised Multitask Learners").
 
-GPT-1 (Radford et al. 2018) is the same with `normalize_first=False`, GPT-3 (Brown et al. 2020) with
-larger sizes; its layers of sparse attention are dense here. Layers are initialised by the sizes of
-GPT-2's released code, 0.02 also for positions.
+GPT-1 (Radford et al. 2018) is the same model with `normalize_first=False`. GPT-3 (Brown et al. 2020) has
+larger sizes; deviates from it in that its layers of sparse attention are dense here. Weights are initialised
+as in GPT-2's released code, except that positions are drawn with a deviation of 0.02 as well.
 """
 
 import dataclasses
@@ -22,13 +23,20 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.text.seq2seq import Stack
 
-INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # of the released code
+INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # as in the released code
 
 
 @dataclasses.dataclass(frozen=True)
 class GPT2Config(Config):
-    """`intermediate_dim` None means 4 `dim`; `activation` is any that `FeedForward` takes. `dropout` acts on
-    what each sub-layer adds, the other two on the attention weights and on the embeddings.
+    """The sizes of a `GPT2`; the defaults are those of the smallest published model.
+
+    Args:
+        intermediate_dim: the feed-forward width; None for 4 `dim`.
+        dropout: the rate for the output of each sub-layer.
+        attention_dropout: the rate for the attention weights.
+        embedding_dropout: the rate for the embeddings.
+        activation: any that `FeedForward` takes.
+        normalize_first: whether the norms are at the input of each sub-layer; False for GPT-1.
     """
 
     vocabulary_size: Size = 50_257
@@ -46,11 +54,15 @@ class GPT2Config(Config):
 
 
 class GPT2(ConfiguredModel):
-    """A stack of causal blocks: token ids in, hidden states out.
+    """GPT-2: token ids in, hidden states out, every position attending to those before it.
 
-    Inputs: `token_ids` (B, T), `padding_mask` (B, T) and `segment_ids` (B, T), which number the
-    documents that are packed in a row: tokens see those of their own alone, whose positions begin at
-    0. Output: `sequence_output` (B, T, D). Padding, on either side, counts as no position.
+    Inputs: `token_ids`, `padding_mask` and `segment_ids`, each (B, T). The segments number documents that
+    are packed into one row: a token attends to its own document alone, whose positions start at 0. Padding,
+    on either side, takes no position. Output: `sequence_output` (B, T, D).
+
+    >>> model = keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=100)
+    >>> model({"token_ids": np.array([[1, 2, 3]])})["sequence_output"].shape
+    TensorShape([1, 3, 128])
     """
 
     config_class = GPT2Config
@@ -65,7 +77,7 @@ class GPT2(ConfiguredModel):
             config.vocabulary_size, config.max_length, config.dim, initializer=INITIALIZER, name="embedding"
         )
         mask = DocumentMask(name="document_mask")(inputs["padding_mask"], inputs["segment_ids"])
-        # A token's position is the number of tokens that it sees beside itself.
+        # A token's position is the number of other tokens that it may attend to.
         positions = ops.maximum(ops.sum(ops.cast(mask, "int32"), axis=-1) - 1, 0)
         decoder = Stack(
             lambda token_ids, positions: embedding(token_ids, positions=positions),
@@ -79,16 +91,17 @@ class GPT2(ConfiguredModel):
         super().__init__(config, inputs, outputs, blocks, states, name=name, **kwargs)
         self.embedding = self.output_embedding = embedding
         self.decoder = decoder
-        for block in decoder.blocks:  # section 2.3: what adds to the residual begins smaller
+        for block in decoder.blocks:  # section 2.3: smaller weights for what is added to the residual
             for part in (block.attention, block.feedforward):
                 kernel = part.branch.output_projection.kernel
                 kernel.assign(kernel / (2 * config.num_layers) ** 0.5)
 
     def start(self, batch_size, max_length, context=None):
-        """A cache for up to `max_length` tokens; ValueError if they exceed the configuration's."""
+        """A cache for up to `max_length` tokens. Raises ValueError if the model has fewer positions."""
         if isinstance(max_length, int) and max_length > self.config.max_length:
             raise ValueError(
-                f"Prompt and new tokens must be at most {self.config.max_length}; they are {max_length}."
+                f"Prompt and new tokens must be at most `max_length` = {self.config.max_length}; "
+                f"they are {max_length}."
             )
         return self.decoder.start(batch_size, max_length)
 
@@ -108,9 +121,9 @@ def _block(config, name):
 
 
 class DocumentMask(Layer):
-    """Which tokens each may see: those before it, of its own document, no padding.
+    """Which tokens each token may attend to: those up to itself, in its own document, without padding.
 
-    `padding_mask` (B, T) and `segment_ids` (B, T) give (B, T, T), for documents a a a b b:
+    It maps `padding_mask` (B, T) and `segment_ids` (B, T) to (B, T, T). For documents a a a b b:
 
         1 . . . .
         1 1 . . .
@@ -128,10 +141,10 @@ class DocumentMask(Layer):
         return keras.KerasTensor((*segment_ids.shape, segment_ids.shape[1]), "bool")
 
 
-# gpt1: Radford et al. 2018, section 4.1. gpt2-*: Radford et al. 2019, table 2, whose numbers of weights
-# ("117M" to "1542M") leave out the embeddings or count them otherwise: they are 124, 355, 774 and
-# 1,558 million. gpt3-*: Brown et al. 2020, table 2.1, which are 125 M, 350 M, ... as said there; where its
-# widths and heads do not fit one another (xl, 13b), the heads of 128 are taken.
+# gpt1: Radford et al. 2018, section 4.1. gpt2-*: Radford et al. 2019, table 2. The numbers of weights there,
+# "117M" to "1542M", count the embeddings in another way; here they are 124, 355, 774 and 1,558 million.
+# gpt3-*: Brown et al. 2020, table 2.1, with the numbers of weights given there, 125 M, 350 M, ... Where that
+# table's width and heads do not fit together (xl, 13b), heads of width 128 are used.
 GPT2.sizes = {
     "tiny": GPT2Config(8_000, 256, num_layers=4, dim=128, num_heads=4),
     "gpt1": GPT2Config(40_478, 512, normalize_first=False),

@@ -1,14 +1,14 @@
 """Recurrent encoders, and the five ways in which a recurrent network maps sequences.
 
 Elman 1990 (the simple cell), Hochreiter and Schmidhuber 1997 (LSTM), Cho et al. 2014 (GRU), Schuster and
-Paliwal 1997 (two directions). The recurrence is Keras's own; `RecurrentEncoder` stacks it and passes over
+Paliwal 1997 (two directions). The recurrence is Keras's own; `RecurrentEncoder` stacks its layers and skips
 padding.
 
     one to one             x          -> y             no recurrence
-    one to many            x          -> y_1 .. y_T    an image's caption
-    many to one            x_1 .. x_T -> y             a text's sentiment
+    one to many            x          -> y_1 .. y_T    a caption for an image
+    many to one            x_1 .. x_T -> y             the sentiment of a text
     many to many, direct   x_1 .. x_T -> y_1 .. y_T    a tag for each word
-    many to many, delayed  x_1 .. x_S -> y_1 .. y_T    a translation: all is read before the first is written
+    many to many, delayed  x_1 .. x_S -> y_1 .. y_T    a translation: written after everything is read
 """
 
 import dataclasses
@@ -35,9 +35,13 @@ CELLS = {
 
 @dataclasses.dataclass(frozen=True)
 class RecurrentConfig(Config):
-    """`dim` is the width of the embeddings, `hidden_dim` that of a state, for each direction. `cell` is
-    "simple", "lstm" or "gru" (the paper's). `dropout` acts on the embeddings and the outputs, not within the
-    recurrence.
+    """The sizes of a `Recurrent` model.
+
+    Args:
+        dim: the width of the embeddings.
+        hidden_dim: the width of a state, in each direction.
+        cell: "simple", "lstm" or "gru", the GRU as in the paper.
+        dropout: the rate for the embeddings and the outputs, but not inside the recurrence.
     """
 
     vocabulary_size: Size
@@ -50,19 +54,23 @@ class RecurrentConfig(Config):
 
 
 class Recurrent(ConfiguredModel):
-    """Token ids in, hidden states out, of one direction or two, for texts of any length.
+    """A recurrent encoder of one direction or two: token ids in, hidden states out.
 
-    Inputs: `token_ids` and `padding_mask`, (B, T) each; padding changes nothing, wherever it stands. Outputs:
-    `sequence_output` (B, T, W), W being `hidden_dim` for each direction, and `pooled_output` (B, W), the last
-    forward and the first backward state, [h_T; h_1]. `vectors` (V, `dim`) are what the embeddings begin with,
-    word vectors for example; ValueError where they have another shape.
+    Inputs: `token_ids` and `padding_mask`, each (B, T); padding changes nothing, wherever it is. Outputs:
+    `sequence_output` (B, T, W), where W is `hidden_dim` times the number of directions, and `pooled_output`
+    (B, W), [h_T; h_1]: the last forward and the first backward state. `vectors` (V, `dim`), such as word
+    vectors, are initial values of the embeddings.
+
+    >>> model = keras_tfm.models.Recurrent.from_size("tiny", vocabulary_size=100)
+    >>> model({"token_ids": np.array([[1, 2, 3]])})["sequence_output"].shape
+    TensorShape([1, 3, 128])
     """
 
     config_class = RecurrentConfig
 
     def __init__(self, config, vectors=None, name="recurrent", **kwargs):
         inputs = token_inputs()
-        # As large as word vectors are: smaller inputs take the recurrence several times the steps to learn.
+        # As large as word vectors: with smaller inputs the recurrence needs several times as many steps.
         initializer = keras.initializers.RandomNormal(stddev=0.5)
         embedding = TokenEmbedding(
             config.vocabulary_size, config.dim, initializer=initializer, name="embedding"
@@ -83,7 +91,7 @@ class Recurrent(ConfiguredModel):
             embedding.token.embeddings.assign(vectors)
 
 
-# This package's own, of 1 to 2 layers.
+# These sizes are this package's own, with one or two layers.
 Recurrent.sizes = {
     "tiny": RecurrentConfig(8_000, dim=64, hidden_dim=64),
     "mini": RecurrentConfig(8_000),
@@ -91,20 +99,28 @@ Recurrent.sizes = {
 }
 
 
-# The gallery -----------------------------------------------------------------------------------------
+# Five kinds of models --------------------------------------------------------------------------------
 
 
 def one_to_one(input_dim, output_dim, hidden_dim=32):
-    """x (B, m) -> y (B, n) by one tanh layer: what recurrence adds a memory to."""
+    """x (B, m) -> y (B, n) by one tanh layer; the other models add recurrence to it.
+
+    >>> keras_tfm.models.one_to_one(3, 2)(np.ones((1, 3))).shape
+    TensorShape([1, 2])
+    """
     x = keras.Input((input_dim,), name="x")
     hidden = keras.layers.Dense(hidden_dim, "tanh", name="hidden")(x)
     return Model(x, keras.layers.Dense(output_dim, name="output")(hidden), name="one_to_one")
 
 
 def one_to_many(input_dim, vocabulary_size, dim=32, hidden_dim=32, cell="lstm", num_layers=1):
-    """A vector `x` (B, m) and the tokens before each, `token_ids` (B, T), -> logits (B, T, V).
+    """A vector `x` (B, m) and the previous tokens `token_ids` (B, T) -> logits (B, T, V).
 
-    The first states are a tanh layer of x. The tokens are those of a target, a start token before them.
+    The first states are a tanh layer on x. The tokens are those of the target, after a start token.
+
+    >>> model = keras_tfm.models.one_to_many(3, vocabulary_size=10)
+    >>> model({"x": np.ones((1, 3)), "token_ids": np.array([[0, 4]])}).shape
+    TensorShape([1, 2, 10])
     """
     inputs = {
         "x": keras.Input((input_dim,), name="x"),
@@ -118,7 +134,11 @@ def one_to_many(input_dim, vocabulary_size, dim=32, hidden_dim=32, cell="lstm", 
 
 
 def many_to_one(input_dim, output_dim, hidden_dim=32, cell="lstm", num_layers=1, bidirectional=False):
-    """x (B, T, m) -> y (B, n), a linear layer of [h_T; h_1]."""
+    """x (B, T, m) -> y (B, n): a linear layer on [h_T; h_1].
+
+    >>> keras_tfm.models.many_to_one(3, 2)(np.ones((1, 5, 3))).shape
+    TensorShape([1, 2])
+    """
     x = keras.Input((None, input_dim), name="x")
     encoder = _encoder(hidden_dim, num_layers, cell, bidirectional)
     y = keras.layers.Dense(output_dim, name="output")(encoder.summary(encoder(x)[1]))
@@ -126,16 +146,24 @@ def many_to_one(input_dim, output_dim, hidden_dim=32, cell="lstm", num_layers=1,
 
 
 def many_to_many(input_dim, output_dim, hidden_dim=32, cell="lstm", num_layers=1, bidirectional=False):
-    """x (B, T, m) -> y (B, T, n), directly: y_t is there when x_t was read, if there is one direction."""
+    """x (B, T, m) -> y (B, T, n). In one direction y_t depends on x_1 .. x_t alone.
+
+    >>> keras_tfm.models.many_to_many(3, 2)(np.ones((1, 5, 3))).shape
+    TensorShape([1, 5, 2])
+    """
     x = keras.Input((None, input_dim), name="x")
     encoder = _encoder(hidden_dim, num_layers, cell, bidirectional)
     return Model(x, keras.layers.Dense(output_dim, name="output")(encoder(x)[0]), name="many_to_many")
 
 
 def delayed_many_to_many(input_dim, output_dim, hidden_dim=32, cell="lstm", num_layers=1):
-    """`x` (B, S, m) and the outputs before each, `before` (B, T, n), -> y (B, T, n).
+    """`x` (B, S, m) and the previous outputs `before` (B, T, n) -> y (B, T, n).
 
-    The decoder goes on from the encoder's last states.
+    The decoder starts from the encoder's last states.
+
+    >>> model = keras_tfm.models.delayed_many_to_many(3, 2)
+    >>> model({"x": np.ones((1, 5, 3)), "before": np.ones((1, 4, 2))}).shape
+    TensorShape([1, 4, 2])
     """
     inputs = {
         "x": keras.Input((None, input_dim), name="x"),

@@ -1,11 +1,11 @@
-"""Recurrent encoder-decoders: with attention, Bahdanau, Cho and Bengio 2015, "RNNsearch", and without.
+"""Recurrent encoder-decoders, with attention (Bahdanau, Cho and Bengio 2015, "RNNsearch") and without.
 
-Deviates from the paper where `keras_tfm.layers.recurrent` says so; besides, all states of the
-decoder's first step come from the encoder's backward state by one tanh layer, an LSTM's memory as
-well, and the embedding may be shared by both languages and the output.
+Deviates from the paper as `keras_tfm.layers.recurrent` says. Besides, all initial states of the decoder,
+those of an LSTM's memory too, are one tanh layer on the encoder's last backward state, and both languages
+and the output may share one embedding.
 
 Without attention it is Sutskever, Vinyals and Le 2014, "Sequence to Sequence Learning with Neural Networks":
-all that the decoder knows of the source are the encoder's last states, from which its layers start.
+the decoder starts from the encoder's last states and knows nothing else of the source.
 """
 
 import dataclasses
@@ -33,15 +33,22 @@ ATTENTIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class RecurrentSeq2SeqConfig(Config):
-    """`vocabulary_size` is the source's; the target's is the same and shares its embedding table
-    unless `target_vocabulary_size` is given. `dim` is the width of embeddings and output,
-    `hidden_dim` that of a state, for each direction. `cell` is "lstm", or "gru" as in the paper.
-    `dropout` acts on the embeddings and the output, not within the recurrence (Zaremba et al. 2014).
+    """The sizes of a `RecurrentSeq2Seq`.
 
-    `attention` is a kind of `keras_tfm.layers.attention.alignment`. A "static" one has a table of
-    `max_target_length` x `max_source_length`, which bound nothing else. With "none" the decoder's layers
-    start from the last states of the encoder's, exactly, of a `bidirectional` one from those of the backward
-    direction; with attention they start from a tanh layer of that direction's last h.
+    Args:
+        vocabulary_size: that of the source.
+        target_vocabulary_size: that of the target; None if source and target share one vocabulary and one
+            embedding table.
+        dim: the width of the embeddings and of the output.
+        hidden_dim: the width of a state, in each direction.
+        cell: "lstm", or "gru" as in the paper.
+        dropout: the rate for the embeddings and the output, but not inside the recurrence (Zaremba et al.
+            2014).
+        attention: a kind described in `keras_tfm.layers.attention.alignment`. With "none" the decoder's
+            layers start from the last states of the encoder's layers, in the backward direction if there are
+            two; otherwise from a tanh layer on the last h of that direction.
+        max_source_length: with `max_target_length` the size of the table of "static" attention; no limit
+            otherwise.
     """
 
     vocabulary_size: Size
@@ -58,11 +65,16 @@ class RecurrentSeq2SeqConfig(Config):
 
 
 class RecurrentSeq2Seq(ConfiguredModel):
-    """Recurrent encoder and decoder: token ids in, hidden states out.
+    """A recurrent encoder and decoder: token ids of a source and a target in, hidden states out.
 
-    Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and
-    `decoder_padding_mask` (B, T). Outputs: `encoder_sequence_output` (B, S, W), W being 2 `hidden_dim` of a
-    bidirectional encoder, and `decoder_sequence_output` (B, T, D).
+    Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and `decoder_padding_mask`
+    (B, T). Outputs: `encoder_sequence_output` (B, S, W), where W is `hidden_dim` times the number of
+    directions, and `decoder_sequence_output` (B, T, D).
+
+    >>> model = keras_tfm.models.RecurrentSeq2Seq.from_size("tiny", vocabulary_size=100)
+    >>> inputs = {"token_ids": np.array([[5, 6, 2]]), "decoder_token_ids": np.array([[1, 5]])}
+    >>> model(inputs)["decoder_sequence_output"].shape
+    TensorShape([1, 2, 128])
     """
 
     config_class = RecurrentSeq2SeqConfig
@@ -108,7 +120,7 @@ class RecurrentSeq2Seq(ConfiguredModel):
 
     @staticmethod
     def _embedding(config, vocabulary_size, name):
-        # Unscaled, the recurrence's inputs start so small that learning takes several times the steps.
+        # Without the scale the inputs are so small that learning needs several times as many steps.
         initializer = keras.initializers.RandomNormal(stddev=config.dim**-0.5)
         return TokenEmbedding(vocabulary_size, config.dim, scale=True, initializer=initializer, name=name)
 
@@ -117,7 +129,7 @@ class RecurrentSeq2Seq(ConfiguredModel):
         return self.encoder(self.embedding(token_ids), mask=padding_mask)
 
     def start(self, batch_size, max_length, context):
-        """Encode `context` ({"token_ids", "padding_mask"}); a cache to decode from it."""
+        """A cache for decoding from `context`, {"token_ids", "padding_mask"}, which is encoded here."""
         padding_mask = context.get("padding_mask")
         encoded, last = self.encode(context["token_ids"], padding_mask)
         return self.decoder.start(batch_size, max_length, encoded, padding_mask, self.first_state(last))
@@ -127,9 +139,9 @@ class RecurrentSeq2Seq(ConfiguredModel):
         return self.decoder.step(self.output_embedding(token_ids), cache, padding_mask)
 
 
-# bahdanau: RNNsearch of Bahdanau et al. 2015, section 4.1 and appendix A.2.3, no dropout as there. sutskever:
-# the LSTM of Sutskever et al. 2014, section 3.4, which reads sources backwards. tiny and small are this
-# package's own, for some 10^4 and 10^5 pairs.
+# bahdanau: RNNsearch of Bahdanau et al. 2015, section 4.1 and appendix A.2.3, where no dropout is mentioned.
+# sutskever: the LSTM of Sutskever et al. 2014, section 3.4, which reads the source backwards. tiny and small
+# are this package's own, for about 10^4 and 10^5 pairs.
 RecurrentSeq2Seq.sizes = {
     "tiny": RecurrentSeq2SeqConfig(8_000, dim=128, hidden_dim=128),
     "small": RecurrentSeq2SeqConfig(8_000, dim=256, hidden_dim=512, dropout=0.2),

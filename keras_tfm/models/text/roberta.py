@@ -1,7 +1,7 @@
-"""RoBERTa, the encoder of Liu et al. 2019, "RoBERTa: A Robustly Optimized BERT Pretraining Approach".
+"""RoBERTa (Liu et al. 2019, "RoBERTa: A Robustly Optimized BERT Pretraining Approach").
 
-BERT's body over byte-level sub-words, without segments. As in the released models positions are numbered
-from `pad_id` + 1, padding left out; the rows before are those of a padding that none attends to.
+BERT's body on byte-level sub-words, without segments. As in the released models the first token has the
+position `pad_id` + 1, and padding is not counted.
 """
 
 import dataclasses
@@ -15,8 +15,14 @@ from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel
 
 @dataclasses.dataclass(frozen=True)
 class RoBERTaConfig(Config):
-    """`dropout` acts on the embeddings and on what each sub-layer adds, `attention_dropout` on the attention
-    weights. The released models have no `pooler` but for fine-tuning multiple choice.
+    """The sizes of a `RoBERTa`; the defaults are those of the base model.
+
+    Args:
+        pad_id: the token id of padding, which also is the position of padding.
+        dropout: the rate for the embeddings and for the output of each sub-layer.
+        attention_dropout: the rate for the attention weights.
+        pooler: whether there is a pooled output. The released models have one only if fine-tuned for
+            multiple choice.
     """
 
     vocabulary_size: Size = 50_265
@@ -35,22 +41,26 @@ class RoBERTaConfig(Config):
 
     @property
     def num_positions(self):
-        """Rows of the positions' table."""
+        """The number of rows of the position table."""
         return self.max_length + self.pad_id + 1
 
 
 class RoBERTa(EncoderModel):
-    """Token ids in, hidden states out, every position attending to all.
+    """RoBERTa: token ids in, hidden states out, every position attending to all.
 
-    Inputs: `token_ids`, `padding_mask` and, where there are several segments, `segment_ids`, (B, T) each.
-    Outputs: `sequence_output` (B, T, D) and, with a pooler, `pooled_output` (B, D).
+    Inputs: `token_ids`, `padding_mask` and, with several segments, `segment_ids`, each (B, T). Outputs:
+    `sequence_output` (B, T, D) and, with a pooler, `pooled_output` (B, D).
+
+    >>> config = keras_tfm.models.RoBERTaConfig(100, num_layers=1, dim=16, num_heads=2, intermediate_dim=32)
+    >>> keras_tfm.models.RoBERTa(config)({"token_ids": np.array([[1, 2, 3]])})["sequence_output"].shape
+    TensorShape([1, 3, 16])
     """
 
     config_class = RoBERTaConfig
 
     @classmethod
     def embed(cls, config, inputs):
-        """Positions are numbered from `pad_id` + 1, that of all padding is `pad_id`."""
+        """Tokens are at the positions from `pad_id` + 1 on, padding at the position `pad_id`."""
         embedding = TokenAndPositionEmbedding(
             config.vocabulary_size,
             config.num_positions,
@@ -66,7 +76,7 @@ class RoBERTa(EncoderModel):
         )
 
 
-# Liu et al. 2019, section 3.1 (base, of BERT's size) and section 5 (large).
+# Liu et al. 2019, section 3.1 (base, as large as BERT's) and section 5 (large).
 RoBERTa.sizes = {
     "base": RoBERTaConfig(),
     "large": RoBERTaConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096),

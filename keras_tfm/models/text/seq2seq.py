@@ -1,4 +1,6 @@
-"""What encoder-decoders repeat: inputs, two stacks of blocks, decoding; a decoder alone is one stack."""
+"""What encoder-decoders share: the inputs, two stacks of blocks, and decoding. A decoder-only model is one
+stack.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,11 +16,13 @@ from keras_tfm.models.base import ConfiguredModel, states_of
 
 @dataclasses.dataclass(frozen=True)
 class Stack:
-    """An encoder or a decoder: tokens embedded, through blocks, normalised.
+    """An encoder or a decoder: it embeds tokens, applies its blocks and, last, a norm.
 
-    `embed(token_ids, positions)` gives (B, T, D), by default at the positions 0, 1, 2, ...; `norm` follows
-    the blocks, None where each normalises its output. `bias` is a layer called on (B, T, D) whose output
-    the blocks add to the scores of their self-attention.
+    Args:
+        embed: a function of token ids and positions (by default 0, 1, 2, ...) that gives (B, T, D).
+        blocks: the blocks, in order.
+        norm: a layer after the blocks; None where each block normalises its output.
+        bias: a layer called on (B, T, D), whose output all blocks add to the scores of their self-attention.
     """
 
     embed: Callable
@@ -32,16 +36,16 @@ class Stack:
         return states_of(self.blocks, x, mask=mask, bias=bias, **context)
 
     def finish(self, x):
-        """The last block's output, normalised where that is missing."""
+        """The last block's output, after the norm if there is one."""
         return x if self.norm is None else self.norm(x)
 
     def start(self, batch_size, max_length, context=None, context_mask=None):
-        """The cache of a decoder of up to `max_length` tokens, against `context` (B, S, D)."""
+        """A decoder's cache for up to `max_length` tokens with `context` (B, S, D)."""
         blocks = start_blocks(self.blocks, batch_size, max_length, context, context_mask)
         return DecoderCache(PositionCache.empty(batch_size), blocks)
 
     def step(self, token_ids, cache, padding_mask=None):
-        """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
+        """A decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
         length = ops.shape(token_ids)[1]
         positions, position = cache.position.append(length, padding_mask)
         bias = None
@@ -53,22 +57,25 @@ class Stack:
 
 
 class DecoderCache(NamedTuple):
-    """What decoding keeps: the position of the next token, and the blocks' caches."""
+    """The cache of a decoder: where the next token stands, and the caches of the blocks."""
 
     position: PositionCache
     blocks: Any
 
 
 class Seq2SeqModel(ConfiguredModel):
-    """Encoder and decoder: token ids in, hidden states out. Abstract: a family gives the two stacks.
+    """An encoder-decoder: token ids of a source and a target in, hidden states out. Abstract.
 
-    Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and
-    `decoder_padding_mask` (B, T). Outputs: `encoder_sequence_output` (B, S, D) and
-    `decoder_sequence_output` (B, T, D). The encoder's final output feeds every decoder block.
+    Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and `decoder_padding_mask`
+    (B, T). Outputs: `encoder_sequence_output` (B, S, D) and `decoder_sequence_output` (B, T, D). The
+    encoder's final output is the context of every decoder block.
 
-    `embedding` and `output_embedding` are the tables of the source's and of the target's tokens; `dropout`
-    acts on what goes into either stack's blocks and, with `drop_outputs`, on what comes out. The decoder's
-    tokens are at most `max_length`, None for any number.
+    Args:
+        encoder: a `Stack`, as is `decoder`.
+        embedding: the embedding of source tokens; `output_embedding` that of target tokens.
+        dropout: a layer applied to the input of each stack's first block.
+        drop_outputs: whether it is applied to the outputs of the stacks too.
+        max_length: how many tokens the decoder has positions for; None for any number.
     """
 
     def __init__(
@@ -113,13 +120,14 @@ class Seq2SeqModel(ConfiguredModel):
         return self.encoder.finish(self.encoder.states(x, padding_mask)[-1])
 
     def start(self, batch_size, max_length, context):
-        """Encode `context` ({"token_ids", "padding_mask"}); a cache to decode `max_length` tokens.
+        """A cache for decoding `max_length` tokens from `context`, {"token_ids", "padding_mask"}, which is
+        encoded here.
 
-        ValueError where they exceed what the decoder has positions for.
+        Raises ValueError if the decoder has fewer positions.
         """
         most = self.max_target_length
         if most is not None and isinstance(max_length, int) and max_length > most:
-            raise ValueError(f"The decoder's tokens must be at most {most}; they are {max_length}.")
+            raise ValueError(f"The decoder has positions for {most} tokens; {max_length} are asked for.")
         padding_mask = context.get("padding_mask")
         encoded = self.encode(context["token_ids"], padding_mask)
         return self.decoder.start(batch_size, max_length, encoded, padding_mask)
@@ -130,7 +138,7 @@ class Seq2SeqModel(ConfiguredModel):
 
 
 def seq2seq_inputs():
-    """`token_ids` and `padding_mask` (B, S), and the decoder's own, (B, T)."""
+    """`token_ids` and `padding_mask`, (B, S), and those of the decoder, (B, T)."""
     return {
         f"{side}{name}": keras.Input((None,), dtype=dtype, name=f"{side}{name}")
         for side in ("", "decoder_")

@@ -1,10 +1,11 @@
-"""The text-to-text Transformer of Raffel et al. 2020, "Exploring the Limits of Transfer Learning".
+"""T5, the text-to-text Transformer (Raffel et al. 2020, "Exploring the Limits of Transfer Learning").
 
-An encoder-decoder that normalises first, by the root mean square alone, and knows order by a bias per
-head and bucket of distance, one table for all layers of a stack (section 2.1). No layer has a bias,
-queries are not scaled. v1.1 (the authors' released code; "mT5", Xue et al. 2021, section 3.1) gates the
-feed-forward layers and has a vocabulary table of its own for the output; in v1.0 input and output share
-one, and the output's hidden states are scaled by D^-0.5.
+An encoder-decoder that normalises the input of each sub-layer, by the root mean square alone. Positions
+enter as a bias on the scores, per head and bucket of distance, with one table for all blocks of a stack
+(section 2.1). No layer has a bias, and queries are not scaled. In version 1.0 input and output share the
+embedding table, and the hidden states are multiplied by D^-0.5 before the output. Version 1.1 (the authors'
+released code; "mT5", Xue et al. 2021, section 3.1) has gated feed-forward layers and a separate output
+table.
 """
 
 import dataclasses
@@ -25,11 +26,18 @@ from keras_tfm.models.text.seq2seq import Seq2SeqModel, Stack
 
 @dataclasses.dataclass(frozen=True)
 class T5Config(Config):
-    """`num_decoder_layers` None means as many as `num_layers`; `key_dim` is a head's width, at any `dim`.
+    """The sizes of a `T5`; the defaults are those of version 1.0's base model.
 
-    `gated` puts a gate in the feed-forward layers; `tied` says how the output is made: by the scaled
-    states and the embedding's table, or by a table of its own. `dropout` acts everywhere. A decoder's first
-    token is `start_id`, and its last one `end_id`.
+    Args:
+        num_decoder_layers: None for as many as `num_layers`.
+        key_dim: the width of a head, independent of `dim`.
+        num_buckets: the buckets of distances; `max_distance` is where the last one starts.
+        dropout: the rate wherever the authors' code has dropout.
+        gated: whether the feed-forward layers are gated.
+        tied: whether the output uses the scaled hidden states and the embedding table, or a table of its
+            own.
+        start_id: the decoder's first token.
+        end_id: the last token of a text.
     """
 
     vocabulary_size: Size = 32_128
@@ -57,11 +65,15 @@ class T5Config(Config):
 
 
 class T5(Seq2SeqModel):
-    """Encoder and decoder stacks: token ids in, hidden states out, of any length.
+    """T5: token ids of a source and a target in, hidden states out, for texts of any length.
 
-    Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and
-    `decoder_padding_mask` (B, T). Outputs: `encoder_sequence_output` (B, S, D) and
-    `decoder_sequence_output` (B, T, D).
+    Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and `decoder_padding_mask`
+    (B, T). Outputs: `encoder_sequence_output` (B, S, D) and `decoder_sequence_output` (B, T, D).
+
+    >>> model = keras_tfm.models.T5.from_size("tiny", vocabulary_size=100)
+    >>> inputs = {"token_ids": np.array([[5, 6, 1]]), "decoder_token_ids": np.array([[0, 5]])}
+    >>> model(inputs)["decoder_sequence_output"].shape
+    TensorShape([1, 2, 128])
     """
 
     config_class = T5Config
@@ -79,7 +91,7 @@ class T5(Seq2SeqModel):
             config, encoder, decoder, embedding, embedding, dropout, drop_outputs=True, name=name, **kwargs
         )
         self.output_scale = config.dim**-0.5 if config.tied else 1.0
-        # Queries begin small, for nothing scales the scores.
+        # Queries start smaller, because the scores are not scaled.
         scale = np.ones((3, config.inner_dim), "float32")
         scale[0] = config.key_dim**-0.5
         for block in (*encoder.blocks, *decoder.blocks):
@@ -94,7 +106,7 @@ INITIALIZER = keras.initializers.VarianceScaling(1.0, "fan_in", "untruncated_nor
 
 
 def stack_of(config, embedding, name):
-    """The encoder or the decoder, by its `name`; one table of distances serves all its blocks."""
+    """The stack called `name`, "encoder" or "decoder"; its blocks share one table of distances."""
     is_decoder = name == "decoder"
     num_layers = config.num_layers
     if is_decoder and config.num_decoder_layers is not None:
@@ -150,9 +162,9 @@ def _v1_1(num_layers, dim, num_heads, intermediate_dim):
     )
 
 
-# small to 11b: Raffel et al. 2020, section 3.7 (base: section 3.1.1), heads of 64, in 3b and 11b of 128.
-# v1.1-*: the released configurations of T5.1.1, mT5's but for the vocabulary (Xue et al. 2021, section 3.1).
-# tiny is this package's own.
+# small to 11b: Raffel et al. 2020, section 3.7 (base: section 3.1.1), with heads of width 64, in 3b and 11b
+# of width 128. v1.1-*: the released configurations of T5 1.1, mT5's except for the vocabulary (Xue et
+# al. 2021, section 3.1). tiny is this package's own.
 T5.sizes = {
     "tiny": T5Config(8_000, num_layers=2, dim=128, num_heads=4, key_dim=32, intermediate_dim=512),
     "small": T5Config(num_layers=6, dim=512, num_heads=8, intermediate_dim=2048),

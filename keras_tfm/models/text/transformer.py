@@ -1,8 +1,8 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017, "Attention Is All You Need".
 
-Deviates from the paper where the configuration says so: `normalize_first` normalises each
-sub-layer's input (Xiong et al. 2020), which trains without much warm-up; dropout acts on the
-attention weights too, as in the authors' own code.
+Deviates from the paper in two places. `normalize_first` moves the norms to the input of each sub-layer
+(Xiong et al. 2020), which trains without a long warm-up. And dropout acts on the attention weights too, as
+in the authors' code.
 """
 
 import dataclasses
@@ -22,8 +22,14 @@ from keras_tfm.models.text.seq2seq import Seq2SeqModel, Stack
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig(Config):
-    """`vocabulary_size` is the source's; the target's is the same and shares its embedding table
-    unless `target_vocabulary_size` is given. `key_dim` None means truncated heads, dim / num_heads.
+    """The sizes of a `Transformer`; the defaults are those of the paper's base model.
+
+    Args:
+        vocabulary_size: that of the source.
+        target_vocabulary_size: that of the target; None if source and target share one vocabulary and one
+            embedding table.
+        key_dim: the width of a head; None for `dim` / `num_heads`.
+        normalize_first: whether the norms are at the input of each sub-layer.
     """
 
     vocabulary_size: Size
@@ -41,11 +47,16 @@ class TransformerConfig(Config):
 
 
 class Transformer(Seq2SeqModel):
-    """Encoder and decoder stacks: token ids in, hidden states out.
+    """The Transformer: token ids of a source and a target in, hidden states out.
 
-    Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and
-    `decoder_padding_mask` (B, T). Outputs: `encoder_sequence_output` (B, S, D) and
-    `decoder_sequence_output` (B, T, D). The encoder's final output feeds every decoder block.
+    Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and `decoder_padding_mask`
+    (B, T). Outputs: `encoder_sequence_output` (B, S, D) and `decoder_sequence_output` (B, T, D). The
+    encoder's final output is the context of every decoder block.
+
+    >>> model = keras_tfm.models.Transformer.from_size("tiny", vocabulary_size=100)
+    >>> inputs = {"token_ids": np.array([[5, 6, 2]]), "decoder_token_ids": np.array([[1, 5]])}
+    >>> model(inputs)["decoder_sequence_output"].shape
+    TensorShape([1, 2, 128])
     """
 
     config_class = TransformerConfig
@@ -76,7 +87,7 @@ def _embedding(config, vocabulary_size, name):
 
 
 def stack_of(config, embedding, name):
-    """The encoder or the decoder, by its `name`."""
+    """The stack called `name`, "encoder" or "decoder"."""
     blocks = [_block(config, name == "decoder", f"{name}_block_{i}") for i in range(config.num_layers)]
     norm = LayerNormalization(config.epsilon, name=f"{name}_norm") if config.normalize_first else None
     return Stack(lambda token_ids, positions=None: embedding(token_ids, positions=positions), blocks, norm)
@@ -92,8 +103,8 @@ def _block(config, is_decoder, name):
     return Block(attention(), feedforward, attention() if is_decoder else None, is_decoder, name=name)
 
 
-# base and big: Vaswani et al. 2017, table 3, with their shared vocabulary of 37,000 (section 5.1).
-# tiny and small are this package's own, for some 10^4 and 10^5 sentence pairs.
+# base and big: Vaswani et al. 2017, table 3, with the shared vocabulary of 37,000 tokens (section 5.1).
+# tiny and small are this package's own, for about 10^4 and 10^5 sentence pairs.
 Transformer.sizes = {
     "tiny": TransformerConfig(8_000, num_layers=2, dim=128, num_heads=4, intermediate_dim=512),
     "small": TransformerConfig(
