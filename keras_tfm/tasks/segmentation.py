@@ -11,7 +11,7 @@ from keras_tfm.configs import Between, Config, Option, Rate, Size
 from keras_tfm.data.batches.masks import NONE, fits_memory, on_canvas
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
-from keras_tfm.data.sources.masks import unknown_values
+from keras_tfm.data.sources.masks import too_few, unknown_values
 from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
 from keras_tfm.tasks.image_classifier import ImageOptions
 
@@ -122,6 +122,15 @@ def are_known(names: Mapping[int, str], config: SegmenterConfig) -> bool:
     )
 
 
+def with_classes(fields: Mapping[str, Any], examples: Any) -> dict[str, Any]:
+    """`fields` of a configuration with the classes of `examples`; ValueError where there are not two."""
+    ignored = fields.get("ignored", SegmenterConfig.ignored)
+    names = {value: name for value, name in names_in(examples[-1]).items() if value != ignored}
+    if problem := too_few(names, ignored):
+        raise ValueError(problem)
+    return {**fields, "class_names": tuple(names.values()), "class_values": tuple(names)}
+
+
 def checked_masks(masks: Any, sizes: np.ndarray, config: SegmenterConfig) -> np.ndarray | MaskFiles:
     """Masks of images of these `sizes` (N, 2), as an array or as files; ValueError for others."""
     if isinstance(masks, MaskFiles):
@@ -168,6 +177,20 @@ def labels_on_canvas(
 
     count = len(masks)  # type: ignore[arg-type]
     return np.stack(list(all_of())) if fits_memory(count, shape) else [encoded_mask(x) for x in all_of()]
+
+
+def summary(mask: np.ndarray, scores: np.ndarray, names: Mapping[int, str]) -> dict[str, Any]:
+    """An answer: a mask (H, W), with what classes have of it and, by `scores` (H, W), how sure they are, the
+    largest first.
+    """
+    counts = np.bincount(mask.ravel(), minlength=MANY)
+    sums = np.bincount(mask.ravel(), scores.ravel(), minlength=MANY)
+    order = sorted((value for value in names if counts[value]), key=lambda value: -counts[value])
+    return {
+        "mask": mask,
+        "shares": {names[value]: float(counts[value] / mask.size) for value in order},
+        "scores": {names[value]: float(sums[value] / counts[value]) for value in order},
+    }
 
 
 def overlap(

@@ -15,12 +15,18 @@ from keras_tfm.data.batches.masks import MaskBatches
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.inputs import Inputs
-from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, read_masks, too_few
+from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, read_masks
 from keras_tfm.heads.map_decoders import maps_of
 from keras_tfm.heads.segmentation import SegmentationLoss, SemanticSegmenter
 from keras_tfm.log import Bar
-from keras_tfm.tasks.detection import canvas_in, canvas_of, sizes_of
-from keras_tfm.tasks.image_task import ImageTask, check_reads_images, image_shape_of, with_image_size
+from keras_tfm.tasks.detection import canvas_of, sizes_of
+from keras_tfm.tasks.image_task import (
+    ImageTask,
+    check_reads_images,
+    image_shape_of,
+    preprocessing_in,
+    with_image_size,
+)
 from keras_tfm.tasks.mask_drawing import draw_masks, write_masks
 from keras_tfm.tasks.segmentation import (
     HeadOptions,
@@ -32,6 +38,8 @@ from keras_tfm.tasks.segmentation import (
     labels_on_canvas,
     names_in,
     overlap,
+    summary,
+    with_classes,
     with_head_of,
 )
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
@@ -94,7 +102,7 @@ class Segmenter(ImageTask, FineTunedTask):
     @property
     def preprocessing(self) -> Canvas:
         """How images become the model's input."""
-        return canvas_in(self.config)
+        return Canvas(**dataclasses.asdict(preprocessing_in(self.config)))
 
     @classmethod
     def make(
@@ -311,25 +319,14 @@ class Segmenter(ImageTask, FineTunedTask):
                 part = images[first : first + batch_size]
                 own = tf.constant(sizes[first : first + batch_size])
                 for logits, size in zip(self._logits(self._on_canvas(part, first), own), own, strict=True):
-                    found.append(self._answer(*(x.numpy() for x in self._at_size(logits, size))))
+                    mask, scores = (x.numpy() for x in self._at_size(logits, size))
+                    found.append(summary(mask, scores, self.config.names))
                 bar.update(len(part))
         if draw is not None:
             draw_masks(images, found, self.config.names, draw)
         if masks is not None:
             write_masks(images, found, masks)
         return found
-
-    def _answer(self, mask: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
-        """A mask, with what its classes have of it and how sure they are, the largest first."""
-        counts = np.bincount(mask.ravel(), minlength=256)
-        sums = np.bincount(mask.ravel(), scores.ravel(), minlength=256)
-        order = sorted(self.config.names.items(), key=lambda item: -counts[item[0]])
-        there = [(value, name) for value, name in order if counts[value]]
-        return {
-            "mask": mask,
-            "shares": {name: float(counts[value] / mask.size) for value, name in there},
-            "scores": {name: float(sums[value] / counts[value]) for value, name in there},
-        }
 
     def as_line(self, answer: dict[str, Any]) -> str:
         rounded = {"size": list(answer["mask"].shape)} | {
@@ -395,12 +392,3 @@ class Segmenter(ImageTask, FineTunedTask):
         head = dataclasses.asdict(HeadOptions.from_json(model.get("head", {})))
         whole = SemanticSegmenter(make_backbone(model), len(config.class_names), **head)
         return cls(whole, **dataclasses.asdict(config))
-
-
-def with_classes(fields: Mapping[str, Any], examples: Any) -> dict[str, Any]:
-    """`fields` of a configuration with the classes of `examples`; ValueError where there are not two."""
-    ignored = fields.get("ignored", SegmenterConfig.ignored)
-    names = {value: name for value, name in names_in(examples[-1]).items() if value != ignored}
-    if problem := too_few(names, ignored):
-        raise ValueError(problem)
-    return {**fields, "class_names": tuple(names.values()), "class_values": tuple(names)}
