@@ -33,7 +33,7 @@ be missing. A TABLE is a .tsv, .csv, .jsonl or .parquet file, or tfds:NAME[/CONF
   generate, masked-lm, sentence-vectors   lines; of a folder those of its text files
   detect                 an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE
   segment                an image, a folder of images, or one with images/, JSON lines with images; or a TABLE
-  classify-images, image-vectors, pretrain-images, match-images
+  classify-images, image-vectors, pretrain-images, match-images, caption
                          an image; a folder of images, or of such folders; .npz or idx files; or a TABLE
 
 Standard input is lines, which are answered as they come, or with --seed once all are there; /dev/stdin is

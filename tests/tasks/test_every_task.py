@@ -14,6 +14,7 @@ from keras_tfm.cli import main
 from keras_tfm.data import Answer, BERTTokenizer
 from keras_tfm.models import BERT, DETR, DETRConfig, MiT, MiTConfig
 from keras_tfm.tasks import task as base
+from tests.tasks.test_captioner import fresh as fresh_captioner
 from tests.tasks.test_image_text_matcher import SENTENCES, drawn, fresh
 from tests.tasks.tiny import TINY
 
@@ -96,6 +97,7 @@ MAKERS = {
     "detect": (detector, (np.zeros((2, 16, 16), "uint8"), [[[2, 2, 8, 8]], []], [["x"], []])),
     "segment": (segmenter, (np.zeros((2, 8, 8), "uint8"), np.zeros((2, 8, 8), "uint8"))),
     "match-images": (fresh, drawn(SENTENCES[:6])),
+    "caption": (fresh_captioner, drawn(SENTENCES[:6])),
     "recommend": (lambda: tasks.Recommender.from_ratings(RATED, dim=2), RATED),
 }  # fmt: skip
 
@@ -149,13 +151,13 @@ WRONG = {
         "": "an empty text",
         "the " * 9: "room for a new one among the model's 16 tokens, got one of 36",
     },
-    "classify": {("the cat", "sat"): "expected a text, for this task was trained on texts"},
+    "classify": {("the cat", "sat"): "expected one text, for this task reads single texts"},
     "pairs": {"the cat": "expected a pair of texts", "a\tb\tc": "expected a pair of texts"},
     "answer": {
         "who": "expected a question and a context",
         f"{LONG}\tthe": "expected at most 8 tokens of a question, .* got 20",
     },
-    "recommend": {"nobody": "no ratings by 'nobody' were learnt from"},
+    "recommend": {"nobody": "the training had no ratings by 'nobody'"},
     "choose": {"who\tcat": "expected two choices or more, got 1", "": "expected two choices or more, got 0"},
 }
 

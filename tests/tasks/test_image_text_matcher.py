@@ -178,7 +178,7 @@ def test_going_on(learnt, tmp_path):
     reading = ImageTextMatcher.reading(MatcherOptions(), {}, folder)
     assert reading["image_shape"] == (8, 8, 3)
     classifier = ImageClassifier.from_size("tiny", ["a", "b"], **CLASSIFIER)
-    with pytest.raises(ValueError, match="a 'classify-images' task does not match images and texts"):
+    with pytest.raises(ValueError, match="expected a 'match-images' task, got a 'classify-images' one"):
         ImageTextMatcher.adopt(classifier, None)
     with pytest.raises(ValueError, match="no encoder of images alone"):
         ImageClassifier.adopt(task, (None, np.array(["a", "b"])))
