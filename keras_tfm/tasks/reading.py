@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,8 @@ class Reading:
     """`inputs` of a task's backbone, one example each. `tokens` (S) are what the encoder reads, of a decoder
     alone the prompt; `target_tokens` (T) what the decoder reads, from its start token on, of a decoder alone
     what it wrote. `segments` (S) number the texts of a pair from 0. `image` (H, W, C) is what an image task
-    was given, at the size that its model reads.
+    was given, at the size that its model reads. `model` is the part of the task's model that reads, None for
+    the backbone.
     """
 
     inputs: Mapping[str, Any]
@@ -35,6 +37,7 @@ class Reading:
     target_tokens: Sequence[str] = ()
     segments: Sequence[int] = ()
     image: np.ndarray | None = None
+    model: Any = None
 
 
 @functools.singledispatch
@@ -156,10 +159,15 @@ def _one_image(task: ImageTask, example: Any) -> np.ndarray:
 
 @read.register(ImageTextMatcher)
 def _(task: ImageTextMatcher, example: Any, target: str | None = None, **options: Any) -> Reading:
-    raise ValueError(
-        f"The two towers of {task.name!r} are not shown as one model; `record_attention` has what each of "
-        "them, `task.model.backbone.image` and `.text`, attends to."
-    )
+    """The tower of images reads an image, that of texts a text; a string that names a file is an image."""
+    _refuse_target(task, target, options)
+    towers = task.model.backbone
+    if not isinstance(example, str) or os.path.isfile(example):
+        images = _one_image(task, example)
+        return Reading({"images": task.prepare(images)}, image=images[0], model=towers.image)
+    inputs = task.text_inputs(tf.constant([example]))
+    tokens = tokens_of(task.tokenizer, inputs["token_ids"])
+    return Reading(inputs, tokens, segments=[0] * len(tokens), model=towers.text)
 
 
 def tokens_of(tokenizer: Tokenizer, token_ids: tf.Tensor) -> list[str]:
