@@ -1,4 +1,9 @@
-"""Tasks: tokenizer + model + head + decoding; what a user trains, asks, keeps and exports.
+"""Tasks: what a user trains, asks, saves and exports. A task joins a tokenizer (or the preprocessing of
+images), a model with its head, and the way in which answers are decoded.
+
+Each task is a plain object with `fit`, `predict`, `evaluate`, `save`, `load` and `export`. Its name is used
+in config.json and by `keras-tfm train NAME`; a dash means that the task does not learn by itself. "As for
+fit" means the same examples that `fit` takes.
 
 task                  name              fit                        predict           evaluate
 Translator            translate         (sources, targets): str    [str] -> [str]    (sources, targets)
@@ -53,7 +58,11 @@ from keras_tfm.tasks.translator import Translator, TranslatorConfig
 
 
 def from_huggingface(name: str | os.PathLike[str]) -> Any:
-    """The task whose head the folder `name`, or hub id, has; CheckpointError where no task has it."""
+    """The task for the head that the published model in the folder `name` has; `name` may be a hub id.
+
+    Raises:
+        CheckpointError: if no task has such a head.
+    """
     from keras_tfm.convert import CheckpointError, find_folder
     from keras_tfm.convert import from_huggingface as read_model
 

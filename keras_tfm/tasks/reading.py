@@ -1,4 +1,4 @@
-"""What a task's model reads of one raw example: its inputs, and what stands at each of their places."""
+"""What a task's model reads of one raw example: its inputs, and the token or patch at each position."""
 
 import dataclasses
 import functools
@@ -25,11 +25,15 @@ from keras_tfm.tasks.translator import Translator
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """`inputs` of a task's backbone, one example each. `tokens` (S) are what the encoder reads, of a decoder
-    alone the prompt; `target_tokens` (T) what the decoder reads, from its start token on, of a decoder alone
-    what it wrote. `segments` (S) number the texts of a pair from 0. `image` (H, W, C) is what an image task
-    was given, at the size that its model reads. `model` is the part of the task's model that reads, None for
-    the backbone.
+    """One example as a task's backbone reads it.
+
+    Args:
+        inputs: the backbone's inputs, with a batch of one.
+        tokens: (S,), what the encoder reads; for a decoder alone, the prompt.
+        target_tokens: (T,), what the decoder reads, start token included; for a decoder alone, what it wrote.
+        segments: (S,), the index of each token's text in a pair.
+        image: (H, W, C), the image at the size that the model reads.
+        model: the part of the task's model that reads, None for its backbone.
     """
 
     inputs: Mapping[str, Any]
@@ -42,10 +46,10 @@ class Reading:
 
 @functools.singledispatch
 def read(task: Task, example: Any, target: str | None = None, **options: Any) -> Reading:
-    """What the model of `task` reads of `example`: a text, a tuple of two, or an image.
+    """What the model of `task` reads of `example`: a text, a tuple of two texts, or an image.
 
-    A task that writes text reads `target` too, or what it writes itself by `options`, those of its
-    `generate`. ValueError for a task, or an example, of which there is nothing to read.
+    A task that writes text also reads `target`, or what it generates itself with `options`, those of its
+    `generate`. ValueError for a task or an example without anything to read.
     """
     raise ValueError(f"The task {task.name!r} reads neither texts nor images.")
 
@@ -53,7 +57,9 @@ def read(task: Task, example: Any, target: str | None = None, **options: Any) ->
 def _refuse_target(task: Task, target: str | None, options: Mapping[str, Any]) -> None:
     if target is not None or options:
         given = "a target" if target is not None else ", ".join(options)
-        raise ValueError(f"The task {task.name!r} writes no text; it was given {given}.")
+        raise ValueError(
+            f"The task {task.name!r} writes no text, so it takes no target and no options; got {given}."
+        )
 
 
 @read.register(EncoderTask)
@@ -76,7 +82,7 @@ def _(task: TokenClassifier, example: Any, target: str | None = None, **options:
 
 
 def _read_encoded(task: Any, encoded: Mapping[str, tf.RaggedTensor]) -> Reading:
-    """What an encoder reads of one row of ids; a model of two sides reads it on both."""
+    """What an encoder reads of one row of ids; an encoder-decoder reads it on both sides."""
     backbone = getattr(task.model, "backbone", task.model)
     kept = {name: x for name, x in encoded.items() if name in backbone.input}
     inputs = model_inputs(kept, task.tokenizer.pad_id)
@@ -171,19 +177,21 @@ def _(task: ImageTextMatcher, example: Any, target: str | None = None, **options
 
 
 def tokens_of(tokenizer: Tokenizer, token_ids: tf.Tensor) -> list[str]:
-    """The names of the ids in the first row of (B, T); numbers where the vocabulary ends before."""
+    """The tokens of the first row of ids (B, T); an id outside the tokenizer's vocabulary is shown as a
+    number.
+    """
     names = tokenizer.tokens
     ids = np.asarray(token_ids)[0]
     return [names[i] if 0 <= i < len(names) else f"<{i}>" for i in ids]
 
 
 def _before(token_ids: np.ndarray, end_ids: Sequence[int]) -> np.ndarray:
-    """The ids (T,) before the first end."""
+    """The ids (T,) before the first end token."""
     ends = np.flatnonzero(np.isin(token_ids, end_ids))
     return token_ids[: ends[0]] if len(ends) else token_ids
 
 
 def _unpadded(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The inputs, and a mask beside each ids: all of them count."""
+    """The inputs, with a padding mask of ones for each tensor of ids."""
     ones = {name: tf.ones_like(x, tf.bool) for name, x in inputs.items()}
     return {**inputs, **{name.replace("token_ids", "padding_mask"): x for name, x in ones.items()}}

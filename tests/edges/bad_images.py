@@ -121,7 +121,7 @@ BAD = [
     Bad(
         "a teacher that is not there",
         f"{IMAGES} --teacher {{folder}}/none",
-        "--teacher must be the folder of a task; there is none at",
+        "--teacher must be the folder of a task; ",
         TWO,
     ),
     Bad(

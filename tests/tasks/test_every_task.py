@@ -144,13 +144,13 @@ WRONG = {
         "": "an empty text",
         "the " * 9: "room for a new one among the model's 16 tokens, got one of 36",
     },
-    "classify": {("the cat", "sat"): "expected a text, for this task was trained on texts"},
+    "classify": {("the cat", "sat"): "expected one text, for this task reads single texts"},
     "pairs": {"the cat": "expected a pair of texts", "a\tb\tc": "expected a pair of texts"},
     "answer": {
         "who": "expected a question and a context",
         f"{LONG}\tthe": "expected at most 8 tokens of a question, .* got 20",
     },
-    "recommend": {"nobody": "no ratings by 'nobody' were learnt from"},
+    "recommend": {"nobody": "the training had no ratings by 'nobody'"},
     "choose": {"who\tcat": "expected two choices or more, got 1", "": "expected two choices or more, got 0"},
 }
 

@@ -145,7 +145,7 @@ def test_what_cannot_be_looked_at():
         sizes = {"num_layers": 1, "dim": 8, "intermediate_dim": 8}
         model = FNet.from_size("base", **SIZE | sizes)
         look(tasks.SentenceEncoder(model, BERTTokenizer(PIECES), tasks.SentenceEncoderConfig(12)), "the")
-    with pytest.raises(ValueError, match="writes no text; it was given a target"):
+    with pytest.raises(ValueError, match="writes no text, so it takes no target"):
         look(classifier(), "the", "cat")
     with pytest.raises(ValueError, match="got 3"):
         look(classifier(), "a\tb\tc")
