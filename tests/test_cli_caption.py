@@ -34,7 +34,7 @@ def test_train_evaluate_predict_convert(world, tmp_path, capsys):
     output = capsys.readouterr()
     measures = json.loads(output.out)
     assert measures["pairs"] == 16 and {"bleu", "chrf", "exact_match"} <= measures.keys()
-    assert "1 of 17 images are left out: broken.png" in output.err
+    assert "1 of 17 images are skipped: broken.png" in output.err
     asked = "predict", out, "--input", world / "0*.png", "--max-new-tokens", 5
     assert run(*asked, "--beam", 2) == 0
     assert len(capsys.readouterr().out.splitlines()) == 10

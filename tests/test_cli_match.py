@@ -48,7 +48,7 @@ def test_train_evaluate_predict_convert(world, trained, tmp_path, capsys):
     output = capsys.readouterr()
     measures = json.loads(output.out)
     assert measures["pairs"] == 32 and 0 <= measures["text_recall_1"] <= measures["text_recall_10"] <= 1
-    assert "1 of 33 images are left out: photos/none.png" in output.err
+    assert "1 of 33 images are skipped: photos/none.png" in output.err
     assert run("predict", trained, "--input", world / "photos") == 0
     assert [len(line.split()) for line in capsys.readouterr().out.splitlines()] == [16] * 32
     assert run("convert", trained, "--to-huggingface", tmp_path / "theirs") == 0

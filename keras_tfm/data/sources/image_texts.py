@@ -1,4 +1,4 @@
-"""Images and the text of each, out of tables that name image files or hold them."""
+"""Images with a text each, from tables that name image files or contain them."""
 
 import glob
 import hashlib
@@ -21,7 +21,7 @@ TEXTS = ("text", "caption", "sentence", "description", "title")
 
 
 class ImageTexts(NamedTuple):
-    """Images (N, H, W, C), 8-bit or from 0 to 1, or the files of them, and the text of each."""
+    """Images (N, H, W, C), 8-bit or from 0 to 1, or their files, and the text of each."""
 
     images: Any
     texts: list[str]
@@ -33,13 +33,14 @@ def read_image_texts(
     columns: Sequence[str | int] | None = None,
     preprocessing: Preprocessing = STRETCHED,
 ) -> ImageTexts:
-    """Reads .tsv, .csv and .jsonl files of an image's path and its text, folders, and .parquet files and sets
-    of TFDS with the bytes of images. `columns` are the two names, or positions, by default known ones.
+    """Read pairs of an image and its text from tables.
 
-    A path is one from the table's folder, and leads to a file in it. A folder holds such a table, METADATA,
-    or a .txt file beside each image, of the same name, whose lines are a text each. Images that are missing
-    or broken are left out, with a warning that counts them and names some. DataError for a path that leads
-    elsewhere, for a text that is blank, and where no image can be read.
+    A .tsv, .csv or .jsonl file has paths of images, relative to the table's folder and inside it; a .parquet
+    file or a data set of TFDS has encoded images. `columns` are the two names, or positions, by default known
+    ones. Missing and broken images are skipped, with a warning that counts them and names some.
+
+    Raises:
+        DataError: for a path that leads out of the folder, a blank text, and if no image can be read.
     """
     chosen = Columns(("image", "text"), _known, parse_columns(columns))
     sources: list[bytes | str] = []
@@ -98,11 +99,11 @@ def _known(cells: list[str]) -> tuple[int, int] | None:
 
 
 def _inside(row: Row) -> str:
-    """The path of the row's image; DataError where it leads out of the table's folder."""
+    """The path of the row's image; DataError if it leads out of the table's folder."""
     home, name = pathlib.Path(row.path).resolve().parent, row.text(0)
     try:
         path = (home / name).resolve()
-    except (ValueError, OSError, RuntimeError):  # NUL in it, or links in a circle
+    except (ValueError, OSError, RuntimeError):  # a NUL character, or circular links
         row.refuse(f"expected the path of an image, got {name!r:.60}")
     if not path.is_relative_to(home):
         row.refuse(f"expected the path of an image inside {home}, got {name!r:.60}")
@@ -110,7 +111,7 @@ def _inside(row: Row) -> str:
 
 
 def identities(images: np.ndarray | ImageFiles) -> list:
-    """What is equal for two images that are the same file, the same bytes, or the same pixels."""
+    """Values that are equal for two images if they are the same file, the same bytes, or the same pixels."""
     if isinstance(images, ImageFiles):
         return list(images.sources)
     return [hashlib.sha256(image.tobytes()).digest() for image in np.asarray(images)]

@@ -51,7 +51,7 @@ def test_folders_hold_a_table_or_texts_beside_their_images(folder, caplog):
     found = read_image_texts(folder, SHAPE)
     assert found.texts == ["one", "one again", "three"]
     assert found.images[:, 0, 0, 0].tolist() == [10, 10, 30] and len(set(identities(found.images))) == 2
-    assert "1 of 4 images are left out: none (cannot be read: No such file" in caplog.text
+    assert "1 of 4 images are skipped: none (cannot be read: No such file" in caplog.text
     (folder / "b.txt").write_text("")
     with pytest.raises(DataError, match=r"b\.txt: expected a text, the file is empty"):
         read_image_texts(folder, SHAPE)
@@ -77,7 +77,7 @@ def test_missing_and_broken_images_are_counted_and_left_out(folder, caplog):
     table = written(folder, ["none.png\tx", "a.png\tone", "broken.png\ty", "more\tz"])
     found = read_image_texts(table, SHAPE)
     assert found.texts == ["one"] and len(found.images) == 1
-    assert "3 of 4 images are left out: none.png (cannot be read: No such file" in caplog.text
+    assert "3 of 4 images are skipped: none.png (cannot be read: No such file" in caplog.text
     table = written(folder, ["none.png\tx", "broken.png\ty"])
     with pytest.raises(DataError, match=r"none\.png: cannot be read: No such file"):
         read_image_texts(table, SHAPE)
