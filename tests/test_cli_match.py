@@ -11,17 +11,22 @@ from tests.tasks.test_image_text_matcher import CHANGES, SENTENCES, drawn
 from tests.test_cli import run
 
 
+def write_images(folder, images):
+    """The paths of the images, 00.png, 01.png, ..., that are written to the folder."""
+    paths = [folder / f"{number:02d}.png" for number in range(len(images))]
+    for path, image in zip(paths, images, strict=True):
+        path.write_bytes(tf.io.encode_png(image).numpy())
+    return paths
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """A folder of 16 images twice, a table of them and their sentences, and a broken image."""
     folder = tmp_path_factory.mktemp("world")
     (folder / "photos").mkdir()
     images, texts = drawn(SENTENCES * 2)
-    rows = []
-    for number, (image, text) in enumerate(zip(images, texts, strict=True)):
-        path = f"photos/{number:02d}.png"
-        (folder / path).write_bytes(tf.io.encode_png(image).numpy())
-        rows.append(f"{path}\t{text}\n")
+    paths = write_images(folder / "photos", images)
+    rows = [f"photos/{path.name}\t{text}\n" for path, text in zip(paths, texts, strict=True)]
     (folder / "pairs.tsv").write_text("".join([*rows, "photos/none.png\tnothing\n"]))
     (folder / "changes.json").write_text(json.dumps(CHANGES))
     (folder / "labels.txt").write_text("red\nblue\n")
@@ -43,7 +48,7 @@ def test_train_evaluate_predict_convert(world, trained, tmp_path, capsys):
     output = capsys.readouterr()
     measures = json.loads(output.out)
     assert measures["pairs"] == 32 and 0 <= measures["text_recall_1"] <= measures["text_recall_10"] <= 1
-    assert "1 of 33 images are left out: photos/none.png" in output.err
+    assert "1 of 33 images are skipped: photos/none.png" in output.err
     assert run("predict", trained, "--input", world / "photos") == 0
     assert [len(line.split()) for line in capsys.readouterr().out.splitlines()] == [16] * 32
     assert run("convert", trained, "--to-huggingface", tmp_path / "theirs") == 0

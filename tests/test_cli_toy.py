@@ -92,7 +92,7 @@ def test_a_task_of_one_class(tmp_path, capsys):
     assert run(*train, "--epochs", 1) == 0
     assert run("train", "rate", *out, "--resume", "--epochs", 2) == 0
     said = capsys.readouterr().err
-    assert "40 sentences read" in said and "Going on from step" in said and "epoch 2/2" in said
+    assert "40 sentences read" in said and "Resuming at step" in said and "epoch 2/2" in said
     assert run("evaluate", tmp_path / "run", "--data", tmp_path / "train.tsv") == 0
     measures = json.loads(capsys.readouterr().out)
     assert measures["sentences"] == 40 and measures["error"] >= 0

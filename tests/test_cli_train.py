@@ -61,7 +61,7 @@ def test_a_run_remembers_its_command(data, trained):
 def test_a_run_has_a_model_card(trained, tmp_path):
     """In its own folder, in one for transformers, and in one that `save` writes of what was loaded."""
     written = (trained / "README.md").read_text("utf-8")
-    assert "- to learn from: 24 examples\n" in written and "Of the best epoch, 1 of 1" in written
+    assert "- training: 24 examples\n" in written and "At the best epoch, 1 of 1" in written
     assert "`train.tsv`" in written and str(trained.parent) not in written and "## Licence" in written
     tasks.load(trained).save(tmp_path / "again")
     assert (tmp_path / "again" / "README.md").read_text("utf-8") == written
@@ -114,7 +114,7 @@ def test_resume_needs_nothing_else(data, trained, tmp_path, monkeypatch, capsys)
     assert run("train", "classify", "--out", trained, "--resume", "--epochs", 2) == 0
     said = capsys.readouterr().err
     assert "24 examples read" in said and "4 examples for validation" in said
-    assert "Going on from step" in said and "epoch 2/2" in said
+    assert "Resuming at step" in said and "epoch 2/2" in said
     assert json.loads((trained / "training.json").read_text())["options"]["epochs"] == 2
     assert tasks.load(trained).config.max_length == 16
 

@@ -32,7 +32,8 @@ be missing. A TABLE is a .tsv, .csv, .jsonl or .parquet file, or tfds:NAME[/CONF
   forecast               lines, a series each, commas between; or a TABLE, whose column is one series
   generate, masked-lm, sentence-vectors   lines; of a folder those of its text files
   detect                 an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE
-  classify-images, image-vectors, pretrain-images, match-images
+  segment                an image, a folder of images, or one with images/, JSON lines with images; or a TABLE
+  classify-images, image-vectors, pretrain-images, match-images, caption
                          an image; a folder of images, or of such folders; .npz or idx files; or a TABLE
 
 Standard input is lines, which are answered as they come, or with --seed once all are there; /dev/stdin is
@@ -60,7 +61,11 @@ class Asking(Config):
     ] = None
     draw: Annotated[
         str | None,
-        Option("a folder for pictures with boxes over them, for tasks that detect", default="none"),
+        Option("a folder for pictures with boxes or masks over them, for detect and segment", default="none"),
+    ] = None
+    masks: Annotated[
+        str | None,
+        Option("a folder for masks, PNGs of the values of classes, for segment", default="none"),
     ] = None
     batch_size: Annotated[
         Count | None, Option("how many the model answers at once", default="the task's, 16 or 64")

@@ -117,13 +117,13 @@ class Family:
     entries are called "name.entry" here; `same`, {entry: other}, are entries that must have the other's
     value.
 
-    `rows` are the weights' table, or a function of our configuration that makes it. `shapes` give some keys'
-    sizes by our fields, or by functions of the configuration (0: no such key), and `num_blocks(config)` the
-    number of blocks that have weights, both compared before anything is made of that size. `parts` are
-    {field: prefix of keys} of what a checkpoint may be without. `copies` are keys that repeat others, to
-    which they are tied; `renamed` are parts of keys by another name they have had; `left_out(tensors)` gives
-    those that a file may be without; `ignored` are patterns of keys that are no weights, `added(tensors)`
-    those of them that are written.
+    `rows` are the weights' table, `copies` keys that repeat others, to which they are tied; either may be a
+    function of our configuration that makes it. `shapes`, or what they give for a configuration, are some
+    keys' sizes by our fields, or by functions of the configuration (0: no such key), and
+    `num_blocks(config)` the number of blocks that have weights, both compared before anything is made of
+    that size. `parts` are {field: prefix of keys} of what a checkpoint may be without. `renamed` are parts of
+    keys by another name they have had; `left_out(tensors)` gives those that a file may be without; `ignored`
+    are patterns of keys that are no weights, `added(tensors)` those of them that are written.
     """
 
     model_type: str
@@ -131,7 +131,7 @@ class Family:
     model: Any
     prefix: str
     fields: Mapping[str, str | Entry]
-    shapes: Mapping[str, tuple[str | Callable, ...]]
+    shapes: Any
     rows: Any
     heads: Mapping[str, Head]
     num_blocks: Callable = num_layers_of
@@ -142,7 +142,7 @@ class Family:
     nested: tuple[str, ...] = ()
     same: Mapping[str, str] = dataclasses.field(default_factory=dict)
     parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    copies: Any = dataclasses.field(default_factory=dict)
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     left_out: Callable = nothing
     ignored: tuple[str, ...] = ()
@@ -153,8 +153,9 @@ class Family:
         return all(getattr(config, name) == value for name, value in self.only.items())
 
     def of(self, config):
-        """The family for one configuration, whose table is made."""
-        return dataclasses.replace(self, rows=self.rows(config)) if callable(self.rows) else self
+        """The family for one configuration, whose tables are made."""
+        made = {name: getattr(self, name) for name in ("rows", "copies")}
+        return dataclasses.replace(self, **{n: x(config) if callable(x) else x for n, x in made.items()})
 
     def rows_with(self, head, prefix):
         """The table for the backbone under `prefix` and `head` (or None)."""
@@ -228,7 +229,8 @@ class Family:
 
     def check_sizes(self, config, tensors, prefix, path):
         """Refuse, before it costs memory, a configuration that the tensors do not bear out."""
-        for key, fields in self.shapes.items():
+        shapes = self.shapes(config) if callable(self.shapes) else self.shapes
+        for key, fields in shapes.items():
             expected = tuple(field(config) if callable(field) else getattr(config, field) for field in fields)
             tensor = tensors.get(prefix + key)
             if 0 in expected:
@@ -324,6 +326,8 @@ def _read(entry, entries, path):
     """What `entry` says in our terms; CheckpointError where it is of another kind."""
     try:
         return entry.read(entries[entry.name], entries)
+    except CheckpointError as error:  # of a configuration within this one
+        raise CheckpointError(path, error.key, error.expected, error.got) from None
     except (TypeError, ValueError, KeyError, AttributeError):
         got = brief(entries[entry.name])
         raise CheckpointError(path, entry.name, "a value of its kind", got) from None

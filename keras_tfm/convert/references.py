@@ -1,4 +1,4 @@
-"""Vision families by their reference implementations: whose class it is, and how its weights become ours.
+"""Families of images by their reference implementations: whose class it is, and how its weights become ours.
 
 `read(arguments, weights)` of a family's file gives our model of a class made with these constructor's
 arguments and has this PyTorch state, and what the reference calls its outputs: `logits`, and
@@ -15,6 +15,8 @@ CONVERTERS = {
     "KNN_VisionTransformer.py VisionTransformer": "kvt",
     "bychen515/GLiT glit_models.py": "glit",
     "ceit_model.py CeIT": "ceit",
+    "facebookresearch/vilbert-multi-task vilbert/vilbert.py BertConnectionLayer": "vilbert.read_connection",
+    "facebookresearch/vilbert-multi-task vilbert/vilbert.py BertEncoder": "vilbert",
     "ggjy/CMT.pytorch cmt.py CMT": "cmt",
     "linhezheng19/CAT src/cat.py CAT": "cat",
     "models.py HVT": "hvt",

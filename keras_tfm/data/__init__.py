@@ -1,22 +1,23 @@
 """Raw data to `tf.data` batches: sources (files) -> tokenizers -> batches.
 
-A batch is a dict of tensors, alike for every model, which fills in what is left out (masks of ones, segments
-of zeros). B batch, S source or only sequence, T target; True in a mask = a token, False = padding.
+A batch is a dict of tensors with the same keys for every model; a model fills in what is missing (masks of
+ones, segments of zeros). B is the batch, S the length of the source or only sequence, T that of the target. A
+mask is True for tokens and False for padding.
 
     key                    shape     dtype
-    token_ids              (B, S)    int32     pieces; 0 pads on the right
-    padding_mask           (B, S)    bool      token_ids that are no padding
-    segment_ids            (B, S)    int32     0 for the first text, 1 for the second; numbers of packed ones
-    decoder_token_ids      (B, T)    int32     start + pieces: what the decoder has seen before each label
-    decoder_padding_mask   (B, T)    bool      decoder_token_ids that are no padding
+    token_ids              (B, S)    int32     sub-word ids; 0 pads on the right
+    padding_mask           (B, S)    bool      which token_ids are not padding
+    segment_ids            (B, S)    int32     0 for the first text, 1 for the second; numbers packed texts
+    decoder_token_ids      (B, T)    int32     start token + ids: what the decoder sees before each label
+    decoder_padding_mask   (B, T)    bool      which decoder_token_ids are not padding
     images                 (B, height, width, channels)  float32
-    pixel_mask             (B, height, width)  bool      pixels of an image that are no padding
+    pixel_mask             (B, height, width)  bool      which pixels are not padding
     mask_positions         (B, M)    int32     where a masked language model predicts
     mask_weights           (B, M)    float32   0.0 for positions that only fill up the row
     span_boundaries        (B, M, 2) int32     the tokens before and after the span of each mask position
 
-For training it comes as `(inputs, labels, weights)`: labels (B, T) int32, the decoder's ids one to the left
-and ending in the end token; weights (B, T) float32, 1.0 for a label and 0.0 for padding.
+Training batches are `(inputs, labels, weights)`: labels (B, T) int32 are the decoder's ids shifted by one,
+with the end token last; weights (B, T) float32 are 1.0 for labels and 0.0 for padding.
 """
 
 from keras_tfm.data.batches.augmentation import Augmentation
@@ -27,6 +28,7 @@ from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.image_texts import ImageTextBatches
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.batches.masking import NOT_CHOSEN, Masking
+from keras_tfm.data.batches.masks import MaskBatches
 from keras_tfm.data.batches.noises import (
     DocumentRotation,
     OneOf,
@@ -57,6 +59,8 @@ from keras_tfm.data.sources.images import (
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.mask_files import MaskFiles
+from keras_tfm.data.sources.masks import Masks, read_masks
 from keras_tfm.data.sources.objects import Objects, read_objects
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.questions import Answer, Questions, read_questions
@@ -97,7 +101,10 @@ __all__ = [
     "LabelledImages",
     "LabelledTexts",
     "MaskedBatches",
+    "MaskBatches",
+    "MaskFiles",
     "Masking",
+    "Masks",
     "ObjectBatches",
     "Objects",
     "OneOf",
@@ -136,6 +143,7 @@ __all__ = [
     "read_labelled_images",
     "read_labelled_texts",
     "read_lines",
+    "read_masks",
     "read_objects",
     "read_pairs",
     "read_questions",

@@ -166,9 +166,9 @@ class CompiledDecoding:
     """Decoding from `model`, compiled once for each kind of `DecodingOptions` and each size.
 
     To need few compilations, sizes are rounded up by padding, which does not change the results: the number
-    of rows and the length of the `context` to powers of two, the length of the prompts to multiples of 32.
-    Options that differ only in `temperature`, `top_k`, `top_p` and `seed` are of one kind. Equal processors
-    count as the same; those without a hash count as the same only if they are one object. The
+    of rows and the length of a `context` of tokens to powers of two, the length of the prompts to multiples
+    of 32. Options that differ only in `temperature`, `top_k`, `top_p` and `seed` are of one kind. Equal
+    processors count as the same; those without a hash count as the same only if they are one object. The
     `MOST_FUNCTIONS` functions that were used last are kept.
 
     Args:
@@ -218,7 +218,7 @@ class CompiledDecoding:
             padding_mask = tf.ones_like(token_ids, tf.bool)
         prompt = {"token_ids": token_ids, "padding_mask": tf.cast(padding_mask, tf.bool)}
         prompt = {name: tf.pad(x, [[0, 0], [padding, 0]]) for name, x in prompt.items()}
-        if context is not None:
+        if context is not None and "token_ids" in context:  # images have one size
             context = {"padding_mask": tf.ones_like(context["token_ids"], tf.bool)} | context
             width = context["token_ids"].shape[1]
             more = max(0, min(round_up(width), self.max_context or round_up(width)) - width)

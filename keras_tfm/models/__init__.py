@@ -11,6 +11,11 @@ checkpoints can be read.
 from keras_tfm.models.detection.detr import DETR, DETRConfig
 from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig
 from keras_tfm.models.multimodal.siglip import SigLIP, SigLIPConfig
+from keras_tfm.models.multimodal.vilbert import ViLBERT, ViLBERTConfig
+from keras_tfm.models.multimodal.vision_encoder_decoder import (
+    VisionEncoderDecoder,
+    VisionEncoderDecoderConfig,
+)
 from keras_tfm.models.series.autoregressive import Autoregressive, AutoregressiveConfig
 from keras_tfm.models.text.albert import ALBERT, ALBERTConfig
 from keras_tfm.models.text.bart import BART, BARTConfig

@@ -1,4 +1,9 @@
-"""Tasks: tokenizer + model + head + decoding; what a user trains, asks, keeps and exports.
+"""Tasks: what a user trains, asks, saves and exports. A task joins a tokenizer (or the preprocessing of
+images), a model with its head, and the way in which answers are decoded.
+
+Each task is a plain object with `fit`, `predict`, `evaluate`, `save`, `load` and `export`. Its name is used
+in config.json and by `keras-tfm train NAME`; a dash means that the task does not learn by itself. "As for
+fit" means the same examples that `fit` takes.
 
 task                  name              fit                        predict           evaluate
 Translator            translate         (sources, targets): str    [str] -> [str]    (sources, targets)
@@ -14,7 +19,9 @@ ImageClassifier       classify-images   (images, labels)           images -> nam
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 ImageEncoder          image-vectors     -                          images -> vectors -
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
+Captioner             caption           (images, texts)            images -> texts   (images, texts)
 Detector              detect            (images, boxes, labels)    images -> objects as for fit
+Segmenter             segment           (images, masks)            images -> masks   (images, masks)
 Recommender           recommend         see data.Ratings           users -> items    as for fit
 Forecaster            forecast          a series: numbers (N,)     series -> numbers a series
 """
@@ -22,6 +29,8 @@ Forecaster            forecast          a series: numbers (N,)     series -> num
 import os
 from typing import Any
 
+from keras_tfm.tasks.captioner import Captioner
+from keras_tfm.tasks.captioning import CaptionerConfig, CaptionerOptions
 from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
 from keras_tfm.tasks.detection import DetectorConfig
 from keras_tfm.tasks.detector import Detector
@@ -33,11 +42,13 @@ from keras_tfm.tasks.image_pretrainer import ImagePretrainer
 from keras_tfm.tasks.image_text_matcher import ImageTextMatcher
 from keras_tfm.tasks.learning import LearningTask, ModelOptions
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
-from keras_tfm.tasks.matching import ImageTextMatcherConfig
+from keras_tfm.tasks.matching import ImageTextMatcherConfig, MatcherOptions
 from keras_tfm.tasks.pretraining import ImagePretrainerConfig
 from keras_tfm.tasks.probes import linear_probe, nearest_neighbours
 from keras_tfm.tasks.question_answerer import QuestionAnswerer, QuestionAnswererConfig
 from keras_tfm.tasks.recommender import Recommender, RecommenderConfig
+from keras_tfm.tasks.segmentation import SegmenterConfig
+from keras_tfm.tasks.segmenter import Segmenter
 from keras_tfm.tasks.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from keras_tfm.tasks.summarizer import Summarizer
 from keras_tfm.tasks.task import TASKS, Task, TaskError
@@ -50,7 +61,11 @@ from keras_tfm.tasks.translator import Translator, TranslatorConfig
 
 
 def from_huggingface(name: str | os.PathLike[str]) -> Any:
-    """The task whose head the folder `name`, or hub id, has; CheckpointError where no task has it."""
+    """The task for the head that the published model in the folder `name` has; `name` may be a hub id.
+
+    Raises:
+        CheckpointError: if no task has such a head.
+    """
     from keras_tfm.convert import CheckpointError, find_folder
     from keras_tfm.convert import from_huggingface as read_model
 

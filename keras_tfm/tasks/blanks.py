@@ -1,4 +1,4 @@
-"""What stands where a text has a blank, wholly in the graph."""
+"""Filling in blanks, computed in the graph."""
 
 import keras
 import numpy as np
@@ -11,13 +11,12 @@ from keras_tfm.training.model import FunctionalModel
 
 
 class Blanks:
-    """Strings to strings by a masked language `model` and its `tokenizer`, of texts up to `max_length`
-    tokens.
+    """Fills the blanks of strings by a masked language `model` and its `tokenizer`.
 
-    `fill(texts)` puts the likeliest piece, a special one never, in the place of each blank of strings (B,),
-    the tokenizer's `blank`, but for those beyond `max_length`. `candidates(texts, count)` are the `count`
-    likeliest of M blanks at most: (ids, probabilities), both (B, M, count), and which of the M are blanks,
-    (B, M). `pieces` are the tokens as they read, BERT's with its ##.
+    `fill(texts)` replaces each blank, the tokenizer's `blank`, by the likeliest token that is not a special
+    one; blanks beyond `max_length` tokens stay. `candidates(texts, count)` gives the `count` likeliest tokens
+    for up to M blanks per text: ids and probabilities, (B, M, count) each, and which of the M are blanks,
+    (B, M). `pieces` are the tokens as they are written, BERT's with its ##.
     """
 
     def __init__(self, model: keras.Model, tokenizer: Tokenizer, max_length: int):
@@ -48,7 +47,7 @@ class Blanks:
         positions = places.to_tensor(0, shape=tf.stack([tf.shape(token_ids)[0], width]))  # (B, M)
         inputs["mask_positions"] = positions
         logits = self._model({name: inputs[name] for name in self._model.input})
-        size = self._tokenizer.vocabulary_size  # a model may have more
+        size = self._tokenizer.vocabulary_size  # the model may have more rows
         special = tf.constant([i in self._tokenizer.special_ids for i in range(size)])
         logits = tf.where(special, -np.inf, tf.cast(logits[..., :size], tf.float32))
         probabilities = tf.nn.softmax(logits)
@@ -60,7 +59,7 @@ class Blanks:
         blank = self._tokenizer.blank
         words = tf.ragged.boolean_mask(tf.gather(tf.constant(self._words), ids[..., 0]), is_blank)
         parts = tf.strings.split(texts, blank)  # one more than there are blanks
-        missing = parts.row_lengths() - words.row_lengths() - 1  # of a text that was cut
+        missing = parts.row_lengths() - words.row_lengths() - 1  # blanks that were cut off
         blanks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(missing)], blank), missing)
         words = tf.concat([words, blanks, tf.fill([parts.nrows(), 1], "")], axis=1)
         joined = parts.with_flat_values(parts.flat_values + words.flat_values)

@@ -1,4 +1,4 @@
-"""Multiple choice: which of several texts goes on, or answers, another one."""
+"""Multiple choice: which of several texts continues, or answers, another text."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +25,14 @@ from keras_tfm.training.options import FineTuning
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceAnswererConfig(Config):
-    """`max_length` bounds the tokens of a text with one choice, special ones included. `head` are arguments
-    of `MultipleChoice`.
+    """How a `ChoiceAnswerer` reads its examples.
+
+    Args:
+        max_length: how many tokens of a text with one choice are read, special tokens included.
+        head: further arguments of `heads.MultipleChoice`.
     """
 
-    max_length: Annotated[Length, Option("tokens of a text with a choice at most, special ones too")] = 128
+    max_length: Annotated[Length, Option("tokens read of a text with one choice, special ones too")] = 128
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 
     def __post_init__(self) -> None:
@@ -39,14 +42,21 @@ class ChoiceAnswererConfig(Config):
 
 
 class ChoiceAnswerer(EncoderTask):
-    """Texts with choices, lists of as many strings each, to the number of the right one, from 0.
+    """Chooses one of several texts: the index of the right choice, counted from 0.
 
-    Text and choice are read as a pair (Devlin et al. 2019, section 4.4); what exceeds `config.max_length`
-    tokens is cut off from the longer one. ValueError where examples differ in their number of choices.
+    Examples are (texts, choices, labels); each text has the same number of choices, a list of strings. Text
+    and choice are read as a pair (Devlin et al. 2019, section 4.4), and tokens beyond `config.max_length` are
+    cut from the longer of the two.
+
+    >>> examples = ["It rained."] * 8, [["We got wet.", "We ate."]] * 8, [0] * 8
+    >>> task = keras_tfm.tasks.ChoiceAnswerer.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> history = task.fit(examples, examples, epochs=1)
+    >>> task.predict([("It rained.", ["We ate.", "We got wet."])], probabilities=True).shape
+    (1, 2)
     """
 
     name = "choose"
-    help = "fine-tune an encoder, or train one, to choose among texts"
+    help = "train or fine-tune an encoder to choose one of several texts"
     files = f'{ROWS}: {{"text": "…", "choices": ["…", "…"], "label": 0}}'
     columns = (3,)
     judged_by = ("val_accuracy", "max")
@@ -59,7 +69,7 @@ class ChoiceAnswerer(EncoderTask):
 
     @classmethod
     def config_for(cls, examples: Sequence[Sequence], **options: Any) -> ChoiceAnswererConfig:
-        """As `options` say."""
+        """A configuration of these `options`."""
         return ChoiceAnswererConfig(**options)
 
     @classmethod
@@ -100,9 +110,7 @@ class ChoiceAnswerer(EncoderTask):
         return self._run({name: tf.reshape(x, shape) for name, x in inputs.items()}), encoded
 
     def count_truncated(self, examples: Iterable) -> int:
-        """How many of `examples` have more tokens, with one of their choices, than the model reads, and are
-        cut.
-        """
+        """How many of `examples` have more tokens, with one of their choices, than the model reads."""
         examples = list(map(as_texts, examples))
         rows = np.array([row for row, (_, *choices) in enumerate(examples) for _ in choices], int)
         firsts = [examples[row][0] for row in rows]
@@ -120,8 +128,11 @@ class ChoiceAnswerer(EncoderTask):
     def predict(
         self, examples: Iterable, probabilities: bool = False, batch_size: int = 16
     ) -> list[int] | np.ndarray:
-        """The number of the likeliest choice of each (text, choices), or of one string with tabs between, or,
-        with `probabilities`, an array (N, choices) of theirs, which must be as many for each then.
+        """The index of the likeliest choice for each example, (text, choices) or one string with tabs
+        between.
+
+        With `probabilities=True`, an array (N, choices) of their probabilities instead; all examples must
+        then have the same number of choices.
         """
         examples = list(examples)
         refuse_rows(self.refusals(examples))
@@ -129,8 +140,9 @@ class ChoiceAnswerer(EncoderTask):
         counts = np.array([len(x) - 1 for x in examples], int)
         several = sorted(set(counts.tolist()))
         if probabilities and len(several) > 1:
-            raise ValueError(f"`probabilities` need as many choices for each text; there are {several}.")
-        values = np.zeros((len(examples), max(several, default=2)), "float32")  # 0 for those that are not
+            raise ValueError(f"`probabilities` need the same number of choices for each text; got {several}.")
+        # An example with fewer choices than others keeps zeros.
+        values = np.zeros((len(examples), max(several, default=2)), "float32")
         for count in several:
             alike = np.flatnonzero(counts == count)
             for places in rows_by_length([sum(map(len, examples[i])) for i in alike], batch_size, "text"):
@@ -140,7 +152,7 @@ class ChoiceAnswerer(EncoderTask):
         return values if probabilities else [int(choice) for choice in values.argmax(-1)]
 
     def measure(self, examples: Choices) -> dict[str, Any]:
-        """ "accuracy", and "loss" in nats."""
+        """ "accuracy" from 0 to 1, and "loss" in nats."""
         texts, choices, _ = examples
         truth = self._encode_labels(examples, None)
         values: Any = self.predict(zip(texts, choices, strict=True), probabilities=True)
@@ -167,8 +179,8 @@ class ChoiceAnswerer(EncoderTask):
 
 
 def as_texts(example: str | tuple[str, Sequence[str]]) -> list[str]:
-    """A text and its choices, [str, str, …], which may have come as (text, choices), or as one string with
-    tabs between.
+    """A text and its choices as one list of strings; they may come as (text, choices), or as one string with
+    tabs.
     """
     if isinstance(example, str):
         return example.split("\t")
@@ -177,17 +189,17 @@ def as_texts(example: str | tuple[str, Sequence[str]]) -> list[str]:
 
 
 def number_of_choices(choices: Sequence[Sequence[str]]) -> int:
-    """How many each example has; ValueError where they differ, or one has fewer than two."""
+    """How many choices each example has; ValueError if the numbers differ, or one is below two."""
     count = len(choices[0]) if choices else 2
     for number, texts in enumerate(choices, start=1):
         if len(texts) != count or count < 2:
-            expected = "two choices or more" if count < 2 else f"{count} choices, as the first has"
+            expected = "two choices or more" if count < 2 else f"{count} choices, like the first example"
             raise ValueError(f"example {number}: expected {expected}, got {len(texts)}")
     return count
 
 
 def as_columns(texts: Sequence[str], choices: Sequence[Sequence[str]]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Strings (B,) and (B, C)."""
+    """Tensors of strings: texts (B,) and choices (B, C)."""
     count = number_of_choices(choices)
     flat = tf.constant([text for row in choices for text in row], tf.string)
     return tf.constant(list(texts), tf.string), tf.reshape(flat, [len(choices), count])

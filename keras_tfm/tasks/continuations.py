@@ -1,4 +1,4 @@
-"""Texts and what a model writes behind them, wholly in the graph: what a text generator exports."""
+"""Prompts and their continuations, computed in the graph: what a text generator exports."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from keras_tfm.heads.language_model import LanguageModel
 
 
 class Continuations:
-    """Strings (B,) with `num_new` tokens more at most, by a `model` and its `tokenizer`.
+    """Continues strings (B,) by at most `num_new` tokens, with a `model` and its `tokenizer`.
 
-    `config` is that of a `TextGenerator`, `stop` what ends a text, `pad_id` what stands behind its end.
+    `config` is that of a `TextGenerator`, `stop` ends a text, and `pad_id` fills the positions after the end.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Continuations:
         self._stop, self._pad_id, self._num_new = stop, pad_id, num_new
 
     def decode(self, text: tf.Tensor, **options: Any) -> dict[str, tf.Tensor]:
-        """{"text": the strings and their continuations}; `options` are fields of `DecodingOptions`."""
+        """{"text": the prompts with their continuations}; `options` are fields of `DecodingOptions`."""
         inputs = encode_prompts(text, self._tokenizer, self._config.add_start)
         length, most = tf.shape(inputs["token_ids"])[1], self._model.backbone.config.max_length
         checks = [
@@ -47,12 +47,16 @@ class Continuations:
     def sample(
         self, text: tf.Tensor, temperature: tf.Tensor, top_p: tf.Tensor, seed: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """As `decode`, with scalars that each call gives anew."""
-        checks = [
-            tf.debugging.assert_positive(temperature, "`temperature` must be above 0."),
-            tf.debugging.assert_positive(top_p, "`top_p` must lie in (0, 1]."),
-            tf.debugging.assert_less_equal(top_p, 1.0, "`top_p` must lie in (0, 1]."),
-        ]
-        with tf.control_dependencies(checks):
+        """Like `decode`, with scalars that may differ in each call."""
+        with tf.control_dependencies(sampling_checks(temperature, top_p)):
             text = tf.identity(text)
         return self.decode(text, temperature=temperature, top_p=top_p, seed=seed)
+
+
+def sampling_checks(temperature: tf.Tensor, top_p: tf.Tensor) -> list:
+    """Operations that fail if these scalars of a graph are out of range."""
+    return [
+        tf.debugging.assert_positive(temperature, "`temperature` must be above 0."),
+        tf.debugging.assert_positive(top_p, "`top_p` must lie in (0, 1]."),
+        tf.debugging.assert_less_equal(top_p, 1.0, "`top_p` must lie in (0, 1]."),
+    ]

@@ -1,4 +1,4 @@
-"""How a task decodes unless a call says otherwise: what published checkpoints bring along."""
+"""How a task decodes unless a call says otherwise: the defaults that published checkpoints bring along."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,8 +17,12 @@ FIELDS = {field.name for field in dataclasses.fields(DecodingOptions)} - SAMPLIN
 
 @dataclasses.dataclass(frozen=True)
 class DecodingDefaults(Config):
-    """`start_id`, `end_ids` and `pad_id` where they are others than the tokenizer's; `options` are fields of
-    `DecodingOptions` but those of sampling, and `max_length` and `min_length`, which count the prompt too.
+    """Defaults of decoding.
+
+    Args:
+        start_id, end_ids, pad_id: token ids where they differ from the tokenizer's.
+        options: fields of `DecodingOptions` except those of sampling, and `max_length` and `min_length`,
+            which include the prompt.
     """
 
     start_id: int | None = None
@@ -37,10 +41,11 @@ class DecodingDefaults(Config):
         DecodingOptions(**{"max_new_tokens": 1, **{k: x for k, x in options.items() if k not in lengths}})
 
     def choose(self, length: int, **given: Any) -> dict[str, Any]:
-        """The fields of `DecodingOptions`, those `given` first, for prompts of `length` tokens.
+        """The fields of `DecodingOptions` for prompts of `length` tokens; those `given` by the caller come
+        first.
 
-        Without "max_new_tokens" where nothing says how long. Who asks for sampling, or for contrastive
-        search, gets no published beams.
+        There is no "max_new_tokens" if nothing limits the length. A caller who asks for sampling, or for
+        contrastive search, does not get the published beams.
         """
         options = dict(self.options)
         most, least = options.pop("max_length", None), options.pop("min_length", 0)
@@ -55,7 +60,7 @@ class DecodingDefaults(Config):
         return {**options, **given}
 
     def ids(self) -> Iterator[tuple[str, int]]:
-        """All token ids that are named here, each with its name."""
+        """All (name, token id) pairs that these defaults contain."""
         named = {"start_id": self.start_id, "pad_id": self.pad_id, "end_ids": self.end_ids}
         named |= {name: x for name, x in self.options.items() if name.endswith(("_id", "_ids"))}
         for name, value in named.items():
@@ -65,14 +70,14 @@ class DecodingDefaults(Config):
 
 
 def check_ids(defaults: DecodingDefaults, size: int) -> None:
-    """ValueError where an id of `defaults` lies outside a vocabulary of `size`."""
+    """Raise ValueError if a token id in `defaults` lies outside a vocabulary of `size` tokens."""
     for name, token_id in defaults.ids():
         if not 0 <= token_id < size:
             raise ValueError(f"`{name}` of decoding must lie in [0, {size}); it is {token_id}.")
 
 
 def check_token_ids(token_ids: np.ndarray, size: int) -> None:
-    """ValueError where an id of `token_ids`, a caller's, lies outside a vocabulary of `size`."""
+    """Raise ValueError if one of the caller's `token_ids` lies outside a vocabulary of `size` tokens."""
     if token_ids.size and (token_ids.min() < 0 or token_ids.max() >= size):
         raise ValueError(
             f"`token_ids` must lie in [0, {size}); they span {token_ids.min()} to {token_ids.max()}."
@@ -86,8 +91,8 @@ def refused_prompts(
     max_length: int,
     num_new: int | None = None,
 ) -> dict[int, str]:
-    """{row: why} of the strings that cannot be continued: those that are empty, or that leave among
-    `max_length` tokens no room for `num_new` more, one by default.
+    """{row: reason} of the prompts that cannot be continued: empty ones, and those that leave no room for
+    `num_new` (by default one) of `max_length` tokens.
     """
     prompts, refused, rows = list(prompts), {}, []
     for row, prompt in enumerate(prompts):
@@ -110,7 +115,7 @@ def refused_prompts(
 
 
 def as_stops(stop: str | Iterable[str]) -> tuple[str, ...]:
-    """The strings that end a text, of which one may have come alone."""
+    """The strings that end a text, as a tuple; a single one may be given alone."""
     return (stop,) if isinstance(stop, str) else tuple(stop)
 
 
@@ -121,9 +126,9 @@ def with_languages(
     source: str | None,
     target: str | None,
 ) -> tuple[SpecialTokens, DecodingDefaults]:
-    """What stands around a source, and `DecodingDefaults`, with the ids of these `languages`, where given.
+    """Special tokens around a source, and `DecodingDefaults`, for the given languages.
 
-    The target's is the token to begin with, mBART's, or else the first one forced, mBART-50's.
+    The target language is the token to begin with (mBART), or else the first forced token (mBART-50).
     """
     for language in filter(None, (source, target)):
         if language not in languages:

@@ -1,8 +1,9 @@
-"""Learning from a teacher's answers too: Touvron et al. 2021, "Training data-efficient image transformers &
-distillation through attention", sections 2 to 4; the soft kind is that of Hinton et al. 2015.
+"""Distillation: learn from a teacher's predictions as well as from labels.
 
-The teacher answers what the student reads, augmented, within the student's step. A batch's labels, one-hot or
-mixed (B, C), become (B, 2 C) there, the teacher's logits behind them: a loss sees by the width which it has.
+Touvron et al. 2021, "Training data-efficient image transformers & distillation through attention", sections 2
+to 4; soft distillation follows Hinton et al. 2015. Within each training step the teacher sees the same
+augmented images as the student. The labels of a batch, one-hot or mixed (B, C), become (B, 2 C): the
+teacher's logits are appended. The loss tells by the width of the labels whether there is a teacher.
 """
 
 from collections.abc import Callable
@@ -19,14 +20,16 @@ from keras_tfm.training.changed_steps import ChangedStep
 from keras_tfm.training.model import Model
 from keras_tfm.training.options import ImageTraining
 
-WEIGHTS = {"hard": 0.5, "soft": 0.1}  # section 3's and the authors' code's
+WEIGHTS = {"hard": 0.5, "soft": 0.1}  # from section 3, and from the authors' code
 
 Teacher = Callable[[tf.Tensor], tf.Tensor]
 
 
 def teacher_of(task: Task, student: Any) -> Teacher:
     """A function from the student's prepared images to the teacher's logits, in the order of the student's
-    classes; ValueError where it knows other classes, or reads other images.
+    classes.
+
+    ValueError if the teacher knows other classes, or reads other images.
     """
     names = list(getattr(task, "class_names", ()))
     if not isinstance(task, ImageTask) or not names:
@@ -50,7 +53,7 @@ def teacher_of(task: Task, student: Any) -> Teacher:
 
 
 def distilled_model(model: keras.Model) -> keras.Model:
-    """What is fitted: a model with a distillation token gives the logits of both heads, (B, 2, C)."""
+    """The model to fit: a model with a distillation token gives the logits of both heads, (B, 2, C)."""
     if not isinstance(model, DistilledClassifier):
         return model
     logits = ops.stack([model.logits["class"], model.logits["distilled"]], axis=1)
@@ -58,25 +61,27 @@ def distilled_model(model: keras.Model) -> keras.Model:
 
 
 class Taught(ChangedStep):
-    """While a model is fitted, the teacher's logits for each batch stand behind its labels."""
+    """A callback that appends the teacher's logits to the labels of each batch during training."""
 
     def __init__(self, teacher: Teacher):
         super().__init__()
         self.teacher = teacher
 
     def train_step(self, data: Any) -> Any:
-        """One step on a batch and the teacher's answers to it."""
+        """One step on a batch and the teacher's logits for it."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         y = tf.concat([tf.cast(y, tf.float32), self.teacher(x["images"])], axis=-1)
         return self.step(keras.utils.pack_x_y_sample_weight(x, y, sample_weight))
 
 
 class DistillationLoss(keras.losses.Loss):
-    """The cross-entropy with labels (B, C) and, where y is (B, 2 C), the teacher's part of `weight`.
+    """The cross-entropy with labels (B, C) and, if the labels are (B, 2 C), `weight` times the teacher's
+    part.
 
-    That part is, "hard", the cross-entropy with the teacher's likeliest class, or, "soft", the squared
-    `temperature` times the divergence of its probabilities, logits divided by that, from the student's
-    (equations 3 and 2). Of logits (B, 2, C) the first learn from the labels, the second from the teacher.
+    The teacher's part is, for `kind="hard"`, the cross-entropy with the teacher's likeliest class; for
+    "soft", the squared `temperature` times the divergence of the student's probabilities from the teacher's,
+    both at that temperature (equations 3 and 2). With logits (B, 2, C) the first head learns from the labels,
+    the second from the teacher.
     """
 
     def __init__(self, kind: str, weight: float, temperature: float):
@@ -84,7 +89,7 @@ class DistillationLoss(keras.losses.Loss):
         self.kind, self.weight, self.temperature = kind, weight, temperature
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """One number for each of the batch."""
+        """One loss per example."""
         num_classes = y_pred.shape[-1]
         of_class, of_teacher = heads_of(y_pred)
         labels = y_true[:, :num_classes]
@@ -105,12 +110,12 @@ class DistillationLoss(keras.losses.Loss):
 
 
 def heads_of(logits: Any) -> tuple[Any, Any]:
-    """The logits (B, C) that learn from labels, and from the teacher, of all logits, (B, 2, C) or (B, C)."""
+    """The logits that learn from the labels, and those that learn from the teacher, (B, C) each."""
     return (logits, logits) if len(logits.shape) == 2 else (logits[:, 0], logits[:, 1])
 
 
 def accuracy(y_true: Any, y_pred: Any) -> Any:
-    """Whether the mean of the heads finds the likeliest label, for each of the batch."""
+    """Whether the mean of both heads predicts the label, for each example."""
     of_class, of_teacher = heads_of(y_pred)
     labels = y_true[:, : y_pred.shape[-1]]
     right = ops.equal(ops.argmax(labels, axis=-1), ops.argmax(of_class + of_teacher, axis=-1))

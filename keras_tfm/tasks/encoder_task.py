@@ -1,4 +1,6 @@
-"""What tasks that fine-tune an encoder share: where it comes from, how it is trained, kept and given away."""
+"""The base class of tasks that fine-tune a text encoder such as BERT: classification, tagging, answers,
+choices.
+"""
 
 import abc
 import dataclasses
@@ -30,7 +32,7 @@ HEAD_ARGUMENTS: dict[str, Any] = {
     "input_dropout": Rate,
     "kernel_initializer": Literal["glorot_uniform", "zeros"],
 }
-VOCABULARY_TEXTS = 200_000  # more change a vocabulary of thousands little
+VOCABULARY_TEXTS = 200_000  # a vocabulary of thousands of pieces hardly changes with more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +41,11 @@ class EncoderOptions(ModelOptions):
 
     set_here: ClassVar[Mapping[str, str]] = {"vocabulary_size": "--vocabulary"}
 
-    size: Annotated[str, Option("a size of BERT, from scratch")] = "mini"
+    size: Annotated[str, Option("size of the BERT to train from scratch")] = "mini"
     vocabulary_size: Annotated[
-        Count, Option("pieces at most, fewer for small files", flag="--vocabulary")
+        Count, Option("word pieces at most; small files give fewer", flag="--vocabulary")
     ] = 8_000
-    lowercase: Annotated[bool, Option("read capitals as small letters, and leave accents away")] = True
+    lowercase: Annotated[bool, Option("convert texts to lower case and remove accents")] = True
 
     def base(self) -> Config:
         return keras_tfm.models.BERT.config_of_size(self.size)
@@ -53,18 +55,26 @@ class EncoderOptions(ModelOptions):
 class FamilyOptions(EncoderOptions):
     """An encoder with fresh weights, and its vocabulary."""
 
-    family: Annotated[Family, Option("of encoders; recurrent is a bidirectional LSTM")] = "bert"
+    family: Annotated[Family, Option("kind of encoder; recurrent is a bidirectional LSTM")] = "bert"
 
     def base(self) -> Config:
         return FAMILIES[self.family].config_of_size(self.size)
 
 
 class EncoderTask(FineTunedTask):
-    """An encoder `backbone`, or the model with its head, fine-tuned by examples.
+    """An encoder that is fine-tuned on labelled examples. Abstract.
 
-    A subclass names `examples_class`, a tuple of columns of equal length, and `head_class`, and tells how
-    examples are encoded and answers are measured. ValueError where the tokenizer has other tokens than the
-    model, or `config.max_length` exceeds the model's.
+    Args:
+        backbone: an encoder without a head, which gets a new one, or a model with its head.
+        tokenizer: the encoder's tokenizer.
+        config: the task's configuration, an instance of `config_class`.
+
+    A subclass names `examples_class`, a named tuple of columns, and `head_class`, and defines how examples
+    are encoded and how answers are measured.
+
+    Raises:
+        ValueError: if the tokenizer has more tokens than the model, or `config.max_length` exceeds the
+            model's.
     """
 
     training = FineTuning(epochs=3, batch_tokens=1_024, learning_rate=5e-5)
@@ -72,8 +82,8 @@ class EncoderTask(FineTunedTask):
     held_out = (0.05, 1_000)
     examples_class: ClassVar[Any]
     head_class: type
-    default_length = 128  # tokens of an example, where neither the caller nor the model says fewer
-    chunk = 8_192  # examples that are encoded at once
+    default_length = 128  # tokens per example, unless the caller chooses or the model has fewer
+    chunk = 8_192  # how many examples are encoded at once
 
     def __init__(self, backbone: keras.Model, tokenizer: Tokenizer, config: Any):
         self.tokenizer, self.config = tokenizer, config
@@ -85,20 +95,20 @@ class EncoderTask(FineTunedTask):
 
     @abc.abstractmethod
     def _add_head(self, backbone: keras.Model) -> keras.Model:
-        """The backbone with a new head, of `config`."""
+        """The backbone with a new head, as `config` describes it."""
 
     @abc.abstractmethod
     def _encode(self, *columns: Any) -> Ragged:
-        """Ragged inputs, and what belongs to them, of columns without labels. Runs in a graph."""
+        """Ragged model inputs, and what belongs to them, for columns without labels. Runs in a graph."""
 
     @abc.abstractmethod
     def _encode_labels(self, examples: Any, inputs: Any) -> Any:
-        """The labels as `EncodedBatches` takes them; ValueError for those that the task does not know."""
+        """The labels in the form that `EncodedBatches` takes; ValueError for labels unknown to the task."""
 
     @classmethod
     @abc.abstractmethod
     def config_for(cls, examples: Sequence[Sequence], **options: Any) -> Config:
-        """The configuration that `examples` ask for."""
+        """A configuration that fits `examples`: their labels, for instance."""
 
     @classmethod
     def from_examples(
@@ -111,10 +121,19 @@ class EncoderTask(FineTunedTask):
         family: Family = "bert",
         **options: Any,
     ) -> Self:
-        """A task with fresh weights and a WordPiece vocabulary trained on the examples' texts.
+        """A task with fresh weights, and a WordPiece vocabulary trained on the texts of the examples.
 
-        `changes` replace fields of the configuration of the family's `size`; `options` are fields of the
-        task's. ValueError for an unknown family or size.
+        Args:
+            examples: columns, as `fit` takes them.
+            size: a published size of the family, "tiny", "mini" or "base" for example.
+            vocabulary_size: how many word pieces the vocabulary may have.
+            lowercase: whether texts are converted to lower case, without accents.
+            changes: fields of the size's configuration to replace.
+            family: "bert", or "recurrent" for a bidirectional LSTM.
+            options: fields of the task's configuration.
+
+        Raises:
+            ValueError: for an unknown family or size.
         """
         if family not in FAMILIES:
             raise ValueError(f"There is no encoder family {family!r}; there are {', '.join(FAMILIES)}.")
@@ -146,7 +165,9 @@ class EncoderTask(FineTunedTask):
 
     @classmethod
     def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
-        """A task of this kind, or a new head on the encoder of another."""
+        """The other task itself if it is of this class and has the same head, else a new head on its
+        encoder.
+        """
         if type(task) is cls:
             config = dataclasses.replace(task.config, **fields)
             if cls.same_head(task.config, config):
@@ -173,13 +194,13 @@ class EncoderTask(FineTunedTask):
     def from_backbone(
         cls, backbone: keras.Model, tokenizer: Tokenizer, examples: Sequence[Sequence], **options: Any
     ) -> Self:
-        """A task with a fresh head on an encoder that is there, for what `examples` ask."""
+        """A task with a new head on an existing encoder, with the labels of `examples`."""
         return cls(backbone, tokenizer, cls.config_for(examples, **options))
 
     @classmethod
     @abc.abstractmethod
     def texts_of(cls, examples: Any) -> list[str]:
-        """All texts in examples, for a vocabulary."""
+        """All texts in the examples, to train a vocabulary on."""
 
     @classmethod
     def from_huggingface(
@@ -188,10 +209,12 @@ class EncoderTask(FineTunedTask):
         examples: Sequence[Sequence] | None = None,
         **options: Any,
     ) -> Self:
-        """The task in the folder `name`, or of this hub id, or, for `examples`, its encoder with a new head.
+        """The task in the folder `name` (or of this hub id); with `examples`, its encoder with a new head.
 
-        The folder's own head is kept where it is this task's and has the examples' labels. CheckpointError or
-        DataError where something is not as it must be.
+        The folder's own head is kept if it belongs to this task and has the labels of the examples.
+
+        Raises:
+            CheckpointError, DataError: if a file of the folder is missing or not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, head_arguments
         from keras_tfm.convert.folder import read_config
@@ -214,10 +237,10 @@ class EncoderTask(FineTunedTask):
     def config_of(
         cls, model: keras.Model, entries: Mapping[str, Any], tokenizer: Tokenizer, **options: Any
     ) -> Config:
-        """The configuration of a published model with its head, by the entries of its config.json."""
+        """The configuration of a published model with its head, from the entries of its config.json."""
         config = model.backbone.config
         length = options.pop("max_length", None) or min(cls.default_length, config.max_length)
-        fields = {**options, **cls._published(model, entries)}  # what the head answers is not to be chosen
+        fields = {**options, **cls._published(model, entries)}  # the published head fixes its labels
         own = {"num_classes", *fields}
         head = {name: value for name, value in model.head_arguments.items() if name not in own}
         return cls.config_class(max_length=length, **fields, head=head)
@@ -225,24 +248,25 @@ class EncoderTask(FineTunedTask):
     @classmethod
     @abc.abstractmethod
     def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
-        """Fields of the configuration, by the entries of a published config.json."""
+        """Fields of the task's configuration, from the entries of a published config.json."""
 
     @classmethod
     def same_head(cls, one: Any, other: Any) -> bool:
-        """Whether two configurations ask for the same answers."""
+        """Whether two configurations have the same labels, so that one head serves both."""
         return set(getattr(one, "labels", ())) == set(getattr(other, "labels", ()))
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, model.safetensors and tokenizer.json.
 
-        TypeError for a model that has no counterpart there.
+        Raises:
+            TypeError: if transformers has no such model.
         """
         from keras_tfm.convert import save_huggingface
 
         save_huggingface(self.model, folder, overwrite, self._entries(), self.tokenizer)
 
     def _entries(self) -> dict[str, Any]:
-        """What config.json says of the answers."""
+        """The entries of config.json about the labels."""
         labels = getattr(self.config, "labels", ())
         return {
             "id2label": {str(i): label for i, label in enumerate(labels)},
@@ -256,25 +280,25 @@ class EncoderTask(FineTunedTask):
         return EncodedBatches(inputs, labels, **options, **training.batching_by_length(is_validation))
 
     def _rows_per_example(self, examples: Any) -> int:
-        """How many rows of what `_encode` gives the model reads as one."""
+        """How many encoded rows make one example: the number of choices, for instance."""
         return 1
 
     def _inputs(self, encoded: Ragged) -> Ragged:
-        """Of what `_encode` gives, what the model takes."""
+        """Those tensors from `_encode` that the model takes."""
         return {name: x for name, x in encoded.items() if name in self.model.input}
 
     def _logits(self, *columns: tf.Tensor) -> tuple[Any, Ragged]:
-        """The model's answer to columns without labels, in the graph, and what `_encode` said of them."""
+        """The model's output for columns without labels, and what `_encode` gave. Runs in a graph."""
         encoded = self._encode(*columns)
         return self._run(model_inputs(self._inputs(encoded), self.tokenizer.pad_id)), encoded
 
     def _run(self, inputs: dict[str, tf.Tensor]) -> Any:
-        """The model's answer to its inputs, (B, T) each."""
+        """The model's output for its inputs, (B, T) each."""
         return self.model(inputs, training=False)
 
 
 def check_head(arguments: Mapping[str, Any]) -> None:
-    """Raise ValueError for what heads take no arguments of, or other values of."""
+    """Raise ValueError for unknown arguments of a head, and for values that they cannot have."""
     for name, value in arguments.items():
         if name not in HEAD_ARGUMENTS:
             raise ValueError(f"`head` takes {', '.join(HEAD_ARGUMENTS)}; it was given {name}.")
@@ -282,7 +306,9 @@ def check_head(arguments: Mapping[str, Any]) -> None:
 
 
 def with_parts(backbone: keras.Model, **parts: Any) -> keras.Model:
-    """The backbone with fields of its configuration changed that add or leave out layers, and its weights."""
+    """The backbone with its weights, rebuilt where `parts` add or remove layers: fields of its
+    configuration.
+    """
     config = backbone.config
     changes = {name: value for name, value in parts.items() if getattr(config, name, value) != value}
     if not changes:
@@ -304,18 +330,18 @@ def as_pairs(texts: Iterable[str | Sequence[str]]) -> list[tuple[str, ...]]:
 
 
 def parts_of(text: str | Sequence[str]) -> tuple[str, ...]:
-    """A tuple of strings, which may have come as one string with tabs between."""
+    """A tuple of strings; a single string is split at its tabs."""
     return tuple(text.split("\t")) if isinstance(text, str) else tuple(text)
 
 
 def check_labels(labels: Sequence[str]) -> None:
-    """Raise ValueError for names of labels that are not different strings, two at least."""
+    """Raise ValueError unless the labels are at least two different strings."""
     if len(set(labels)) < max(2, len(labels)) or not all(isinstance(label, str) for label in labels):
         raise ValueError(f"`labels` must be different strings, two at least; they are {labels[:20]}.")
 
 
 def label_ids(labels: Iterable, names: Iterable, unseen: str = "in training") -> np.ndarray:
-    """Where each of `labels` stands among `names`: an int32 array; ValueError for one that does not."""
+    """The indices of `labels` among `names`, an int32 array; ValueError for a label that is not there."""
     ids = {name: number for number, name in enumerate(names)}
     unknown = sorted(set(labels) - ids.keys(), key=str)
     if unknown:

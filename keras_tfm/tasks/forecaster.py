@@ -1,4 +1,4 @@
-"""Forecasting a series of numbers by what it did before."""
+"""Forecasting: predict the next values of a series of numbers from its past."""
 
 import dataclasses
 import functools
@@ -29,18 +29,18 @@ Positive = Annotated[float, Between(0, 1e300, is_above=True)]
 
 @dataclasses.dataclass(frozen=True)
 class ForecasterConfig(Config):
-    """`mean` and `scale` bring values to the model's: (x - mean) / scale. `horizon` bounds a forecast."""
+    """The normalisation of values, (x - `mean`) / `scale`, and the longest forecast, `horizon`."""
 
-    horizon: Annotated[Length, Option("values that a forecast goes ahead")] = 12
+    horizon: Annotated[Length, Option("how many values a forecast has")] = 12
     mean: Finite = 0.0
     scale: Positive = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class SeriesTraining(Training):
-    """The warm-up takes a tenth of the steps unless something else is said."""
+    """By default the warm-up takes a tenth of the steps."""
 
-    batch_size: Annotated[Count, Option("windows of a batch at most")] = 64
+    batch_size: Annotated[Count, Option("windows in a batch")] = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,9 +48,9 @@ class ForecastOptions(ModelOptions):
     """A model with fresh weights."""
 
     kind: Annotated[
-        Literal["linear", "dense", "recurrent"], Option("of model; linear is the textbooks' AR(k)")
+        Literal["linear", "dense", "recurrent"], Option("kind of model; linear is the AR(k) of textbooks")
     ] = "linear"
-    window: Annotated[Length, Option("values that the next one is predicted from")] = 24
+    window: Annotated[Length, Option("from how many values the next one is predicted")] = 24
     hidden_dim: Annotated[Size, Option("width of a dense or recurrent model")] = 32
 
     def base(self) -> Config:
@@ -58,20 +58,24 @@ class ForecastOptions(ModelOptions):
 
 
 class Forecaster(TrainableTask):
-    """A series of numbers (N,), the oldest first, to its next values.
+    """Predicts the next values of a series of numbers (N,), oldest first.
 
-    `model` is an `Autoregressive`. Values are normalised by what `config` keeps. The last part of a series
-    is for validation. ValueError for a series that is no longer than a window, and for anything but finite
-    numbers.
+    `model` is an `Autoregressive`. Values are normalised as `config` says; the last part of a series is held
+    out for validation.
 
-        forecaster = Forecaster.from_series(series, kind="recurrent", window=24)
-        forecaster.fit(series)
-        forecaster.forecast(series, 12)  # the next 12 values
+    Raises:
+        ValueError: for a series that is not longer than a window, and for values that are not finite numbers.
+
+    >>> series = np.sin(np.arange(200) / 5)
+    >>> forecaster = keras_tfm.tasks.Forecaster.from_series(series, kind="linear", window=10)
+    >>> history = forecaster.fit(series, epochs=1)
+    >>> forecaster.forecast(series, 3).shape
+    (3,)
     """
 
     name = "forecast"
-    help = "train a model of a series of numbers, to tell how it goes on"
-    files = f"{TABLES}: a column of numbers, the oldest first"
+    help = "train a model that predicts the next values of a series of numbers"
+    files = f"a column of numbers, oldest first, in {TABLES}"
     columns = (1,)
     unit = "values"
     digits = 6
@@ -95,8 +99,15 @@ class Forecaster(TrainableTask):
         horizon: int = 12,
         **changes: Any,
     ) -> Self:
-        """A forecaster with fresh weights, its normalisation that of `series`; `changes` replace fields of
-        `AutoregressiveConfig`.
+        """A forecaster with fresh weights, whose normalisation is taken from `series`.
+
+        Args:
+            series: numbers (N,), oldest first.
+            kind: "linear", "dense" or "recurrent".
+            window: from how many values the next one is predicted.
+            hidden_dim: width of a dense or recurrent model.
+            horizon: how many values a forecast may have.
+            changes: fields of `AutoregressiveConfig` to replace.
         """
         values = check_series(series, window)
         of_model = configured(window, kind, hidden_dim)
@@ -127,7 +138,7 @@ class Forecaster(TrainableTask):
         return check_series(series, self.window)
 
     def hold_out(self, series: np.ndarray, share: float | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """All but the last `share`; and that share, behind the window that precedes it."""
+        """The series without its last `share`; and that share, preceded by one window."""
         count = max(1, round(len(series) * (self.held_out[0] if share is None else share)))
         if not 0 < count < len(series) - self.window:
             raise ValueError(
@@ -146,13 +157,15 @@ class Forecaster(TrainableTask):
         return {"loss": keras.losses.MeanSquaredError("mean_with_sample_weight", name="loss")}
 
     def forecast(self, series: Sequence[float] | np.ndarray, steps: int | None = None) -> np.ndarray:
-        """The `steps` values after `series`, by default `config.horizon`: each is predicted from those before
-        it, predictions among them.
+        """The `steps` values after `series`, by default `config.horizon`; each is predicted from those before
+        it, predictions included.
         """
         return self.predict([series], steps)[0]
 
     def predict(self, histories: Iterable[Any], steps: int | None = None) -> list[np.ndarray]:
-        """The forecast of each history: numbers, or a string of them, a window at least."""
+        """The forecast of each history, which is a list of numbers or a string of them, at least a window
+        long.
+        """
         steps = self.config.horizon if steps is None else steps
         if not 1 <= steps <= self.config.horizon:
             raise ValueError(f"`steps` must lie in [1, {self.config.horizon}]; it is {steps}.")
@@ -175,8 +188,8 @@ class Forecaster(TrainableTask):
         return None
 
     def measure(self, series: np.ndarray) -> dict[str, Any]:
-        """One step ahead along the series: the mean absolute error "mae" and the root of the mean square
-        "rmse", and those of the naive forecast, which repeats the last value.
+        """Errors of predicting one step ahead: "mae" (mean absolute) and "rmse" (root mean squared), and
+        those of the naive forecast, which repeats the last value.
         """
         values, targets = windows_of(series, self.window)
         predicted = [
@@ -202,7 +215,7 @@ class Forecaster(TrainableTask):
         return (values - self.config.mean) / self.config.scale
 
     def _ahead(self, values: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
-        """The next `steps` values (B, steps) after windows (B, k), all normalised; runs in a graph."""
+        """The next `steps` values (B, steps) after windows (B, k), all normalised. Runs in a graph."""
 
         def next_window(window: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
             following = self.model({"values": window}, training=False)
@@ -228,12 +241,14 @@ class Forecaster(TrainableTask):
 
 
 def configured(window: int, kind: Any, hidden_dim: int) -> keras_tfm.models.AutoregressiveConfig:
-    """A model's configuration; a linear one has no hidden layer."""
+    """The configuration of a model; a linear one has no hidden layer."""
     return keras_tfm.models.AutoregressiveConfig(window, kind, None if kind == "linear" else hidden_dim)
 
 
 def check_series(series: Any, window: int) -> np.ndarray:
-    """A series as an array (N,); ValueError for other shapes or values, and for `window` values at most."""
+    """A series as an array (N,); ValueError for other shapes, for values that are not finite, and for
+    `window` values or fewer.
+    """
     values = np.asarray(series, "float64")
     if values.ndim != 1:
         raise ValueError(f"The series must have the shape (N,); it is {values.shape}.")
@@ -246,5 +261,5 @@ def check_series(series: Any, window: int) -> np.ndarray:
 
 
 def numbers_of(history: Any) -> np.ndarray:
-    """The numbers of a history, which may have come as a string."""
+    """The numbers of a history, which may be given as a string."""
     return parse_numbers(history) if isinstance(history, str) else np.asarray(history, "float64")

@@ -1,4 +1,4 @@
-"""Ids, strings of any kind, by their places; and as arrays, for files of weights."""
+"""Ids of users or items: strings with an index each, which can be stored as arrays in a file of weights."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
@@ -10,12 +10,14 @@ from keras_tfm.training.safetensors import CheckpointError
 
 
 def as_ids(values: Iterable[object]) -> list[str]:
-    """Whatever names users or items, such as numbers, as strings without white space around them."""
+    """Names of users or items, such as numbers, as strings without white space around them."""
     return [str(value).strip() for value in values]
 
 
 class Ids:
-    """Different ids, `names`, and their `places` from 0; ValueError says `what` of them is not so."""
+    """Distinct ids, `names`, and their indices, `places`. ValueError, naming `what` they are, if they are not
+    distinct.
+    """
 
     def __init__(self, what: str, names: Sequence[str]):
         self.what, self.names = what, list(names)
@@ -27,18 +29,18 @@ class Ids:
         return len(self.names)
 
     def indices(self, names: Iterable[str]) -> np.ndarray:
-        """The places of `names`, -1 for an unknown one: an array (n,)."""
+        """The indices of `names`, -1 for an unknown one: an array (N,)."""
         return np.fromiter((self.places.get(name, -1) for name in names), np.int64)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The ids in UTF-8, one behind the other, and where each of them ends."""
+        """The ids in UTF-8, joined, and the position at which each of them ends."""
         texts = [name.encode() for name in self.names]
         ends = np.cumsum([len(text) for text in texts], dtype="int64")
         return {self.what: np.frombuffer(b"".join(texts), np.uint8), f"{self.what}_ends": ends}
 
     @classmethod
     def of_arrays(cls, what: str, arrays: Mapping[str, np.ndarray], path: Path) -> Self:
-        """The ids of `arrays`, read of the file `path`; CheckpointError where they are none."""
+        """The ids that `arrays` stored, read from the file `path`; CheckpointError for malformed arrays."""
         data, ends = arrays.get(what), arrays.get(f"{what}_ends")
         if data is None or ends is None or data.dtype != np.uint8 or ends.dtype != np.int64:
             raise CheckpointError(path, what, "ids, and where each ends", "none")

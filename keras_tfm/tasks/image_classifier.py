@@ -1,4 +1,4 @@
-"""Classifying images: a vision backbone, a head, and what turns raw images into its input."""
+"""Image classification: a vision backbone, a head, and the preprocessing of raw images."""
 
 import dataclasses
 import pathlib
@@ -36,8 +36,8 @@ from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImageTraining
 
-READ_MORE = "ViTMAE", "AutoFormerSupernet"  # what is hidden, and what is chosen of the model
-# {name on the command line: class} of the families that read images alone
+READ_MORE = "ViTMAE", "AutoFormerSupernet"  # have further inputs: the mask, the choice of a subnet
+# {name on the command line: class} of the families whose only input is an image
 FAMILIES: dict[str, Any] = {
     name.lower(): family
     for name, family in sorted(vars(keras_tfm.models).items(), key=lambda item: item[0].lower())
@@ -49,8 +49,12 @@ FAMILIES: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class ImageClassifierConfig(Preprocessing):
-    """`class_names` are strings, or integers, in the order of the logits. `hidden_dim` and `dropout` are
-    those of `ClassificationHead`.
+    """The classes, the head, and the preprocessing of an `ImageClassifier`.
+
+    Args:
+        class_names: strings, or integers, in the order of the logits.
+        hidden_dim: width of a hidden layer of the head, or None.
+        dropout: dropout rate before the head's last layer.
     """
 
     class_names: tuple[str, ...] | tuple[int, ...]
@@ -71,14 +75,14 @@ class ImageClassifierConfig(Preprocessing):
 class ImageOptions(ModelOptions):
     """A vision model with fresh weights."""
 
-    family: Annotated[str, Option(f"of models: {', '.join(FAMILIES)}")] = "vit"
+    family: Annotated[str, Option(f"kind of model: {', '.join(FAMILIES)}")] = "vit"
     size: Annotated[
-        str, Option("a published size of the family, or tiny, for images of some 32 x 32 pixels")
+        str, Option("a published size of the family, or tiny, for images of about 32 x 32 pixels")
     ] = "tiny"
 
     @property
     def model_class(self) -> Any:
-        """The family's class; ValueError for a family that there is not."""
+        """The class of the family; ValueError for an unknown family."""
         if self.family not in FAMILIES:
             raise ValueError(f"There is no family {self.family!r}; there are {', '.join(FAMILIES)}.")
         return FAMILIES[self.family]
@@ -93,26 +97,37 @@ class ImageOptions(ModelOptions):
         return family.sizes[self.size]
 
     def model(self, changes: Mapping[str, Any]) -> keras.Model:
-        """The model, with fields of its configuration changed; ValueError for fields that it has not."""
+        """A new model, with `changes` to fields of its configuration; ValueError for unknown fields."""
         family = self.model_class
         return family(family.config_class.from_json(dataclasses.asdict(self.base()) | dict(changes)))
 
 
 class ImageClassifier(ImageTask, FineTunedTask):
-    """Images, as `ImageTask` has them, to class names by a `backbone` with a `pooled_output`, a `ViT` for
-    example, or by one with its head.
+    """Names the class of each image, by a vision `backbone` with a `pooled_output`, such as `ViT`.
 
-    Labels are class names or, where these are strings, also their numbers from 0. `options` are the fields of
-    `ImageClassifierConfig`; an `image_size` other than the backbone's makes a copy of it for that size. The
-    head of a backbone with a `distilled_output` is a `DistilledClassifier`.
+    Args:
+        backbone: a model without a head, which gets a new one, or a model with its head.
+        class_names: strings, or integers, in the order of the logits.
+        options: further fields of `ImageClassifierConfig`. An `image_size` other than the backbone's makes a
+            copy of the backbone for that size.
+
+    Images are what `ImageTask` describes. A label is a class name; if names are strings, it may also be their
+    index. A backbone with a `distilled_output` (DeiT) gets a `DistilledClassifier` as its head.
+
+    >>> names, sizes = ["dark", "light"], {"image_size": 8, "patch_size": 4}
+    >>> task = keras_tfm.tasks.ImageClassifier.from_size("tiny", names, **sizes)
+    >>> images = np.repeat(np.array([0, 255] * 8, "uint8"), 8 * 8 * 3).reshape(16, 8, 8, 3)
+    >>> history = task.fit((images, names * 8), epochs=1)
+    >>> task.predict(images).shape
+    (16,)
     """
 
     name = "classify-images"
-    start = "a RUN, of this task or a related one, or a folder, or hub id, of transformers or timm"
+    start = "a RUN of this task or a related one, or a folder or hub id of transformers or timm"
     help = "train an image classifier: a Transformer, or another model of images"
     files = (
-        "a folder of images, a folder inside for each class; .npz or idx files (train-images-idx3-ubyte.gz, "
-        "labels beside it); or an image and a label in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
+        "a folder with a folder of images per class; .npz or idx files (train-images-idx3-ubyte.gz, its "
+        "labels beside it); or images and labels in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
     )
     columns = (2,)
     unit = "images"
@@ -130,7 +145,7 @@ class ImageClassifier(ImageTask, FineTunedTask):
         self._classify = tf.function(self.classify, autograph=False, reduce_retracing=True)
 
     def _with_head(self, model: keras.Model) -> keras.Model:
-        """A classifier of the configuration's classes and image size, with the weights of `model`."""
+        """A classifier with the configured classes and image size, and the weights of `model`."""
         count, given = len(self.class_names), hasattr(model, "backbone")
         old = model.backbone if given else model
         backbone = with_image_size(old, self.config.image_size)
@@ -148,10 +163,10 @@ class ImageClassifier(ImageTask, FineTunedTask):
 
     @classmethod
     def from_size(cls, size: str, class_names: Any, **changes: Any) -> Self:
-        """A classifier by a `ViT` of that size with fresh weights.
+        """A classifier with a `ViT` of this size and fresh weights.
 
-        `changes` replace fields of the size's configuration, for example `image_size=28`. Raises ValueError
-        for an unknown size.
+        `changes` replace fields of the size's configuration, for example `image_size=28`; ValueError for an
+        unknown size or field.
         """
         return cls(keras_tfm.models.ViT.from_size(size, **changes), class_names)
 
@@ -189,7 +204,7 @@ class ImageClassifier(ImageTask, FineTunedTask):
         columns: ColumnNames = None,
         **fields: Any,
     ) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
-        """Images, of the shape that `shape_and_preprocessing` says, and their classes' names."""
+        """Images, of the shape and preprocessing that the fields describe, and the names of their classes."""
         shape, preprocessing = shape_and_preprocessing(**fields)
         found = read_labelled_images(paths, *shape, columns, preprocessing)
         return found.images, np.array(found.class_names)[found.labels]
@@ -198,11 +213,13 @@ class ImageClassifier(ImageTask, FineTunedTask):
     def start_from(cls, start: Path, examples: Any, **fields: Any) -> Self:
         if is_task_folder(start):
             return cls.adopt(load_any(start), examples, **fields)
-        return cls.from_huggingface(start, examples, **fields)  # a new head where the classes are others
+        return cls.from_huggingface(start, examples, **fields)  # with a new head for other classes
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        """A task of this kind: the other's preprocessing, its head where it has the examples' classes."""
+        """A classifier with the other task's preprocessing, and its head if that knows the examples'
+        classes.
+        """
         task = check_reads_images(task)
         kept = dataclasses.asdict(preprocessing_in(task.config)) | fields
         if isinstance(task, cls) and set(np.unique(examples[1]).tolist()) <= set(map(str, task.class_names)):
@@ -216,10 +233,12 @@ class ImageClassifier(ImageTask, FineTunedTask):
 
     @classmethod
     def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
-        """The task in the folder `name`, or of this hub id, or, for `examples`, its backbone with a new head.
+        """The classifier in the folder `name` of transformers or timm (or of this hub id).
 
-        The folder is one of transformers or of timm. Its own head is kept where it has the examples' classes.
-        CheckpointError where something is not as it must be.
+        With `examples`, it gets a new head unless the folder's head knows their classes.
+
+        Raises:
+            CheckpointError: if a file of the folder is missing or not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder
         from keras_tfm.convert.preprocessing import image_model, label_names
@@ -239,9 +258,11 @@ class ImageClassifier(ImageTask, FineTunedTask):
         return cls(backbone, np.unique(examples[1]), **options)
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
-        """Write a new `folder` for `transformers`: config.json, preprocessor_config.json, model.safetensors.
+        """Write a new `folder` for `transformers`: config.json, preprocessor_config.json and
+        model.safetensors.
 
-        TypeError for a model that has no counterpart there.
+        Raises:
+            TypeError: if transformers has no such model.
         """
         from keras_tfm.convert import save_huggingface
         from keras_tfm.convert.preprocessing import preprocessor_writer
@@ -252,7 +273,7 @@ class ImageClassifier(ImageTask, FineTunedTask):
         save_huggingface(self.model, folder, overwrite, entries, writers=[writer])
 
     def __call__(self, batch: Any, training: bool = False) -> tf.Tensor:
-        """Logits (B, classes) of raw images, or of {"images": them}."""
+        """Logits (B, classes) for raw images, or for {"images": raw images}."""
         images = batch["images"] if isinstance(batch, dict) else batch
         return self.model({"images": self.prepare(self._as_array(images))}, training=training)
 
@@ -294,27 +315,29 @@ class ImageClassifier(ImageTask, FineTunedTask):
         return super().learn(examples, validation, training, callbacks, **keeping)
 
     def predict(self, images: np.ndarray, probabilities: bool = False, batch_size: int = 64) -> np.ndarray:
-        """The likeliest class name of each image: an array (B,); or, with `probabilities`, those of all."""
+        """The likeliest class name of each image, (B,); with `probabilities=True`, all probabilities (B,
+        classes).
+        """
         values = self.probabilities(images, batch_size)
         return values if probabilities else self.class_names[values.argmax(-1)]
 
     def probabilities(self, images: np.ndarray, batch_size: int = 64) -> np.ndarray:
-        """The probability of each class for each image: an array (B, classes)."""
+        """The probability of each class for each image, (B, classes)."""
         return self.answers(images, self._classify, len(self.class_names), batch_size)
 
     def measure(self, examples: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
-        """ "accuracy", from 0 to 1, and the mean cross-entropy, "loss", in nats."""
+        """ "accuracy" from 0 to 1, and "loss", the mean cross-entropy in nats."""
         images, labels = examples
         values = self.probabilities(images)
         return {"accuracy": np.mean(values.argmax(-1) == labels), "loss": cross_entropy(values, labels)}
 
     def classify(self, images: tf.Tensor) -> tf.Tensor:
-        """Raw images (B, H, W, C) to probabilities (B, classes), wholly in the graph."""
+        """Raw images (B, H, W, C) to probabilities (B, classes). Runs in a graph."""
         logits = self.model({"images": self.prepare(images)}, training=False)
         return tf.nn.softmax(tf.cast(logits, tf.float32))
 
     def check_examples(self, examples: Any) -> tuple[Any, np.ndarray]:
-        """(images, labels): images checked, labels (B,) that count into the class names."""
+        """(images, labels), checked; labels (B,) become indices of the class names."""
         if not isinstance(examples, tuple | list) or len(examples) != 2:
             raise ValueError(f"examples: expected (images, labels), got a {type(examples).__name__}")
         images, labels = self.check_images(examples[0]), np.asarray(examples[1])
@@ -358,7 +381,7 @@ class ImageClassifier(ImageTask, FineTunedTask):
 
 
 def augmentation_of(training: ImageTraining) -> Augmentation:
-    """How the images of a training are changed."""
+    """How the images of a training are augmented."""
     return Augmentation(
         training.augment,
         training.flip,

@@ -1,4 +1,4 @@
-"""Images as vectors, like ones close together."""
+"""Images as vectors: similar images get similar vectors."""
 
 import dataclasses
 from typing import Any, Literal, Self
@@ -17,8 +17,12 @@ from keras_tfm.training.folder import Path
 
 @dataclasses.dataclass(frozen=True)
 class ImageEncoderConfig(Preprocessing):
-    """`pooling` is "first" for the backbone's pooled output, "mean" for the mean of its tokens, the class
-    token among them. `normalize` gives vectors the length 1.
+    """The vectors of an `ImageEncoder`, and the preprocessing of its images.
+
+    Args:
+        pooling: "first" for the backbone's pooled output, or "mean" for the mean of its tokens, class token
+            included.
+        normalize: whether vectors have length 1.
     """
 
     pooling: Literal["first", "mean"] = "first"
@@ -26,10 +30,15 @@ class ImageEncoderConfig(Preprocessing):
 
 
 class ImageEncoder(ImageTask):
-    """Images, as `ImageTask` has them, to vectors (D,): the pooled output of a vision `backbone`.
+    """Turns images into vectors (D,): the pooled output of a vision `backbone`.
 
-    The dot product of two vectors of length 1 is the cosine of their angle, which measures how alike the
-    images are.
+    Images are what `ImageTask` describes. The dot product of two vectors of length 1 is their cosine
+    similarity.
+
+    >>> sizes = {"num_layers": 1, "dim": 32, "num_heads": 2, "intermediate_dim": 64}
+    >>> encoder = keras_tfm.tasks.ImageEncoder(keras_tfm.models.ViT.from_size("B/16", **sizes))
+    >>> encoder.predict(np.zeros((2, 224, 224, 3), "uint8")).shape
+    (2, 32)
     """
 
     name = "image-vectors"
@@ -43,23 +52,24 @@ class ImageEncoder(ImageTask):
 
     @classmethod
     def from_task(cls, task: Any, **options: Any) -> Self:
-        """By the `encoder` of another task of images, and with its preprocessing."""
+        """An encoder with the backbone and the preprocessing of another image task."""
         if not isinstance(task, ImageTask):
-            raise ValueError(f"`task` must be one that reads images; it is a {task.name!r} task.")
+            raise ValueError(f"`task` must be a task that reads images; it is a {task.name!r} task.")
         kept = dataclasses.asdict(preprocessing_in(task.config))
         return cls(task.encoder, ImageEncoderConfig(**kept | options))
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
-        """A vision model without a head."""
+        """Whether `model` is a vision model without a head."""
         outputs = model.output if isinstance(model.output, dict) else {}
         return "images" in model.input and "sequence_output" in outputs
 
     @classmethod
     def from_huggingface(cls, name: Path, **options: Any) -> Self:
-        """The backbone in the folder `name`, of transformers or timm, or of this hub id, without its head.
+        """The backbone in the folder `name` of transformers or timm (or of this hub id), without its head.
 
-        CheckpointError where something is not as it must be, or reads no images.
+        Raises:
+            CheckpointError: if a file is missing or not as it must be, or the model does not read images.
         """
         from keras_tfm.convert import CheckpointError, find_folder
         from keras_tfm.convert.preprocessing import image_model
@@ -70,7 +80,9 @@ class ImageEncoder(ImageTask):
         return cls(backbone, ImageEncoderConfig(**fields | options))
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
-        """Write a new `folder` for `transformers`: its configurations, model.safetensors."""
+        """Write a new `folder` for `transformers`: config.json, preprocessor_config.json and
+        model.safetensors.
+        """
         from keras_tfm.convert import save_huggingface
         from keras_tfm.convert.preprocessing import preprocessor_writer
 
@@ -78,13 +90,13 @@ class ImageEncoder(ImageTask):
         save_huggingface(self.model, folder, overwrite, writers=[writer])
 
     def __call__(self, batch: Any, training: bool = False) -> Any:
-        """The backbone's outputs for raw images, or for {"images": them}."""
+        """The backbone's outputs for raw images, or for {"images": raw images}."""
         images = batch["images"] if isinstance(batch, dict) else batch
         images = np.asarray(self.check_images(images))
         return self.model({"images": self.prepare(images)}, training=training)
 
     def encode(self, images: tf.Tensor) -> tf.Tensor:
-        """Raw images (B, H, W, C) to vectors (B, D), wholly in the graph."""
+        """Raw images (B, H, W, C) to vectors (B, D). Runs in a graph."""
         outputs = self.model({"images": self.prepare(images)}, training=False)
         is_first = self.config.pooling == "first"
         vectors = outputs["pooled_output"] if is_first else tf.reduce_mean(outputs["sequence_output"], axis=1)
@@ -92,14 +104,14 @@ class ImageEncoder(ImageTask):
         return tf.math.l2_normalize(vectors, axis=-1) if self.config.normalize else vectors
 
     def predict(self, images: Any, batch_size: int = 64) -> np.ndarray:
-        """The vectors of the images: an array (N, D)."""
+        """The vectors of the images, (N, D)."""
         width = self.model.output[
             "pooled_output" if self.config.pooling == "first" else "sequence_output"
         ].shape[-1]
         return self.answers(images, self._encode, width, batch_size)
 
     def similarity(self, images: Any, others: Any) -> np.ndarray:
-        """The cosine of each of `images` and each of `others`: an array (N, M), from -1 to 1."""
+        """The cosine similarity of each of `images` and each of `others`, (N, M), from -1 to 1."""
         one, other = (self.predict(side) for side in (images, others))
         if not self.config.normalize:
             one, other = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (one, other))

@@ -1,8 +1,8 @@
-"""An index of images on the disk: their vectors, asked by the vector of a text or of another image.
+"""An index of images on disk: their vectors, searched by the vector of a text or of another image.
 
-A folder holds index.json, which says what made the vectors, and for each time that images were added a part:
-images-NUMBER-….npy, (N, E) in float32, and a .jsonl beside it with a path a line. A part is there once its
-.npy is, which is written last: what is stopped leaves no half of one, and nothing is ever written anew.
+A folder holds index.json, which describes the model that made the vectors, and one part for each time that
+images were added: images-NUMBER-….npy, (N, E) in float32, and a .jsonl file with one path per line. The .npy
+is written last, so that an interrupted run leaves no half of a part. Existing files are never rewritten.
 """
 
 import dataclasses
@@ -26,7 +26,13 @@ NAME = "index.json"
 
 @dataclasses.dataclass(frozen=True)
 class IndexConfig(Config):
-    """What an index is of: the folder, or hub id, of the `model`, its `fingerprint`, the vectors' `width`."""
+    """What made the vectors of an index.
+
+    Args:
+        model: the folder or hub id of the model.
+        fingerprint: a digest of the model's configuration and weights.
+        width: the length of the vectors.
+    """
 
     model: str
     fingerprint: str
@@ -42,13 +48,15 @@ class Image(NamedTuple):
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """The file as it is now; OSError where it cannot be read."""
+        """The file as it is now; OSError if it cannot be read."""
         status = os.stat(path)
         return cls(os.path.abspath(path), status.st_size, status.st_mtime_ns)
 
 
 class ImageIndex:
-    """Images by their vectors of length 1 in a `folder` that `create` made. ValueError for a damaged one."""
+    """An index in a `folder` that `create` made: images and their vectors of length 1. ValueError if it is
+    damaged.
+    """
 
     def __init__(self, folder: Path):
         self.folder = pathlib.Path(folder)
@@ -64,13 +72,13 @@ class ImageIndex:
             raise ValueError(f"{path}: {error}") from None
         self.images: list[Image] = []
         self._parts: list[np.ndarray] = []
-        self._rows: dict[str, int] = {}  # of each path the last, for a file may have changed since
+        self._rows: dict[str, int] = {}  # the last row of each path: a file may have changed since
         for part in sorted(self.folder.glob("images-*.npy")):
             self._take(_read_images(part.with_suffix(".jsonl")), _read_vectors(part), part)
 
     @classmethod
     def create(cls, folder: Path, config: IndexConfig) -> Self:
-        """An empty index in a new `folder`; FileExistsError where there is one."""
+        """An empty index in a new `folder`; FileExistsError if the folder exists."""
         with new_folder(folder) as work:
             content = {MARK: __version__, **dataclasses.asdict(config)}
             (work / NAME).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
@@ -80,12 +88,12 @@ class ImageIndex:
         return len(self._rows)
 
     def __contains__(self, image: Image) -> bool:
-        """Whether the file is here as it is."""
+        """Whether the index has the file in its present state."""
         row = self._rows.get(image.path)
         return row is not None and self.images[row] == image
 
     def check(self, config: IndexConfig) -> None:
-        """ValueError where vectors of this model cannot be compared with those here."""
+        """Raise ValueError if vectors of this model cannot be compared with those in the index."""
         if config.width != self.config.width:
             problem = f"has vectors of {self.config.width} numbers, the model makes {config.width}"
         elif config.fingerprint != self.config.fingerprint:
@@ -95,7 +103,7 @@ class ImageIndex:
         raise ValueError(f"{self.folder}: the index {problem}: make a new one")
 
     def add(self, images: Sequence[Image], vectors: np.ndarray) -> None:
-        """Add images, and their vectors (N, E), as a part of its own; ValueError for another width."""
+        """Add images with their vectors (N, E) as a new part; ValueError for vectors of another width."""
         vectors = np.ascontiguousarray(vectors, "float32")
         if vectors.shape != (len(images), self.config.width):
             expected = (len(images), self.config.width)
@@ -111,9 +119,8 @@ class ImageIndex:
         self._take(list(images), vectors, part)
 
     def search(self, vector: np.ndarray, top: int = 5) -> list[tuple[str, float]]:
-        """The `top` nearest images, the nearest first: (path, cosine) of each. `vector` (E,) has length 1.
-
-        ValueError for another width.
+        """The `top` nearest images as (path, cosine similarity), nearest first. `vector` (E,) has length
+        1.
         """
         if vector.shape != (self.config.width,):
             raise ValueError(f"`vector` must have the shape {(self.config.width,)}; it is {vector.shape}.")
@@ -141,9 +148,9 @@ class ImageIndex:
 
 
 def config_of(task: Any, model: Path) -> IndexConfig:
-    """What an index by the `task`, an `ImageTextMatcher` of the folder or hub id `model`, says of itself."""
+    """The description of an index made by `task`, an `ImageTextMatcher` from the folder or hub id `model`."""
     digest = hashlib.sha256()
-    described = task.describe_model() | {"head": None}  # what it began with says nothing
+    described = task.describe_model() | {"head": None}  # the head's initial values do not matter
     about = [described, dataclasses.asdict(task.preprocessing), task.tokenizer.tokens]
     digest.update(json.dumps(about, sort_keys=True).encode())
     for weight in task.model.weights:
@@ -153,7 +160,7 @@ def config_of(task: Any, model: Path) -> IndexConfig:
 
 
 def _read_images(path: pathlib.Path) -> list[Image]:
-    """The lines of a part's .jsonl; ValueError for what they are not."""
+    """The lines of a part's .jsonl file; ValueError if they are malformed."""
     try:
         return list(map(_image, path.read_text("utf-8").splitlines()))
     except (ValueError, TypeError, OSError) as error:
@@ -169,7 +176,7 @@ def _image(line: str) -> Image:
 
 
 def _read_vectors(path: pathlib.Path) -> np.ndarray:
-    """The array of a part, on the disk; ValueError for another kind."""
+    """The array of a part, memory-mapped; ValueError for another kind of array."""
     try:
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
@@ -180,7 +187,9 @@ def _read_vectors(path: pathlib.Path) -> np.ndarray:
 
 
 def unknown_images(index: ImageIndex, paths: Iterable[Path]) -> list[Image]:
-    """The files among `paths` that the index has not, as they are now; those that are gone are left out."""
+    """The files among `paths` that the index does not have in their present state; missing files are
+    skipped.
+    """
     found = []
     for path in paths:
         try:

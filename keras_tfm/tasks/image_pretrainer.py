@@ -1,4 +1,4 @@
-"""Pre-training on images without labels; what it has learnt, as vectors."""
+"""Pre-training on images without labels."""
 
 import dataclasses
 import pathlib
@@ -30,25 +30,30 @@ from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import PretrainImagesTraining
 
-PROBED = 0.2  # the share of labelled images by which vectors are judged; the probes learn from the others
+PROBED = 0.2  # the share of labelled images that tests the vectors; the probes learn from the others
 
 
 class ImagePretrainer(ImageTask, TrainableTask):
-    """Pre-trains an encoder on images, as `ImageTask` has them, by the method of its configuration.
+    """Pre-trains an image encoder without labels, by the method that its configuration names.
 
-    `backbone` is a `ViTMAE` for "mae", any model with a `pooled_output` for "dino". Labels beside the images
-    are passed over, but for `evaluate`. `predict` and `export` are those of an `ImageEncoder` by the task's
-    `encoder`, a copy of what is learnt: the whole ViT, or the teacher.
+    `backbone` is a `ViTMAE` for "mae", and any model with a `pooled_output` for "dino". Labels of the images
+    are only used by `evaluate`. `predict` and `export` give the vectors of an `ImageEncoder` around the
+    task's `encoder`, a copy of what was learnt: the ViT on all patches, or the teacher.
+
+    >>> sizes = {"image_size": 8, "patch_size": 4, "num_layers": 1, "dim": 32, "num_heads": 2}
+    >>> backbone = keras_tfm.models.ViTMAE.from_size("B/16", intermediate_dim=64, **sizes)
+    >>> task = keras_tfm.tasks.ImagePretrainer(backbone)
+    >>> history = task.fit(np.zeros((16, 8, 8, 3), "uint8"), epochs=1)
+    >>> task.predict(np.zeros((2, 8, 8, 3), "uint8")).shape
+    (2, 32)
     """
 
     name = "pretrain-images"
     help = "pre-train an encoder on images without labels"
-    start = (
-        "a RUN of this task or, for dino, another RUN of images, or a folder, or hub id, of images' models"
-    )
+    start = "a RUN of this task; for dino also another RUN of images, or a folder or hub id of an image model"
     files = (
-        "a folder of images, or of folders of them; .npz or idx files; or images in .parquet files or "
-        "tfds:NAME[/CONFIG][:VERSION]#SPLIT. Labels are passed over"
+        "a folder of images, or of such folders; .npz or idx files; or images in .parquet files or "
+        "tfds:NAME[/CONFIG][:VERSION]#SPLIT; labels are ignored"
     )
     columns = (1, 2)
     unit = "images"
@@ -74,7 +79,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
             changes = {**changes, "image_size": config.image_size}
         if config.method == "mae":
             if options.family != "vit":
-                raise ValueError(f"--method mae is for the family vit; it is {options.family!r}.")
+                raise ValueError(f"--method mae needs --family vit; it is {options.family!r}.")
             changes = {**changes, "mask_ratio": config.mask_ratio}
             return cls(ViTMAE.from_size(options.size, **changes), config)
         return cls(options.model(changes), config)
@@ -83,17 +88,17 @@ class ImagePretrainer(ImageTask, TrainableTask):
     def read_files(
         cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any
     ) -> np.ndarray | ImageFiles:
-        """Images, of the shape that `shape_and_preprocessing` says."""
+        """Images, of the shape and preprocessing that the fields describe."""
         shape, preprocessing = shape_and_preprocessing(**fields)
         return read_unlabelled_images(paths, shape, None if columns is None else columns[:1], preprocessing)
 
     def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None) -> Any:
-        """(images, their classes' names): what `evaluate` takes."""
+        """(images, names of their classes), which `evaluate` takes."""
         return ImageClassifier.read_files(paths, columns, **self.file_fields)
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        """The task itself where nothing of its configuration changes, else its encoder with other heads."""
+        """The task itself if its configuration stays the same, else a new task around its encoder."""
         task = check_reads_images(task)
         is_ours = isinstance(task, cls)
         kept = task.config if is_ours else preprocessing_in(task.config)
@@ -105,15 +110,16 @@ class ImagePretrainer(ImageTask, TrainableTask):
 
     @classmethod
     def from_huggingface(cls, name: Path, **fields: Any) -> Self:
-        """New heads on the encoder in the folder `name`, of transformers or timm, or of this hub id."""
+        """A new task around the encoder in the folder `name` of transformers or timm, or of this hub id."""
         encoder = ImageEncoder.from_huggingface(name)
         preprocessing = dataclasses.asdict(encoder.preprocessing)
         return cls(encoder.model, ImagePretrainerConfig(**preprocessing | fields))
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
-        """Write a new `folder` for `transformers`: a masked autoencoder whole, else the encoder.
+        """Write a new `folder` for `transformers`: the whole masked autoencoder, or else the encoder.
 
-        TypeError for a model that has no counterpart there.
+        Raises:
+            TypeError: if transformers has no such model.
         """
         from keras_tfm.convert import save_huggingface
         from keras_tfm.convert.preprocessing import preprocessor_writer
@@ -123,11 +129,11 @@ class ImagePretrainer(ImageTask, TrainableTask):
 
     @property
     def encoder(self) -> keras.Model:
-        """A copy of what has been learnt, from images to `pooled_output`."""
+        """A copy of what was learnt: a model from images to `pooled_output`."""
         return self.method.encoder(self.model)
 
     def check_examples(self, examples: Any) -> Any:
-        """Images; or (images, labels), labels an array (B,)."""
+        """Images, or (images, labels) with labels as an array (B,)."""
         if not isinstance(examples, tuple):
             return self._checked(examples)
         if len(examples) != 2 or len(examples[0]) != len(examples[1]):
@@ -164,13 +170,17 @@ class ImagePretrainer(ImageTask, TrainableTask):
         return super().learn(examples, validation, training, [*callbacks, *followers], **keeping)
 
     def measure(self, examples: tuple[Any, np.ndarray], seed: int = 0) -> dict[str, Any]:
-        """How well vectors tell the labels of a fifth of the images, drawn by `seed`, by those of the others.
+        """How well vectors tell the labels of a fifth of the images, drawn by `seed`, from those of the
+        others.
 
-        "neighbour_accuracy", from 0 to 1, is that of the 20 nearest, "probe_accuracy" that of a softmax
-        regression; "pixel_accuracy", to compare with, that of the nearest by their normalised pixels.
+        "neighbour_accuracy" (0 to 1) lets the 20 nearest vectors vote; "probe_accuracy" uses a softmax
+        regression on the vectors. The baseline "pixel_accuracy" lets the nearest images by normalised pixels
+        vote.
         """
         if not isinstance(examples, tuple):
-            raise ValueError("examples: expected (images, labels), for vectors are judged by labels.")
+            raise ValueError(
+                "examples: expected (images, labels), since labels are needed to test the vectors."
+            )
         images, labels = examples
         known, asked = hold_out(len(images), seed, PROBED, None)
         vectors = self.predict(images)
@@ -187,7 +197,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
         return {**found, "probe_accuracy": np.mean(probed == labels[asked])}
 
     def as_vectors(self) -> ImageEncoder:
-        """What has been learnt as a task of its own."""
+        """What was learnt, as an `ImageEncoder`."""
         return ImageEncoder.from_task(self)
 
     def predict(self, images: Any, batch_size: int = 64) -> np.ndarray:

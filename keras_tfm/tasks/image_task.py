@@ -1,8 +1,10 @@
-"""What tasks that read images share: what they take as images, and how those become a model's input."""
+"""The base class of tasks that read images: what they take as images, and how it becomes the model's
+input.
+"""
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import keras
@@ -24,18 +26,20 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Preprocessing))
 
 
 class ImageTask(Task):
-    """A task whose `config` is a `Preprocessing`, and whose model reads `images` (B, *image_shape).
+    """A task that reads images. Its `config` is a `Preprocessing`, its model reads an input `images`.
 
-    Images are arrays (B, H, W, C), or (B, H, W) where the model takes one channel: 8-bit, or floating-point
-    from 0 to 1; another size than the model's is resized as the configuration says. Or they are image files,
-    a path or bytes each, one or a list.
+    Images are arrays (B, H, W, C), or (B, H, W) for a model with one channel, with 8-bit values or floats
+    from 0 to 1; they are resized to the model's size as the configuration says. Image files are taken too,
+    each as a path or as bytes, one alone or a list.
     """
 
     reads_lines = False
     image_shape: tuple[int, int, int]
 
     def take_images(self, backbone: keras.Model) -> None:
-        """Know the model's images; ValueError where the configuration has other channels or another size."""
+        """Note the size of the model's images; ValueError if `config` is for other channels or another
+        size.
+        """
         self.image_shape = tuple(backbone.input["images"].shape[1:])
         for field in ("mean", "std"):
             values = getattr(self.config, field)
@@ -49,15 +53,15 @@ class ImageTask(Task):
 
     @property
     def encoder(self) -> keras.Model:
-        """The model without a head, which makes vectors of images and which other heads stand on."""
+        """The model without its head, which turns images into vectors."""
         return getattr(self.model, "backbone", self.model)
 
     def prepare(self, images: np.ndarray | tf.Tensor) -> tf.Tensor:
-        """Raw images (B, H, W, C) as the model takes them, in a graph or out of one."""
+        """Raw images (B, H, W, C) as the model's input. Works in a graph and eagerly."""
         return self.config.prepared(tf.convert_to_tensor(images), *self.image_shape[:2])
 
     def check_images(self, images: Any) -> np.ndarray | ImageFiles:
-        """An array, or files of the model's shape; ValueError for what are no images."""
+        """The images as an array, or as files of the model's shape; ValueError for anything else."""
         if is_file(images):
             images = [images]
         if isinstance(images, ImageFiles):
@@ -67,18 +71,21 @@ class ImageTask(Task):
         return check_images(images, self.image_shape[-1])
 
     def answers(self, images: Any, answer: Callable, width: int, batch_size: int) -> np.ndarray:
-        """`answer` to all the images, batch by batch: an array (B, width); ValueError for a broken file."""
+        """`answer` applied to all images in batches: an array (B, width); ValueError for a broken file."""
+        found = [answer(part).numpy() for part in self.image_parts(images, batch_size)]
+        return np.concatenate([np.zeros((0, width), "float32"), *found])
+
+    def image_parts(self, images: Any, batch_size: int) -> Iterator[np.ndarray]:
+        """Raw images (B, H, W, C) in batches, with a progress bar; ValueError for a broken file."""
         images = self.check_images(images)
-        found = [np.zeros((0, width), "float32")]
         with Bar(total=len(images), desc="answering", unit="image") as bar:
             for first in range(0, len(images), batch_size):
                 part: Any = images[first : first + batch_size]
                 if isinstance(part, ImageFiles):
                     part, problems = part.read()
                     refuse_rows({first + row: problem for row, problem in problems.items()})
-                found.append(answer(part).numpy())
-                bar.update(len(found[-1]))
-        return np.concatenate(found)
+                yield part
+                bar.update(len(part))
 
     def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
         files = [row for row, example in enumerate(examples) if is_file(example)]
@@ -96,7 +103,9 @@ class ImageTask(Task):
         return {"image_shape": self.image_shape, "preprocessing": self.preprocessing}
 
     def endpoints(self, answer: Callable) -> Endpoints:
-        """Signatures for the bytes of image files of any size, and for images from 0 to 1 of the model's."""
+        """Signatures for the bytes of image files of any size, and for arrays of the model's size from 0 to
+        1.
+        """
         return {
             "serving_default": (
                 lambda image_bytes: answer(decode_images(image_bytes, *self.image_shape, self.preprocessing)),
@@ -107,17 +116,17 @@ class ImageTask(Task):
 
 
 def is_file(image: Any) -> bool:
-    """Whether it is an image's file, a path or its content, rather than an array."""
+    """Whether `image` is a file, given by its path or its bytes, rather than an array."""
     return isinstance(image, str | bytes | os.PathLike)
 
 
 def preprocessing_in(config: Preprocessing) -> Preprocessing:
-    """The part of a task's configuration that is about its images."""
+    """The part of a task's configuration that describes the preprocessing of images."""
     return Preprocessing(**{name: getattr(config, name) for name in FIELDS})
 
 
 def with_fields(preprocessing: Kind, fields: Mapping[str, Any]) -> Kind:
-    """`preprocessing` with those of the `fields` that are its own."""
+    """`preprocessing` with those `fields` that belong to it."""
     return dataclasses.replace(preprocessing, **{name: fields[name] for name in FIELDS if name in fields})
 
 
@@ -128,7 +137,7 @@ def image_shape_of(config: Any) -> tuple[int, int, int]:
 
 
 def check_reads_images(task: Task) -> Any:
-    """The task; ValueError where it reads no images."""
+    """The task, unchanged; ValueError if it does not read images."""
     if not isinstance(task, ImageTask):
         raise ValueError(f"--from: a {task.name!r} task reads no images")
     return task
@@ -139,8 +148,9 @@ def shape_and_preprocessing(
     preprocessing: Preprocessing | None = None,
     **fields: Any,
 ) -> tuple[tuple[int, int, int], Preprocessing]:
-    """How images are read: of that shape, or of the side `image_size`, with what the `fields` of a
-    configuration change of the `preprocessing`.
+    """The shape and the preprocessing with which images are read.
+
+    A field `image_size` sets both sides of the shape; other `fields` replace those of `preprocessing`.
     """
     side = fields.get("image_size")
     shape = image_shape if side is None else (side, side, image_shape[-1])
@@ -148,7 +158,9 @@ def shape_and_preprocessing(
 
 
 def with_image_size(backbone: keras.Model, image_size: int | None) -> keras.Model:
-    """The backbone for images of another size, with its weights; ValueError where they are bound to one."""
+    """The backbone with its weights, for images of another size; ValueError if its weights depend on the
+    size.
+    """
     height, width, _ = backbone.input["images"].shape[1:]
     if image_size is None or (height, width) == (image_size, image_size):
         return backbone
@@ -159,7 +171,9 @@ def with_image_size(backbone: keras.Model, image_size: int | None) -> keras.Mode
     pairs = list(zip(resized.weights, backbone.weights, strict=False))
     if len(resized.weights) != len(backbone.weights) or any(new.shape != old.shape for new, old in pairs):
         name = type(backbone).__name__
-        raise ValueError(f"`image_size` must be {height}, for {name} has weights for it; it is {image_size}.")
+        raise ValueError(
+            f"`image_size` must be {height}, since weights of {name} depend on it; it is {image_size}."
+        )
     for new, old in pairs:
         new.assign(old)
     return resized

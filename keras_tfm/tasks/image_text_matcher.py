@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import logging
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -12,44 +11,32 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.data.batches.encoding import in_chunks, model_inputs, surround
-from keras_tfm.data.batches.epochs import hold_out
+from keras_tfm.data.batches.encoding import model_inputs
 from keras_tfm.data.batches.image_texts import ImageTextBatches
 from keras_tfm.data.batches.lengths import rows_by_length
-from keras_tfm.data.sources.image_texts import ImageTexts, identities, read_image_texts
+from keras_tfm.data.sources.image_texts import ImageTexts, identities
 from keras_tfm.data.tokenizers.huggingface import (
     read_huggingface_special_tokens,
     read_huggingface_tokenizer,
 )
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
-from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.heads import Contrastive, SigmoidContrast, SoftmaxContrast
-from keras_tfm.tasks.image_task import (
-    ImageTask,
-    image_shape_of,
-    shape_and_preprocessing,
-    with_image_size,
-)
-from keras_tfm.tasks.learning import rows_of
+from keras_tfm.tasks.image_task import with_image_size
+from keras_tfm.tasks.image_text_task import ImageTextTask
 from keras_tfm.tasks.matching import HeadArguments, ImageTextMatcherConfig, MatcherOptions
-from keras_tfm.tasks.retrieval import distinct, recalls
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.retrieval import recalls
+from keras_tfm.tasks.signatures import Endpoints
 from keras_tfm.tasks.task import (
-    Task,
     check_vocabulary,
     describe_backbone,
-    is_task_folder,
-    load_any,
     make_backbone,
 )
-from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import MatchTraining
 
-LOG = logging.getLogger(__name__)
 
-
-class ImageTextMatcher(ImageTask, FineTunedTask):
+class ImageTextMatcher(ImageTextTask):
     """Images, as `ImageTask` has them, and texts to vectors of one space, by the towers of a `CLIP` or a
     `SigLIP` in a `Contrastive`.
 
@@ -59,14 +46,6 @@ class ImageTextMatcher(ImageTask, FineTunedTask):
 
     name = "match-images"
     help = "train a model that finds the text of an image, and the image of a text"
-    files = (
-        "an image's path, in the folder of the file, and its text in .tsv, .csv or .jsonl (plain, .gz, .xz); "
-        "or images and texts in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
-    )
-    columns = (2,)
-    unit = "pairs"
-    examples_class = ImageTexts
-    held_out = (0.05, 1_000)
     training = MatchTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.1)
     model_options = MatcherOptions
     config_class = ImageTextMatcherConfig
@@ -101,29 +80,6 @@ class ImageTextMatcher(ImageTask, FineTunedTask):
         if start is None:
             return cls.training
         return dataclasses.replace(cls.training, learning_rate=cls.training.learning_rate / 100)
-
-    @classmethod
-    def reading(
-        cls, options: MatcherOptions, changes: Mapping[str, Any], start: Path | None = None
-    ) -> dict[str, Any]:
-        if start is not None:
-            task = load_any(start) if is_task_folder(start) else cls.from_huggingface(start)
-            return cls.adopt(task, None).file_fields
-        return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
-
-    @classmethod
-    def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> ImageTexts:
-        """Images, of the shape that `shape_and_preprocessing` says, and their texts."""
-        shape, preprocessing = shape_and_preprocessing(**fields)
-        return read_image_texts(paths, shape, columns, preprocessing)
-
-    @classmethod
-    def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
-        """The task itself, or its model with other fields of the configuration."""
-        if not isinstance(task, cls):
-            raise ValueError(f"--from: a {task.name!r} task does not match images and texts")
-        config = dataclasses.replace(task.config, **fields)
-        return task if config == task.config else cls(task.model, task.tokenizer, config)
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
@@ -172,48 +128,17 @@ class ImageTextMatcher(ImageTask, FineTunedTask):
     # What it learns ------------------------------------------------------------------------------------
 
     @property
-    def encoder(self) -> keras.Model:
-        raise ValueError(f"A {self.name!r} task has no encoder of images alone that others could go on with.")
+    def around(self) -> SpecialTokens:
+        return self.config.around_with(self.tokenizer)
 
     @property
     def max_length(self) -> int:
-        """How many tokens of a text are read, special ones included."""
         return self.model.backbone.config.max_length
-
-    def check_examples(self, examples: Any) -> ImageTexts:
-        """(images, texts): images checked, texts that are strings and not blank, as many."""
-        if not isinstance(examples, tuple | list) or len(examples) != 2:
-            raise ValueError(f"examples: expected (images, texts), got a {type(examples).__name__}")
-        images, texts = self.check_images(examples[0]), list(examples[1])
-        if not len(images):
-            raise ValueError("`images` must not be empty.")
-        if len(texts) != len(images):
-            raise ValueError(f"`texts` must be one for each of {len(images)} images; there are {len(texts)}.")
-        for row, text in enumerate(texts):
-            if not isinstance(text, str) or not text.strip():
-                raise ValueError(f"row {row}: expected a text, got {text!r:.60}")
-        return ImageTexts(images, texts)
-
-    def hold_out(
-        self, examples: ImageTexts, share: float | None, seed: int, /
-    ) -> tuple[ImageTexts, ImageTexts]:
-        """By images: all texts of one are on its side."""
-        share, most = self.held_out if share is None else (share, None)
-        rows, ids = distinct(identities(examples.images))
-        parts = hold_out(len(rows), seed, share, most)
-        train, held = (rows_of(examples, np.flatnonzero(np.isin(ids, part))) for part in parts)
-        return train, held
 
     def batches(
         self, examples: ImageTexts, training: MatchTraining, is_validation: bool = False
     ) -> ImageTextBatches:
-        packed = in_chunks(self._tokens, examples.texts)
-        lengths = packed.pop("lengths").numpy()
-        if num_cut := int((lengths > self.max_length).sum()):
-            LOG.warning(
-                "%s of %s texts exceed %s tokens and are cut there.",
-                f"{num_cut:,}", f"{len(lengths):,}", self.max_length,
-            )  # fmt: skip
+        packed = self.encode_all(examples.texts)
         order = {} if is_validation else {"seed": training.seed, "max_shift": training.max_shift}
         texts = self._inputs(packed)
         return ImageTextBatches(examples.images, texts, self.prepare, training.batch_size, **order)
@@ -239,15 +164,7 @@ class ImageTextMatcher(ImageTask, FineTunedTask):
 
     def text_inputs(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Strings (B,) as the texts' tower takes them, wholly in the graph."""
-        return self._inputs({"token_ids": self._tokens(texts)["token_ids"]})
-
-    def _tokens(self, texts: Any) -> dict[str, Any]:
-        """Ragged "token_ids" (B, None), cut, and how many there were before, "lengths" (B,)."""
-        prefix, suffix = self.config.around_with(self.tokenizer)
-        pieces = self.tokenizer.tokenize(texts)
-        room = max(0, self.max_length - len(prefix) - len(suffix))
-        lengths = pieces.row_lengths() + len(prefix) + len(suffix)
-        return {"token_ids": surround(pieces[:, :room], prefix, suffix), "lengths": lengths}
+        return self._inputs({"token_ids": self.tokens(texts)["token_ids"]})
 
     def _inputs(self, packed: dict[str, tf.RaggedTensor]) -> dict[str, tf.Tensor]:
         """Dense inputs; a tower that reads padding as it reads all else gets as much of it as it learnt."""
@@ -314,11 +231,6 @@ class ImageTextMatcher(ImageTask, FineTunedTask):
         if head.bias is None:
             return tf.nn.softmax(logits, axis=-1).numpy()
         return tf.nn.sigmoid(logits + float(head.bias.numpy())).numpy()
-
-    def count_cut(self, texts: Sequence[str]) -> int:
-        """How many of the strings have more tokens than the model reads, and are cut."""
-        lengths = self._tokens(tf.constant(list(texts), tf.string))["lengths"]
-        return int(tf.reduce_sum(tf.cast(lengths > self.max_length, tf.int32)))
 
     def as_line(self, answer: np.ndarray) -> str:
         return " ".join(f"{x:.6g}" for x in answer)

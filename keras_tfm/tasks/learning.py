@@ -1,4 +1,6 @@
-"""What tasks that learn have in common: one `fit`, one `evaluate`, and what the command line asks of them."""
+"""The base class of tasks that learn: `fit` and `evaluate`, and what `keras-tfm train` needs to know of a
+task.
+"""
 
 import abc
 import dataclasses
@@ -29,75 +31,76 @@ ROWS = ".jsonl (.gz, .xz) or .parquet files, or tfds:NAME[/CONFIG][:VERSION]#SPL
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions(Config):
-    """What a model with fresh weights is made by, beside what its --config changes."""
+    """The options for a model with fresh weights; `--config FILE` may change further fields of the model."""
 
-    # {field of the model's configuration: the option that sets it}
+    # {field of the model's configuration: the command line's option for it}
     set_here: ClassVar[Mapping[str, str]] = {}
 
     def base(self) -> Config | None:
-        """The configuration that changes apply to, of the size that was asked for; ValueError for no size."""
+        """The configuration of the chosen size, before changes; ValueError if there is no such size."""
         return None
 
 
 class LearningTask(Task):
-    """A task that learns from examples, by whatever means: `fit`, `evaluate` and `keras-tfm train NAME` come
-    from here. One whose model is Keras's derives from `TrainableTask`.
+    """A task that learns from examples, by whatever means. A task with a Keras model derives from
+    `TrainableTask`.
 
-    A subclass says what examples are (`examples_class`, `read_files`), how it learns from them (`learn`), how
-    good answers are (`measure`), and how a task that has learnt nothing is made (`make`, by `model_options`).
-    Its attributes are the defaults of learning, the measure and its mode that judge the epochs, and what
-    `validation` gets of the examples where there is no other.
+    A subclass defines what examples are (`examples_class`, `read_files`), how it learns from them (`learn`),
+    how good its answers are (`measure`), and how an untrained task is made (`make`, with the options
+    `model_options`). The class attributes hold its defaults and the texts of its help; `keras-tfm train NAME`
+    is generated from them.
     """
 
     training: ClassVar[Learning] = Learning()
-    kept: ClassVar[type[Kept]] = Kept  # how a run is kept
+    kept: ClassVar[type[Kept]] = Kept  # the options for the folder of a run
     model_options: ClassVar[type[ModelOptions]] = ModelOptions
-    help: ClassVar[str]  # what it does, in a line: "train a model that …"
-    files: ClassVar[str]  # what its files are, in a line
-    start: ClassVar[str | None] = None  # what --from goes on from; None where it begins anew
-    has_devices: ClassVar[bool] = False  # whether a strategy chooses what it learns on
-    made_of_examples: ClassVar[bool] = True  # whether `make` and `start_from` look at the examples
-    columns: ClassVar[tuple[int, ...]] = ()  # how many columns of a table --columns may name
-    examples_class: ClassVar[Any] = None  # a named tuple of columns of equal length; None: a list of texts
+    help: ClassVar[str]  # what it does, in one line: "train a model that …"
+    files: ClassVar[str]  # which files it reads, in one line
+    start: ClassVar[str | None] = None  # what --from takes; None if training always starts with fresh weights
+    has_devices: ClassVar[bool] = False  # whether it can train under a tf.distribute strategy
+    made_of_examples: ClassVar[bool] = True  # whether `make` and `start_from` need the examples
+    columns: ClassVar[tuple[int, ...]] = ()  # how many columns --columns may name
+    examples_class: ClassVar[Any] = None  # a named tuple of columns of equal length, or None: a list of texts
     unit: ClassVar[str] = "examples"
-    digits: ClassVar[int] = 4  # of what `evaluate` returns
-    held_out: ClassVar[tuple[float, int | None]] = (0.02, 1_000)  # for validation: the share, at most so many
-    judged_by: Any = ("val_loss", "min")  # the measure of the best epoch, and which end of it is best
+    digits: ClassVar[int] = 4  # `evaluate` rounds its metrics to these
+    held_out: ClassVar[tuple[float, int | None]] = (0.02, 1_000)  # the share for validation, and a maximum
+    judged_by: Any = ("val_loss", "min")  # which metric chooses the best epoch, and its better end
 
-    # What a subclass says ------------------------------------------------------------------------------
-    # `training` is Any here, and there of the class that its own `training` has; so is `options`.
+    # What a subclass defines -----------------------------------------------------------------------------
+    # `training` and `options` are Any here; in a subclass they have the classes of its own defaults.
 
     @abc.abstractmethod
     def learn(
         self, examples: Any, validation: Any, training: Any, callbacks: Iterable[Any], **keeping: Any
     ) -> dict[str, list[float]]:
-        """Learn from checked examples, and keep the best epoch by `validation`: {measure: [its values]}.
+        """Learn from checked examples and keep the best epoch on `validation`: returns {metric: value per
+        epoch}.
 
-        `keeping` are the `run`, a `Kept` or None, a function `save(folder, overwrite, trained)` that makes
-        its folder, and the `settings` that must stay where it is resumed.
+        `keeping` holds `run` (a `Kept` or None), `save(folder, overwrite, trained)`, which creates the run's
+        folder, and `settings`, the values that may not change when the run is resumed.
         """
 
     @abc.abstractmethod
     def measure(self, *examples: Any, **options: Any) -> dict[str, Any]:
-        """How good the answers to examples are: what `evaluate` rounds and counts."""
+        """How good the answers to `examples` are: the metrics that `evaluate` rounds and returns."""
 
     @classmethod
     @abc.abstractmethod
     def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> Any:
-        """Examples from files, as the fields of a configuration say."""
+        """Read examples from files; `fields` are those of the task's configuration."""
 
     @classmethod
     @abc.abstractmethod
     def make(cls, examples: Any, options: Any, changes: Mapping[str, Any], **fields: Any) -> Self:
-        """A task with fresh weights; `fields` are of its configuration, `changes` of the model's."""
+        """A task with fresh weights. `fields` belong to its configuration, `changes` to the model's."""
 
     @classmethod
     def read_training(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> Any:
-        """As `read_files`, or a stream of text that is too much for the memory."""
+        """Like `read_files`, but may return a stream for text that does not fit into memory."""
         return cls.read_files(paths, columns, **fields)
 
     def check_examples(self, examples: Any, /) -> Any:
-        """The examples as the other methods take them; ValueError for columns that differ in length."""
+        """The examples in the form that the other methods take; ValueError if columns differ in length."""
         if self.examples_class is None:
             return examples if isinstance(examples, TextStream) else list(examples)
         columns: Any = self.examples_class(*examples)
@@ -108,18 +111,20 @@ class LearningTask(Task):
 
     @classmethod
     def training_of(cls, start: Path | None) -> Any:
-        """The defaults of learning on the command line, which may be others where a model is gone on with."""
+        """The default options of a training from the command line; they may differ if `start`, a model, is
+        given.
+        """
         return cls.training
 
     @classmethod
     def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
-        """What `read_files` takes beside the fields of a configuration: what the model says of its input,
-        where the task is made after reading.
+        """Further arguments of `read_files` for a task that is made after its examples were read: the shape
+        of the model's images, for example.
         """
         return {}
 
     def hold_out(self, examples: Any, share: float | None, seed: int, /) -> tuple[Any, Any]:
-        """Examples to train on, and a share of them, by default `held_out`, for validation."""
+        """Split examples into those to train on and those for validation, by default the share `held_out`."""
         share, most = self.held_out if share is None else (share, None)
         parts = hold_out(len(columns_of(examples)[0]), seed, share, most)
         return tuple(rows_of(examples, rows) for rows in parts)
@@ -132,7 +137,7 @@ class LearningTask(Task):
         count = f"{len(columns_of(examples)[0]):,} {cls.unit}"
         return f"{count} of {sum(map(len, examples)):,} characters" if isinstance(examples, list) else count
 
-    # What comes of it ----------------------------------------------------------------------------------
+    # What the base class does with it --------------------------------------------------------------------
 
     def fit(
         self,
@@ -143,12 +148,18 @@ class LearningTask(Task):
         callbacks: Iterable[keras.callbacks.Callback] = (),
         **options: Any,
     ) -> dict[str, list[float]]:
-        """Train on `examples` and keep the best epoch: {measure: [its value at each epoch]}.
+        """Train on `examples`, keep the best epoch, and return {metric: its value at each epoch}.
 
-        `validation`, examples or the share to hold out, judges the epochs. `options` are the fields of
-        `type(self).training`, whose values are the defaults, and of `kept`: with `run`, a folder, the best
-        task so far stands there, with checkpoints, metrics.csv and training.json. TypeError for an unknown
-        option, ValueError for one that cannot be.
+        Args:
+            examples: what the table in `keras_tfm.tasks` says for this task.
+            validation: examples that judge the epochs, or the share of `examples` to hold out for that.
+            run: a folder that receives the best task so far, checkpoints, metrics.csv and training.json.
+            callbacks: further Keras callbacks.
+            options: fields of `type(self).training`, which holds the defaults, and of `type(self).kept`.
+
+        Raises:
+            TypeError: for an unknown option.
+            ValueError: for an option or an example that is not allowed.
         """
         training, run = self._told(run, options)
         self.refuse_learning()
@@ -175,15 +186,15 @@ class LearningTask(Task):
         return history
 
     def refuse_learning(self) -> None:
-        """Raise ValueError where this task, as it is now, cannot learn."""
+        """Raise ValueError if this task cannot learn in its present state."""
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process, of several that learn together, is the one that writes."""
+        """Whether this process writes the results, when several processes train together."""
         return True
 
     def _told(self, run: Path | Kept | None, options: dict[str, Any]) -> tuple[Learning, Kept | None]:
-        """The options of a `fit`, as what they are checked by."""
+        """The options of `fit` as checked objects: of the training, and of the run."""
         of_training = kinds_of(type(self.training))
         of_run = [name for name in kinds_of(self.kept) if name != "folder"]
         if unknown := options.keys() - of_training.keys() - set(of_run):
@@ -215,7 +226,7 @@ class LearningTask(Task):
         return self.hold_out(examples, validation, seed)
 
     def _record(self, training: Learning, run: Kept | None, data: dict[str, str]) -> dict[str, Any]:
-        """What RUN/training.json says; a resumed training says again by which command it was begun."""
+        """The content of RUN/training.json; a resumed training keeps the command that began it."""
         before = read_record(run.folder).get("command", {}) if run is not None and run.resume else {}
         return {
             "task": self.name,
@@ -226,7 +237,7 @@ class LearningTask(Task):
         }
 
     def evaluate(self, examples: Any, **options: Any) -> dict[str, Any]:
-        """How good the answers to `examples` are, as `measure` says, and how many examples there were."""
+        """The metrics of the answers to `examples`, rounded, and the number of examples."""
         examples = self.check_examples(examples)
         if isinstance(examples, TextStream):
             raise ValueError("A stream is for training alone: measure by texts, such as its `sample`.")
@@ -238,19 +249,19 @@ class LearningTask(Task):
         return {**rounded, self.unit: len(columns_of(examples)[0])}
 
     def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None) -> Any:
-        """What `evaluate` takes, from files."""
+        """Read what `evaluate` takes from files."""
         if not self.columns:
             refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
         return self.read_files(paths, columns, **self.file_fields)
 
     @property
     def file_fields(self) -> dict[str, Any]:
-        """What `read_files` takes for this task."""
+        """The fields that `read_files` takes for this task."""
         return vars(self.config)
 
     @classmethod
     def start_from(cls, start: Path, examples: Any, **fields: Any) -> Self:
-        """A task that goes on from the task folder `start`, or from a folder or hub id of Hugging Face's."""
+        """A task that starts from the task folder `start`, or from a folder or hub id of Hugging Face."""
         if cls.start is None:
             raise ValueError(f"--from: {cls.name!r} always begins anew")
         if is_task_folder(start):
@@ -262,19 +273,19 @@ class LearningTask(Task):
 
     @classmethod
     def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
-        """Another `task`'s weights for this one; ValueError where they are of no use here."""
+        """A task of this class with the weights of another `task`; ValueError if they do not fit."""
         if not isinstance(task, cls):
             raise ValueError(f"--from: expected a {cls.name!r} task, got a {task.name!r} one")
         return task
 
 
 def columns_of(examples: Any) -> Sequence:
-    """The columns of examples, of which a list has one."""
+    """The columns of examples; a list is a single column."""
     return examples if isinstance(examples, tuple) else (examples,)
 
 
 def rows_of(examples: Any, rows: np.ndarray) -> Any:
-    """Those `rows` of all columns, as the examples are: a tuple of columns, or a list."""
+    """These `rows` of every column, in the form of the examples: a tuple of columns, or a list."""
     columns = [
         column[rows] if hasattr(column, "dtype") else [column[row] for row in rows]
         for column in columns_of(examples)
@@ -285,15 +296,15 @@ def rows_of(examples: Any, rows: np.ndarray) -> Any:
 
 
 def fingerprint_of(examples: Any) -> str:
-    """What a resumed training knows its examples by."""
+    """A digest of the examples, by which a resumed training recognises them."""
     if isinstance(examples, TextStream):
         return examples.fingerprint()
     return fingerprint(*map(plain, columns_of(examples)))
 
 
 def plain(column: Any) -> Any:
-    """A column as `fingerprint` takes it: an array, or strings."""
-    if hasattr(column, "identity"):  # images that lie on the disk
+    """A column in the form that `fingerprint` takes: an array, or strings."""
+    if hasattr(column, "identity"):  # images that are read from the disk on demand
         return list(column.identity())
     if hasattr(column, "dtype") or all(isinstance(item, str) for item in column):
         return column

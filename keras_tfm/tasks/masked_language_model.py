@@ -1,4 +1,4 @@
-"""Pre-training on documents, and filling in blanks."""
+"""Masked language modelling: pre-train an encoder on documents, and fill in blanks."""
 
 import dataclasses
 import pathlib
@@ -43,22 +43,27 @@ from keras_tfm.training.folder import Path
 from keras_tfm.training.options import MaskedTraining
 
 MODELS = MaskedLM, SpanMaskedLM, EnhancedMaskedLM
-VOCABULARY_DOCUMENTS = 10_000  # more change a vocabulary of thousands little
+VOCABULARY_DOCUMENTS = 10_000  # a vocabulary of thousands of pieces hardly changes with more
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskedLanguageModelConfig(Config):
-    """`max_length` bounds the tokens of a row, special ones included. `pairs` is what is learnt of two texts
-    beside each other: "next" (BERT), "order" (ALBERT) or "none" (RoBERTa); `masking` the unit: "token",
-    "word" or "span". Spans without pairs are SpanBERT, boundary objective included.
+    """What a `MaskedLanguageModel` learns.
+
+    Args:
+        max_length: tokens of a row, special tokens included.
+        pairs: what is learnt about two neighbouring texts: "next", whether the second follows (BERT);
+            "order", which comes first (ALBERT); "none" (RoBERTa).
+        masking: the unit that is masked: "token", "word" or "span". Spans without pairs are SpanBERT, whose
+            boundary objective is then included.
     """
 
-    max_length: Annotated[Length, Option("tokens of a row")] = 128
+    max_length: Annotated[Length, Option("tokens of a row, special tokens included")] = 128
     pairs: Annotated[
         Literal["next", "order", "none"],
-        Option("of two texts learn whether one follows, which is first, or nothing"),
+        Option("what is learnt of two texts: whether one follows, which is first, or nothing"),
     ] = "next"
-    masking: Annotated[Literal["token", "word", "span"], Option("what is masked at once")] = "token"
+    masking: Annotated[Literal["token", "word", "span"], Option("the unit that is masked")] = "token"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,27 +73,35 @@ class MaskedLanguageModelConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class MaskedOptions(EncoderOptions):
-    """A BERT with fresh weights, and a vocabulary that is trained or there."""
+    """A BERT with fresh weights, and a vocabulary, existing or to be trained."""
 
     tokenizer: Annotated[
         str | None,
-        Option("a folder with one that is there: tokenizer.json, or BERT's vocab.txt", default="train one"),
+        Option("folder with an existing tokenizer.json or BERT's vocab.txt", default="train a new one"),
     ] = None
 
 
 class MaskedLanguageModel(TrainableTask):
-    """Pre-trains an encoder on documents, then says what stands where a text has a blank: "[MASK]", or how
-    its tokenizer spells it, RoBERTa's "<mask>".
+    r"""Pre-trains an encoder on documents, and fills in the blanks of texts.
 
-    `backbone` is an encoder, a `BERT` for example, or the model with its heads that `config` asks for, such
-    as `EnhancedMaskedLM` of a `DeBERTa`. A document is a string with a paragraph a line. ValueError for a
-    `tokenizer` without a mask.
+    A document is a string with one paragraph per line. A blank is written as the tokenizer spells its mask
+    token: "[MASK]" for BERT, "<mask>" for RoBERTa. `backbone` is an encoder such as `BERT`, or a model with
+    the heads that `config` asks for, such as `EnhancedMaskedLM` of a `DeBERTa`.
+
+    Raises:
+        ValueError: for a `tokenizer` without a mask token.
+
+    >>> documents = ["The cat sat.\nIt slept.", "The dog ran.\nIt barked."] * 4
+    >>> task = keras_tfm.tasks.MaskedLanguageModel.from_documents(documents, size="tiny", vocabulary_size=300)
+    >>> history = task.fit(documents, documents, epochs=1)
+    >>> "[MASK]" in task.predict(["The [MASK] sat."])[0]
+    False
     """
 
     name = "masked-lm"
     help = "pre-train an encoder on documents: masked words, pairs of texts"
     files = (
-        "text (plain, .gz, .xz), a paragraph a line, blank lines between documents; folders of .txt files; "
+        "text (plain, .gz, .xz), a paragraph per line, blank lines between documents; folders of .txt files; "
         f"or a text in {ROWS}"
     )
     columns = (1,)
@@ -126,9 +139,10 @@ class MaskedLanguageModel(TrainableTask):
         config: MaskedLanguageModelConfig | None = None,
         **changes: Any,
     ) -> Self:
-        """A task with fresh weights and a WordPiece vocabulary trained on `documents`.
+        """A task with fresh weights, and a WordPiece vocabulary trained on `documents`.
 
-        `changes` replace fields of the configuration of BERT's `size`. ValueError for an unknown one.
+        `changes` replace fields of the configuration of BERT's `size`; ValueError for an unknown size or
+        field.
         """
         sample = sample_of(documents)
         sample = sample[:: -(-len(sample) // VOCABULARY_DOCUMENTS) or 1]
@@ -145,7 +159,9 @@ class MaskedLanguageModel(TrainableTask):
         config: MaskedLanguageModelConfig | None = None,
         **changes: Any,
     ) -> Self:
-        """A task with fresh weights for a vocabulary that is there; `changes` as in `from_documents`."""
+        """A task with fresh weights for an existing tokenizer; the other arguments are those of
+        `from_documents`.
+        """
         config = config or MaskedLanguageModelConfig()
         changes = {"max_length": max(config.max_length, 512), "pooler": config.pairs != "none"} | changes
         changes["vocabulary_size"] = tokenizer.vocabulary_size
@@ -175,8 +191,10 @@ class MaskedLanguageModel(TrainableTask):
 
     @classmethod
     def from_huggingface(cls, name: Path, max_length: int | None = None, **fields: Any) -> Self:
-        """The task in the folder `name`, or of this hub id: its model with the head of masked language
-        modelling, and its tokenizer. CheckpointError or DataError where something is not as it must be.
+        """The masked language model in the folder `name` (or of this hub id), with its tokenizer.
+
+        Raises:
+            CheckpointError, DataError: if a file of the folder is missing or not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
 
@@ -196,7 +214,7 @@ class MaskedLanguageModel(TrainableTask):
         save_huggingface(self.model, folder, overwrite, tokenizer=self.tokenizer)
 
     def hold_out(self, documents: Sequence[str], share: float | None, seed: int) -> tuple[Any, Any]:
-        # Two at least: of one document alone no false pair can be made.
+        # At least two: a false pair takes its second text from another document.
         if len(documents) * (share or self.held_out[0]) < 2:
             share = min(0.5, 2 / max(1, len(documents)))
         return super().hold_out(documents, share, seed)
@@ -239,7 +257,7 @@ class MaskedLanguageModel(TrainableTask):
         )
 
     def objective(self, training: MaskedTraining) -> dict[str, Any]:
-        """The losses, which are summed, and the measures, by head."""
+        """Losses, which are summed, and metrics, for each head."""
         accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
         of_words = {"loss": TokenCrossEntropy(), "weighted_metrics": [token_accuracy]}
         of_pairs = {"loss": classification_loss(), "weighted_metrics": [accuracy]}
@@ -253,9 +271,9 @@ class MaskedLanguageModel(TrainableTask):
     def measure(self, documents: Sequence[str], seed: int = 0) -> dict[str, Any]:
         """How well masked tokens are predicted, next to a unigram baseline, and pairs told apart.
 
-        "mlm_accuracy" from 0 to 1 and "mlm_loss" in nats stand beside "unigram_accuracy" and "unigram_loss",
-        of the frequencies of these very tokens; "nsp_accuracy" (with pairs) beside "nsp_baseline", the
-        commoner answer. Masks and pairs are drawn by `seed`.
+        "mlm_accuracy" (0 to 1) and "mlm_loss" (nats) stand next to "unigram_accuracy" and "unigram_loss",
+        which only know the frequencies of the masked tokens; with pairs, "nsp_accuracy" stands next to
+        "nsp_baseline", the share of the commoner answer. `seed` draws masks and pairs.
         """
         batches = self._pairs(documents, seed=seed)
         size = self.tokenizer.vocabulary_size
@@ -293,9 +311,9 @@ class MaskedLanguageModel(TrainableTask):
         return measures | {"masked_tokens": int(tokens.sum())}
 
     def predict(self, texts: Iterable[str], batch_size: int = 64) -> list[str]:
-        """The strings `texts`, in each every blank replaced by the likeliest piece: a list of strings.
+        """The strings `texts` with every blank replaced by the likeliest token.
 
-        What is cut off beyond `config.max_length` tokens keeps its blank; `count_truncated` tells how many.
+        Blanks beyond `config.max_length` tokens stay; `count_truncated` counts such texts.
         """
         return [
             text.decode("utf-8", "replace")
@@ -306,7 +324,7 @@ class MaskedLanguageModel(TrainableTask):
     def candidates(
         self, texts: Iterable[str], count: int = 5, batch_size: int = 64
     ) -> list[list[list[tuple[str, float]]]]:
-        """The likeliest pieces for each blank of each text: [[[(piece, probability), …], …], …]."""
+        """The `count` likeliest tokens for each blank of each text: [[[(token, probability), …], …], …]."""
         if not 1 <= count <= self.tokenizer.vocabulary_size:
             raise ValueError(f"`count` must lie in [1, {self.tokenizer.vocabulary_size}]; it is {count}.")
         answers = []

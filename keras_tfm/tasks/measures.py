@@ -1,4 +1,4 @@
-"""What `measure` of several tasks is made of."""
+"""Parts of the metrics of several tasks."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,9 @@ from keras_tfm.log import Bar
 
 
 def sums_over(batches: Batches, count: Callable[..., dict[str, tf.Tensor]]) -> dict[str, np.ndarray]:
-    """The sums, in float64, of what `count(inputs, labels, weights)` gives of each batch, by name."""
+    """The sums over all batches, in float64, of the values that `count(inputs, labels, weights)` returns by
+    name.
+    """
     compiled = tf.function(count, autograph=False, jit_compile=jit_compile())
     sums: dict[str, np.ndarray] = {}
     for batch in Bar(batches.dataset(), "measuring", batches.num_batches, unit="batch"):
@@ -21,6 +23,6 @@ def sums_over(batches: Batches, count: Callable[..., dict[str, tf.Tensor]]) -> d
 
 
 def cross_entropy(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """The mean, in nats, of the right labels (N,) among probabilities (N, labels)."""
+    """The mean cross-entropy, in nats, of the labels (N,) under probabilities (N, labels)."""
     right = probabilities[np.arange(len(labels)), labels]
     return float(-np.mean(np.log(np.maximum(right, np.finfo("float32").tiny))))

@@ -1,6 +1,6 @@
-"""The ways in which an encoder of images learns without labels: what is learnt, of which batches, by what.
+"""Methods that train an image encoder without labels: their models, batches and losses.
 
-A method is kept in a task's configuration by its name, with the sizes of what only pre-training needs.
+A task's configuration names its method, and holds the sizes of layers that only pre-training needs.
 """
 
 import abc
@@ -21,26 +21,35 @@ from keras_tfm.models import ViTMAE
 from keras_tfm.training.moving_average import MovingAverage
 from keras_tfm.training.options import PretrainImagesTraining
 
-LOCAL_SHARE = 96 / 224  # of the side of an image, that of a local crop, as Caron et al. 2021 have it
+LOCAL_SHARE = 96 / 224  # side of a local crop divided by that of the image, as in Caron et al. 2021
 
 
 @dataclasses.dataclass(frozen=True)
 class ImagePretrainerConfig(Preprocessing):
-    """The decoder of "mae" has `decoder_layers` of `decoder_dim`, and a new model its `mask_ratio`. The head
-    of "dino" compares with `num_prototypes` by way of `head_dim` and `bottleneck_dim`; the student sees
-    `num_local` small crops.
+    """The method of an `ImagePretrainer`, its sizes, and the preprocessing of images.
+
+    Args:
+        method: "mae" predicts the pixels of hidden patches; "dino" predicts what a moving average of the
+            model says of other crops.
+        mask_ratio: mae: the share of patches that a new model hides.
+        decoder_layers: mae: blocks of the decoder.
+        decoder_dim: mae: width of the decoder, a multiple of 32.
+        num_prototypes: dino: outputs of the head.
+        head_dim: dino: width of the head's hidden layers.
+        bottleneck_dim: dino: width before the head's last layer.
+        num_local: dino: how many small crops of an image the student sees.
     """
 
     method: Annotated[
         Literal["mae", "dino"],
-        Option("what is learnt: the pixels of hidden patches, or what a moving average of the model says"),
+        Option(
+            "what is learnt: the pixels of hidden patches, or the outputs of a moving average of the model"
+        ),
     ] = "mae"
-    mask_ratio: Annotated[Rate, Option("mae: the part of the patches that is hidden")] = 0.75
+    mask_ratio: Annotated[Rate, Option("mae: the share of patches that is hidden")] = 0.75
     decoder_layers: Annotated[Depth, Option("mae: blocks of the decoder")] = 4
     decoder_dim: Annotated[Size, Option("mae: width of the decoder, a multiple of 32")] = 256
-    num_prototypes: Annotated[Size, Option("dino: with how many vectors one is compared", "--prototypes")] = (
-        4096
-    )
+    num_prototypes: Annotated[Size, Option("dino: outputs of the head", "--prototypes")] = 4096
     head_dim: Size = 2048
     bottleneck_dim: Size = 256
     num_local: Annotated[Whole, Option("dino: small crops of each image", "--local-crops")] = 6
@@ -52,46 +61,50 @@ class ImagePretrainerConfig(Preprocessing):
 
 
 class Method(abc.ABC):
-    """How an encoder learns from images alone."""
+    """How an encoder learns from images without labels. Abstract."""
 
-    judged_by: ClassVar[tuple[str, str]]  # as `LearningTask` has it
-    averages: ClassVar[bool]  # whether averages of the weights are what is kept
+    judged_by: ClassVar[tuple[str, str]]  # as in `LearningTask`
+    averages: ClassVar[bool]  # whether moving averages of the weights are kept
 
     @staticmethod
     @abc.abstractmethod
     def model(backbone: keras.Model, config: ImagePretrainerConfig) -> keras.Model:
-        """The model that learns, with heads of its own around `backbone`; ValueError for one of no use."""
+        """The model that learns: `backbone` with the method's heads; ValueError for an unsuitable
+        backbone.
+        """
 
     @staticmethod
     @abc.abstractmethod
     def encoder(model: keras.Model) -> keras.Model:
-        """What is kept of it for other tasks: a model of its own, from images to `pooled_output`."""
+        """What other tasks use of the model: a copy of the encoder, from images to `pooled_output`."""
 
     @classmethod
     def published(cls, model: keras.Model) -> keras.Model:
-        """What other libraries have a counterpart of."""
+        """The part that transformers has a counterpart of."""
         return cls.encoder(model)
 
     @staticmethod
     @abc.abstractmethod
     def batches(task: Any, images: Any, training: Any, is_validation: bool) -> Batches:
-        """What the model learns from."""
+        """The batches that the model learns from."""
 
     @staticmethod
     @abc.abstractmethod
     def loss(training: PretrainImagesTraining) -> keras.losses.Loss:
-        """By what it learns."""
+        """The loss that the model minimises."""
 
     @staticmethod
     def callbacks(
         model: keras.Model, training: PretrainImagesTraining, total_steps: int
     ) -> list[keras.callbacks.Callback]:
-        """What else belongs to its steps."""
+        """Callbacks that belong to the method."""
         return []
 
 
 class MaskedPatches(Method):
-    """He et al. 2022: the pixels of hidden patches, each patch's normalised, from those that are seen."""
+    """Masked autoencoder (He et al. 2022): predict the normalised pixels of hidden patches from the visible
+    ones.
+    """
 
     judged_by = ("val_loss", "min")
     averages = True
@@ -100,7 +113,7 @@ class MaskedPatches(Method):
     def model(backbone: keras.Model, config: ImagePretrainerConfig) -> keras.Model:
         if not isinstance(backbone, ViTMAE):
             name = type(backbone).__name__
-            raise ValueError(f"`method` mae is for a ViTMAE, dino for all; the model is a {name}.")
+            raise ValueError(f"The method mae needs a ViTMAE, dino takes any model; this one is a {name}.")
         dim = config.decoder_dim
         return MaskedAutoencoder(backbone, config.decoder_layers, dim, dim // 32, 4 * dim)
 
@@ -133,9 +146,10 @@ class MaskedPatches(Method):
 
 
 class OwnTeacher(Method):
-    """Caron et al. 2021: what a moving average of the model says of other crops of the same image.
+    """DINO (Caron et al. 2021): predict what a moving average of the model says of other crops of the same
+    image.
 
-    The loss tells no good epoch from a bad one: the last is kept, and of it the teacher.
+    The loss does not tell good epochs from bad ones, so the last epoch is kept, and of it the teacher.
     """
 
     judged_by = ("val_loss", "last")
@@ -178,8 +192,9 @@ METHODS: dict[str, Any] = {"mae": MaskedPatches, "dino": OwnTeacher}
 
 
 def local_size_of(backbone: Any) -> int | None:
-    """The side of local crops: whole patches, about `LOCAL_SHARE` of the image; None for that of the image,
-    where the layers of `backbone` are bound to it.
+    """The side of local crops: whole patches, about `LOCAL_SHARE` of the image's side.
+
+    None if the layers of `backbone` only work at the size of the image.
     """
     if not getattr(backbone, "reads_any_size", False):
         return None

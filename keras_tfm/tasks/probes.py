@@ -1,16 +1,21 @@
-"""How good vectors are, whoever made them: by their neighbours, and by a linear classifier on them."""
+"""Tests of vectors, from whatever encoder: a vote of nearest neighbours, and a linear classifier."""
 
 import numpy as np
-import scipy  # which loads its packages when they are first used: `optimize` takes a while
+import scipy  # loads its packages at their first use: `optimize` takes a while
 
 
 def nearest_neighbours(
     vectors: np.ndarray, labels: np.ndarray, asked: np.ndarray, count: int = 20, temperature: float = 0.07
 ) -> np.ndarray:
-    """The labels of `asked` vectors (M, D) by the `count` nearest of `vectors` (N, D), of `labels` (N,).
+    """Labels for the vectors `asked` (M, D) by a vote of the `count` nearest of `vectors` (N, D), labelled
+    `labels`.
 
-    All have the length 1; each neighbour's vote is exp(cosine / `temperature`) (Wu et al. 2018, "Unsupervised
-    Feature Learning via Non-Parametric Instance Discrimination", section 3.4).
+    All vectors have length 1; the vote of a neighbour weighs exp(cosine / `temperature`) (Wu et al. 2018,
+    "Unsupervised Feature Learning via Non-Parametric Instance Discrimination", section 3.4).
+
+    >>> vectors, labels = np.eye(2), np.array(["a", "b"])
+    >>> keras_tfm.tasks.nearest_neighbours(vectors, labels, np.array([[0.6, 0.8]]), count=1).tolist()
+    ['b']
     """
     names, numbers = np.unique(labels, return_inverse=True)
     count = min(count, len(vectors))
@@ -28,10 +33,14 @@ def nearest_neighbours(
 def linear_probe(
     vectors: np.ndarray, labels: np.ndarray, decay: float = 1e-3, steps: int = 200
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(Kernel (D, classes), bias (classes,), names (classes,)) of a softmax regression on vectors (N, D).
+    """A softmax regression on vectors (N, D): its kernel (D, classes), bias (classes,) and class names.
 
-    The cross-entropy and `decay` / 2 times the kernel's squared norm are minimised by SciPy's L-BFGS; the
-    names of `asked` vectors are names[(asked @ kernel + bias).argmax(-1)].
+    SciPy's L-BFGS minimises the cross-entropy plus `decay` / 2 times the squared norm of the kernel. The
+    labels of further vectors are names[(vectors @ kernel + bias).argmax(-1)].
+
+    >>> kernel, bias, names = keras_tfm.tasks.linear_probe(np.eye(2), np.array(["a", "b"]))
+    >>> names[(np.eye(2) @ kernel + bias).argmax(-1)].tolist()
+    ['a', 'b']
     """
     names, numbers = np.unique(labels, return_inverse=True)
     shape = vectors.shape[1] + 1, len(names)

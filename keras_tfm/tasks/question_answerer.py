@@ -1,4 +1,4 @@
-"""Extractive question answering: the part of a text, however long, that answers a question about it."""
+"""Extractive question answering: find the part of a context, however long, that answers a question."""
 
 import collections
 import dataclasses
@@ -25,23 +25,28 @@ from keras_tfm.tasks.task import refuse_columns, refuse_rows
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
 
-LOWEST = -3.4e38  # of a sum of two logits that are not to count
-WINDOWS = 64  # that the model reads at once
+LOWEST = -3.4e38  # replaces sums of two logits that must not be chosen
+WINDOWS = 64  # how many windows the model reads at once
 LARGEST = np.iinfo("int32").max
 
 
 @dataclasses.dataclass(frozen=True)
 class QuestionAnswererConfig(Config):
-    """`max_length` bounds the tokens of a window, question and special ones included; a window begins every
-    `stride` tokens of the context, by default a third of that. An answer has at most `max_answer_length`
-    tokens. `unanswerable` says that a question may have none: then the answer is "" where that scores higher
-    than the likeliest span by more than `null_threshold`. `head` are arguments of `SpanFinder`.
+    """How a `QuestionAnswerer` reads contexts and chooses answers.
+
+    Args:
+        max_length: tokens of a window of the context, question and special tokens included.
+        stride: a new window begins every so many tokens of the context; by default a third of `max_length`.
+        max_answer_length: how many tokens an answer may have.
+        unanswerable: whether a question may have no answer; such an answer is "".
+        null_threshold: by how much the score of "no answer" must exceed that of the best span.
+        head: further arguments of `heads.SpanFinder`.
     """
 
-    max_length: Annotated[Length, Option("tokens of a window at most, question and special ones too")] = 384
+    max_length: Annotated[Length, Option("tokens of a window, question and special tokens included")] = 384
     stride: Annotated[
         int | None,
-        Option("a window of a longer text begins every N tokens", default="a third of --max-length"),
+        Option("long contexts are read in windows, one every N tokens", default="a third of --max-length"),
     ] = None
     max_answer_length: Length = 30
     unanswerable: bool = False
@@ -59,20 +64,27 @@ class QuestionAnswererConfig(Config):
 
 
 class QuestionAnswerer(EncoderTask):
-    """Questions and contexts to answers, each a part of its context (Devlin et al. 2019, section 4.2, 4.3).
+    """Answers questions by a part of their context (Devlin et al. 2019, sections 4.2 and 4.3).
 
-    Examples are (questions, contexts, answers), the last as `data.Answer`s, tuples of a text and the
-    character where it starts; none for a question without an answer, and of several training takes the first.
-    A context that exceeds `config.max_length` tokens is read in windows that overlap; training points to
-    [CLS] in those that have not the whole answer. Pieces know the bytes that they were made of: an answer is
-    the exact text from its first one to its last, and one that ends within a piece is learnt as if it ended
-    with it. ValueError for a question that leaves no room for `config.stride` tokens of its context, and for
-    an answer that is not where it is said to be.
+    Examples are (questions, contexts, answers); the answers to a question are a list of `data.Answer`, a text
+    and the index of its first character. The list is empty for a question without an answer; training uses
+    its first item. A context longer than `config.max_length` tokens is read in overlapping windows; a window
+    that does not hold the whole answer learns to point to [CLS]. Answers are exact substrings of the context.
+
+    Raises:
+        ValueError: for a question so long that fewer than `config.stride` tokens of context fit beside it,
+            and for an answer that is not at its place in the context.
+
+    >>> examples = ["Who sings?"] * 4, ["Ada sings."] * 4, [[("Ada", 0)]] * 4
+    >>> task = keras_tfm.tasks.QuestionAnswerer.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> history = task.fit(examples, examples, epochs=1)
+    >>> task.predict([("Who sings?", "Ada sings.")])[0] in "Ada sings."
+    True
     """
 
     name = "answer"
-    help = "fine-tune an encoder, or train one, to find the answers to questions in texts"
-    files = f"JSON in SQuAD's format, 1.1 or 2.0 (plain, .gz, .xz); or question, context, answers in {ROWS}"
+    help = "train or fine-tune an encoder to find the answers to questions in texts"
+    files = f"JSON as in SQuAD 1.1 or 2.0 (plain, .gz, .xz); or a question, a context and answers in {ROWS}"
     columns = (3,)
     unit = "questions"
     training = dataclasses.replace(EncoderTask.training, batch_tokens=12 * 384)
@@ -87,7 +99,7 @@ class QuestionAnswerer(EncoderTask):
 
     @classmethod
     def config_for(cls, examples: Sequence, **options: Any) -> QuestionAnswererConfig:
-        """With `unanswerable` where there are such examples."""
+        """A configuration that is `unanswerable` if some examples have no answer."""
         unanswerable = not all(map(len, Questions(*examples).answers))
         return QuestionAnswererConfig(**{"unanswerable": unanswerable, **options})
 
@@ -102,7 +114,7 @@ class QuestionAnswerer(EncoderTask):
         examples: Sequence[Sequence] | None = None,
         **options: Any,
     ) -> Self:
-        if examples is not None:  # a published head does not say whether it knows questions without answers
+        if examples is not None:  # a published head does not tell whether questions may have no answer
             options = {"unanswerable": cls.config_for(examples).unanswerable, **options}
         return super().from_huggingface(name, examples, **options)
 
@@ -117,7 +129,7 @@ class QuestionAnswerer(EncoderTask):
         return question_windows(self.tokenizer, config.max_length, config.stride, questions, contexts)
 
     def _run(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        # In parts of one size, for a book has thousands of windows.
+        # In parts of equal size: a context as long as a book has thousands of windows.
         count, width = tf.unstack(tf.shape(inputs["token_ids"]))
         parts = tf.maximum(1, -(-count // WINDOWS))
         size = -(-count // parts)
@@ -134,24 +146,25 @@ class QuestionAnswerer(EncoderTask):
         }  # (W, T)
 
     def _columns(self, questions: Sequence[str], contexts: Sequence[str]) -> tuple[tf.Tensor, ...]:
-        """Both as strings (B,); ValueError for a question that is too long."""
+        """Questions and contexts as strings (B,); ValueError for a question that is too long."""
         for row, reason in self._too_long(questions).items():
             raise ValueError(f"question {questions[row][:60]!r}: {reason}")
         return tuple(tf.constant(list(texts), tf.string) for texts in (questions, contexts))
 
     def _too_long(self, questions: Sequence[str]) -> dict[int, str]:
-        """{row: why} of the questions that leave too little room for their contexts."""
+        """{row: reason} of the questions that leave too little room for their contexts."""
         most = longest_question(self.tokenizer, self.config.max_length, self.config.stride)
         lengths = self.tokenizer.tokenize(tf.constant(list(questions), tf.string)).row_lengths().numpy()
         return {
-            row: f"expected at most {most} tokens of a question, for {self.config.stride} of its context are "
+            row: f"expected at most {most} tokens of a question, as {self.config.stride} of its context are "
             f"read beside it; got {lengths[row]}"
             for row in np.flatnonzero(lengths > most).tolist()
         }
 
     def _encode_labels(self, examples: Questions, inputs: Ragged) -> dict[str, np.ndarray]:
-        """{"start", "end"}: (W, 2) each, the token's place in its window, 0 without the whole answer there,
-        and how many tokens the window has.
+        """{"start", "end"}: (W, 2) each. The first column is the answer's first or last token in its window,
+        or 0 if the window does not hold the whole answer; the second column is the number of tokens in the
+        window.
         """
         first, limit = self._bytes_of(examples)  # (B,)
         count = inputs["num_windows"].numpy()
@@ -160,7 +173,7 @@ class QuestionAnswerer(EncoderTask):
         starts, ends = (inputs[name].to_tensor().numpy() for name in ("starts", "ends"))  # (W, T)
         is_context = ends > starts
         is_answer = is_context & (ends > first[question, None]) & (starts < limit[question, None])
-        # The outermost windows of a context also have what stands there and became no piece.
+        # The first and last windows also cover text at the context's ends that became no token.
         seen_from = np.where(number == 0, 0, np.where(is_context, starts, LARGEST).min(1))
         seen_to = np.where(number == count[question] - 1, LARGEST, ends.max(1))
         is_whole = (seen_from <= first[question]) & (limit[question] <= seen_to) & is_answer.any(1)
@@ -172,7 +185,7 @@ class QuestionAnswerer(EncoderTask):
         }
 
     def _bytes_of(self, examples: Questions) -> np.ndarray:
-        """Where each first answer starts and ends in its context, in bytes; 0 and 0 for none."""
+        """The first and last byte of each first answer in its context; 0 and 0 for no answer."""
         spans = np.zeros((2, len(examples.answers)), "int64")
         for number, (question, context, answers) in enumerate(zip(*examples, strict=True)):
             for answer in answers:
@@ -200,8 +213,10 @@ class QuestionAnswerer(EncoderTask):
     def predict(
         self, pairs: Iterable[str | Sequence[str]], scores: bool = False, batch_size: int = 16
     ) -> list[str] | tuple[list[str], np.ndarray]:
-        """The answer to each (question, context), "" where there is none; with `scores` also an array (N,) of
-        their probabilities: of this start and this end, among [CLS] and the context's tokens in that window.
+        """The answer to each (question, context), or "" for no answer.
+
+        With `scores=True`, also an array (N,) of probabilities: of this start and end, among [CLS] and the
+        tokens of the context in the answer's window.
         """
         pairs = list(map(parts_of, pairs))
         refuse_rows(self.refusals(pairs))
@@ -217,7 +232,7 @@ class QuestionAnswerer(EncoderTask):
     def refusals(self, examples: Iterable[str | Sequence[str]], **options: Any) -> dict[int, str]:
         pairs = list(map(parts_of, examples))
         refused = {
-            row: "expected a question and a context, two strings or one with a tab between"
+            row: "expected a question and a context: two strings, or one with a tab between"
             for row, pair in enumerate(pairs)
             if len(pair) != 2
         }
@@ -229,7 +244,7 @@ class QuestionAnswerer(EncoderTask):
     def _decode(
         self, contexts: tf.Tensor, logits: dict[str, tf.Tensor], encoded: Ragged
     ) -> dict[str, tf.Tensor]:
-        """{"answer", "score"}, (B,) each, of the logits of all windows. Runs in a graph."""
+        """{"answer", "score"}, (B,) each, from the logits of all windows. Runs in a graph."""
         start, end = (tf.cast(logits[side], tf.float32) for side in ("start", "end"))  # (W, T)
         starts, ends = (pad(encoded[name], *tf.unstack(tf.shape(start))) for name in ("starts", "ends"))
         is_context = ends > starts
@@ -264,11 +279,11 @@ class QuestionAnswerer(EncoderTask):
         return {"answer": texts, "score": tf.exp(probability)}
 
     def measure(self, examples: Questions) -> dict[str, Any]:
-        """ "exact_match" and "f1" from 0 to 1, each the best over the right answers, as SQuAD's script counts
-        them (Rajpurkar et al. 2016, section 6.1; 2018).
+        """ "exact_match" and "f1" from 0 to 1, the best over the right answers to each question, counted like
+        SQuAD's script (Rajpurkar et al. 2016, section 6.1; 2018).
         """
         questions, contexts, right = examples
-        self._bytes_of(examples)  # refuses answers that are not in their contexts
+        self._bytes_of(examples)  # raises for answers that are not in their contexts
         answers: Any = self.predict(zip(questions, contexts, strict=True))
         texts = [[text for text, _ in texts] or [""] for texts in right]
         measures = {
@@ -282,7 +297,7 @@ class QuestionAnswerer(EncoderTask):
         return read_questions(paths, columns)
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
-        refuse_columns(columns, "files in SQuAD's format have none")
+        refuse_columns(columns, "files in SQuAD's format have no columns")
         return read_unanswered(path)
 
     def export_endpoints(self) -> Endpoints:
@@ -298,7 +313,9 @@ class QuestionAnswerer(EncoderTask):
 
 
 def normalize_answer(text: str) -> list[str]:
-    """The words of an answer as SQuAD's script compares them: lower case, no punctuation, no articles."""
+    """The words of an answer as SQuAD's script compares them: in lower case, without punctuation and
+    articles.
+    """
     text = "".join(character for character in text.lower() if character not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", text).split()
 
@@ -309,7 +326,7 @@ def exact_match(answer: str, right: str) -> bool:
 
 
 def f1(answer: str, right: str) -> float:
-    """The harmonic mean of precision and recall of an answer's words; of two answers without words, 1."""
+    """The harmonic mean of precision and recall of an answer's words; 1 for two answers without words."""
     words, others = normalize_answer(answer), normalize_answer(right)
     if not words or not others:
         return float(words == others)

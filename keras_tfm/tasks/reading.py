@@ -1,7 +1,8 @@
-"""What a task's model reads of one raw example: its inputs, and what stands at each of their places."""
+"""What a task's model reads of one raw example: its inputs, and the token or patch at each position."""
 
 import dataclasses
 import functools
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from keras_tfm.data.batches.encoding import model_inputs, pack_texts
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.tasks.captioner import Captioner
 from keras_tfm.tasks.encoder_task import EncoderTask, parts_of
 from keras_tfm.tasks.image_task import ImageTask
 from keras_tfm.tasks.image_text_matcher import ImageTextMatcher
@@ -23,10 +25,15 @@ from keras_tfm.tasks.translator import Translator
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """`inputs` of a task's backbone, one example each. `tokens` (S) are what the encoder reads, of a decoder
-    alone the prompt; `target_tokens` (T) what the decoder reads, from its start token on, of a decoder alone
-    what it wrote. `segments` (S) number the texts of a pair from 0. `image` (H, W, C) is what an image task
-    was given, at the size that its model reads.
+    """One example as a task's backbone reads it.
+
+    Args:
+        inputs: the backbone's inputs, with a batch of one.
+        tokens: (S,), what the encoder reads; for a decoder alone, the prompt.
+        target_tokens: (T,), what the decoder reads, start token included; for a decoder alone, what it wrote.
+        segments: (S,), the index of each token's text in a pair.
+        image: (H, W, C), the image at the size that the model reads.
+        model: the part of the task's model that reads, None for its backbone.
     """
 
     inputs: Mapping[str, Any]
@@ -34,14 +41,15 @@ class Reading:
     target_tokens: Sequence[str] = ()
     segments: Sequence[int] = ()
     image: np.ndarray | None = None
+    model: Any = None
 
 
 @functools.singledispatch
 def read(task: Task, example: Any, target: str | None = None, **options: Any) -> Reading:
-    """What the model of `task` reads of `example`: a text, a tuple of two, or an image.
+    """What the model of `task` reads of `example`: a text, a tuple of two texts, or an image.
 
-    A task that writes text reads `target` too, or what it writes itself by `options`, those of its
-    `generate`. ValueError for a task, or an example, of which there is nothing to read.
+    A task that writes text also reads `target`, or what it generates itself with `options`, those of its
+    `generate`. ValueError for a task or an example without anything to read.
     """
     raise ValueError(f"The task {task.name!r} reads neither texts nor images.")
 
@@ -49,7 +57,9 @@ def read(task: Task, example: Any, target: str | None = None, **options: Any) ->
 def _refuse_target(task: Task, target: str | None, options: Mapping[str, Any]) -> None:
     if target is not None or options:
         given = "a target" if target is not None else ", ".join(options)
-        raise ValueError(f"The task {task.name!r} writes no text; it was given {given}.")
+        raise ValueError(
+            f"The task {task.name!r} writes no text, so it takes no target and no options; got {given}."
+        )
 
 
 @read.register(EncoderTask)
@@ -72,7 +82,7 @@ def _(task: TokenClassifier, example: Any, target: str | None = None, **options:
 
 
 def _read_encoded(task: Any, encoded: Mapping[str, tf.RaggedTensor]) -> Reading:
-    """What an encoder reads of one row of ids; a model of two sides reads it on both."""
+    """What an encoder reads of one row of ids; an encoder-decoder reads it on both sides."""
     backbone = getattr(task.model, "backbone", task.model)
     kept = {name: x for name, x in encoded.items() if name in backbone.input}
     inputs = model_inputs(kept, task.tokenizer.pad_id)
@@ -129,33 +139,59 @@ def _read_on(task: Any, prompt: Iterable[int], written: Iterable[int]) -> Readin
 @read.register(ImageTask)
 def _(task: ImageTask, example: Any, target: str | None = None, **options: Any) -> Reading:
     _refuse_target(task, target, options)
-    images = task.check_images(example if not hasattr(example, "ndim") or example.ndim > 3 else example[None])
-    images = np.asarray(images)[:1]
+    images = _one_image(task, example)
     return Reading({"images": task.prepare(images)}, image=images[0])
+
+
+@read.register(Captioner)
+def _(task: Captioner, example: Any, target: str | None = None, **options: Any) -> Reading:
+    images = _one_image(task, example)
+    start = [task._start_id]
+    if target is None:
+        written = _before(task.generate_ids(images, **options)[0, 1:], task._stop.end_ids)
+    else:
+        start = list(task.around.prefix)
+        written = task.tokenizer.tokenize(tf.constant([target]))[0].numpy()[: task.max_length - len(start)]
+    decoder_ids = tf.constant([[*start, *written]], tf.int32)
+    inputs = _unpadded({"decoder_token_ids": decoder_ids}) | {"images": task.prepare(images)}
+    return Reading(inputs, target_tokens=tokens_of(task.tokenizer, decoder_ids), image=images[0])
+
+
+def _one_image(task: ImageTask, example: Any) -> np.ndarray:
+    """The image alone in a batch, raw, of the size that the model reads."""
+    images = task.check_images(example if not hasattr(example, "ndim") or example.ndim > 3 else example[None])
+    return np.asarray(images)[:1]
 
 
 @read.register(ImageTextMatcher)
 def _(task: ImageTextMatcher, example: Any, target: str | None = None, **options: Any) -> Reading:
-    raise ValueError(
-        f"The two towers of {task.name!r} are not shown as one model; `record_attention` has what each of "
-        "them, `task.model.backbone.image` and `.text`, attends to."
-    )
+    """The tower of images reads an image, that of texts a text; a string that names a file is an image."""
+    _refuse_target(task, target, options)
+    towers = task.model.backbone
+    if not isinstance(example, str) or os.path.isfile(example):
+        images = _one_image(task, example)
+        return Reading({"images": task.prepare(images)}, image=images[0], model=towers.image)
+    inputs = task.text_inputs(tf.constant([example]))
+    tokens = tokens_of(task.tokenizer, inputs["token_ids"])
+    return Reading(inputs, tokens, segments=[0] * len(tokens), model=towers.text)
 
 
 def tokens_of(tokenizer: Tokenizer, token_ids: tf.Tensor) -> list[str]:
-    """The names of the ids in the first row of (B, T); numbers where the vocabulary ends before."""
+    """The tokens of the first row of ids (B, T); an id outside the tokenizer's vocabulary is shown as a
+    number.
+    """
     names = tokenizer.tokens
     ids = np.asarray(token_ids)[0]
     return [names[i] if 0 <= i < len(names) else f"<{i}>" for i in ids]
 
 
 def _before(token_ids: np.ndarray, end_ids: Sequence[int]) -> np.ndarray:
-    """The ids (T,) before the first end."""
+    """The ids (T,) before the first end token."""
     ends = np.flatnonzero(np.isin(token_ids, end_ids))
     return token_ids[: ends[0]] if len(ends) else token_ids
 
 
 def _unpadded(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The inputs, and a mask beside each ids: all of them count."""
+    """The inputs, with a padding mask of ones for each tensor of ids."""
     ones = {name: tf.ones_like(x, tf.bool) for name, x in inputs.items()}
     return {**inputs, **{name.replace("token_ids", "padding_mask"): x for name, x in ones.items()}}

@@ -1,4 +1,4 @@
-"""Recommending items to users, by the ratings that users have given."""
+"""Recommendation: which items a user would like, learnt from ratings."""
 
 import dataclasses
 import math
@@ -28,21 +28,21 @@ from keras_tfm.word_vectors import MatrixFactorization, Observed
 from keras_tfm.word_vectors.factorization import ARRAYS
 
 Bound = Annotated[float, Between(-100, 10**6)]
-DTYPES = {  # what a file of weights holds
+DTYPES = {  # {name: data type} of the arrays in the file of weights
     **dict.fromkeys(ARRAYS, "float32"),
     **dict.fromkeys(("users", "items"), "uint8"),
     **dict.fromkeys(("users_ends", "items_ends", "seen_offsets"), "int64"),
     "seen_items": "int32",
 }
-ANSWERS = 10  # items for a user, where no other number is asked for
+ANSWERS = 10  # items per user by default
 
 
 @dataclasses.dataclass(frozen=True)
 class RecommenderConfig(Config):
-    """Between which bounds ratings lie; predictions are kept there."""
+    """The least and greatest possible rating, or None; predictions are clipped to them."""
 
-    lowest: Annotated[Bound | None, Option("the lowest rating that there is", default="none")] = None
-    highest: Annotated[Bound | None, Option("the highest rating that there is", default="none")] = None
+    lowest: Annotated[Bound | None, Option("the lowest possible rating", default="none")] = None
+    highest: Annotated[Bound | None, Option("the highest possible rating", default="none")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,38 +52,44 @@ class RecommenderConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class FactorOptions(ModelOptions):
-    """A factorisation that has learnt nothing."""
+    """An untrained factorisation."""
 
-    dim: Annotated[Size, Option("factors of each user and item")] = 32
+    dim: Annotated[Size, Option("factors per user and per item")] = 32
     regularization: Annotated[
         Annotated[float, Between(0, 10**9, is_above=True)],
-        Option("weight of the squares of factors and biases; ratings of a wider range need more"),
+        Option("weight of the squared factors and biases in the loss; wider ranges of ratings need more"),
     ] = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Sweeps(Learning):
-    """An epoch is a sweep, which sets all factors and biases once by least squares."""
+    """An epoch is one sweep: it sets all factors and biases once by least squares."""
 
 
 class Recommendation(NamedTuple):
-    """An item, and how the user would rate it."""
+    """An item, and the rating that the user is predicted to give it."""
 
     item: str
     rating: float
 
 
 class Recommender(LearningTask):
-    """Users to the items that they would rate highest, of those that they have not rated.
+    """Predicts ratings, and recommends to each user the best items that he or she has not rated yet.
 
-    `model` is a `MatrixFactorization`, whose users and items have the ids `users` and `items`, strings. It
-    learns from `data.Ratings`, or three such columns; `predict` takes ids of users, `rate` those of users and
-    items, `recommend` the ratings of somebody who is new. Each `fit` begins anew.
+    `model` is a `MatrixFactorization`; `users` and `items` are the ids of its rows and columns, strings.
+    Examples are `data.Ratings`, or three columns: users, items, ratings. `predict` takes known users, `rate`
+    pairs of users and items, `recommend` the ratings of a new user. Each `fit` starts from scratch.
+
+    >>> ratings = ["Ann", "Ann", "Bob", "Bob"], ["x", "y", "x", "z"], [5.0, 1.0, 4.0, 2.0]
+    >>> task = keras_tfm.tasks.Recommender.from_ratings(ratings, dim=2)
+    >>> history = task.fit(ratings, ratings, epochs=2)
+    >>> [item for item, rating in task.predict(["Ann"])[0]]
+    ['z']
     """
 
     name = "recommend"
     help = "learn from ratings which items each user would like"
-    files = f"{TABLES}, with a user, an item and a rating; a file of another name is read as .tsv"
+    files = f"a user, an item and a rating in {TABLES}; other file names are read as .tsv"
     columns = (3,)
     examples_class = Ratings
     unit = "ratings"
@@ -107,9 +113,8 @@ class Recommender(LearningTask):
 
     @classmethod
     def from_ratings(cls, ratings: Any, dim: int = 32, regularization: float = 5.0, **fields: Any) -> Self:
-        """A recommender for the users and items of `ratings`, which has learnt nothing yet.
-
-        `fields` are those of `RecommenderConfig`.
+        """An untrained recommender for the users and items in `ratings`; `fields` are those of
+        `RecommenderConfig`.
         """
         return cls.make(ratings, FactorOptions(dim, regularization), {}, **fields)
 
@@ -131,16 +136,18 @@ class Recommender(LearningTask):
         highest: float | None = None,
         **fields: Any,
     ) -> Ratings:
-        """Ratings, each between the bounds."""
+        """Ratings, checked to lie between the bounds."""
         bounds = RecommenderConfig(lowest, highest)
         return read_ratings(paths, columns, bounds.lowest, bounds.highest)
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
-        """Users: lines of text, or a table's column."""
+        """Users, from lines of text or from the column of a table."""
         return read_users(path, columns)
 
     def check_examples(self, examples: Any) -> Ratings:
-        """As `Ratings`; ValueError for a rating outside of the bounds, and a pair that stands twice."""
+        """The examples as `Ratings`; ValueError for a rating outside the bounds, and for a pair that occurs
+        twice.
+        """
         users, items, ratings = super().check_examples(examples)
         values = np.asarray(ratings, "float64")
         if wrong := first_problem(values, self.config.lowest, self.config.highest):
@@ -154,17 +161,17 @@ class Recommender(LearningTask):
         return found
 
     def _matrix(self, examples: Ratings) -> Any:
-        """Ratings as a sparse matrix; ValueError for ids that are none of the task's."""
+        """The ratings as a sparse matrix; ValueError for unknown ids."""
         users, items = self._places(examples.users, examples.items)
         for name, indices, ids in (("user", users, examples.users), ("item", items, examples.items)):
             if (indices < 0).any():
                 row = int(np.argmin(indices))
-                raise ValueError(f"row {row}: the {name} {ids[row]!r} is none of this task's")
+                raise ValueError(f"row {row}: this task does not know the {name} {ids[row]!r}")
         shape = len(self.users), len(self.items)
         return scipy.sparse.coo_array((examples.ratings, (users, items)), shape=shape)
 
     def _places(self, users: Iterable[Any], items: Iterable[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """The indices of ids, -1 for an unknown one."""
+        """The indices of users and items, -1 for an unknown one."""
         return self.users.indices(as_ids(users)), self.items.indices(as_ids(items))
 
     # Learning --------------------------------------------------------------------------------------------
@@ -177,7 +184,7 @@ class Recommender(LearningTask):
         callbacks: Iterable[Any],
         **keeping: Any,
     ) -> dict[str, list[float]]:
-        """Learn in sweeps, and keep the best; see `best_of_sweeps`."""
+        """Learn in sweeps and keep the best one; see `best_of_sweeps`."""
         ratings = self._matrix(examples)
         known, judging = Observed(ratings), self._places(validation.users, validation.items)
         self._see(ratings, *judging)
@@ -202,7 +209,7 @@ class Recommender(LearningTask):
         )
 
     def _see(self, ratings: Any, users: np.ndarray, items: np.ndarray) -> None:
-        """Remember what each user has rated: the matrix `ratings`, and these pairs beside."""
+        """Remember which items each user has rated: those in the matrix `ratings`, and the given pairs."""
         both = (users >= 0) & (items >= 0)
         places = [np.concatenate(x) for x in zip(ratings.coords, (users[both], items[both]), strict=True)]
         seen = np.ones(len(places[0]), bool)
@@ -212,16 +219,18 @@ class Recommender(LearningTask):
     # Answers ---------------------------------------------------------------------------------------------
 
     def rate(self, users: Iterable[str], items: Iterable[str]) -> np.ndarray:
-        """How each of `users` would rate that of `items` beside it: an array (n,), within the bounds.
+        """The predicted rating of each of `items` by the user at the same place in `users`: (N,), within the
+        bounds.
 
-        Of an id that is unknown neither bias nor factors count.
+        An unknown id contributes neither a bias nor factors.
         """
         return self._rated(*self._places(users, items))
 
     def predict(self, users: Iterable[str], num_items: int = ANSWERS) -> list[list[Recommendation]]:
-        """For each of `users` the `num_items` items that he or she would rate highest, of those not rated.
+        """For each of `users`, the `num_items` items with the highest predicted ratings among those not yet
+        rated.
 
-        ValueError for an unknown user, for whom there is `recommend`.
+        ValueError for an unknown user; use `recommend` for new users.
         """
         users = as_ids(users)
         refuse_rows(self.refusals(users))
@@ -232,14 +241,14 @@ class Recommender(LearningTask):
         ]
 
     def recommend(self, ratings: Mapping[str, float], num_items: int = ANSWERS) -> list[Recommendation]:
-        """Items for somebody who is new, from some `ratings` by item: one ridge regression, no training.
+        """Items for a new user with these `ratings`, {item: rating}: one ridge regression, without training.
 
-        Without ratings they are those that are liked most by all. ValueError for an unknown item.
+        Without ratings, the items that are rated best on average. ValueError for an unknown item.
         """
         ratings = dict(zip(as_ids(ratings), ratings.values(), strict=True))
         for item, rating in ratings.items():
             if item not in self.items.places:
-                raise ValueError(f"`ratings`: the item {item!r} is none of this task's")
+                raise ValueError(f"`ratings`: this task does not know the item {item!r}")
             if problem := rating_problem(rating, self.config.lowest, self.config.highest):
                 raise ValueError(f"`ratings`: expected {problem} of {item!r}, got {rating}")
         items = self.items.indices(ratings)
@@ -248,7 +257,7 @@ class Recommender(LearningTask):
 
     def refusals(self, examples: Sequence[str], **options: Any) -> dict[int, str]:
         return {
-            row: f"no ratings by {user!r} were learnt from"
+            row: f"the training had no ratings by {user!r}"
             for row, user in enumerate(as_ids(examples))
             if user not in self.users.places
         }
@@ -257,7 +266,7 @@ class Recommender(LearningTask):
         return "\t".join(re.sub(r"[\t\r\n]", " ", item) for item, _ in answer)
 
     def measure(self, examples: Ratings) -> dict[str, Any]:
-        """The root mean squared error, "rmse", and the mean absolute one, "mae"."""
+        """ "rmse", the root mean squared error, and "mae", the mean absolute error."""
         return errors_of(self.rate(examples.users, examples.items), examples.ratings)
 
     def _rated(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
@@ -277,7 +286,7 @@ class Recommender(LearningTask):
         return {"dim": self.model.config.dim, "regularization": self.model.config.regularization}
 
     def save_weights(self, path: Path, trained: bool = True) -> None:
-        """Write the factors, the biases, the ids and which items each user has rated."""
+        """Write the factors, the biases, the ids, and which items each user has rated."""
         tensors = self.model.arrays() | self.users.arrays() | self.items.arrays()
         tensors["seen_offsets"] = self._seen.indptr.astype("int64")
         tensors["seen_items"] = self._seen.indices.astype("int32")
@@ -338,6 +347,6 @@ class Recommender(LearningTask):
 
 
 def errors_of(predicted: np.ndarray, ratings: np.ndarray) -> dict[str, float]:
-    """How far predictions are from `ratings`."""
+    """The errors of predictions compared with `ratings`."""
     errors = predicted.astype("float64") - ratings
     return {"rmse": float(np.sqrt(np.mean(errors**2))), "mae": float(np.mean(np.abs(errors)))}

@@ -1,19 +1,19 @@
-"""How well what belongs together is found by its vectors: recall among all candidates."""
+"""Recall of retrieval: how often the matching vector is among the nearest of all candidates."""
 
 from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-PLACES = (1, 5, 10)  # as in Radford et al. 2021, table 13, and before on Flickr30k
+PLACES = (1, 5, 10)  # the ranks of Radford et al. 2021, table 13, and of Flickr30k
 
 
 def recalls(
     images: np.ndarray, texts: np.ndarray, image_keys: Sequence[Hashable], text_keys: Sequence[Hashable]
 ) -> dict[str, float]:
-    """Recall at `PLACES`, both ways, of rows that belong together: vectors (N, E) of images and of texts.
+    """Recall at `PLACES` in both directions, for vectors (N, E) of images and texts whose rows match.
 
-    Rows of one key are the same image, or the same text, and count once, as asked and as an answer; right is
-    whatever stands in a row with what is asked.
+    Rows with equal keys are the same image, or the same text; they count once, as a question and as an
+    answer. An answer is right if it shares a row with the question.
     """
     image_rows, image_ids = distinct(image_keys)
     text_rows, text_ids = distinct(text_keys)
@@ -31,13 +31,15 @@ def recalls(
 
 
 def first_right(scores: np.ndarray, is_right: np.ndarray) -> np.ndarray:
-    """How many wrong answers (N,) score as much as the best right one, or more, of `scores` (N, M)."""
+    """For each row of `scores` (N, M), how many wrong answers score at least as high as the best right
+    one.
+    """
     best = np.where(is_right, scores, -np.inf).max(axis=1, keepdims=True)
     return np.sum(~is_right & (scores >= best), axis=1)
 
 
 def distinct(keys: Sequence[Hashable]) -> tuple[list[int], np.ndarray]:
-    """(The row where each key stands first, for each row (N,) which of these keys it has)."""
+    """The first row of each key; and for each row (N,), the index of its key."""
     numbers: dict[Hashable, int] = {}
     ids = np.array([numbers.setdefault(key, len(numbers)) for key in keys], int)
     rows: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Sentences as vectors, like ones close together."""
+"""Sentences as vectors: similar sentences get similar vectors."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -21,8 +21,11 @@ from keras_tfm.training.folder import Path
 
 @dataclasses.dataclass(frozen=True)
 class SentenceEncoderConfig(Config):
-    """`max_length` bounds the tokens of a sentence, special ones included; what exceeds it is not read.
-    `normalize` gives vectors the length 1.
+    """The vectors of a `SentenceEncoder`.
+
+    Args:
+        max_length: how many tokens of a sentence are read, special tokens included.
+        normalize: whether vectors have length 1.
     """
 
     max_length: Length = 128
@@ -30,10 +33,15 @@ class SentenceEncoderConfig(Config):
 
 
 class SentenceEncoder(Task):
-    """Strings to vectors (D,): the mean of an encoder's hidden states over the tokens.
+    """Turns strings into vectors (D,): the mean of an encoder's hidden states over the tokens.
 
-    Reimers and Gurevych 2019, "Sentence-BERT", section 3. The dot product of two vectors of length 1 is the
-    cosine of their angle, which measures how alike the sentences are.
+    Reimers and Gurevych 2019, "Sentence-BERT", section 3. The dot product of two vectors of length 1 is their
+    cosine similarity.
+
+    >>> tokenizer = keras_tfm.data.BERTTokenizer.train(["the cat sat", "a dog ran"], 300)
+    >>> backbone = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=tokenizer.vocabulary_size)
+    >>> keras_tfm.tasks.SentenceEncoder(backbone, tokenizer).predict(["a cat ran"]).shape
+    (1, 128)
     """
 
     name = "sentence-vectors"
@@ -53,15 +61,16 @@ class SentenceEncoder(Task):
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
-        """An encoder without a head."""
+        """Whether `model` is a text encoder without a head."""
         is_bare = isinstance(model.output, dict) and "sequence_output" in model.output
         return is_bare and "token_ids" in model.input and not hasattr(model, "step")
 
     @classmethod
     def from_huggingface(cls, name: Path, max_length: int | None = None, normalize: bool = True) -> Self:
-        """The encoder in the folder `name`, or of this hub id; a head is left behind.
+        """The encoder in the folder `name` (or of this hub id), without its head.
 
-        CheckpointError or DataError where something is not as it must be.
+        Raises:
+            CheckpointError, DataError: if a file of the folder is missing or not as it must be.
         """
         from keras_tfm.convert import find_folder, from_huggingface
 
@@ -78,7 +87,7 @@ class SentenceEncoder(Task):
         save_huggingface(self.model, folder, overwrite, tokenizer=self.tokenizer)
 
     def encode(self, texts: tf.Tensor) -> tf.Tensor:
-        """Strings (B,) to vectors (B, D), wholly in the graph."""
+        """Strings (B,) to vectors (B, D). Runs in a graph."""
         packed = pack_texts(self.tokenizer, self.config.max_length, texts)
         packed = {name: x for name, x in packed.items() if name in self.model.input}
         inputs = model_inputs(packed, self.tokenizer.pad_id)
@@ -86,7 +95,7 @@ class SentenceEncoder(Task):
         return tf.math.l2_normalize(vectors, axis=-1) if self.config.normalize else vectors
 
     def predict(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
-        """The vectors of the strings `texts`: an array (N, D)."""
+        """The vectors of the strings `texts`, (N, D)."""
         texts = list(texts)
         vectors = np.zeros((len(texts), self.model.config.dim), "float32")
         for rows in rows_by_length(map(len, texts), batch_size, "text"):
@@ -94,7 +103,7 @@ class SentenceEncoder(Task):
         return vectors
 
     def similarity(self, texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
-        """The cosine of each of `texts` and each of `others`: an array (N, M), from -1 to 1."""
+        """The cosine similarity of each of `texts` and each of `others`, (N, M), from -1 to 1."""
         one, other = (self.predict(side) for side in (texts, others))
         if not self.config.normalize:
             one, other = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (one, other))

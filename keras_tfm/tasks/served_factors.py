@@ -10,13 +10,16 @@ from keras_tfm.word_vectors import MatrixFactorization
 
 
 class ServedFactors(tf.Module):
-    """Answers users' ids with items as `MatrixFactorization.top_n` does, without what `seen`, a CSR matrix of
-    users and items, holds. An unknown user gets what the items' biases rank first.
+    """Recommends items to users like `MatrixFactorization.top_n`, without the items that they have already
+    rated.
+
+    `seen`, a CSR matrix of users and items, holds what was rated. Unknown users get the items with the
+    highest biases.
     """
 
     def __init__(self, model: MatrixFactorization, users: Sequence[str], items: Sequence[str], seen: Any):
         super().__init__(name="factors")
-        unknown = len(users)  # the last row, of zeros, without anything seen
+        unknown = len(users)  # the last row: zeros, and nothing rated
         places = tf.lookup.KeyValueTensorInitializer(users, range(unknown), tf.string, tf.int64)
         self.places = tf.lookup.StaticHashTable(places, unknown)
         self.items = tf.Variable(items, trainable=False)
@@ -29,7 +32,7 @@ class ServedFactors(tf.Module):
         self.seen_items = tf.Variable(seen.indices.astype("int64"), trainable=False)
 
     def top(self, users: tf.Tensor, num_items: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Items (B, n) and ratings (B, n) for ids (B,); "" and NaN where no item is left."""
+        """Items (B, N) and ratings (B, N) for the ids (B,); "" and NaN where no item is left."""
         rows = self.places.lookup(users)
         ratings = tf.matmul(tf.gather(self.user_factors, rows), self.item_factors, transpose_b=True)
         ratings += self.item_biases + tf.gather(self.user_biases, rows)[:, None]  # (B, D)

@@ -1,4 +1,4 @@
-"""Texts in memory, or a `TextStream` of those that are too many for it."""
+"""Training texts: in memory or, if they are too large for it, as a `TextStream`."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -11,16 +11,17 @@ from keras_tfm.training.folder import Path
 
 Texts = Sequence[str] | TextStream
 
-LARGE = 2**30  # bytes of text files, from which on they are read as a stream
-SAMPLE = 2**25  # characters of a stream that a vocabulary is trained on
-EPOCH_BATCHES = 1_000  # of a stream that are an epoch, unless something else is said
+LARGE = 2**30  # bytes: more text than this is read as a stream
+SAMPLE = 2**25  # characters of a stream on which a vocabulary is trained
+EPOCH_BATCHES = 1_000  # batches in an epoch of a stream by default
 
 
 def read_or_stream(
     paths: Sequence[Path], read: Callable[[Sequence[Path]], list[str]], separator: str | None
 ) -> Texts:
-    """What `read(paths)` gives, or a stream of text files of more than `LARGE` bytes together. Tables and .xz
-    files, which no stream can read, are read whole.
+    """The result of `read(paths)`, or a stream if the text files have more than `LARGE` bytes together.
+
+    Tables and .xz files are always read whole, since they cannot be streamed.
     """
     found = [path for path in files_of(paths) if not is_table(path) and path != "-"]
     files = [file for path in found for file in text_files(path)]
@@ -30,5 +31,5 @@ def read_or_stream(
 
 
 def sample_of(texts: Texts) -> Sequence[str]:
-    """Texts to train a vocabulary on: all, or passages of a stream."""
+    """Texts to train a vocabulary on: all of them, or passages of a stream."""
     return texts.sample(SAMPLE) if isinstance(texts, TextStream) else texts

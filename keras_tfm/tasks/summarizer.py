@@ -1,6 +1,7 @@
-"""Summaries, two ways: by an encoder-decoder, or by one language model that goes on behind the article.
+"""Summarisation, by an encoder-decoder or by a single language model.
 
-The second is `family="gpt2"`: article, delimiter, summary in one row, with loss on the summary only.
+The second, `family="gpt2"`, reads article, delimiter and summary in one row, with the loss on the summary
+only.
 """
 
 import dataclasses
@@ -18,25 +19,32 @@ MEASURES = ("rouge1", "rouge2", "rougeL")
 
 @dataclasses.dataclass(frozen=True)
 class SummarizerConfig(TranslatorConfig):
-    """As a translator's, for longer texts."""
+    """Like a translator's, for longer texts."""
 
     max_length: Annotated[
-        Length, Option("tokens of an article or summary; longer pairs are left out, and counted")
+        Length, Option("tokens of an article or summary; longer pairs are skipped, and counted")
     ] = 512
 
 
 class Summarizer(Translator):
-    """Articles to summaries: a `Translator` that is measured by ROUGE."""
+    """Writes summaries of articles: a `Translator` that is measured by ROUGE.
+
+    >>> pairs = ["The cat sat on the mat. It slept."] * 4, ["A cat slept."] * 4
+    >>> task = keras_tfm.tasks.Summarizer.from_pairs(pairs, size="tiny", vocabulary_size=300)
+    >>> sorted(task.compare(pairs[0], pairs[1], pairs[1]))[-3:]
+    ['rouge1', 'rouge2', 'rougeL']
+    """
 
     name = "summarize"
-    help = "train a model that sums up a text in a line"
+    help = "train a model that summarises texts"
     config_class = SummarizerConfig
 
     def compare(
         self, sources: Sequence[str], answers: Sequence[str], targets: Sequence[str]
     ) -> dict[str, Any]:
-        """ROUGE-1, -2 and -L (Lin 2004): F1 in percent, with stemming, means over the texts; beside each
-        that of "lead1", the article's first sentence.
+        """ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004): F1 in percent with stemming, averaged over the texts.
+
+        The same metrics of "lead1", the first sentence of each article, are a baseline.
         """
         lead = [next(iter(split_sentences(source)), "") for source in sources]
         scores, of_lead = rouge(answers, targets), rouge(lead, targets)
@@ -44,8 +52,8 @@ class Summarizer(Translator):
 
 
 def rouge(answers: Sequence[str], targets: Sequence[str]) -> dict[str, float]:
-    """{measure: F1 in percent, a mean} of `answers` beside `targets`; 0 where there are none."""
-    from rouge_score.rouge_scorer import RougeScorer  # seconds to import, and needed here alone
+    """{metric: mean F1 in percent} of `answers` compared with `targets`; 0 if there are none."""
+    from rouge_score.rouge_scorer import RougeScorer  # takes seconds to import
 
     scorer = RougeScorer(MEASURES, use_stemmer=True)
     pairs = zip(answers, targets, strict=True)

@@ -1,4 +1,6 @@
-"""Learning by sweeps: a model of arrays that each sweep improves, judged, kept and resumed."""
+"""Learning by sweeps: each one improves a model of NumPy arrays; the best is kept, and a run can be
+resumed.
+"""
 
 import contextlib
 import json
@@ -26,7 +28,7 @@ LOG = logging.getLogger(__name__)
 
 
 class State(NamedTuple):
-    """How far learning has come: the measures of each sweep, and the seconds that it took."""
+    """The progress of learning: the metrics of each sweep, and how many seconds it took."""
 
     history: dict[str, list[float]]
     seconds: list[float]
@@ -45,11 +47,12 @@ def best_of_sweeps(
     settings: Mapping[str, Any] | None = None,
     callbacks: Iterable[Any] = (),
 ) -> dict[str, list[float]]:
-    """Call `sweep`, which improves `model` and measures it, as `training` says: {measure: [its values]}.
+    """Call `sweep`, which improves and measures `model`, as often as `training` says: {metric: value per
+    sweep}.
 
-    `model` has `arrays()` and `set_arrays`, and is left with those of the best sweep by `monitor`. With a
-    `run`, whose folder `save` makes, each sweep is kept there and gone on from, refusing other `settings`;
-    `save_best` and `load_best` write and read the file of the best weights. Of `callbacks`
+    `model` has `arrays()` and `set_arrays()`; it gets the arrays of the best sweep by `monitor` at the end.
+    With a `run`, whose folder `save` creates, each sweep is stored there and can be resumed with the same
+    `settings`; `save_best` and `load_best` write and read the file of the best weights. Of `callbacks`, only
     `on_epoch_end(epoch, logs)` is called.
     """
     with _kept(run, save) as folder:
@@ -83,7 +86,7 @@ def best_of_sweeps(
 
 
 def _sweeps_since_best(state: State, judge: Monitor) -> int:
-    """How many sweeps have come after the best; of equals the later counts."""
+    """How many sweeps came after the best one; of equal sweeps the last counts."""
     scores = [judge.score({judge.name: value}) for value in state.history[judge.name]]
     return int(np.argmin(scores[::-1]))
 
@@ -99,7 +102,9 @@ def _is_over(state: State, training: Learning, judge: Monitor) -> bool:
 
 @contextlib.contextmanager
 def _kept(run: Kept | None, save: Any) -> Iterator[CheckpointFolder | None]:
-    """The checkpoints of a run, claimed for this process; `save` makes its folder unless it is resumed."""
+    """The folder of a run's checkpoints, locked for this process; `save` creates it unless the run is
+    resumed.
+    """
     if run is None:
         yield None
         return
@@ -116,7 +121,7 @@ def _kept(run: Kept | None, save: Any) -> Iterator[CheckpointFolder | None]:
 
 
 def _keep(folder: CheckpointFolder, model: Any, state: State, settings: Any) -> None:
-    """A checkpoint of the sweep that has ended, and metrics.csv."""
+    """Write a checkpoint of the sweep that has ended, and metrics.csv."""
     number = len(state.seconds)
     work = folder.partial(number)
     write_tensors(model.arrays(), work / "state.safetensors")
@@ -131,10 +136,12 @@ def _keep(folder: CheckpointFolder, model: Any, state: State, settings: Any) -> 
 
 
 def _restored(folder: CheckpointFolder | None, model: Any, settings: Any) -> State:
-    """The state of the newest whole checkpoint, to whose arrays `model` is set; without one a new state."""
+    """The state of the newest complete checkpoint, whose arrays `model` gets; a new state if there is
+    none.
+    """
     newest = None if folder is None else folder.newest()
     if folder is None or newest is None:
-        LOG.warning("There is no checkpoint: learning begins anew.")
+        LOG.warning("There is no checkpoint: learning starts from scratch.")
         return State({}, [])
     path = folder.folder(newest) / "state.json"
     content = read_json(path)
@@ -144,5 +151,5 @@ def _restored(folder: CheckpointFolder | None, model: Any, settings: Any) -> Sta
         model.set_arrays(read_tensors(path.with_suffix(".safetensors"))[0])
     except KeyError as error:
         raise CheckpointError(path, str(error.args[0]), "an entry", "none") from None
-    LOG.info("Going on after sweep %d.", newest)
+    LOG.info("Resuming after sweep %d.", newest)
     return state

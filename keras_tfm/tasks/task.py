@@ -1,4 +1,4 @@
-"""A task: what a user trains, asks, keeps and exports."""
+"""The base class of all tasks, and how a task is saved to a folder and loaded from it."""
 
 import abc
 import contextlib
@@ -31,21 +31,25 @@ from keras_tfm.training.safetensors import CheckpointError, read_json, read_tens
 from keras_tfm.training.weights import load_weights, save_weights
 from keras_tfm.version import __version__
 
-TASKS: dict[str, Any] = {}  # every task that has a name, by it
+TASKS: dict[str, Any] = {}  # {name: class} of all tasks
 WEIGHTS = "model.safetensors"
-SMALL = 1_000  # numbers: seeds of dropout, for example, are in no file of weights
+SMALL = 1_000  # values: smaller variables, such as dropout's seeds, need not be in the file of weights
 
 
 class TaskError(ValueError):
-    """A task's folder that cannot be used: names the file, what was expected and what came."""
+    """A task's folder that cannot be used: the message names the file, what was expected and what was
+    found.
+    """
 
 
 class Task(abc.ABC):
-    """A plain object that holds `.model`, `.tokenizer` where there is one, and `.config`.
+    """An object with a `model`, a `config` and, for texts, a `tokenizer`: what a user trains, asks and
+    exports.
 
-    `task(batch)` takes token dicts or image arrays and gives logits. A folder keeps a task:
-    config.json with its "task", model.safetensors, and what `save_parts` adds; weights in 8 bits stay so.
-    `is_trained` is False of a task whose folder says that no epoch of its training has ended.
+    `task(batch)` takes a dict of token tensors, or an array of images, and returns logits; `predict` takes
+    raw texts or images. A saved task is a folder with config.json (its "task" names the class),
+    model.safetensors and the tokenizer's files. `is_trained` is False if the folder says that no epoch of its
+    training has ended.
     """
 
     name: str  # in config.json and on the command line
@@ -54,9 +58,9 @@ class Task(abc.ABC):
     config: Any
     tokenizer: Any = None
     is_trained: bool = True
-    record: Mapping[str, Any] = types.MappingProxyType({})  # what training.json says, of a training here
-    reads_lines: bool = True  # whether a line of text is an example that `predict` takes
-    answer_names: Any = None  # of the probabilities that `predict` gives, where they are not numbered from 0
+    record: Mapping[str, Any] = types.MappingProxyType({})  # the content of training.json
+    reads_lines: bool = True  # whether `predict` takes a line of text as an example
+    answer_names: Any = None  # the labels of the probabilities from `predict`; None numbers them from 0
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -70,54 +74,57 @@ class Task(abc.ABC):
         return self.model(batch, training=training)
 
     def save_parts(self, folder: pathlib.Path) -> None:
-        """Write what belongs to the task beside its model: the tokenizer's file."""
+        """Write what belongs to the task besides its model: the tokenizer's file."""
         if self.tokenizer is not None:
             self.tokenizer.save(folder)
 
     def describe_model(self) -> dict[str, Any]:
-        """The model as JSON values, from which `load_parts` makes it again."""
+        """The model's class and configuration as JSON values, from which `load_parts` makes it again."""
         return describe_backbone(self.model.backbone)
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
-        """A task with fresh weights from its folder, its config, and `describe_model`'s values."""
+        """A task with fresh weights, made from its folder, its config and the values of `describe_model`."""
         make: Any = cls
         return make(make_backbone(model), load_tokenizer(folder), config)
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
-        """Whether a published `model` has what this task asks of one, its head above all."""
+        """Whether this task can use a published `model`: above all, whether the model has the task's head."""
         return False
 
     @abc.abstractmethod
     def export_endpoints(self) -> Endpoints:
-        """{signature: (function, input signature)} of the SavedModel, `serving_default` among them."""
+        """{signature name: (function, input signature)} of the SavedModel; one is named `serving_default`."""
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
-        """What `predict` takes, as `data.Inputs`, from a text file or from one as for training, whose labels
-        are passed over.
+        """Read what `predict` takes from a file: lines of text, or a file as for training, whose labels are
+        ignored.
         """
         refuse_columns(columns, "lines of text have none")
         return read_input_lines(path)
 
     def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
-        """{row: why} of those of the `examples` that `predict`, given its `options`, cannot answer; it raises
-        ValueError, before it answers any, where there is one.
+        """{row: reason} for those `examples` that `predict` cannot answer with these `options`. `predict`
+        raises a ValueError for the first of them before it answers any.
         """
         return {}
 
     def count_truncated(self, examples: Any) -> int:
-        """How many of what `predict` takes exceed the model's length, and are cut."""
+        """How many of `examples`, inputs of `predict`, are longer than the model reads, and are cut."""
         return 0
 
     def as_line(self, answer: Any) -> str:
-        """One of `predict`'s answers as a line of text."""
+        """One answer of `predict` as a line of text."""
         return str(answer).replace("\n", " ")
 
     def save(self, folder: Path, overwrite: bool = False, trained: bool = True) -> None:
-        """Write the task to a new `folder`, whole or not at all; FileExistsError where it exists.
+        """Write the task to the new folder `folder`; it appears complete or not at all.
 
-        `trained=False` says in it that its training has yet to begin.
+        Args:
+            folder: where to write.
+            overwrite: replace the folder if it exists; otherwise that is a FileExistsError.
+            trained: False records that no epoch of the training has ended yet.
         """
         with new_folder(folder, overwrite) as work:
             self.save_parts(work)
@@ -138,7 +145,7 @@ class Task(abc.ABC):
                 write_card(work, self.card())
 
     def card(self, library: str = "keras") -> str:
-        """README.md, a model card for a folder of this `library`, as far as `record` tells."""
+        """The text of README.md, a model card for a folder of this `library`, made from `record`."""
         what = f"{type(self.model).__name__} of {self.model.count_params():,} weights"
         backbone = getattr(self.model, "backbone", None)
         what += f" around {type(backbone).__name__}" if backbone is not None else ""
@@ -146,10 +153,12 @@ class Task(abc.ABC):
 
     @classmethod
     def load(cls, folder: Path, quantization: str | None = None) -> Self:
-        """The task that `save` wrote; with `quantization` "int8", its weights are in 8 bits from here on.
+        """The task that `save` wrote to `folder`; `quantization="int8"` converts its weights to 8 bits.
 
-        TaskError, DataError or CheckpointError say what is wrong with the folder. Nothing is made of a size
-        that the file of weights does not bear out.
+        The sizes in config.json are checked against the shapes in the file of weights before a model is made.
+
+        Raises:
+            TaskError, DataError, CheckpointError: if a file of the folder is missing or not as it must be.
         """
         folder = pathlib.Path(folder)
         content = read_config(folder)
@@ -178,11 +187,13 @@ class Task(abc.ABC):
             task.quantize(quantization)
         return task
 
-    # What follows is of tasks whose `model` is Keras's; one that holds another says its own.
+    # The methods below are for a Keras `model`; a task with another kind of model overrides them.
 
     @classmethod
     def load_sound_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
-        """`load_parts`; ValueError, before it, for sizes that the file of weights does not bear out."""
+        """`load_parts`, after a check of the model's sizes against the shapes in the file of weights
+        (ValueError).
+        """
         _, sizes = backbone_of(model)
         tensors = read_tensors(folder / WEIGHTS)[0].values()
         refuse_sizes(sizes, [tensor.shape for tensor in tensors])
@@ -190,25 +201,27 @@ class Task(abc.ABC):
             return cls.load_parts(folder, config, model)
 
     def save_weights(self, path: Path, trained: bool = True) -> None:
-        """Write what the model has learnt to the safetensors file `path`, whole; see `save`."""
+        """Write the model's weights to the safetensors file `path`, completely or not at all; see `save`."""
         save_weights(self.model, path, trained)
 
     def load_weights(self, path: Path) -> bool:
-        """Read what `save_weights` wrote; whether it is of a training of which an epoch has ended."""
+        """Read the weights that `save_weights` wrote, and return whether an epoch of their training has
+        ended.
+        """
         return load_weights(self.model, path)
 
     def quantization(self) -> str | None:
-        """In how few bits the weights are kept, "int8", where they are."""
+        """ "int8" if the weights are stored in 8 bits, else None."""
         return quantization_of(self.model)
 
     def quantize(self, mode: str) -> None:
-        """Keep the weights in fewer bits from here on; ValueError for a `mode` that there is not."""
+        """Store the weights in fewer bits from now on; ValueError for an unknown `mode`."""
         quantize(self.model, mode)
 
     def export(self, folder: Path, overwrite: bool = False, **options: Any) -> None:
-        """Write one SavedModel to a new `folder`: its files directly in it.
+        """Write a SavedModel to the new folder `folder`: its files stand directly in it.
 
-        `options` are fixed there; for tasks that write text they are those of `generate`.
+        `options` become fixed in the SavedModel; for tasks that write text they are those of `generate`.
         """
         from keras_tfm.export.saved_model import write_saved_model
 
@@ -218,16 +231,16 @@ class Task(abc.ABC):
             mark_saved_model(work)
 
     def exported(self) -> Any:
-        """What the endpoints compute with, trackable: the model."""
+        """The trackable object that the endpoints compute with: the model."""
         return self.model
 
     def export_resources(self) -> list:
-        """Trackable objects that the endpoints use beside the model: the tokenizer."""
+        """Trackable objects that the endpoints use besides the model: the tokenizer."""
         return [] if self.tokenizer is None else [self.tokenizer]
 
 
 def load_any(folder: Path, quantization: str | None = None) -> Any:
-    """The task, of whatever kind, that `save` wrote to `folder`; see `Task.load`."""
+    """The task of any kind that `save` wrote to `folder`; the arguments are those of `Task.load`."""
     name = read_config(folder)["task"]
     if name not in TASKS:
         raise TaskError(f"{folder}: unknown task {name!r}; known are {', '.join(TASKS)}")
@@ -235,7 +248,7 @@ def load_any(folder: Path, quantization: str | None = None) -> Any:
 
 
 def is_task_folder(path: Path) -> bool:
-    """Whether a task was saved at `path`, rather than a model of Hugging Face's, or nothing."""
+    """Whether a task was saved at `path`; False for a folder of Hugging Face and where nothing exists."""
     try:
         return "task" in read_json(pathlib.Path(path, "config.json"))
     except CheckpointError:
@@ -243,14 +256,14 @@ def is_task_folder(path: Path) -> bool:
 
 
 def check_length(max_length: int, model_config: Any) -> None:
-    """ValueError where examples may have more tokens, `max_length`, than a model so configured takes."""
+    """Raise ValueError if examples of `max_length` tokens are longer than such a model can read."""
     most = getattr(model_config, "max_length", math.inf)  # a recurrent model reads any number of tokens
     if max_length > most:
         raise ValueError(f"`max_length` must be at most the model's, {most}; it is {max_length}.")
 
 
 def check_vocabulary(model_config: Any, tokenizer: Tokenizer) -> None:
-    """ValueError where the tokenizer has more tokens than a model of the configuration."""
+    """Raise ValueError if the tokenizer has more tokens than the model has embeddings."""
     if model_config.vocabulary_size < tokenizer.vocabulary_size:
         raise ValueError(
             f"The vocabulary does not match the embedding: the tokenizer has {tokenizer.vocabulary_size} "
@@ -259,20 +272,20 @@ def check_vocabulary(model_config: Any, tokenizer: Tokenizer) -> None:
 
 
 def refuse_rows(refusals: Mapping[int, str]) -> None:
-    """ValueError that names the first row that cannot be answered, and why; see `Task.refusals`."""
+    """Raise ValueError for the first row that cannot be answered, with the reason; see `Task.refusals`."""
     for row, reason in refusals.items():
         others = f" ({len(refusals) - 1:,} more rows cannot be answered)" if len(refusals) > 1 else ""
         raise ValueError(f"row {row}: {reason}{others}")
 
 
 def refuse_columns(columns: ColumnNames, why: str) -> None:
-    """ValueError where `columns` were chosen of examples that have none."""
+    """Raise ValueError if `columns` were chosen for examples that have none."""
     if columns is not None:
         raise ValueError(f"--columns: {why}")
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The content of a task folder's config.json; TaskError where there is none, or not a task's."""
+    """The content of a task folder's config.json; TaskError if the file is missing, or not that of a task."""
     path = pathlib.Path(folder) / "config.json"
     if not path.exists():
         raise TaskError(f"{folder}: no task folder, it has no config.json")
@@ -293,14 +306,14 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _release(version: str) -> list[int]:
-    """The two first numbers of a version: a later third one changes no format."""
+    """The first two numbers of a version; the third one never changes the format."""
     return [int(number) for number in re.findall(r"\d+", version)[:2]]
 
 
 def check_files(folder: pathlib.Path, digests: Any) -> None:
-    """Raise TaskError unless `folder` holds the files that were saved beside the weights, unchanged.
+    """Raise TaskError unless `folder` holds the files that were saved next to the weights, unchanged.
 
-    A tokenizer of another model, or of another size, would make the weights answer garbage.
+    With the tokenizer of another model the weights would give meaningless answers.
     """
     if not isinstance(digests, dict):
         raise TaskError(f"{folder}/config.json: expected an object as 'files', got {brief(digests)}")
@@ -317,7 +330,7 @@ def _digest(path: pathlib.Path) -> str:
 
 
 def no_variable_larger_than(size: int) -> contextlib.AbstractContextManager:
-    """A scope in which ValueError stops at the first variable of more than `size` numbers."""
+    """A scope in which creating a variable of more than `size` values raises ValueError."""
 
     def create(next_creator: Callable[..., tf.Variable], **options: Any) -> tf.Variable:
         variable = next_creator(**options)
@@ -329,12 +342,12 @@ def no_variable_larger_than(size: int) -> contextlib.AbstractContextManager:
 
 
 def describe_backbone(model: keras.Model) -> dict[str, Any]:
-    """A configured model as JSON values: its class's name and its configuration."""
+    """A configured model as JSON values: the name of its class, and its configuration."""
     return {"class": type(model).__name__, "config": dataclasses.asdict(model.config)}
 
 
 def backbone_of(description: Mapping[str, Any]) -> tuple[type, Config]:
-    """The class and the configuration of `describe_backbone`'s values; ValueError for others."""
+    """The class and the configuration that `describe_backbone` wrote; ValueError for other values."""
     known = {
         name: value
         for name, value in vars(keras_tfm.models).items()
@@ -347,25 +360,25 @@ def backbone_of(description: Mapping[str, Any]) -> tuple[type, Config]:
 
 
 def make_backbone(description: Mapping[str, Any]) -> keras.Model:
-    """The model, with fresh weights, of `describe_backbone`'s values; ValueError for others."""
+    """A model with fresh weights from the values of `describe_backbone`; ValueError for other values."""
     model_class, config = backbone_of(description)
     return model_class(config)
 
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModelArguments(Config):
-    """What a `LanguageModel` takes beside its backbone."""
+    """The arguments of `LanguageModel` besides its backbone."""
 
     tied: bool | None = None
     use_bias: bool = False
 
 
 def describe_language_model(model: LanguageModel) -> dict[str, Any]:
-    """A `LanguageModel` as JSON values: its backbone's, and its head's arguments."""
+    """A `LanguageModel` as JSON values: those of its backbone, and the arguments of its head."""
     return {**describe_backbone(model.backbone), "head": {"tied": model.tied, "use_bias": model.use_bias}}
 
 
 def make_language_model(description: Mapping[str, Any]) -> LanguageModel:
-    """The `LanguageModel`, with fresh weights, of `describe_language_model`'s values."""
+    """A `LanguageModel` with fresh weights from the values of `describe_language_model`."""
     head = LanguageModelArguments.from_json(description.get("head", {}))
     return LanguageModel(make_backbone(description), head.tied, head.use_bias)

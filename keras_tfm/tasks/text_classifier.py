@@ -1,4 +1,4 @@
-"""Classifying texts, or pairs of texts: one class, several labels at once, or a number."""
+"""Text classification: one class per text or pair of texts, several labels at once, or a number."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,21 +38,27 @@ PUBLISHED = dict(
 
 @dataclasses.dataclass(frozen=True)
 class TextClassifierConfig(Config):
-    """`labels` are in the order of the logits, none for `problem` "regression"; the others are "classes" and
-    "multi-label". `pairs` says that an example is two texts, `max_length` bounds the tokens of an example,
-    special ones included. `pooling` and `head` are arguments of `Classifier`.
+    """How a `TextClassifier` labels texts.
+
+    Args:
+        labels: the labels, in the order of the logits; empty for a regression.
+        problem: "classes" (one label per text), "multi-label" (any number of them) or "regression".
+        pairs: whether an example consists of two texts.
+        max_length: how many tokens of an example are read, special tokens included.
+        pooling: which hidden state is classified: of the "first" token, or the "mean" or "max" of all.
+        head: further arguments of `heads.Classifier`.
     """
 
     labels: tuple[str, ...] = ()
     problem: Annotated[
         Problem,
-        Option("a label is one of several, several names parted by commas, or a number"),
+        Option("a label is one class; several names, separated by commas; or a number"),
     ] = "classes"
     pairs: bool = False
-    max_length: Annotated[Length, Option("tokens of an example at most, special ones too")] = 128
+    max_length: Annotated[Length, Option("tokens read of an example, special tokens included")] = 128
     pooling: Annotated[
         Literal["first", "mean", "max"],
-        Option("classify by the first token, or by the mean or the maximum of all"),
+        Option("what is classified: the first token, or the mean or maximum of all tokens"),
     ] = "first"
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 
@@ -68,15 +74,21 @@ class TextClassifierConfig(Config):
 
 
 class TextClassifier(EncoderTask):
-    """Texts, or tuples of two, to labels.
+    """Labels texts, or pairs of texts, by an encoder such as BERT with a classification head.
 
-    Examples are (texts, labels): labels are strings, lists of strings for `problem` "multi-label", or
-    numbers.
+    Examples are (texts, labels). A text is a string, or a tuple of two strings; a label is a string, a list
+    of strings for `problem="multi-label"`, or a number for `problem="regression"`.
+
+    >>> examples = ["a good film", "a bad film"] * 4, ["+", "-"] * 4
+    >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> history = task.fit(examples, examples, epochs=1)
+    >>> task.predict(["a good film"], probabilities=True).shape
+    (1, 2)
     """
 
     name = "classify"
-    help = "fine-tune an encoder, or train one, to label texts or pairs of texts"
-    files = f"{TABLES}: a text, or two, and its label"
+    help = "train or fine-tune an encoder to label texts, or pairs of texts"
+    files = f"a text (or two texts) and its label in {TABLES}"
     columns = (2, 3)
     config_class = TextClassifierConfig
     examples_class = LabelledTexts
@@ -96,7 +108,7 @@ class TextClassifier(EncoderTask):
     def config_for(
         cls, examples: Sequence[Sequence], problem: Problem = "classes", **options: Any
     ) -> TextClassifierConfig:
-        """Labels as the examples have them, sorted."""
+        """A configuration with the labels of the examples, sorted."""
         texts, labels = examples
         if problem == "multi-label":
             labels = [name for names in labels for name in names]
@@ -131,10 +143,12 @@ class TextClassifier(EncoderTask):
         return pack_texts(self.tokenizer, self.config.max_length, texts, seconds)
 
     def _columns(self, texts: Iterable[str | Sequence[str]]) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Strings (B,), and the second ones (B,) of pairs or None; a pair may be one string with a tab."""
+        """The texts (B,), and the second texts (B,) of pairs, or None. A pair may be one string with a
+        tab.
+        """
         if not self.config.pairs:
             if not all(isinstance(text, str) for text in texts):
-                raise ValueError("texts: expected strings, for this task was trained on texts, got a pair")
+                raise ValueError("texts: expected strings, for this task reads single texts; got a pair")
             return tf.constant(list(texts), tf.string), None
         pairs = as_pairs(texts)
         return tuple(tf.constant([pair[side] for pair in pairs], tf.string) for side in range(2))
@@ -152,7 +166,9 @@ class TextClassifier(EncoderTask):
 
     @property
     def judged_by(self) -> tuple[str, Mode]:
-        """Accuracy where there is one: the loss rises again while answers still get better."""
+        """Accuracy chooses the best epoch of a classifier: the loss rises again while answers still
+        improve.
+        """
         return ("val_accuracy", "max") if self.config.problem == "classes" else super().judged_by
 
     def objective(self, training: FineTuning) -> dict[str, Any]:
@@ -170,15 +186,19 @@ class TextClassifier(EncoderTask):
     def predict(
         self, texts: Iterable[str | Sequence[str]], probabilities: bool = False, batch_size: int = 64
     ) -> list | np.ndarray:
-        """The label of each text (a list of labels, or a number), or, with `probabilities`, an array (N,
-        labels) of theirs.
+        """The label of each text: a string, a list of strings for several labels, or a number.
+
+        With `probabilities=True`, an array (N, labels) with the probability of each label instead.
+
+        Raises:
+            ValueError: for a text that cannot be labelled, and for `probabilities` of a regression.
         """
         texts = list(texts)
         refuse_rows(self.refusals(texts))
         values = self.probabilities(texts, batch_size)  # (N, labels)
         if probabilities:
             if self.config.problem == "regression":
-                raise ValueError("A regression has no probabilities; predict its numbers.")
+                raise ValueError("A regression has no probabilities: leave `probabilities` out.")
             return values
         if self.config.problem == "regression":
             return [float(value) for value in values[:, 0]]
@@ -187,9 +207,9 @@ class TextClassifier(EncoderTask):
         return [[self.config.labels[label] for label in np.flatnonzero(row >= 0.5)] for row in values]
 
     def refusals(self, examples: Iterable[str | Sequence[str]], **options: Any) -> dict[int, str]:
-        expected = "expected a pair of texts, two strings or one with a tab between"
+        expected = "expected a pair of texts: two strings, or one with a tab between"
         if not self.config.pairs:
-            expected = "expected a text, for this task was trained on texts"
+            expected = "expected one text, for this task reads single texts"
         return {
             row: expected
             for row, text in enumerate(examples)
@@ -197,7 +217,7 @@ class TextClassifier(EncoderTask):
         }
 
     def probabilities(self, texts: Iterable[str | Sequence[str]], batch_size: int = 64) -> np.ndarray:
-        """Of each text's labels, (N, labels), or the numbers (N, 1) of a regression."""
+        """The probability of each label, (N, labels), or the predicted numbers (N, 1) of a regression."""
         texts = list(texts)
         answers = np.zeros((len(texts), max(1, len(self.config.labels))), "float32")
         for rows in rows_by_length([len(str(text)) for text in texts], batch_size, "text"):
@@ -206,16 +226,16 @@ class TextClassifier(EncoderTask):
         return answers
 
     def _activate(self, logits: tf.Tensor) -> tf.Tensor:
-        """Logits as probabilities, or as they are for a regression."""
+        """Logits as probabilities; unchanged for a regression."""
         logits = tf.cast(logits, tf.float32)
         activations = {"classes": tf.nn.softmax, "multi-label": tf.sigmoid, "regression": tf.identity}
         return activations[self.config.problem](logits)
 
     def measure(self, examples: LabelledTexts) -> dict[str, Any]:
-        """Classes: "accuracy", "macro_f1" and "loss" in nats. Several labels: "micro_f1", "exact_match".
-        Numbers: "pearson" and "mean_squared_error".
+        """Metrics by `problem`: "accuracy", "macro_f1" and "loss" (in nats) for classes; "micro_f1" and
+        "exact_match" for several labels; "pearson" and "mean_squared_error" for numbers.
         """
-        from sklearn.metrics import f1_score  # heavy, and needed here alone
+        from sklearn.metrics import f1_score  # slow to import, and only needed here
 
         truth, values = self._encode_labels(examples, None), self.probabilities(examples.texts)
         if self.config.problem == "classes":

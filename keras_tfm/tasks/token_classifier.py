@@ -1,4 +1,4 @@
-"""Tagging words: a label for each word of a sentence, named entities for example."""
+"""Tagging: a label for each word of a sentence, for example to find named entities."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,12 +24,16 @@ from keras_tfm.training.options import FineTuning
 
 @dataclasses.dataclass(frozen=True)
 class TokenClassifierConfig(Config):
-    """`labels` are in the order of the logits; `max_length` bounds the tokens of a sentence, special ones
-    included. `head` are arguments of `TokenTagger`.
+    """How a `TokenClassifier` tags words.
+
+    Args:
+        labels: the tags, in the order of the logits.
+        max_length: how many tokens of a sentence are read, special tokens included.
+        head: further arguments of `heads.TokenTagger`.
     """
 
     labels: tuple[str, ...]
-    max_length: Annotated[Length, Option("tokens of a sentence at most, special ones too")] = 128
+    max_length: Annotated[Length, Option("tokens read of a sentence, special tokens included")] = 128
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 
     def __post_init__(self) -> None:
@@ -40,18 +44,25 @@ class TokenClassifierConfig(Config):
 
 
 class TokenClassifier(EncoderTask):
-    """Sentences, lists of words or strings that are parted at white space, to a tag for each word.
+    """Tags each word of a sentence by an encoder such as BERT with a head on every token.
 
-    Examples are (words, tags), two lists of lists of strings. The first piece of a word bears its tag (Devlin
-    et al. 2019, section 5.3). Words beyond `config.max_length` tokens are not seen: they get "O", or the
-    first label where there is no "O", and `count_truncated` tells in how many sentences.
+    A sentence is a list of words, or a string that is split at white space; examples are (words, tags), two
+    lists of lists of strings. Only the first word piece of a word is classified (Devlin et al. 2019, section
+    5.3). Words beyond `config.max_length` tokens are not read: they get "O", or the first label if there is
+    no "O"; `count_truncated` counts such sentences.
+
+    >>> examples = [["Ada", "lives", "in", "Rome"]] * 8, [["PER", "O", "O", "LOC"]] * 8
+    >>> task = keras_tfm.tasks.TokenClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> history = task.fit(examples, examples, epochs=1)
+    >>> len(task.predict(["Ada sleeps"])[0])
+    2
     """
 
     name = "tag"
-    help = "fine-tune an encoder, or train one, to tag the words of sentences"
+    help = "train or fine-tune an encoder to tag the words of sentences"
     files = (
-        "CoNLL columns (plain, .gz, .xz): a word first, its tag last, a blank line after each sentence; or "
-        f"lists of words and of tags in {ROWS}"
+        "text in CoNLL columns (plain, .gz, .xz): word first, tag last, a blank line after each sentence; or "
+        f"a list of words and a list of tags in {ROWS}"
     )
     columns = (2,)
     unit = "sentences"
@@ -66,7 +77,7 @@ class TokenClassifier(EncoderTask):
 
     @classmethod
     def config_for(cls, examples: Sequence[Sequence], **options: Any) -> TokenClassifierConfig:
-        """Labels as the examples have them, sorted."""
+        """A configuration with the tags of the examples, sorted."""
         tags = {tag for sentence in examples[1] for tag in sentence}
         return TokenClassifierConfig(tuple(sorted(tags)), **options)
 
@@ -83,7 +94,7 @@ class TokenClassifier(EncoderTask):
         if not isinstance(words, tf.RaggedTensor):
             words = tf.ragged.constant([list(row) for row in words], tf.string, ragged_rank=1)
         pieces = self.tokenizer.tokenize_words(words.flat_values)  # (words, pieces)
-        nothing = tf.cast(pieces.row_lengths() == 0, tf.int64)  # control characters alone: an unknown word
+        nothing = tf.cast(pieces.row_lengths() == 0, tf.int64)  # control characters alone become [UNK]
         unknown = tf.RaggedTensor.from_row_lengths(
             tf.fill([tf.reduce_sum(nothing)], self.tokenizer.unknown_id), nothing
         )
@@ -126,23 +137,23 @@ class TokenClassifier(EncoderTask):
 
     @property
     def _outside(self) -> str:
-        """The tag of words that are not seen."""
+        """The tag of words that are not read."""
         return "O" if "O" in self.config.labels else self.config.labels[0]
 
     def _places(self, logits: tf.Tensor, encoded: Ragged) -> tf.RaggedTensor:
-        """The likeliest label of each word, ragged (B, words)."""
+        """The index of the likeliest label of each word, ragged (B, words)."""
         places = tf.argmax(logits, axis=-1, output_type=tf.int32)  # (B, T)
         is_first = encoded["is_first"].to_tensor(0, shape=tf.shape(places))
         return tf.ragged.boolean_mask(places, is_first == 1)
 
     def measure(self, examples: TaggedWords) -> dict[str, Any]:
-        """ "accuracy" of words and, where tags are of the kind B-, I- and O, "precision", "recall" and "f1"
-        of whole entities, as seqeval counts them (Nakayama 2018), from 0 to 1.
+        """ "accuracy" of the words and, if the tags are B-…, I-… and O, "precision", "recall" and "f1" of
+        whole entities as seqeval counts them (Nakayama 2018), all from 0 to 1.
         """
-        from seqeval.metrics import f1_score, precision_score, recall_score  # heavy, and needed here alone
+        from seqeval.metrics import f1_score, precision_score, recall_score  # slow to import
 
         words, tags = examples
-        self._encode_labels(examples, self._encode(words))  # refuses what is unknown
+        self._encode_labels(examples, self._encode(words))  # raises for unknown tags
         answers = self.predict(words)
         pairs = zip(tags, answers, strict=True)
         right = [one == other for row in pairs for one, other in zip(*row, strict=True)]
@@ -153,7 +164,7 @@ class TokenClassifier(EncoderTask):
         return measures
 
     def count_truncated(self, sentences: Iterable[str | Sequence[str]]) -> int:
-        """How many of `sentences` have words that the model does not see."""
+        """How many of `sentences` have words beyond the model's length, which get no tag of their own."""
         sentences = [words.split() if isinstance(words, str) else list(words) for words in sentences]
         counts = tf.reduce_sum(self._encode(sentences)["is_first"], axis=1).numpy()
         return sum(int(count) < len(words) for count, words in zip(counts, sentences, strict=True))
@@ -166,7 +177,7 @@ class TokenClassifier(EncoderTask):
         return read_tagged_words(paths, columns)
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
-        refuse_columns(columns, "CoNLL files have a word first and its tag last")
+        refuse_columns(columns, "files in CoNLL columns have the word first and the tag last")
         return read_unlabelled_words(path, self.config.labels)
 
     def export_endpoints(self) -> Endpoints:

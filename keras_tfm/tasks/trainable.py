@@ -1,4 +1,4 @@
-"""Tasks whose model is Keras's: how a `fit` trains it."""
+"""The base class of tasks with a Keras model: how `fit` trains it."""
 
 import abc
 import contextlib
@@ -23,71 +23,75 @@ LOG = logging.getLogger(__name__)
 
 
 class TrainableTask(LearningTask):
-    """A task whose Keras model learns from examples, under any strategy.
+    """A task whose Keras model learns from examples, under any `tf.distribute` strategy.
 
-    Beside what `LearningTask` asks for, a subclass says how examples become batches (`batches`) and what is
-    learnt (`objective`).
+    In addition to what `LearningTask` asks for, a subclass defines how examples become batches (`batches`)
+    and which losses and metrics the model is compiled with (`objective`).
     """
 
     training: ClassVar[Training] = Training()
     kept: ClassVar[type[Kept]] = Run
-    start = "a RUN, of this task or a related one, or a folder, or hub id, of Hugging Face's"
+    start = "a RUN of this task or a related one, or a folder or hub id of Hugging Face"
     has_devices = True
-    optimizer_options: ClassVar[Mapping[str, Any]] = {"global_clipnorm": 1.0}  # of AdamW
+    optimizer_options: ClassVar[Mapping[str, Any]] = {"global_clipnorm": 1.0}  # arguments of AdamW
 
     @abc.abstractmethod
     def batches(self, examples: Any, training: Any, /, is_validation: bool = False) -> Batches:
-        """What the model learns from, or is judged by, in an order that `training.seed` fixes."""
+        """The batches to train on, shuffled by `training.seed`, or those for validation."""
 
     @abc.abstractmethod
     def objective(self, training: Any, /) -> dict[str, Any]:
-        """Arguments of `compile`: losses and measures."""
+        """Arguments of `compile`: losses and metrics."""
 
     def optimizer(
         self, training: Any, schedule: keras.optimizers.schedules.LearningRateSchedule, **averages: Any
     ) -> keras.optimizers.Optimizer:
-        """An optimizer of this package."""
+        """The optimizer for a training; `averages` are further arguments of `AdamW`."""
         options = dict(self.optimizer_options)
         if training.clip_norm is not None:
-            options.pop("clipnorm", None)  # of each weight by itself
+            options.pop("clipnorm", None)  # which clips each weight by itself
             options["global_clipnorm"] = training.clip_norm
         return AdamW(schedule, training.weight_decay, **options, **averages)
 
     def learner(self, training: Any) -> keras.Model:
-        """What is fitted: the model, or one of the same layers with other outputs."""
+        """The model to fit: `self.model`, or one that shares its layers and has other outputs."""
         return self.model
 
     def change_of(self, training: Any) -> Change | None:
-        """What the model itself changes of a batch before it learns from it; ValueError where it cannot."""
+        """How each batch is changed by the model itself before it learns from it, or None; ValueError if it
+        cannot be.
+        """
         return None
 
     @contextlib.contextmanager
     def partly_trained(self, training: Any) -> Iterator[None]:
-        """Train parts of the model alone within this scope."""
+        """A scope in which only parts of the model are trained."""
         yield
 
-    # What comes of it ----------------------------------------------------------------------------------
+    # What the base class does with it --------------------------------------------------------------------
 
     def refuse_learning(self) -> None:
-        """Raise ValueError where the weights are in 8 bits."""
+        """Raise ValueError if the weights are in 8 bits."""
         refuse_eight_bits(self.model)
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process, of several workers, is the one that writes."""
+        """Whether this process, one of several workers, writes the results."""
         return worker_index(self.model.distribute_strategy) == 0
 
     def learn(
         self, examples: Any, validation: Any, training: Any, callbacks: Iterable[Any], **keeping: Any
     ) -> dict[str, list[float]]:
-        """Fit the model, and leave it with the weights of its best epoch; see `fit_best`."""
+        """Fit the model and give it the weights of its best epoch; see `fit_best`."""
         seed_draws(self.model, training.seed)
         with trainable_kept(self.model), in_precision(self.model, training.precision):
             batches = self.batches(examples, training)
             validation_batches = self.batches(validation, training, is_validation=True)
             if batches.num_dropped:
                 LOG.warning(
-                    "%s of the %s are left out: too long, or too short.", batches.num_dropped, self.unit
+                    "%s of the %s are left out, because they are too long or too short.",
+                    batches.num_dropped,
+                    self.unit,
                 )
             with self.partly_trained(training):
                 return fit_best(
@@ -105,7 +109,7 @@ class TrainableTask(LearningTask):
 
 
 class FineTunedTask(TrainableTask):
-    """A task whose options, a `PartlyTrained`, say which parts of the model learn, and how fast."""
+    """A task whose options, a `PartlyTrained`, choose which parts of the model learn, and at which rates."""
 
     training: ClassVar[PartlyTrained] = PartlyTrained()
 
@@ -121,7 +125,9 @@ class FineTunedTask(TrainableTask):
 
     @contextlib.contextmanager
     def partly_trained(self, training: PartlyTrained) -> Iterator[None]:
-        """Train the blocks above `num_frozen`, or updates of `lora_rank`, alone."""
+        """A scope that trains only the blocks above the lowest `num_frozen`, or only updates of rank
+        `lora_rank`.
+        """
         with contextlib.ExitStack() as parts:
             with self.model.distribute_strategy.scope():
                 if training.lora_rank is not None:

@@ -1,4 +1,4 @@
-"""Translation, or any task that maps a line of text to a line of text."""
+"""Translation, and any other task that maps a text to a text."""
 
 import dataclasses
 import functools
@@ -41,19 +41,18 @@ FAMILIES = {
     "recurrent": keras_tfm.models.RecurrentSeq2Seq,
     "gpt2": keras_tfm.models.GPT2,
 }
-PUBLISHED = keras_tfm.models.T5, keras_tfm.models.BART  # those that checkpoints are read of
+PUBLISHED = keras_tfm.models.T5, keras_tfm.models.BART  # families with published checkpoints
 
 
 @dataclasses.dataclass(frozen=True)
 class TranslatorConfig(Config):
-    """`max_length` bounds the tokens of a source and of a target, the end token included.
-
-    `around` are the ids before and behind a source and a target, where they are others than an end behind
-    both; `decoding` is how it writes unless a call says otherwise.
+    """`max_length` limits the tokens of a source, and of a target, end token included. `around` are the
+    special tokens around a source and around a target; None means an end token after each. `decoding` is how
+    it generates unless a call says otherwise.
     """
 
     max_length: Annotated[
-        Length, Option("tokens of a source or target; longer pairs are left out, and counted")
+        Length, Option("tokens of a source or target; longer pairs are skipped, and counted")
     ] = 128
     around: tuple[SpecialTokens, SpecialTokens] | None = None
     decoding: DecodingDefaults = dataclasses.field(default_factory=DecodingDefaults)
@@ -69,30 +68,39 @@ class TranslatorOptions(ModelOptions):
         "max_length": "--max-length",
     }
 
-    family: Annotated[Family, Option("of models; gpt2 is a decoder alone")] = "transformer"
-    size: Annotated[str | None, Option("a size of the family", default="small, of gpt2 tiny")] = None
-    tokenizer: Annotated[Literal["sentencepiece", "wordpiece"], Option("sentencepiece is lossless")] = (
-        "sentencepiece"
-    )
+    family: Annotated[Family, Option("kind of model; gpt2 is a decoder without an encoder")] = "transformer"
+    size: Annotated[str | None, Option("size of the model to train", default="small; tiny for gpt2")] = None
+    tokenizer: Annotated[
+        Literal["sentencepiece", "wordpiece"], Option("kind of sub-word tokenizer; sentencepiece is lossless")
+    ] = "sentencepiece"
     vocabulary_size: Annotated[
-        Count, Option("sub-words at most, fewer for small files", flag="--vocabulary")
+        Count, Option("sub-words at most; small files give fewer", flag="--vocabulary")
     ] = 8_000
-    separate_tokenizers: Annotated[bool, Option("one tokenizer a side instead of a joint one")] = False
+    separate_tokenizers: Annotated[bool, Option("train one tokenizer per side instead of a joint one")] = (
+        False
+    )
 
     def base(self) -> Config:
         return FAMILIES[self.family].config_of_size(self.size or default_size(self.family))
 
 
 class Translator(TrainableTask):
-    """Strings to strings by an encoder-decoder, or by a decoder alone that reads the source before it writes.
+    """Maps strings to strings by an encoder-decoder, or by a decoder alone that reads the source before it
+    writes.
 
-    `model` is a `LanguageModel` over a backbone of the `start`/`step` protocol; `target_tokenizer`
-    defaults to `tokenizer`, shared by both sides. A decoder-only model's prompt is the source and the start
-    token, and its loss counts the target alone.
+    `model` is a `LanguageModel` over a backbone with `start` and `step`; one `tokenizer` serves both sides
+    unless there is a `target_tokenizer`. For a decoder alone, the source and the start token are the prompt,
+    and only the target counts in the loss.
+
+    >>> pairs = ["one two", "two one"] * 4, ["1 2", "2 1"] * 4
+    >>> task = keras_tfm.tasks.Translator.from_pairs(pairs, size="tiny", vocabulary_size=300)
+    >>> history = task.fit(pairs, pairs, epochs=1)
+    >>> len(task.generate(["one one"], beam_size=2))
+    1
     """
 
     name = "translate"
-    help = "train a model that maps a line of text to a line of text"
+    help = "train a model that maps a text to a text, for example a translator"
     files = f"two parallel text files; or {TABLES}"
     columns = (2,)
     examples_class = Pairs
@@ -140,11 +148,10 @@ class Translator(TrainableTask):
         max_length: int | None = None,
         **changes: Any,
     ) -> Self:
-        """A translator with fresh weights and tokenizers trained on `pairs` (sources, targets).
-
-        `family` is transformer, recurrent, or gpt2, a decoder alone; `size` one of its sizes, by default
-        "small", or "tiny" where there is none. `changes` replace fields of the size's configuration, for
-        example `dropout=0.3`. Raises ValueError for an unknown family or size.
+        """A translator with fresh weights, and tokenizers trained on `pairs`, (sources, targets). `family` is
+        "transformer", "recurrent", or "gpt2", a decoder alone; `size` one of its sizes, by default "small" or
+        else "tiny". `separate_tokenizers` gives each side its own. `changes` replace fields of the size's
+        configuration, for example `dropout=0.3`. ValueError for an unknown family, size or field.
         """
         if family not in FAMILIES:
             raise ValueError(f"There is no model family {family!r}; there are {', '.join(FAMILIES)}.")
@@ -168,7 +175,9 @@ class Translator(TrainableTask):
 
     @classmethod
     def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
-        """The model and tokenizers of any task of pairs: one that translates may learn to sum up."""
+        """The model and tokenizers of any task that maps texts to texts: a translator may learn to
+        summarise.
+        """
         if not isinstance(task, Translator):
             return super().adopt(task, examples, **fields)
         config = dataclasses.replace(task.config, **fields)
@@ -186,11 +195,10 @@ class Translator(TrainableTask):
         source_language: str | None = None,
         target_language: str | None = None,
     ) -> Self:
-        """The task of T5's, BART's or mBART's folder `name`, or of this hub id: texts, T5's beginning with a
-        task's prefix, are answered as its generation_config.json says.
-
-        The languages, "ro_RO" for example, are mBART's, by default those of the folder. Raises
-        CheckpointError or DataError where something in it is not as it must be.
+        """The task in a folder of T5, BART or mBART, or of this hub id; it answers as generation_config.json
+        there says. Texts for T5 begin with the prefix of a task. The languages, "ro_RO" for example, are
+        mBART's, by default the folder's. CheckpointError or DataError if a file of the folder is missing or
+        not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, read_decoding
 
@@ -219,9 +227,7 @@ class Translator(TrainableTask):
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, generation_config.json, model.safetensors and
-        tokenizer.json.
-
-        Raises TypeError for a model or tokenizer that it does not know.
+        tokenizer.json. TypeError if transformers has no such model or tokenizer.
         """
         from keras_tfm.convert import save_huggingface, write_decoding
 
@@ -252,7 +258,7 @@ class Translator(TrainableTask):
         if not training.scheduled_sampling:
             return None
         if self._is_prompted:
-            raise ValueError("`scheduled_sampling` is of encoder-decoders; the model is a decoder alone.")
+            raise ValueError("`scheduled_sampling` needs an encoder-decoder; the model is a decoder alone.")
         return ScheduledSampling(self.model, training.scheduled_sampling, training.seed)
 
     def generate(
@@ -262,10 +268,9 @@ class Translator(TrainableTask):
         batch_size: int = 64,
         **options: Any,
     ) -> list[str]:
-        """The translations of the strings `prompts`, in their order, of at most `max_new_tokens` tokens.
-
-        `options` are the fields of `DecodingOptions`: `beam_size`, `temperature`, `seed`, ... A source
-        of more than `config.max_length` tokens is cut there; `count_truncated` tells how many.
+        """The translations of the strings `prompts`, in order, of at most `max_new_tokens` tokens. `options`
+        are fields of `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Sources of more than
+        `config.max_length` tokens are cut; `count_truncated` counts them.
         """
         prompts = list(prompts)
         chosen = self._options(max_new_tokens, **options)
@@ -281,7 +286,7 @@ class Translator(TrainableTask):
     predict = generate
 
     def count_truncated(self, prompts: Iterable[str]) -> int:
-        """How many of the strings `prompts` have more tokens than a source may, and are cut."""
+        """How many of the strings `prompts` have more tokens than a source may have, and are cut."""
         lengths = self.tokenizer.tokenize(tf.constant(list(prompts), tf.string)).row_lengths()
         around = self.config.around[0] if self.config.around else SpecialTokens([], [self.tokenizer.end_id])
         room = self.config.max_length - len(around.prefix) - len(around.suffix)
@@ -294,10 +299,9 @@ class Translator(TrainableTask):
         max_new_tokens: int | None = None,
         **options: Any,
     ) -> np.ndarray:
-        """Start token and continuation (B, 1 + max_new_tokens) of `token_ids` (B, S), padded, of a decoder
-        alone on the left.
-
-        `options` as in `generate`. Raises ValueError for ids outside the vocabulary.
+        """The start token and the translation, (B, 1 + max_new_tokens), of sources (B, S). `padding_mask` is
+        False for padding, which stands on the left for a decoder alone. ValueError for ids outside the
+        vocabulary.
         """
         token_ids = np.asarray(token_ids)
         check_token_ids(token_ids, self.tokenizer.vocabulary_size)
@@ -316,13 +320,15 @@ class Translator(TrainableTask):
         return self._decoding(chosen, self._starts(context), context=context).numpy()
 
     def measure(self, pairs: Pairs, **options: Any) -> dict[str, Any]:
-        """sacreBLEU (cased, 13a), chrF and the share of exact matches; `options` as in `generate`."""
+        """sacreBLEU (cased, 13a), chrF and the share of exact matches, in percent; `options` are those of
+        `generate`.
+        """
         return self.compare(pairs.sources, self.generate(pairs.sources, **options), pairs.targets)
 
     def compare(
         self, sources: Sequence[str], answers: Sequence[str], targets: Sequence[str]
     ) -> dict[str, Any]:
-        """How good the strings `answers` to `sources` are, beside `targets`."""
+        """The metrics of `answers` to `sources`, compared with `targets`."""
         bleu = sacrebleu.metrics.BLEU()
         return {
             "bleu": bleu.corpus_score(answers, [targets]).score,
@@ -339,7 +345,7 @@ class Translator(TrainableTask):
         return read_sources(path, columns)
 
     def _prompts(self, texts: tf.Tensor) -> dict[str, Any]:
-        """What decoding takes for the strings `texts`; runs in a graph."""
+        """The inputs of decoding for the strings `texts`. Runs in a graph."""
         if self._is_prompted:
             return encode_prompts(texts, self.tokenizer, delimit=self.config.max_length)
         around = self.config.around and self.config.around[0]
@@ -388,5 +394,5 @@ class Translator(TrainableTask):
 
 
 def default_size(family: str) -> str:
-    """The size of a `family`'s model where none is named."""
+    """The size that is taken for a `family` where none is named."""
     return "small" if "small" in FAMILIES[family].sizes else "tiny"

@@ -1,4 +1,6 @@
-"""Training: the model class, strategies, schedules, callbacks, weights files."""
+"""Training: `keras_tfm.Model`, distribution strategies, learning-rate schedules, optimizers, callbacks,
+checkpoints.
+"""
 
 from keras_tfm.training.callbacks import BestWeights, Progress
 from keras_tfm.training.checkpoint import Checkpoint

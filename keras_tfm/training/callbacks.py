@@ -1,4 +1,4 @@
-"""Callbacks that training shares: progress, and the best averaged weights."""
+"""Callbacks for progress, and for the best (averaged) weights."""
 
 import logging
 import time
@@ -17,7 +17,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Progress(keras.callbacks.Callback):
-    """One bar per epoch, closed by a line of the epoch's measures in the log."""
+    """Shows a progress bar per epoch, and logs the metrics at its end."""
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self.name = f"epoch {epoch + 1}/{self.params['epochs']}"
@@ -25,7 +25,7 @@ class Progress(keras.callbacks.Callback):
         self.bar = Bar(total=self.params["steps"], desc=self.name, unit="batch")
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        # Reading the measures waits for the device: once in a while is enough.
+        # Reading the loss waits for the device, so it is done rarely.
         if batch % 20 == 0 and logs:
             self.bar.set_postfix_str(f"loss {float(logs['loss']):.3f}", refresh=False)
         self.bar.update(batch + 1 - self.bar.n)
@@ -41,12 +41,18 @@ class Progress(keras.callbacks.Callback):
 
 
 class BestWeights(keras.callbacks.Callback):
-    """Keeps the weights of the best epoch, stops when none gets better, leaves the model with them.
+    """Keeps the weights of the best epoch, gives them to the model at the end, and stops training without
+    progress.
 
-    Epochs are judged by `monitor` and `mode`, as `Monitor` has them, on the averages of the weights where
-    the optimizer keeps them (`use_ema=True`). After `patience` epochs without a better one training stops.
-    `on_best()` is called while the model holds a new best, `load_best()` where the best epoch was of an
-    earlier process. `score`, the lower the better, and `waited` are its state.
+    Epochs are judged on the averages of the weights if the optimizer keeps them (`use_ema=True`).
+
+    Args:
+        monitor, mode: the metric that judges epochs, as in `Monitor`.
+        patience: stop after this many epochs without a better one; None never stops.
+        on_best: called without arguments while the model holds new best weights.
+        load_best: called at the end if the best epoch belongs to an earlier process.
+
+    Its state is `score`, the lower the better, and `waited`, the epochs since the best one.
     """
 
     def __init__(
@@ -64,8 +70,8 @@ class BestWeights(keras.callbacks.Callback):
         self.load_best = load_best
         self.score, self.waited = float("inf"), 0
         self.best: list | None = None
-        self.statistics: list = []  # of the best epoch: batch normalisation's, for example
-        self.checksums: dict[int, int] = {}  # of what gets no gradient, at the start
+        self.statistics: list = []  # other variables at the best epoch, such as batch normalisation's
+        self.checksums: dict[int, int] = {}  # of variables without gradients, at the start
         self.trained: list | None = None
 
     def on_train_begin(self, logs: Logs = None) -> None:

@@ -1,8 +1,8 @@
-"""README.md of a task's folder, a model card: what was trained, on what, by which command, how good it is.
+"""The model card, README.md in a task's folder: what was trained, on which data, how, and with which results.
 
-Mitchell et al. 2019, "Model Cards for Model Reporting". What no file tells, the licence, intended uses and
-limits, is left to be filled in. The first lines are the metadata that Hugging Face's hub reads. A file that
-others have made their own, by taking out the line that says so, stays as it is.
+Mitchell et al. 2019, "Model Cards for Model Reporting". Licence, intended uses and limits are left to be
+filled in, since no file tells them. The first lines are metadata for Hugging Face's hub. A card whose owner
+has removed the line that marks it as generated is never overwritten.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 from keras_tfm.training.folder import CARD, CARD_MARK, Path, is_own_card, new_file
 
-# What the hub calls what a task does (https://huggingface.co/tasks), where it has a name for it.
+# The hub's names of tasks (https://huggingface.co/tasks), as far as it has one.
 HUB_TASKS = {
     "translate": "translation",
     "summarize": "summarization",
@@ -28,6 +28,7 @@ HUB_TASKS = {
     "pretrain-images": "image-feature-extraction",
     "image-vectors": "image-feature-extraction",
     "detect": "object-detection",
+    "segment": "image-segmentation",
     "match-images": "zero-shot-image-classification",
     "forecast": "time-series-forecasting",
 }
@@ -38,10 +39,9 @@ TO_FILL_IN = {
 
 
 def card(task: str, model: str, record: Mapping[str, Any], library: str = "keras") -> str:
-    """The Markdown of a model card, of the content of a training.json.
+    """The Markdown text of a model card, from the content of a training.json.
 
-    `task` is the task's name, `model` a line about its model. What the record lacks, as one of an older
-    version may, is left out.
+    `task` is the task's name, `model` a line about its model. Entries that `record` lacks are left out.
     """
     metadata = {"library_name": library, "pipeline_tag": HUB_TASKS.get(task), "tags": ["keras_tfm", task]}
     front = [f"{name}: {json.dumps(value)}" for name, value in metadata.items() if value is not None]
@@ -66,7 +66,7 @@ def card(task: str, model: str, record: Mapping[str, Any], library: str = "keras
 
 
 def write_card(folder: Path, text: str) -> None:
-    """Write README.md in `folder`, whole, unless there is one of somebody's own."""
+    """Write README.md to `folder`, completely or not at all, unless somebody has made the card their own."""
     path = pathlib.Path(folder, CARD)
     if path.exists() and not is_own_card(path):
         return
@@ -75,7 +75,7 @@ def write_card(folder: Path, text: str) -> None:
 
 
 def _sections(record: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The lines of each section that the record has something for."""
+    """{title: lines} of the sections; a section without lines is left out."""
     return {
         "Data": _data(_of(record, "data"), _of(record, "command")),
         "Measures": _measures(_of(record, "results")),
@@ -85,13 +85,13 @@ def _sections(record: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _of(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """An entry of the record; {} where there is none, or no object: the file may have been changed."""
+    """An entry of the record; {} if it is missing or not an object, since users may edit the file."""
     value = record.get(name)
     return value if isinstance(value, Mapping) else {}
 
 
 def _data(data: Mapping[str, Any], command: Mapping[str, Any]) -> list[str]:
-    names = {"train": "to learn from", "validation": "to choose the best epoch by"}
+    names = {"train": "training", "validation": "validation, which chooses the best epoch"}
     lines = [f"- {names[key]}: {data[key]}" for key in names if data.get(key)]
     for key, what in (("train", "files"), ("valid", "files for validation")):
         if files := command.get(key):
@@ -109,7 +109,7 @@ def _measures(results: Mapping[str, Any]) -> list[str]:
     lines = []
     if "best_epoch" in told and "epochs" in told:
         lines = [
-            f"Of the best epoch, {told['best_epoch']} of {told['epochs']}; `val_` is of the validation.",
+            f"At the best epoch, {told['best_epoch']} of {told['epochs']}; `val_` marks validation data.",
             "",
         ]
     lines += _table(("measure", "value"), measures)
@@ -137,19 +137,19 @@ def _training(command: Mapping[str, Any], options: Mapping[str, Any], task: Any)
         ]
         lines = ["```", shlex.join(words), "```", ""]
     if command.get("start"):
-        lines += [f"It went on from `{pathlib.PurePath(str(command['start'])).name}`.", ""]
+        lines += [f"It started from `{pathlib.PurePath(str(command['start'])).name}`.", ""]
     return lines + _table(
         ("option", "value"), {name: _named(x) for name, x in options.items() if x is not None}
     )
 
 
 def _named(value: Any) -> Any:
-    """An option's value; of a path the name alone, as of all files here."""
+    """An option's value; of a path only the name, as for all files in the card."""
     return pathlib.PurePath(value).name if isinstance(value, str) and "/" in value else value
 
 
 def _table(head: tuple[str, str], rows: Mapping[str, Any]) -> list[str]:
-    """A table of two columns; no lines without rows."""
+    """A table of two columns; no lines if there are no rows."""
     if not rows:
         return []
     cells = [(f"`{name}`", str(value).replace("|", "\\|").replace("\n", " ")) for name, value in rows.items()]

@@ -1,4 +1,4 @@
-"""Steps of a training that do more than the model's own, while it is fitted."""
+"""Callbacks that change the training step of a model while it is fitted."""
 
 import abc
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Change = Callable[[Any, tf.Tensor, tf.Tensor], Any]
 
 
 class ChangedStep(keras.callbacks.Callback, abc.ABC):
-    """While a model is fitted, `train_step` stands in the place of its own, which is `self.step`."""
+    """Replaces a model's `train_step` during `fit`; the model's own step is `self.step`. Abstract."""
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
@@ -21,21 +21,21 @@ class ChangedStep(keras.callbacks.Callback, abc.ABC):
         model.train_step, model.train_function = self.train_step, None
 
     def on_fit_end(self) -> None:
-        """The model's own step again, whatever ended the fit, were it before the first step."""
+        """Restore the model's own step, also after an error before the first step."""
         if self.model is None:
             return
         self.model.train_step, self.model.train_function = self.step, None
 
     @abc.abstractmethod
     def train_step(self, data: Any) -> Any:
-        """One step on a batch: the logs of `self.step(data)`."""
+        """One step on a batch; returns the logs of `self.step(data)`."""
 
 
 class ChangedInputs(ChangedStep):
-    """While a model is fitted, each step learns from `change(inputs, step, done)`, not a batch's inputs.
+    """Lets each step learn from `change(inputs, step, done)` instead of a batch's inputs.
 
-    `step` is the number of the optimizer's step, `done` the share of the training that lies behind it, from 0
-    to 1: of `total_steps` or, where a `schedule` follows a time limit, of the time, whichever is larger.
+    `step` is the number of the optimizer's step. `done` is the finished share of the training, from 0 to 1:
+    of `total_steps` or, if a `schedule` follows a time limit, of the time, whichever is larger.
     """
 
     def __init__(self, change: Change, total_steps: int, schedule: Any = None):
@@ -45,7 +45,7 @@ class ChangedInputs(ChangedStep):
         self.schedule = schedule
 
     def train_step(self, data: Any) -> Any:
-        """One step on a changed batch; what is changed has no gradient."""
+        """One step on the changed batch; no gradient flows through the change."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         step = tf.cast(tf.convert_to_tensor(self.model.optimizer.iterations), tf.int32)
         done = tf.cast(step, tf.float32) / self.total_steps

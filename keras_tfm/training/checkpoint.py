@@ -1,4 +1,4 @@
-"""Checkpoints of a running `fit`, from which another process goes on as if nothing had happened."""
+"""Checkpoints of a running `fit`, from which another process can continue exactly."""
 
 import concurrent.futures
 import contextlib
@@ -30,22 +30,30 @@ LOG = logging.getLogger(__name__)
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Writes checkpoints to `folder` after each epoch, and every so many steps or minutes.
+    """Writes checkpoints to `folder` after each epoch, and every `every_steps` steps or `every_minutes`
+    minutes.
 
-    One holds the weights, the optimizer, the loss scale, every seed generator, the place in the
-    data (each worker its own), the measures so far, the history, and the state of the callbacks
-    `tracked`: their public plain attributes that are no constructor arguments. `keep` newest ones stay, and
-    that of the epoch which is best by `monitor` and `mode`, as `Monitor` has them. With `resume` the newest
-    whole one is gone on from; without, a folder that has some is refused. `settings` (JSON values) are what
-    must not change between the runs.
+    A checkpoint holds the weights, the optimizer, the loss scale, all seed generators, the position in the
+    data (for each worker its own), the metrics so far, the history, and the state of the callbacks in
+    `tracked`.
 
-    SIGTERM ends the process with exit code 143 after a checkpoint at the next step; a loss or weights
-    that are not finite raise FloatingPointError and are not kept. Writing runs beside the training.
-    With several workers the folder must be on a disk that all of them see: the chief writes, each
-    worker adds its place in the data. Comes last among the callbacks of a `keras_tfm.Model`.
+    Args:
+        folder: where checkpoints go. With several workers all must see it: the chief writes the state, and
+            each worker adds its position in the data.
+        every_steps, every_minutes: when to write between the ends of epochs; None for never.
+        keep: how many of the newest checkpoints to keep; that of the best epoch is kept too.
+        monitor, mode: which metric tells the best epoch, as in `Monitor`.
+        tracked: callbacks whose state is saved: their public attributes with plain values, except constructor
+            arguments.
+        settings: JSON values that may not change between runs.
+        resume: continue from the newest complete checkpoint; otherwise a folder with checkpoints is refused.
 
-    An endless dataset that shuffles should repeat before it batches: tf.data does not save the state of
-    a shuffle in `shuffle().batch().repeat()` between two passes, and may draw them in another order.
+    It must be the last callback of a `keras_tfm.Model`. Files are written in the background. SIGTERM ends the
+    process with exit code 143 after a checkpoint at the next step. A loss, or weights, that are not finite
+    raise FloatingPointError and are not saved.
+
+    An endless dataset that shuffles should repeat before it batches: tf.data does not save the state of a
+    shuffle in `shuffle().batch().repeat()` between two passes, and may then continue in another order.
     """
 
     def __init__(
@@ -75,7 +83,7 @@ class Checkpoint(keras.callbacks.Callback):
         self.resume = resume
         self.history: dict[str, list[float]] = {}
         self.step = 0
-        self._epoch = self._batch = 0  # the place of the next step
+        self._epoch = self._batch = 0  # of the next step
         self._best: dict[str, Any] = {"step": None, "score": math.inf}
         self._saved: tuple[int, int, int] | None = None  # step, epoch and batch of the newest one
         self._knows_place = True
@@ -92,13 +100,15 @@ class Checkpoint(keras.callbacks.Callback):
             raise TypeError(f"Checkpoint needs a keras_tfm.Model; this is a {type(self.model).__name__}.")
         self._strategy = self.model.distribute_strategy
         self._workers, self.worker = num_workers(self._strategy), worker_index(self._strategy)
-        private.build_for(self.model, epochs)  # all that is restored, which Keras may leave for later
+        private.build_for(self.model, epochs)  # creates all variables, which Keras may postpone
         self._position = Position(epochs, self._strategy)
         if self._is_chief:
             self.folder.lock()
             self.folder.clear()
         newest = self.folder.newest() if self._is_chief else None
-        newest = int(sum_over_workers(self._strategy, 0 if newest is None else newest + 1)) - 1  # the chief's
+        newest = (
+            int(sum_over_workers(self._strategy, 0 if newest is None else newest + 1)) - 1
+        )  # known to all workers
         if newest >= 0 and not self.resume:
             raise FileExistsError(f"{self.folder.path} has checkpoints: pass resume=True, or another folder.")
         self._writer = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
@@ -109,7 +119,7 @@ class Checkpoint(keras.callbacks.Callback):
             self._restore(newest)
         else:
             if self.resume and self._is_chief:
-                LOG.warning("%s has no checkpoint: training begins anew.", self.folder.path)
+                LOG.warning("%s has no checkpoint: training starts from scratch.", self.folder.path)
             self._position.begin()
             self._save()
 
@@ -135,7 +145,9 @@ class Checkpoint(keras.callbacks.Callback):
         asks = self._workers == 1 or passed(ASK_EVERY)
         if asks and self._of_any_worker(self._terminated):
             self._save(wait=True)
-            LOG.warning("Stopped by SIGTERM after step %d, which is kept in %s.", self.step, self.folder.path)
+            LOG.warning(
+                "Stopped by SIGTERM after step %d, which is saved in %s.", self.step, self.folder.path
+            )
             raise SystemExit(143)
         elapsed = time.monotonic() - self._saved_at
         by_time = asks and self.every_minutes and self._of_any_worker(elapsed > 60 * self.every_minutes)
@@ -146,7 +158,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         steps = self.params.get("steps")
-        if steps is None or self._batch >= steps:  # a time limit may have cut it
+        if steps is None or self._batch >= steps:  # unless a time limit cut the epoch short
             self._epoch, self._batch = epoch + 1, 0
             for name, value in (logs or {}).items():
                 self.history.setdefault(name, []).append(float(value))
@@ -160,7 +172,7 @@ class Checkpoint(keras.callbacks.Callback):
         self._finish_writing()
 
     def on_fit_end(self) -> None:
-        """Also where training ended in an error: let go of the folder and of SIGTERM."""
+        """Release the folder and the SIGTERM handler, also after an error."""
         if self._writer is not None:
             self._writer.shutdown()
         if self._handler is not None:
@@ -200,9 +212,11 @@ class Checkpoint(keras.callbacks.Callback):
             knows_place = self._position.save(work / f"worker-{self.worker}")
             write_tensors(self._measures(), work / f"worker-{self.worker}.safetensors")
         if self._knows_place and not knows_place:
-            LOG.warning("The dataset cannot tell its place: a resumed training would begin its epoch anew.")
+            LOG.warning(
+                "The dataset cannot save its position: a resumed training would start its epoch again."
+            )
         self._knows_place = knows_place
-        sum_over_workers(self._strategy, 0)  # the chief waits for all
+        sum_over_workers(self._strategy, 0)  # the chief waits for all workers
         self._saved, self._saved_at = place, time.monotonic()
         if not self._is_chief:
             return None
@@ -218,7 +232,7 @@ class Checkpoint(keras.callbacks.Callback):
             "settings": self.settings,
         }
         tensors = _arrays(self._variables("model", "optimizer"))
-        text = json.dumps(state)  # now: training goes on, and the history with it
+        text = json.dumps(state)  # now: the history changes while it is written
         self._writing = self._writer.submit(
             self._write, self.step, state["best"]["step"], work, text, tensors
         )
@@ -269,11 +283,11 @@ class Checkpoint(keras.callbacks.Callback):
         self._best = state["best"]
         worker = folder / f"worker-{self.worker}" if state["knows_place"] else None
         if state["workers"] != self._workers:
-            worker, why = None, f"step {step} was of {state['workers']} workers, there are {self._workers}"
+            worker, why = None, f"step {step} had {state['workers']} workers, now there are {self._workers}"
         else:
-            why = "the dataset cannot tell its place"
+            why = "the dataset cannot save its position"
         if self._batch and worker is None:
-            LOG.warning("Epoch %d begins anew: %s.", self._epoch + 1, why)
+            LOG.warning("Epoch %d starts again from its beginning: %s.", self._epoch + 1, why)
             self._batch = 0
         self._position.begin(self._epoch, self._batch, worker)
         for name, callback in self.tracked.items():
@@ -288,10 +302,12 @@ class Checkpoint(keras.callbacks.Callback):
                 raise CheckpointError(path, name, "the same measures", "others")
         private.begin_at(self.model, self._epoch)
         if self._is_chief:
-            LOG.info("Going on from step %d, batch %d of epoch %d.", step, self._batch, self._epoch + 1)
+            LOG.info("Resuming at step %d, batch %d of epoch %d.", step, self._batch, self._epoch + 1)
 
     def _variables(self, *kinds: str) -> dict[str, keras.Variable]:
-        """{name: variable}, numbered: names of optimizers and seed generators differ between processes."""
+        """{name: variable} with numbered names: names of optimizers and seed generators differ between
+        processes.
+        """
         measures = {id(variable) for variable in self.model.metrics_variables}
         variables = {
             "model": [variable for variable in self.model.variables if id(variable) not in measures],
@@ -300,7 +316,9 @@ class Checkpoint(keras.callbacks.Callback):
         return {f"{kind}/{i}": variable for kind in kinds for i, variable in enumerate(variables[kind])}
 
     def _measures(self) -> dict[str, tf.Variable]:
-        """{name: variable} of this worker's replicas: their sum, given back, would be rounded anew."""
+        """{name: variable} for each replica of this worker; restoring only their sum would round
+        differently.
+        """
         return {
             f"{i}/{replica}": part
             for i, variable in enumerate(self.model.metrics_variables)
@@ -309,11 +327,11 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 def refuse_changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> None:
-    """Raise ValueError, naming them, where settings differ from those that training began with."""
+    """Raise ValueError that names the settings that differ from those with which the training began."""
     changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
     if changed:
         raise ValueError(
-            "Resuming needs the settings that training began with; these differ: "
+            "Resuming needs the settings with which the training began; these differ: "
             + ", ".join(f"{key} (now {now.get(key)}, then {then.get(key)})" for key in changed)
         )
 
@@ -329,5 +347,5 @@ def _state_of(callback: keras.callbacks.Callback) -> dict[str, Any]:
 
 
 def _arrays(variables: Mapping[str, keras.Variable]) -> dict[str, np.ndarray]:
-    """Copies of the variables' values, one each: training waits for them."""
+    """Copies of the variables' values; training waits while they are made."""
     return {name: tf.convert_to_tensor(variable.value).numpy() for name, variable in variables.items()}

@@ -1,4 +1,4 @@
-"""How deep in a model a variable lies, by the model's blocks: what freezing and rates by depth go by."""
+"""The depth of a variable in a model, counted in blocks: used by freezing and layer-wise learning rates."""
 
 import keras
 
@@ -6,12 +6,19 @@ from keras_tfm.private.keras import inputs_of_calls, layers_in, source_of
 
 
 def layer_rates(model: keras.Model, decay: float) -> dict[str, float]:
-    """{path: factor} of a model's trainable variables by depth, for the `rates` of an optimizer.
+    """{path: factor} for the `rates` of an optimizer: layer-wise decay of the learning rate by depth.
 
-    What follows the blocks, heads and last norms, has 1, the last block `decay`, the one below `decay`^2, …,
-    the embeddings one power more than the lowest block: layer-wise rate decay of Clark et al. 2020 (ELECTRA,
-    section 3.1), counted as Bao et al. 2022 (BEiT) do. Several stacks, an encoder's and a decoder's, are
-    counted side by side from their last blocks. Raises ValueError for a model without blocks.
+    Layers after the blocks (heads, last norms) have factor 1, the last block `decay`, the block below
+    `decay`^2, and so on; the embeddings have one power more than the lowest block. Clark et al. 2020
+    (ELECTRA, section 3.1), counted as in Bao et al. 2022 (BEiT). The stacks of an encoder-decoder are counted
+    separately, each from its last block.
+
+    Raises:
+        ValueError: for a model without blocks.
+
+    >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100)
+    >>> sorted(set(keras_tfm.training.layer_rates(model, 0.5).values()))
+    [0.125, 0.25, 0.5, 1.0]
     """
     if not 0 < decay <= 1:
         raise ValueError(f"`decay` must lie in (0, 1]; it is {decay}.")
@@ -28,15 +35,17 @@ def layer_rates(model: keras.Model, decay: float) -> dict[str, float]:
 
 
 def sizes_of_stacks(model: keras.Model) -> dict[str, int]:
-    """{stack: how many blocks it has}; ValueError where there are none."""
+    """{stack: number of its blocks}; ValueError if there are none."""
     blocks = getattr(model, "blocks", {})
     if not any(blocks.values()):
-        raise ValueError(f"{model.name!r} has no blocks: no layer in it is one, such as `TransformerBlock`.")
+        raise ValueError(
+            f"{model.name!r} has no blocks: none of its layers is one, such as `TransformerBlock`."
+        )
     return {stack: len(layers) for stack, layers in blocks.items()}
 
 
 def places_of(model: keras.Model) -> dict[str, tuple[str, int]]:
-    """{path: (stack, index of its block)} of the variables that are in blocks."""
+    """{path: (stack, index of the block)} of all variables in blocks."""
     sizes_of_stacks(model)
     return {
         variable.path: (stack, index)
@@ -47,11 +56,13 @@ def places_of(model: keras.Model) -> dict[str, tuple[str, int]]:
 
 
 def embeddings_of(model: keras.Model) -> set[str]:
-    """The paths of the variables of all that stands before the blocks: what feeds one, and is fed by none."""
+    """The paths of all variables before the blocks: those of layers that feed a block, and are not fed by
+    one.
+    """
     blocks = {id(block) for layers in model.blocks.values() for block in layers}
     holders = [layer for layer in layers_in(model) if any(id(part) in blocks for part in layers_in(layer))]
     held = {id(layer) for layer in holders}
-    known: dict = {}  # by tensor: whether a block is among what made it
+    known: dict = {}  # {id of a tensor: whether it was computed by, or after, a block}
 
     def follows_a_block(tensor: keras.KerasTensor) -> bool:
         if id(tensor) not in known:

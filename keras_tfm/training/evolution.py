@@ -1,7 +1,7 @@
-"""Evolutionary search for the best of many candidates, such as the networks of a supernet.
+"""Evolutionary search for the best of many candidates, such as the subnets of a supernet.
 
-Chen et al. 2021, "AutoFormer": the best so far are parents; of each generation one half are
-mutants, one half crosses, and random candidates fill what is left.
+Chen et al. 2021, "AutoFormer": the best candidates so far are the parents; half of each generation are
+mutants of parents, half are crosses of two; random candidates fill what is missing.
 """
 
 import dataclasses
@@ -11,31 +11,31 @@ from typing import Any, Protocol
 
 import numpy as np
 
-ATTEMPTS = 10  # candidates are made for each place at most, since a space may have no new ones left
+ATTEMPTS = 10  # per place in a generation, since a space may have no new candidates left
 
 
 class Space(Protocol):
-    """What `evolve` asks of a space of candidates, which are hashable; `rng` is a NumPy generator."""
+    """The interface of a search space; its candidates are hashable, and `rng` is a NumPy generator."""
 
     def sample(self, rng: np.random.Generator) -> Any:
-        """A candidate drawn at random."""
+        """A random candidate."""
 
     def mutate(self, candidate: Any, rng: np.random.Generator) -> Any:
-        """A candidate like this one."""
+        """A variation of `candidate`."""
 
     def cross(self, candidate: Any, other: Any, rng: np.random.Generator) -> Any:
-        """A candidate that has something of both."""
+        """A candidate that combines the two."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Population:
-    """All that a search has scored in so many `generations`: {candidate: score}, None for the refused."""
+    """The state of a search after `generations`: {candidate: score}, None for a refused candidate."""
 
     generations: int = 0
     scores: dict[Hashable, float | None] = dataclasses.field(default_factory=dict)
 
     def best(self, count: int) -> list[Any]:
-        """The `count` candidates of the highest scores, the highest first, the earlier of equal ones."""
+        """The `count` candidates with the highest scores, highest first; of equals the earlier first."""
         scored = [(score, candidate) for candidate, score in self.scores.items() if score is not None]
         return [candidate for _, candidate in sorted(scored, key=lambda pair: -pair[0])[:count]]
 
@@ -49,12 +49,19 @@ def evolve(
     population: Population | None = None,
     seed: int = 0,
 ) -> Population:
-    """The `Population` after so many further `generations` of `size` candidates, from `population` if given.
+    """Search for `generations` more generations of `size` candidates, starting from `population` if given.
 
-    `score` is the higher the better, None for a candidate that is refused, by its size for example; it is
-    called once for each candidate, at most 20 x `generations` x `size` times. The draws depend on `seed` and
-    the generation alone, so that a search that goes on from its population ends like one that was never
-    stopped. Raises ValueError for numbers below 1 and for a score that is no finite number.
+    Args:
+        space: the candidates: a `Space`.
+        score: the score of a candidate, higher is better, or None to refuse it, for example because of its
+            size. It is called once per candidate, at most 20 x `generations` x `size` times.
+        generations, size, num_parents: the numbers of generations, of candidates in each, and of parents.
+        population: the result of an earlier search to continue. Since random numbers only depend on `seed`
+            and the generation, the result is the same as without the interruption.
+        seed: seeds all random numbers.
+
+    Raises:
+        ValueError: for numbers below 1, and for a score that is not finite.
     """
     for name, number in (("generations", generations), ("size", size), ("num_parents", num_parents)):
         if number < 1:
@@ -80,7 +87,9 @@ def _next_generation(
         return parents[rng.integers(len(parents))]
 
     def add(make: Callable[[], Any], count: int) -> int:
-        """Score candidates until `count` new ones are accepted, or too many were made; how many were."""
+        """Score candidates until `count` new ones are accepted or too many were made; returns how many were
+        accepted.
+        """
         added = 0
         for _ in range(ATTEMPTS * count):
             if added == count:

@@ -1,7 +1,8 @@
-"""Training that gives on several replicas the numbers of one: what `keras_tfm.Model` adds to Keras.
+"""Training that gives the same numbers on several replicas as on one: what `keras_tfm.Model` adds to Keras.
 
-On one replica all is Keras's own. On several, every loss is one sum over all replicas divided by one
-denominator, gradients are summed once and clipped after that, and draws differ between replicas.
+On one replica everything is Keras's own. On several, each loss is one sum over all replicas divided by one
+denominator, gradients are summed once and clipped after that, and each replica draws different random
+numbers.
 """
 
 import functools
@@ -23,10 +24,10 @@ class ExactTrainer(Base):
     """The part of `keras_tfm.Model` that trains, evaluates and predicts under `tf.distribute`."""
 
     _compile_loss: Any
-    _epochs_of_fit: Any = False  # while fitting: Keras's iterator over the epochs, for `Checkpoint`
+    _epochs_of_fit: Any = False  # during fit: Keras's iterator over the epochs, which `Checkpoint` uses
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """`keras.Model.compile`, with losses that see all replicas of the strategy."""
+        """`keras.Model.compile`, with losses computed over all replicas of the strategy."""
         super().compile(*args, **kwargs)
         if not self._is_replicated:
             return
@@ -36,7 +37,7 @@ class ExactTrainer(Base):
             self._compile_loss = private.remade_loss(loss, GlobalCompileLoss)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Keras's, which leaves out models with a `compile` of their own."""
+        """Like Keras's, which skips models with a `compile` method of their own."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built and self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
@@ -51,7 +52,9 @@ class ExactTrainer(Base):
         callbacks: Any = None,
         **kwargs: Any,
     ) -> keras.callbacks.History:
-        """`keras.Model.fit`; `on_fit_end()` of callbacks that have it is called however it ends."""
+        """`keras.Model.fit`; callbacks with a method `on_fit_end()` are called at the end, also after an
+        error.
+        """
         self._epochs_of_fit = None
         try:
             return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
@@ -61,7 +64,7 @@ class ExactTrainer(Base):
                 getattr(callback, "on_fit_end", lambda: None)()
 
     def _get_metrics_result_or_logs(self, logs: Any) -> dict[str, Any]:
-        """Keras's; the measures too where an epoch that was resumed had no step left."""
+        """Keras's `logs`, or the metrics if a resumed epoch had no step left."""
         return super()._get_metrics_result_or_logs(logs) if logs else self.get_metrics_result()
 
     @property
@@ -76,23 +79,23 @@ class ExactTrainer(Base):
         sample_weight: Any = None,
         training: bool = True,
     ) -> tf.Tensor:
-        """Keras's; on several replicas its value is an equal part of the loss over all of them."""
-        # Before anything waits for the other replicas: Keras keeps the losses of the last call, of any.
+        """Keras's loss; on several replicas, the loss over all of them divided by their number."""
+        # Read them before anything waits for other replicas: Keras only keeps those of the last call.
         added = self.losses
         if not self._is_replicated or not added:
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         losses = [] if self._compile_loss is None else [self._compile_loss(y, y_pred, sample_weight)]
         batch_size = tf.cast(batch_size_of(x), "float32")
-        # What layers add is a mean over the local batch: it counts by the local batch's size.
+        # Layers add means over the local batch: weigh each by the size of the local batch.
         losses += [over_all_replicas(tf.reduce_sum(loss) * batch_size, batch_size) for loss in added]
         return tf.add_n(losses)
 
     def mean_of_batch(self, x: tf.Tensor) -> tf.Tensor:
-        """The mean of `x` (B, ...) over the whole batch, of which a replica has a part."""
+        """The mean of `x` (B, ...) over the global batch, of which each replica has a part."""
         return mean_over_replicas(x)
 
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:
-        """One step on a (local) batch; the measures so far."""
+        """One step on a (local) batch; returns the metrics so far."""
         if not self._is_replicated:
             return super().train_step(data)
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
@@ -104,7 +107,7 @@ class ExactTrainer(Base):
         self._loss_tracker.update_state(
             private.unscale_loss_for_distribution(loss), sample_weight=batch_size_of(x)
         )
-        # Here and not in `compile`: a `train_step` of the user's own leaves the summing to the optimizer.
+        # Not in `compile`: with a `train_step` of the user's own, the optimizer sums the gradients.
         expect_summed_gradients(getattr(self.optimizer, "inner_optimizer", self.optimizer))
         self.optimizer.apply_gradients(
             zip(sum_over_replicas(tape.gradient(scaled_loss, variables)), variables, strict=True)
@@ -112,8 +115,8 @@ class ExactTrainer(Base):
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
     def _forward(self, x: Any) -> Any:
-        """The model in training, compiled by XLA where that was asked for: only this part has no
-        communication between replicas in it.
+        """The model in training. XLA compiles only this part, because it does not communicate between
+        replicas.
         """
 
         def call(x: Any) -> tuple:
@@ -125,7 +128,7 @@ class ExactTrainer(Base):
             call = tf.function(call, jit_compile=True, autograph=False)
         y_pred, masks, losses = call(x)
         for loss in losses:
-            # Not `self.add_loss`: a functional model refuses, for it has no `call` to do so in.
+            # `self.add_loss` raises for a functional model, which has no `call` of its own.
             keras.layers.Layer.add_loss(self, loss)
         for y, mask in zip(keras.tree.flatten(y_pred), keras.tree.flatten(masks), strict=True):
             if mask is not None:
@@ -144,7 +147,7 @@ class ExactTrainer(Base):
             means = keras.tree.map_structure(
                 lambda x: tf.reduce_mean(tf.stack(strategy.experimental_local_results(x)), axis=0), outputs
             )
-            # A metric's result within a replica is of that replica alone: read them again, over all.
+            # Within a replica, a metric's result is that replica's alone: read it again over all.
             return means | {k: v for k, v in self.get_metrics_result().items() if k in means}
 
         def steps(iterator: tf.data.Iterator) -> dict[str, tf.Tensor]:
@@ -164,7 +167,7 @@ class ExactTrainer(Base):
         def function(iterator: Any) -> dict[str, tf.Tensor]:
             if isinstance(iterator, tf.distribute.DistributedIterator):
                 return from_iterator(iterator)
-            # `WorkerIterator`, or `train_on_batch`, in which every replica sees the whole batch
+            # A `WorkerIterator`, or `train_on_batch`, where every replica gets the whole batch.
             logs = from_batch(next(iterator))
             for batch in itertools.islice(iterator, self.steps_per_execution - 1):
                 logs = from_batch(batch)
@@ -173,18 +176,20 @@ class ExactTrainer(Base):
         return function
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
-        """Make what Keras leaves to the first step of `fit`: one that makes variables is traced twice.
+        """Build the optimizer and metrics before the first step; a step that creates variables is traced
+        twice.
 
-        On several replicas Keras's would average their batches, which need not be of one size.
+        On several replicas Keras would average their batches here, which fails for batches of different
+        sizes.
         """
         is_training = self._epochs_of_fit is None
         if is_training:
-            self._epochs_of_fit = iterator  # the first that `fit` makes is that of the training
+            self._epochs_of_fit = iterator  # the first iterator that `fit` makes is that of the training data
         if not self._is_replicated:
             if is_training and type(self).train_step is ExactTrainer.train_step and not self.run_eagerly:
                 with self.distribute_strategy.scope():
                     private.build_for(self, iterator)
-            return super()._maybe_symbolic_build(iterator, data_batch)  # what is left, of a strategy of one
+            return super()._maybe_symbolic_build(iterator, data_batch)  # the rest
         if iterator is not None:
             _, _, batches = next(iter(iterator))
             results = self.distribute_strategy.experimental_local_results
@@ -193,7 +198,7 @@ class ExactTrainer(Base):
             self._symbolic_build(data_batch=data_batch)
 
     def _make_draws_distinct(self) -> None:
-        """Let dropout and all that draws do so differently on each replica."""
+        """Let dropout, and every other seed generator, draw different numbers on each replica."""
         for layer in private.layers_in(self):
             for generator in private.seed_generators_of(layer):
                 if not isinstance(generator.next, functools.partial):
@@ -201,7 +206,7 @@ class ExactTrainer(Base):
 
 
 class GlobalCompileLoss(private.CompileLoss):
-    """Keras's structure of losses, each of them over all replicas."""
+    """Keras's nested losses, each of them computed over all replicas."""
 
     _flat_losses: list
 
@@ -213,15 +218,15 @@ class GlobalCompileLoss(private.CompileLoss):
 
 
 def global_loss(loss: Callable, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-    """`loss(y_true, y_pred, sample_weight)` as if all replicas' batches were one: an equal part of it.
+    """`loss(y_true, y_pred, sample_weight)` over the batches of all replicas, divided by their number.
 
-    Follows `keras.losses.Loss.__call__`, which is the local one. A loss that is a scalar already is
-    taken as a mean over the local batch, and one with a method `means`, which gives [(total, count)], as the
-    sum of these.
+    This follows `keras.losses.Loss.__call__`, which computes the local loss. A loss that is already a scalar
+    counts as a mean over the local batch. A loss with a method `means`, which returns [(total, count)], is
+    the sum of these means.
     """
     if hasattr(loss, "means"):
         if sample_weight is not None:
-            raise ValueError(f"{loss!r} has weights of its own; it takes no `sample_weight`.")
+            raise ValueError(f"{loss!r} computes weights of its own; it takes no `sample_weight`.")
         return tf.add_n([over_all_replicas(*mean) for mean in loss.means(y_true, y_pred)])
     batch_size = tf.cast(batch_size_of(y_pred), "float32")
     if not isinstance(loss, keras.losses.Loss) or type(loss).__call__ is not keras.losses.Loss.__call__:
@@ -235,7 +240,7 @@ def global_loss(loss: Callable, y_true: Any, y_pred: Any, sample_weight: Any = N
     values = loss.call(y_true, y_pred)
     if values.shape.rank == 0:
         return over_all_replicas(values * batch_size, batch_size)
-    # "sum": Keras then takes the mask as plain weights, without making up for what it hides.
+    # With "sum", Keras uses the mask as plain weights and does not rescale the rest.
     weights = private.apply_mask(sample_weight, mask, values.dtype, reduction="sum")
     if weights is not None:
         values, weights = private.squeeze_or_expand_to_same_rank(
@@ -251,10 +256,10 @@ def global_loss(loss: Callable, y_true: Any, y_pred: Any, sample_weight: Any = N
 
 
 def over_all_replicas(total: tf.Tensor, count: tf.Tensor | None) -> tf.Tensor:
-    """An equal part of sum(total) / sum(count) over the replicas, or of sum(total) for None.
+    """sum(total) / sum(count) over the replicas (or sum(total) for None), divided by the number of replicas.
 
-    The value is the same on each replica, so that what tracks it is right; the gradient is that of
-    the local part, so that the gradients add up.
+    The value is the same on each replica, so that trackers are right; the gradient is that of the local part,
+    so that the sum of gradients is right.
     """
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
@@ -275,22 +280,22 @@ def mean_over_replicas(x: tf.Tensor) -> tf.Tensor:
 
 
 def sum_over_replicas(gradients: Sequence[tf.Tensor | None]) -> list[tf.Tensor | None]:
-    """The gradients, summed over the replicas; None where there is none."""
+    """The gradients summed over the replicas; None stays None."""
     given = [gradient for gradient in gradients if gradient is not None]
     summed = iter(tf.distribute.get_replica_context().all_reduce("SUM", given))
     return [None if gradient is None else next(summed) for gradient in gradients]
 
 
 def batch_size_of(x: Any) -> tf.Tensor:
-    """The number of examples in a batch, the first axis of its first array."""
+    """The number of examples in a batch: the first axis of its first array."""
     return tf.shape(next(leaf for leaf in keras.tree.flatten(x) if leaf is not None))[0]
 
 
 def expect_summed_gradients(optimizer: keras.optimizers.Optimizer) -> None:
-    """Have `optimizer` take gradients that are summed over the replicas: it does not sum them again.
+    """Make `optimizer` take gradients that are already summed over the replicas.
 
-    It accumulates them, where asked to, outside of the replicas: a condition within one could not
-    update the variables of all.
+    If it accumulates gradients, it does so outside the replicas: a condition inside a replica could not
+    update variables on all of them.
     """
     private.take_summed_gradients(optimizer)
     if optimizer.gradient_accumulation_steps:
@@ -304,7 +309,7 @@ def expect_summed_gradients(optimizer: keras.optimizers.Optimizer) -> None:
 def _accumulate(
     optimizer: keras.optimizers.Optimizer, gradients: list[tf.Tensor], variables: list[keras.Variable]
 ) -> None:
-    """A step of the optimizer where gradients accumulate."""
+    """A step of an optimizer that accumulates gradients."""
     steps = optimizer.gradient_accumulation_steps
     sums = private.accumulated_gradients(optimizer, variables)
 
@@ -335,6 +340,6 @@ def _next_on_replica(draw: Callable[..., tf.Tensor], *args: Any, **kwargs: Any) 
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return seed
-    # Far apart, so that no other generator's seeds are met.
+    # A large offset, so that it does not meet the seeds of other generators.
     offset = tf.cast(context.replica_id_in_sync_group, seed.dtype) * tf.cast(0x3C6EF372, seed.dtype)
     return seed + tf.stack([offset, tf.zeros_like(offset)])

@@ -1,4 +1,4 @@
-"""The fitting that tasks share: what it refuses, the precision, the draws, the best epoch and its folder."""
+"""How tasks fit a model: checks, precision, seeds, the best epoch, and the folder of a run."""
 
 import contextlib
 import pathlib
@@ -26,16 +26,16 @@ from keras_tfm.training.weights import load_weights, save_weights
 
 
 def refuse_eight_bits(model: keras.Model) -> None:
-    """Raise ValueError where layers of `model` are quantised: their weights get no gradient."""
+    """Raise ValueError if layers of `model` are quantised: their weights have no gradient."""
     if any(getattr(layer, "quantization_mode", None) for layer in layers_in(model)):
         raise ValueError(
-            "Weights in 8 bits cannot be trained: train the task that they were quantised from, and quantise "
-            "what comes of it."
+            "Weights in 8 bits cannot be trained: train the task that they come from, and quantise "
+            "the result."
         )
 
 
 def seed_draws(model: keras.Model, seed: int) -> None:
-    """Begin all that `model` draws, for dropout above all, anew by `seed`."""
+    """Set all seed generators of `model`, above all those of dropout, to states derived from `seed`."""
     generators = {
         id(generator): generator for layer in layers_in(model) for generator in seed_generators_of(layer)
     }
@@ -46,16 +46,19 @@ def seed_draws(model: keras.Model, seed: int) -> None:
 
 @contextlib.contextmanager
 def in_precision(model: keras.Model, precision: Precision | None) -> Iterator[None]:
-    """Let the layers of `model` that have its own dtype policy compute in another one; None changes nothing.
+    """A scope in which those layers of `model` that have its dtype policy compute in `precision`; None
+    changes nothing.
 
-    The weights stay what they are, so that a model computes as one that was made with the policy.
+    The weights keep their type, so the model computes like one that was built with that policy.
     """
     if precision is None or precision == model.dtype_policy.name:
         yield
         return
     before, policy = model.dtype_policy, keras.dtype_policies.get(precision)
     if policy.variable_dtype != before.variable_dtype:
-        raise ValueError(f"`precision` must be one of {before.variable_dtype} weights; it is {precision!r}.")
+        raise ValueError(
+            f"`precision` must keep the weights in {before.variable_dtype}; it is {precision!r}."
+        )
     layers = [layer for layer in layers_in(model) if layer.dtype_policy == before]
     try:
         for layer in layers:
@@ -81,15 +84,25 @@ def fit_best(
     callbacks: Iterable[keras.callbacks.Callback] = (),
     change: Change | None = None,
 ) -> dict[str, list[float]]:
-    """Fit `model` as `training` says, and leave it with the weights of its best epoch: {measure: [values]}.
+    """Fit `model` as `training` says, and give it the weights of its best epoch: {metric: value per epoch}.
 
-    `batches` are `Batches` without end, `validation` a dataset. The model is compiled with `objective`, its
-    losses and measures, and `optimizer(schedule, **averages)`, one of this package. Epochs are judged by
-    `monitor`, a name and a mode as `Monitor` has them. Of a time limit the schedule follows the share that is
-    used, too. With a `run`, whose folder `save(folder, overwrite, trained=False)` makes, the best weights so
-    far stand in it, and checkpoints after every epoch and `save_minutes`, from which `resume` goes on,
-    refusing other `settings` or another precision; metrics.csv has a row for each epoch, and `tensorboard`
-    the same in logs/. Of several workers the chief alone writes. `change` is that of `ChangedInputs`.
+    Args:
+        model: the model to fit; it is compiled here.
+        batches: endless `Batches` to train on.
+        validation: a dataset by which each epoch is judged.
+        training: the options.
+        objective: losses and metrics, arguments of `compile`.
+        optimizer: called as `optimizer(schedule, **averages)`; returns an optimizer of this package.
+        monitor: the name and the mode of the metric that chooses the best epoch, as in `Monitor`.
+        run: where to store the best weights so far, metrics.csv and the checkpoints that `resume` continues
+            from.
+        save: called as `save(folder, overwrite, trained=False)` to create that folder.
+        settings: JSON values that may not change when the run is resumed; nor may the precision.
+        callbacks: further callbacks.
+        change: what `ChangedInputs` does to each batch.
+
+    With a time limit the learning-rate schedule follows the elapsed share of the time. Of several workers
+    only the chief writes files.
     """
     is_chief = worker_index(model.distribute_strategy) == 0
     limit = TimeLimit(training.minutes)
@@ -129,7 +142,7 @@ def _keeping(
     settings: Mapping[str, Any],
     is_chief: bool,
 ) -> list[keras.callbacks.Callback]:
-    """The callbacks that keep a `run`, whose folder is there then."""
+    """The callbacks that store a `run`; its folder is created here."""
     folder = pathlib.Path(run.folder)
     weights, found = folder / "model.safetensors", []
     best.load_best = lambda: load_weights(model, weights)
@@ -141,7 +154,7 @@ def _keeping(
         found.append(MetricsFile(folder / "metrics.csv"))
         if run.tensorboard:
             found.append(TensorBoard(folder / "logs"))
-    sum_over_workers(model.distribute_strategy, 0)  # until the folder is there
+    sum_over_workers(model.distribute_strategy, 0)  # wait until the folder exists
     checkpoint = Checkpoint(
         folder / "checkpoints",
         every_minutes=run.save_minutes,
@@ -153,7 +166,7 @@ def _keeping(
 
 
 def refuse_running(run: Path) -> None:
-    """Raise BlockingIOError where another process trains in the folder `run`."""
+    """Raise BlockingIOError if another process trains in the folder `run`."""
     if pathlib.Path(run, "checkpoints").is_dir():
         folder = CheckpointFolder(pathlib.Path(run) / "checkpoints")
         folder.lock()
@@ -161,12 +174,13 @@ def refuse_running(run: Path) -> None:
 
 
 def precision_of(model: keras.Model) -> str:
-    """The float policies of the layers of `model`, "mixed_bfloat16" for example, by name."""
+    """The names of the float policies of the layers of `model`, for example "mixed_bfloat16"."""
     return ", ".join(sorted({layer.dtype_policy.name for layer in layers_in(model)}))
 
 
 def averaging(num_batches: int) -> dict[str, Any]:
-    """Options of an optimizer for averages of the weights over about an epoch of `num_batches` steps, at most
-    1,000: the averages judge an epoch, and are what is kept of it.
+    """Arguments of an optimizer that averages weights over about one epoch, at most 1,000 steps.
+
+    The averages are what is validated and kept.
     """
     return {"use_ema": True, "ema_momentum": 1 - 1 / min(max(num_batches, 10), 1_000)}

@@ -1,4 +1,6 @@
-"""Files and folders that appear whole or not at all: written beside, then renamed."""
+"""Files and folders that appear completely or not at all: they are written under another name, then
+renamed.
+"""
 
 import contextlib
 import fnmatch
@@ -13,10 +15,10 @@ from keras_tfm.version import __version__
 
 Path = str | os.PathLike[str]
 
-MARK = "keras_tfm"  # the entry of a config.json that this package has written
-SAVED_MODEL_MARK = "assets.extra/keras_tfm.json"  # servers pass over what stands in assets.extra
+MARK = "keras_tfm"  # the entry by which this package recognises its own config.json
+SAVED_MODEL_MARK = "assets.extra/keras_tfm.json"  # servers ignore assets.extra
 
-# What the package writes into folders, by its path there; * stands for folders too.
+# Patterns of the files that this package writes into folders; * also matches folders.
 OWN_FILES = (
     "config.json", "generation_config.json", "model.safetensors", ".model.safetensors.*",
     "tokenizer.*", "target_tokenizer.*", "tokenizer_config.json", "training.json", ".training.json.*",
@@ -26,15 +28,15 @@ OWN_FILES = (
     "assets/*", SAVED_MODEL_MARK, ".README.md.*",
 )  # fmt: skip
 CARD = "README.md"
-# In a model card: who takes the line out has made the file their own.
+# A line in generated model cards: whoever removes it keeps the file from being overwritten.
 CARD_MARK = "<!-- keras-tfm writes this file anew after each training, unless this line is gone. -->"
 
 
 @contextlib.contextmanager
 def new_folder(path: Path, overwrite: bool = False) -> Iterator[pathlib.Path]:
-    """Give a temporary folder to fill, which takes the name `path` when the block ends well.
+    """Provide a temporary folder, which is renamed to `path` if the block ends without an error.
 
-    Raises FileExistsError as `refuse_existing` does; `overwrite` replaces a folder that this package wrote.
+    `overwrite` replaces a folder that this package wrote; see `refuse_existing` for the FileExistsError.
     """
     path = pathlib.Path(path)
     refuse_existing(path, overwrite)
@@ -57,12 +59,12 @@ def new_folder(path: Path, overwrite: bool = False) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[pathlib.Path]:
-    """Give a temporary path to write, which takes the name `path` when the block ends well."""
+    """Provide a temporary path to write to, which is renamed to `path` if the block ends without an error."""
     path = pathlib.Path(path)
     work = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         work.touch()
-        mode = work.stat().st_mode  # as the process's umask has it, which not every writer heeds
+        mode = work.stat().st_mode  # follows the process's umask, which some writers ignore
         yield work
         work.chmod(mode)
         os.replace(work, path)
@@ -71,17 +73,17 @@ def new_file(path: Path) -> Iterator[pathlib.Path]:
 
 
 def mark_saved_model(folder: Path) -> None:
-    """Say in a SavedModel's `folder` that this package wrote it, so that it may be replaced."""
+    """Mark the SavedModel in `folder` as written by this package, so that it may be overwritten."""
     path = pathlib.Path(folder, SAVED_MODEL_MARK)
     path.parent.mkdir()
     path.write_text(json.dumps({MARK: __version__}) + "\n", "utf-8")
 
 
 def refuse_existing(path: Path, overwrite: bool = False, remedy: str = "overwrite it") -> None:
-    """Raise FileExistsError where something stands at `path` that a new folder must not replace.
+    """Raise FileExistsError if a new folder at `path` would replace something that it must not.
 
-    An empty folder may be filled. With `overwrite` a folder may be replaced that this package wrote, and
-    in which nothing else stands; without, the error names the `remedy`. Links and files are always refused.
+    An empty folder may be filled. With `overwrite`, a folder may be replaced if this package wrote it and
+    nothing else is in it; otherwise the error suggests the `remedy`. Links and files are always refused.
     """
     path = pathlib.Path(path)
     if path.is_symlink() or (path.exists() and not path.is_dir()):
@@ -101,7 +103,7 @@ def refuse_existing(path: Path, overwrite: bool = False, remedy: str = "overwrit
 
 
 def _foreign_files(folder: pathlib.Path) -> list[str]:
-    """The paths in `folder` that this package did not write: all of them where its mark is missing."""
+    """The paths in `folder` that this package did not write; all of them if its mark is missing."""
     paths = []
     for parent, folders, files in os.walk(folder):
         links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
@@ -116,19 +118,19 @@ def _foreign_files(folder: pathlib.Path) -> list[str]:
 
 
 def _is_own(path: pathlib.Path, name: str) -> bool:
-    """Whether the package writes a file of this `name`, the path within a folder that it wrote."""
+    """Whether this package writes a file of this `name`, a path inside its folders."""
     if name == CARD:
         return is_own_card(path)
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in OWN_FILES)
 
 
 def is_own_card(path: pathlib.Path) -> bool:
-    """Whether a model card is as it was written, as far as its mark tells."""
+    """Whether the model card still has the mark of a generated one."""
     return CARD_MARK in path.read_text("utf-8", errors="replace")
 
 
 def _has_mark(folder: pathlib.Path) -> bool:
-    """Whether this package has written the folder, as far as its config.json or SavedModel tells."""
+    """Whether the config.json or the SavedModel in the folder says that this package wrote it."""
     for name in ("config.json", SAVED_MODEL_MARK):
         with contextlib.suppress(OSError, ValueError, RecursionError):
             content = json.loads((folder / name).read_text("utf-8"))
@@ -138,5 +140,5 @@ def _has_mark(folder: pathlib.Path) -> bool:
 
 
 def _beside(path: pathlib.Path) -> pathlib.Path:
-    """A name in the folder of `path` that is not taken."""
+    """An unused name in the parent folder of `path`."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")

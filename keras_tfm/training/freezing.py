@@ -1,4 +1,4 @@
-"""Leaving parts of a model out of training, for as long as a `with` block lasts.
+"""Freezing parts of a model, for as long as a `with` block lasts.
 
 with trainable_kept(model):
     freeze(model, num_blocks=2)
@@ -16,9 +16,10 @@ from keras_tfm.training.depth import embeddings_of, places_of, sizes_of_stacks
 
 @contextlib.contextmanager
 def trainable_kept(model: keras.Model) -> Iterator[None]:
-    """Give all layers and variables of `model` back the `trainable` that they had, however the block ends.
+    """Restore `trainable` of all layers and variables of `model` at the end of the block, also after an
+    error.
 
-    Compile the model anew after it, where the block has changed what is trained.
+    Compile the model again afterwards if the block changed what is trained.
     """
     layers = [(layer, layer.trainable) for layer in layers_in(model)]
     variables = [(variable, variable.trainable) for variable in model.variables]
@@ -32,10 +33,15 @@ def trainable_kept(model: keras.Model) -> Iterator[None]:
 
 
 def freeze(model: keras.Model, num_blocks: int | None = None) -> None:
-    """Leave the embeddings and the lowest `num_blocks` blocks of each stack, or all, out of training.
+    """Freeze the embeddings and the lowest `num_blocks` blocks of each stack; None freezes all blocks.
 
-    Compile the model after it; `trainable_kept` takes it back. Raises ValueError for more blocks than there
-    are.
+    Compile the model afterwards; `trainable_kept` undoes it. ValueError for more blocks than there are.
+
+    >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100)
+    >>> before = len(model.trainable_variables)
+    >>> keras_tfm.training.freeze(model, num_blocks=1)
+    >>> len(model.trainable_variables) < before
+    True
     """
     most = max(sizes_of_stacks(model).values())
     num_blocks = most if num_blocks is None else num_blocks

@@ -1,11 +1,11 @@
-"""How far gradients reach back in time: products of Jacobians, and how large they are.
+"""How far gradients reach back in time: products of Jacobians, and their norms.
 
 Bengio, Simard and Frasconi 1994, "Learning Long-Term Dependencies with Gradient Descent Is Difficult";
 Pascanu, Mikolov and Bengio 2013, "On the Difficulty of Training Recurrent Neural Networks", section 2.
 
     jacobians = state_jacobians(keras.layers.LSTMCell(32), x)  # x (T, D)
-    norms(products_to_end(jacobians))  # of d s_T / d s_k, k = 0 .. T: they vanish, or explode, with T - k
-    norms(input_jacobians(model, x))  # of d y_T / d x_k of any model, one with attention for example
+    norms(products_to_end(jacobians))  # |d s_T / d s_k| for k = 0 .. T: vanishing or exploding gradients
+    norms(input_jacobians(model, x))  # |d y_T / d x_k| of any model, for example one with attention
 
 `visualize.plots.plot_reach` draws them.
 """
@@ -21,10 +21,10 @@ import tensorflow as tf
 def state_jacobians(
     cell: keras.layers.Layer, x: np.ndarray, state: Sequence[np.ndarray] | None = None
 ) -> np.ndarray:
-    """d s_t / d s_(t-1) of a recurrent `cell` along the inputs `x` (T, D): (T, P, P).
+    """d s_t / d s_(t-1) of a recurrent `cell` along the inputs `x` (T, D): an array (T, P, P).
 
-    A state s of P numbers is all that the cell hands on, an LSTM's h and c side by side; the first one is
-    `state`, by default zeros.
+    The state s of P numbers is everything that the cell passes on; for an LSTM, h and c concatenated. It
+    starts with `state`, by default zeros.
     """
     inputs = tf.cast(tf.convert_to_tensor(x), cell.compute_dtype)[:, None]  # (T, 1, D)
     states: Any = cell.get_initial_state(batch_size=1) if state is None else state
@@ -33,7 +33,7 @@ def state_jacobians(
     joined, jacobians = tf.concat(states, axis=1), []
     each = tf.eye(sum(sizes), dtype=joined.dtype)
     for token in inputs:
-        copies = tf.repeat(joined, len(each), axis=0)  # (P, P): the derivatives of one number by each row
+        copies = tf.repeat(joined, len(each), axis=0)  # (P, P): one copy for each row of the Jacobian
         with tf.GradientTape() as tape:
             tape.watch(copies)
             states = cell(tf.repeat(token, len(each), axis=0), tf.split(copies, sizes, axis=1))[1]
@@ -44,7 +44,7 @@ def state_jacobians(
 
 
 def products_to_end(jacobians: np.ndarray) -> np.ndarray:
-    """d s_T / d s_k = prod of d s_j / d s_(j-1) for j = k+1 .. T, of k = 0 .. T: (T + 1, P, P)."""
+    """d s_T / d s_k, the products of d s_j / d s_(j-1) for j = k+1 .. T, for k = 0 .. T: (T + 1, P, P)."""
     products = [np.eye(jacobians.shape[-1], dtype=jacobians.dtype)]
     for jacobian in jacobians[::-1]:
         products.append(products[-1] @ jacobian)
@@ -52,7 +52,7 @@ def products_to_end(jacobians: np.ndarray) -> np.ndarray:
 
 
 def input_jacobians(model: Callable, x: np.ndarray) -> np.ndarray:
-    """d y_T / d x_k of `model`, (1, T, D) -> (1, T, P), at the last position: (T, P, D)."""
+    """d y_T / d x_k at the last position of a `model` from (1, T, D) to (1, T, P): an array (T, P, D)."""
     inputs = tf.convert_to_tensor(x)[None]
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(inputs)
@@ -61,5 +61,5 @@ def input_jacobians(model: Callable, x: np.ndarray) -> np.ndarray:
 
 
 def norms(jacobians: np.ndarray) -> np.ndarray:
-    """The largest singular value of each of (..., P, D): how much larger a small change becomes at most."""
+    """The largest singular value of each matrix of (..., P, D): by how much it can enlarge a small change."""
     return np.linalg.norm(jacobians, 2, axis=(-2, -1))

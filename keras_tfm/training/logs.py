@@ -1,7 +1,7 @@
-"""Measures of how training goes, put into the logs of an epoch, and the files that logs are kept in.
+"""Callbacks that measure a training, and callbacks that write its logs to files.
 
-Callbacks that measure stand before those that show or write, which read what is in the logs then. Of several
-workers all measure, and the chief alone writes.
+Callbacks that measure must come before those that show or write, which read the logs as they are then. Of
+several workers all measure, and only the chief writes.
 """
 
 import csv
@@ -22,12 +22,12 @@ WINDOW = 20  # steps
 
 
 class Throughput(keras.callbacks.Callback):
-    """Logs `examples_per_second` and, where batches hold token ids, `tokens_per_second`, over all replicas.
+    """Logs `examples_per_second` and, for batches with token ids, `tokens_per_second`, over all replicas.
 
-    Padding and rows of nothing else do not count. An epoch's number is the median over windows of `window`
-    steps, which waits for the device once a window: neither validation nor a save is in it, and compilation
-    is not where it falls on few windows. An epoch's first step, in which input and graph begin, is left out;
-    one that has no other has NaN.
+    Padding does not count, nor do rows that consist of padding. The value of an epoch is the median over
+    windows of `window` steps; reading the counters waits for the device once per window. Validation and
+    saving are excluded, and so is compilation if it affects only a few windows. The first step of an epoch is
+    excluded too; an epoch of a single step has NaN.
     """
 
     def __init__(self, window: int = WINDOW):
@@ -38,7 +38,7 @@ class Throughput(keras.callbacks.Callback):
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
-        # Here, before Keras makes the function that trains; and once, however often the model is fit.
+        # Before Keras makes the training function; and only once, however often the model is fitted.
         if not isinstance(model.train_step, CountedStep):
             model.train_step, model.train_function = CountedStep(model), None
         self.work = model.train_step.work
@@ -72,7 +72,7 @@ class Throughput(keras.callbacks.Callback):
             self._end()
 
     def _begin(self) -> None:
-        done = self.work.numpy()  # it waits until the device has done what it was given
+        done = self.work.numpy()  # waits until the device has finished
         self.steps, self.done, self.began = 0, done, time.perf_counter()
 
     def _end(self) -> None:
@@ -82,7 +82,7 @@ class Throughput(keras.callbacks.Callback):
 
 
 class CountedStep:
-    """A model's `train_step` that counts, in `work`, the examples and tokens of all replicas."""
+    """A model's `train_step` that also counts the examples and tokens of all replicas, in `work`."""
 
     def __init__(self, model: keras.Model):
         self.step = model.train_step
@@ -101,7 +101,7 @@ class CountedStep:
 
 
 def work_in(x: Any) -> tf.Tensor:
-    """(examples, tokens) of a batch's inputs without padding, int64; tokens are those of all `…token_ids`."""
+    """(examples, tokens) of a batch's inputs without padding, int64; the tokens of all `…token_ids` count."""
     rows, tokens = None, tf.constant(0, tf.int64)
     for name, token_ids in x.items() if isinstance(x, dict) else ():
         if name.endswith("token_ids"):
@@ -115,7 +115,7 @@ def work_in(x: Any) -> tf.Tensor:
 
 
 class GradientNorm(keras.callbacks.Callback):
-    """Logs `gradient_norm`, the mean over an epoch's updates, as `MeasuredGradients` optimizers keep it."""
+    """Logs `gradient_norm`, its mean over the updates of an epoch; needs an optimizer of this package."""
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
@@ -130,11 +130,13 @@ class GradientNorm(keras.callbacks.Callback):
 
 
 class MetricsFile(keras.callbacks.Callback):
-    """Keeps the logs in the CSV file `path`: a row an epoch under one header, always whole.
+    """Writes the logs to the CSV file `path`: one row per epoch below a header; the file is always complete.
 
-    Columns: epoch, step, the learning rate, the seconds an epoch took, then the measures. A resumed run keeps
-    the rows of the epochs before its first; measures it has in addition become columns. Raises ValueError for
-    a file that is none of its own.
+    The columns are the epoch, the step, the learning rate, the seconds of the epoch, then the metrics. A
+    resumed run keeps the rows of the epochs before it; new metrics become further columns.
+
+    Raises:
+        ValueError: if the file exists and is not a table of metrics.
     """
 
     def __init__(self, path: Path):
@@ -164,7 +166,7 @@ class MetricsFile(keras.callbacks.Callback):
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, str]]) -> None:
-    """Write rows, {column: text}, to a CSV file, whole, under a header of all their columns."""
+    """Write rows, {column: text}, to a CSV file with a header of all columns, completely or not at all."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     with new_file(path) as work, open(work, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
@@ -173,7 +175,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, str]]) -> None:
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The whole rows of a `MetricsFile`, [{column: text}]; none where there is no file."""
+    """The complete rows of a `MetricsFile` as [{column: text}]; an empty list if there is no file."""
     try:
         text = pathlib.Path(path).read_text("utf-8")
     except FileNotFoundError:
@@ -181,14 +183,14 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     whole = text[: text.rfind("\n") + 1]
     rows = list(csv.DictReader(whole.splitlines()))
     if any(not (row.get("epoch") or "").isdecimal() or None in row or None in row.values() for row in rows):
-        raise ValueError(f"{path}: not a table of measures by epoch; move it away.")
+        raise ValueError(f"{path}: expected a table of metrics by epoch; move the file away.")
     return rows
 
 
 class TensorBoard(keras.callbacks.Callback):
-    """Writes the logs of each epoch, by step, as TensorBoard reads them: `folder`/train and /validation.
+    """Writes the logs of each epoch for TensorBoard, to `folder`/train and `folder`/validation.
 
-    TensorBoard itself need not be installed where training runs, as Keras's callback would have it.
+    Unlike Keras's callback, it does not need the package tensorboard.
     """
 
     def __init__(self, folder: Path):
@@ -222,7 +224,7 @@ SCALAR = tf.compat.v1.SummaryMetadata(
 
 
 def measures_of(model: keras.Model, logs: Mapping[str, Any]) -> dict[str, Any]:
-    """An epoch's logs as numbers, with the `step` reached, an integer, and its `learning_rate`."""
+    """An epoch's logs as numbers, with the optimizer's `step`, an integer, and the `learning_rate`."""
     optimizer = inner_optimizer(model)
     return {
         **{name: float(value) for name, value in logs.items()},
@@ -232,5 +234,5 @@ def measures_of(model: keras.Model, logs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def inner_optimizer(model: keras.Model) -> keras.optimizers.Optimizer:
-    """The optimizer that updates a model's weights, without what scales its loss."""
+    """The optimizer that updates the weights, without a wrapper that scales the loss."""
     return getattr(model.optimizer, "inner_optimizer", model.optimizer)

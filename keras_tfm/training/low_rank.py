@@ -1,6 +1,6 @@
-"""Low-rank adaptation: small updates of the blocks' kernels are trained in the kernels' place.
+"""Low-rank adaptation (LoRA): train small updates of the blocks' kernels instead of the kernels.
 
-Keras's layers hold them (`enable_lora`); a model is trained while it is adapted:
+Keras's layers hold the updates (`enable_lora`); a model is trained inside a block:
 
 with adapted(model, rank=8):
     model.compile(…), model.fit(…)
@@ -18,12 +18,16 @@ from keras_tfm.training.freezing import freeze, trainable_kept
 
 @contextlib.contextmanager
 def adapted(model: keras.Model, rank: int, seed: int = 0) -> Iterator[None]:
-    """Freeze embeddings and blocks, and train in the blocks' kernels an update A B of `rank` each.
+    """Freeze embeddings and blocks, and train an update A B of rank `rank` for each kernel in the blocks.
 
-    An update is zero at first (Hu et al. 2022, section 4.1): A is drawn by `seed`, B is 0. What follows the
-    blocks, a head, trains as it is. However the block ends, the updates are added to their kernels, and what
-    may be trained is what it was; compile the model inside, and anew after it. Raises ValueError for a model
-    without blocks, or without dense layers in them, or adapted already.
+    An update starts at zero (Hu et al. 2022, section 4.1): `seed` draws A, and B is 0. Layers after the
+    blocks, such as a head, are trained as usual. At the end of the block, also after an error, the updates
+    are added to the kernels, and `trainable` is restored. Compile the model inside the block, and again
+    afterwards.
+
+    Raises:
+        ValueError: for a model without blocks or without dense layers in them, or one that is adapted
+            already.
     """
     if rank < 1:
         raise ValueError(f"`rank` must be at least 1; it is {rank}.")
@@ -39,7 +43,7 @@ def adapted(model: keras.Model, rank: int, seed: int = 0) -> Iterator[None]:
                 layer.enable_lora(rank, a_initializer=keras.initializers.HeUniform(seed))
         if not adapted_layers(model):
             raise ValueError(
-                f"{model.name!r} has no dense layers in its blocks, whose kernels could be updated."
+                f"{model.name!r} has no dense layers in its blocks, so there are no kernels to adapt."
             )
         try:
             yield
@@ -56,5 +60,5 @@ def _merge(model: keras.Model) -> None:
 
 
 def adapted_layers(model: keras.Model) -> list[keras.layers.Layer]:
-    """The layers of `model` whose kernels have updates."""
+    """The layers of `model` that have low-rank updates."""
     return [layer for layer in layers_in(model) if getattr(layer, "lora_enabled", False)]

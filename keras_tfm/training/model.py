@@ -1,4 +1,4 @@
-"""`keras_tfm.Model`, the `keras.Model` that every model here derives from."""
+"""`keras_tfm.Model`: the `keras.Model` from which every model of this package derives."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,10 +12,21 @@ from keras_tfm.training.exact import ExactTrainer
 
 
 class Model(ExactTrainer, keras.Model):
-    """A `keras.Model`, functional (`Model(inputs, outputs)`) or subclassed, in any order.
+    """A `keras.Model`, functional (`Model(inputs, outputs)`) or subclassed, whose training is exact on many
+    devices.
 
-    Keras rewrites the bases of a class at its first functional use, which would spoil `Model` for
-    those who subclass it later; here a functional model is of a class of its own instead.
+    Under a `tf.distribute` strategy, `fit`, `evaluate` and `predict` give the same numbers as on one device
+    with the same global batch; see `keras_tfm.training.exact`.
+
+    Keras changes the base classes of a class when it is first used for a functional model, which would break
+    classes that derive from it later. Here a functional model therefore has a class of its own,
+    `FunctionalModel`.
+
+    >>> import keras
+    >>> inputs = keras.Input((4,))
+    >>> model = keras_tfm.Model(inputs, keras.layers.Dense(2)(inputs))
+    >>> model.compile("adam", "mse")
+    >>> history = model.fit(np.ones((8, 4)), np.ones((8, 2)), verbose=0)
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -29,24 +40,28 @@ class Model(ExactTrainer, keras.Model):
         super().__init__(*args, **kwargs)
 
     def rematerialized_call(self, layer_call: Callable, *args: Any, **kwargs: Any) -> Callable:
-        """As it is: in a `keras.RematScope` its layers recompute, each for itself."""
+        """Return `layer_call` unchanged: in a `keras.RematScope` each layer of the model recomputes by
+        itself.
+        """
         return layer_call
 
 
 @register
 class FunctionalModel(Model, Functional):
-    """A `Model` made of `inputs` and `outputs`.
+    """A `Model` made from `inputs` and `outputs`.
 
-    A batch is a dict by input name, or the bare array of a single input; what it leaves out is
-    filled: a `...padding_mask` with ones, `...segment_ids` with zeros, `mask_positions` with all of them.
-    Unknown names raise.
+    A batch is a dict by input name, or a bare array for a single input. Missing inputs are filled in: a
+    `...padding_mask` with ones, `...segment_ids` with zeros, `mask_positions` with all positions.
+
+    Raises:
+        ValueError: when called with an unknown input name.
     """
 
     @property
     def blocks(self) -> dict[str, list[keras.layers.Layer]]:
-        """{stack: its blocks, the lowest first}, blocks that stand alone being one stack.
+        """{stack: its blocks, lowest first}; blocks outside any stack form one stack named "".
 
-        What goes by depth goes by them: freezing, rates, low-rank updates.
+        Freezing, layer-wise learning rates and low-rank updates use this order.
         """
         stacks = {layer.name: list(layer.blocks) for layer in layers_in(self) if is_stack(layer)}
         held = {id(block) for blocks in stacks.values() for block in blocks}
@@ -67,7 +82,7 @@ class FunctionalModel(Model, Functional):
         unknown = sorted(set(inputs) - set(expected))
         if unknown:
             raise ValueError(f"{self.name!r} takes {', '.join(expected)}; it was given {', '.join(unknown)}.")
-        # Token ids first: an error names them, not the mask that cannot be made without.
+        # Token ids first, so that an error names them and not a mask that is made from them.
         missing = sorted(expected.keys() - inputs.keys(), key=lambda name: ("token_ids" not in name, name))
         if not missing:
             return inputs
@@ -75,7 +90,7 @@ class FunctionalModel(Model, Functional):
         return inputs | {name: self._fill(name, inputs) for name in missing}
 
     def _fill(self, name: str, inputs: dict[str, Any]) -> Any:
-        """What stands for the input `name` that was left out of `inputs`."""
+        """The value for the input `name`, which is missing from `inputs`."""
         for suffix, fill in (
             ("padding_mask", ops.ones_like),
             ("segment_ids", ops.zeros_like),
@@ -93,12 +108,12 @@ def every_position(token_ids: Any) -> Any:
 
 
 def is_symbolic(x: Any) -> bool:
-    """Whether `x` stands for a tensor in a functional model that is being made."""
+    """Whether `x` is a symbolic tensor, of a functional model that is being built."""
     return isinstance(x, keras.KerasTensor)
 
 
 def _derive_from_functional(cls: type) -> None:
-    """Replace `Model` by `FunctionalModel` among the ancestors of a user's class."""
+    """Replace `Model` by `FunctionalModel` among the base classes of a user's class."""
     for ancestor in cls.__mro__:
         if Model in ancestor.__bases__ and ancestor is not FunctionalModel:
             ancestor.__bases__ = tuple(
@@ -107,7 +122,7 @@ def _derive_from_functional(cls: type) -> None:
 
 
 def is_stack(layer: Any) -> bool:
-    """Whether `layer` is one that holds blocks."""
+    """Whether `layer` is a layer that holds blocks."""
     return (
         isinstance(layer, keras.layers.Layer)
         and not isinstance(layer, keras.Model)

@@ -1,22 +1,26 @@
-"""The measure that judges epochs, and which of two values of it is the better one."""
+"""The metric that chooses the best epoch, and whether high or low values of it are better."""
 
 import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 Mode = Literal["auto", "min", "max", "last"]
-Logs = Any  # measures by name, as Keras gives them to callbacks, or None
+Logs = Any  # {metric: value}, as Keras passes it to callbacks, or None
 
 HIGHER = re.compile(r"(^|_)(acc|accuracy|auc|precision|recall|f1|iou|bleu|chrf|pearson|exact_match)$")
 LOWER = re.compile(r"(^|_)(loss|error|entropy|perplexity|mse|mae)$")
 
 
 class Monitor:
-    """Judges epochs by the measure `name`, best where it is lowest (`mode` "min") or highest ("max").
+    """Judges epochs by the metric `name`: the lowest value is best for `mode` "min", the highest for "max".
 
-    "auto" tells by the name: "val_accuracy" is best high, "val_loss" low. With "last" the latest epoch is the
-    best, whatever its measure: for what no measure judges. Raises ValueError for a name that does not tell,
-    and for another mode.
+    "auto" decides by the name: "val_accuracy" should be high, "val_loss" low. "last" always takes the latest
+    epoch, for trainings that no metric can judge. ValueError for another mode, and for a name that "auto"
+    does not know.
+
+    >>> monitor = keras_tfm.training.monitor.Monitor("val_accuracy")
+    >>> monitor.is_best(monitor.score({"val_accuracy": 0.9}), monitor.score({"val_accuracy": 0.8}))
+    True
     """
 
     def __init__(self, name: str, mode: Mode = "auto"):
@@ -26,17 +30,17 @@ class Monitor:
         if mode == "auto":
             best = "max" if HIGHER.search(name) else "min" if LOWER.search(name) else None
         if best is None:
-            raise ValueError(f"Whether {name!r} is best low or high its name does not tell: pass `mode`.")
+            raise ValueError(f"The name {name!r} does not tell whether low or high is better: pass `mode`.")
         self.name = name
         self.sign = {"min": 1, "max": -1, "last": 0}[best]
 
     def score(self, logs: Mapping[str, Any]) -> float:
-        """The epoch's score, the lower the better; ValueError where `logs` lack the measure."""
+        """The epoch's score, lower is better; ValueError if `logs` lack the metric."""
         if self.name not in logs:
             raise ValueError(f"`monitor` must be one of {', '.join(logs)}; it is {self.name!r}.")
         return self.sign * float(logs[self.name])
 
     @staticmethod
     def is_best(score: float, best: float) -> bool:
-        """Whether `score` is at least as good as the `best` so far: of equals the later one is kept."""
+        """Whether `score` is at least as good as the `best` so far: of equal epochs the later one is kept."""
         return score <= best

@@ -1,4 +1,4 @@
-"""A teacher that follows its student: weights that are moving averages of others while a model learns."""
+"""A teacher that follows its student: weights that are moving averages of other weights."""
 
 import math
 from collections.abc import Sequence
@@ -11,11 +11,12 @@ from keras_tfm.training.changed_steps import ChangedStep
 
 
 class MovingAverage(ChangedStep):
-    """After each step of a fit the first variable of each of `pairs` moves towards the second.
+    """After each step of `fit`, moves the first variable of each of `pairs` towards the second one.
 
-    It keeps the share m of itself, which rises from `momentum` to 1 in a half cosine over `total_steps`:
-    after step t, counted from 0, m = 1 - (1 - momentum) (cos(pi t / total) + 1) / 2 (Grill et al. 2020,
-    "Bootstrap Your Own Latent"). The variables must be the model's own, so that checkpoints hold them.
+    The first variable keeps the share m of itself, which rises from `momentum` to 1 along a half cosine over
+    `total_steps`: after step t, counted from 0, m = 1 - (1 - momentum) (cos(pi t / total) + 1) / 2 (Grill et
+    al. 2020, "Bootstrap Your Own Latent"). The variables must belong to the model, so that checkpoints
+    include them.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class MovingAverage(ChangedStep):
         self.total_steps = total_steps
 
     def train_step(self, data: Any) -> Any:
-        """The model's step, and one of the averages."""
+        """The model's step, followed by an update of the averages."""
         logs = self.step(data)
         after = tf.cast(tf.convert_to_tensor(self.model.optimizer.iterations), tf.float32)
         done = tf.minimum((after - 1) / self.total_steps, 1.0)

@@ -1,8 +1,8 @@
-"""Optimizers as Transformers are trained: rates and weight decay by a variable's path, gradients measured,
-averages of the weights that serve from the first epoch on.
+"""Optimizers for Transformers: learning rates and weight decay per variable, gradient norms, averaged
+weights.
 
-rates = layer_rates(model, 0.75)  # fine-tuning: the lower a block, the slower
-optimizer = AdamW(WarmupCosineSchedule(1e-4, 500, 10_000), weight_decay=0.05, rates=rates)
+rates = layer_rates(model, 0.75)  # fine-tuning: lower blocks learn more slowly optimizer =
+AdamW(WarmupCosineSchedule(1e-4, 500, 10_000), weight_decay=0.05, rates=rates)
 """
 
 import re
@@ -15,18 +15,21 @@ from keras import ops
 
 from keras_tfm.registry import register
 
-# Biases, gains and offsets of norms, positions and the class token, whatever holds them.
+# Biases, scales and offsets of norms, positions and the class token, in any layer.
 NOT_DECAYED = r"(bias|gamma|beta|scale)$|position|tokens?/embedding$|pooling/query$"
 
-Base: Any = object  # mixins: a Keras optimizer follows them
+Base: Any = object  # the classes below are mixins for a Keras optimizer
 
 
 class ByPath(Base):
-    """Rates and weight decay that differ by a variable's path, for any Keras optimizer named after it.
+    """Mixin: learning rates and weight decay that depend on a variable's path.
 
-    `rates` {path: factor} multiply the learning rate, that of the decay too; variables that it leaves out
-    have 1. Variables whose path contains the regular expression `not_decayed` do not decay. A path that
-    belongs to no variable is a ValueError at `build`.
+    Args:
+        rates: {path: factor} of the learning rate, and of the decay with it; other variables have 1.
+        not_decayed: a regular expression; variables whose path contains a match do not decay.
+
+    Raises:
+        ValueError: at `build`, if a path in `rates` belongs to no variable.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class ByPath(Base):
         self.not_decayed = not_decayed
 
     def build(self, variables: list[keras.Variable]) -> None:
-        """Keras's, and each variable's factors."""
+        """Keras's, and the factors of each variable."""
         if self.built:
             return
         paths = [variable.path for variable in variables]
@@ -49,14 +52,14 @@ class ByPath(Base):
         if unknown:
             raise ValueError(
                 f"`rates` names {', '.join(unknown[:3])}{' …' * (len(unknown) > 3)}, which this optimizer "
-                "does not train: make the rates after freezing, of the model that is trained."
+                "does not train: compute the rates after freezing, and from the model that is trained."
             )
         self._rates = [float(self.rates.get(path, 1.0)) for path in paths]
         self._decays = [bool(self.weight_decay) and not re.search(self.not_decayed, path) for path in paths]
         super().build(variables)
 
     def update_step(self, gradient: tf.Tensor, variable: keras.Variable, learning_rate: tf.Tensor) -> None:
-        """Keras's, after the decay, both at the variable's own rate."""
+        """Keras's update after the weight decay, both at the variable's own rate."""
         index = self._get_variable_index(variable)
         learning_rate = ops.cast(learning_rate, variable.dtype) * self._rates[index]
         if self._decays[index]:
@@ -64,25 +67,26 @@ class ByPath(Base):
         super().update_step(gradient, variable, learning_rate)
 
     def _apply_weight_decay(self, variables: list[keras.Variable]) -> None:
-        """Nothing: `update_step` does it."""
+        """Do nothing: `update_step` applies the decay."""
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rates": dict(self.rates), "not_decayed": self.not_decayed}
 
 
 class MeasuredGradients(Base):
-    """Keeps the global norm of the gradients, for any Keras optimizer named after it.
+    """Mixin: keeps the global norm of the gradients.
 
-    It is that of what an update is made of: summed over replicas, averaged over accumulated steps, unscaled,
-    not yet clipped. Under a `train_step` of the user's own it is that of one replica's part.
+    The norm is that of the gradient used for an update: summed over replicas, averaged over accumulated
+    steps, unscaled, and not yet clipped. With a `train_step` of the user's own it is that of one replica's
+    part.
     """
 
     def build(self, variables: list[keras.Variable]) -> None:
-        """Keras's, and the sum and count of norms."""
+        """Keras's, and variables for the sum and the count of norms."""
         if self.built:
             return
         super().build(variables)
-        # Every replica computes the same, so none needs to hear of it.
+        # All replicas compute the same values, so they need no communication.
         self._norms = [self.add_variable((), name=f"gradient_norm_{name}") for name in ("sum", "count")]
 
     def _clip_gradients(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -91,7 +95,7 @@ class MeasuredGradients(Base):
         return super()._clip_gradients(gradients)
 
     def take_gradient_norm(self) -> float:
-        """The mean over the updates since this was last asked, NaN where there were none."""
+        """The mean over the updates since the last call; NaN if there were none."""
         total, count = (float(ops.convert_to_numpy(value)) for value in self._norms)
         for value in self._norms:
             value.assign(0.0)
@@ -99,11 +103,11 @@ class MeasuredGradients(Base):
 
 
 class YoungAverages(Base):
-    """Averages of the weights (`use_ema`) that forget the first ones, for any Keras optimizer named after it.
+    """Mixin: averages of the weights (`use_ema`) that forget the initial weights quickly.
 
     After t updates an average keeps min(`ema_momentum`, t / (t + 9)) of itself: it reaches back over a tenth
-    of the training until that is as far as the momentum says. Keras's would consist of weights that had
-    learnt nothing wherever training ends before that.
+    of the training until the momentum limits it. With Keras's constant momentum, a short training would end
+    with averages that consist largely of untrained weights.
     """
 
     def _update_model_variables_moving_average(self, variables: list[keras.Variable]) -> None:
@@ -124,29 +128,31 @@ def global_norm(gradients: Iterable[tf.Tensor]) -> tf.Tensor:
 def _sum_of_squares(x: tf.Tensor) -> tf.Tensor:
     if x.shape.rank < 2:
         return tf.reduce_sum(tf.square(x))
-    # Columns, then a product: XLA's CPU compiler vectorises these, and not one sum of all.
+    # Sum columns, then multiply by ones: XLA on CPUs vectorises this, but not one sum over all axes.
     columns = tf.reduce_sum(tf.square(x), axis=list(range(x.shape.rank - 1)))
     return tf.linalg.matvec(tf.ones_like(columns)[None], columns)[0]
 
 
 def _dense(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor:
-    if isinstance(gradient, tf.IndexedSlices):  # a row that was looked up twice is there twice
+    if isinstance(gradient, tf.IndexedSlices):  # a row that was looked up twice occurs twice
         return tf.math.unsorted_segment_sum(gradient.values, gradient.indices, gradient.dense_shape[0])
     return gradient
 
 
 @register
 class Adam(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.Adam):
-    """Keras's Adam (Kingma and Ba 2015) with `rates`, decay by path, measured gradients, young averages."""
+    """Keras's Adam (Kingma and Ba 2015) with `rates`, decay per variable, gradient norms and quick
+    averages.
+    """
 
 
 @register
 class AdamW(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.AdamW):
-    """Keras's AdamW (Loshchilov and Hutter 2019) with `rates`, decay by path, measured gradients, young
+    """Keras's AdamW (Loshchilov and Hutter 2019) with `rates`, decay per variable, gradient norms and quick
     averages.
     """
 
 
 @register
 class SGD(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.SGD):
-    """Keras's SGD with `rates`, decay by path, measured gradients, young averages."""
+    """Keras's SGD with `rates`, decay per variable, gradient norms and quick averages."""

@@ -1,8 +1,10 @@
-"""What a training is told: each option named, bounded and documented once, for Python and the command line.
+"""The options of a training, each declared once with its type, bounds and help, for Python and the command
+line.
 
-`Learning` says how long a task learns, `Training` how a Keras model does, `Kept` and `Run` where it is kept.
-A task's class holds its own defaults, for example `training = FineTuning(epochs=3)`, and `fit` takes any of
-the fields by name. This file imports no TensorFlow.
+`Learning` says how long a task learns, `Training` how a Keras model is trained, `Kept` and `Run` where the
+results are stored. A task's class holds its own defaults, for example `training = FineTuning(epochs=3)`, and
+`fit` takes any of the fields by name. A class's docstring is the text of its group in the help. This file
+does not import TensorFlow.
 """
 
 import dataclasses
@@ -19,77 +21,84 @@ Schedule = Literal["constant", "inverse-root", "linear", "cosine"]
 
 @dataclasses.dataclass(frozen=True)
 class Learning(Config):
-    """Learning goes over the data again and again, and is judged after each time."""
+    """Learning passes over the data again and again; each epoch is judged on the validation data."""
 
-    epochs: Annotated[Count, Option("epochs at most, each judged at its end")] = 20
+    epochs: Annotated[Count, Option("maximum number of epochs")] = 20
     minutes: Annotated[
         Minutes | None,
-        Option("stop after so long in all, resumed runs included, with the best epoch", default="no limit"),
+        Option(
+            "stop after this time in total, resumed runs included, and keep the best epoch",
+            default="no limit",
+        ),
     ] = None
     patience: Annotated[
-        Count | None, Option("stop after so many epochs without a better one", default="never")
+        Count | None, Option("stop after this many epochs without a better one", default="never")
     ] = 5
-    seed: Annotated[Natural, Option("of all that is drawn")] = 0
+    seed: Annotated[Natural, Option("seed of all random numbers")] = 0
 
     def lasting(self) -> dict[str, Any]:
-        """The fields that must stay when a training is resumed."""
+        """The fields that may not change when a training is resumed."""
         free = {"epochs", "minutes", "patience"}
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in free}
 
 
 @dataclasses.dataclass(frozen=True)
 class Training(Learning):
-    """The warm-up takes a tenth of the steps unless something else is said."""
+    """By default the warm-up takes a tenth of the steps."""
 
     epoch_batches: Annotated[
         Count | None,
         Option(
-            "an epoch ends after N batches where a pass over the data has more; the next goes on from there",
-            default="a whole pass",
+            "end an epoch after N batches if the data have more; the next epoch continues from there",
+            default="one pass over the data",
         ),
     ] = None
     minutes: Annotated[
         Minutes | None,
         Option(
-            "stop after so long in all, resumed runs included, with the best epoch; the learning rate rises "
-            "and falls within this time",
+            "stop after this time in total, resumed runs included, and keep the best epoch; the learning "
+            "rate follows its schedule within this time",
             default="no limit",
         ),
     ] = None
-    learning_rate: Annotated[Positive, Option("at the end of the warm-up")] = 1e-3
+    learning_rate: Annotated[Positive, Option("peak learning rate, reached at the end of the warm-up")] = 1e-3
     schedule: Annotated[
         Schedule,
-        Option("after the warm-up the rate stays, or falls: with the root of the steps, in a line, in a half "
-               "cosine"),
+        Option("learning rate after the warm-up: constant, or falling with the inverse root of the steps, "
+               "linearly, or along a half cosine"),
     ] = "linear"  # fmt: skip
     warmup_steps: Annotated[
-        Count | None, Option("steps in which the rate rises from 0", flag="--warm-up", default="see above")
+        Count | None,
+        Option("steps in which the learning rate rises from 0", flag="--warm-up", default="see above"),
     ] = None
     weight_decay: Annotated[
-        Annotated[float, Between(0)], Option("AdamW's, of all but biases, norms and positions")
+        Annotated[float, Between(0)],
+        Option("weight decay of AdamW, for all weights but biases, norms and positions"),
     ] = 0.01
     clip_norm: Annotated[
         Annotated[float, Between(0, 10**6, is_above=True)] | None,
-        Option("scale the gradients of all weights together down to this norm", default="the task's own"),
+        Option("clip the global norm of the gradients to this value", default="the task's own"),
     ] = None
     precision: Annotated[
-        Precision | None, Option("of the training's computations", default="the model's, float32")
+        Precision | None, Option("number format of the computations", default="the model's, float32")
     ] = None
     jit: Annotated[
         bool | None,
         Option(
-            "compile the steps by XLA",
-            default="as KERAS_TFM_JIT says, 1 or 0; else yes, but for depthwise convolutions on a CPU",
+            "compile the training steps with XLA",
+            default="KERAS_TFM_JIT, 1 or 0, if set; else yes, except for depthwise convolutions on a CPU",
         ),
     ] = None
 
     def warmup(self, num_batches: int) -> int:
-        """How many steps the warm-up takes, of epochs of `num_batches`."""
+        """How many steps the warm-up takes if an epoch has `num_batches`."""
         return self.warmup_steps or max(1, self.epochs * num_batches // 10)
 
     def lasting(self) -> dict[str, Any]:
-        """The fields that must stay when a training is resumed; `epochs` where the schedule ends by them."""
-        free = {"minutes", "patience", "precision", "jit"}  # another precision is refused by itself
+        """The fields that may not change when a training is resumed; `epochs` is one if the schedule depends
+        on it.
+        """
+        free = {"minutes", "patience", "precision", "jit"}  # a change of precision has a check of its own
         if self.schedule in ("constant", "inverse-root"):
             free.add("epochs")
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in free}
@@ -97,24 +106,26 @@ class Training(Learning):
 
 @dataclasses.dataclass(frozen=True)
 class TextTraining(Training):
-    """The warm-up takes a tenth of the steps unless something else is said."""
+    """By default the warm-up takes a tenth of the steps."""
 
-    batch_tokens: Annotated[Count, Option("tokens of a batch at most, fewer for small files")] = 4_096
+    batch_tokens: Annotated[Count, Option("maximum tokens of a batch; small files take fewer")] = 4_096
 
     def batching(self, is_validation: bool) -> dict[str, Any]:
-        """Arguments of `Batches`: in an order that the seed fixes or, for validation, in theirs."""
+        """Arguments of `Batches`: shuffled by the seed for training, in their own order for validation."""
         order = {"min_batches": 1} if is_validation else {"seed": self.seed}
         return {"batch_tokens": self.batch_tokens, **order}
 
     def batching_by_length(self, is_validation: bool) -> dict[str, Any]:
-        """Arguments of `LengthBatches`: validation repays the compiling of fewer shapes."""
+        """Arguments of `LengthBatches`. Validation uses few shapes: it has too few batches to compile
+        many.
+        """
         shapes = {"num_shapes": 4} if is_validation else {"num_epochs": self.epochs}
         return {**self.batching(is_validation), **shapes}
 
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModelTraining(TextTraining):
-    """The warm-up takes an epoch, at most 2,000 steps, unless something else is said."""
+    """By default the warm-up takes one epoch, at most 2,000 steps."""
 
     def warmup(self, num_batches: int) -> int:
         return self.warmup_steps or min(2_000, num_batches)
@@ -122,17 +133,17 @@ class LanguageModelTraining(TextTraining):
 
 @dataclasses.dataclass(frozen=True)
 class Seq2SeqTraining(TextTraining):
-    """The warm-up takes three epochs, at most 4,000 steps, unless something else is said."""
+    """By default the warm-up takes three epochs, at most 4,000 steps."""
 
     label_smoothing: Annotated[
         Annotated[float, Between(0, 1, is_open=True)],
-        Option("the share of each label that is spread over all tokens"),
+        Option("share of each label that is spread over all tokens"),
     ] = 0.1
     scheduled_sampling: Annotated[
         Annotated[float, Between(0, 1)],
         Option(
-            "the share of a target's tokens that the decoder reads as it wrote them itself: it rises in a "
-            "line from 0 to this"
+            "share of the target tokens that the decoder replaces by its own predictions; it rises linearly "
+            "from 0 to this value"
         ),
     ] = 0.0
 
@@ -142,12 +153,14 @@ class Seq2SeqTraining(TextTraining):
 
 @dataclasses.dataclass(frozen=True)
 class MaskedTraining(TextTraining):
-    """The warm-up takes two epochs, at most 10,000 steps, unless something else is said."""
+    """By default the warm-up takes two epochs, at most 10,000 steps."""
 
     num_drawings: Annotated[
         Count | None,
         Option(
-            "draw masks and pairs so often: 1 is static masking", flag="--drawings", default="every epoch"
+            "how often masks and pairs are drawn; 1 is static masking",
+            flag="--drawings",
+            default="every epoch",
         ),
     ] = None
 
@@ -157,20 +170,20 @@ class MaskedTraining(TextTraining):
 
 @dataclasses.dataclass(frozen=True)
 class PartlyTrained(Training):
-    """Which parts of a model are trained, and how fast."""
+    """Which parts of a model are trained, and at which rates."""
 
     layer_decay: Annotated[
         Annotated[float, Between(0, 1, is_above=True)],
-        Option("a block learns so many times as fast as the one above it"),
+        Option("learning rate of each block relative to the block above it"),
     ] = 1.0
     num_frozen: Annotated[
         Natural | None,
-        Option("leave the embeddings and the lowest N blocks as they are", flag="--freeze", default="none"),
+        Option("do not train the embeddings and the lowest N blocks", flag="--freeze", default="train all"),
     ] = None
     lora_rank: Annotated[
         Count | None,
         Option(
-            "train updates of this rank to the blocks' kernels, and leave the rest of the encoder as it is",
+            "low-rank adaptation: train only updates of this rank to the kernels of the blocks, and the head",
             flag="--lora",
             default="train all",
         ),
@@ -184,100 +197,118 @@ class PartlyTrained(Training):
 
 @dataclasses.dataclass(frozen=True)
 class FineTuning(PartlyTrained, TextTraining):
-    """The warm-up takes a tenth of the steps unless something else is said."""
+    """By default the warm-up takes a tenth of the steps."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageTraining(PartlyTrained):
-    """The warm-up takes a tenth of the steps unless something else is said."""
+    """By default the warm-up takes a tenth of the steps."""
 
     learning_rate: Annotated[
-        Positive, Option("at the end of the warm-up, after --from by default a tenth of it")
+        Positive, Option("peak learning rate, at the end of the warm-up; a tenth by default with --from")
     ] = 1e-3
-    batch_size: Annotated[Count, Option("images of a batch at most")] = 64
+    batch_size: Annotated[Count, Option("images in a batch")] = 64
     max_shift: Annotated[
-        Natural, Option("shift images at random by up to so many pixels each way, zeros moving in")
+        Natural, Option("shift images at random by up to N pixels in each direction, filling with zeros")
     ] = 0
     augment: Annotated[
         Literal["none", "light", "strong"],
-        Option("change images at random: light cuts out and mirrors, strong adds RandAugment and erasing"),
+        Option("augment images: light crops and mirrors at random, strong adds RandAugment and erasing"),
     ] = "none"
-    flip: Annotated[bool, Option("let --augment mirror images, which letters and digits do not bear")] = True
+    flip: Annotated[bool, Option("let --augment mirror images; turn it off for letters and digits")] = True
     least_area: Annotated[
-        Annotated[float, Between(0.01, 1)], Option("the part of an image that --augment cuts out at least")
+        Annotated[float, Between(0.01, 1)], Option("smallest share of an image's area in a crop of --augment")
     ] = 0.25
     mixup: Annotated[
         Annotated[float, Between(0, 10)],
-        Option("mix the images of a batch, and their labels, by shares of Beta(R, R); 0 for none"),
+        Option("MixUp: mix images of a batch and their labels by a share drawn from Beta(R, R); 0 is off"),
     ] = 0.0
     cutmix: Annotated[
         Annotated[float, Between(0, 1)],
-        Option("put a part of one image of a batch into another, likewise; each batch takes one of the two"),
+        Option("CutMix: paste a part of one image into another; a batch uses either MixUp or CutMix"),
     ] = 0.0
     label_smoothing: Annotated[
         Annotated[float, Between(0, 1, is_open=True)],
-        Option("the share of each label that is spread over all classes"),
+        Option("share of each label that is spread over all classes"),
     ] = 0.0
     teacher: Annotated[
-        str | None, Option("a RUN whose answers are learnt from too, on the same images", default="none")
+        str | None, Option("a RUN whose predictions on the same images are learnt too", default="none")
     ] = None
     distillation: Annotated[
-        Literal["hard", "soft"], Option("learn the teacher's likeliest class, or all its probabilities")
+        Literal["hard", "soft"], Option("learn the teacher's likeliest class, or all of its probabilities")
     ] = "hard"
     temperature: Annotated[
         Annotated[float, Between(0, 1000, is_above=True)],
-        Option("what logits are divided by in soft distillation", flag="--teacher-temperature"),
+        Option("divisor of the logits in soft distillation", flag="--teacher-temperature"),
     ] = 3.0
     teacher_weight: Annotated[
         Annotated[float, Between(0, 1)] | None,
-        Option("the teacher's part of the loss", default="0.5, or 0.1 of soft distillation"),
+        Option("share of the teacher in the loss", default="0.5, or 0.1 for soft distillation"),
     ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.teacher is not None:
             if not os.path.exists(os.path.join(self.teacher, "config.json")):
-                raise ValueError(f"`teacher` must be the folder of a task; there is none at {self.teacher}.")
+                raise ValueError(f"`teacher` must be the folder of a task; {self.teacher} is none.")
             object.__setattr__(self, "teacher", os.path.abspath(self.teacher))
 
 
 @dataclasses.dataclass(frozen=True)
 class DetectionTraining(PartlyTrained):
+    """By default the warm-up takes a tenth of the steps."""
+
+    batch_size: Annotated[Count, Option("images in a batch")] = 16
+    flip: Annotated[
+        bool, Option("mirror images and their boxes at random; turn it off for letters and digits")
+    ] = True
+    least_area: Annotated[
+        Annotated[float, Between(0.01, 1)],
+        Option("smallest share of an image's area in a random crop; 1 is no cropping"),
+    ] = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class SegmentationTraining(PartlyTrained):
     """The warm-up takes a tenth of the steps unless something else is said."""
 
     batch_size: Annotated[Count, Option("images of a batch at most")] = 16
     flip: Annotated[
-        bool, Option("mirror images and their boxes at random, which letters and digits do not bear")
+        bool, Option("mirror images and their masks at random, which letters and digits do not bear")
     ] = True
     least_area: Annotated[
         Annotated[float, Between(0.01, 1)],
-        Option("the part of an image that is cut out at random at least; 1 for none"),
+        Option("the part of an image that is cut out at random, and stretched, at least; 1 for none"),
+    ] = 0.5
+    most_area: Annotated[
+        Annotated[float, Between(1, 16)],
+        Option("that part at most: above 1 the image is smaller, and what is around it counts nowhere"),
     ] = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainImagesTraining(Training):
-    """The warm-up takes a tenth of the steps unless something else is said."""
+    """By default the warm-up takes a tenth of the steps."""
 
-    batch_size: Annotated[Count, Option("images of a batch at most")] = 64
-    flip: Annotated[bool, Option("mirror images at random, which letters and digits do not bear")] = True
+    batch_size: Annotated[Count, Option("images in a batch")] = 64
+    flip: Annotated[bool, Option("mirror images at random; turn it off for letters and digits")] = True
     least_area: Annotated[
         Annotated[float, Between(0.01, 1)] | None,
-        Option("the part of an image that a crop has at least", default="0.2, of dino 0.05"),
+        Option("smallest share of an image's area in a crop", default="0.2; 0.05 for dino"),
     ] = None
     parting_area: Annotated[
         Annotated[float, Between(0.01, 1)],
-        Option("dino: the part of an image that a local crop has at most, and a global one at least"),
+        Option("dino: largest share of an image's area in a local crop, smallest in a global one"),
     ] = 0.4
     teacher_momentum: Annotated[
         Annotated[float, Between(0, 1)],
-        Option("dino: the share of itself that the teacher keeps at each step, first; it rises to 1"),
+        Option("dino: momentum of the teacher's moving average at the start; it rises to 1"),
     ] = 0.996
     teacher_temperature: Annotated[
-        Annotated[float, Between(0, 10, is_above=True)], Option("dino: of the teacher's softmax")
+        Annotated[float, Between(0, 10, is_above=True)], Option("dino: temperature of the teacher's softmax")
     ] = 0.04
     student_temperature: Annotated[
-        Annotated[float, Between(0, 10, is_above=True)], Option("dino: of the student's softmax")
+        Annotated[float, Between(0, 10, is_above=True)], Option("dino: temperature of the student's softmax")
     ] = 0.1
 
     def __post_init__(self) -> None:
@@ -290,40 +321,56 @@ class PretrainImagesTraining(Training):
 
 @dataclasses.dataclass(frozen=True)
 class MatchTraining(PartlyTrained):
-    """The warm-up takes a tenth of the steps unless something else is said."""
+    """By default the warm-up takes a tenth of the steps."""
 
     learning_rate: Annotated[
-        Positive, Option("at the end of the warm-up, after --from by default a hundredth of it")
+        Positive, Option("peak learning rate, at the end of the warm-up; a hundredth by default with --from")
     ] = 1e-3
-    batch_size: Annotated[
-        Count, Option("pairs of a batch at most, each of which is told apart from all the others in it")
-    ] = 64
+    batch_size: Annotated[Count, Option("pairs in a batch; each is contrasted with all others in it")] = 64
     max_shift: Annotated[
-        Natural, Option("shift images at random by up to so many pixels each way, zeros moving in")
+        Natural, Option("shift images at random by up to N pixels in each direction, filling with zeros")
     ] = 0
 
 
 @dataclasses.dataclass(frozen=True)
+class CaptionTraining(MatchTraining):
+    """The warm-up takes a tenth of the steps unless something else is said."""
+
+    learning_rate: Annotated[
+        Positive, Option("at the end of the warm-up, after --from by default a tenth of it")
+    ] = 1e-3
+    batch_size: Annotated[Count, Option("pairs of a batch at most")] = 64
+    label_smoothing: Annotated[
+        Annotated[float, Between(0, 1, is_open=True)],
+        Option("the share of each label that is spread over all tokens"),
+    ] = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
 class Kept(Config):
-    """Where what is learnt is kept: in `folder`, which always holds the best task so far, whole."""
+    """Where what is learnt is stored: `folder` always holds the best task so far, complete."""
 
     folder: str
-    resume: Annotated[bool, Option("go on from the newest checkpoint of RUN, with its options")] = False
+    resume: Annotated[bool, Option("continue from the newest checkpoint in RUN, with its options")] = False
     overwrite: Annotated[bool, Option("replace RUN if it exists")] = False
-    record: Annotated[dict, "more entries of training.json"] = dataclasses.field(default_factory=dict)
+    record: Annotated[dict, "further entries of training.json"] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.resume and self.overwrite:
-            raise ValueError("`resume` goes on with what `overwrite` would replace: choose one.")
+            raise ValueError(
+                "`resume` continues the run that `overwrite` would replace: choose one of the two."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
 class Run(Kept):
-    """How the training of a Keras model is kept, beside where."""
+    """How often, and in which forms, the training of a Keras model is stored."""
 
     save_minutes: Annotated[
         Annotated[float, Between(0, 10**6, is_above=True)],
-        Option("keep a checkpoint so often, and after every epoch"),
+        Option("minutes between checkpoints; there is also one after every epoch"),
     ] = 10.0
-    tensorboard: Annotated[bool, Option("keep in RUN/logs, for TensorBoard, what metrics.csv holds")] = False
+    tensorboard: Annotated[
+        bool, Option("also write the content of metrics.csv to RUN/logs for TensorBoard")
+    ] = False

@@ -1,4 +1,4 @@
-"""Where training stands in its data, kept and gone on from: by the iterator's own state, on each worker."""
+"""The position of a training in its data: saved and restored by the state of each worker's iterator."""
 
 import collections
 import itertools
@@ -16,10 +16,11 @@ from keras_tfm.training.strategy import sum_over_workers
 
 
 class Position:
-    """The place of a running `fit` in its data: the steps of `epochs`, Keras's own iterator over them.
+    """The position of a running `fit` in its data. It replaces the steps of `epochs`, Keras's own iterator
+    over them.
 
-    Every epoch draws from one `iterator` that tensorflow can save and restore. On several replicas
-    this reads each worker's share of the dataset itself, since no distributed iterator can be saved.
+    Every epoch reads from one `iterator` that TensorFlow can save and restore. On several replicas it reads
+    each worker's share of the dataset itself, since distributed iterators cannot be saved.
     """
 
     def __init__(self, epochs: private.EpochIterator, strategy: tf.distribute.Strategy):
@@ -31,12 +32,12 @@ class Position:
         private.replace_steps(epochs, self._steps)
 
     def save(self, prefix: Path) -> bool:
-        """Write the iterator's state to files that begin with `prefix`; False where it cannot be saved.
+        """Write the iterator's state to files that begin with `prefix`; returns False if it cannot be saved.
 
-        A Python generator's cannot, nor one of random numbers without a seed.
+        Iterators over Python generators, and over random numbers without a seed, cannot be saved.
         """
         if self._iterator is None and not self._epochs.steps_per_epoch:
-            return True  # before an epoch: `begin` needs nothing
+            return True  # before an epoch there is nothing to save
         try:
             tf.train.Checkpoint(iterator=self._saveable()).write(str(prefix))
         except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError):
@@ -48,13 +49,15 @@ class Position:
         return True
 
     def begin(self, epoch: int = 0, step: int = 0, prefix: Path | None = None) -> None:
-        """Go on after `step` steps of `epoch`, from what `save` wrote; without it from the epoch's start."""
+        """Continue after `step` steps of `epoch` from the files of `save`; without them, from the epoch's
+        start.
+        """
         epochs = self._epochs
         restores = prefix is not None and (step or epochs.steps_per_epoch)
         if not epochs.steps_per_epoch:
-            # Each epoch has an iterator. A shuffled dataset draws anew for every one that is made of it,
-            # restoring makes one more, and its state at an epoch's end does not tell how many there were:
-            # whichever way an epoch begins, its iterator is number `epoch` + 2.
+            # Each epoch has its own iterator. A shuffled dataset draws a new order for each iterator made
+            # from it, restoring makes one more, and the state at the end of an epoch does not tell how many
+            # there were: however an epoch begins, its iterator must be number `epoch` + 2.
             for _ in range(epoch if restores else epoch + 1):
                 private.new_iterator(epochs)
             seen = step
@@ -82,7 +85,7 @@ class Position:
         private.set_steps_seen(self._epochs, 0)
 
     def _steps(self) -> Iterator[tuple[int, int, tf.data.Iterator]]:
-        """Keras's `EpochIterator._enumerate_iterator`, which this stands for, from any step on."""
+        """Replaces Keras's `EpochIterator._enumerate_iterator`, and can start at any step."""
         epochs = self._epochs
         size, known = epochs.steps_per_execution, private.num_batches_of(epochs)
         first, self._first = self._first, 0
@@ -104,7 +107,7 @@ class Position:
 
 
 class WorkerDataset:
-    """This worker's share of a distributed dataset: batches for its replicas, equal to the original's."""
+    """This worker's share of a distributed dataset: batches for its replicas, equal to the original ones."""
 
     def __init__(self, strategy: tf.distribute.Strategy, distributed: tf.distribute.DistributedDataset):
         self._local = local_dataset_of(distributed)
@@ -115,9 +118,9 @@ class WorkerDataset:
 
 
 class WorkerIterator:
-    """Takes as many batches from `local`, a plain iterator, as this worker has replicas.
+    """Takes one batch per replica of this worker from `local`, a plain iterator.
 
-    A replica for which none is left gets an empty batch, while any worker has one.
+    As long as any worker has batches, a replica without one gets an empty batch.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, dataset: tf.data.Dataset):

@@ -1,4 +1,4 @@
-"""Weights in 8 bits, a quarter of the memory, of which each product makes floats (Keras's int8)."""
+"""Weights in 8 bits (Keras's int8): a quarter of the memory; each product converts them to floats."""
 
 from typing import Literal
 
@@ -10,9 +10,9 @@ MODES = ("int8",)
 
 
 def quantize(model: keras.Model, mode: str = "int8") -> None:
-    """Keep the weights of `model`'s dense layers and embeddings in 8 bits, with a scale for each output.
+    """Store the weights of `model`'s dense layers and embeddings in 8 bits, with one scale per output.
 
-    Before anything of it is compiled or trained. Raises ValueError for another `mode`.
+    Call it before the model is compiled or trained. ValueError for another `mode`.
     """
     if mode not in MODES:
         raise ValueError(f"`quantization` must be one of {', '.join(MODES)}; it is {mode!r}.")
@@ -22,16 +22,20 @@ def quantize(model: keras.Model, mode: str = "int8") -> None:
 
 
 def quantization_of(model: keras.Model) -> Literal["int8"] | None:
-    """ "int8" of a model that `quantize` changed, None of one that nothing did; ValueError for others."""
+    """ "int8" for a model that `quantize` changed, None for a model in floats; ValueError for other
+    quantisations.
+    """
     modes = [getattr(layer, "quantization_mode", None) for layer in layers_in(model)]
     if not any(modes):
         return None
     for layer in _quantizable(model):
         config = layer.quantization_config if layer.quantization_mode == "int8" else None
         if config is None or config.activation_quantizer is not None:
-            raise ValueError(f"{layer.path} is not quantised as `quantize` does: it could not be kept.")
+            raise ValueError(
+                f"{layer.path} is not quantised the way `quantize` does it, and cannot be saved."
+            )
     if modes.count("int8") != len([mode for mode in modes if mode]):
-        raise ValueError("A model quantised in several ways could not be kept.")
+        raise ValueError("A model that is quantised in several ways cannot be saved.")
     return "int8"
 
 

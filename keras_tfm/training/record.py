@@ -1,4 +1,4 @@
-"""RUN/training.json: with which options, versions and data a training was begun, and what came of it."""
+"""RUN/training.json: the options, versions and data of a training, and its results."""
 
 import importlib.metadata
 import json
@@ -13,7 +13,7 @@ PACKAGES = ("keras-tfm", "tensorflow", "keras", "tensorflow-text", "numpy")
 
 
 def versions() -> dict[str, str]:
-    """{package: version} of those that a training's numbers depend on, where they are installed."""
+    """{package: version} of the installed packages on which the numbers of a training depend."""
     found = {}
     for name in PACKAGES:
         try:
@@ -24,7 +24,9 @@ def versions() -> dict[str, str]:
 
 
 def results(history: dict[str, list], monitor: tuple[str, Mode]) -> dict:
-    """The best epoch, from 1, by `monitor`, a name and a mode, its measures, and how many there were."""
+    """The best epoch, counted from 1, its metrics, and the number of epochs; `monitor` is a name and a
+    mode.
+    """
     if not history.get(monitor[0]):
         return {}
     name, _ = monitor
@@ -37,12 +39,12 @@ def results(history: dict[str, list], monitor: tuple[str, Mode]) -> dict:
 
 
 def write_record(folder: Path, content: dict) -> None:
-    """Write `content` to the training.json of the RUN `folder`, whole."""
+    """Write `content` to training.json in the RUN `folder`, completely or not at all."""
     with new_file(pathlib.Path(folder, NAME)) as path:
         path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def read_record(folder: Path) -> dict:
-    """The content of a RUN's training.json, {} where there is none; CheckpointError for a damaged one."""
+    """The content of a RUN's training.json, {} if there is none; CheckpointError if it is damaged."""
     path = pathlib.Path(folder, NAME)
     return read_json(path) if path.is_file() else {}

@@ -1,14 +1,16 @@
-"""What a replica of `tf.distribute` needs of the others, for losses whose examples depend on one another."""
+"""What a replica of `tf.distribute` needs from the others, for losses that compare all examples of a
+batch.
+"""
 
 import tensorflow as tf
 
 
 def rows_of_all_replicas(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | int]:
-    """(The rows (B, ...) of all replicas, one batch after the other; how many stand before this one's).
+    """(The rows (B, ...) of all replicas, concatenated; how many rows precede this replica's own).
 
-    Batches may differ in size. The gradient reaches the replica whose rows they are: each adds its own rows
-    to zeros, and the gradient of that sum is the sum of the gradients. Without a strategy, and on a single
-    replica, they are `x` and 0.
+    Batches may differ in size. Gradients reach the replica to which the rows belong: each replica adds its
+    own rows to zeros, and the gradient of that sum is the sum of the gradients. Without a strategy, or on a
+    single replica, the result is `x` and 0.
     """
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:

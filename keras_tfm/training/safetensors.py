@@ -1,7 +1,8 @@
-"""Reading safetensors files, cut, damaged and hostile ones too: every byte is accounted for, or all refused.
+"""Reading safetensors files, including truncated, damaged and malicious ones: each byte is checked, or all
+refused.
 
-The `safetensors` package writes these files. It does not read them here: it lets names pass that occur twice
-and sizes without sense, and knows no bfloat16 under NumPy.
+The `safetensors` package writes these files but does not read them here: it accepts duplicate names and
+meaningless sizes, and knows no bfloat16 with NumPy.
 """
 
 import collections
@@ -18,9 +19,12 @@ from keras_tfm.training.folder import Path
 
 
 class CheckpointError(ValueError):
-    """A file of weights or its configuration that cannot be used.
+    """A file of weights, or a configuration, that cannot be used.
 
-    `path` is the file, `key` the weight or entry (None for the file itself); `expected` and `got` are words.
+    Args:
+        path: the file.
+        key: the name of the weight or entry; None for the file itself.
+        expected, got: what was expected and what was found, in words.
     """
 
     def __init__(self, path: Path, key: str | None, expected: str, got: str):
@@ -44,13 +48,14 @@ DTYPES = {
     "U8": "<u1",
     "BOOL": "|b1",
 }
-MAX_JSON = 25_000_000  # bytes: the longest header that the Hugging Face hub reads
+MAX_JSON = 25_000_000  # bytes: the longest header that Hugging Face's hub accepts
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Read ({name: array}, {key: text}); CheckpointError where the file is not whole and sound.
+    """Read a file: ({name: array}, {metadata key: text}); CheckpointError unless it is complete and
+    consistent.
 
-    The arrays are views of the mapped file, read-only; bfloat16 comes as float32.
+    The arrays are read-only views of the mapped file; bfloat16 is converted to float32.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -71,7 +76,7 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The dictionary in a JSON file; CheckpointError for anything else, and for names that occur twice."""
+    """The object in a JSON file; CheckpointError for anything else, and for duplicate names."""
     with open_regular(path) as file:
         text = file.read(MAX_JSON + 1)
     if len(text) > MAX_JSON:
@@ -80,7 +85,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_json(text: bytes, path: Path) -> dict[str, Any]:
-    """The dictionary in the bytes `text` of the file `path`, read without doubt."""
+    """The object in the JSON text `text`, which came from the file `path`; see `read_json`."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
@@ -101,9 +106,9 @@ def parse_json(text: bytes, path: Path) -> dict[str, Any]:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file to read its bytes; CheckpointError for a missing one, a pipe, a folder."""
+    """Open a regular file to read bytes; CheckpointError if it is missing, a pipe or a folder."""
     try:
-        # Without waiting: a named pipe would otherwise hold the program until somebody writes to it.
+        # O_NONBLOCK: opening a named pipe would otherwise wait until somebody writes to it.
         file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         raise CheckpointError(path, None, "a file to read", str(error.strerror).lower()) from None
@@ -114,7 +119,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def _check_layout(path: Path, header: dict[str, Any], size: int) -> None:
-    """Refuse `header` unless its tensors fill `size` bytes one behind the other."""
+    """Raise CheckpointError unless the tensors in `header` fill `size` bytes without gaps."""
     for name, entry in header.items():
         if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
             raise CheckpointError(path, name, "dtype, shape and data_offsets", repr(entry)[:80])
@@ -147,6 +152,6 @@ def _tensor(path: Path, name: str, entry: dict[str, Any], data: memoryview) -> n
     begin, stop = entry["data_offsets"]
     try:
         tensor = np.frombuffer(data[begin:stop], DTYPES[entry["dtype"]]).reshape(entry["shape"])
-    except ValueError as error:  # (0, 2^62): no bytes, and yet too large
+    except ValueError as error:  # the shape (0, 2^62) has no bytes, but is too large for NumPy
         raise CheckpointError(path, name, "a shape that NumPy knows", f"{entry['shape']} ({error})") from None
     return tensor if entry["dtype"] != "BF16" else (tensor.astype("u4") << 16).view("f4")

@@ -1,4 +1,4 @@
-"""Learning rates that warm up linearly, then stay or fall, by steps or by a time limit."""
+"""Learning-rate schedules: a linear warm-up, then constant or falling, by steps or by a time limit."""
 
 import math
 from typing import Any, Self
@@ -10,14 +10,18 @@ from keras import ops
 from keras_tfm.registry import register
 from keras_tfm.training.options import Training
 
-WARMUP_SHARE = 0.1  # of a time limit
+WARMUP_SHARE = 0.1  # the share of a time limit that the warm-up takes
 
 
 @register
 class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up to `peak` over `warmup_steps`, then decay by the inverse square root.
+    """Linear warm-up to `peak` over `warmup_steps`, then decay with the inverse square root of the steps.
 
-    Vaswani et al. 2017, eq. 3, where `peak` is (dim x warmup_steps)^-0.5.
+    Vaswani et al. 2017, equation 3, where `peak` is (dim x warmup_steps)^-0.5.
+
+    >>> schedule = keras_tfm.training.WarmupSchedule(peak=1.0, warmup_steps=4)
+    >>> [round(float(schedule(step)), 2) for step in (0, 1, 3, 15)]
+    [0.25, 0.5, 1.0, 0.5]
     """
 
     def __init__(self, peak: float, warmup_steps: int):
@@ -27,7 +31,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = warmup_steps
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
-        """The learning rate of step 0, 1, …"""
+        """The learning rate at a step, counted from 0."""
         step = ops.cast(step, "float32") + 1.0
         return self.peak * ops.minimum(step / self.warmup_steps, self.decay(step))
 
@@ -41,7 +45,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
 @register
 class WarmupConstantSchedule(WarmupSchedule):
-    """Linear warm-up to `peak` over `warmup_steps`, which then stays."""
+    """Linear warm-up to `peak` over `warmup_steps`, then constant."""
 
     def decay(self, step: tf.Tensor) -> tf.Tensor:
         return ops.ones_like(step)
@@ -49,7 +53,7 @@ class WarmupConstantSchedule(WarmupSchedule):
 
 @register
 class WarmupLinearSchedule(WarmupSchedule):
-    """Linear warm-up to `peak` over `warmup_steps`, then a line to 0 at `total_steps`.
+    """Linear warm-up to `peak` over `warmup_steps`, then linear decay to 0 at `total_steps`.
 
     Devlin et al. 2019, section A.2.
     """
@@ -66,7 +70,7 @@ class WarmupLinearSchedule(WarmupSchedule):
         return 1.0 - self.done(step)
 
     def done(self, step: tf.Tensor) -> tf.Tensor:
-        """The share of the decay that lies behind `step`, 0 to 1."""
+        """The finished share of the decay at `step`, from 0 to 1."""
         return ops.clip((step - self.warmup_steps) / (self.total_steps - self.warmup_steps), 0.0, 1.0)
 
     def get_config(self) -> dict[str, Any]:
@@ -77,7 +81,7 @@ class WarmupLinearSchedule(WarmupSchedule):
 class WarmupCosineSchedule(WarmupLinearSchedule):
     """Linear warm-up to `peak` over `warmup_steps`, then a half cosine to 0 at `total_steps`.
 
-    Loshchilov and Hutter 2017, eq. 5, without restarts.
+    Loshchilov and Hutter 2017, equation 5, without restarts.
     """
 
     def decay(self, step: tf.Tensor) -> tf.Tensor:
@@ -86,11 +90,11 @@ class WarmupCosineSchedule(WarmupLinearSchedule):
 
 @register
 class TimedSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """A warm-up `schedule` of `total_steps`, by the share of steps or of a time limit, whichever is larger.
+    """Follows a warm-up `schedule` of `total_steps` by steps or by a time limit, whichever is further ahead.
 
-    `share`, a variable from 0 to 1, is the share of the time that is used; `TimeLimit` sets it. The first
-    tenth of the time runs through the warm-up, the rest through all other steps. While the share is 0, the
-    learning rates are exactly those of `schedule`.
+    `share`, a variable from 0 to 1, is the elapsed share of the time; `TimeLimit` sets it. The first tenth of
+    the time corresponds to the warm-up, the rest to all other steps. As long as the share is 0, the learning
+    rates are exactly those of `schedule`.
     """
 
     def __init__(self, schedule: WarmupSchedule, total_steps: int):
@@ -99,11 +103,11 @@ class TimedSchedule(keras.optimizers.schedules.LearningRateSchedule):
         self.share = keras.Variable(0.0, dtype="float32", trainable=False, name="share_of_time")
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
-        """The learning rate of step 0, 1, …"""
+        """The learning rate at a step, counted from 0."""
         return self.schedule(ops.maximum(ops.cast(step, "float32"), self.step_by_time()))
 
     def step_by_time(self) -> tf.Tensor:
-        """The step, not a whole number, that would have been reached by now if time alone decided."""
+        """The (fractional) step that corresponds to the elapsed time."""
         warmup = self.schedule.warmup_steps
         warmed = ops.minimum(self.share / WARMUP_SHARE, 1.0)
         decayed = ops.maximum((self.share - WARMUP_SHARE) / (1 - WARMUP_SHARE), 0.0)
@@ -115,7 +119,7 @@ class TimedSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Rebuild the schedule from `get_config`'s dictionary; no time is used yet."""
+        """Rebuild the schedule from the dictionary of `get_config`, with no time elapsed."""
         return cls(keras.saving.deserialize_keras_object(config["schedule"]), config["total_steps"])
 
 
@@ -128,7 +132,7 @@ SCHEDULES: dict[str, Any] = {
 
 
 def make_schedule(training: Training, num_batches: int) -> WarmupSchedule:
-    """The schedule that a `Training` asks for, of epochs of `num_batches` steps."""
+    """The schedule that a `Training` asks for, if an epoch has `num_batches` steps."""
     kind, warmup_steps = SCHEDULES[training.schedule], training.warmup(num_batches)
     if not issubclass(kind, WarmupLinearSchedule):
         return kind(training.learning_rate, warmup_steps)

@@ -1,7 +1,7 @@
-"""Checkpoints on a disk: folders `step-00001234`, each whole or not there.
+"""Checkpoints on disk: folders `step-00001234`, each complete or absent.
 
-A folder is filled under another name, listed with the hashes of its files in manifest.json, forced
-to the disk and renamed. Reading trusts only what its manifest vouches for.
+A folder is filled under another name, listed with the hashes of its files in manifest.json, flushed to disk
+and renamed. Readers trust only files that match the manifest.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ MANIFEST = "manifest.json"
 
 
 class CheckpointFolder:
-    """The checkpoints of one training in the folder `path`: the newest `keep` of them, and the best."""
+    """The checkpoints of one training in the folder `path`: the newest `keep` ones, and the best."""
 
     def __init__(self, path: Path, keep: int = 3):
         self.path = pathlib.Path(path)
@@ -29,7 +29,9 @@ class CheckpointFolder:
         self._lock: TextIO | None = None
 
     def lock(self) -> None:
-        """Claim the folder for this process until `unlock`; BlockingIOError where another has it."""
+        """Lock the folder for this process until `unlock`; BlockingIOError if another process has locked
+        it.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         lock = open(self.path / ".lock", "w")  # noqa: SIM115
         try:
@@ -40,29 +42,29 @@ class CheckpointFolder:
         self._lock = lock
 
     def unlock(self) -> None:
-        """Let other processes train here."""
+        """Let other processes train in this folder."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
     def steps(self) -> list[int]:
-        """The steps of which there is a checkpoint, lowest first; whether they are whole is not read."""
+        """The steps that have a checkpoint, lowest first; the checkpoints are not verified."""
         names = [path.name.removeprefix("step-") for path in self.path.glob("step-*")]
         return sorted(int(name) for name in names if name.isdecimal())
 
     def folder(self, step: int) -> pathlib.Path:
-        """Where the checkpoint of `step` stands."""
+        """The folder of the checkpoint of `step`."""
         return self.path / f"step-{step:08d}"
 
     def partial(self, step: int) -> pathlib.Path:
-        """The folder to fill for `step`, which `publish` then names; several processes may fill it."""
+        """The folder to fill for `step`, before `publish` renames it; several processes may fill it."""
         work = self.path / f".step-{step:08d}"
         work.mkdir(parents=True, exist_ok=True)
         return work
 
     def publish(self, step: int, best: int | None = None) -> None:
-        """Make the filled folder the checkpoint of `step`; remove what is older than the newest ones,
-        and not of the step `best`.
+        """Turn the filled folder into the checkpoint of `step`, and remove old ones except that of the step
+        `best`.
         """
         work, folder = self.partial(step), self.folder(step)
         files = {path.name: [path.stat().st_size, _digest(path)] for path in sorted(work.iterdir())}
@@ -78,7 +80,7 @@ class CheckpointFolder:
                 self._remove(self.folder(old))
 
     def newest(self) -> int | None:
-        """The step of the newest whole checkpoint, or None; what is not whole is named and kept aside."""
+        """The step of the newest complete checkpoint, or None. Damaged ones are reported and moved aside."""
         for step in reversed(self.steps()):
             fault = _fault(self.folder(step))
             if fault is None:
@@ -87,17 +89,17 @@ class CheckpointFolder:
             self._remove(aside)
             self.folder(step).rename(aside)
             LOG.warning(
-                "The checkpoint of step %d is not whole and is kept aside: %s: %s", step, aside, fault
+                "The checkpoint of step %d is damaged and was moved aside: %s: %s", step, aside, fault
             )
         return None
 
     def clear(self) -> None:
-        """Remove what interrupted processes left half done."""
+        """Remove unfinished folders of interrupted processes."""
         for path in self.path.glob(".step-*"):
             shutil.rmtree(path)
 
     def _remove(self, folder: pathlib.Path) -> None:
-        """Under a name that no reader takes for a checkpoint, since removing takes a while."""
+        """Rename before removing, which takes a while, so that no reader takes it for a checkpoint."""
         if folder.exists():
             shutil.rmtree(folder.rename(folder.with_name(f".{folder.name}.old")))
 
@@ -111,7 +113,7 @@ def _fault(folder: pathlib.Path) -> str | None:
             return f"{', '.join(sorted(files.keys() ^ found))}: missing, or not in {MANIFEST}"
         for name, (size, digest) in files.items():
             if (folder / name).stat().st_size != size or _digest(folder / name) != digest:
-                return f"{name} is not what was written"
+                return f"{name} has changed since it was written"
     except (OSError, ValueError, TypeError, AttributeError) as error:
         return f"{MANIFEST}: {error}"
     return None

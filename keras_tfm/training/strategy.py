@@ -9,18 +9,24 @@ import tensorflow as tf
 from keras_tfm.configs import parse_json
 from keras_tfm.private.tensorflow import first_collective_key, set_first_collective_key
 
-ASK_EVERY = 10  # steps between questions that several workers answer together
+ASK_EVERY = 10  # steps between joint decisions of several workers
 NAMES = "none, mirrored, mirrored:N, multi-worker, tpu, tpu:ADDRESS"
 
 
 def strategy(name: str = "none") -> tf.distribute.Strategy:
-    """The strategy called `name`: none, mirrored, mirrored:N, multi-worker, tpu or tpu:ADDRESS.
+    """The `tf.distribute` strategy called `name`. Models are made and compiled within `strategy.scope()`.
 
-    `mirrored` takes every GPU; `mirrored:N` N of them or, where there is none, N parts of the CPU,
-    which must be asked for before TensorFlow has run anything. `multi-worker` reads the cluster from
-    the environment's TF_CONFIG. Models are made and compiled within `strategy.scope()`; their batch
-    size stays the global one. Raises ValueError for other names, devices that are not there, and a
-    malformed TF_CONFIG. On TPUs it follows TensorFlow's documentation, and has not been tried.
+    name              meaning
+    none              no distribution: the first device
+    mirrored          all GPUs of this machine
+    mirrored:N        N GPUs or, without GPUs, N parts of the CPU, made before TensorFlow has run
+    multi-worker      several processes, described by the environment variable TF_CONFIG
+    tpu, tpu:ADDRESS  TPUs, after TensorFlow's documentation; not tried
+
+    Batch sizes stay the global ones.
+
+    Raises:
+        ValueError: for other names, missing devices, and a malformed TF_CONFIG.
     """
     kind, _, argument = name.partition(":")
     if kind == "none" and not argument:
@@ -42,10 +48,10 @@ _num_keyed = itertools.count(1)
 
 
 def use_own_collective_keys(strategy: tf.distribute.Strategy) -> None:
-    """Give a `MirroredStrategy` keys of its own for what its replicas exchange.
+    """Give a `MirroredStrategy` its own keys for communication between its replicas.
 
-    TensorFlow numbers them anew for each strategy and keeps their shapes for the whole process, so a second
-    strategy with other shapes would fail, "Shape mismatch in the collective instance", and all after it.
+    TensorFlow numbers the keys of each strategy from the start, but keeps their shapes for the whole process.
+    A second strategy with other shapes would fail with "Shape mismatch in the collective instance".
     """
     extended = strategy.extended
     if type(strategy) is tf.distribute.MirroredStrategy and not first_collective_key(extended):
@@ -60,7 +66,7 @@ def num_workers(strategy: tf.distribute.Strategy) -> int:
 
 
 def worker_index(strategy: tf.distribute.Strategy) -> int:
-    """The number of this process among those that train together, the chief's being 0."""
+    """The index of this process among those that train together; the chief has 0."""
     if not _is_multi_worker(strategy):
         return 0
     resolver = strategy.cluster_resolver
@@ -69,7 +75,7 @@ def worker_index(strategy: tf.distribute.Strategy) -> int:
 
 
 def sum_over_workers(strategy: tf.distribute.Strategy, value: float) -> float:
-    """The sum of what all workers give, a number each; all must ask, so it also waits for them."""
+    """The sum of one number from each worker. All workers must call it, so it also waits for all of them."""
     if num_workers(strategy) == 1:
         return float(value)
     share = tf.constant(value / len(strategy.extended.worker_devices), tf.float64)
@@ -84,7 +90,7 @@ def _is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
 
 def _devices(argument: str) -> list[str]:
     if not argument.isdecimal() or int(argument) < 1:
-        raise ValueError(f"mirrored:N needs a number of devices, 1 or more; it is {argument!r}.")
+        raise ValueError(f"mirrored:N needs a number of devices, at least 1; it is {argument!r}.")
     count = int(argument)
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
@@ -97,13 +103,15 @@ def _devices(argument: str) -> list[str]:
             tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
         except RuntimeError:
             raise ValueError(
-                f"mirrored:{count} must be made before TensorFlow has run: it parts the CPU into {count}."
+                f"mirrored:{count} must be made before TensorFlow has run, because it splits the CPU."
             ) from None
     return [f"CPU:{i}" for i in range(count)]
 
 
 def check_cluster(text: str | None) -> None:
-    """Raise ValueError, naming the key, unless `text` is a TF_CONFIG of workers that includes this one."""
+    """Raise ValueError, naming the key, unless `text` is a TF_CONFIG of workers that includes this
+    process.
+    """
     if not text:
         raise ValueError("multi-worker needs the environment variable TF_CONFIG; it is not set.")
     try:

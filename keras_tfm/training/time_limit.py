@@ -1,4 +1,4 @@
-"""A limit of time for training, and how far it has come in it."""
+"""A time limit for training, and the share of it that has elapsed."""
 
 import collections
 import time
@@ -12,23 +12,23 @@ from keras_tfm.training.monitor import Logs
 from keras_tfm.training.schedules import TimedSchedule
 from keras_tfm.training.strategy import ASK_EVERY, num_workers, sum_over_workers, worker_index
 
-FAR = 3.0  # times as long as usual: a step that compiles takes far longer, other shapes of batches do not
-SETTLED = 32  # steps, after which even with 16 shapes of batches most steps find theirs compiled
-SLOW = 0.1  # seconds of a step, beside which waiting for the device after each does not count
-WINDOW = 64  # spans that tell how long a step takes as a rule
+FAR = 3.0  # times the usual duration: steps that compile take longer, other batch shapes do not
+SETTLED = 32  # steps: after these, even with 16 batch shapes, most steps do not compile
+SLOW = 0.1  # seconds: for steps this slow, waiting for the device after each step costs little
+WINDOW = 64  # how many recent spans determine the usual duration of a step
 
 
 class TimeLimit(keras.callbacks.Callback):
-    """Stops training, within an epoch if need be, once it has taken `minutes`; None never stops it.
+    """Stops training after `minutes`, also within an epoch; None never stops it.
 
-    A `schedule`, a `TimedSchedule`, is told which share of the time is used. Only steps use time: the share
-    is what they took, of what is left for steps when compilation, validation and checkpoints are taken off
-    the limit, so that it grows evenly and reaches 1 at the end. A step `FAR` longer than usual has compiled;
-    until `SETTLED` steps, or a quarter of the limit, have shown what is usual, the share stays 0.
+    A `schedule`, a `TimedSchedule`, is given the elapsed share of the time. Only steps count: the share is
+    the time that steps took, divided by the limit without compilation, validation and checkpoints, so that it
+    grows evenly and reaches 1 at the end. A step that takes `FAR` times as long as usual has compiled. The
+    share stays 0 until `SETTLED` steps, or a quarter of the limit, have shown what is usual.
 
-    Its state, which a `Checkpoint` keeps that tracks it, counts on in a resumed training: `elapsed` and
-    `in_steps`, seconds since training first began and those that steps took, and `usual`, those of a step.
-    Several workers stop at the same step, and share what the chief has measured. `clock` gives seconds.
+    Its state, which a `Checkpoint` saves that tracks it, continues in a resumed training: `elapsed` seconds
+    since training first began, the seconds `in_steps`, and the `usual` seconds of a step. Several workers
+    stop at the same step and use the chief's times. `clock` returns seconds.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class TimeLimit(keras.callbacks.Callback):
     def on_train_begin(self, logs: Logs = None) -> None:
         self._last = self.clock()
         self._steps = 0
-        self._spans: Any = collections.deque()  # the newest (seconds, steps), judged anew at each step
+        self._spans: Any = collections.deque()  # the newest (seconds, steps), judged again at each step
         self._span_seconds, self._span_steps = 0.0, 0
         self._judged: Any = None
         self._share = 0.0
 
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        if self._judged is None:  # here a checkpoint has been restored
+        if self._judged is None:  # a checkpoint has been restored by now
             self._judged = self.in_steps
             self._tell(self.share())
         self._pass_time()
@@ -81,25 +81,25 @@ class TimeLimit(keras.callbacks.Callback):
         self._pass_time()
 
     def share(self) -> float:
-        """The share of the time for steps that is used, from 0 to 1."""
+        """The elapsed share of the time for steps, from 0 to 1."""
         if self.usual is None or not self.in_steps:
             return 0.0
         for_steps = self._limit - (self.elapsed - self.in_steps)
         return self.in_steps / max(for_steps, self.in_steps)
 
     def _pass_time(self) -> float:
-        """The seconds since this was last called."""
+        """The seconds since the last call."""
         now = self.clock()
         passed, self._last = now - self._last, now
         self.elapsed += passed
         return passed
 
     def _end_span(self) -> None:
-        """Judge anew how much of the time was that of steps as usual."""
+        """Estimate again how much of the time was spent in steps of the usual duration."""
         self._spans.append((self._span_seconds, self._span_steps))
         self._span_seconds, self._span_steps = 0.0, 0
         if self._steps >= SETTLED or (self.usual is None and self.elapsed > self._limit / 4):
-            # Not the middle: that of the first steps would be one that compiled.
+            # The quartile, not the median, which may be a step that compiled among the first ones.
             self.usual = float(np.quantile([seconds / steps for seconds, steps in self._spans], 0.25))
         if self.usual is not None:
             self.in_steps = self._judged + sum(self._without_compiling(span) for span in self._spans)

@@ -1,4 +1,4 @@
-"""A model's weights in a safetensors file, by their paths: no code is stored, none is run."""
+"""A model's weights in a safetensors file, named by their paths; no code is stored or run."""
 
 import collections
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from keras_tfm.training.folder import Path, new_file
 from keras_tfm.training.low_rank import adapted_layers
 from keras_tfm.training.safetensors import CheckpointError, read_tensors
 
-UNTRAINED = {"trained": "no"}  # in the metadata of a file whose weights are those that training began with
+UNTRAINED = {"trained": "no"}  # metadata of a file with the initial weights of a training
 
 
 def save_weights(model: keras.Model, path: Path, trained: bool = True) -> None:
-    """Write every weight of `model` to `path`, whole or not at all; low-rank updates merged.
+    """Write all weights of `model` to `path`, completely or not at all; low-rank updates are merged.
 
-    Where they are not `trained` yet the file says so.
+    `trained=False` is noted in the file: no epoch of the training has ended yet.
     """
     values = _plain(model)
     values |= {kernel_of(layer).path: layer.kernel for layer in adapted_layers(model)}
@@ -28,9 +28,10 @@ def save_weights(model: keras.Model, path: Path, trained: bool = True) -> None:
 
 
 def load_weights(model: keras.Model, path: Path) -> bool:
-    """Set every weight of `model` from `path`, low-rank updates to zero; on any CheckpointError none.
+    """Set all weights of `model` from `path`, and low-rank updates to zero; after a CheckpointError none is
+    changed.
 
-    Returns whether they are trained: False where an epoch of their training has yet to end.
+    Returns whether the weights are trained: False if no epoch of their training had ended.
     """
     weights = _plain(model)
     tensors, metadata = read_tensors(path)
@@ -43,10 +44,10 @@ def load_weights(model: keras.Model, path: Path) -> bool:
 
 
 def assign_all(path: Path, values: Sequence[tuple[keras.Variable, str, np.ndarray | None]]) -> None:
-    """Set variables from `values`, (variable, name in the file, array or None), all or none of them.
+    """Set variables from `values`, (variable, name in the file, array or None): all of them or, after an
+    error, none.
 
-    CheckpointError, before any is set, where an array is missing, has another shape or kind of number, or
-    holds a number that is not finite.
+    CheckpointError if an array is missing, has another shape or kind of number, or is not finite.
     """
     for weight, key, array in values:
         shape, is_float = tuple(weight.shape), keras.backend.is_float_dtype(weight.dtype)
@@ -67,9 +68,9 @@ def write_tensors(
     path: Path,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write {name: array or variable} and {key: text} to a safetensors file, whole or not at all.
+    """Write {name: array or variable} and {key: text} to a safetensors file, completely or not at all.
 
-    OSError where it cannot be written, on a full disk for example.
+    OSError if it cannot be written, for example on a full disk.
     """
     arrays = {
         name: np.asarray(keras.ops.convert_to_numpy(tensor), order="C") for name, tensor in tensors.items()
@@ -82,7 +83,7 @@ def write_tensors(
 
 
 def _plain(model: keras.Model) -> dict[str, keras.Variable]:
-    """{path: weight} of all weights but low-rank updates."""
+    """{path: weight} of all weights except low-rank updates."""
     updates = {
         id(weight) for layer in adapted_layers(model) for weight in (layer.lora_kernel_a, layer.lora_kernel_b)
     }
@@ -95,6 +96,6 @@ def _distinct(model: keras.Model) -> list[keras.Variable]:
     twice = [path for path, count in paths.items() if count > 1]
     if twice:
         raise ValueError(
-            f"Weights need distinct paths, give the layers names: {', '.join(twice[:5])} occur twice."
+            f"Weights need distinct paths: give the layers names. These occur twice: {', '.join(twice[:5])}."
         )
     return weights

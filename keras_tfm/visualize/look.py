@@ -124,7 +124,7 @@ def look(task: Any, example: Any, target: str | None = None, **options: Any) -> 
 
 def look_at(task: Any, reading: Reading) -> Look:
     """What `task` attends to in what it read of an example; ValueError for a model without attention."""
-    model = getattr(task.model, "backbone", task.model)
+    model = reading.model or getattr(task.model, "backbone", task.model)
     states = {name: list(states) for name, states in model.hidden_states.items()}
     inner = Model(model.input, {"output": model.output, "states": states})
     with record_attention(model) as recorded:
@@ -236,10 +236,16 @@ def _grid_of(model: keras.Model, recorded: Mapping[str, Any]) -> tuple[tuple[int
     """The (rows, columns) of an image's patches, and how many tokens stand before theirs in the first layer
     that attends over all of them, and not within windows; None where none does.
     """
-    config = model.config
-    if not (hasattr(config, "image_size") and hasattr(config, "patch_size")):
+    config = getattr(model.config, "of_encoder", model.config)
+    family = getattr(model.config, "encoder_class", type(model))
+    if hasattr(family, "grid_of"):
+        grid = family.grid_of(config)
+    elif hasattr(config, "image_size") and hasattr(config, "patch_size"):
+        grid = patch_grid(height_and_width(config.image_size), config.patch_size)
+    elif "decoder" in model.blocks and getattr(model, "maps", None):  # which a text's decoder attends to
+        grid = model.maps[-1].shape[1:3]
+    else:
         return None, 0
-    grid = patch_grid(height_and_width(config.image_size), config.patch_size)
     num_cells = grid[0] * grid[1]
     shapes = [(calls[0] if isinstance(calls, list) else calls).shape for calls in recorded.values()]
     lengths = [shape[-1] for shape in shapes if shape[0] == 1]

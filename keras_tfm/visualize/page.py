@@ -249,7 +249,8 @@ def _patterns(look: Look) -> list[dict[str, Any]]:
             continue
         segments = look.segments if len(look.segments) == len(tokens) else None
         found = attention_patterns(attention.weights, tokens, segments)
-        for name in ABOUT_PATTERNS if look.image is None else ("next", "previous", "broad"):
+        is_text = look.image is None or attention.kind == "decoder"
+        for name in ABOUT_PATTERNS if is_text else ("next", "previous", "broad"):
             (scores_by_head,) = getattr(found, name).tolist()
             values = [None if math.isnan(score) else round(score, 4) for score in scores_by_head]
             scores.setdefault(name, []).append({"entry": index, "kind": attention.kind, "values": values})

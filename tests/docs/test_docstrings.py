@@ -1,4 +1,4 @@
-"""The examples in the docstrings of layers, heads, models and decoding give what they say."""
+"""The examples in docstrings give what they say; those of tasks, which train models, are slow tests."""
 
 import doctest
 import importlib
@@ -8,16 +8,21 @@ import numpy as np
 import pytest
 
 import keras_tfm
+import keras_tfm.data
 import keras_tfm.generation
 import keras_tfm.heads
 import keras_tfm.layers
 import keras_tfm.models
+import keras_tfm.tasks
+import keras_tfm.training
+import keras_tfm.visualize
+import keras_tfm.word_vectors
 
 
-def examples():
-    """Every docstring with an example: {name: doctest}."""
+def examples(*packages):
+    """Every docstring with an example in the modules of these packages: {name: doctest}."""
     found = {}
-    for package in (keras_tfm.layers, keras_tfm.heads, keras_tfm.models, keras_tfm.generation):
+    for package in packages:
         modules = [info.name for info in pkgutil.walk_packages(package.__path__, package.__name__ + ".")]
         for name in (package.__name__, *modules):
             for each in doctest.DocTestFinder().find(importlib.import_module(name)):
@@ -26,12 +31,32 @@ def examples():
     return found
 
 
-EXAMPLES = examples()
+EXAMPLES = examples(
+    keras_tfm.layers,
+    keras_tfm.heads,
+    keras_tfm.models,
+    keras_tfm.generation,
+    keras_tfm.data,
+    keras_tfm.training,
+    keras_tfm.visualize,
+    keras_tfm.word_vectors,
+)
+OF_TASKS = examples(keras_tfm.tasks)
+
+
+def run(example):
+    example.globs.update(np=np, keras_tfm=keras_tfm)
+    said: list = []
+    results = doctest.DocTestRunner(verbose=False).run(example, out=said.append)
+    assert not results.failed, "".join(said)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_give_what_they_say(name):
-    EXAMPLES[name].globs.update(np=np, keras_tfm=keras_tfm)
-    said: list = []
-    results = doctest.DocTestRunner(verbose=False).run(EXAMPLES[name], out=said.append)
-    assert not results.failed, "".join(said)
+    run(EXAMPLES[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_TASKS)
+def test_examples_of_tasks_give_what_they_say(name):
+    run(OF_TASKS[name])

@@ -314,7 +314,11 @@ OPTIONS = [
     Bad("no files", "train translate --out {folder}/out", "--train: expected two parallel text files; or"),
     Bad("no folder", "train translate --train {folder}/a.tsv", "the following arguments are required: --out"),
     Bad("an option of others", f"{TRANSLATE} --freeze 2", "unrecognized arguments: --freeze 2"),
-    Bad("two ways to go on", f"{TRANSLATE} --resume --overwrite", "--resume goes on with what --overwrite"),
+    Bad(
+        "two ways to go on",
+        f"{TRANSLATE} --resume --overwrite",
+        "--resume continues the run that --overwrite",
+    ),
     Bad(
         "two ways to train less",
         f"{CLASSIFY} --lora 2 --freeze 1",

@@ -8,8 +8,11 @@ from tests.edges.bad_inputs import Bad, option
 TRAIN = "train match-images --train {folder}/pairs.tsv --out {folder}/out"
 CLASSIFY = "classify-zero-shot {run} --labels {folder}/labels.txt --images {folder}/a.png"
 INDEX = "search index {run} --images {folder}/a.png --out {folder}/index"
+CAPTION = "train caption --train {folder}/pairs.tsv --out {folder}/out"
+SAY = "predict {run} --input {folder}/a.png"
 QUERY = "search query {folder}/index --text red"
 LABELS = {"labels.txt": "red\nblue\n", "a.png": PNG}
+PAIR = {"pairs.tsv": "a.png\ta\n", "a.png": PNG}
 OTHER = "a 'recommend' task does not match images and texts"
 CONTENT = json.dumps({"model": "/none/at/all", "fingerprint": "x", "width": 16})
 DESCRIBED = {"index/index.json": CONTENT}
@@ -75,4 +78,14 @@ BAD = [
         "match-images",
     ),
     option("--top 0", "must be at least 1", QUERY),
+    Bad("captions: an empty one", CAPTION, "line 1: expected a text", {"pairs.tsv": "a.png\t\n"}),
+    Bad("captions: a missing picture alone", CAPTION, "none.png: cannot be", {"pairs.tsv": "none.png\ta\n"}),
+    Bad("captions: a path out of the folder", CAPTION, "an image inside", {"pairs.tsv": "../a.png\ta\n"}),
+    Bad("captions: a folder of images", CAPTION.replace("/pairs.tsv", ""), "a .txt beside", {"a.png": PNG}),
+    Bad("captions: a broken picture", SAY, WHOLE, {"a.png": b"\x89PNG"}, "caption"),
+    Bad("captions: more tokens than it holds", f"{SAY} --max-new-tokens 99", "[1, 39]", LABELS, "caption"),
+    Bad("captions: beams that draw", f"{SAY} --beam 2 --top-k 2", "Beam search does", LABELS, "caption"),
+    Bad("captions: from another task", f"{CAPTION} --from {{run}}", "a 'caption' task", PAIR, "recommend"),
+    Bad("captions: no such encoder", f"{CAPTION} --encoder bert", "There is no encoder 'bert'", PAIR),
+    option("--decoder t5", "invalid choice", CAPTION)._replace(message="invalid choice: 't5'"),
 ]  # fmt: skip

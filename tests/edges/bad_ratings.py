@@ -57,7 +57,7 @@ BAD = [
     Bad(
         "predict: a user never seen",
         "predict {run} --whole --input {folder}/user.txt",
-        "the text gets no answer: no ratings by 'nobody' were learnt from",
+        "the text gets no answer: the training had no ratings by 'nobody'",
         {"user.txt": "nobody\n"},
         "recommend",
     ),

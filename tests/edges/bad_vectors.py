@@ -29,7 +29,7 @@ BAD = [
     Bad(
         "vectors: no match",
         VECTORS.replace(".txt --", "*.txt --"),
-        "expected files, the pattern matches none",
+        "expected files, but nothing matches the pattern",
     ),
     Bad("vectors: a folder", "vectors {folder} --out {folder}", "is a folder, and a file is to be written"),
     Bad("vectors: a file that is", "vectors a --out {folder}/v", "v exists already", {"v": ""}),

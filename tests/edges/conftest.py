@@ -55,6 +55,12 @@ def matcher():
     return fresh()
 
 
+def captioner():
+    from tests.tasks.test_captioner import fresh
+
+    return fresh()
+
+
 MAKERS = {
     "translate": translator,
     "generate": generator,
@@ -63,6 +69,7 @@ MAKERS = {
     "classify-images": image_classifier,
     "recommend": recommender,
     "match-images": matcher,
+    "caption": captioner,
 }
 
 

@@ -109,7 +109,7 @@ def test_bad_input():
     task = make()
     several = [("one", ["one", "two"]), ("one", ["one", "two", "six"])]
     assert task.predict(several) == [task.predict([one])[0] for one in several]
-    with pytest.raises(ValueError, match=r"`probabilities` need as many choices .* there are \[2, 3\]"):
+    with pytest.raises(ValueError, match=r"`probabilities` need the same number .* got \[2, 3\]"):
         task.predict(several, probabilities=True)
     with pytest.raises(ValueError, match="row 0: expected two choices or more, got 1"):
         task.predict(["one\ttwo"])

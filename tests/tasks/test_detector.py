@@ -227,7 +227,7 @@ def test_boxes_that_are_none_are_counted(task, caplog):
     with caplog.at_level(logging.WARNING):
         checked = task.check_examples((images, boxes, labels))
     assert [len(x) for x in checked.boxes] == [1, 1]
-    assert caplog.messages == ["1 of 3 boxes are left out: image 0, box 2 (of no area)"]
+    assert caplog.messages == ["1 of 3 boxes are skipped: image 0, box 2 (of no area)"]
 
 
 def test_refusals(task, tmp_path):

@@ -100,7 +100,7 @@ def test_a_deit_learns_with_both_heads(teacher, tmp_path):
 
 def test_what_is_no_teacher_is_refused(tmp_path):
     student = ImageClassifier.from_size("tiny", NAMES, **SMALL)
-    with pytest.raises(ValueError, match="`teacher` must be the folder of a task; there is none at"):
+    with pytest.raises(ValueError, match=r"`teacher` must be the folder of a task; .* is none"):
         student.fit(examples(8), teacher=str(tmp_path))
     recommender = tasks.Recommender.from_ratings((["a", "b"], ["x", "y"], [1.0, 2.0]), dim=2)
     with pytest.raises(

@@ -195,7 +195,7 @@ def test_weights_in_eight_bits_are_not_trained(tmp_path):
     task, data, options = text_classifier()
     task.save(tmp_path / "whole")
     small = tasks.load(tmp_path / "whole", quantization="int8")
-    with pytest.raises(ValueError, match="8 bits cannot be trained: train the task that they were quantised"):
+    with pytest.raises(ValueError, match="8 bits cannot be trained: train the task that they come from"):
         small.fit(*data, **options)
     backbone = TextClassifier.from_backbone(small.model.backbone, small.tokenizer, data[0], max_length=16)
     with pytest.raises(ValueError, match="8 bits cannot be trained"):

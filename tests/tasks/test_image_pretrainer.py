@@ -116,7 +116,9 @@ def test_vectors_are_judged_by_labels(run):
     for name, answers in expected.items():
         assert measures.pop(name) == round(float(np.mean(answers == labels[asked])), 4)
     assert not measures
-    with pytest.raises(ValueError, match=r"expected \(images, labels\), for vectors are judged by labels"):
+    with pytest.raises(
+        ValueError, match=r"expected \(images, labels\), since labels are needed to test the vectors"
+    ):
         task.evaluate(images)
 
 
@@ -158,7 +160,9 @@ def test_going_on_from_runs(run):
     classifier = ImageClassifier.from_size("tiny", NAMES, **SIZES)
     of_labels = ImagePretrainer.adopt(classifier, None, method="dino", **METHODS["dino"])
     assert of_labels.model.backbone is classifier.model.backbone
-    with pytest.raises(ValueError, match="`method` mae is for a ViTMAE, dino for all; the model is a ViT"):
+    with pytest.raises(
+        ValueError, match="The method mae needs a ViTMAE, dino takes any model; this one is a ViT"
+    ):
         ImagePretrainer.adopt(classifier, None)
 
 
@@ -234,7 +238,7 @@ def test_impossible_configurations_are_refused(changes, message):
 
 
 def test_wrong_inputs_are_refused():
-    with pytest.raises(ValueError, match="--method mae is for the family vit; it is 'swin'"):
+    with pytest.raises(ValueError, match="--method mae needs --family vit; it is 'swin'"):
         ImagePretrainer.make(None, ImageOptions(family="swin"), {}, method="mae")
     task = fresh("mae")
     images, labels = examples(4)
@@ -256,10 +260,10 @@ def test_wrong_inputs_are_refused():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ("--method mae --family swin", "--method mae is for the family vit; it is 'swin'"),
+        ("--method mae --family swin", "--method mae needs --family vit; it is 'swin'"),
         ("--method mae --mask-ratio 0.999", "`mask_ratio` must leave one of 64 patches visible; it is 0.999"),
         ("--method dino --image-size 30", "not divisible into patches"),
-        ("--method mae --from {classifier}", "`method` mae is for a ViTMAE, dino for all"),
+        ("--method mae --from {classifier}", "The method mae needs a ViTMAE, dino takes any model"),
         ("--method dino --from {books}", "a 'recommend' task reads no images"),
     ],
 )

@@ -71,6 +71,6 @@ def test_what_cannot_be_is_refused(tmp_path):
     other.model.quantize(
         "int8", filters=lambda layer: isinstance(layer, keras.layers.Dense)
     )  # activations too
-    with pytest.raises(ValueError, match="is not quantised as `quantize` does"):
+    with pytest.raises(ValueError, match="is not quantised the way `quantize` does it"):
         other.save(tmp_path / "other")
     assert not (tmp_path / "other").exists()

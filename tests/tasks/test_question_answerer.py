@@ -190,7 +190,7 @@ def test_bad_input(random):
         random.evaluate((["Who?"], [CONTEXT], [[]]))
     with pytest.raises(ValueError, match=r"row 1: expected at most 13 tokens of a question, .* got 14"):
         random.predict([("Who?", "Bob"), ("who " * 14, "Bob")])
-    with pytest.raises(ValueError, match="row 0: expected a question and a context, two strings or one"):
+    with pytest.raises(ValueError, match="row 0: expected a question and a context: two strings, or one"):
         random.predict(["Who?"])
     with pytest.raises(ValueError, match="expected columns of one length, got 1 questions, 2 contexts"):
         random.fit((["Who?"], ["Bob"] * 2, [[]]), (["Who?"], ["Bob"], [[]]))

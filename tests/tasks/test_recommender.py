@@ -207,11 +207,11 @@ def test_what_cannot_be_learnt_or_asked_is_refused(fitted):
         (lambda: task.fit((["u1"] * 2, ["b1"], [1, 2])), "columns of one length"),
         (
             lambda: task.fit((["u1", "x"], ["b1"] * 2, [1, 2]), 0.5),
-            "row 0: the user 'x' is none of this task's",
+            "row 0: this task does not know the user 'x'",
         ),
-        (lambda: task.predict(["u1", "x"]), "row 1: no ratings by 'x' were learnt from"),
+        (lambda: task.predict(["u1", "x"]), "row 1: the training had no ratings by 'x'"),
         (lambda: task.predict(["u1"], 0), "`n` must be at least 1; it is 0"),
-        (lambda: task.recommend({"x": 1}), "the item 'x' is none of this task's"),
+        (lambda: task.recommend({"x": 1}), "this task does not know the item 'x'"),
         (lambda: task.recommend({"b1": 9}), "expected a rating of at most 5 of 'b1', got 9"),
         (lambda: Recommender.from_ratings(([], [], [])), "`users` must be different ids, one at least"),
         (
@@ -260,7 +260,7 @@ def test_the_command_line(dense_and_ratings, tmp_path, capsys):
     assert run("train", "recommend", "--out", out, "--resume", "--dim", 3) == 2
     assert "these differ: --dim (now 3, then 2)" in capsys.readouterr().err
     assert run("train", "recommend", "--out", out, "--resume", "--epochs", 20) == 0
-    assert "Going on after sweep 2" in capsys.readouterr().err
+    assert "Resuming after sweep 2" in capsys.readouterr().err
     assert run("evaluate", out, "--data", path, "--columns", "0,1,2") == 0
     assert json.loads(capsys.readouterr().out)["rmse"] < 0.3
     (tmp_path / "asked").write_text("u1\nnobody\n\nu2\n")
@@ -269,7 +269,7 @@ def test_the_command_line(dense_and_ratings, tmp_path, capsys):
     task = tasks.load(out)
     first, *none, last = output.out.splitlines()
     assert none == ["", ""] and [first, last] == list(map(task.as_line, task.predict(["u1", "u2"], 3)))
-    assert "line 2 gets an empty line: no ratings by 'nobody' were learnt from" in output.err
+    assert "line 2 gets an empty line: the training had no ratings by 'nobody'" in output.err
     (tmp_path / "asked.csv").write_text("x,user\n1,u2\n")
     assert run("predict", out, "--input", tmp_path / "asked.csv", "--json") == 0
     assert json.loads(capsys.readouterr().out) == [list(one) for one in task.predict(["u2"])[0]]

@@ -68,7 +68,7 @@ def test_generated_ids_are_start_tokens_end_padding(translator):
 def test_a_decoder_alone_reads_no_tokens_of_its_own():
     changes = {"num_layers": 1, "dim": 8, "num_heads": 2}
     alone = Translator.from_pairs(PAIRS, "gpt2", max_length=32, **changes)
-    with pytest.raises(ValueError, match="`scheduled_sampling` is of encoder-decoders"):
+    with pytest.raises(ValueError, match="`scheduled_sampling` needs an encoder-decoder"):
         alone.fit(PAIRS, PAIRS, scheduled_sampling=0.5)
 
 

@@ -25,10 +25,10 @@ def test_what_a_record_tells():
         'tags: ["keras_tfm", "classify"]',
     ]
     assert "`classify`: SequenceClassifier of 1,234 weights." in body
-    assert "- to learn from: 90 texts\n- to choose the best epoch by: 10 texts\n" in body
+    assert "- training: 90 texts\n- validation, which chooses the best epoch: 10 texts\n" in body
     assert "- files: `my train.tsv`\n" in body and "/home/me" not in text  # names alone: paths are private
-    assert "Of the best epoch, 2 of 3" in body and "| `val_accuracy` | 0.9123 |\n" in body
-    assert "It went on from `bert`." in body and "keras-tfm train classify --train 'my train.tsv'" in body
+    assert "At the best epoch, 2 of 3" in body and "| `val_accuracy` | 0.9123 |\n" in body
+    assert "It started from `bert`." in body and "keras-tfm train classify --train 'my train.tsv'" in body
     assert "| `learning_rate` | 0.001 |\n" in body and "minutes" not in body
     assert "| `keras` | 3.15.1 |\n" in body and "The training took 12.5 seconds." in body
     assert "## Licence\n\nTo be filled in." in body and "## Intended uses and limits\n" in body

@@ -82,10 +82,10 @@ def test_several_steps_an_execution(tmp_path, stopping):
 
 def test_a_dataset_without_a_place_begins_its_epoch_anew_and_says_so(tmp_path, stopping, caplog):
     broken(tmp_path / "run", Plan(data="generator", stop_at=11))
-    assert "the dataset cannot tell its place" in caplog.text.lower()
+    assert "the dataset cannot save its position" in caplog.text.lower()
     caplog.clear()
     _, model, checkpoint = resuming.train(tmp_path / "run", Plan(data="generator", resume=True))
-    assert "Epoch 2 begins anew: the dataset cannot tell its place" in caplog.text
+    assert "Epoch 2 starts again from its beginning: the dataset cannot save its position" in caplog.text
     assert checkpoint.step == int(model.optimizer.iterations) == 8 + 12  # of which two were done twice
 
 
@@ -116,7 +116,7 @@ def test_what_is_not_whole_is_named_and_kept_aside(kept, tmp_path, caplog):
             else:
                 path.write_bytes(broken_content)
             assert kept.newest() == 16, path.name
-            assert "step 18 is not whole and is kept aside" in caplog.text
+            assert "step 18 is damaged and was moved aside" in caplog.text
             caplog.clear()
             (kept.path / "invalid-step-00000018").rename(folder)
             path.write_bytes(content)
@@ -129,7 +129,7 @@ def test_training_goes_on_from_the_newest_whole_one(kept, caplog):
     whole = json.loads((kept.folder(18) / "state.json").read_text())
     (kept.folder(18) / "state.safetensors").write_bytes(b"")
     *_, checkpoint = resuming.train(kept.path.parent, Plan(data="endless", resume=True))
-    assert "step 18 is not whole" in caplog.text and checkpoint.step == 18
+    assert "step 18 is damaged" in caplog.text and checkpoint.step == 18
     assert json.loads((kept.folder(18) / "state.json").read_text())["history"] == whole["history"]
 
 
@@ -218,7 +218,7 @@ def test_the_newest_and_the_best_are_kept(name, options, scores, tmp_path):
 
 
 def test_a_measure_that_does_not_tell_its_direction_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="'score' is best low or high its name does not tell: pass `mode`"):
+    with pytest.raises(ValueError, match="name 'score' does not tell whether low or high is better"):
         Checkpoint(tmp_path, monitor="score")
     with pytest.raises(ValueError, match="`mode` must be auto, min, max or last; it is 'best'"):
         Checkpoint(tmp_path, monitor="val_loss", mode="best")
@@ -367,4 +367,7 @@ def test_a_stopped_worker_ends_the_others(whole_of_two, tmp_path):
 def test_another_number_of_workers_begins_the_epoch_anew_and_says_so(tmp_path):
     run_processes(tmp_path, workers=2, stop_at=11)
     ((code, errors),) = run_processes(tmp_path, strategy="none", resume=True)
-    assert code == 0 and "Epoch 2 begins anew: step 8 was of 2 workers, there are 1" in errors
+    assert (
+        code == 0
+        and "Epoch 2 starts again from its beginning: step 8 had 2 workers, now there are 1" in errors
+    )

@@ -107,7 +107,7 @@ def test_the_file_holds_each_epoch_once(tmp_path):
 )
 def test_another_file_is_refused(text, tmp_path):
     (tmp_path / "metrics.csv").write_text(text)
-    with pytest.raises(ValueError, match=r"metrics\.csv: not a table of measures by epoch"):
+    with pytest.raises(ValueError, match=r"metrics\.csv: expected a table of metrics by epoch"):
         fit(compiled(), ones(1), MetricsFile(tmp_path / "metrics.csv"))
     assert (tmp_path / "metrics.csv").read_text() == text
 

@@ -25,7 +25,7 @@ def test_unknown_names_are_refused(name):
 
 @pytest.mark.parametrize("count", ["0", "-1", "two", "1.5"])
 def test_impossible_numbers_of_devices_are_refused(count):
-    with pytest.raises(ValueError, match=f"a number of devices, 1 or more; it is '{count}'"):
+    with pytest.raises(ValueError, match=f"a number of devices, at least 1; it is '{count}'"):
         strategy(f"mirrored:{count}")
 
 

@@ -31,3 +31,36 @@ class ImageTextBatches(ImageBatches):
     def _batch(self, step, images, rows):
         inputs, targets = super()._batch(step, images, rows)
         return inputs | {name: tf.gather(x, rows) for name, x in self.texts.items()}, targets
+
+
+class CaptionBatches(ImageTextBatches):
+    """Training batches `(inputs, labels, weights)` of images and captions for an encoder-decoder, with
+
+        inputs["images"]                                        (B, H, W, C)
+        inputs["decoder_token_ids"], ["decoder_padding_mask"]   (B, T)  a caption without its last id
+        labels                                                  (B, T)  a caption without its first id
+        weights                                                 (B, T)  1.0 for a label, 0.0 for padding
+
+    `texts` are ragged ids (N, None). T is that of the longest caption, so that all batches have one shape and
+    are compiled once.
+    """
+
+    def __init__(
+        self,
+        images: np.ndarray | ImageFiles,
+        texts: tf.RaggedTensor,
+        prepare: Callable[[tf.Tensor], tf.Tensor],
+        batch_size: int,
+        **order,
+    ):
+        padded = {"token_ids": texts.to_tensor(), "lengths": texts.row_lengths()}
+        super().__init__(images, padded, prepare, batch_size, **order)
+
+    def _batch(self, step, images, rows):
+        inputs, _ = super()._batch(step, images, rows)
+        token_ids, lengths = inputs.pop("token_ids"), inputs.pop("lengths")
+        mask = tf.sequence_mask(lengths - 1, tf.shape(token_ids)[1] - 1)  # (B, T)
+        mask.set_shape((None, token_ids.shape[1] - 1))
+        inputs["decoder_token_ids"] = token_ids[:, :-1] * tf.cast(mask, token_ids.dtype)
+        inputs["decoder_padding_mask"] = mask
+        return inputs, token_ids[:, 1:], tf.cast(mask, tf.float32)

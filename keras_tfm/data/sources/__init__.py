@@ -1,1 +1,3 @@
-"""Files, folders and TFDS sets to Python strings and arrays; every error names the file and the line."""
+"""Files, folders and data sets of TFDS to Python strings and arrays; every error names the file and the
+line.
+"""

@@ -1,7 +1,7 @@
-"""Images whole on a canvas of the model's size, as a detector takes them: no object is cut off.
+"""Whole images on a canvas of the model's size, as detectors take them: no object is cut off.
 
-Carion et al. 2020 resize images by one factor and pad them below and on the right; boxes are parts of the
-image's sides, padding apart, so that they are the same on every canvas.
+Carion et al. 2020 resize an image by one factor and pad it below and on the right. Boxes are relative to the
+sides of the image without padding, so that they are the same on every canvas.
 """
 
 import dataclasses
@@ -15,31 +15,31 @@ from keras_tfm.data.sources.preprocessing import Preprocessing, decode_pixels
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Canvas(Preprocessing):
-    """`Preprocessing` that leaves an image whole: it is stretched to the model's size or, with `keep_aspect`,
-    resized until it fits, and the rest is padding.
+    """`Preprocessing` that keeps an image whole: it is stretched to the model's size or, with `keep_aspect`,
+    resized until it fits and padded.
     """
 
     crop_fraction: Annotated[float, Between(1, 1)] = 1.0
     keep_aspect: Annotated[
-        bool, Option("do not stretch images: resize them until they fit into the model's, and pad the rest")
+        bool, Option("keep the aspect ratio: resize images until they fit the model's size, then pad")
     ] = False
 
     def placed(self, size: tf.Tensor, height: int, width: int) -> tuple[tf.Tensor, tf.Tensor]:
         return self.content(size, height, width), tf.zeros(2, tf.int64)
 
     def content(self, sizes: tf.Tensor, height: int, width: int) -> tf.Tensor:
-        """The (height, width) on the canvas of images of these `sizes`: (..., 2) int64 both."""
+        """The (height, width) that images of these `sizes` have on the canvas: (..., 2) int64 each."""
         canvas = tf.constant([height, width], tf.int64)
         if not self.keep_aspect:
             return tf.broadcast_to(canvas, tf.shape(sizes))
         by_height = (height * sizes[..., 1] <= width * sizes[..., 0])[..., None]
-        # One side is the canvas's, the other shorter by the same factor, one pixel at least.
+        # One side equals the canvas's; the other is scaled by the same factor, to at least one pixel.
         scaled = canvas[::-1] * sizes // tf.maximum(sizes[..., ::-1], 1)
         fitting = tf.where(by_height, tf.constant([True, False]), tf.constant([False, True]))
         return tf.where(fitting, canvas, tf.maximum(scaled, 1))
 
     def pixel_mask(self, sizes: tf.Tensor, height: int, width: int) -> tf.Tensor:
-        """(B, height, width), True where images of these `sizes` (B, 2) stand on the canvas."""
+        """(B, height, width), True where images of these `sizes` (B, 2) cover the canvas."""
         content = self.content(sizes, height, width)
         rows, columns = (
             tf.range(count, dtype=tf.int64) < content[:, place, None]
@@ -48,15 +48,19 @@ class Canvas(Preprocessing):
         return rows[:, :, None] & columns[:, None]
 
     def inputs(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What a detector takes, of raw images on the canvas (B, height, width, C) and their own `sizes`."""
+        """A detector's inputs for raw images on the canvas (B, height, width, C) and their original
+        `sizes`.
+        """
         height, width = images.shape[1:3]
         mask = self.pixel_mask(sizes, height, width)
-        # Padding is 0 after the mean is taken off, as the published preprocessor has it.
+        # Padding is 0 after normalisation, as in the published preprocessor.
         return {"images": self.normalized(images) * tf.cast(mask, tf.float32)[..., None], "pixel_mask": mask}
 
     def decoded_whole(
         self, data: tf.Tensor, height: int, width: int, channels: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """(8-bit pixels (height, width, channels), own size (2,) int64) of the bytes of an image file."""
+        """(8-bit pixels (height, width, channels), original size (2,) int64) from the bytes of an image
+        file.
+        """
         pixels = decode_pixels(data, channels)
         return self.resized(pixels[None], height, width)[0], tf.cast(tf.shape(pixels)[:2], tf.int64)

@@ -1,4 +1,4 @@
-"""Texts, and several that may go on or answer: out of files."""
+"""Texts, and several possible continuations or answers of each, from files."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,8 +12,9 @@ CHOICES = ("choices", "endings", "options", "answers")
 
 
 class Choices(NamedTuple):
-    """Three lists of equal length: a text, its choices, as many as every other's, and the right one's number,
-    from 0.
+    """Three lists of equal length: a text, its choices, and the index of the right one, from 0.
+
+    All texts have the same number of choices.
     """
 
     texts: list[str]
@@ -22,11 +23,15 @@ class Choices(NamedTuple):
 
 
 def read_choices(paths, columns: Sequence[str | int] | None = None) -> Choices:
-    """Reads one or several .jsonl files, plain, .gz or .xz: {"text": "…", "choices": ["…", "…"], "label": 0};
-    .parquet files, or sets of TFDS with such columns. A path may be a pattern.
+    """Read texts, their choices and the index of the right one from .jsonl or .parquet files, or data sets of
+    TFDS.
 
-    `columns` are the names of the three, by default known ones. Raises DataError, naming file and line, for
-    whatever is not as it must be, other numbers of choices than the first line's among it.
+    A line of a .jsonl file (plain, .gz or .xz) is {"text": "…", "choices": ["…", "…"], "label": 0}. `columns`
+    are the three names, by default known ones. Paths may be patterns.
+
+    Raises:
+        DataError: for any mistake, for example a different number of choices than in the first line; the
+            message names the file and the line.
     """
     chosen = Columns(("text", "choices", "label"), known_columns, parse_columns(columns, counts=(3,)))
     examples = Choices([], [], [])
@@ -48,6 +53,6 @@ def read_choices(paths, columns: Sequence[str | int] | None = None) -> Choices:
 
 
 def known_columns(cells: list[str]) -> tuple[int, ...] | None:
-    """Where a header's text, choices and label stand; None if it is no header, or lacks one."""
+    """The positions of text, choices and label in a header; None if it is not a header or lacks one."""
     found = [[cells.index(x) for x in names if x in cells][:1] for names in (TEXTS, CHOICES, LABELS)]
     return tuple(place for (place,) in found) if all(found) else None

@@ -1,8 +1,8 @@
-"""Dates written out in forty languages and their ISO 8601 form: a translation set that needs no download.
+"""Dates in forty languages with their ISO 8601 form: a translation task that needs no download.
 
-The names and patterns are those of CLDR, the Unicode consortium's locale data, as Babel packages them:
-"Πέμπτη 5 Μαρτίου 1987", "1987年3月5日" and "5 mars 1987" all become "1987-03-05". There is much to learn:
-forty sets of month names, inflected and abbreviated, three orders of day, month and year, weekdays to ignore.
+Names and patterns are those of CLDR, Unicode's locale data, in the package Babel: "Πέμπτη 5 Μαρτίου 1987",
+"1987年3月5日" and "5 mars 1987" all become "1987-03-05". A model has to learn forty sets of month names,
+inflected and abbreviated, three orders of day, month and year, and to ignore weekdays.
 """
 
 import datetime
@@ -26,8 +26,12 @@ FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 
 
 def date_pairs(num_pairs: int, seed: int = 0, exclude: Collection[str] = ()) -> Pairs:
-    """Draws `num_pairs` dates from 1900 to 2099, each written in a language and length drawn with it, and
-    gives (written, ISO 8601) pairs, alike for the same seed. No date in `exclude`, in ISO form, occurs.
+    """Random dates from 1900 to 2099 as pairs (written date, ISO 8601), in random languages and lengths.
+
+    The same `seed` gives the same pairs. Dates in `exclude`, in ISO form, do not occur.
+
+    >>> keras_tfm.data.date_pairs(1, seed=3).targets
+    ['1986-01-16']
     """
     excluded = {datetime.date.fromisoformat(date).toordinal() for date in exclude}
     ordinals = [day for day in range(FIRST.toordinal(), LAST.toordinal() + 1) if day not in excluded]
@@ -39,15 +43,16 @@ def date_pairs(num_pairs: int, seed: int = 0, exclude: Collection[str] = ()) -> 
 
 
 def date_splits(num_train: int = 30_000, num_test: int = 1_000, seed: int = 0) -> tuple[Pairs, Pairs]:
-    """Draws (train, test) pairs; no date of the test pairs occurs in training, in any language."""
+    """(train, test) pairs; no date of the test pairs occurs in training, in any language."""
     test = date_pairs(num_test, 2 * seed)
     return date_pairs(num_train, 2 * seed + 1, exclude=test.targets), test
 
 
 @functools.cache
 def date_styles() -> tuple[tuple[str, str], ...]:
-    """All (locale, length) whose pattern tells day from month: it spells the month ("5 mars 1987", "5 tháng
-    3, 1987") or runs from year to day ("1987/03/05"). A pattern that a longer length has too is left out.
+    """All (locale, length) whose pattern distinguishes day and month: it spells the month ("5 mars 1987", "5
+    tháng 3, 1987") or runs from year to day ("1987/03/05"). A pattern that a longer length also has is
+    skipped.
     """
     styles: dict[tuple[str, str], tuple[str, str]] = {}
     for locale in LOCALES:
@@ -60,7 +65,7 @@ def date_styles() -> tuple[tuple[str, str], ...]:
 
 
 def write_date(date: datetime.date, locale: str, length: str) -> str:
-    """Writes `date` as a locale has it in a length, "full", "long" or "medium"; digits are always 0 to 9."""
+    """Write `date` in a locale and a length, "full", "long" or "medium", always with the digits 0 to 9."""
     return format_date(date, length, _locale(locale))
 
 

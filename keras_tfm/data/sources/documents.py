@@ -12,8 +12,8 @@ from keras_tfm.data.sources.rows import Columns, has_names, parse_columns, read_
 TEXTS = ("text", "document", "article", "content", "body", "sentence")
 TEXT_FILES = (".txt", ".txt.gz", ".txt.xz")
 
-# White space after a sentence's last mark and before what may begin another; none after the signs of Chinese
-# and Japanese. Initials and the commonest titles end no sentence.
+# White space between the end of a sentence and a possible beginning; none is needed after Chinese
+# and Japanese marks. Initials and the commonest titles do not end a sentence.
 ENDS = re.compile(
     r"""(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|Jr|Sr|Lt|vs|No|Mt)\.)(?<!\b(?:Mrs|Col|Gen|Rev|Sgt)\.)"""
     r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s+(?=["'“‘«(\[]*(?:\d|[^\W\d_a-z]))|(?<=[。！？])\s*(?=\S)"""
@@ -21,11 +21,15 @@ ENDS = re.compile(
 
 
 def read_texts(paths, separator: str | None = None, columns: Sequence[str | int] | None = None) -> list[str]:
-    """The texts of UTF-8 files (plain, .gz or .xz), or of standard input for "-", as they are but for CRLF,
-    which becomes LF: a file is a document, or several between which `separator` stands ("\\n\\n" for a blank
-    line). Of .jsonl and .parquet files and sets of TFDS each row's text is a document, in the column that
-    `columns` names, by default a known one; blank ones are left out. A path may be a pattern. Raises
-    DataError as `read_lines` does, and where a file holds no text.
+    r"""Read texts from UTF-8 files (plain, .gz or .xz), or from standard input for "-".
+
+    A file is one document, or several that `separator` separates ("\n\n" for a blank line). In .jsonl and
+    .parquet files and data sets of TFDS, each row is a document: the column that `columns` names, or one with
+    a known name. Blank documents are skipped. Texts are returned unchanged, except that CRLF becomes LF.
+    Paths may be patterns.
+
+    Raises:
+        DataError: if a file is missing, truncated, not UTF-8, or without text.
     """
     texts = []
     for path in files_of(paths):
@@ -39,11 +43,15 @@ def read_texts(paths, separator: str | None = None, columns: Sequence[str | int]
 
 
 def read_documents(paths, columns: Sequence[str | int] | None = None) -> list[str]:
-    """The documents in text files (plain, .gz or .xz): paragraphs, a line each, and blank lines between
-    documents. A folder stands for its .txt, .txt.gz and .txt.xz files by name, whatever else is in it; "-"
-    for standard input. Of .jsonl and .parquet files and sets of TFDS each row's text is a document, as
-    `read_texts` finds it. White space around a paragraph is dropped. Raises DataError as `read_lines` does,
-    and where a path holds no text.
+    """Read documents from text files (plain, .gz or .xz), whose paragraphs are lines and whose documents are
+    separated by blank lines.
+
+    A folder stands for its .txt, .txt.gz and .txt.xz files, sorted by name, "-" for standard input. In .jsonl
+    and .parquet files and data sets of TFDS, each row is a document, as in `read_texts`. White space around
+    paragraphs is removed.
+
+    Raises:
+        DataError: if a file is missing, truncated, not UTF-8, or without text.
     """
     documents: list[str] = []
     for path in files_of(paths):
@@ -69,7 +77,7 @@ def _documents(file: str) -> Iterator[str]:
 
 
 def _column(path: str, columns: Sequence[str | int] | None) -> Iterator[str]:
-    """The texts in one column of a table whose columns have names; blank ones are left out."""
+    """The texts in one column of a table with named columns; blank ones are skipped."""
     chosen = Columns(("text",), known_text, parse_columns(columns, counts=(1,)))
     for row in read_all(path, chosen, "texts"):
         (text,) = row.cells
@@ -78,17 +86,24 @@ def _column(path: str, columns: Sequence[str | int] | None) -> Iterator[str]:
 
 
 def known_text(cells: list[str]) -> tuple[int] | None:
-    """Where a table's text stands; None if it has none of a known name."""
+    """The position of the text column; None if no column has a known name."""
     return next(((cells.index(name),) for name in TEXTS if name in cells), None)
 
 
 def split_sentences(document: str) -> list[str]:
-    """The sentences of a document, by marks and capitals; none goes over the end of a line."""
+    """The sentences of a document, found by punctuation and capitals; a sentence never crosses the end of a
+    line.
+
+    >>> keras_tfm.data.split_sentences("Dr. Who came. Then she left!")
+    ['Dr. Who came.', 'Then she left!']
+    """
     return [sentence for line in document.splitlines() for sentence in ENDS.split(line) if sentence.strip()]
 
 
 def text_files(path: str) -> Sequence[str]:
-    """The text files in a folder, by name, or else the path itself; DataError for a folder without any."""
+    """The text files in a folder, sorted by name, or the path itself; DataError for a folder without text
+    files.
+    """
     if not os.path.isdir(path):
         return [path]
     files = sorted(str(file) for file in pathlib.Path(path).iterdir() if file.name.endswith(TEXT_FILES))

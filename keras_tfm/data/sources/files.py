@@ -1,4 +1,4 @@
-"""Pairs of texts, and lines, out of files; and the fingerprint of what was read."""
+"""Pairs of texts, and lines, from files; and the fingerprint of data."""
 
 import functools
 import hashlib
@@ -14,7 +14,7 @@ from babel import Locale
 from keras_tfm.data.sources.lines import DataError, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.rows import KINDS, Columns, is_table, parse_columns, read_all
 
-# Column names that mark a first row as a header; languages ("en", "pt-BR", "German") do so too.
+# Column names that mark a first row as a header, as do languages ("en", "pt-BR", "German").
 KNOWN_COLUMNS = (
     ("source", "target"), ("src", "tgt"), ("input", "output"), ("question", "answer"),
     ("text", "summary"), ("document", "summary"), ("article", "summary"), ("article", "highlights"),
@@ -22,20 +22,28 @@ KNOWN_COLUMNS = (
 
 
 class Pairs(NamedTuple):
-    """Two lists of equal length: `targets[i]` is what `sources[i]` should become."""
+    """Two lists of equal length: `targets[i]` belongs to `sources[i]`."""
 
     sources: list[str]
     targets: list[str]
 
 
 def read_pairs(paths, columns: Sequence[str | int] | None = None) -> Pairs:
-    """Reads (source, target) pairs out of tables: .tsv (unquoted), .csv (RFC 4180) or .jsonl files, plain,
-    .gz or .xz, .parquet files and `"tfds:NAME[/CONFIG][:VERSION]#SPLIT"`; or out of two parallel text files.
-    A path may be a pattern, "data/*.tsv". `columns` chooses the source and the target column, by name or, in
-    .tsv and .csv, by position from 0. A first row there is a header when `columns` are names, when it holds
-    a pair of `KNOWN_COLUMNS`, or when its two cells name languages. Strings come as they are, without the
-    newline (LF or CRLF). Raises DataError when a file is missing, empty, cut short or not UTF-8, when rows
-    or parallel files disagree in length, when a text is blank.
+    """Read (source, target) pairs from tables, or from two parallel text files.
+
+    Args:
+        paths: one or several paths or patterns ("data/*.tsv"): .tsv (unquoted), .csv (RFC 4180) or .jsonl
+            files, plain, .gz or .xz; .parquet files; `"tfds:NAME[/CONFIG][:VERSION]#SPLIT"`; or two text
+            files.
+        columns: the source and the target column, by name or, for .tsv and .csv, by position from 0.
+
+    The first row of a .tsv or .csv is a header if `columns` are names, if it contains a pair of
+    `KNOWN_COLUMNS`, or if it consists of two names of languages. Strings are returned unchanged, without the
+    newline.
+
+    Raises:
+        DataError: if a file is missing, empty, truncated or not UTF-8, if rows or parallel files differ in
+            length, or if a text is blank.
     """
     chosen = Columns(("source", "target"), known_pair, parse_columns(columns))
     files = files_of(paths)
@@ -58,8 +66,10 @@ def read_pairs(paths, columns: Sequence[str | int] | None = None) -> Pairs:
 
 
 def read_lines(path) -> Iterator[str]:
-    """Yields the lines of a UTF-8 text file (plain, .gz or .xz), or of standard input for "-", each without
-    its newline; empty lines are kept and an empty file has none. Raises DataError as `read_pairs` does.
+    """Yield the lines of a UTF-8 text file (plain, .gz or .xz), or of standard input for "-", without
+    newlines.
+
+    Empty lines are kept. DataError if the file is missing, truncated or not UTF-8.
     """
     return (text for _, text in numbered_lines(os.fspath(path)))
 
@@ -78,7 +88,7 @@ def _parallel_rows(source_path: str, target_path: str) -> Iterator[tuple[str, st
 
 
 def known_pair(cells: list[str]) -> tuple[int, int] | None:
-    """Where a header's source and target stand; None if it names no such pair."""
+    """The positions of source and target in a header; None if it names no known pair."""
     for source, target in KNOWN_COLUMNS:
         if source in cells and target in cells:
             return cells.index(source), cells.index(target)
@@ -87,7 +97,9 @@ def known_pair(cells: list[str]) -> tuple[int, int] | None:
 
 
 def _is_language(name: str) -> bool:
-    """Whether a lower-case name is a language: "de", "pt-br", "german"; three letters are too often words."""
+    """Whether a lower-case name is a language ("de", "pt-br", "german"); three-letter codes are too often
+    words.
+    """
     return re.sub(r"[-_]\w{2,4}$", "", name) in _languages()
 
 
@@ -98,7 +110,12 @@ def _languages() -> frozenset[str]:
 
 
 def fingerprint(*columns) -> str:
-    """A hash of lists of strings, or of arrays, by which a later run knows that its data are the same."""
+    """A hash of lists of strings, or of arrays, by which a later run recognises the same data.
+
+    >>> from keras_tfm.data.sources.files import fingerprint
+    >>> fingerprint(["a", "b"]) == fingerprint(["a", "b"]) != fingerprint(["ab"])
+    True
+    """
     digest = hashlib.sha256()
     for column in columns:
         if isinstance(column, np.ndarray):

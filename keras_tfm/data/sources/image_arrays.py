@@ -1,4 +1,4 @@
-"""Images that are arrays in a file: .npz, and the idx files (ubyte, plain or .gz) of MNIST and its kin."""
+"""Images stored as arrays: .npz files, and idx files (ubyte, plain or .gz) such as MNIST's."""
 
 import gzip
 import math
@@ -17,14 +17,14 @@ import tensorflow as tf
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.sources.preprocessing import Preprocessing, in_channels
 
-# Arrays of an .npz, images and labels, as Keras, MedMNIST and others name them.
+# Names of the arrays of images and labels in .npz files of Keras, MedMNIST and others.
 NAMES = (
     ("images", "labels"), ("x_train", "y_train"), ("train_images", "train_labels"), ("x", "y"),
     ("x_test", "y_test"), ("test_images", "test_labels"), ("image", "label"), ("data", "labels"),
 )  # fmt: skip
-MAX_BYTES = 1 << 33  # of one array
-AT_ONCE = 1 << 24  # numbers that are resized at once
-UBYTE = 0x08  # the kind of number in an idx file
+MAX_BYTES = 1 << 33  # largest array
+AT_ONCE = 1 << 24  # how many values are resized at once
+UBYTE = 0x08  # the code for unsigned bytes in an idx file
 IDX = re.compile(r"idx\d[-.]ubyte(\.gz)?$")
 
 
@@ -36,18 +36,20 @@ class ImageArrays(NamedTuple):
 
 
 def is_array_file(path: str) -> bool:
-    """Whether `read_arrays` reads it, by its name."""
+    """Whether `read_arrays` reads a file of this name."""
     return path.lower().endswith(".npz") or is_idx(path)
 
 
 def is_idx(path: str) -> bool:
-    """Whether it has the name of an idx file, "train-images-idx3-ubyte.gz"."""
+    """Whether the name is that of an idx file, such as "train-images-idx3-ubyte.gz"."""
     return IDX.search(path.lower()) is not None
 
 
 def read_arrays(path: str, columns: Sequence[str] | None = None) -> ImageArrays:
-    """The images and labels of an .npz, whose names `columns` are, by default known ones; or of an idx file
-    of images and the one of labels beside it. DataError where they are none, or do not belong together.
+    """The images and labels in an .npz file, or in an idx file and the idx file of labels in the same folder.
+
+    `columns` are the names of the arrays in the .npz, by default known ones. DataError for arrays that are
+    not images or labels, or do not fit together.
     """
     images, labels = _read_npz(path, columns) if path.lower().endswith(".npz") else _read_idx_pair(path)
     if images.ndim == 3:
@@ -65,7 +67,7 @@ def read_arrays(path: str, columns: Sequence[str] | None = None) -> ImageArrays:
 def fit_arrays(
     images: np.ndarray, height: int, width: int, channels: int, preprocessing: Preprocessing
 ) -> np.ndarray:
-    """8-bit images (N, H, W, C) of any size and channels as (N, height, width, channels)."""
+    """8-bit images (N, H, W, C) of any size and number of channels as (N, height, width, channels)."""
     resized = np.zeros((len(images), height, width, channels), "uint8")
     step = max(1, AT_ONCE // max(math.prod(images.shape[1:]), height * width * channels))
     for first in range(0, len(images), step):
@@ -121,7 +123,7 @@ def _chosen(path: str, names: list[str], columns: Sequence[Any] | None) -> Seque
 
 
 def labels_beside(path: str) -> str:
-    """The idx file of labels that belongs to one of images, by its name."""
+    """The name of the idx file with the labels for an idx file of images."""
     name = os.path.basename(path).replace("images", "labels").replace("idx3", "idx1").replace("idx4", "idx1")
     return os.path.join(os.path.dirname(path), name)
 
@@ -134,7 +136,9 @@ def _read_idx_pair(path: str) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _read_idx(path: str) -> np.ndarray:
-    """LeCun's format: 0, 0, the kind of number, the number of axes, each as 4 bytes, the numbers."""
+    """LeCun's format: 0, 0, the code of the data type, the number of axes, 4 bytes for each axis, the
+    values.
+    """
     is_compressed = path.lower().endswith(".gz")
     try:
         opened: Any = gzip.open(path) if is_compressed else open(path, "rb")  # noqa: SIM115

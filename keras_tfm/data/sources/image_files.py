@@ -1,4 +1,4 @@
-"""Images as they lie on the disk or came out of a table: checked once, decoded when they are asked for."""
+"""Encoded images, on disk or from a table: checked once, and decoded when they are needed."""
 
 import concurrent.futures
 import hashlib
@@ -16,11 +16,11 @@ from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.log import Bar
 
 LOG = logging.getLogger(__name__)
-MAX_PIXELS = 1 << 26  # of one image, 768 MB while it is resized; a larger one is a mistake, or an attack
+MAX_PIXELS = 1 << 26  # per image: 768 MB while it is resized; larger ones are mistakes or attacks
 MAX_FILE_BYTES = 1 << 28
-MAX_BYTES = 1 << 31  # of images of a model's size in memory; more are decoded anew in each epoch
-MOST_TOLD = 3  # of images that are left out
-JPEG_SIZES = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}  # their segments
+MAX_BYTES = 1 << 31  # decoded images up to this size stay in memory; more are decoded in each epoch
+MOST_TOLD = 3  # how many skipped images a warning names
+JPEG_SIZES = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}  # frame headers
 
 NOT_WHOLE = "expected a whole PNG or JPEG image"
 
@@ -28,10 +28,10 @@ Source = bytes | str | os.PathLike  # an image file's content, or its path
 
 
 class ImageFiles:
-    """Encoded images, each a path or bytes, that read as 8-bit arrays (N, `shape`) by rows.
+    """Encoded images, each a path or bytes, which can be read like an array (N, *shape) of 8-bit pixels.
 
-    `files[3:5]` and `files[np.array([7, 2])]` are some of them, `np.asarray(files)` decodes them. `places`
-    say where bytes stand.
+    `files[3:5]` and `files[np.array([7, 2])]` select images, `np.asarray(files)` decodes them. `places` name
+    the sources of images that are bytes, for messages.
     """
 
     dtype = np.dtype("uint8")
@@ -53,7 +53,7 @@ class ImageFiles:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the array: (N, height, width, channels)."""
+        """The shape of the decoded array: (N, height, width, channels)."""
         return len(self), *self.pixels
 
     def __getitem__(self, rows: Any) -> "ImageFiles":
@@ -68,14 +68,14 @@ class ImageFiles:
         return images if dtype is None else images.astype(dtype)
 
     def place(self, row: int) -> str:
-        """Where an image stands: its place, its path, or its number from 0."""
+        """Where an image comes from: its place, its path, or its index."""
         if self.places is not None:
             return self.places[row]
         source = self.sources[row]
         return f"image {row}" if isinstance(source, bytes) else source
 
     def identity(self) -> Iterator[str]:
-        """Strings that change where the images do."""
+        """Strings that change if the images change."""
         yield repr((self.pixels, self.preprocessing))
         for source in self.sources:
             if isinstance(source, bytes):
@@ -86,12 +86,13 @@ class ImageFiles:
 
     @property
     def fits_memory(self) -> bool:
-        """Whether all of them, decoded, are no more than `MAX_BYTES`."""
+        """Whether all images, decoded, have at most `MAX_BYTES`."""
         return int(np.prod(self.shape)) <= MAX_BYTES
 
     def read(self, is_kept: bool = True) -> tuple[np.ndarray, dict[int, str]]:
-        """(Images (N, H, W, C), {row: why} of those that cannot be decoded and are black): none are kept
-        where they are only to be checked.
+        """(Images (N, H, W, C), {row: reason} of those that cannot be decoded and stay black).
+
+        With `is_kept=False` the images are only checked, and the array has no rows.
         """
         images = np.zeros(self.shape if is_kept else (0, *self.pixels), "uint8")
         problems: dict[int, str] = {}
@@ -103,7 +104,7 @@ class ImageFiles:
             elif is_kept:
                 images[row] = found
 
-        # One thread for each core: each holds one image of its own size, so that the memory is bounded.
+        # One thread per core, each with one image at its original size, so that memory stays bounded.
         with (
             concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads,
             Bar(total=len(self), desc="reading", unit="image") as bar,
@@ -113,7 +114,7 @@ class ImageFiles:
         return images, dict(sorted(problems.items()))
 
     def dataset(self, rows: tf.data.Dataset) -> tf.data.Dataset:
-        """The images of a dataset of rows (), (H, W, C) each, in the graph."""
+        """A dataset of images (H, W, C) for a dataset of rows (), decoded in the graph."""
         holds_bytes = bool(self.sources) and isinstance(self.sources[0], bytes)
         sources = tf.constant(self.sources, tf.string)
 
@@ -127,7 +128,7 @@ class ImageFiles:
 def decoded_or_problem(
     source: Source, shape: tuple[int, int, int], preprocessing: Preprocessing
 ) -> np.ndarray | str:
-    """An image (H, W, C), 8-bit, or why there is none."""
+    """An image (H, W, C), 8-bit, or the reason why it cannot be decoded."""
     try:
         data = read_bytes(source)
     except OSError as error:
@@ -141,7 +142,7 @@ def decoded_or_problem(
 
 
 def read_bytes(source: Source) -> bytes:
-    """The content of an image's file, of `MAX_FILE_BYTES` and one more at most; OSError."""
+    """The content of an image file, at most `MAX_FILE_BYTES` + 1 bytes; OSError if it cannot be read."""
     if isinstance(source, bytes):
         return source
     with open(source, "rb") as stream:
@@ -149,7 +150,7 @@ def read_bytes(source: Source) -> bytes:
 
 
 def problem_of(data: bytes) -> str | None:
-    """Why the bytes of an image file are not decoded, as far as its header says."""
+    """Why an image file should not be decoded, as far as its header tells; None if it can be."""
     if len(data) > MAX_FILE_BYTES:
         return f"expected an image file of {MAX_FILE_BYTES:,} bytes at most, it is larger"
     if (size := size_of(data)) is None:
@@ -161,7 +162,7 @@ def problem_of(data: bytes) -> str | None:
 
 
 def size_of(data: bytes) -> tuple[int, int] | None:
-    """(Height, width) that the header of a PNG, JPEG, GIF, BMP or WebP file names; None for others."""
+    """The (height, width) in the header of a PNG, JPEG, GIF, BMP or WebP file; None for other data."""
     try:
         if data.startswith(b"\x89PNG"):
             width, height = struct.unpack_from(">II", data, 16)
@@ -186,13 +187,13 @@ def size_of(data: bytes) -> tuple[int, int] | None:
 
 
 def _size_of_jpeg(data: bytes) -> tuple[int, int] | None:
-    """By the first frame header, behind segments that each name their length."""
+    """The size in the first frame header, after segments that each state their length."""
     place = 2
     while place < len(data) - 1:
         if data[place] != 0xFF:
             return None
         marker = data[place + 1]
-        if marker == 0xFF:  # filling
+        if marker == 0xFF:  # padding
             place += 1
         elif marker in JPEG_SIZES:
             height, width = struct.unpack_from(">HH", data, place + 5)
@@ -203,9 +204,9 @@ def _size_of_jpeg(data: bytes) -> tuple[int, int] | None:
 
 
 def without_bad(files: ImageFiles, labels: np.ndarray) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
-    """(Images, labels) of those that can be decoded: in memory where they fit; the others are told of.
+    """(Images, labels) of the images that can be decoded, in memory if they fit; the others are reported.
 
-    DataError where a class has none that can be.
+    DataError for a class none of whose images can be decoded.
     """
     images, good, problems = _read_good(files)
     for row, problem in problems.items():
@@ -216,9 +217,9 @@ def without_bad(files: ImageFiles, labels: np.ndarray) -> tuple[np.ndarray | Ima
 
 
 def readable(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
-    """(Images, their rows) of those that can be decoded: in memory where they fit; the others are told of.
+    """(Images, their rows) of the images that can be decoded, in memory if they fit; the others are reported.
 
-    DataError where there is none.
+    DataError if no image can be decoded.
     """
     images, good, problems = _read_good(files)
     if problems and not len(good):
@@ -229,7 +230,7 @@ def readable(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
 
 
 def _read_good(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray, dict[int, str]]:
-    """(Images that can be decoded, in memory where all fit, their rows, {row: why} of the others)."""
+    """(The decodable images, in memory if all fit; their rows; {row: reason} of the others)."""
     images, problems = files.read(is_kept=files.fits_memory)
     good = np.array([row for row in range(len(files)) if row not in problems], int)
     if not files.fits_memory:
@@ -242,11 +243,11 @@ def _tell(files: ImageFiles, problems: Mapping[int, str]) -> None:
 
 
 def tell_left_out(problems: Mapping[str, str], count: int, unit: str = "images") -> None:
-    """Warn, in one line, of images, or of other units, that are left out, where there are any."""
+    """Warn, in one line, about skipped images or other units, if there are any."""
     if not problems:
         return
     few = [f"{place} ({problem})" for place, problem in list(problems.items())[:MOST_TOLD]]
     if len(problems) > len(few):
         few.append(f"{len(problems) - len(few):,} more")
     told = ", ".join(few)
-    LOG.warning("%s of %s %s are left out: %s", f"{len(problems):,}", f"{count:,}", unit, told)
+    LOG.warning("%s of %s %s are skipped: %s", f"{len(problems):,}", f"{count:,}", unit, told)

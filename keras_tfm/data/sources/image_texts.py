@@ -1,24 +1,27 @@
-"""Images and the text of each, out of tables that name image files or hold them."""
+"""Images with a text each, from tables that name image files or contain them."""
 
+import glob
 import hashlib
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_tfm.data.sources.image_files import ImageFiles, readable
 from keras_tfm.data.sources.images import IMAGES, STRETCHED, bytes_of
+from keras_tfm.data.sources.lines import DataError, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import Columns, Row, parse_columns, read_all
 
 PATHS = (*IMAGES, "image_path", "path", "file", "filename", "file_name", "image_file")
+METADATA = ("metadata.jsonl", "metadata.csv", "metadata.tsv")  # a folder's table, as `datasets` names it
 TEXTS = ("text", "caption", "sentence", "description", "title")
 
 
 class ImageTexts(NamedTuple):
-    """Images (N, H, W, C), 8-bit or from 0 to 1, or the files of them, and the text of each."""
+    """Images (N, H, W, C), 8-bit or from 0 to 1, or their files, and the text of each."""
 
     images: Any
     texts: list[str]
@@ -30,24 +33,64 @@ def read_image_texts(
     columns: Sequence[str | int] | None = None,
     preprocessing: Preprocessing = STRETCHED,
 ) -> ImageTexts:
-    """Reads .tsv, .csv and .jsonl files of an image's path and its text, and .parquet files and sets of TFDS
-    with the bytes of images. `columns` are the two names, or positions, by default known ones.
+    """Read pairs of an image and its text from tables.
 
-    A path is one from the table's folder, and leads to a file in it. Images that are missing or broken are
-    left out, with a warning that counts them and names some. DataError for a path that leads elsewhere, for a
-    text that is blank, and where no image can be read.
+    A .tsv, .csv or .jsonl file has paths of images, relative to the table's folder and inside it; a .parquet
+    file or a data set of TFDS has encoded images. `columns` are the two names, or positions, by default known
+    ones. Missing and broken images are skipped, with a warning that counts them and names some.
+
+    Raises:
+        DataError: for a path that leads out of the folder, a blank text, and if no image can be read.
     """
+    chosen = Columns(("image", "text"), _known, parse_columns(columns))
     sources: list[bytes | str] = []
     places, texts = [], []
-    for row in read_all(
-        paths, Columns(("image", "text"), _known, parse_columns(columns)), "images and texts"
-    ):
-        source = row.cells[0]
-        sources.append(_inside(row) if isinstance(source, str) else bytes_of(row))
-        places.append(source if isinstance(source, str) else f"{row.path}, {row.place}")
-        texts.append(row.text(1))
+    for path in files_of(paths):
+        table: str | None = path
+        if os.path.isdir(path):
+            tables = (os.path.join(path, name) for name in METADATA)
+            table = next(filter(os.path.exists, tables), None)
+        found = _of_folder(path) if table is None else _of_table(table, chosen)
+        for source, place, text in found:
+            sources.append(source)
+            places.append(place)
+            texts.append(text)
     images, rows = readable(ImageFiles(sources, shape, preprocessing, places))
     return ImageTexts(images, [texts[row] for row in rows])
+
+
+def _of_table(path: str, columns: Columns) -> Iterator[tuple[bytes | str, str, str]]:
+    """(Image, where it stands, text) of each row."""
+    for row in read_all(path, columns, "images and texts"):
+        source = row.cells[0]
+        if isinstance(source, str):
+            yield _inside(row), source, row.text(1)
+        else:
+            yield bytes_of(row), f"{row.path}, {row.place}", row.text(1)
+
+
+def _of_folder(path: str) -> Iterator[tuple[str, str, str]]:
+    """(Image, where it stands, text) of each line of the .txt files of a folder and of those in it."""
+    home = pathlib.Path(path).resolve()
+    files = sorted(home.rglob("*.txt"))
+    if not files:
+        names = " or ".join(METADATA)
+        raise DataError(path, None, f"expected {names}, or a .txt beside each image, there is none")
+    for file in files:
+        named_alike = sorted(file.parent.glob(f"{glob.escape(file.stem)}.*"))
+        image = next((image for image in named_alike if image != file), file.with_suffix(""))
+        if not image.resolve().is_relative_to(home):
+            raise DataError(
+                file, None, f"expected an image inside {home}, {image.name!r:.60} leads elsewhere"
+            )
+        for number, text in numbered_lines(os.fspath(file)):
+            yield (
+                os.fspath(image),
+                os.fspath(image.relative_to(home)),
+                check_text(text, os.fspath(file), number, "text"),
+            )
+        if not file.stat().st_size:
+            raise DataError(file, None, "expected a text, the file is empty")
 
 
 def _known(cells: list[str]) -> tuple[int, int] | None:
@@ -56,11 +99,11 @@ def _known(cells: list[str]) -> tuple[int, int] | None:
 
 
 def _inside(row: Row) -> str:
-    """The path of the row's image; DataError where it leads out of the table's folder."""
+    """The path of the row's image; DataError if it leads out of the table's folder."""
     home, name = pathlib.Path(row.path).resolve().parent, row.text(0)
     try:
         path = (home / name).resolve()
-    except (ValueError, OSError, RuntimeError):  # NUL in it, or links in a circle
+    except (ValueError, OSError, RuntimeError):  # a NUL character, or circular links
         row.refuse(f"expected the path of an image, got {name!r:.60}")
     if not path.is_relative_to(home):
         row.refuse(f"expected the path of an image inside {home}, got {name!r:.60}")
@@ -68,7 +111,7 @@ def _inside(row: Row) -> str:
 
 
 def identities(images: np.ndarray | ImageFiles) -> list:
-    """What is equal for two images that are the same file, the same bytes, or the same pixels."""
+    """Values that are equal for two images if they are the same file, the same bytes, or the same pixels."""
     if isinstance(images, ImageFiles):
         return list(images.sources)
     return [hashlib.sha256(image.tobytes()).digest() for image in np.asarray(images)]

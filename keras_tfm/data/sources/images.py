@@ -1,4 +1,4 @@
-"""Labelled images out of folders, tables and arrays; and images without labels, to be answered."""
+"""Labelled images from folders, tables and arrays; and images without labels."""
 
 import os
 import pathlib
@@ -24,7 +24,7 @@ KINDS = (
 
 
 class LabelledImages(NamedTuple):
-    """Images (N, H, W, C), 8-bit, and labels (N,) that count into `class_names`."""
+    """Images (N, H, W, C), 8-bit, and labels (N,), which are indices of `class_names`."""
 
     images: np.ndarray | ImageFiles
     labels: np.ndarray
@@ -39,10 +39,14 @@ def read_labelled_images(
     columns: Sequence[str | int] | None = None,
     preprocessing: Preprocessing = STRETCHED,
 ) -> LabelledImages:
-    """Reads a folder as `read_image_folder` does, arrays as `image_arrays` does, or tables with a column of
-    images, the bytes of image files, and one of labels: .parquet files, a pattern of them, or a set of TFDS.
-    `columns` are their names, by default known ones. The classes are in order of name, numbers by size.
-    Images that are broken are left out, with a warning that counts them and names some. DataError as there.
+    """Read labelled images from folders (see `read_image_folder`), arrays (see `image_arrays`), or tables.
+
+    A table is a .parquet file, a pattern of them, or a data set of TFDS, with one column of encoded images
+    and one of labels; `columns` are their names, by default known ones. Classes are sorted by name, numbers
+    by value. Broken images are skipped, with a warning that counts them and names some.
+
+    Raises:
+        DataError: as in `read_image_folder`.
     """
     files = files_of(path)
     if all(map(image_arrays.is_array_file, files)):
@@ -69,10 +73,11 @@ def read_unlabelled_images(
     columns: Sequence[str | int] | None = None,
     preprocessing: Preprocessing = STRETCHED,
 ) -> np.ndarray | ImageFiles:
-    """Images (N, *shape), 8-bit, from what `read_labelled_images` reads, whose labels are passed over, and
-    from folders of images, tables and arrays without any. `columns` are one name or, of arrays, two.
+    """Images (N, *shape), 8-bit, from what `read_labelled_images` reads, whose labels are ignored, and from
+    folders, tables and arrays without labels.
 
-    Images that are broken are left out, with a warning. DataError where there are none.
+    `columns` are one name or, for arrays, two. Broken images are skipped, with a warning. DataError if there
+    are none.
     """
     files = files_of(paths)
     beside = {image_arrays.labels_beside(file) for file in files if image_arrays.is_idx(file)}
@@ -88,7 +93,7 @@ def read_unlabelled_images(
 
 
 def _labelled(images: Any, labels: np.ndarray, path: str) -> LabelledImages:
-    """With the classes in order, numbers by size."""
+    """The images with their classes in order, numbers by value."""
     if isinstance(images, ImageFiles):
         images, labels = without_bad(images, labels)
     names = sorted(set(labels.tolist()), key=lambda label: (isinstance(label, str), label))
@@ -116,7 +121,7 @@ def _read_arrays(
 
 
 def known_images(cells: list[str]) -> tuple[int, ...] | None:
-    """Where a table's images and labels stand; None if it lacks one."""
+    """The positions of images and labels among a table's columns; None if it lacks one."""
     found = [[cells.index(x) for x in names if x in cells][:1] for names in (IMAGES, LABELS)]
     return tuple(place for (place,) in found) if all(found) else None
 
@@ -126,7 +131,7 @@ def _known_image(cells: list[str]) -> tuple[int] | None:
 
 
 def bytes_of(row: Row) -> bytes:
-    """The image in the row's first cell: bytes or, as the library `datasets` has it, {"bytes": them}."""
+    """The image in the first cell of the row: bytes or, as in the library `datasets`, {"bytes": bytes}."""
     data = row.cells[0].get("bytes") if isinstance(row.cells[0], dict) else row.cells[0]
     if not isinstance(data, bytes):
         row.refuse(f"expected the bytes of an image as {row.names[0]}, got {row.cells[0]!r:.60}")
@@ -136,12 +141,14 @@ def bytes_of(row: Row) -> bytes:
 def read_image_folder(
     folder, height: int, width: int, channels: int, preprocessing: Preprocessing = STRETCHED
 ) -> LabelledImages:
-    """Reads a folder of images, one folder inside it a class; the classes are in order of name.
+    """Read a folder that holds one folder of images per class; classes are sorted by name.
 
-    Every image becomes `height` x `width`, in memory or, where all of them exceed `image_files.MAX_BYTES`,
-    each time that it is asked for. Hidden files are passed over; what is no image, or a broken one, is left
-    out, with a warning that counts them and names some. Raises DataError when there are not two classes, when
-    a class is empty or has no image that can be decoded.
+    All images become `height` x `width`: in memory or, if they exceed `image_files.MAX_BYTES`, each time they
+    are needed. Hidden files are ignored; files that are broken or not images are skipped, with a warning that
+    counts them and names some.
+
+    Raises:
+        DataError: if there are fewer than two classes, or a class has no image that can be decoded.
     """
     return _read_folders([folder], (height, width, channels), preprocessing)
 
@@ -149,7 +156,7 @@ def read_image_folder(
 def _read_folders(
     folders: Sequence, shape: tuple[int, int, int], preprocessing: Preprocessing
 ) -> LabelledImages:
-    """`read_image_folder` of several, whose classes are told by name."""
+    """`read_image_folder` for several folders, whose classes are merged by name."""
     classes = [path for folder in folders for path in _visible(pathlib.Path(folder)) if path.is_dir()]
     if (count := len({path.name for path in classes})) < 2:
         problem = f"expected a folder of images for each class, got {count} folders"
@@ -171,9 +178,10 @@ def read_images(
     columns: Sequence[str | int] | None = None,
     preprocessing: Preprocessing = STRETCHED,
 ) -> tuple[list, list[str]]:
-    """Images to be answered and their places: image files, which a path or a pattern names, or those of a
-    folder and the folders in it, in order of name; or the rows of tables as `read_labelled_images` takes
-    them; or .npz and idx files. Each is a path, or the bytes of a file, or an array of the `shape`.
+    """Images to answer, and their places: image files, given by paths, patterns or folders (and the folders
+    in them, sorted by name); rows of tables as in `read_labelled_images`; .npz and idx files.
+
+    Each image is a path, the bytes of a file, or an array of the `shape`.
     """
     chosen = Columns(("image",), _known_image, parse_columns(columns, counts=(1,)))
     images: list = []
@@ -223,15 +231,15 @@ def _visible(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def decode_image(data, height, width, channels, preprocessing: Preprocessing = STRETCHED):
-    """The bytes of an image file, a string tensor (), to an 8-bit image (height, width, channels).
+    """The bytes of an image file, a string tensor (), as an 8-bit image (height, width, channels).
 
-    See `preprocessing.decode_pixels`. Raises InvalidArgumentError, also in a graph, where they are none.
+    See `preprocessing.decode_pixels`. InvalidArgumentError, also in a graph, if the bytes are not an image.
     """
     return preprocessing.decoded(data, height, width, channels)
 
 
 def decode_images(data, height, width, channels, preprocessing: Preprocessing = STRETCHED):
-    """`decode_image` for each of the strings (B,): 8-bit images (B, height, width, channels)."""
+    """`decode_image` for strings (B,): 8-bit images (B, height, width, channels)."""
     return tf.map_fn(
         lambda item: decode_image(item, height, width, channels, preprocessing),
         data,

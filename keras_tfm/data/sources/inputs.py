@@ -1,4 +1,4 @@
-"""What `keras-tfm predict` reads: lines of text, or files as for training, whose labels are passed over."""
+"""The inputs of `keras-tfm predict`: lines of text, or files as for training, whose labels are ignored."""
 
 import itertools
 import json
@@ -23,15 +23,15 @@ Found = Callable[[list[str]], tuple[int, ...] | None]
 
 
 class Inputs(NamedTuple):
-    """What a task answers, a list or an array of images, and where each of it stands, "line 3"."""
+    """The examples to answer, a list or an array of images, and the place of each, "line 3" for example."""
 
     examples: Any
     places: list[str]
 
 
 def read_input_lines(path) -> Inputs:
-    """The lines of a text file (plain, .gz or .xz), of all that match a pattern or lie in a folder, by name,
-    or of standard input for "-".
+    """The lines of a text file (plain, .gz or .xz), of all files of a pattern or folder, or of standard input
+    for "-".
     """
     files = [file for found in files_of(path) for file in text_files(found)]
     lines = [(file, f"line {number}", text) for file in files for number, text in numbered_lines(file)]
@@ -39,19 +39,21 @@ def read_input_lines(path) -> Inputs:
 
 
 def read_sources(path, columns: Sequence[str | int] | None = None) -> Inputs:
-    """Sources of pairs: a text file's lines, or the first or the known column of a table."""
+    """Sources of pairs: the lines of a text file, or the source column of a table."""
     names = sorted({source for source, _ in KNOWN_COLUMNS})
     return _texts_of(path, ("source", "target"), known_pair, _first_of(names), columns)
 
 
 def read_unlabelled_texts(path, columns: Sequence[str | int] | None = None, pairs: bool = False) -> Inputs:
-    """Texts, or `pairs` of them: a text file's lines, a tab between two, or the columns of a table."""
+    """Texts, or `pairs` of them: the lines of a text file, with a tab within a pair, or the columns of a
+    table.
+    """
     names = ("text", "text", "label") if pairs else ("text", "label")
     return _texts_of(path, names, known_labelled, _first_group(names[:-1]), columns)
 
 
 def read_users(path, columns: Sequence[str | int] | None = None) -> Inputs:
-    """Ids of users: a text file's lines, or the first or the known column of a table."""
+    """Ids of users: the lines of a text file, or the user column of a table."""
     files = files_of(path)
     if not all(map(is_table, files)):
         return read_input_lines(path)
@@ -63,7 +65,9 @@ def read_users(path, columns: Sequence[str | int] | None = None) -> Inputs:
 
 
 def read_unlabelled_choices(path, columns: Sequence[str | int] | None = None) -> Inputs:
-    """(text, choices), or a text file's lines, a text and its choices with tabs between."""
+    """(text, choices) from a table, or the lines of a text file: a text and its choices, separated by
+    tabs.
+    """
     files = files_of(path)
     if not all(map(is_table, files)):
         return read_input_lines(path)
@@ -79,8 +83,9 @@ def read_unlabelled_choices(path, columns: Sequence[str | int] | None = None) ->
 
 
 def read_unlabelled_words(path, labels: Sequence[str]) -> Inputs:
-    """Sentences: a text file's lines, or those in CoNLL columns, which a file has where every line ends in a
-    tag, one of `labels` or of their kind; or lists of words out of tables whose columns have names.
+    """Sentences: the lines of a text file, sentences in CoNLL columns, or lists of words from a table.
+
+    A file is taken for CoNLL columns if every line ends in a tag, one of `labels` or of their kind.
     """
     files, inputs = files_of(path), Inputs([], [])
     found: list
@@ -100,8 +105,8 @@ def read_unlabelled_words(path, labels: Sequence[str]) -> Inputs:
 
 
 def read_unanswered(path) -> Inputs:
-    """(question, context) of a file in SQuAD's format or of a table with such columns, or a text file's
-    lines, a tab between the two.
+    """(question, context) from a file in SQuAD's format or a table, or the lines of a text file, with a tab
+    between.
     """
     files, inputs = files_of(path), Inputs([], [])
     for file in files:
@@ -127,7 +132,9 @@ def _unanswered(file: str) -> Iterator[tuple[Any, str]]:
 
 
 def _texts_of(path, names: tuple[str, ...], known: Found, known_inputs: Found, columns) -> Inputs:
-    """A text file's lines, or the cells of a table's rows but for the last of `names`: strings or tuples."""
+    """The lines of a text file, or the cells of a table without the label, the last of `names`: strings or
+    tuples.
+    """
     files = files_of(path)
     if not all(map(is_table, files)):
         return read_input_lines(path)
@@ -144,8 +151,9 @@ def _place(files: list[str], file: str, place: str) -> str:
 
 
 def _rows(files, names: tuple[str, ...], known: Found, known_inputs: Found, columns) -> Iterator[Row]:
-    """The rows of tables that have the columns `names`, of which the last, the label, may be missing and is
-    left out. `known` finds all of them by their names, `known_inputs` those before the label.
+    """The rows of tables with the columns `names`; the last one, the label, may be missing and is dropped.
+
+    `known` finds all columns by name, `known_inputs` those before the label.
     """
     count = len(names) - 1
     columns = parse_columns(columns, counts=(count, count + 1))
@@ -172,7 +180,7 @@ def _rows(files, names: tuple[str, ...], known: Found, known_inputs: Found, colu
 
 
 def _text(row: Row, place: int) -> str:
-    """The cell as a text, which may be blank; DataError where it is none."""
+    """The cell as a text, which may be blank; DataError for anything else."""
     text = row.cells[place]
     return text if isinstance(text, str) and (not text or text.isspace()) else row.text(place)
 
@@ -185,7 +193,7 @@ def _first_of(names: Sequence[str]) -> Found:
 
 
 def _first_group(columns: tuple[str, ...]) -> Found:
-    """Finds as many texts as there are `columns`, as known sets name them."""
+    """A function that finds as many text columns as there are `columns`, under names of known data sets."""
 
     def find(cells):
         groups = (names for names in TEXTS if len(names) == len(columns) and set(names) <= set(cells))

@@ -1,4 +1,4 @@
-"""Texts with labels, words with tags: out of files."""
+"""Texts with labels, and words with tags, from files."""
 
 import math
 import re
@@ -9,7 +9,7 @@ from keras_tfm.data.sources.lines import DataError, check_text, files_of, number
 from keras_tfm.data.sources.rows import Columns, Row, has_names, parse_columns, read_all
 
 LABELS = ("label", "labels", "class", "category", "sentiment", "score", "target", "gold_label")
-# Texts that stand beside a label, as known sets name them.
+# Columns of texts to label, as in known data sets.
 TEXTS = (
     ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("text1", "text2"),
     ("question", "sentence"), ("question", "passage"), ("text_a", "text_b"), ("first", "second"),
@@ -22,9 +22,9 @@ PROBLEMS = ("classes", "multi-label", "regression")
 
 
 class LabelledTexts(NamedTuple):
-    """Two lists of equal length: a text, or a tuple of two, and its label.
+    """Two lists of equal length: a text, or a tuple of two texts, and its label.
 
-    A label is a string, a list of strings where several hold at once, or a number.
+    A label is a string, a list of strings for several labels, or a number.
     """
 
     texts: list
@@ -32,7 +32,7 @@ class LabelledTexts(NamedTuple):
 
 
 class TaggedWords(NamedTuple):
-    """Two lists of equal length: the words of a sentence, and as many tags."""
+    """Two lists of equal length: the words of a sentence, and their tags."""
 
     words: list[list[str]]
     tags: list[list[str]]
@@ -41,12 +41,17 @@ class TaggedWords(NamedTuple):
 def read_labelled_texts(
     paths, columns: Sequence[str | int] | None = None, problem: str = "classes"
 ) -> LabelledTexts:
-    """Reads texts, or pairs of texts, and their labels, out of one or several tables, as `read_pairs` takes
-    them: .tsv, .csv, .jsonl or .parquet files, patterns of them, or sets of TFDS, whose labels become their
-    names. `columns` chooses text and label, or text, text and label, by name or by position from 0; a first
-    row is a header when `columns` are names or when it holds known ones. `problem` says what a label is:
-    "classes", "multi-label" (names parted by commas, or a list) or "regression" (a number). Raises DataError,
-    naming file and line, for whatever is not as it must be.
+    """Read texts, or pairs of texts, and their labels from tables.
+
+    Args:
+        paths: one or several .tsv, .csv, .jsonl or .parquet files, patterns of them, or data sets of TFDS.
+        columns: text and label, or text, text and label, by name or by position from 0. A first row is a
+            header if `columns` are names, or if it contains known names.
+        problem: what a label is: "classes", "multi-label" (names separated by commas, or a list) or
+            "regression" (a number).
+
+    Raises:
+        DataError: for any mistake in a file; the message names the file and the line.
     """
     if problem not in PROBLEMS:
         raise ValueError(f"problem: expected one of {', '.join(PROBLEMS)}, got {problem!r}")
@@ -63,7 +68,7 @@ def read_labelled_texts(
 
 
 def known_columns(cells: list[str]) -> tuple[int, ...] | None:
-    """Where a header's texts and label stand; None if it is no header, or lacks one."""
+    """The positions of texts and label in a header; None if it is not a header or lacks one of them."""
     label = next((name for name in LABELS if name in cells), None)
     texts = next((names for names in TEXTS if set(names) <= set(cells)), None)
     return None if label is None or texts is None else tuple(map(cells.index, (*texts, label)))
@@ -91,12 +96,16 @@ def _label(row: Row, place: int, problem: str):
 
 
 def read_tagged_words(paths, columns: Sequence[str | int] | None = None) -> TaggedWords:
-    """Reads words and their tags out of one or several files, or patterns of them: CoNLL columns, a word and
-    its tag a line, the first and the last of at least two columns, parted by tabs or, without any, by spaces,
-    blank lines between sentences, -DOCSTART- lines passed over; or .jsonl and .parquet files and sets of TFDS
-    with a list of words and one of tags, whose names `columns` are, by default known ones. Raises DataError
-    where a line has another number of columns than the first, where a sentence has another number of tags
-    than of words, and for empty files.
+    """Read words and their tags from one or several files or patterns.
+
+    A file has CoNLL columns: one word per line, first the word and last its tag, separated by tabs or else by
+    spaces, a blank line after each sentence; -DOCSTART- lines are skipped. Or it is a .jsonl or .parquet file
+    or a data set of TFDS with a list of words and a list of tags per row, whose `columns` have known names by
+    default.
+
+    Raises:
+        DataError: if lines differ in the number of columns, if a sentence has more or fewer tags than words,
+            or if a file is empty.
     """
     chosen = Columns(("words", "tags"), known_words, parse_columns(columns))
     examples = TaggedWords([], [])
@@ -114,13 +123,13 @@ def read_tagged_words(paths, columns: Sequence[str | int] | None = None) -> Tagg
 
 
 def known_words(cells: list[str]) -> tuple[int, ...] | None:
-    """Where a table's words and tags stand; None if it lacks one."""
+    """The positions of words and tags among a table's columns; None if it lacks one of them."""
     found = [[cells.index(x) for x in names if x in cells][:1] for names in (WORDS, TAGS)]
     return tuple(place for (place,) in found) if all(found) else None
 
 
 def words_of(row: Row) -> list[str]:
-    """The row's first cell as a list of words; DataError where it is none."""
+    """The first cell of the row as a list of words; DataError for anything else."""
     words = row.cells[0]
     if not isinstance(words, list):
         row.refuse(f"expected a list of words as {row.names[0]}, got {words!r:.60}")
@@ -159,8 +168,8 @@ def parse_tagged_words(path: str, lines: Iterable[tuple[int, str]]) -> TaggedWor
 
 
 def is_tagged(lines: Iterable[str], labels: Sequence[str]) -> bool:
-    """Whether lines are CoNLL columns rather than sentences: all have as many columns, two at least, and the
-    last is a tag, one of `labels` or "O" or one that begins a phrase, goes on or ends it.
+    """Whether lines are CoNLL columns and not sentences: all have the same number of columns, at least two,
+    and the last one is a tag: one of `labels`, "O", or a tag of the B-, I- kind.
     """
     rows = [cells for cells in map(_cells, lines) if cells and cells[0] != DOCUMENT]
     is_tag = re.compile("|".join(["O", r"[BIESLU]-\S+", *map(re.escape, labels)])).fullmatch
@@ -168,7 +177,7 @@ def is_tagged(lines: Iterable[str], labels: Sequence[str]) -> bool:
 
 
 def _cells(line: str) -> list[str]:
-    line = line.replace("\ufeff", "").strip()  # files put together hold marks of byte order within
+    line = line.replace("\ufeff", "").strip()  # concatenated files contain byte order marks
     return [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
 
 

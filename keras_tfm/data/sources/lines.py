@@ -1,7 +1,7 @@
-"""Paths to files, and files to lines; and the one line that says what is wrong with a file.
+"""Paths to files, files to lines, and the error for a file with a mistake.
 
-A file is opened once and read line by line. Whatever is wrong with it is a `DataError`, which names the file,
-the line (counted from 1), what was expected and what came.
+A file is opened once and read line by line. A mistake in it is a `DataError`, which names the file, the line
+(counted from 1), what was expected and what was found.
 """
 
 import glob
@@ -15,14 +15,14 @@ import zlib
 from collections.abc import Iterator
 from contextlib import nullcontext
 
-PREPARED = "tfds:"  # begins the name of a set that TFDS prepares
+PREPARED = "tfds:"  # prefix for data sets of TensorFlow Datasets
 
-# A longer "line" is a binary file or a decompression bomb; texts of many megabytes are read as they are.
+# A longer "line" is a binary file or a decompression bomb; texts of many megabytes are fine.
 MAX_LINE_BYTES = 1 << 26
 
 
 class DataError(ValueError):
-    """Something is wrong with a data file; the message is one line for the person who owns the file."""
+    """A mistake in a data file; the message is one line for the person who owns the file."""
 
     def __init__(self, path, line: int | None, problem: str, unit: str = "line"):
         place = f"{path}, {unit} {line}" if line else f"{path}"
@@ -30,23 +30,24 @@ class DataError(ValueError):
 
 
 def files_of(paths) -> list[str]:
-    """The files that a path, or each of several, stands for: itself or, where it is a pattern ("data/*.tsv",
-    "**" for folders in folders), what it matches, by name. DataError for a pattern that matches nothing.
+    """The files that one or several paths stand for; a pattern ("data/*.tsv", "**" for nested folders) stands
+    for its matches, sorted by name. DataError for a pattern without matches.
     """
     files: list[str] = []
     for path in map(os.fspath, [paths] if isinstance(paths, (str, os.PathLike)) else paths):
         is_pattern = glob.has_magic(path) and not path.startswith(PREPARED) and not os.path.exists(path)
         found = sorted(glob.glob(path, recursive=True)) if is_pattern else [path]
         if not found:
-            raise DataError(path, None, "expected files, the pattern matches none")
+            raise DataError(path, None, "expected files, but nothing matches the pattern")
         files += found
     return files
 
 
 def numbered_lines(path: str, most: int | None = None, standard_input=None) -> Iterator[tuple[int, str]]:
-    """Yields (line number from 1, text): split at LF alone, for U+2028 and its like are text. DataError for a
-    line of more than `most` bytes (None: `MAX_LINE_BYTES`), of which no more are read. "-" is the binary
-    stream `standard_input`, by default that of sys.stdin.
+    """Yield (line number from 1, text). Only LF ends a line, since U+2028 and similar characters are text.
+
+    "-" reads the binary stream `standard_input`, by default that of sys.stdin. DataError for a line of more
+    than `most` bytes (by default `MAX_LINE_BYTES`).
     """
     most = most or MAX_LINE_BYTES
     number = 0
@@ -70,7 +71,7 @@ def numbered_lines(path: str, most: int | None = None, standard_input=None) -> I
 
 
 def check_text(text, path: str, line: int | None, side: str, unit: str = "line") -> str:
-    """`text`; DataError where it is no string, blank, or no Unicode."""
+    """`text` itself; DataError unless it is a string that is not blank and valid Unicode."""
     if not isinstance(text, str):
         got = json.dumps(text, default=repr)[:60]
         raise DataError(path, line, f"expected a string as {side}, got {got}", unit)

@@ -1,8 +1,9 @@
-"""Tables whose columns have names and kinds, Parquet files and the sets of TFDS, as plain Python values.
+"""Tables whose columns have names and types, as plain Python values: Parquet files, and data sets of TFDS.
 
-Strings are decoded, arrays are lists, and a label that is stored as a number is its name where the table says
-the names: features of the kind `ClassLabel`, or the metadata that `datasets` writes into Parquet files. A
-label below 0 stands for none and is None. Images stay the bytes of their files.
+Strings are decoded, and arrays become lists. A label stored as a number becomes its name if the table knows
+the names: from features of the kind `ClassLabel`, or from the metadata that the library `datasets` writes to
+Parquet files. A label below 0 means "no label" and becomes None. Images stay encoded, as the bytes of their
+files.
 """
 
 import re
@@ -16,8 +17,8 @@ ROWS_AT_ONCE = 1024
 
 
 class NamedSet(NamedTuple):
-    """An opened table: its columns, those that are input and target by its own word, what its rows are
-    called, and a function that yields the cells of columns row by row.
+    """An opened table: the names of its columns, the input and target columns that it declares, what a row is
+    called, and a function that yields the cells of given columns row by row.
     """
 
     names: list[str]
@@ -27,8 +28,9 @@ class NamedSet(NamedTuple):
 
 
 def open_parquet(path: str) -> NamedSet:
-    """A Parquet file; a column "translation" of texts by language counts as those. DataError where it cannot
-    be read or is none.
+    """A Parquet file; a column "translation" with texts by language counts as one column per language.
+
+    DataError if the file cannot be read, or is not a Parquet file.
     """
     import pyarrow
     import pyarrow.parquet  # heavy, and needed here alone
@@ -65,8 +67,8 @@ def open_parquet(path: str) -> NamedSet:
 
 
 def open_prepared(path: str) -> NamedSet:
-    """A split of a set that TFDS prepares, "tfds:NAME[/CONFIG][:VERSION]#SPLIT". DataError with what TFDS
-    says where there is none.
+    """A split of a data set of TFDS, "tfds:NAME[/CONFIG][:VERSION]#SPLIT"; DataError with TFDS's message if
+    it fails.
     """
     match = re.fullmatch(r"tfds:(?P<name>[^#]+)#(?P<split>.+)", path)
     if match is None:
@@ -104,7 +106,7 @@ def open_prepared(path: str) -> NamedSet:
 
 
 def _plain(feature, value) -> Any:
-    """A feature's value in NumPy's terms as Python has it."""
+    """The value of a feature, given as NumPy arrays, as a Python value."""
     import tensorflow_datasets as tfds
 
     if isinstance(feature, tfds.features.FeaturesDict):
@@ -122,7 +124,7 @@ def _plain(feature, value) -> Any:
 
 
 def _named(value, names: Sequence[str] | None) -> Any:
-    """A label, or a list of labels, by its name; None for one below 0."""
+    """A label, or a list of labels, by name; None for a label below 0."""
     if isinstance(value, list) and names:
         return [_named(x, names) for x in value]
     if type(value) is int and value < 0 and names is not None:
@@ -131,7 +133,7 @@ def _named(value, names: Sequence[str] | None) -> Any:
 
 
 def _names_of_labels(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
-    """The names of labels by column, where the library `datasets` has written a Parquet file."""
+    """{column: names of its labels}, if the library `datasets` wrote the Parquet file."""
     try:
         features = parse_json(metadata.get(b"huggingface", b"{}").decode())["info"]["features"]
         features = {name: feature.get("feature", feature) for name, feature in features.items()}

@@ -1,11 +1,11 @@
-"""Images with boxes around objects, out of COCO's JSON, folders in Pascal VOC's layout, or JSON lines.
+"""Images with boxes around objects, from COCO's JSON, folders in Pascal VOC's layout, or JSON lines.
 
 COCO (Lin et al. 2014): {"images": [{"id", "file_name"}], "annotations": [{"image_id", "category_id", "bbox":
-[left, top, width, height]}], "categories": [{"id", "name"}]}; crowds are left out. VOC (Everingham et al.
-2010): Annotations/*.xml beside JPEGImages/, whose pixels are counted from 1, or one of its lists,
-ImageSets/Main/train.txt. JSON lines: {"image": path, "boxes": [[left, top, right, bottom]], "labels":
-[name]}. Boxes are in pixels; paths lead from the file's folder, or from one for images beside it, and not
-out.
+[left, top, width, height]}], "categories": [{"id", "name"}]}; boxes around crowds are skipped. VOC
+(Everingham et al. 2010): a folder with Annotations/*.xml and JPEGImages/, whose pixels are counted from 1, or
+one of its lists, ImageSets/Main/train.txt. JSON lines: {"image": path, "boxes": [[left, top, right, bottom]],
+"labels": [name]}. Boxes are in pixels. Paths are relative to the file's folder, or to a folder of images near
+it, and must stay inside.
 """
 
 import collections
@@ -35,8 +35,8 @@ STRETCHED = Canvas()
 
 
 class Objects(NamedTuple):
-    """Images, their own (height, width) (N, 2), and of each its boxes (M, 4), (left, top, right, bottom) as
-    parts of its sides, and their M names.
+    """Images, their original (height, width) (N, 2), and for each image its boxes (M, 4), (left, top, right,
+    bottom) relative to its sides, and the M names of their classes.
     """
 
     images: np.ndarray | ImageFiles
@@ -46,7 +46,9 @@ class Objects(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An image as a file names it: its path, where it is named, its boxes in pixels, and their names."""
+    """An image as a file describes it: its path, its place in the file, its boxes in pixels, and their
+    names.
+    """
 
     path: str
     place: str
@@ -55,12 +57,15 @@ class Found(NamedTuple):
 
 
 def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRETCHED) -> Objects:
-    """The images of one or several files, of the `shape` or decoded so when asked for, and their objects.
+    """The images in one or several files, of this `shape` or decoded when needed, and their objects.
 
-    What is broken is left out, with a warning that counts it and names some: images that cannot be decoded,
-    boxes outside of their picture, without an area, reversed or not finite. Boxes are cut off at the edges
-    of the picture. DataError for a file that is not as it must be, for a path that leads out of its
-    folder, and where no image, or no box, is left.
+    Skipped, with a warning that counts them and names some, are images that cannot be decoded, and boxes that
+    lie outside their image, have no area, are reversed or not finite. Boxes are clipped at the edges of the
+    image.
+
+    Raises:
+        DataError: for a mistake in a file, for a path that leads out of its folder, and if no image, or no
+            box, is left.
     """
     found = [image for file in files_of(paths) for image in found_in(file)]
     first = os.fspath(paths if isinstance(paths, str | os.PathLike) else paths[0])
@@ -76,7 +81,7 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
 
 
 def found_in(path: str) -> list[Found]:
-    """The images that a file or folder names, with what it says of their objects."""
+    """The images that a file or folder describes, with their objects."""
     if path.lower().endswith(".json"):
         return _coco(path)
     if path.lower().endswith((".jsonl", ".jsonl.gz", ".jsonl.xz")):
@@ -95,9 +100,10 @@ def found_in(path: str) -> list[Found]:
 def checked_boxes(
     found: Sequence[tuple[str, Any, Sequence[str]]], sizes: np.ndarray
 ) -> tuple[list[np.ndarray], list[list[str]]]:
-    """(Boxes as parts of the sides of images of these `sizes`, their names), of (place, boxes in pixels,
-    names) of each; those that are none are left out, with a warning. DataError for what is no list of
-    numbers.
+    """(Boxes relative to the sides of images of these `sizes`, their names), for (place, boxes in pixels,
+    names) of each image.
+
+    Invalid boxes are skipped, with a warning. DataError for anything but lists of numbers.
     """
     boxes, labels, problems = [], [], {}
     for (place, given, names), (height, width) in zip(found, sizes.tolist(), strict=True):
@@ -118,7 +124,9 @@ def checked_boxes(
 
 
 def _box(box: Any, width: int, height: int, place: str) -> list[float] | str:
-    """A box in pixels as parts of the sides, or why it is none; DataError where it is no four numbers."""
+    """A box in pixels relative to the sides, or the reason why it is invalid; DataError unless it is four
+    numbers.
+    """
     box = box.tolist() if isinstance(box, np.ndarray) else box
     if not isinstance(box, list | tuple) or len(box) != 4 or not all(map(_is_number, box)):
         raise DataError(place, None, f"expected a box of four numbers, got {brief(box)}")
@@ -188,7 +196,7 @@ def _coco(path: str) -> list[Found]:
         more = f" ({len(unknown) - 1:,} more annotations are alike)" if len(unknown) > 1 else ""
         raise DataError(path, None, f"expected the id of an image and of a category: {unknown[0]}{more}")
     if num_crowds:
-        LOG.warning("%s: %s boxes around crowds are left out", path, f"{num_crowds:,}")
+        LOG.warning("%s: %s boxes around crowds are skipped", path, f"{num_crowds:,}")
     base = _paths_of(path, next(iter(images.values()), ""))
     return [
         Found(base(file, f"{path}, image {id!r}"), f"{path}, image {id!r}", *map(list, _columns(boxes[id])))
@@ -201,7 +209,7 @@ def _columns(pairs: list) -> tuple:
 
 
 def _corners(box: Any) -> Any:
-    """COCO's (left, top, width, height) by its corners; what is none as it is."""
+    """COCO's (left, top, width, height) as corners; anything else unchanged."""
     if isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)):
         left, top, width, height = box
         return [left, top, left + width, top + height]
@@ -209,7 +217,7 @@ def _corners(box: Any) -> Any:
 
 
 def _by_id(path: str, name: str, items: list[dict], entry: str) -> dict:
-    """{id: an entry's text} of COCO's lists; DataError for missing and repeated ids."""
+    """{id: text of an entry} from COCO's lists; DataError for missing and repeated ids."""
     found: dict = {}
     for number, item in enumerate(items, 1):
         id, text = item.get("id"), item.get(entry)
@@ -223,7 +231,7 @@ def _by_id(path: str, name: str, items: list[dict], entry: str) -> dict:
                 path, None, f'"{name}", item {number}: expected "id" and "{entry}", got {brief(item)}'
             )
         if id in found:
-            raise DataError(path, None, f'"{name}", item {number}: the id {id!r} stands there before')
+            raise DataError(path, None, f'"{name}", item {number}: the id {id!r} occurs before')
         found[id] = text
     return found
 
@@ -246,10 +254,10 @@ def _read_json(path: str) -> Any:
 def _voc(folder: pathlib.Path, names: Sequence[str]) -> list[Found]:
     found = []
     for name in names:
-        inside = _path_within(folder / "Annotations", f"{name}.xml", os.fspath(folder))
+        inside = path_within(folder / "Annotations", f"{name}.xml", os.fspath(folder))
         root = _read_xml(inside)
         file = root.findtext("filename") or f"{name}.jpg"
-        path = _path_within(folder / "JPEGImages", file.strip(), inside)
+        path = path_within(folder / "JPEGImages", file.strip(), inside)
         boxes, labels = [], []
         for number, item in enumerate(root.findall("object"), 1):
             label = (item.findtext("name") or "").strip()
@@ -261,20 +269,22 @@ def _voc(folder: pathlib.Path, names: Sequence[str]) -> list[Found]:
                 raise DataError(inside, None, f"object {number}: expected a bndbox of four numbers") from None
             if not label:
                 raise DataError(inside, None, f"object {number}: expected a name, there is none")
-            boxes.append([sides[0] - 1, sides[1] - 1, *sides[2:]])  # the first pixel is 1
+            boxes.append([sides[0] - 1, sides[1] - 1, *sides[2:]])  # VOC counts pixels from 1
             labels.append(label)
         found.append(Found(path, inside, boxes, labels))
     return found
 
 
 def _read_xml(path: str) -> ElementTree.Element:
-    """The root of an XML file; DataError for one that declares a type: entities may grow without end."""
+    """The root of an XML file; DataError if it declares a document type, whose entities could expand without
+    limit.
+    """
     try:
         with open(path, "rb") as stream:
             data = stream.read(MAX_XML_BYTES + 1)
     except OSError as error:
         raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
-    is_suspect = b"<!DOCTYPE" in data or b"\0" in data  # which UTF-16 would hide
+    is_suspect = b"<!DOCTYPE" in data or b"\0" in data  # a NUL is a sign of UTF-16, which could hide one
     if len(data) > MAX_XML_BYTES or is_suspect:
         raise DataError(path, None, f"expected XML without a DOCTYPE, of {MAX_XML_BYTES:,} bytes at most")
     try:
@@ -284,32 +294,32 @@ def _read_xml(path: str) -> ElementTree.Element:
 
 
 def _paths_of(path: str, first: str) -> Callable[[str, str], str]:
-    """The function (name, place) that finds the images of a file: in the folder that has the `first` of them,
-    the file's own, images/ in it or beside it, or one beside it by the file's name, as COCO's are.
+    """A function (name, place) that finds the images of a file in the folder where the `first` of them is:
+    the file's own folder, images/ in it or next to it, or a folder with the file's name, as for COCO.
     """
     home = pathlib.Path(path).absolute().parent
     named = pathlib.Path(path).stem.removeprefix("instances_")
     homes = [home, home / "images", home.parent / "images", home / named, home.parent / named]
     inside = [folder for folder in homes if _is_plain(first) and (folder / first).is_file()]
     folder = (inside or homes)[0]
-    return lambda name, place: _path_within(folder, name, place)
+    return lambda name, place: path_within(folder, name, place)
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a path leads downwards, by its letters."""
+    """Whether a path, as it is written, stays inside its folder."""
     parts = pathlib.PurePath(name).parts
     return bool(parts) and not os.path.isabs(name) and not {"..", "\0"} & {*parts, *name} and "\\" not in name
 
 
-def _path_within(folder: pathlib.Path, name: str, place: str) -> str:
-    """The path of a file in a `folder`; DataError where it, or a link in it, would lead out of there."""
+def path_within(folder: pathlib.Path, name: str, place: str) -> str:
+    """The path of a file in a `folder`; DataError if it, or a link on its way, leads out of the folder."""
     problem = f"expected a path within {folder}, got {brief(name)}"
     if not _is_plain(name):
         raise DataError(place, None, problem)
     path = folder / name
     try:
         is_inside = path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):  # links in a circle
+    except (OSError, RuntimeError):  # circular links
         is_inside = False
     if not is_inside:
         raise DataError(place, None, problem)
@@ -317,6 +327,6 @@ def _path_within(folder: pathlib.Path, name: str, place: str) -> str:
 
 
 def paths_in(path: str) -> Iterator[tuple[str, str]]:
-    """(Path of an image, its place) of each that a file names."""
+    """(Path, place) of each image that a file names."""
     for image in found_in(path):
         yield image.path, image.place

@@ -1,7 +1,7 @@
-"""From the bytes of an image, or an array of another size, to what a model takes; wholly in a graph.
+"""From the bytes of an image, or an array of another size, to a model's input; runs in a graph.
 
-The stages are those of the published preprocessors: 8-bit pixels, resized by an antialiased filter and
-rounded to 8 bits again, cut at the centre, from 0 to 1, (x - mean) / std.
+The steps are those of published preprocessors: decode to 8-bit pixels, resize with an antialiased filter,
+round to 8 bits, crop the centre, scale to 0 .. 1, and normalise by (x - mean) / std.
 """
 
 import dataclasses
@@ -12,51 +12,55 @@ import tensorflow as tf
 
 from keras_tfm.configs import Between, Config, Option
 
-KERNELS = {"bilinear": "triangle", "bicubic": "keyscubic"}  # Keys's with a = -1/2, as Pillow has it
-LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue, ITU-R 601
+KERNELS = {"bilinear": "triangle", "bicubic": "keyscubic"}  # Keys's kernel with a = -1/2, as in Pillow
+LUMINANCE = (0.299, 0.587, 0.114)  # weights of red, green and blue, ITU-R 601
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preprocessing(Config):
-    """Images are resized to `image_size` / `crop_fraction`, of which the centre is left, by `interpolation`.
+    """How images are resized and normalised.
 
-    They are stretched to that size or, with `keep_aspect`, resized until their sides are at least as long.
-    `image_size` is a side, None where a model says it. Pixels from 0 to 1 become (x - `mean`) / `std`, each
-    one number for all channels or one for each.
+    Args:
+        image_size: the side of the images; None takes the model's.
+        mean, std: pixels from 0 to 1 become (x - mean) / std; one number for all channels, or one per
+            channel.
+        interpolation: "bilinear" or "bicubic".
+        crop_fraction: images are resized to `image_size` / `crop_fraction`, then the centre is cropped.
+        keep_aspect: resize until both sides are long enough, instead of stretching the image.
     """
 
     image_size: Annotated[
         Annotated[int, Between(1, 2**14)] | None,
-        Option("side of the images, to which learned positions are stretched", default="the model's"),
+        Option("side of the images; learned positions are interpolated to it", default="the model's"),
     ] = None
     mean: tuple[float, ...] = (0.5,)
     std: tuple[float, ...] = (0.5,)
     interpolation: Annotated[Literal["bilinear", "bicubic"], Option("how images are resized")] = "bilinear"
     crop_fraction: Annotated[
         Annotated[float, Between(0.1, 1)],
-        Option("of a resized image's sides, the part at the centre that is left"),
+        Option("share of a resized image's sides that is kept, at the centre"),
     ] = 1.0
     keep_aspect: Annotated[
-        bool, Option("do not stretch images: resize them until they cover the model's, and cut off the rest")
+        bool, Option("keep the aspect ratio: resize images until they cover the model's size, then crop")
     ] = False
 
     def __post_init__(self) -> None:
-        for name in ("mean", "std"):  # JSON keeps lists, callers bring arrays
+        for name in ("mean", "std"):  # JSON has lists, callers pass arrays
             object.__setattr__(self, name, tuple(np.atleast_1d(getattr(self, name)).tolist()))
         super().__post_init__()
         if not all(value > 0 for value in self.std):
             raise ValueError(f"`std` must be positive; it is {self.std}.")
 
     def resized(self, images: tf.Tensor, height: int, width: int) -> tf.Tensor:
-        """Images (B, H, W, C) as (B, height, width, C); 8-bit ones are rounded to 8 bits."""
+        """Images (B, H, W, C) resized to (B, height, width, C); 8-bit images are rounded to 8 bits."""
         size = tf.cast(tf.shape(images)[1:3], tf.int64)
         whole, cut = self.placed(size, height, width)
-        # The filter computes what is left of the resized image alone: of a panorama the whole may be large.
+        # Only the part that is kept is computed: the whole of a resized panorama may be large.
         cut = tf.cast(cut, tf.float32)
         scale = tf.cast(whole, tf.float32) / tf.cast(size, tf.float32)
         is_bytes, channels = images.dtype == tf.uint8, images.shape[-1]
         images = tf.cast(images, tf.float32)
-        # Columns first, then rows, each rounded and bounded, as published preprocessors resize 8 bits.
+        # Columns first, then rows, each rounded and clipped, as published preprocessors do for 8 bits.
         for target, axes in (((tf.shape(images)[1], width), (0.0, 1.0)), ((height, width), (1.0, 0.0))):
             images = tf.raw_ops.ScaleAndTranslate(
                 images=images,
@@ -72,8 +76,8 @@ class Preprocessing(Config):
         return tf.cast(images, tf.uint8) if is_bytes else images
 
     def placed(self, size: tf.Tensor, height: int, width: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """(Height and width) to which an image of the `size` (2,) is resized, and how much of its upper and
-        left side is cut off, int64 (2,) both.
+        """(The height and width to which an image of `size` (2,) is resized; how much is cut off above and on
+        the left), int64 (2,) each.
         """
         whole = tf.constant([int(side / self.crop_fraction + 1e-6) for side in (height, width)], tf.int64)
         if self.keep_aspect:
@@ -83,18 +87,18 @@ class Preprocessing(Config):
         return whole, (whole - tf.constant([height, width], tf.int64)) // 2
 
     def fitted(self, images: tf.Tensor, height: int, width: int) -> tf.Tensor:
-        """`resized`; images of that size are taken for such as have been resized and cut before."""
+        """`resized`; images that have this size already are taken as resized and cropped before."""
         if tuple(images.shape[-3:-1]) == (height, width):
             return images
         return self.resized(images, height, width)
 
     def normalized(self, images: tf.Tensor) -> tf.Tensor:
-        """Raw images, 8-bit or from 0 to 1, as a model takes them."""
+        """Raw images, 8-bit or from 0 to 1, as a model's input."""
         scale = 255.0 if images.dtype == tf.uint8 else 1.0
         return (tf.cast(images, tf.float32) / scale - tf.constant(self.mean)) / tf.constant(self.std)
 
     def prepared(self, images: tf.Tensor, height: int, width: int) -> tf.Tensor:
-        """Raw images (B, H, W, C) as a model of images (B, height, width, C) takes them."""
+        """Raw images (B, H, W, C) as the input of a model of images (B, height, width, C)."""
         return self.normalized(self.fitted(images, height, width))
 
     def decoded(self, data: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:
@@ -103,19 +107,20 @@ class Preprocessing(Config):
 
 
 def decode_pixels(data: tf.Tensor, channels: int) -> tf.Tensor:
-    """The bytes of an image file, a string (), to 8-bit pixels (H, W, channels) of its own size.
+    """The bytes of an image file, a string (), as 8-bit pixels (H, W, channels) at the image's own size.
 
-    It is PNG, JPEG, GIF, BMP or WebP, of an animation the first image. With 1 channel colours become their
-    luminance, with 3 grey ones repeat; CMYK becomes RGB, 16 bits the upper 8, an alpha channel is dropped. An
-    orientation in EXIF is not followed. InvalidArgumentError, also in a graph, where the bytes are no image.
+    PNG, JPEG, GIF, BMP and WebP are decoded; of an animation, the first image. With 1 channel, colours become
+    luminance; with 3, grey is repeated. CMYK becomes RGB, 16-bit values keep their upper 8 bits, alpha is
+    dropped, and EXIF orientations are ignored. InvalidArgumentError, also in a graph, if the bytes are not an
+    image.
     """
-    image = tf.io.decode_image(data, channels=3, expand_animations=False)  # not all formats have 1
+    image = tf.io.decode_image(data, channels=3, expand_animations=False)  # not all formats support 1
     image.set_shape((None, None, 3))
     return in_channels(image, channels)
 
 
 def in_channels(images: tf.Tensor, channels: int) -> tf.Tensor:
-    """8-bit images (..., 1, 3 or 4) in 1 channel or 3, as `decode_pixels` has them."""
+    """8-bit images (..., 1, 3 or 4) with 1 or 3 channels, converted as in `decode_pixels`."""
     images = images[..., :3]
     if images.shape[-1] == channels:
         return images

@@ -1,4 +1,4 @@
-"""Questions about texts, out of files in the format of SQuAD (Rajpurkar et al. 2016, 2018)."""
+"""Questions about texts, from files in SQuAD's format (Rajpurkar et al. 2016, 2018)."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,20 +9,21 @@ from keras_tfm.data.sources.lines import DataError, check_text, files_of, number
 from keras_tfm.data.sources.rows import Columns, Row, has_names, parse_columns, read_all
 
 COLUMNS = ("question", "context", "answers")
-MAX_BYTES = 1 << 28  # of a line: these files, of up to some hundred megabytes, are often a single one
+MAX_BYTES = 1 << 28  # longest line: such files, of up to some hundred megabytes, are often one line
 
 
 class Answer(NamedTuple):
-    """A part of a context, and the character where it starts there."""
+    """A part of a context, and the index of its first character there."""
 
     text: str
     start: int
 
 
 class Questions(NamedTuple):
-    """Three lists of equal length: a question, the text that may answer it, and its right answers there.
+    """Three lists of equal length: a question, the text that may answer it, and its right answers in that
+    text.
 
-    Questions without an answer have none.
+    The list of answers is empty for a question without an answer.
     """
 
     questions: list[str]
@@ -31,13 +32,17 @@ class Questions(NamedTuple):
 
 
 def read_questions(paths, columns: Sequence[str | int] | None = None) -> Questions:
-    """Reads one or several JSON files in the format of SQuAD 1.1 or 2.0, plain, .gz or .xz, or patterns.
+    """Read questions, contexts and answers from JSON files in the format of SQuAD 1.1 or 2.0, or from tables.
 
-    {"data": [{"paragraphs": [{"context": "…", "qas": [{"id": "…", "question": "…", "answers": [{"text": "…",
-    "answer_start": 0}], "is_impossible": false}]}]}]}. Or .jsonl and .parquet files and sets of TFDS with a
-    column for each of question, context and answers, {"text": ["…"], "answer_start": [0]}, empty where there
-    is none; `columns` are their names. Raises DataError, naming the file and the place in it, for whatever is
-    not as it must be, an answer that its context does not have there among it.
+    A JSON file (plain, .gz or .xz) has the form {"data": [{"paragraphs": [{"context": "…", "qas": [{"id":
+    "…", "question": "…", "answers": [{"text": "…", "answer_start": 0}], "is_impossible": false}]}]}]}. A
+    .jsonl or .parquet file, or a data set of TFDS, has the columns question, context and answers, {"text":
+    ["…"], "answer_start": [0]} with empty lists for no answer; `columns` gives them other names. Paths may be
+    patterns.
+
+    Raises:
+        DataError: for any mistake in a file, for example an answer that is not at its place in the context;
+            the message names the file and the place.
     """
     chosen = Columns(COLUMNS, known_columns, parse_columns(columns, counts=(3,)))
     examples = Questions([], [], [])
@@ -58,12 +63,12 @@ def read_questions(paths, columns: Sequence[str | int] | None = None) -> Questio
 
 
 def known_columns(cells: list[str]) -> tuple[int, ...] | None:
-    """Where a table's question, context and answers stand; None if it lacks one."""
+    """The positions of question, context and answers among a table's columns; None if it lacks one."""
     return tuple(map(cells.index, COLUMNS)) if set(COLUMNS) <= set(cells) else None
 
 
 def _answers_of(row: Row) -> list[Answer]:
-    """The answers of a table's row: lists of texts and starts, or a list of objects with both."""
+    """The answers in a table's row, given as lists of texts and starts, or as a list of objects with both."""
     value, context = row.cells[2], row.cells[1]
     if isinstance(value, list) and all(isinstance(x, dict) for x in value):
         value = {key: [x.get(key) for x in value] for key in ("text", "answer_start")}
@@ -82,7 +87,7 @@ def _answers_of(row: Row) -> list[Answer]:
 
 
 def check_answer(context: str, answer: Answer) -> None:
-    """Raise ValueError, naming both strings, where the context has not the answer at its start."""
+    """Raise ValueError, quoting both strings, unless the context has the answer at its start."""
     text, start = answer
     there = context[max(0, start) : max(0, start) + len(text)]
     if start < 0 or there != text or not text:
@@ -90,7 +95,7 @@ def check_answer(context: str, answer: Answer) -> None:
 
 
 def parse_questions(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, str, dict, str]]:
-    """Question, context, the question's record, and where that stands, of a file's numbered lines; see
+    """Question, context, the question's record and its place, from a file's numbered lines; see
     `read_questions`.
     """
     for paragraph, place in _paragraphs(path, lines):
@@ -131,7 +136,7 @@ def _answers(path: str, question: dict, place: str, context: str) -> list[Answer
 
 
 def _values(path: str, record: dict, place: str, key: str) -> Iterator[tuple[dict, str]]:
-    """The objects in the list `record[key]`, and where each stands in the file."""
+    """The objects in the list `record[key]`, and the place of each in the file."""
     where = f"{place}.{key}" if place else key
     for number, value in enumerate(_value(path, record, place, key, list)):
         yield value, f"{where}[{number}]"
@@ -142,7 +147,7 @@ def _text(path: str, record: dict, place: str, key: str) -> str:
 
 
 def _value(path: str, record, place: str, key: str, kind: type):
-    """`record[key]`, of the class `kind`."""
+    """`record[key]`, which must be of the class `kind`."""
     names = {str: "a string", int: "a whole number", list: "a list"}
     where = place or "the file"
     if not isinstance(record, dict):

@@ -1,4 +1,4 @@
-"""Ratings of items by users, out of tables."""
+"""Ratings of items by users, from tables."""
 
 import math
 from array import array
@@ -20,7 +20,9 @@ LARGEST = float(np.finfo("float32").max)
 
 
 class Ratings(NamedTuple):
-    """Three columns of equal length: ids of users and of items, strings, and what the one gave the other."""
+    """Three columns of equal length: ids of users, ids of items (strings), and the users' ratings of the
+    items.
+    """
 
     users: list[str]
     items: list[str]
@@ -33,19 +35,22 @@ def read_ratings(
     lowest: float | None = None,
     highest: float | None = None,
 ) -> Ratings:
-    """Reads users, items and ratings out of one or several tables, which paths or patterns name: .tsv, .csv,
-    .jsonl or .parquet files, or sets of TFDS; a file of another name, such as MovieLens' u.data, is read as
-    .tsv. `columns` chooses user, item and rating, by name or by position from 0; a first row is a header when
-    `columns` are names or when it holds known ones. Raises DataError, naming file and line, for an id that
-    is blank, for a rating that is no finite number or not from `lowest` to `highest`, for a pair that was
-    rated before, and as `read_rows` does.
+    """Read users, items and ratings from one or several tables, given by paths or patterns.
+
+    Tables are .tsv, .csv, .jsonl or .parquet files, or data sets of TFDS; a file with another name, such as
+    MovieLens' u.data, is read as .tsv. `columns` chooses user, item and rating, by name or by position from
+    0; a first row is a header if `columns` are names, or if it contains known names.
+
+    Raises:
+        DataError: for a blank id, a rating that is not a finite number from `lowest` to `highest`, a pair of
+            user and item that occurs twice, and as in `read_rows`; the message names the file and the line.
     """
     chosen = Columns(("user", "item", "rating"), known_columns, parse_columns(columns, counts=(3,)))
     users: list[str] = []
     items: list[str] = []
     ratings, lines = array("f"), array("q")
-    names: dict[str, str] = {}  # one string for each id, however often it stands in a file
-    files: list[tuple[int, str, str]] = []  # (its first row, its path, what its rows are called)
+    names: dict[str, str] = {}  # one string object per id, however often it occurs
+    files: list[tuple[int, str, str]] = []  # (its first row, its path, its unit of rows)
     for row in read_all(paths, chosen, "ratings", unknown=".tsv"):
         if not files or files[-1][1] != row.path:
             files.append((len(users), row.path, row.unit))
@@ -66,19 +71,19 @@ def read_ratings(
 
 
 def known_columns(cells: list[str]) -> tuple[int, ...] | None:
-    """Where a header's user, item and rating stand; None if it is no header, or lacks one."""
+    """The positions of user, item and rating in a header; None if it is not a header or lacks one."""
     found = [[cells.index(name) for name in names if name in cells][:1] for names in (USERS, ITEMS, RATINGS)]
     return tuple(place for (place,) in found) if all(found) else None
 
 
 def identifier(row: Row, place: int) -> str:
-    """The cell at `place` as an id, a whole number or a text; DataError where it is neither, or blank."""
+    """The cell at `place` as an id, a whole number or a text; DataError for anything else."""
     value = row.cells[place]
     return str(value) if type(value) is int else row.text(place).strip()
 
 
 def rating_problem(rating: float, lowest: float | None, highest: float | None) -> str | None:
-    """What a rating must be and is not, None where it is."""
+    """What a rating must be and is not; None for a valid rating."""
     if not math.isfinite(rating) or abs(rating) > LARGEST:
         return "a number as the rating"
     if lowest is not None and rating < lowest:
@@ -89,7 +94,7 @@ def rating_problem(rating: float, lowest: float | None, highest: float | None) -
 
 
 def first_problem(ratings: np.ndarray, lowest: float | None, highest: float | None) -> tuple[int, str] | None:
-    """(row, what it must be and is not) of the first of `ratings` that cannot be, None where all can."""
+    """(row, what it must be) of the first invalid rating; None if all are valid."""
     is_within = np.isfinite(ratings) & (np.abs(ratings) <= LARGEST)
     is_within &= ratings >= (-LARGEST if lowest is None else lowest)
     is_within &= ratings <= (LARGEST if highest is None else highest)
@@ -100,7 +105,7 @@ def first_problem(ratings: np.ndarray, lowest: float | None, highest: float | No
 
 
 def repeated(users: Sequence[str], items: Sequence[str]) -> tuple[int, int] | None:
-    """The rows of the first pair of user and item that stands twice, None where all are different."""
+    """The rows of the first pair of user and item that occurs twice; None if all pairs are distinct."""
     numbers: list[dict[str, int]] = [{}, {}]
     columns = [
         np.fromiter((known.setdefault(name, len(known)) for name in column), np.int64, len(column))

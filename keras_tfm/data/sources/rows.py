@@ -1,6 +1,6 @@
-"""Tables to rows by the names of their columns: .tsv, .csv, .jsonl and .parquet files, and sets of TFDS.
+"""Tables as rows, with columns chosen by name: .tsv, .csv, .jsonl and .parquet files, and data sets of TFDS.
 
-A reader of examples says which `Columns` it needs, and gets `Row`s of their cells, whatever holds them.
+A reader says which `Columns` it needs, and gets `Row`s of their cells from any kind of table.
 """
 
 import csv
@@ -25,8 +25,9 @@ COUNTS = ("no", "one", "two", "three")
 
 
 class Columns(NamedTuple):
-    """Which cells of a table are read: those `chosen`, all by name or all by position from 0, or else those
-    that `known(lower-cased first row)` finds, or else the first ones, if there are as many as `names`.
+    """Which columns of a table are read: the `chosen` ones, all by name or all by position from 0; else those
+    that `known(lower-cased first row)` finds; else the first ones, if the table has as many columns as
+    `names`.
     """
 
     names: tuple[str, ...]
@@ -35,8 +36,10 @@ class Columns(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The chosen cells of a table's line, or of whichever `unit` the table counts: strings of .tsv and .csv,
-    and what JSON, Parquet and TFDS give, labels by their names where those are known.
+    """The chosen cells of one row: strings for .tsv and .csv, Python values for JSON, Parquet and TFDS.
+
+    `number` counts the table's `unit` ("line", "row"); labels stored as numbers become their names if those
+    are known.
     """
 
     path: str
@@ -47,15 +50,15 @@ class Row(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it stands, "line 3"."""
+        """Where the row is, for example "line 3"."""
         return f"{self.unit} {self.number}"
 
     def text(self, place: int) -> str:
-        """The cell at `place`; DataError where it is no text, or blank."""
+        """The cell at `place`; DataError unless it is a text that is not blank."""
         return check_text(self.cells[place], self.path, self.number, self.names[place], self.unit)
 
     def as_number(self, place: int) -> float:
-        """The cell at `place`; NaN where it is no finite number."""
+        """The cell at `place` as a number; NaN if it is not a finite number."""
         value = self.cells[place]
         try:
             number = math.nan if isinstance(value, bool) else float(value)
@@ -64,14 +67,12 @@ class Row(NamedTuple):
         return number if math.isfinite(number) else math.nan
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise DataError for this line."""
+        """Raise a DataError about this row."""
         raise DataError(self.path, self.number, problem, self.unit)
 
 
 def read_all(paths, columns: Columns, what: str, unknown: str | None = None) -> Iterator[Row]:
-    """Yields the rows of one or several tables, which paths or patterns name; DataError where one is empty,
-    for it should have had `what`, and as `read_rows` raises it.
-    """
+    """Yield the rows of all tables that `paths` name; DataError for an empty table, and as in `read_rows`."""
     for path in files_of(paths):
         rows = read_rows(path, columns, unknown)
         first = next(rows, None)
@@ -82,10 +83,12 @@ def read_all(paths, columns: Columns, what: str, unknown: str | None = None) -> 
 
 
 def read_rows(path: str, columns: Columns, unknown: str | None = None) -> Iterator[Row]:
-    """Yields the rows of one .tsv (unquoted), .csv (RFC 4180) or .jsonl file, plain, .gz or .xz, of one
-    .parquet file or of one set of TFDS. DataError where it is missing, cut short or not UTF-8, where it has
-    not these columns, where rows disagree in length. A name that says nothing is that of an `unknown` kind,
-    ".tsv" for example; None refuses it.
+    """Yield the rows of a .tsv (unquoted), .csv (RFC 4180) or .jsonl file (plain, .gz or .xz), of a .parquet
+    file or of a data set of TFDS. A file with another suffix is read as `unknown`, ".tsv" for example; None
+    refuses it.
+
+    DataError if the table is missing, truncated or not UTF-8, lacks the columns, or has rows of different
+    lengths.
     """
     match kind_of(path) or unknown:
         case ".tsv":
@@ -102,7 +105,7 @@ def read_rows(path: str, columns: Columns, unknown: str | None = None) -> Iterat
 
 
 def kind_of(path: str) -> str | None:
-    """The suffix of a table's name, that of a compression apart, or "tfds:"; None for what is no table."""
+    """The suffix of a table's name without .gz or .xz, or "tfds:"; None if it is not the name of a table."""
     if path.startswith(PREPARED):
         return PREPARED
     match = re.search(r"\.(tsv|csv|jsonl)(?=(\.gz|\.xz)?$)|\.parquet$", path.lower())
@@ -110,17 +113,17 @@ def kind_of(path: str) -> str | None:
 
 
 def is_table(path: str) -> bool:
-    """Whether `read_rows` reads it, by its name."""
+    """Whether `read_rows` reads a file of this name."""
     return kind_of(path) is not None
 
 
 def has_names(path: str) -> bool:
-    """Whether it is a table whose columns always have names."""
+    """Whether it is a kind of table whose columns always have names."""
     return kind_of(path) in (".jsonl", ".parquet", PREPARED)
 
 
 def parse_columns(columns: Sequence[str | int] | None, counts: Sequence[int] = (2,)) -> list | None:
-    """Names, or positions, of different columns, as many as one of `counts`; ValueError for others."""
+    """Names, or positions, of distinct columns, as many as one of `counts`; ValueError otherwise."""
     if columns is None:
         return None
     columns = [int(column) if str(column).isdecimal() else column for column in columns]
@@ -153,7 +156,7 @@ def _tsv_records(path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _csv_records(path: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields (line where the record begins, cells): a quoted cell may hold newlines."""
+    """Yield (line where the record begins, cells); a quoted cell may contain newlines."""
     reader = csv.reader((text + "\n" for _, text in numbered_lines(path)), strict=True)
     limit = csv.field_size_limit(MAX_LINE_BYTES)
     line = 1
@@ -168,7 +171,7 @@ def _csv_records(path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _choose_columns(path: str, first_row: list[str], columns: Columns) -> tuple[Sequence[int], bool]:
-    """Returns (positions of the columns, whether the first row is a header)."""
+    """Return (positions of the columns, whether the first row is a header)."""
     cells, chosen = [cell.strip() for cell in first_row], columns.chosen
     known = columns.known([cell.lower() for cell in cells])
     if chosen is None:

@@ -1,4 +1,4 @@
-"""A series of numbers out of a table, and histories of one out of lines."""
+"""A series of numbers from a table, and histories from lines."""
 
 import math
 from collections.abc import Sequence
@@ -13,10 +13,14 @@ VALUES = ("value", "values", "y", "close", "count", "price", "target", "temperat
 
 
 def read_series(paths, columns: Sequence[str | int] | None = None) -> np.ndarray:
-    """Reads the numbers of one column of a .csv, .tsv, .jsonl or .parquet file, in its order: (N,).
+    """The numbers (N,) in one column of a .csv, .tsv, .jsonl or .parquet file, in order.
 
-    `columns` names it, or gives its position from 0; by default it is the only one, or one of a known name.
-    ValueError for several files, DataError, with the line, where something is no finite number.
+    `columns` names the column, or gives its position from 0; by default it is the only one, or one with a
+    known name.
+
+    Raises:
+        ValueError: for more than one file.
+        DataError: for a value that is not a finite number; the message names the line.
     """
     paths = [paths] if isinstance(paths, str) or not isinstance(paths, Sequence) else paths
     files = [path for found in paths for path in files_of(found)]
@@ -27,13 +31,13 @@ def read_series(paths, columns: Sequence[str | int] | None = None) -> np.ndarray
 
 
 def known_series(cells: list[str]) -> tuple[int, ...] | None:
-    """Where a header's values stand; None if it is no header."""
+    """The position of the values in a header; None if it is not a header."""
     name = next((name for name in VALUES if name in cells), None)
     return None if name is None else (cells.index(name),)
 
 
 def read_histories(path, columns: Sequence[str | int] | None = None) -> Inputs:
-    """The last values of series: lines of numbers, commas or spaces between, or the column of one table."""
+    """Series to continue: lines of numbers, separated by commas or spaces, or the column of one table."""
     files = files_of(path)
     if len(files) == 1 and is_table(files[0]):
         return Inputs([read_series(files, columns)], ["the series"])
@@ -41,7 +45,7 @@ def read_histories(path, columns: Sequence[str | int] | None = None) -> Inputs:
 
 
 def parse_numbers(line: str) -> np.ndarray:
-    """The numbers of a line, commas or spaces between; ValueError for what is none."""
+    """The numbers in a line, separated by commas or spaces; ValueError for anything else."""
     return np.array([float(cell) for cell in line.replace(",", " ").split()])
 
 

@@ -1,4 +1,4 @@
-"""Plain text larger than memory: where it lies, samples of it, what is held out, its pieces in a graph."""
+"""Plain text that is larger than memory: its files, samples and held-out part, and its pieces in a graph."""
 
 import hashlib
 import os
@@ -14,21 +14,23 @@ from keras_tfm.data.sources.files import read_lines
 from keras_tfm.data.sources.lines import DataError, files_of
 from keras_tfm.data.sources.rows import is_table
 
-CHUNK = 1 << 16  # bytes that are read at once
-TAIL = 1 << 11  # bytes at a chunk's end among which a place to cut is looked for
-LONGEST = 1 << 20  # bytes without such a place that are kept together
-LINES = 256  # of a compressed file that are read at once
-NUM_PARTS, PART = 256, 1 << 20  # a stream has so many parts, each of so many bytes or more
-PASSAGE = 1 << 14  # bytes of a passage of a sample
-MANY = 20  # files from which on whole ones are held out, instead of their ends
-BREAK = b"\xff"  # stands for the separator in a graph: no byte of UTF-8
+CHUNK = 1 << 16  # bytes read at once
+TAIL = 1 << 11  # bytes at the end of a chunk in which a place to cut is sought
+LONGEST = 1 << 20  # bytes after which text without such a place is cut anyway
+LINES = 256  # lines of a compressed file read at once
+NUM_PARTS, PART = 256, 1 << 20  # the number of parts of a stream, and their least size in bytes
+PASSAGE = 1 << 14  # bytes of each passage in a sample
+MANY = 20  # with this many files or more, whole files are held out instead of their ends
+BREAK = b"\xff"  # replaces the separator in a graph; the byte does not occur in UTF-8
 SPACE = r"\s\v\p{Z}\x{85}"
-# A single space or newline inside a text: a word begins there, whatever the tokenizer.
+# A single space or newline inside a text, where a word begins for every tokenizer.
 PAUSE = re.compile(r"(?<=\S)[ \n](?=\S)")
 
 
 class Segment(NamedTuple):
-    """The bytes from `begin` to `end` of a file of `size`, and whether documents begin and end there."""
+    """The bytes from `begin` to `end` of a file of `size` bytes, and whether documents begin and end
+    there.
+    """
 
     path: str
     begin: int
@@ -39,11 +41,11 @@ class Segment(NamedTuple):
 
     @property
     def is_compressed(self) -> bool:
-        """Whether it is the whole of a .gz file, whose bytes are not those of the text."""
+        """Whether it is a whole .gz file, whose bytes are not those of the text."""
         return self.path.lower().endswith(".gz")
 
     def read(self, begin: int, count: int) -> bytes:
-        """`count` bytes from `begin`, fewer at the file's end; DataError where it cannot be read."""
+        """`count` bytes from `begin`, fewer at the end of the file; DataError if it cannot be read."""
         try:
             with open(self.path, "rb") as file:
                 file.seek(begin)
@@ -53,10 +55,13 @@ class Segment(NamedTuple):
 
 
 class TextStream:
-    """The text of UTF-8 files, plain or .gz, that paths, patterns or folders name, read as it is needed. A
-    file is a document, or several between which `separator` stands; CRLF counts as LF, and malformed bytes
-    become U+FFFD. `num_bytes` are those on the disk. DataError where a file is missing, a table or an .xz, or
-    where there is no text at all.
+    """The text of UTF-8 files (plain or .gz), given by paths, patterns or folders and read as needed.
+
+    A file is one document, or several that `separator` separates. CRLF counts as LF, and malformed bytes
+    become U+FFFD.
+
+    Raises:
+        DataError: for a missing file, a table, an .xz file, and if there is no text at all.
     """
 
     def __init__(self, paths, separator: str | None = None):
@@ -68,11 +73,11 @@ class TextStream:
 
     @property
     def num_bytes(self) -> int:
-        """How many bytes it has on the disk."""
+        """The number of bytes on disk."""
         return sum(segment.end - segment.begin for segment in self.segments)
 
     def fingerprint(self) -> str:
-        """A hash of the files' names and sizes and of their beginnings, for a later run to know them by."""
+        """A hash of the names, sizes and beginnings of the files, by which a later run recognises them."""
         digest = hashlib.sha256(repr(self.separator).encode())
         for segment in self.segments:
             digest.update(repr((os.path.basename(segment.path), *segment[1:])).encode())
@@ -80,8 +85,8 @@ class TextStream:
         return digest.hexdigest()[:16]
 
     def sample(self, characters: int) -> list[str]:
-        """Passages of about so many characters together, to train a tokenizer on: spread evenly over plain
-        files, of .gz files their beginnings.
+        """Passages of about this many characters in total, to train a tokenizer on: evenly spaced in plain
+        files, and from the beginnings of .gz files.
         """
         passages: list[str] = []
         for segment in self.segments:
@@ -99,8 +104,10 @@ class TextStream:
     def hold_out(
         self, share: float = 0.01, most: int = 1 << 20, seed: int = 0
     ) -> tuple["TextStream", list[str]]:
-        """The stream without a `share` of its bytes, at most `most`, and the texts that those are: of many
-        files whole ones, drawn by `seed`, else the ends of the plain ones. ValueError where there are none.
+        """The stream without a `share` of its bytes (at most `most`), and the texts held out.
+
+        With many files, whole files are held out, drawn by `seed`; otherwise the ends of plain files.
+        ValueError if nothing can be held out.
         """
         budget = int(min(share * self.num_bytes, most))
         kept = list(self.segments)
@@ -130,8 +137,10 @@ class TextStream:
         return rest, texts
 
     def parts(self) -> list[list[Segment]]:
-        """The stream in parts of about equal size, which are read independently: small files together, large
-        ones cut where a document begins or, without a separator, a word does.
+        """The stream in parts of about equal size that can be read independently.
+
+        Small files are combined; large ones are cut where a document begins or, without a separator, where a
+        word begins.
         """
         size = max(PART, self.num_bytes // NUM_PARTS)
         parts: list[list[Segment]] = [[]]
@@ -156,8 +165,8 @@ class TextStream:
     def pieces(
         self, path: tf.Tensor, begin: tf.Tensor, end: tf.Tensor, size: tf.Tensor, starts, ends
     ) -> tf.data.Dataset:
-        """A segment's text as a dataset of pieces, (texts (P,), whether a document begins with each (P,)), of
-        about `CHUNK` bytes together, cut where the tokens of the pieces are those of the whole. In a graph.
+        """The text of a segment as a dataset of pieces, (texts (P,), whether each begins a document (P,)), of
+        about `CHUNK` bytes each. The cuts do not change the tokens. Runs in a graph.
         """
         last = tf.data.Dataset.from_tensors((tf.constant(b""), tf.constant(True)))
         chunks = _chunks(path, begin, end, size).map(lambda chunk: (chunk, tf.constant(False)))
@@ -185,8 +194,8 @@ class TextStream:
         return pieces.map(lambda texts, flags: (_well_formed(texts), flags))
 
     def _place_to_cut(self, text: tf.Tensor) -> tf.Tensor:
-        """How many of the bytes of `text` may go on alone; 0 where there is no place to cut, yet."""
-        reserve = 8 + len((self.separator or "").encode())  # a separator may have begun, or a character
+        """How many bytes of `text` can be passed on; 0 if there is no place to cut yet."""
+        reserve = 8 + len((self.separator or "").encode())  # a separator or a character may be incomplete
         size = tf.strings.length(text)
         start = tf.maximum(size - TAIL, 0)
         region = tf.strings.substr(text, start, tf.maximum(size - reserve - start, 0))
@@ -197,7 +206,7 @@ class TextStream:
 
     def _border(self, segment: Segment, place: int) -> tuple[int, bool] | None:
         """The first place from `place` on where the text may be cut, and whether a document begins there;
-        None where there is none near.
+        None if there is none nearby.
         """
         data = segment.read(place, min(LONGEST, segment.end - place))
         if self.separator:
@@ -226,7 +235,7 @@ def _whole(path: str) -> Segment:
 
 
 def _beginning(segment: Segment, count: int) -> Sequence[str]:
-    """The first lines of a compressed file, of `count` characters or, of the last line, more."""
+    """The first lines of a compressed file, until they have `count` characters."""
     lines: list[str] = []
     for line in read_lines(segment.path):
         lines.append(f"{line}\n")
@@ -237,7 +246,7 @@ def _beginning(segment: Segment, count: int) -> Sequence[str]:
 
 
 def _chunks(path: tf.Tensor, begin: tf.Tensor, end: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
-    """The bytes of a segment in strings of `CHUNK`, the last shorter; a .gz file's lines, some at once."""
+    """The bytes of a segment in strings of `CHUNK`, the last one shorter; for a .gz file, groups of lines."""
     is_packed = tf.strings.regex_full_match(tf.strings.lower(path), r".*\.gz")
     plain, packed = (
         tf.boolean_mask(path[None], ~is_packed[None]),
@@ -252,7 +261,7 @@ def _chunks(path: tf.Tensor, begin: tf.Tensor, end: tf.Tensor, size: tf.Tensor) 
 
 
 def _character_before(text: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
-    """The last place up to `place` where a character of UTF-8 begins."""
+    """The last position up to `place` where a UTF-8 character begins."""
     places = tf.maximum(place - tf.range(4), 0)
     values = tf.io.decode_raw(tf.strings.substr(tf.fill([4], text), places, tf.ones_like(places)), tf.uint8)
     goes_on = tf.bitwise.bitwise_and(values[:, 0], tf.constant(0xC0, tf.uint8)) == 0x80
@@ -260,7 +269,7 @@ def _character_before(text: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
 
 
 def _escaped(text: str) -> str:
-    """`text` as a pattern of RE2."""
+    """`text` as a pattern for RE2."""
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)
 
 

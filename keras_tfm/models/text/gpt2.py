@@ -79,11 +79,7 @@ class GPT2(ConfiguredModel):
         mask = DocumentMask(name="document_mask")(inputs["padding_mask"], inputs["segment_ids"])
         # A token's position is the number of other tokens that it may attend to.
         positions = ops.maximum(ops.sum(ops.cast(mask, "int32"), axis=-1) - 1, 0)
-        decoder = Stack(
-            lambda token_ids, positions: embedding(token_ids, positions=positions),
-            [_block(config, f"block_{i}") for i in range(config.num_layers)],
-            LayerNormalization(config.epsilon, name="norm") if config.normalize_first else None,
-        )
+        decoder = stack_of(config, embedding)
         x = decoder.embed(inputs["token_ids"], positions)
         states = decoder.states(Dropout(config.embedding_dropout, name="embedding_dropout")(x), mask)
         outputs = {"sequence_output": decoder.finish(states[-1])}
@@ -91,10 +87,7 @@ class GPT2(ConfiguredModel):
         super().__init__(config, inputs, outputs, blocks, states, name=name, **kwargs)
         self.embedding = self.output_embedding = embedding
         self.decoder = decoder
-        for block in decoder.blocks:  # section 2.3: smaller weights for what is added to the residual
-            for part in (block.attention, block.feedforward):
-                kernel = part.branch.output_projection.kernel
-                kernel.assign(kernel / (2 * config.num_layers) ** 0.5)
+        shrink_residuals(decoder.blocks)
 
     def start(self, batch_size, max_length, context=None):
         """A cache for up to `max_length` tokens. Raises ValueError if the model has fewer positions."""
@@ -110,14 +103,38 @@ class GPT2(ConfiguredModel):
         return self.decoder.step(token_ids, cache, padding_mask)
 
 
-def _block(config, name):
-    part = residuals(config.normalize_first, config.dropout, config.epsilon)
-    attention = MultiHeadAttention(
-        config.num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+def stack_of(config, embedding, prefix="", cross_attention=False):
+    """The causal blocks, whose names begin with `prefix`; with cross-attention they attend to a context."""
+    return Stack(
+        lambda token_ids, positions=None: embedding(token_ids, positions=positions),
+        [_block(config, f"{prefix}block_{i}", cross_attention) for i in range(config.num_layers)],
+        LayerNormalization(config.epsilon, name=f"{prefix}norm") if config.normalize_first else None,
     )
+
+
+def shrink_residuals(blocks):
+    """Section 2.3: smaller first weights for what is added to the residual, the more `blocks` there are."""
+    for block in blocks:
+        for part in (block.attention, block.context_attention, block.feedforward):
+            if part is not None:
+                kernel = part.branch.output_projection.kernel
+                kernel.assign(kernel / (2 * len(blocks)) ** 0.5)
+
+
+def _block(config, name, cross_attention):
+    part = residuals(config.normalize_first, config.dropout, config.epsilon)
+
+    def attention():
+        return part(
+            MultiHeadAttention(
+                config.num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+            )
+        )
+
     width = config.intermediate_dim or 4 * config.dim
     feedforward = FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
-    return Block(part(attention), part(feedforward), causal=True, name=name)
+    context_attention = attention() if cross_attention else None
+    return Block(attention(), part(feedforward), context_attention, causal=True, name=name)
 
 
 class DocumentMask(Layer):

@@ -312,8 +312,8 @@ class Page {
         make("p", { textContent: "Choose a token to read here, in numbers, what it reads." }));
       return;
     }
-    const isWritten = state.view === "Steps";
-    const name = isWritten ? recording.steps[state.step].token : recording.tokens(entry.query)[at];
+    const isWritten = state.view === "Steps" || (isPicture && entry.query === recording.written);
+    const name = isWritten ? recording.steps.find(({ query }) => query === at).token : recording.tokens(entry.query)[at];
     const heads = this.heads();
     const rows = largest(layer.mean(heads, at), MOST_READ).filter(([, weight]) => weight > 0);
     const [, top] = rows[0] || [0, 1];

@@ -1,5 +1,6 @@
 // An image's patches: what a patch reads of the others, over the picture, and head by head below. A layer that
-// attends within windows of a map of them is shown in the window of the chosen patch.
+// attends within windows of a map of them is shown in the window of the chosen patch. Where words read patches, a
+// word is chosen, and the picture shows what was read for it.
 
 class Picture {
   static title = "Picture";
@@ -17,7 +18,7 @@ class Picture {
   constructor(page, stage) {
     this.page = page;
     this.image = make("img", { alt: "" });
-    this.prefix = make("div", { className: "chips", role: "radiogroup", ariaLabel: "Tokens before the patches" });
+    this.prefix = make("div", { className: "chips", role: "radiogroup" });
     this.canvas = make("canvas", { tabIndex: 0, role: "application" });
     this.canvas.setAttribute("aria-roledescription", "picture");
     this.canvas.setAttribute("aria-label", "Patches of the picture");
@@ -29,16 +30,18 @@ class Picture {
       return cellAt(this.map, (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
     };
     this.canvas.addEventListener("pointermove", (event) => {
+      if (this.words) return;
       const { query, window } = placeOf(this.map, page.entry, under(event));
       page.point("query", query, window);
     });
     this.canvas.addEventListener("pointerleave", () => page.point("query", -1));
-    this.canvas.addEventListener("click", (event) => this.choose(under(event)));
+    this.canvas.addEventListener("click", (event) => this.words || this.choose(under(event)));
     this.canvas.addEventListener("keydown", (event) => {
       const { rows, columns } = this.map;
       const move = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
       if (!move) return;
       event.preventDefault();
+      if (this.words) return this.chooseWord(this.words.findIndex(([row]) => row === this.row) + Math.sign(move));
       if (!page.entry.windows) return page.step("query", move);
       const to = this.cell + move;
       if (to < 0 || to >= rows * columns || (Math.abs(move) === 1 && Math.floor(to / columns) !== Math.floor(this.cell / columns))) return;
@@ -55,6 +58,21 @@ class Picture {
     page.update({ window, query, key: -1, pointed: null, spot });
   }
 
+  /** The words for which a layer reads patches, [row, word] each; null where patches read patches. */
+  wordsOf(entry) {
+    const { recording } = this.page;
+    if (entry.query === entry.key) return null;
+    if (entry.query === recording.written) return recording.steps.map(({ query, token }) => [query, token]);
+    return recording.tokens(entry.query).map((token, row) => [row, token]);
+  }
+
+  chooseWord(at) {
+    const { page, words } = this;
+    const [row, word] = words[Math.max(0, Math.min(words.length - 1, at))];
+    page.update({ query: row, key: -1, pointed: null });
+    page.say(`“${seen(word)}”: ${this.caption.textContent}`);
+  }
+
   async draw(layer, entry) {
     const { page } = this;
     if (this.image.recording !== page.recording) {
@@ -65,12 +83,17 @@ class Picture {
     this.map = page.recording.map(entry);
     const { first } = this.map;
     const { pointed, query: chosen } = page.state;
-    const query = pointed ? pointed.index : Math.max(0, chosen);
+    this.words = this.wordsOf(entry);
+    const query = this.words ? Math.max(this.words[0][0], chosen) : pointed ? pointed.index : Math.max(0, chosen);
+    this.row = query;
     this.cells = this.map.cells[entry.window ?? 0];
-    this.cell = query < first ? -1 : this.cells[query - first];
-    this.prefix.replaceChildren(...page.recording.tokens(entry.key).slice(0, first).map((token, at) =>
-      radio("prefix", at, seen(token), at === query, () => page.choose("query", at))));
-    this.prefix.hidden = !first;
+    this.cell = this.words || query < first ? -1 : this.cells[query - first];
+    this.prefix.ariaLabel = this.words ? "Words" : "Tokens before the patches";
+    this.prefix.replaceChildren(...(this.words
+      ? this.words.map(([row, word], at) => radio("prefix", row, seen(word), row === query, () => this.chooseWord(at)))
+      : page.recording.tokens(entry.key).slice(0, first).map((token, at) =>
+        radio("prefix", at, seen(token), at === query, () => page.choose("query", at)))));
+    this.prefix.hidden = !this.words && !first;
     const widest = Math.min(560, this.canvas.parentElement.clientWidth);
     const weights = layer.mean(page.heads(), query);
     this.paint(this.canvas, widest, weights);
@@ -85,7 +108,9 @@ class Picture {
     const outside = weights.reduce((sum, weight, at) => sum + (at < first || this.cells[at - first] < 0 ? weight : 0), 0);
     const beside = first ? `, the tokens before the patches ${share(outside)}` : outside ? `, padding ${share(outside)}` : "";
     const where = entry.windows > 1 ? ` in its window, number ${entry.window + 1} of ${entry.windows}` : "";
-    this.caption.textContent = `What ${page.named(entry.query, query)} reads${where}, ${page.headsSaid()}; the brightest ` +
+    const word = this.words?.find(([row]) => row === query)?.[1];
+    const what = this.words ? `was read for “${seen(word)}”` : `${page.named(entry.query, query)} reads`;
+    this.caption.textContent = `What ${what}${where}, ${page.headsSaid()}; the brightest ` +
       `patch has ${share(Math.max(...this.canvas.drawn))}${beside}.`;
   }
 

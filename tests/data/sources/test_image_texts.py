@@ -45,12 +45,39 @@ def test_tables_name_images_beside_them(folder, monkeypatch, tmp_path):
     assert read_image_texts([table, folder / "pairs.jsonl"], SHAPE).texts == ["x", "two"]
 
 
+def test_folders_hold_a_table_or_texts_beside_their_images(folder, caplog):
+    for name, text in (("a", "one\none again"), ("more/c", "three\n"), ("none", "nothing")):
+        (folder / f"{name}.txt").write_text(text)
+    found = read_image_texts(folder, SHAPE)
+    assert found.texts == ["one", "one again", "three"]
+    assert found.images[:, 0, 0, 0].tolist() == [10, 10, 30] and len(set(identities(found.images))) == 2
+    assert "1 of 4 images are skipped: none (cannot be read: No such file" in caplog.text
+    (folder / "b.txt").write_text("")
+    with pytest.raises(DataError, match=r"b\.txt: expected a text, the file is empty"):
+        read_image_texts(folder, SHAPE)
+    (folder / "b.txt").write_text("two\n\n")
+    with pytest.raises(DataError, match=r"b\.txt, line 2: expected a text, the text is empty"):
+        read_image_texts(folder, SHAPE)
+    written(folder, ["file_name,text", "b.png,two"], "metadata.csv")
+    assert read_image_texts([folder, folder / "metadata.csv"], SHAPE).texts == ["two", "two"]
+
+
+def test_folders_without_texts_and_links_out_of_one_are_refused(folder):
+    with pytest.raises(DataError, match=r"expected metadata\.jsonl or .*, or a \.txt beside each image"):
+        read_image_texts(folder, SHAPE)
+    (folder.parent / "outside.png").write_bytes((folder / "a.png").read_bytes())
+    (folder / "more" / "d.png").symlink_to(folder.parent / "outside.png")
+    (folder / "more" / "d.txt").write_text("four")
+    with pytest.raises(DataError, match=r"d\.txt: expected an image inside .*, 'd\.png' leads elsewhere"):
+        read_image_texts(folder, SHAPE)
+
+
 def test_missing_and_broken_images_are_counted_and_left_out(folder, caplog):
     (folder / "broken.png").write_bytes(b"\x89PNG")
     table = written(folder, ["none.png\tx", "a.png\tone", "broken.png\ty", "more\tz"])
     found = read_image_texts(table, SHAPE)
     assert found.texts == ["one"] and len(found.images) == 1
-    assert "3 of 4 images are left out: none.png (cannot be read: No such file" in caplog.text
+    assert "3 of 4 images are skipped: none.png (cannot be read: No such file" in caplog.text
     table = written(folder, ["none.png\tx", "broken.png\ty"])
     with pytest.raises(DataError, match=r"none\.png: cannot be read: No such file"):
         read_image_texts(table, SHAPE)

@@ -187,7 +187,7 @@ def test_broken_images_are_left_out_and_counted(tmp_path, capsys):
     read = read_image_folder(tmp_path, 4, 4, 3)
     assert read.labels.tolist() == [0, 1] and read.images.shape == (2, 4, 4, 3)
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and said.startswith("5 of 7 images are left out: ") and "2 more" in said
+    assert said.count("\n") == 1 and said.startswith("5 of 7 images are skipped: ") and "2 more" in said
     assert f"{tmp_path / 'a/2.jpg'} (expected a whole PNG or JPEG image), {tmp_path / 'b/1.txt'} (" in said
     (tmp_path / "a/1.png").write_bytes(b"")
     with pytest.raises(DataError, match=r"a/1\.png: expected a whole PNG or JPEG image"):

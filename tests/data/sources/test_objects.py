@@ -79,7 +79,7 @@ def test_coco_beside_a_folder_of_its_name(tmp_path, caplog):
     check(found)
     assert found.labels == [["cat", "dog"], []]
     (said,) = caplog.messages
-    assert said.endswith("1 boxes around crowds are left out")
+    assert said.endswith("1 boxes around crowds are skipped")
 
 
 def test_voc_and_one_of_its_lists(tmp_path):
@@ -104,7 +104,7 @@ def test_boxes_that_are_none_are_left_out_and_counted(tmp_path, caplog):
     check(found)
     np.testing.assert_allclose(found.boxes[0][1], [0, 0, 1, 1])  # cut off at the edges
     (said,) = caplog.messages
-    assert said.startswith("4 of 6 boxes are left out: ") and said.endswith("1 more")
+    assert said.startswith("4 of 6 boxes are skipped: ") and said.endswith("1 more")
     for reason in ("box 2 (outside of the picture)", "box 3 (of no area)", "box 4 (reversed)"):
         assert reason in said
 
@@ -116,7 +116,7 @@ def test_broken_images_are_left_out(tmp_path, caplog):
     path = lines(tmp_path, {"image": "b.png", **row}, {"image": "a.png", **row})
     with caplog.at_level(logging.WARNING):
         check(read_objects(path, SHAPE))
-    assert caplog.messages[0].startswith("1 of 2 images are left out: ")
+    assert caplog.messages[0].startswith("1 of 2 images are skipped: ")
     with pytest.raises(DataError, match=r"b\.png: expected a whole PNG or JPEG image"):
         read_objects(lines(tmp_path, {"image": "b.png", **row}), SHAPE)
 
@@ -153,7 +153,7 @@ def test_lines_that_are_refused(row, message, tmp_path):
         ({"images": 3}, 'expected a list of objects as "images", got 3'),
         ({"annotations": ["x"]}, 'expected a list of objects as "annotations"'),
         ({"images": [{"file_name": "a.png"}]}, '"images", item 1: expected "id" and "file_name"'),
-        ({"images": [{"id": 1, "file_name": "a.png"}] * 2}, '"images", item 2: the id 1 stands there before'),
+        ({"images": [{"id": 1, "file_name": "a.png"}] * 2}, '"images", item 2: the id 1 occurs before'),
         ({"categories": [{"id": 1}]}, '"categories", item 1: expected "id" and "name"'),
         ({"annotations": [{"image_id": 9, "category_id": 1}] * 3},
          r'annotation 1 has 9 as "image_id" \(2 more annotations are alike\)'),

@@ -169,7 +169,7 @@ def test_what_is_no_stream_is_refused(tmp_path):
             TextStream(path)
     with pytest.raises(DataError, match="cannot be read: No such file"):
         TextStream(tmp_path / "none.txt")
-    with pytest.raises(DataError, match="expected files, the pattern matches none"):
+    with pytest.raises(DataError, match="expected files, but nothing matches the pattern"):
         TextStream(tmp_path / "*.md")
     for content in ("", " \n "):
         with pytest.raises(DataError, match="expected text, the files hold none"):

@@ -1,0 +1,183 @@
+"""Checkpoints of transformers' `VisionEncoderDecoderModel`: an image encoder and GPT-2's or BART's decoder,
+each with its own configuration and its own table of weights.
+
+The pooling layer of their ViT and DeiT has no effect here: it is not read, and written as zeros.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from keras_tfm.convert import bart, dinov2, gpt2
+from keras_tfm.convert.deit import FAMILY as DEIT
+from keras_tfm.convert.family import Entry, Family, Head
+from keras_tfm.convert.keymap import batch_counts, embedding, linear, norm
+from keras_tfm.convert.swin import FAMILY as SWIN
+from keras_tfm.convert.swin_v2 import FAMILY as SWIN_V2
+from keras_tfm.convert.vit import FAMILY as VIT
+from keras_tfm.heads import LanguageModel
+from keras_tfm.models import VisionEncoderDecoder
+from keras_tfm.models.multimodal.vision_encoder_decoder import OF_DECODER, OF_ENCODER
+from keras_tfm.training.safetensors import CheckpointError
+
+AS_DECODER = {"is_decoder": True, "add_cross_attention": True, "is_encoder_decoder": False}
+
+
+def as_decoder(family):
+    """The `family` of a whole model for its decoder alone, with cross-attention."""
+    return dataclasses.replace(family, fixed={**family.fixed, **AS_DECODER})
+
+
+# {side: the families that theirs may have there, and that are known here}
+FAMILIES = {
+    "encoder": (VIT, DEIT, dinov2.FAMILY, dinov2.WITH_REGISTERS, SWIN, SWIN_V2),
+    "decoder": tuple(map(as_decoder, (gpt2.FAMILY, bart.FAMILY, bart.MBART))),
+}
+OWN = {"encoder": OF_ENCODER, "decoder": OF_DECODER}
+# {our decoder: (what stands before its keys, that of its tokens)}
+KEYS = {"GPT2": ("decoder.transformer.", "wte"), "BART": ("decoder.model.decoder.", "embed_tokens")}
+
+
+def family_of(side, config):
+    """The family of one side of our configuration; ValueError where theirs has none."""
+    own = getattr(config, f"of_{side}")
+    known = [family for family in FAMILIES[side] if family.model.config_class is type(own)]
+    if not known:
+        names = ", ".join(dict.fromkeys(family.model.__name__ for family in FAMILIES[side]))
+        got = getattr(config, side)
+        raise ValueError(f"VisionEncoderDecoderModel has only `{side}` {names}; it is {got!r}.")
+    return next((family for family in known if family.computes(own)), known[0])
+
+
+def read_side(side, entries):
+    """(The name of our model, its configuration) of their entry `side`."""
+    theirs = entries.get(side)
+    kinds = {family.model_type: family for family in FAMILIES[side]}
+    kind = theirs.get("model_type") if isinstance(theirs, dict) else None
+    if kind not in kinds:
+        raise CheckpointError("config.json", f"{side}.model_type", f"one of {', '.join(kinds)}", repr(kind))
+    try:
+        config = kinds[kind].read_config(theirs, "config.json")
+    except CheckpointError as error:
+        key = side if error.key is None else f"{side}.{error.key}"
+        raise CheckpointError(error.path, key, error.expected, error.got) from None
+    return kinds[kind].model.__name__, config
+
+
+def fields_of(side):
+    """Our fields about one side: the model's name, its configuration, and what of that stands outside it."""
+
+    def write(config):
+        return family_of(side, config).write_config(getattr(config, f"of_{side}"))
+
+    def read_config(_, entries):
+        fields = dataclasses.asdict(read_side(side, entries)[1])
+        return {name: value for name, value in fields.items() if name not in OWN[side]}
+
+    def entry(read):
+        return Entry(side, read, write)
+
+    def read_own(name):
+        def read(_, entries):
+            value = getattr(read_side(side, entries)[1], name)
+            return list(value) if isinstance(value, tuple) else value  # as JSON has it
+
+        return read
+
+    return {
+        side: entry(lambda _, entries: read_side(side, entries)[0]),
+        f"{side}_config": entry(read_config),
+        **{name: entry(read_own(name)) for name in OWN[side]},
+    }
+
+
+def renamed(rows, ours="", theirs=""):
+    """The rows with something before our paths and before their keys."""
+    return [
+        dataclasses.replace(row, ours=ours + row.ours, theirs=tuple(theirs + key for key in row.theirs))
+        for row in rows
+    ]
+
+
+def decoder_rows(config):
+    """The table of the decoder."""
+    prefix, tokens = KEYS[config.decoder]
+    if config.decoder == "BART":
+        rows = [row for row in bart.ROWS if row.ours.startswith("decoder")]
+        return renamed(rows, "", "decoder.model.") + embedding("decoder_embedding/token", prefix + tokens)
+    branch, cross = "block_{}/context_attention/branch", "h.{}.crossattention"
+    cross_attention = [
+        *norm("block_{}/context_attention/norm", "h.{}.ln_cross_attn"),
+        *gpt2.conv1d(f"{branch}/projections/query", f"{cross}.q_attn"),
+        *gpt2.conv1d(f"{branch}/projections/key_value", f"{cross}.c_attn"),
+        *gpt2.conv1d(f"{branch}/output", f"{cross}.c_proj"),
+    ]
+    return renamed([*gpt2.FAMILY.rows, *cross_attention], "decoder_", prefix)
+
+
+def rows(config):
+    """The table of a configuration."""
+    encoder = family_of("encoder", config).of(config.of_encoder).rows
+    projection = linear("decoder_projection", "enc_to_dec_proj")
+    return renamed(encoder, "", "encoder.") + projection + decoder_rows(config)
+
+
+def shapes(config):
+    """Sizes that the configuration bears out, of both sides."""
+
+    def of_side(side, field):
+        own = getattr(config, f"of_{side}")
+        return lambda _: field(own) if callable(field) else getattr(own, field)
+
+    prefix, tokens = KEYS[config.decoder]
+    sizes = {f"{prefix}{tokens}.weight": ("vocabulary_size", "dim")}
+    if config.decoder == "GPT2":
+        sizes[f"{prefix}wpe.weight"] = ("max_length", "dim")
+    else:
+        sizes[f"{prefix}embed_positions.weight"] = ("num_positions", "dim")
+        sizes[f"{prefix}layers.0.fc1.weight"] = ("decoder_width", "dim")
+    encoder = family_of("encoder", config).shapes
+    found = {f"encoder.{key}": ("encoder", fields) for key, fields in encoder.items()}
+    found |= {key: ("decoder", fields) for key, fields in sizes.items()}
+    return {key: tuple(of_side(side, field) for field in fields) for key, (side, fields) in found.items()}
+
+
+def copies(config):
+    """The head's table, which is that of the decoder's tokens."""
+    prefix, tokens = KEYS[config.decoder]
+    return {"decoder.lm_head.weight": f"{{prefix}}{prefix}{tokens}.weight"}
+
+
+def unread(tensors):
+    """What theirs has beside our `tensors`: counts of batches, and the pooling layer of a ViT or a DeiT."""
+    name = "encoder.encoder.layer.0.layernorm_before.weight"
+    if name not in tensors:
+        return batch_counts(tensors)
+    size = len(tensors[name])
+    return {
+        "encoder.pooler.dense.weight": np.zeros((size, size), "float32"),
+        "encoder.pooler.dense.bias": np.zeros(size, "float32"),
+    }
+
+
+FAMILY = Family(
+    model_type="vision-encoder-decoder",
+    backbone="VisionEncoderDecoderModel",
+    model=VisionEncoderDecoder,
+    prefix="",
+    fields={**fields_of("encoder"), **fields_of("decoder")},
+    fixed={"is_encoder_decoder": True},
+    written={"tie_word_embeddings": lambda _: False},  # of the encoder's table with the decoder's
+    shapes=shapes,
+    num_blocks=lambda config: config.of_encoder.num_layers + config.of_decoder.num_layers,
+    rows=rows,
+    heads={"VisionEncoderDecoderModel": Head(LanguageModel, [], {"tied": True, "use_bias": False})},
+    copies=copies,
+    ignored=(
+        r"encoder\.pooler\.dense\.(weight|bias)",
+        r"encoder\..*\.(num_batches_tracked|relative_position_index)",
+        r"encoder\.embeddings\.mask_token",
+        r"decoder\.transformer\.h\.\d+\.(attn|crossattention)\.(masked_)?bias",
+    ),
+    added=unread,
+)

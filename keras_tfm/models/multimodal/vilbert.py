@@ -1,0 +1,188 @@
+"""The two-stream encoder of ViLBERT (Lu et al. 2019, "ViLBERT: Pretraining Task-Agnostic Visiolinguistic
+Representations for Vision-and-Language Tasks"), section 2.2.
+
+One stream encodes image regions, the other text tokens, both by BERT's blocks. They are connected by
+co-attention: the queries of each stream attend to the keys and values of the other. The embeddings of regions
+and tokens are not part of this model.
+"""
+
+import dataclasses
+from typing import Annotated
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Divides, Rate, Size, Whole
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.masks import key_mask_of
+from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.multimodal.dual_encoder import ImageHeads, Sizes, TextHeads
+
+SIDES = ("image", "text")
+
+
+@dataclasses.dataclass(frozen=True)
+class ViLBERTConfig(Config):
+    """The sizes of a `ViLBERT`: those of its two streams and of the connections between them.
+
+    Args:
+        connection_dim: the width of a connection's queries, keys and values.
+        image_connections: for each connection, the number of blocks that the image stream has before it.
+        text_connections: the same for the text stream.
+        dropout: the rate for the output of each sub-layer and for the attention weights.
+
+    Raises:
+        ValueError: if the two lists differ in length, decrease, or exceed the number of blocks.
+    """
+
+    num_image_layers: Depth = 6
+    image_dim: Size = 1024
+    num_image_heads: ImageHeads = 8
+    image_intermediate_dim: Size = 1024
+    num_text_layers: Depth = 12
+    text_dim: Size = 768
+    num_text_heads: TextHeads = 12
+    text_intermediate_dim: Size = 3072
+    connection_dim: Size = 1024
+    num_connection_heads: Annotated[Size, Divides("connection_dim")] = 8
+    image_connections: tuple[Whole, ...] = (0, 1, 2, 3, 4, 5)
+    text_connections: tuple[Whole, ...] = (6, 7, 8, 9, 10, 11)
+    dropout: Rate = 0.1
+    activation: str = "gelu"
+    epsilon: Rate = 1e-12
+
+    def __post_init__(self):
+        super().__post_init__()
+        if len(self.image_connections) != len(self.text_connections):
+            counts = len(self.image_connections), len(self.text_connections)
+            raise ValueError(
+                f"`image_connections` and `text_connections` must be as many; they are {counts}."
+            )
+        for side in SIDES:
+            places, most = getattr(self, f"{side}_connections"), getattr(self, f"num_{side}_layers")
+            if list(places) != sorted(places) or any(place > most for place in places):
+                raise ValueError(
+                    f"`{side}_connections` must rise, to {most} blocks at most; they are {places}."
+                )
+
+    @property
+    def num_layers(self):
+        """The blocks of both streams, connections included."""
+        return self.num_image_layers + self.num_text_layers + 2 * len(self.image_connections)
+
+    @property
+    def image(self):
+        """The `Sizes` of the image stream."""
+        return Sizes(self.num_image_layers, self.image_dim, self.num_image_heads, self.image_intermediate_dim)
+
+    @property
+    def text(self):
+        """The `Sizes` of the text stream."""
+        return Sizes(self.num_text_layers, self.text_dim, self.num_text_heads, self.text_intermediate_dim)
+
+
+class ViLBERT(ConfiguredModel):
+    """ViLBERT's encoder: embedded image regions and text tokens in, hidden states of both streams out.
+
+    Inputs: `image_tokens` (B, S, Di) and `text_tokens` (B, T, Dt), floating-point; `image_mask` (B, S) and
+    `text_mask` (B, T), False at padding, by default True everywhere. Outputs: `image_sequence_output`
+    (B, S, Di) and `text_sequence_output` (B, T, Dt). `blocks` and `hidden_states` list the blocks of each
+    stream in their order, connections included.
+
+    >>> model = keras_tfm.models.ViLBERT.from_size("tiny")
+    >>> outputs = model({"image_tokens": np.ones((1, 9, 96)), "text_tokens": np.ones((1, 5, 128))})
+    >>> {name: tuple(x.shape) for name, x in outputs.items()}
+    {'image_sequence_output': (1, 9, 96), 'text_sequence_output': (1, 5, 128)}
+    """
+
+    config_class = ViLBERTConfig
+
+    def __init__(self, config, name="vilbert", **kwargs):
+        inputs = {
+            f"{side}_tokens": keras.Input((None, getattr(config, side).dim), name=f"{side}_tokens")
+            for side in SIDES
+        }
+        masks = {side: keras.Input((None,), dtype="bool", name=f"{side}_mask") for side in SIDES}
+        blocks: dict[str, list] = {side: [] for side in SIDES}
+        states = {side: [inputs[f"{side}_tokens"]] for side in SIDES}
+
+        def append(side, block, *context, **options):
+            blocks[side].append(block)
+            states[side].append(block(states[side][-1], *context, **options))
+
+        first = dict.fromkeys(SIDES, 0)
+        ends = zip(config.image_connections, config.text_connections, strict=True)
+        for number, places in enumerate([*ends, (config.num_image_layers, config.num_text_layers)]):
+            for side, place in zip(SIDES, places, strict=True):
+                for index in range(first[side], place):
+                    append(side, stream_block(config, side, f"{side}_block_{index}"), mask=masks[side])
+                first[side] = place
+            if number < len(config.image_connections):
+                before = {side: states[side][-1] for side in SIDES}
+                for side, other in (SIDES, SIDES[::-1]):
+                    block = connection_block(config, side, f"{side}_connection_{number}")
+                    append(side, block, before[other], mask=masks[other])
+        outputs = {f"{side}_sequence_output": states[side][-1] for side in SIDES}
+        inputs |= {f"{side}_mask": mask for side, mask in masks.items()}
+        super().__init__(config, inputs, outputs, blocks, states, name=name, **kwargs)
+
+    def _fill(self, name, inputs):
+        tokens = inputs.get(name.replace("_mask", "_tokens"))
+        if not name.endswith("_mask") or tokens is None:
+            return super()._fill(name, inputs)
+        return ops.ones(ops.shape(tokens)[:2], "bool")
+
+
+def stream_block(config, side, name):
+    """A block of one stream: self-attention and a feed-forward layer, as BERT's."""
+    sizes: Sizes = getattr(config, side)
+    part = residuals(dropout=config.dropout, epsilon=config.epsilon)
+    attention = MultiHeadAttention(sizes.num_heads, dropout=config.dropout)
+    return Block(part(attention), part(FeedForward(sizes.intermediate_dim, config.activation)), name=name)
+
+
+def connection_block(config, side, name):
+    """A connection's block for one stream, which attends to the other."""
+    part = residuals(dropout=config.dropout, epsilon=config.epsilon)
+    heads = config.num_connection_heads
+    attention = MultiHeadAttention(heads, config.connection_dim // heads, dropout=config.dropout)
+    feedforward = FeedForward(getattr(config, side).intermediate_dim, config.activation)
+    return CoAttentionBlock(part(attention), part(feedforward), name=name)
+
+
+class CoAttentionBlock(Layer):
+    """Attention from one stream to the other, then a feed-forward layer, each in a `Residual` (figure 2b)."""
+
+    is_block = True  # for `rematerialize` and for what goes by depth
+
+    def __init__(self, context_attention, feedforward, **kwargs):
+        super().__init__(**kwargs)
+        self.context_attention = context_attention
+        self.feedforward = feedforward
+
+    def build(self, x_shape, context_shape):
+        self.context_attention.build(x_shape, context_shape)
+        self.feedforward.build(x_shape)
+        self.built = True
+
+    def call(self, x, context, mask=None, training=None):
+        """(B, T, D), attending to `context` (B, S, Dc), -> (B, T, D); `mask` (B, S) is False at padding."""
+        x = self.context_attention(x, context, mask=mask, training=training)
+        return self.feedforward(x, training=training)
+
+    def compute_output_shape(self, x_shape, context_shape=None):
+        return tuple(x_shape)
+
+    def compute_mask(self, x, previous_mask=None):
+        return key_mask_of(x)
+
+
+# base: Lu et al. 2019, section 3.1, and the released configuration of six connections. tiny is this
+# package's own.
+ViLBERT.sizes = {
+    "tiny": ViLBERTConfig(2, 96, 4, 384, 3, 128, 4, 512, 64, 4, (0, 1), (1, 2)),
+    "base": ViLBERTConfig(),
+}
