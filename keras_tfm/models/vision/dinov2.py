@@ -73,11 +73,21 @@ class DINOv2(ViT):
             rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
             return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, **rates)
 
-        initial = {"kernel_initializer": INITIALIZER}
-        attention = MultiHeadAttention(config.num_heads, dropout=config.attention_dropout, **initial)
+        parts = part(cls.attention(config)), part(cls.feedforward(config))
+        return Block(*parts, name=f"block_{index}")
+
+    @classmethod
+    def attention(cls, config):
+        """The attention of a block."""
+        dropout = config.attention_dropout
+        return MultiHeadAttention(config.num_heads, dropout=dropout, kernel_initializer=INITIALIZER)
+
+    @classmethod
+    def feedforward(cls, config):
+        """The feed-forward layer of a block."""
         activation = "silu" if config.gated else config.activation
-        feedforward = FeedForward(config.intermediate_dim, activation, gated=config.gated, **initial)
-        return Block(part(attention), part(feedforward), name=f"block_{index}")
+        options = {"kernel_initializer": INITIALIZER, "gated": config.gated}
+        return FeedForward(config.intermediate_dim, activation, **options)
 
     @classmethod
     def pooled(cls, config, x):

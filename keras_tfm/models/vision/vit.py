@@ -98,7 +98,7 @@ class ViT(ConfiguredModel):
 
     @classmethod
     def embed(cls, config, images):
-        """The `PositionEmbedding` of the tokens, and the tokens (B, N + 1, D) of `images`."""
+        """The `PositionEmbedding` of the tokens, or None, and the tokens (B, N + 1, D) of `images`."""
         positions = keras.initializers.RandomNormal(stddev=config.position_stddev)
         has_token = config.pooling == "class"
         encoder = PatchEncoder(config.patch_size, config.dim, has_token, positions, name="patch_encoder")
@@ -134,7 +134,7 @@ class ViT(ConfiguredModel):
         config = dataclasses.replace(self.config, image_size=image_size)
         model = type(self)(config, name=self.name, dtype=self.dtype_policy)
         grids = [self.grid_of(each) for each in (self.config, config)]
-        positions = self.position.embedding.embeddings
+        positions = None if self.position is None else self.position.embedding.embeddings
         for new, old in zip(model.weights, self.weights, strict=True):
             new.assign(interpolate_positions(old, *grids) if old is positions else old)
         return model
