@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 if sys.argv[1:]:
     import tensorflow_text
-decode = np.vectorize(bytes.decode, otypes="O")
+decode = np.vectorize(lambda x: x.decode("utf-8", "surrogateescape"), otypes="O")  # bytes stay what they are
 known = None
 while True:
     try:

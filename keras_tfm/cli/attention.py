@@ -51,8 +51,10 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.serve and arguments.image:
         raise ValueError("--serve: only texts can be typed into the page; use --out for an image")
     task = loaded(arguments.task_folder)
-    if bool(arguments.image) != hasattr(task, "check_images"):
-        typed, wanted = ("--image", "--text") if arguments.image else ("--text", "--image")
+    reads_images = hasattr(task, "check_images")
+    reads = {"--image": reads_images, "--text": not reads_images or hasattr(task, "encode_texts")}
+    typed, wanted = ("--image", "--text") if arguments.image else ("--text", "--image")
+    if not reads[typed]:
         raise ValueError(f"{typed}: the task {task.name!r} of {arguments.task_folder} reads {wanted}")
     options = decoding_of(arguments, getattr(task, "generate", task.predict))
     options |= {name: value for name, value in shown.items() if value is not None}

@@ -32,6 +32,7 @@ and may be missing. TABLE is a .tsv, .csv, .jsonl or .parquet file, or tfds:NAME
   forecast               lines with one series each, comma-separated; or a TABLE with a column of numbers
   generate, masked-lm, sentence-vectors   lines; or a folder of text files
   detect                 an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE
+  segment                an image, a folder of images or with images/, JSON lines with images; or a TABLE
   classify-images, image-vectors, pretrain-images, match-images, caption
                          an image; a folder of images, or of such folders; .npz or idx files; or a TABLE
 
@@ -53,16 +54,19 @@ class Asking(Config):
     probabilities: Annotated[
         bool, Option("print the probabilities of all labels as a JSON object (tasks with labels)")
     ] = False
-    num_items: Annotated[
-        Count | None, Option("items per user (task recommend)", flag="--items", default="10")
-    ] = None
+    num_items: Annotated[Count | None, Option("items per user (recommend)", flag="--items", default="10")] = (
+        None
+    )
     threshold: Annotated[
         Annotated[float, Between(0, 1)] | None,
-        Option("least score of the objects to print (task detect)", default="the task's, 0.5"),
+        Option("least score of the objects to print (detect)", default="the task's, 0.5"),
     ] = None
     draw: Annotated[
         str | None,
-        Option("folder for copies of the images with boxes drawn (task detect)", default="none"),
+        Option("folder for pictures with boxes or masks drawn (detect, segment)", default="none"),
+    ] = None
+    masks: Annotated[
+        str | None, Option("folder for masks, PNG files of class values (segment)", default="none")
     ] = None
     batch_size: Annotated[
         Count | None, Option("how many inputs are processed at once", default="the task's, 16 or 64")

@@ -41,6 +41,7 @@ TABLES = {
     "vision-encoder-decoder": "vision_encoder_decoder.FAMILY",
     "dinov2": "dinov2.FAMILY",
     "dinov2_with_registers": "dinov2.WITH_REGISTERS",
+    "dinov3_vit": "dinov3.FAMILY",
 }
 
 

@@ -1,6 +1,6 @@
 """Published models of images, and how those are prepared: preprocessor_config.json, in and out.
 
-What a file leaves unsaid is what its class does by default, of CLIP's and SigLIP's as `PUBLISHED` has it.
+What a file leaves unsaid is what its class does by default, of some families' as `PUBLISHED` has it.
 """
 
 import json
@@ -22,6 +22,12 @@ PUBLISHED = {
         "size": {"shortest_edge": 224},
         "do_center_crop": True,
         "resample": 3,
+    },
+    "segformer": {
+        "image_mean": [0.485, 0.456, 0.406],
+        "image_std": [0.229, 0.224, 0.225],
+        "size": {"height": 512, "width": 512},
+        "resample": 2,
     },
     "siglip": {
         "image_mean": [0.5] * 3,
@@ -77,6 +83,12 @@ def preprocessing_of(folder):
     return fields | _cutting(entries, path)
 
 
+def shifts_labels(folder):
+    """Whether masks for the folder's model have its labels from 1, and 0 for pixels of no class."""
+    entries, _ = _read_entries(folder)
+    return bool(entries.get("do_reduce_labels", entries.get("reduce_labels", False)))
+
+
 def _read_entries(folder):
     """(What is said, or follows from the class or the model, of how images are prepared; the file)."""
     name = next((name for name in (NAME, WHOLE) if (folder / name).exists()), None)
@@ -127,10 +139,11 @@ def _numbers(values, name, path):
     return [float(value) for value in values]
 
 
-def preprocessor_writer(preprocessing, image_shape, kind=None):
+def preprocessor_writer(preprocessing, image_shape, kind=None, **more):
     """A function of a folder that writes preprocessor_config.json to it, for images of `image_shape`.
 
-    `kind` is the class that transformers is to read it by, by default one that serves any model.
+    `kind` is the class that transformers is to read it by, by default one that serves any model; `more` are
+    further entries.
     """
     height, width, channels = image_shape
     mean, std = (
@@ -158,6 +171,7 @@ def preprocessor_writer(preprocessing, image_shape, kind=None):
         "do_normalize": True,
         "image_mean": mean,
         "image_std": std,
+        **more,
     }
 
     def write(folder):

@@ -1,7 +1,7 @@
-"""Checkpoints of transformers' `VisionEncoderDecoderModel`: an encoder of images before GPT-2's or BART's
-decoder, each with a configuration, and a table, of its own.
+"""Checkpoints of transformers' `VisionEncoderDecoderModel`: an image encoder and GPT-2's or BART's decoder,
+each with its own configuration and its own table of weights.
 
-What theirs has and never reads, the pooling layer of a ViT or a DeiT, is left behind, and written as zeros.
+The pooling layer of their ViT and DeiT has no effect here: it is not read, and written as zeros.
 """
 
 import dataclasses

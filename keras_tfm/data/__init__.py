@@ -28,6 +28,7 @@ from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.image_texts import ImageTextBatches
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.batches.masking import NOT_CHOSEN, Masking
+from keras_tfm.data.batches.masks import MaskBatches
 from keras_tfm.data.batches.noises import (
     DocumentRotation,
     OneOf,
@@ -58,6 +59,8 @@ from keras_tfm.data.sources.images import (
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.mask_files import MaskFiles
+from keras_tfm.data.sources.masks import Masks, read_masks
 from keras_tfm.data.sources.objects import Objects, read_objects
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.questions import Answer, Questions, read_questions
@@ -98,7 +101,10 @@ __all__ = [
     "LabelledImages",
     "LabelledTexts",
     "MaskedBatches",
+    "MaskBatches",
+    "MaskFiles",
     "Masking",
+    "Masks",
     "ObjectBatches",
     "Objects",
     "OneOf",
@@ -137,6 +143,7 @@ __all__ = [
     "read_labelled_images",
     "read_labelled_texts",
     "read_lines",
+    "read_masks",
     "read_objects",
     "read_pairs",
     "read_questions",

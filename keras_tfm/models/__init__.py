@@ -51,6 +51,7 @@ from keras_tfm.models.vision.cvt import CvT, CvTConfig
 from keras_tfm.models.vision.deepvit import DeepViT, DeepViTConfig
 from keras_tfm.models.vision.deit import DeiT, DeiTConfig
 from keras_tfm.models.vision.dinov2 import DINOv2, DINOv2Config
+from keras_tfm.models.vision.dinov3 import DINOv3, DINOv3Config
 from keras_tfm.models.vision.glit import GLiT, GLiTConfig
 from keras_tfm.models.vision.hvt import HVT, HVTConfig
 from keras_tfm.models.vision.hybrid_vit import HybridViT, HybridViTConfig

@@ -21,6 +21,7 @@ ImageEncoder          image-vectors     -                          images -> vec
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
 Captioner             caption           (images, texts)            images -> texts   (images, texts)
 Detector              detect            (images, boxes, labels)    images -> objects as for fit
+Segmenter             segment           (images, masks)            images -> masks   (images, masks)
 Recommender           recommend         see data.Ratings           users -> items    as for fit
 Forecaster            forecast          a series: numbers (N,)     series -> numbers a series
 """
@@ -46,6 +47,8 @@ from keras_tfm.tasks.pretraining import ImagePretrainerConfig
 from keras_tfm.tasks.probes import linear_probe, nearest_neighbours
 from keras_tfm.tasks.question_answerer import QuestionAnswerer, QuestionAnswererConfig
 from keras_tfm.tasks.recommender import Recommender, RecommenderConfig
+from keras_tfm.tasks.segmentation import SegmenterConfig
+from keras_tfm.tasks.segmenter import Segmenter
 from keras_tfm.tasks.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from keras_tfm.tasks.summarizer import Summarizer
 from keras_tfm.tasks.task import TASKS, Task, TaskError

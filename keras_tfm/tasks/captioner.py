@@ -38,14 +38,18 @@ NEW_TOKENS = 128  # that are generated at most unless something else is said
 
 
 class Captioner(ImageTextTask):
-    """Images, as `ImageTask` has them, to texts, by a `LanguageModel` over a `VisionEncoderDecoder`.
+    """Writes a text about an image, by a `LanguageModel` around a `VisionEncoderDecoder`.
 
-    `fit` and `evaluate` take (images, texts), in which an image may stand several times, each time with
-    another text: `data.ImageTexts`. ValueError where the tokenizer has other tokens than the model.
+    Images are those of `ImageTask`. `fit` and `evaluate` take (images, texts), `data.ImageTexts`; an image
+    may occur several times, each time with another text. Raises ValueError if the tokenizer has more tokens
+    than the model.
+
+        task = Captioner.from_huggingface("vit-gpt2-image-captioning/")
+        task.generate(["photo.jpg"], beam_size=4)  # ["a cat sitting on a sofa"]
     """
 
     name = "caption"
-    help = "train a model that says in words what is on an image"
+    help = "train a model that writes a text about an image"
     digits = 2
     training = CaptionTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
     judged_by = ("val_token_cross_entropy", "min")
@@ -88,10 +92,10 @@ class Captioner(ImageTextTask):
 
     @classmethod
     def from_huggingface(cls, name: Path, **options: Any) -> Self:
-        """The `VisionEncoderDecoderModel` in the folder `name`, or of this hub id, with its tokenizer, its
-        preprocessing and what it says of decoding.
+        """The `VisionEncoderDecoderModel` in the folder `name`, or with this hub id, its tokenizer, its
+        preprocessing and its decoding defaults.
 
-        CheckpointError or DataError where something is not as it must be.
+        Raises CheckpointError or DataError if a file is missing or invalid.
         """
         from keras_tfm.convert import CheckpointError, find_folder, read_decoding
         from keras_tfm.convert.preprocessing import image_model
@@ -113,7 +117,7 @@ class Captioner(ImageTextTask):
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: the configurations of model, images and decoding, the
-        tokenizer and the weights. TypeError or ValueError for what has no counterpart there.
+        tokenizer and the weights. Raises TypeError or ValueError if `transformers` has no such model.
         """
         from keras_tfm.convert import save_huggingface, write_decoding
         from keras_tfm.convert.preprocessing import preprocessor_writer
@@ -162,8 +166,10 @@ class Captioner(ImageTextTask):
         }
 
     def measure(self, examples: ImageTexts, **options: Any) -> dict[str, Any]:
-        """sacreBLEU (cased, 13a) and chrF, each beside all texts of an image, and the share of answers that
-        equal one of them; images that are the same count once. `options` as in `generate`.
+        """sacreBLEU (cased, 13a), chrF, and the percentage of answers that equal a text of their image.
+
+        Each answer is compared with all texts of its image; equal images count once. `options` are those of
+        `generate`.
         """
         rows, ids = distinct(identities(examples.images))
         texts: list[list[str]] = [[] for _ in rows]
@@ -185,10 +191,11 @@ class Captioner(ImageTextTask):
     def generate(
         self, images: Any, max_new_tokens: int | None = None, batch_size: int = 64, **options: Any
     ) -> list[str]:
-        """A text for each image, of at most `max_new_tokens` tokens (default: 128, or what the model holds).
+        """A text for each image, of at most `max_new_tokens` tokens; by default 128, or as many as the model
+        has positions for.
 
-        `options` are the fields of `DecodingOptions`: `beam_size`, `temperature`, `seed`, ... Bytes that are
-        no UTF-8 become U+FFFD. ValueError for a broken file.
+        `options` are the fields of `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Invalid
+        UTF-8 becomes U+FFFD. Raises ValueError for a file that is not an image.
         """
         texts: list[str] = []
         for token_ids in self._continuations(images, max_new_tokens, batch_size, **options):
@@ -244,8 +251,8 @@ class Captioner(ImageTextTask):
         return self.model({**batch, "images": self.prepare(images)}, training=training)
 
     def export_endpoints(self, max_new_tokens: int | None = None, **options: Any) -> Endpoints:
-        """Those of images, decoded by `options`, and "generate", which draws: `image_bytes`, and the scalars
-        `temperature`, `top_p` and `seed`.
+        """The signatures of `ImageTask`, which decode by `options`, and "generate", which samples: its inputs
+        are `image_bytes` and the scalars `temperature`, `top_p` and `seed`.
         """
 
         def answer(images: tf.Tensor, **options: Any) -> dict[str, tf.Tensor]:

@@ -1,4 +1,4 @@
-"""What a captioner is made by: its configuration, and models with fresh weights."""
+"""The configuration of a captioner, and the options of one with fresh weights."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -24,8 +24,11 @@ DECODERS: dict[str, dict[str, Any]] = {
 
 @dataclasses.dataclass(frozen=True)
 class CaptionerConfig(Preprocessing):
-    """`around` are the ids before and behind each caption, by default the tokenizer's start and end;
-    `decoding` is how it writes unless a call says otherwise.
+    """How a `Captioner` prepares images, which special tokens surround a caption, and how it decodes.
+
+    Args:
+        around: the ids before and after each caption, by default the tokenizer's start and end.
+        decoding: the defaults of `generate`.
     """
 
     around: SpecialTokens | None = None
@@ -34,7 +37,7 @@ class CaptionerConfig(Preprocessing):
 
 @dataclasses.dataclass(frozen=True)
 class CaptionerOptions(ModelOptions):
-    """An encoder of images and a decoder of text with fresh weights, and a vocabulary."""
+    """An image encoder and a text decoder with fresh weights, and a vocabulary."""
 
     set_here: ClassVar[Mapping[str, str]] = {
         "encoder": "--encoder",
@@ -46,7 +49,8 @@ class CaptionerOptions(ModelOptions):
     encoder: Annotated[str, Option(f"the family of the images' model: {', '.join(FAMILIES)}")] = "vit"
     decoder: Annotated[Literal["gpt2", "bart"], Option("the family of the text's model")] = "gpt2"
     size: Annotated[
-        Literal["tiny", "base"], Option("of both: tiny, for images of some 32 x 32 pixels, or base")
+        Literal["tiny", "base"],
+        Option("of both models: tiny, for images of some 32 x 32 pixels, or base"),
     ] = "tiny"
     tokenizer: Annotated[
         Literal["bytes", "sentencepiece"], Option("byte-level pairs, or sub-words of SentencePiece")

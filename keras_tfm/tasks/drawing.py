@@ -1,9 +1,10 @@
 """Pictures with the boxes of detected objects over them, with Pillow, which the extra `plot` brings."""
 
+import contextlib
 import io
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,12 @@ def draw_objects(images: Any, found: Sequence[dict[str, Any]], class_names: list
     """Write each of the images, with what was `found` in it, to a PNG in the `folder`: an image file's by its
     name, others by their number. ImportError where Pillow is missing.
     """
-    try:
-        import PIL.Image
-        import PIL.ImageDraw
-    except ImportError:
-        raise ImportError('Pictures need Pillow: pip install "keras-tfm[plot]"') from None
+    PIL = pillow()
     target = pathlib.Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     taken: set[str] = set()
     for row, answer in enumerate(found):
-        with PIL.Image.open(io.BytesIO(_png_or_file(images, row))) as opened:
+        with PIL.Image.open(io.BytesIO(png_or_file(images, row))) as opened:
             picture = opened.convert("RGB")
         pen = PIL.ImageDraw.Draw(picture)
         line = max(1, round(min(picture.size) / 200))
@@ -40,11 +37,32 @@ def draw_objects(images: Any, found: Sequence[dict[str, Any]], class_names: list
             around = pen.textbbox((left, top), text)
             pen.rectangle(around, fill=colour)
             pen.text((left, top), text, fill="white")
-        name = _name_of(images, row, taken)
-        picture.save(target / name)
+        with whole(target / name_of(images, row, taken)) as path:
+            picture.save(path, "PNG")
 
 
-def _png_or_file(images: Any, row: int) -> bytes:
+def pillow() -> Any:
+    """The module; ImportError, saying what brings it, where it is missing."""
+    try:
+        import PIL.Image
+        import PIL.ImageDraw
+    except ImportError:
+        raise ImportError('Pictures need Pillow: pip install "keras-tfm[plot]"') from None
+    return PIL
+
+
+@contextlib.contextmanager
+def whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A path beside `path` to write to, which takes its place when all is written."""
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        yield beside
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def png_or_file(images: Any, row: int) -> bytes:
     """An image file's bytes, or those of a PNG of an array."""
     if isinstance(images, ImageFiles):
         return read_bytes(images.sources[row])
@@ -57,7 +75,7 @@ def _png_or_file(images: Any, row: int) -> bytes:
     return buffer.getvalue()
 
 
-def _name_of(images: Any, row: int, taken: set[str]) -> str:
+def name_of(images: Any, row: int, taken: set[str]) -> str:
     """A file's name that is not `taken`."""
     source = images.sources[row] if isinstance(images, ImageFiles) else b""
     stem = pathlib.Path(os.fspath(source)).stem if isinstance(source, str) else f"{row:06}"

@@ -1,4 +1,4 @@
-"""What tasks of images and their texts share: what they read, what is held out, how texts become ids."""
+"""The base of tasks that learn from pairs of an image and a text."""
 
 import abc
 import dataclasses
@@ -26,10 +26,8 @@ LOG = logging.getLogger(__name__)
 
 
 class ImageTextTask(ImageTask, FineTunedTask):
-    """A task of images, as `ImageTask` has them, and their texts. Abstract: a subclass says how a text begins
-    and ends (`around`) and how many tokens of it are read (`max_length`).
-
-    `fit` and `evaluate` take (images, texts), of which those of one row belong together.
+    """An `ImageTask` whose examples are (images, texts), a pair in each row. Abstract: a subclass defines the
+    special tokens of a text (`around`) and how many tokens are read (`max_length`).
     """
 
     files = (
@@ -45,7 +43,7 @@ class ImageTextTask(ImageTask, FineTunedTask):
     @property
     @abc.abstractmethod
     def around(self) -> SpecialTokens:
-        """The ids before and behind each text."""
+        """The ids before and after each text."""
 
     @property
     @abc.abstractmethod

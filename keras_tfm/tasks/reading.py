@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ class Reading:
         target_tokens: (T,), what the decoder reads, start token included; for a decoder alone, what it wrote.
         segments: (S,), the index of each token's text in a pair.
         image: (H, W, C), the image at the size that the model reads.
+        model: the part of the task's model that reads, None for its backbone.
     """
 
     inputs: Mapping[str, Any]
@@ -39,6 +41,7 @@ class Reading:
     target_tokens: Sequence[str] = ()
     segments: Sequence[int] = ()
     image: np.ndarray | None = None
+    model: Any = None
 
 
 @functools.singledispatch
@@ -162,10 +165,15 @@ def _one_image(task: ImageTask, example: Any) -> np.ndarray:
 
 @read.register(ImageTextMatcher)
 def _(task: ImageTextMatcher, example: Any, target: str | None = None, **options: Any) -> Reading:
-    raise ValueError(
-        f"The two towers of {task.name!r} are not shown as one model; `record_attention` has what each of "
-        "them, `task.model.backbone.image` and `.text`, attends to."
-    )
+    """The tower of images reads an image, that of texts a text; a string that names a file is an image."""
+    _refuse_target(task, target, options)
+    towers = task.model.backbone
+    if not isinstance(example, str) or os.path.isfile(example):
+        images = _one_image(task, example)
+        return Reading({"images": task.prepare(images)}, image=images[0], model=towers.image)
+    inputs = task.text_inputs(tf.constant([example]))
+    tokens = tokens_of(task.tokenizer, inputs["token_ids"])
+    return Reading(inputs, tokens, segments=[0] * len(tokens), model=towers.text)
 
 
 def tokens_of(tokenizer: Tokenizer, token_ids: tf.Tensor) -> list[str]:

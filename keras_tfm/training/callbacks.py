@@ -144,4 +144,4 @@ def _array(variable: Any) -> np.ndarray:
 
 def checksum(array: np.ndarray) -> int:
     """A number that tells whether `array` has changed, without a copy of it."""
-    return zlib.crc32(np.ascontiguousarray(array).view("uint8").reshape(-1))
+    return zlib.crc32(np.ascontiguousarray(array).view("uint8").reshape(-1).data)

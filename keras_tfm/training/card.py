@@ -28,6 +28,7 @@ HUB_TASKS = {
     "pretrain-images": "image-feature-extraction",
     "image-vectors": "image-feature-extraction",
     "detect": "object-detection",
+    "segment": "image-segmentation",
     "match-images": "zero-shot-image-classification",
     "forecast": "time-series-forecasting",
 }

@@ -269,6 +269,24 @@ class DetectionTraining(PartlyTrained):
 
 
 @dataclasses.dataclass(frozen=True)
+class SegmentationTraining(PartlyTrained):
+    """The warm-up takes a tenth of the steps unless something else is said."""
+
+    batch_size: Annotated[Count, Option("images of a batch at most")] = 16
+    flip: Annotated[
+        bool, Option("mirror images and their masks at random, which letters and digits do not bear")
+    ] = True
+    least_area: Annotated[
+        Annotated[float, Between(0.01, 1)],
+        Option("the part of an image that is cut out at random, and stretched, at least; 1 for none"),
+    ] = 0.5
+    most_area: Annotated[
+        Annotated[float, Between(1, 16)],
+        Option("that part at most: above 1 the image is smaller, and what is around it counts nowhere"),
+    ] = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
 class PretrainImagesTraining(Training):
     """By default the warm-up takes a tenth of the steps."""
 

@@ -124,7 +124,7 @@ def look(task: Any, example: Any, target: str | None = None, **options: Any) -> 
 
 def look_at(task: Any, reading: Reading) -> Look:
     """What `task` attends to in what it read of an example; ValueError for a model without attention."""
-    model = getattr(task.model, "backbone", task.model)
+    model = reading.model or getattr(task.model, "backbone", task.model)
     states = {name: list(states) for name, states in model.hidden_states.items()}
     inner = Model(model.input, {"output": model.output, "states": states})
     with record_attention(model) as recorded:

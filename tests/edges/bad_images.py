@@ -41,6 +41,19 @@ def source(name):
 DETECT = "train detect --train {folder}/boxes.jsonl --out {folder}/out"
 
 
+SEGMENT = "train segment --train {folder} --out {folder}/out"
+
+
+def mask(values):
+    """The file of a mask."""
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(np.array(values, "uint8")).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+PAIR = {"images": PNG, "masks": mask(np.full((8, 8), 255) * (np.arange(8) > 3))}
+
+
 def boxes(message, line, name):
     """JSON lines of boxes, of which one is wrong."""
     return Bad(name, DETECT, message, {"boxes.jsonl": line, "1.png": PNG})
@@ -103,6 +116,28 @@ BAD = [
         {"a.json": "{}"},
     ),
     option("--queries 0", "must be at least 1", DETECT),
+    Bad("images without masks", SEGMENT, "expected a folder with images/ and masks/", {"images/1.png": PNG}),
+    Bad(
+        "a mask of another size",
+        SEGMENT,
+        "1.png: expected a mask of 8 x 8, as the image, got 2 x 1",
+        {"images/1.png": PNG, "masks/1.png": mask([[0, 1]])},
+    ),
+    Bad(
+        "masks of one class",
+        SEGMENT,
+        "expected masks with two classes or more, got 0 alone; 255 is ignored, which --ignored -1",
+        {f"{part}/{i}.png": x for part, x in PAIR.items() for i in range(4)},
+    ),
+    Bad(
+        "a mask that leads out of the folder",
+        SEGMENT.replace("{folder} ", "{folder}/a.jsonl "),
+        "a.jsonl, line 1: expected a path within",
+        {"a.jsonl": '{"image": "1.png", "mask": "../1.png"}', "1.png": PNG},
+    ),
+    option("--least-area 0", "must be at least 0.01", SEGMENT),
+    option("--ignored 256", "must be at most 255", SEGMENT),
+    Bad("a decoder of maps", f"{SEGMENT} --decoder fpn", "invalid choice: 'fpn'"),
     option("--threshold 2", "must be at most 1", DETECT),
     Bad("a family of models", f"{IMAGES} --family nosuch", "There is no family 'nosuch'; there are", TWO),
     Bad(

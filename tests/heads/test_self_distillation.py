@@ -117,7 +117,7 @@ def test_the_momentum_rises_to_one():
 def test_models_bound_to_a_size_take_local_crops_of_that_size():
     sizes = {name: value for name, value in SMALL.items() if name != "image_size"}
     backbone = KVT.from_size("Ti", **sizes, image_size=8, k=4)
-    with pytest.raises(ValueError, match="The layers of KVT are bound to the size of its images"):
+    with pytest.raises(ValueError, match="KVT has layers for images of one size"):
         SelfDistillation(backbone, 6, 12, 4, 1, 4)
     model = SelfDistillation(backbone, 6, 12, 4, 1)
     assert model.input["local_images"].shape == (None, 1, 8, 8, 1) and model.output.shape == (None, 3, 6)

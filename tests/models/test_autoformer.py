@@ -84,7 +84,7 @@ def test_a_network_of_the_supernet_is_the_model_with_its_part_of_the_weights():
     states = supernet.backbone({"images": images[:1], "network": codes[:1]})["sequence_output"]
     np.testing.assert_allclose(states[..., :5], alone(images[:1])["sequence_output"], atol=2e-6)
     np.testing.assert_array_equal(states[..., 5:], 0)
-    with pytest.raises(ValueError, match=r"must be a part of the supernet's; it has \(16, 8\)"):
+    with pytest.raises(ValueError, match=r"must be a part of the supernet's, which is \(16, 8\)"):
         copy_leading(supernet, Classifier(AutoFormer(dataclasses.replace(networks[0], dim=9)), 3))
 
 
@@ -108,7 +108,7 @@ def test_the_space_is_searched():
 def test_refusals():
     with pytest.raises(ValueError, match="`num_heads` and `mlp_ratios` must have a number for each stage"):
         dataclasses.replace(SMALL, num_heads=(1,))
-    with pytest.raises(ValueError, match="`dims` must have a number to choose"):
+    with pytest.raises(ValueError, match="`dims` must have at least one number"):
         dataclasses.replace(SPACE, dims=())
     with pytest.raises(ValueError, match="no size 'L'; it has T, S, B"):
         AutoFormer.from_size("L")

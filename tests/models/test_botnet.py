@@ -103,7 +103,7 @@ def test_refusals():
         ValueError, match="`branch` and `shortcut` must give the same shape"
     ):  # an odd map that is averaged
         BoTNet(dataclasses.replace(SMALL, image_size=(20, 32)))
-    with pytest.raises(ValueError, match="is for 6 tokens; there are 5"):
+    with pytest.raises(ValueError, match="for 6 tokens; it is called with 5"):
         x = np.zeros((1, 2, 5, 4), "float32")
         position = OffsetEmbedding((2, 3))
         position.build((2, 4, 4))

@@ -126,7 +126,7 @@ def test_refusals(tmp_path):
         ValueError, match=r"`num_heads` must divide `dims`, \(4, 6, 8\); they are \(1, 4, 2\)"
     ):
         dataclasses.replace(SMALL, num_heads=(1, 4, 2))
-    with pytest.raises(ValueError, match="`mlp_ratio` must leave a width"):
+    with pytest.raises(ValueError, match="`mlp_ratio` times `dims` must be at least 1"):
         dataclasses.replace(SMALL, mlp_ratio=(1.0, 1.0, 0.0))
     with pytest.raises(ValueError, match="smaller than a window of 7 x 7"):
         CvT(dataclasses.replace(SMALL, image_size=(2, 40)))

@@ -84,7 +84,7 @@ def test_a_block_scales_what_it_reads_and_divides_what_it_adds():
 def test_refusals():
     with pytest.raises(ValueError, match="`num_mixing_layers` must be at most `num_layers`, 2; it is 3"):
         dataclasses.replace(SMALL, num_mixing_layers=3)
-    with pytest.raises(ValueError, match="`patch_size` must be even behind the stem; it is 3"):
+    with pytest.raises(ValueError, match="`patch_size` must be even with `convolutional_stem`; it is 3"):
         dataclasses.replace(SMALL, patch_size=3)
     with pytest.raises(ValueError, match="no size '8B'; it has 16B, 24B, 32B, S, L"):
         DeepViT.from_size("8B")

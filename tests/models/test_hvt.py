@@ -61,7 +61,7 @@ def test_a_block_gives_the_greatest_of_three_tokens_and_their_positions():
 def test_refusals():
     with pytest.raises(ValueError, match="`pool_size` must be at most the 2 tokens of block 4; it is 3"):
         HVT(dataclasses.replace(SMALL, pool_every=2, num_layers=7, image_size=(8, 6)))
-    with pytest.raises(ValueError, match="which lie on no grid"):
+    with pytest.raises(ValueError, match="positions of pooled tokens are on no grid"):
         HVT(SMALL).with_image_size(16)
     with pytest.raises(ValueError, match="no size 'Ti'; it has Ti-1, S-1"):
         HVT.from_size("Ti")

@@ -84,7 +84,9 @@ def test_norms_of_residuals_learn_their_statistics_in_training():
 def test_refusals():
     with pytest.raises(ValueError, match="no size 'L'; it has T, S, B"):
         ShuffleTransformer.from_size("L")
-    with pytest.raises(ValueError, match="`window` must be odd, as a convolution of its size is; it is 4"):
+    with pytest.raises(
+        ValueError, match="`window` must be odd, because a convolution has its size too; it is 4"
+    ):
         ShuffleTransformerConfig(window=4)
     with pytest.raises(ValueError, match="`depths` and `num_heads` must have a number for each stage"):
         ShuffleTransformerConfig(depths=(2, 2))

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Answer, BERTTokenizer
-from keras_tfm.models import BERT, DETR, DETRConfig
+from keras_tfm.models import BERT, DETR, DETRConfig, MiT, MiTConfig
 from keras_tfm.tasks import task as base
 from tests.tasks.test_captioner import fresh as fresh_captioner
 from tests.tasks.test_image_text_matcher import SENTENCES, drawn, fresh
@@ -47,6 +47,12 @@ def detector():
     network = {"stem_dim": 4, "dims": [8], "depths": [1], "block": "basic"}
     sizes = {"num_queries": 2, "dim": 8, "num_layers": 1, "num_heads": 2, "intermediate_dim": 8}
     return tasks.Detector(DETR(DETRConfig(16, 1, "ResNet", network, **sizes)), ["x", "y"])
+
+
+def segmenter():
+    sizes = {"dims": (4,), "depths": (1,), "num_heads": (1,), "patch_sizes": (3,), "strides": (2,)}
+    config = MiTConfig(8, 1, **sizes, reductions=(1,), mlp_ratios=(2,))
+    return tasks.Segmenter(MiT(config), ["x", "y"])
 
 
 LABELLED = ["the cat", "the dog"], ["x", "y"]
@@ -89,6 +95,7 @@ MAKERS = {
     "classify-images": (images, (np.zeros((2, 8, 8), "uint8"), ["a", "b"])),
     "pretrain-images": (pretrainer, (np.eye(8, dtype="uint8")[None].repeat(10, 0), ["a", "b"] * 5)),
     "detect": (detector, (np.zeros((2, 16, 16), "uint8"), [[[2, 2, 8, 8]], []], [["x"], []])),
+    "segment": (segmenter, (np.zeros((2, 8, 8), "uint8"), np.zeros((2, 8, 8), "uint8"))),
     "match-images": (fresh, drawn(SENTENCES[:6])),
     "caption": (fresh_captioner, drawn(SENTENCES[:6])),
     "recommend": (lambda: tasks.Recommender.from_ratings(RATED, dim=2), RATED),

@@ -16,7 +16,6 @@ from keras_tfm.heads import Contrastive
 from keras_tfm.tasks import ImageClassifier, ImageTextMatcher, ImageTextMatcherConfig
 from keras_tfm.tasks.matching import MatcherOptions
 from keras_tfm.tasks.retrieval import recalls
-from keras_tfm.visualize import look
 from tests.fresh_process import ask
 from tests.tasks.test_image_classifier import SMALL as CLASSIFIER
 
@@ -237,6 +236,4 @@ def test_wrong_inputs_are_refused():
         ImageTextMatcher(task.model, task.tokenizer, ImageTextMatcherConfig(mean=(0.1, 0.2)))
     with pytest.raises(ValueError, match="CLIP has no size 'mini'"):
         MatcherOptions(size="mini").base()
-    with pytest.raises(ValueError, match="two towers of 'match-images' are not shown as one model"):
-        look(task, images[0])
     assert ImageTextMatcher.takes(task.model) and isinstance(task.model, Contrastive)

@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.data import BERTTokenizer, ByteLevelTokenizer
 from keras_tfm.models import ALBERT, BART, BERT, TNT, FNet, Swin
-from keras_tfm.visualize import look, record_attention
+from keras_tfm.visualize import attention_page, look, record_attention
+from tests.tasks.test_image_text_matcher import SENTENCES, drawn
+from tests.tasks.test_image_text_matcher import fresh as matcher
 from tests.tasks.tiny import TINY
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "dog", "##s"]
@@ -114,6 +117,27 @@ def test_an_image_by_its_patches():
     assert (view.grid, view.num_prefix) == ((2, 3), 1)
     assert view.attention[0].key_tokens == ["[0]", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2"]
     np.testing.assert_array_equal(view.image.squeeze(), image)
+
+
+def test_each_tower_of_a_matcher_reads_its_side(tmp_path):
+    task = matcher()
+    image = drawn(SENTENCES[:1]).images[0]
+    (tmp_path / "a.png").write_bytes(tf.io.encode_png(image).numpy())
+    for example in (image, str(tmp_path / "a.png")):
+        view = look(task, example)
+        assert (view.grid, view.num_prefix, list(view.hidden_states)) == ((2, 2), 1, ["image"])
+        (attention,) = view.attention
+        assert attention.name.startswith("image_block_0") and attention.weights.shape == (2, 5, 5)
+    view = look(task, "The red half is top.")
+    (attention,) = view.attention
+    assert view.image is None and attention.query_tokens == view.tokens
+    assert (np.triu(attention.weights, 1) == 0).all()  # CLIP's texts are read from left to right
+    ids = [task.tokenizer.tokens.index(token) for token in view.tokens]
+    assert ids == np.asarray(task.text_inputs(tf.constant(["The red half is top."]))["token_ids"])[0].tolist()
+    page = attention_page(task, "The red half is top.")
+    assert page.header["answer"] == "" and page.header["picture"] is None
+    with pytest.raises(ValueError, match="'match-images' writes no text"):
+        look(task, image, "red")
 
 
 def test_what_cannot_be_looked_at():

@@ -34,15 +34,15 @@ class ImageTextBatches(ImageBatches):
 
 
 class CaptionBatches(ImageTextBatches):
-    """Batches `(inputs, labels, weights)` of raw images, an array or `ImageFiles`, and what a decoder reads
-    and says, with
+    """Training batches `(inputs, labels, weights)` of images and captions for an encoder-decoder, with
 
         inputs["images"]                                        (B, H, W, C)
-        inputs["decoder_token_ids"], ["decoder_padding_mask"]   (B, T)  all of a text but its last id
-        labels                                                  (B, T)  all of it but its first id
-        weights                                                 (B, T)  1.0 where there is a label, else 0.0
+        inputs["decoder_token_ids"], ["decoder_padding_mask"]   (B, T)  a caption without its last id
+        labels                                                  (B, T)  a caption without its first id
+        weights                                                 (B, T)  1.0 for a label, 0.0 for padding
 
-    `texts` are ragged ids (N, None); T is the longest one's, so that all batches have one shape.
+    `texts` are ragged ids (N, None). T is that of the longest caption, so that all batches have one shape and
+    are compiled once.
     """
 
     def __init__(

@@ -254,10 +254,10 @@ def _read_json(path: str) -> Any:
 def _voc(folder: pathlib.Path, names: Sequence[str]) -> list[Found]:
     found = []
     for name in names:
-        inside = _path_within(folder / "Annotations", f"{name}.xml", os.fspath(folder))
+        inside = path_within(folder / "Annotations", f"{name}.xml", os.fspath(folder))
         root = _read_xml(inside)
         file = root.findtext("filename") or f"{name}.jpg"
-        path = _path_within(folder / "JPEGImages", file.strip(), inside)
+        path = path_within(folder / "JPEGImages", file.strip(), inside)
         boxes, labels = [], []
         for number, item in enumerate(root.findall("object"), 1):
             label = (item.findtext("name") or "").strip()
@@ -302,7 +302,7 @@ def _paths_of(path: str, first: str) -> Callable[[str, str], str]:
     homes = [home, home / "images", home.parent / "images", home / named, home.parent / named]
     inside = [folder for folder in homes if _is_plain(first) and (folder / first).is_file()]
     folder = (inside or homes)[0]
-    return lambda name, place: _path_within(folder, name, place)
+    return lambda name, place: path_within(folder, name, place)
 
 
 def _is_plain(name: str) -> bool:
@@ -311,7 +311,7 @@ def _is_plain(name: str) -> bool:
     return bool(parts) and not os.path.isabs(name) and not {"..", "\0"} & {*parts, *name} and "\\" not in name
 
 
-def _path_within(folder: pathlib.Path, name: str, place: str) -> str:
+def path_within(folder: pathlib.Path, name: str, place: str) -> str:
     """The path of a file in a `folder`; DataError if it, or a link on its way, leads out of the folder."""
     problem = f"expected a path within {folder}, got {brief(name)}"
     if not _is_plain(name):

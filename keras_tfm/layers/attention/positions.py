@@ -82,9 +82,16 @@ class RotaryEmbedding(AttentionPosition):
         frequencies = self.base ** (-np.arange(0, dim, 2) / dim)
         angles = ops.cast(positions, "float32")[..., None] * frequencies.astype("float32")  # (..., T, K/2)
         angles = angles if len(angles.shape) == 2 else angles[:, None]  # (B, 1, T, K/2) where rows differ
-        cosine, sine = ops.cast(ops.cos(angles), x.dtype), ops.cast(ops.sin(angles), x.dtype)
-        first, second = ops.split(x, 2, axis=-1)
-        return ops.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
+        return rotate_pairs(x, angles)
+
+
+def rotate_pairs(x, angles):
+    """Rotate component k of `x` (B, H, T, K) with component k + K/2, by `angles` that broadcast to (B, H, T,
+    K/2).
+    """
+    cosine, sine = ops.cast(ops.cos(angles), x.dtype), ops.cast(ops.sin(angles), x.dtype)
+    first, second = ops.split(x, 2, axis=-1)
+    return ops.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
 
 
 class RelativePositionEmbedding(AttentionPosition):

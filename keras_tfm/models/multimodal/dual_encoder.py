@@ -128,7 +128,9 @@ class DualEncoder(ConfiguredModel):
         outputs = {
             name.removeprefix(f"{side}_"): x for name, x in self.output.items() if name.startswith(f"{side}_")
         }
-        return Model({name: x for name, x in self.input.items() if name in inputs}, outputs, name=side)
+        tower = Model({name: x for name, x in self.input.items() if name in inputs}, outputs, name=side)
+        tower.config, tower.hidden_states = self.config, {side: self.hidden_states[side]}
+        return tower
 
 
 def tower_blocks(config, side, causal=False):

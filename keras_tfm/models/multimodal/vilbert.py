@@ -1,8 +1,9 @@
 """The two-stream encoder of ViLBERT (Lu et al. 2019, "ViLBERT: Pretraining Task-Agnostic Visiolinguistic
 Representations for Vision-and-Language Tasks"), section 2.2.
 
-A stream of image regions and a stream of text tokens, each of BERT's blocks, meet in co-attention: queries of
-one stream attend to keys and values of the other. What embeds regions and tokens stands before this encoder.
+One stream encodes image regions, the other text tokens, both by BERT's blocks. They are connected by
+co-attention: the queries of each stream attend to the keys and values of the other. The embeddings of regions
+and tokens are not part of this model.
 """
 
 import dataclasses
@@ -25,10 +26,16 @@ SIDES = ("image", "text")
 
 @dataclasses.dataclass(frozen=True)
 class ViLBERTConfig(Config):
-    """The sizes of both streams, and of their connections. Connection i runs after the first
-    `image_connections[i]` blocks of the image stream and the first `text_connections[i]` of the text stream;
-    `connection_dim` is the width of its queries, keys and values. `dropout` acts on what each sub-layer adds
-    and on attention weights.
+    """The sizes of a `ViLBERT`: those of its two streams and of the connections between them.
+
+    Args:
+        connection_dim: the width of a connection's queries, keys and values.
+        image_connections: for each connection, the number of blocks that the image stream has before it.
+        text_connections: the same for the text stream.
+        dropout: the rate for the output of each sub-layer and for the attention weights.
+
+    Raises:
+        ValueError: if the two lists differ in length, decrease, or exceed the number of blocks.
     """
 
     num_image_layers: Depth = 6
@@ -78,12 +85,17 @@ class ViLBERTConfig(Config):
 
 
 class ViLBERT(ConfiguredModel):
-    """Embedded regions and tokens in, hidden states of both streams out.
+    """ViLBERT's encoder: embedded image regions and text tokens in, hidden states of both streams out.
 
-    Inputs: `image_tokens` (B, S, Di) and `text_tokens` (B, T, Dt), floating-point, `image_mask` (B, S) and
-    `text_mask` (B, T), True for what counts, by default all. Outputs: `image_sequence_output` (B, S, Di) and
-    `text_sequence_output` (B, T, Dt). `blocks` and `hidden_states` are those of each stream, connections
-    among them in their order.
+    Inputs: `image_tokens` (B, S, Di) and `text_tokens` (B, T, Dt), floating-point; `image_mask` (B, S) and
+    `text_mask` (B, T), False at padding, by default True everywhere. Outputs: `image_sequence_output`
+    (B, S, Di) and `text_sequence_output` (B, T, Dt). `blocks` and `hidden_states` list the blocks of each
+    stream in their order, connections included.
+
+    >>> model = keras_tfm.models.ViLBERT.from_size("tiny")
+    >>> outputs = model({"image_tokens": np.ones((1, 9, 96)), "text_tokens": np.ones((1, 5, 128))})
+    >>> {name: tuple(x.shape) for name, x in outputs.items()}
+    {'image_sequence_output': (1, 9, 96), 'text_sequence_output': (1, 5, 128)}
     """
 
     config_class = ViLBERTConfig
@@ -133,7 +145,7 @@ def stream_block(config, side, name):
 
 
 def connection_block(config, side, name):
-    """A connection's part for one stream, which reads the other."""
+    """A connection's block for one stream, which attends to the other."""
     part = residuals(dropout=config.dropout, epsilon=config.epsilon)
     heads = config.num_connection_heads
     attention = MultiHeadAttention(heads, config.connection_dim // heads, dropout=config.dropout)
@@ -142,7 +154,7 @@ def connection_block(config, side, name):
 
 
 class CoAttentionBlock(Layer):
-    """Attention from one stream to another and a feed-forward layer, each a `Residual`: figure 2b."""
+    """Attention from one stream to the other, then a feed-forward layer, each in a `Residual` (figure 2b)."""
 
     is_block = True  # for `rematerialize` and for what goes by depth
 
@@ -157,7 +169,7 @@ class CoAttentionBlock(Layer):
         self.built = True
 
     def call(self, x, context, mask=None, training=None):
-        """(B, T, D) and a context (B, S, Dc), of which `mask` (B, S) hides padding, to (B, T, D)."""
+        """(B, T, D), attending to `context` (B, S, Dc), -> (B, T, D); `mask` (B, S) is False at padding."""
         x = self.context_attention(x, context, mask=mask, training=training)
         return self.feedforward(x, training=training)
 

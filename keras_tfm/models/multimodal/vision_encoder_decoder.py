@@ -1,8 +1,9 @@
-"""An encoder of images before a decoder of text, as transformers' `VisionEncoderDecoderModel` joins them.
+"""An image encoder and a text decoder that attends to its output, as in transformers'
+`VisionEncoderDecoderModel`.
 
-The decoder, GPT-2's (Radford et al. 2019) or BART's (Lewis et al. 2020), attends to all that the encoder
-makes of an image, as in Vaswani et al. 2017. Encoder states of another width than the decoder's are projected
-first. GPT-2 gains a cross-attention for this, between its self-attention and its feed-forward layer.
+The decoder is GPT-2's (Radford et al. 2019) or BART's (Lewis et al. 2020). Each block of GPT-2 gains a
+cross-attention between its self-attention and its feed-forward layer. If the encoder's width differs from the
+decoder's, a dense layer projects the encoder's output.
 """
 
 import dataclasses
@@ -32,10 +33,15 @@ OF_DECODER = ("vocabulary_size", "max_length")
 
 @dataclasses.dataclass(frozen=True)
 class VisionEncoderDecoderConfig(Config):
-    """`encoder` is the name of a model of images, `decoder` that of the text's; `encoder_config` and
-    `decoder_config` hold the fields of their configurations that differ from the defaults. The size of the
-    images, the vocabulary and the length of a text stand here alone. Of BART's fields those of its encoder
-    are taken as the decoder's, which stands alone.
+    """The encoder and the decoder of a `VisionEncoderDecoder`, each by its name and its own configuration.
+
+    Args:
+        encoder: the name of a model of images, "ViT" for example.
+        encoder_config: the fields of the encoder's configuration that differ from their defaults, without
+            `image_size` and `num_channels`, which are fields here.
+        decoder: "GPT2" or "BART".
+        decoder_config: the same for the decoder, without `vocabulary_size` and `max_length`. For BART,
+            `num_layers`, `num_heads` and `intermediate_dim` are those of the decoder.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -94,12 +100,18 @@ class VisionEncoderDecoderConfig(Config):
 
 
 class VisionEncoderDecoder(ConfiguredModel):
-    """Images and the texts so far in, hidden states out.
+    """Images and texts in, hidden states out: at each position the decoder attends to the tokens before it
+    and to the whole image.
 
-    Inputs: `images` (B, H, W, C), floating-point, `decoder_token_ids` (B, T) and `decoder_padding_mask`
-    (B, T). Outputs: `encoder_sequence_output` (B, N, D), what the decoder attends to, of its width, and
-    `decoder_sequence_output` (B, T, D). `encoder` is the part that reads the images alone, `maps` are the
-    encoder's, where it has some.
+    Inputs: `images` (B, H, W, C), floating-point, `decoder_token_ids` and `decoder_padding_mask`, both
+    (B, T). Outputs: `encoder_sequence_output` (B, N, D), the encoder's output at the decoder's width, and
+    `decoder_sequence_output` (B, T, D). `encoder` is a model of the images alone. `maps` are the encoder's,
+    if it has any.
+
+    >>> model = keras_tfm.models.VisionEncoderDecoder.from_size("tiny", vocabulary_size=100)
+    >>> batch = {"images": np.ones((2, 32, 32, 3)), "decoder_token_ids": np.array([[1, 2], [1, 3]])}
+    >>> {name: tuple(x.shape) for name, x in model(batch).items()}
+    {'encoder_sequence_output': (2, 65, 128), 'decoder_sequence_output': (2, 2, 128)}
     """
 
     config_class = VisionEncoderDecoderConfig
@@ -137,10 +149,10 @@ class VisionEncoderDecoder(ConfiguredModel):
 
     @classmethod
     def around(cls, encoder, decoder):
-        """A model with the weights of an `encoder` of images and of a `decoder`, a GPT2 or a BART.
+        """A model with the weights of an image `encoder` and of a text `decoder`, a `GPT2` or a `BART`.
 
-        What joins them, the cross-attention of GPT-2 and the projection of widths that differ, is fresh.
-        ValueError for a model that is not of the families known as such.
+        Only the cross-attention of GPT-2 and the projection between different widths have new weights. Raises
+        ValueError for other families of models.
         """
         for name, model, known in (("encoder", encoder, ENCODERS), ("decoder", decoder, DECODERS)):
             if type(model) is not known.get(type(model).__name__):
@@ -164,14 +176,14 @@ class VisionEncoderDecoder(ConfiguredModel):
 
     @functools.cached_property
     def encoder(self):
-        """The model of `images` alone, of the same layers: `sequence_output` as the decoder attends to it."""
+        """A model of the `images` alone, which shares its layers: `sequence_output` (B, N, D)."""
         outputs = {"sequence_output": self.output["encoder_sequence_output"]}
         return Model({"images": self.input["images"]}, outputs, name="encoder")
 
     def start(self, batch_size, max_length, context):
-        """Encode `context` ({"images"}); a cache to decode `max_length` tokens.
+        """Encode the images of `context`, {"images": (B, H, W, C)}; a cache for `max_length` tokens.
 
-        ValueError where they exceed what the decoder has positions for.
+        Raises ValueError if the decoder has fewer positions.
         """
         most = self.config.max_length
         if isinstance(max_length, int) and max_length > most:
@@ -185,7 +197,7 @@ class VisionEncoderDecoder(ConfiguredModel):
 
 
 class DecoderParts(NamedTuple):
-    """The tokens' table, the blocks, and what drops values of the embedded tokens."""
+    """The table of token vectors, the blocks, and the dropout of the embedded tokens."""
 
     embedding: Any
     stack: Stack

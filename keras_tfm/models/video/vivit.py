@@ -1,8 +1,9 @@
-"""ViViT of Arnab et al. 2021, "ViViT: A Video Vision Transformer": models 1 and 2.
+"""ViViT (Arnab et al. 2021, "ViViT: A Video Vision Transformer"): models 1 and 2.
 
-Model 1 is a ViT whose tokens are tubelets, all of which attend to each other. Model 2, `factorized`, has two
-encoders: the first sees the tubelets of one moment, with a class token of their own; the second the final
-states of these class tokens, after one of its own. As in the released code GELU is the tanh approximation.
+Model 1 is a ViT whose tokens are tubelets, patches several frames long, which all attend to each other.
+Model 2, the factorised encoder, has two encoders. The first processes the tubelets of each moment, with a
+class token; the second processes the final states of these class tokens, after a class token of its own. As
+in the released code GELU is approximated with tanh.
 """
 
 import dataclasses
@@ -27,8 +28,12 @@ POSITIONS = keras.initializers.RandomNormal(stddev=0.02)
 
 @dataclasses.dataclass(frozen=True)
 class ViViTConfig(Config):
-    """`tubelet_size` is (frames, height, width); `num_temporal_layers` are those of model 2's second encoder,
-    None for model 1. A `pooler` is a tanh layer on the pooled output.
+    """The sizes of a `ViViT`.
+
+    Args:
+        tubelet_size: (frames, height, width) of a tubelet.
+        num_temporal_layers: the layers of model 2's second encoder; None for model 1.
+        pooler: whether a tanh layer follows on the pooled output.
     """
 
     num_frames: Annotated[int, Between(1, 2**14)] = 32
@@ -47,13 +52,18 @@ class ViViTConfig(Config):
 
 
 class ViViT(ConfiguredModel):
-    """Videos in, hidden states out.
+    """ViViT: videos in, hidden states out.
 
-    Input: `videos` (B, F, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
-    first, then the tubelets, moment by moment and within it row by row, and `pooled_output` (B, D), the
-    class token's final state. With `num_temporal_layers` the sequence is the second encoder's: a class token
-    and the moments. The first one's stack is "encoder", whose sequences are moments, (B moments, ., D), the
-    second one's "temporal".
+    Input: `videos` (B, F, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class
+    token first and then the tubelets, moment by moment and row by row, and `pooled_output` (B, D), the class
+    token's final state. With `num_temporal_layers` the sequence is that of the second encoder: a class token
+    and the moments. The first encoder's stack is "encoder", whose states are (B moments, ., D), the second's
+    "temporal".
+
+    >>> sizes = dict(num_frames=4, image_size=32, num_layers=1, dim=16, num_heads=2, intermediate_dim=32)
+    >>> model = keras_tfm.models.ViViT.from_size("B/16x2", **sizes)
+    >>> model(np.ones((1, 4, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 9, 16])
     """
 
     config_class = ViViTConfig
@@ -82,7 +92,7 @@ class ViViT(ConfiguredModel):
 
 
 def _encoder(config, x, num_layers, prefix):
-    """(What a ViT's encoder behind a class token makes of `x`, its blocks, its states)."""
+    """(The output of a ViT's encoder on `x` after a class token, its blocks, its states)."""
     x = PrependedTokens(name=f"{prefix}class_token")(x)
     x = PositionEmbedding(x.shape[1], POSITIONS, name=f"{prefix}position")(x)
     x = Dropout(config.dropout, name=f"{prefix}embedding_dropout")(x)
@@ -91,8 +101,8 @@ def _encoder(config, x, num_layers, prefix):
     return LayerNormalization(config.epsilon, name=f"{prefix}norm")(states[-1]), blocks, states
 
 
-# Arnab et al. 2021, sections 4.1 and 4.2: the sizes of ViT, with the tubelet's after the stroke; "FE" is the
-# factorised encoder, model 2, with 4 layers over the moments.
+# Arnab et al. 2021, sections 4.1 and 4.2: the sizes of ViT, and after the slash that of a tubelet. "FE" is
+# the factorised encoder, model 2, with 4 layers over the moments.
 _BASE = ViViTConfig()
 _LARGE = ViViTConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)
 ViViT.sizes = {

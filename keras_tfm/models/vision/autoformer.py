@@ -1,8 +1,8 @@
-"""AutoFormer of Chen et al. 2021, "AutoFormer: Searching Transformers for Visual Recognition".
+"""AutoFormer (Chen et al. 2021, "AutoFormer: Searching Transformers for Visual Recognition").
 
-A ViT whose layers differ in their numbers of heads and in their feed-forward widths, as a search found
-them (see `autoformer_supernet`), with image-relative positions on keys and values. Heads are of one width,
-whatever their number; the pooled output is the mean of the patches, as in the authors' code.
+A ViT whose layers differ in their numbers of heads and in their feed-forward widths, as a search found them
+(see `autoformer_supernet`), with image-relative positions on keys and values. All heads have the same width.
+The pooled output is the mean of the patches, as in the authors' code.
 """
 
 import dataclasses
@@ -23,13 +23,19 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
 from keras_tfm.models.vision.images import Ratio, Side, image_input
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
 class AutoFormerConfig(Config):
-    """`num_heads` and `mlp_ratios`, feed-forward widths as multiples of `dim`, have an entry for each layer.
-    Offsets of more than `max_distance` cells count as that many.
+    """The sizes of an `AutoFormer`.
+
+    Args:
+        num_heads: the number of heads of each layer.
+        mlp_ratios: the feed-forward width of each layer as a multiple of `dim`.
+        key_dim: the width of a head.
+        max_distance: `max_distance` of `ImageRelativePosition`, in cells.
+        stochastic_depth: the rate of the last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -50,15 +56,20 @@ class AutoFormerConfig(Config):
 
     @property
     def hidden_dims(self):
-        """The feed-forward widths of the layers."""
+        """The feed-forward width of each layer."""
         return tuple(max(int(ratio * self.dim), 1) for ratio in self.mlp_ratios)
 
 
 class AutoFormer(ConfiguredModel):
-    """Images in, hidden states out.
+    """AutoFormer: images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
     first, and `pooled_output` (B, D), the mean of the patches.
+
+    >>> sizes = dict(image_size=32, dim=16, num_heads=(2,), mlp_ratios=(2.0,))
+    >>> model = keras_tfm.models.AutoFormer.from_size("T", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 5, 16])
     """
 
     config_class = AutoFormerConfig
@@ -82,7 +93,7 @@ def embedded(config, images):
 
 
 def parts(config, i, norm=LayerNormalization):
-    """The residuals of the layer `i`, each with a `norm` of its own: attention and feed-forward."""
+    """The residuals of layer `i`, attention and feed-forward, each with a new `norm`."""
     grid = patch_grid(height_and_width(config.image_size), config.patch_size)
     position = ImageRelativePosition(
         grid, config.max_distance, with_values=True, prefix=1, initializer=INITIALIZER
@@ -102,7 +113,7 @@ def parts(config, i, norm=LayerNormalization):
     ]
 
 
-# The networks whose results Chen et al. 2021 report, as the authors' files of their searches list them.
+# The networks whose results Chen et al. 2021 report, from the authors' files of search results.
 _T = AutoFormerConfig(
     num_heads=(3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 3, 3),
     mlp_ratios=(3.5, 3.5, 3, 3.5, 3, 3, 4, 4, 3.5, 4, 3.5, 4, 3.5),

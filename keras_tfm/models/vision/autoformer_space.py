@@ -1,4 +1,6 @@
-"""The networks among which AutoFormer is searched (Chen et al. 2021), as `evolve` asks for them."""
+"""The search space of AutoFormer's networks (Chen et al. 2021), with the methods that `training.evolve`
+needs.
+"""
 
 import dataclasses
 
@@ -11,9 +13,15 @@ from keras_tfm.models.vision.images import Ratio, Side
 
 @dataclasses.dataclass(frozen=True)
 class SearchSpace(Config):
-    """What a network may have: `dims`, numbers of layers, and for each layer heads and a feed-forward width.
+    """The choices for a network: its width, its number of layers, and each layer's heads and feed-forward
+    width.
 
-    Its networks are `AutoFormerConfig`s, for which it has what `keras_tfm.training.evolve` asks for.
+    The networks are `AutoFormerConfig`s. `keras_tfm.training.evolve` searches by `sample`, `mutate` and
+    `cross`.
+
+    >>> space = keras_tfm.models.SearchSpace(dims=(16, 32), num_layers=(1, 2), num_heads=(1, 2))
+    >>> space.largest.dim
+    32
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -33,7 +41,7 @@ class SearchSpace(Config):
         super().__post_init__()
         for name in ("dims", "num_layers", "num_heads", "mlp_ratios"):
             if not getattr(self, name):
-                raise ValueError(f"`{name}` must have a number to choose; it is {getattr(self, name)}.")
+                raise ValueError(f"`{name}` must have at least one number; it is {getattr(self, name)}.")
 
     def network(self, dim, num_heads, mlp_ratios):
         """The configuration of one network."""
@@ -44,20 +52,21 @@ class SearchSpace(Config):
 
     @property
     def largest(self):
-        """The configuration of the network that all others are parts of."""
+        """The configuration of the largest network, of which all others are parts."""
         depth = max(self.num_layers)
         return self.network(max(self.dims), [max(self.num_heads)] * depth, [max(self.mlp_ratios)] * depth)
 
     def encode(self, config):
-        """The numbers by which a supernet knows a network: its dim, then heads, then widths of all layers.
+        """A network as numbers for the supernet: int32 (1 + 2 L,).
 
-        Layers that the network does not have have 0 heads. An array (1 + 2 L,) of int32.
+        They are its width, then the heads of all layers, then their feed-forward widths. Layers that the
+        network lacks have 0 heads.
         """
         missing = [0] * (max(self.num_layers) - len(config.num_heads))
         return np.array([config.dim, *config.num_heads, *missing, *config.hidden_dims, *missing], "int32")
 
     def sample(self, rng):
-        """A network drawn at random."""
+        """A random network."""
         depth = rng.choice(self.num_layers)
         return self.network(
             int(rng.choice(self.dims)),
@@ -66,7 +75,9 @@ class SearchSpace(Config):
         )
 
     def mutate(self, config, rng, layer_rate=0.2, shape_rate=0.4):
-        """`config` with each choice made anew, of the layers' with `layer_rate`, of others `shape_rate`."""
+        """`config` with each layer's choices drawn again with probability `layer_rate`, width and depth with
+        `shape_rate`.
+        """
         other = self.sample(rng)
         dim = other.dim if rng.random() < shape_rate else config.dim
         depth = len((other if rng.random() < shape_rate else config).num_heads)
@@ -79,7 +90,9 @@ class SearchSpace(Config):
         return self.network(dim, *chosen)
 
     def cross(self, config, other, rng):
-        """A network as deep as `config` that has each choice from one of both, where `other` has a layer."""
+        """A network as deep as `config`, with each choice taken at random from `config` or, where it has the
+        layer, `other`.
+        """
         chosen = []
         for name in ("num_heads", "mlp_ratios"):
             pairs = list(getattr(config, name))

@@ -1,10 +1,10 @@
 """AutoFormer's supernet: one set of weights for all networks of a search space (Chen et al. 2021).
 
-Weights are entangled: a network that is narrower, has fewer heads or fewer layers, uses the leading part of
-what a larger one uses. The supernet computes at its full size and sets to zero what a network does not have,
-so that each example of a batch may take another network, and one compiled graph serves all of them.
-Deviates from the authors' code in the bias of queries, keys and values, of which a network has the leading
-part of each; theirs cuts the three as one vector.
+The networks share weights: one that is narrower, has fewer heads or fewer layers uses the leading part of
+what a larger one uses. The supernet computes at its full size and sets to zero what a network does not have.
+So each example of a batch may use another network, and one compiled graph serves all. Deviates from the
+authors' code in the bias of queries, keys and values: here a network has the leading part of each of the
+three, there of the three as one vector.
 """
 
 import keras
@@ -19,11 +19,16 @@ from keras_tfm.models.vision.images import image_input
 
 
 class AutoFormerSupernet(ConfiguredModel):
-    """Images and networks in, hidden states out; the configuration is the `SearchSpace`.
+    """AutoFormer's supernet: images and networks in, hidden states out. Its configuration is the
+    `SearchSpace`.
 
-    Inputs: `images` (B, H, W, C), floating-point, and `network` (B, 1 + 2 L), int32, what the space's
-    `encode` gives for each example. Outputs: those of `AutoFormer` at the largest width, zero where a network
-    has no feature. `sub_network` cuts one out.
+    Inputs: `images` (B, H, W, C), floating-point, and `network` (B, 1 + 2 L), int32, from
+    `SearchSpace.encode`, for each example. Outputs: those of `AutoFormer` at the largest width, zero where a
+    network has no feature. `sub_network` makes the model of one network.
+
+    >>> space = keras_tfm.models.SearchSpace(image_size=32, dims=(16,), num_layers=(1,), num_heads=(2,))
+    >>> keras_tfm.models.AutoFormerSupernet(space).output["sequence_output"].shape
+    (None, 5, 16)
     """
 
     config_class = SearchSpace
@@ -45,17 +50,17 @@ class AutoFormerSupernet(ConfiguredModel):
         super().__init__(config, inputs, outputs, *stacks, name=name, **kwargs)
 
     def sub_network(self, config):
-        """The `AutoFormer` of a configuration of the space, with a copy of its part of the weights."""
+        """The `AutoFormer` of a network of the space, with a copy of its part of the weights."""
         model = AutoFormer(config, dtype=self.dtype_policy)
         copy_leading(self, model)
         return model
 
 
 def copy_leading(source, target):
-    """Set each weight of `target` to the leading part of that of `source` at the same path.
+    """Set each weight of `target` to the leading part of the weight of `source` at the same path.
 
-    Both are models of one kind, `Classifier`s for example, of a supernet and of one of its networks.
-    ValueError where a weight has none to be cut from.
+    Both are models of the same kind, such as `Classifier`s of a supernet and of one of its networks. Raises
+    ValueError for a weight that is not a part of one of the source's.
     """
     wholes = {weight.path: weight for weight in source.weights}
     weights = [weight for weight in target.weights if keras.backend.is_float_dtype(weight.dtype)]
@@ -63,10 +68,10 @@ def copy_leading(source, target):
         shape = tuple(weight.shape)
         whole = tuple(wholes[weight.path].shape) if weight.path in wholes else None
         if whole is None or any(n > size for n, size in zip(shape, whole, strict=True)):
-            raise ValueError(f"{weight.path} {shape} must be a part of the supernet's; it has {whole}.")
+            raise ValueError(f"{weight.path} {shape} must be a part of the supernet's, which is {whole}.")
     for weight in weights:
         array, shape = ops.convert_to_numpy(wholes[weight.path]), tuple(weight.shape)
-        if "/query_key_value/" in weight.path:  # the three stand side by side: of each the leading part
+        if "/query_key_value/" in weight.path:  # the leading part of each of the three
             array = array.reshape(*array.shape[:-1], 3, -1)
             shape = (*shape[:-1], 3, shape[-1] // 3)
         weight.assign(array[tuple(map(slice, shape))].reshape(tuple(weight.shape)))
@@ -78,7 +83,7 @@ def leading(count, size, dtype):
 
 
 class LeadingFeatures(Layer):
-    """x (B, T, D) with zeros behind the features that the network of each example has."""
+    """x (B, T, D) with zeros in place of the features that the network of each example does not have."""
 
     def call(self, x, network):
         """(B, T, D) -> (B, T, D)."""
@@ -115,7 +120,7 @@ class LeadingNormalization(Layer):
 
 
 class EntangledBlock(Layer):
-    """The layer number `index` of a supernet: AutoFormer's two residuals, of which networks have parts."""
+    """Layer number `index` of a supernet: AutoFormer's two residuals, of which each network uses a part."""
 
     is_block = True
 
@@ -131,7 +136,7 @@ class EntangledBlock(Layer):
         self.built = True
 
     def call(self, x, network, training=None):
-        """(B, T, D) -> (B, T, D); `x` itself where the network has no such layer."""
+        """(B, T, D) -> (B, T, D); `x` itself for networks without this layer."""
         depth, i = (network.shape[-1] - 1) // 2, self.index
         num_heads, hidden_dim = network[:, 1 + i], network[:, 1 + depth + i]
         shown = leading(network[:, 0], x.shape[-1], x.dtype)[:, None]  # (B, 1, D)

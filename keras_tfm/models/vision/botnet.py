@@ -1,10 +1,10 @@
-"""BoTNet of Srinivas et al. 2021, "Bottleneck Transformers for Visual Recognition".
+"""BoTNet (Srinivas et al. 2021, "Bottleneck Transformers for Visual Recognition").
 
-A ResNet whose last bottlenecks attend among all cells of their map in place of the 3 x 3 convolution, with
-vectors for the vertical and the horizontal offset of two cells. Where such a block has a stride, cells are
-averaged after the attention. As in the authors' code and in timm batch normalisation and
-the activation follow the attention, and there is no projection after it. The weights that timm publishes are
-of a ResNet-26 whose stem is three convolutions.
+A ResNet whose last bottleneck blocks have attention between all cells of the map in place of the 3 x 3
+convolution, with vectors for the vertical and the horizontal offset of two cells. In a block with a stride
+the cells are averaged after the attention. As in the authors' code and in timm, batch normalisation and the
+activation follow the attention, and there is no output projection. The weights that timm publishes are of a
+ResNet-26 with a stem of three convolutions.
 """
 
 import dataclasses
@@ -28,10 +28,16 @@ from keras_tfm.models.vision.resnet import ResidualConfig, ResidualNetwork
 
 @dataclasses.dataclass(frozen=True)
 class BoTNetConfig(ResidualConfig):
-    """`inner_dims` are the widths within the blocks of each stage, `strides` those of their first blocks,
-    `attending` how many of a stage's blocks, its last ones, attend. The stem is a convolution of 7 x 7 or,
-    with `inner_stem_dims`, of 3 x 3 after others of these widths. `scale_positions` says whether scores are
-    scaled after the offsets' part is added, as in the authors' code, or before.
+    """The sizes of a `BoTNet`; tuples have one entry per stage.
+
+    Args:
+        inner_dims: the widths inside the blocks.
+        strides: those of the stages' first blocks.
+        attending: how many blocks at the end of each stage have attention.
+        inner_stem_dims: the widths of 3 x 3 convolutions before the last one of the stem; without any the
+            stem is one 7 x 7 convolution.
+        scale_positions: whether the scores are scaled after the part of the offsets is added, as in the
+            authors' code, or before.
     """
 
     inner_dims: tuple[Size, ...] = (64, 128, 256, 512)
@@ -49,11 +55,11 @@ class BoTNetConfig(ResidualConfig):
             raise ValueError(f"`attending` must not exceed `depths`, {self.depths}; it is {self.attending}.")
 
     def attends(self, stage, index):
-        """Whether the block number `index` of a stage does."""
+        """Whether block number `index` of a stage has attention."""
         return index >= self.depths[stage] - self.attending[stage]
 
     def grid(self, stage, index):
-        """The (rows, columns) that go into the block number `index` of a stage."""
+        """The (rows, columns) of the input of block number `index` of a stage."""
         grid = height_and_width(self.image_size)
         for stride in (2, 2, *self.strides[: stage + (index > 0)]):
             grid = tuple(-(-side // stride) for side in grid)
@@ -61,13 +67,19 @@ class BoTNetConfig(ResidualConfig):
 
 
 class BoTNet(ResidualNetwork):
-    """`ResidualNetwork` with batch normalisation, whose last blocks attend."""
+    """A `ResidualNetwork` with batch normalisation, whose last blocks have attention.
+
+    >>> sizes = {"image_size": 32, "dims": (16,), "depths": (1,), "inner_dims": (8,), "strides": (1,)}
+    >>> model = keras_tfm.models.BoTNet.from_size("50", **sizes, attending=(1,), num_heads=2, stem_dim=8)
+    >>> model(np.ones((1, 32, 32, 3)))["pooled_output"].shape
+    TensorShape([1, 16])
+    """
 
     config_class = BoTNetConfig
 
     @classmethod
     def stem(cls, config, images):
-        """What goes into the first block: sides a quarter as long."""
+        """The input of the first block, a map whose sides are a quarter of the image's."""
         widths = (*config.inner_stem_dims, config.stem_dim)
         size = 7 if len(widths) == 1 else 3
         layers = [_normalized(config, width, size, 1 if i else 2) for i, width in enumerate(widths)]
@@ -75,7 +87,7 @@ class BoTNet(ResidualNetwork):
 
     @classmethod
     def block(cls, config, stage, index):
-        """The block number `index` of a stage."""
+        """Block number `index` of a stage."""
         dim, inner, stride = (
             config.dims[stage],
             config.inner_dims[stage],
@@ -95,11 +107,12 @@ class BoTNet(ResidualNetwork):
 
 
 class OffsetEmbedding(AttentionPosition):
-    """Scores of the queries with a learned vector for each vertical and each horizontal offset of two cells.
+    """A learned vector for each vertical and each horizontal offset of two cells; its product with the query
+    is added.
 
-    Queries and keys are the cells of a `grid`, a side or (height, width), row by row. Section 3 of the paper;
-    all heads share the vectors, (2 height - 1, K) and (2 width - 1, K), by key - query. With `scaled` this
-    part of the scores is scaled as the others are.
+    The tokens are the cells of a `grid`, a side or (height, width), row by row. All heads share the vectors,
+    (2 height - 1, K) and (2 width - 1, K), for key - query. `scaled` says whether this part of the scores is
+    scaled like the rest. Section 3 of the paper.
     """
 
     def __init__(self, grid, scaled=True, **kwargs):
@@ -117,10 +130,12 @@ class OffsetEmbedding(AttentionPosition):
         self.built = True
 
     def scores(self, query, key, positions, key_positions, scale):
-        """(B, H, T, T); ValueError where there are not as many tokens as cells."""
+        """The scores (B, H, T, T) to add. Raises ValueError unless each cell has a token."""
         height, width = height_and_width(self.grid)
         if any(x.shape[2] not in (None, height * width) for x in (query, key)):
-            raise ValueError(f"{self.name!r} is for {height * width} tokens; there are {query.shape[2]}.")
+            raise ValueError(
+                f"{self.name!r} has a `grid` for {height * width} tokens; it is called with {query.shape[2]}."
+            )
         num_heads, dim = query.shape[1], query.shape[3]
         cells = ops.reshape(query * scale if self.scaled else query, (-1, num_heads, height, width, dim))
         vertical = ops.einsum("bnyxk,yrk->bnyxr", cells, _vectors(self.vertical, height, query.dtype))
@@ -130,20 +145,20 @@ class OffsetEmbedding(AttentionPosition):
 
 
 def _vectors(table, side, dtype):
-    """The vectors of the offsets from each of `side` places to each: (side, side, K)."""
+    """The vectors for the offsets from each of `side` places to each: (side, side, K)."""
     places = ops.arange(side, dtype="int32")
     return ops.cast(ops.take(table, places[None] - places[:, None] + side - 1, axis=0), dtype)
 
 
 def map_attention(num_heads, grid, scaled, **options):
-    """The attention among the cells of a map of this `grid`, without biases and without an output layer."""
+    """Attention between the cells of a map of this `grid`, without biases and without an output layer."""
     projections, position = HeadProjections(num_heads, use_bias=False), OffsetEmbedding(grid, scaled)
     attention = Attention(projections, position, output_layer=keras.layers.Identity())
     return MapAttention(attention, **options)
 
 
 def _attention(config, grid, stride):
-    """What stands in place of the 3 x 3 convolution."""
+    """The layers in place of the 3 x 3 convolution."""
     attention = [map_attention(config.num_heads, grid, config.scale_positions)]
     if stride > 1:
         attention.append(keras.layers.AveragePooling2D(stride))
@@ -154,7 +169,7 @@ def _normalized(config, dim, size, stride=1):
     return Convolution(dim, size, stride, norm=BatchNormalization(), activation=config.activation)
 
 
-# Srinivas et al. 2021: BoTNet-50, and S1-50 without a stride in the last stage. 26T is timm's.
+# Srinivas et al. 2021: BoTNet-50, and S1-50, without a stride in the last stage. 26T is timm's own.
 BoTNet.sizes = {
     "26T": BoTNetConfig(
         image_size=256,

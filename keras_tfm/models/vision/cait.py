@@ -1,9 +1,9 @@
-"""CaiT of Touvron et al. 2021, "Going Deeper with Image Transformers".
+"""CaiT (Touvron et al. 2021, "Going Deeper with Image Transformers").
 
-Many blocks of patches alone, whose heads are mixed before and after the softmax ("talking heads") and whose
-parts have learned gains that are small at first; then blocks in which a class token alone attends and
-changes. As in the authors' code the rate of stochastic depth is the same in all blocks of patches, and 0 in
-those of the class token.
+Many blocks on the patches alone, whose heads are mixed before and after the softmax ("talking heads"), and
+whose parts have learned factors that start small. Then blocks that update a class token alone. As in the
+authors' code the rate of stochastic depth is the same in all blocks of patches, and 0 in those of the class
+token.
 """
 
 import dataclasses
@@ -26,8 +26,14 @@ from keras_tfm.models.vision.variant import INITIALIZER, attention_of, feedforwa
 
 @dataclasses.dataclass(frozen=True)
 class CaiTConfig(Config):
-    """`num_layers` blocks of patches, `num_class_layers` of the class token; `layer_scale` is where the gains
-    begin. `dropout` acts on the attention weights of patches and on what their blocks' parts add.
+    """The sizes of a `CaiT`.
+
+    Args:
+        num_layers: the number of blocks of patches.
+        num_class_layers: the number of blocks of the class token.
+        layer_scale: the first value of the learned factors.
+        dropout: the rate for attention weights and outputs of parts, in the blocks of patches.
+        stochastic_depth: the rate in each block of patches.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -46,10 +52,14 @@ class CaiTConfig(Config):
 
 
 class CaiT(ConfiguredModel):
-    """Images in, hidden states out.
+    """CaiT: images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
     first, and `pooled_output` (B, D), the class token's final state.
+
+    >>> model = keras_tfm.models.CaiT.from_size("XXS24/224", image_size=32, num_layers=1, dim=16, num_heads=2)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 5, 16])
     """
 
     config_class = CaiTConfig
@@ -92,7 +102,7 @@ def _size(dim, num_layers, layer_scale=1e-5, image_size=384):
     return CaiTConfig(image_size, num_layers=num_layers, layer_scale=layer_scale, **shape)
 
 
-# The models of Touvron et al. 2021; after the stroke the side of the images, as the authors trained them.
+# The models of Touvron et al. 2021. The number after the slash is the side of the images in training.
 CaiT.sizes = {
     "XXS24/224": _size(192, 24, image_size=224),
     "XXS24/384": _size(192, 24),

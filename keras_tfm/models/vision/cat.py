@@ -1,8 +1,8 @@
-"""CAT of Lin et al. 2021, "CAT: Cross Attention in Vision Transformer".
+"""CAT (Lin et al. 2021, "CAT: Cross Attention in Vision Transformer").
 
-A pyramid whose blocks come in threes: attention among the cells of each window, attention among the windows,
-each channel on its own, and attention among the cells again. Each part's input is normalised, and before each
-stage but the first 2 x 2 cells become one of twice the width.
+A pyramid whose blocks come in threes: attention between the cells of each window, attention between the
+windows for each channel separately, and attention between cells again. The input of each part is normalised.
+Before each stage except the first, 2 x 2 cells are merged into one of twice the width.
 """
 
 import dataclasses
@@ -23,15 +23,21 @@ from keras_tfm.models.base import check_stages, growing_rates
 from keras_tfm.models.vision.images import Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 EPSILON = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
 class CATConfig(Config):
-    """`depths`, the number of such threes, and `num_heads` have an entry for each stage; `dim` is the first
-    stage's width, each further one's twice as large. `window` is a side in patches, which must divide the
-    maps that are larger. `stochastic_depth` is the rate of the last block.
+    """The sizes of a `CAT`.
+
+    Args:
+        depths: the number of threes of blocks in each stage.
+        dim: the width of the first stage; it doubles with each stage.
+        num_heads: the number of heads in each stage.
+        window: the side of a window, in patches. It must divide the maps that are larger than it.
+        mlp_ratio: the feed-forward width as a multiple of a stage's width.
+        stochastic_depth: the rate of the last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -57,7 +63,13 @@ class CATConfig(Config):
 
 
 class CAT(Pyramid):
-    """A `Pyramid` of blocks that attend within windows, and among them."""
+    """A `Pyramid` of blocks with attention within windows, and between windows.
+
+    >>> sizes = dict(image_size=32, depths=(1,), dim=16, num_heads=(2,), window=4)
+    >>> model = keras_tfm.models.CAT.from_size("T", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 64, 16])
+    """
 
     config_class = CATConfig
 
@@ -82,10 +94,10 @@ class CAT(Pyramid):
 
 
 class AttentionAmongWindows(Layer):
-    """Attention among the windows of a map, each channel on its own: (B, height, width, D) in and out.
+    """Attention between the windows of a map, for each channel separately: (B, height, width, D) in and out.
 
-    A channel of a window, its `window` x `window` cells, is one token of the `attention`. The
-    window's side must divide those of the map.
+    The tokens of `attention` are a channel's `window` x `window` cells of each window. The window must
+    divide the map.
     """
 
     def __init__(self, attention, window, **kwargs):
@@ -117,7 +129,7 @@ class AttentionAmongWindows(Layer):
 
 
 def _block(config, stage, index, window):
-    """The block number `index` of a stage: the second of three is among windows."""
+    """Block number `index` of a stage; the second of each three is between windows."""
     number = 3 * sum(config.depths[:stage]) + index
     rate = growing_rates(config.stochastic_depth, 3 * sum(config.depths))[number]
 

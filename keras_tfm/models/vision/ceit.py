@@ -1,8 +1,9 @@
-"""CeiT of Yuan et al. 2021, "Incorporating Convolution Designs into Visual Transformers".
+"""CeiT (Yuan et al. 2021, "Incorporating Convolution Designs into Visual Transformers").
 
-A convolutional stem before the patches, a depthwise convolution in the feed-forward layers, and at the end
-attention of the last block's class token to those of all blocks. As in the authors' code the stem
-has no activation, and the class token skips the feed-forward layers: its normalised input is added to it.
+A convolutional stem before the patches, a depthwise convolution in the feed-forward layers, and, at the end,
+attention from the last block's class token to the class tokens of all blocks. As in the authors' code the
+stem has no activation, and the class token skips the feed-forward layers: its normalised input is added to
+it instead.
 """
 
 import dataclasses
@@ -35,8 +36,11 @@ from keras_tfm.models.vision.variant import (
 
 @dataclasses.dataclass(frozen=True)
 class CeiTConfig(VariantConfig):
-    """`patch_size` is in cells of the stem's map, which has `stem_dim` features and a quarter of the image's
-    height and width.
+    """The sizes of a `CeiT`.
+
+    Args:
+        patch_size: in cells of the stem's map, whose sides are a quarter of the image's.
+        stem_dim: the width of the stem.
     """
 
     patch_size: Side | tuple[Side, Side] = 4
@@ -44,11 +48,15 @@ class CeiTConfig(VariantConfig):
 
 
 class CeiT(ConfiguredModel):
-    """Images in, hidden states out.
+    """CeiT: images in, hidden states out.
 
-    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class
-    token after the last attention, then the last block's patches, and `pooled_output` (B, D), that token.
-    The hidden states of the stack "class" are the class tokens of all blocks, the last block's first.
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
+    after the last attention and then the last block's patches, and `pooled_output` (B, D), that class token.
+    The hidden states of the stack "class" are the class tokens of all blocks, that of the last block first.
+
+    >>> model = keras_tfm.models.CeiT.from_size("T", image_size=32, num_layers=1, dim=16, num_heads=2)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 5, 16])
     """
 
     config_class = CeiTConfig
@@ -80,7 +88,7 @@ def _block(config, grid, index):
 
 
 def _local_feedforward(config):
-    """Two dense layers and a depthwise convolution between them, each normalised."""
+    """Two dense layers with a depthwise convolution between them, each followed by batch normalisation."""
     hidden, activation = config.intermediate_dim, config.activation
     sizes = [(hidden, 1, 1, activation), (hidden, 3, hidden, activation), (config.dim, 1, 1, None)]
     return Chain(
@@ -101,7 +109,7 @@ def _class_block(config):
     return ClassAttentionBlock(part(attention), part(feedforward_of(config)), name="class_block_0")
 
 
-# The variants of Yuan et al. 2021, and Base of the authors' code.
+# The variants of Yuan et al. 2021; B is that of the authors' code.
 CeiT.sizes = {
     "T": CeiTConfig(dim=192, num_heads=3, intermediate_dim=768),
     "S": CeiTConfig(dim=384, num_heads=6, intermediate_dim=1536),

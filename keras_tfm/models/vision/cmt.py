@@ -1,8 +1,8 @@
-"""CMT of Guo et al. 2022, "CMT: Convolutional Neural Networks Meet Vision Transformers".
+"""CMT (Guo et al. 2022, "CMT: Convolutional Neural Networks Meet Vision Transformers").
 
-A pyramid whose blocks look at each cell's neighbours before they attend, reduce the keys' map by a
-depthwise convolution, and convolve inside their feed-forward layers. The blocks of a stage share a learned
-bias for each pair of a query and a key, so that a model is for images of one size.
+A pyramid whose blocks start with a depthwise convolution, attend to a map that another depthwise convolution
+made smaller, and have a convolution inside their feed-forward layers. The blocks of a stage share a learned
+bias for each pair of query and key, so a model is for images of one size.
 """
 
 import dataclasses
@@ -23,14 +23,19 @@ from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, 
 from keras_tfm.models.vision.images import Ratio, Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)
-EPSILON = 1e-5  # of the norms after patches, whatever the configuration says
+EPSILON = 1e-5  # of the norms after patches; `epsilon` of the configuration is for the blocks
 
 
 @dataclasses.dataclass(frozen=True)
 class CMTConfig(Config):
-    """Tuples have a number for each stage. A map attended to is `reductions` times smaller on each side.
-    `stem_dim` is the width of the three convolutions before the first stage, `output_dim` that of the last
-    projection. `stochastic_depth` is the rate of the last block.
+    """The sizes of a `CMT`; tuples have one entry per stage.
+
+    Args:
+        stem_dim: the width of the three convolutions before the first stage.
+        mlp_ratios: the feed-forward width as a multiple of a stage's width.
+        reductions: how many times smaller, on each side, the maps of keys are.
+        output_dim: the width of the last projection.
+        stochastic_depth: the rate of the last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -53,12 +58,17 @@ class CMTConfig(Config):
 
 
 class CMT(ConfiguredModel):
-    """Images in, hidden states out.
+    """CMT: images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N, `output_dim`), the
     projected cells of the last stage's map row by row, and `pooled_output` (B, `output_dim`), their mean.
-    What goes into the first block and comes out of each (`hidden_states`) are maps (B, rows, columns, D);
-    `maps` are the last of each stage, for a detector or a decoder.
+    `hidden_states` are maps (B, rows, columns, D): the input of the first block and the output of each.
+    `maps` are the last map of each stage, for a detector or a decoder.
+
+    >>> sizes = {"dims": (16,), "depths": (1,), "num_heads": (2,), "mlp_ratios": (2.0,), "reductions": (2,)}
+    >>> model = keras_tfm.models.CMT.from_size("Ti", image_size=32, output_dim=8, **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["pooled_output"].shape
+    TensorShape([1, 8])
     """
 
     config_class = CMTConfig
@@ -88,8 +98,10 @@ class CMT(ConfiguredModel):
 
 
 class CMTBlock(Layer):
-    """Residuals: `position`, a depthwise convolution (the local perception unit); `attention`, to whose
-    scores a bias is added; `feedforward`.
+    """Three residuals: `position`, a depthwise convolution; `attention`, with a bias on its scores; and
+    `feedforward`.
+
+    The paper calls the first one the local perception unit.
     """
 
     is_block = True
@@ -115,9 +127,9 @@ class CMTBlock(Layer):
 
 
 class PositionTable(Layer):
-    """A learned bias for each head, each cell of a map and each of the map `reduction` times smaller.
+    """A learned bias for each head, each cell of a map and each cell of the map `reduction` times smaller.
 
-    (B, height, width, D) -> (1, H, N, S): only the map's shape is used.
+    Called on (B, height, width, D), of which only the shape matters, it returns (1, H, N, S).
     """
 
     def __init__(self, num_heads, reduction=1, **kwargs):
@@ -144,7 +156,7 @@ class PositionTable(Layer):
 
 
 def _stem(config):
-    """Three convolutions, each with GELU before its norm; the first halves the image's sides."""
+    """Three convolutions, each followed by GELU and a norm; the first halves the sides of the image."""
     layers = []
     for i in range(3):
         convolution = Convolution(config.stem_dim, stride=1 if i else 2, activation="gelu")
@@ -189,7 +201,7 @@ def _size(image_size, stem_dim, dim, depths, mlp_ratio=4.0):
     return CMTConfig(image_size, 3, stem_dim, dims, depths, mlp_ratios=4 * (mlp_ratio,))
 
 
-# The architectures of Guo et al. 2022, and the sizes of their images; XS's ratio of 3.8 is the authors' 3.77.
+# The architectures of Guo et al. 2022, with their image sizes. XS's ratio, 3.8 there, is 3.77 in their code.
 CMT.sizes = {
     "Ti": _size(160, 16, 46, (2, 2, 10, 2), 3.6),
     "XS": _size(192, 16, 52, (3, 3, 12, 3), 3.77),

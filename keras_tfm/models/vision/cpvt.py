@@ -1,8 +1,8 @@
-"""CPVT of Chu et al. 2021, "Conditional Positional Encodings for Vision Transformers".
+"""CPVT (Chu et al. 2021, "Conditional Positional Encodings for Vision Transformers").
 
-A ViT without a table of positions: after the first block a depthwise convolution of 3 x 3 patches is added to
-each (the "positional encoding generator"), to which the zeros around the image show where a patch lies. The
-authors have published no code of it.
+A ViT without a table of positions. After the first block a depthwise 3 x 3 convolution over the grid of
+patches is added (the "positional encoding generator"). The zeros around the grid tell it where a patch lies.
+The authors have published no code.
 """
 
 import dataclasses
@@ -26,14 +26,24 @@ from keras_tfm.models.vision.variant import (
 
 @dataclasses.dataclass(frozen=True)
 class CPVTConfig(VariantConfig):
-    """With the `pooling` "mean" (the paper's "GAP") there is no class token."""
+    """The sizes of a `CPVT`.
+
+    Args:
+        pooling: "class" for a class token, or "mean" (the paper's "GAP") for the mean of the patches,
+            without a class token.
+    """
 
     pooling: Literal["class", "mean"] = "mean"
 
 
 class CPVT(Variant):
-    """`ViT` whose positions a convolution makes: `sequence_output` (B, N, D), or (B, N + 1, D) with a class
-    token, and `pooled_output` (B, D).
+    """A `ViT` whose positions are made by a convolution.
+
+    `sequence_output` is (B, N, D), or (B, N + 1, D) with a class token, and `pooled_output` (B, D).
+
+    >>> model = keras_tfm.models.CPVT.from_size("Ti", image_size=32, num_layers=1, dim=16, num_heads=2)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 5, 16])
     """
 
     config_class = CPVTConfig
@@ -63,7 +73,7 @@ class CPVT(Variant):
         return model
 
 
-# DeiT's sizes (Touvron et al. 2021), as Chu et al. 2021 take them; those of GAP have no class token.
+# DeiT's sizes (Touvron et al. 2021), as in Chu et al. 2021; those with GAP have no class token.
 _TI = CPVTConfig(dim=192, num_heads=3, intermediate_dim=768)
 _S = CPVTConfig(dim=384, num_heads=6, intermediate_dim=1536)
 CPVT.sizes = {

@@ -1,10 +1,10 @@
-"""CvT of Wu et al. 2021, "CvT: Introducing Convolutions to Vision Transformers".
+"""CvT (Wu et al. 2021, "CvT: Introducing Convolutions to Vision Transformers").
 
-Three stages of ever fewer and wider cells. Where one begins, overlapping patches are convolved and
-normalised; queries, keys and values are convolved too before they are projected, keys and values with a
-stride of 2. No positions are added, and a class token joins the last stage alone. As in the authors' code the
-scores are scaled by the whole width, D^-1/2, not by a head's. Deviates from transformers in that stochastic
-depth grows with the blocks of a stage, as in the authors' code.
+Three stages of fewer and wider cells. Each stage starts with a convolution over overlapping patches and a
+norm. Queries, keys and values pass a depthwise convolution before they are projected, with a stride of 2 for
+keys and values. There are no positions, and a class token is added in the last stage alone. As in the
+authors' code the scores are scaled by D^-1/2 of the whole width D, not of a head's, and stochastic depth
+grows with the blocks of each stage. Deviates from transformers in the latter.
 """
 
 import dataclasses
@@ -28,16 +28,19 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
 from keras_tfm.models.vision.images import Side, image_input
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 EPSILON = 1e-5  # of all layer normalisations
-PATCHES = ((7, 4, 2), (3, 2, 1), (3, 2, 1))  # the kernel, stride and padding where each stage begins
+PATCHES = ((7, 4, 2), (3, 2, 1), (3, 2, 1))  # kernel, stride and padding at the start of each stage
 Rates = tuple[Rate, Rate, Rate]
 
 
 @dataclasses.dataclass(frozen=True)
 class CvTConfig(Config):
-    """All but the images' sizes are those of the three stages; `mlp_ratio` is the feed-forward width as a
-    multiple of a stage's, `stochastic_depth` the rate of a stage's last block.
+    """The sizes of a `CvT`; tuples have one entry per stage.
+
+    Args:
+        mlp_ratio: the feed-forward width as a multiple of a stage's width.
+        stochastic_depth: the rate of each stage's last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -55,21 +58,26 @@ class CvTConfig(Config):
         if any(dim % heads for dim, heads in zip(self.dims, self.num_heads, strict=True)):
             raise ValueError(f"`num_heads` must divide `dims`, {self.dims}; they are {self.num_heads}.")
         if any(int(dim * ratio) < 1 for dim, ratio in zip(self.dims, self.mlp_ratio, strict=True)):
-            raise ValueError(f"`mlp_ratio` must leave a width; it is {self.mlp_ratio}.")
+            raise ValueError(f"`mlp_ratio` times `dims` must be at least 1; `mlp_ratio` is {self.mlp_ratio}.")
 
     @property
     def num_layers(self):
-        """The number of all blocks."""
+        """The number of blocks in all stages."""
         return sum(self.depths)
 
 
 class CvT(ConfiguredModel):
-    """Images in, hidden states out.
+    """CvT: images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
     and the last stage's cells row by row, normalised, and `pooled_output` (B, D), the class token's final
-    state. What goes into the first block and comes out of each (`hidden_states`) are sequences; `maps` (B,
-    rows, columns, D) are the last of each stage, before any norm.
+    state. `hidden_states` are sequences: the input of the first block and the output of each. `maps` (B,
+    rows, columns, D) are the last map of each stage, before any norm.
+
+    >>> model = keras_tfm.models.CvT.from_size("13", image_size=32, dims=(8, 12, 16), depths=(1, 1, 1),
+    ...                                        num_heads=(1, 1, 2))
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 5, 16])
     """
 
     config_class = CvTConfig
@@ -98,10 +106,11 @@ class CvT(ConfiguredModel):
 
 
 class ConvolutionalProjections(Layer):
-    """Queries, keys and values of `num_heads` heads, each by a depthwise convolution, then linearly.
+    """Queries, keys and values of `num_heads` heads, each by a depthwise convolution and a linear
+    projection.
 
-    Section 3.2: the cells of a `grid`, row by row, after a `prefix` of tokens that are not convolved. Keys
-    and values are convolved with a `stride`, so that there are fewer of them.
+    Section 3.2. The tokens are the cells of a `grid`, row by row, after `prefix` tokens that skip the
+    convolution. Keys and values are convolved with a `stride`, so there are fewer of them than queries.
     """
 
     def __init__(self, num_heads, grid, prefix=0, stride=2, **kwargs):
@@ -114,7 +123,9 @@ class ConvolutionalProjections(Layer):
     def build(self, query_shape, value_shape=None, key_shape=None):
         dim = query_shape[-1]
         if value_shape is not None or key_shape is not None:
-            raise ValueError(f"{self.name!r} projects one sequence: it is for self-attention.")
+            raise ValueError(
+                f"{self.name!r} is for self-attention, with a `query` alone; it is given a `value` or `key`."
+            )
         if dim % self.num_heads:
             raise ValueError(f"`num_heads` must divide the width {dim}; it is {self.num_heads}.")
         self.key_width = self.value_width = dim // self.num_heads
@@ -143,7 +154,7 @@ class ConvolutionalProjections(Layer):
 
 
 def _block(config, stage, index, grid, prefix):
-    """The block number `index` of a stage."""
+    """Block number `index` of a stage."""
     dim = config.dims[stage]
     rate = growing_rates(config.stochastic_depth[stage], config.depths[stage])[index]
 
@@ -162,7 +173,7 @@ def _block(config, stage, index, grid, prefix):
     return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")
 
 
-# The architectures of Wu et al. 2021; W24 was trained on larger images.
+# The architectures of Wu et al. 2021; W24 was trained with larger images.
 _13 = CvTConfig()
 CvT.sizes = {
     "13": _13,

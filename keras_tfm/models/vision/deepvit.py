@@ -1,8 +1,8 @@
-"""DeepViT of Zhou et al. 2021, "DeepViT: Towards Deeper Vision Transformer".
+"""DeepViT (Zhou et al. 2021, "DeepViT: Towards Deeper Vision Transformer").
 
-A ViT whose attention weights are mixed among the heads and normalised ("re-attention", eq. 3), so that deep
-blocks do not all attend alike. As in the authors' code a row of mixed weights need not sum to 1, and the two
-larger models have a convolutional stem and scales of their own.
+A ViT whose attention weights are mixed between the heads and normalised ("re-attention", eq. 3), so that
+deep blocks do not all attend alike. As in the authors' code a row of mixed weights need not sum to 1, and
+the two larger models have a convolutional stem and scaled residuals.
 """
 
 import dataclasses
@@ -29,10 +29,13 @@ STEM_WIDTH = 64
 
 @dataclasses.dataclass(frozen=True)
 class DeepViTConfig(VariantConfig):
-    """The last `num_mixing_layers` blocks mix their heads; with `scale_weights` the result is divided by the
-    square root of a head's width. A block's parts read `branch_scale` x, and what they give is divided by
-    `branch_scale` before it is added. With `convolutional_stem` two convolutions, which halve the sides,
-    stand before the patches.
+    """The sizes of a `DeepViT`.
+
+    Args:
+        num_mixing_layers: how many blocks, the last ones, mix their heads.
+        scale_weights: whether the mixed weights are divided by the square root of a head's width.
+        branch_scale: s in x + branch(norm(s x)) / s.
+        convolutional_stem: whether two convolutions, which halve the sides, come before the patches.
     """
 
     num_mixing_layers: Whole = 12
@@ -48,11 +51,17 @@ class DeepViTConfig(VariantConfig):
                 f"{self.num_mixing_layers}."
             )
         if self.convolutional_stem and any(side % 2 for side in height_and_width(self.patch_size)):
-            raise ValueError(f"`patch_size` must be even behind the stem; it is {self.patch_size}.")
+            raise ValueError(f"`patch_size` must be even with `convolutional_stem`; it is {self.patch_size}.")
 
 
 class DeepViT(Variant):
-    """`ViT` with re-attention: `sequence_output` (B, N + 1, D), `pooled_output` (B, D)."""
+    """A `ViT` with re-attention: `sequence_output` (B, N + 1, D), `pooled_output` (B, D).
+
+    >>> sizes = dict(image_size=32, num_layers=1, num_mixing_layers=1, dim=16, num_heads=2)
+    >>> model = keras_tfm.models.DeepViT.from_size("16B", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 5, 16])
+    """
 
     config_class = DeepViTConfig
 
@@ -83,13 +92,15 @@ def _mixing(config):
 
 
 def _scaled(config, branch, index):
-    """The residual x + branch(norm(s x)) / s, s the `branch_scale`: norm(s x) is norm(x) of epsilon / s²."""
+    """The residual x + branch(norm(s x)) / s with s = `branch_scale`; norm(s x) equals norm(x) with epsilon
+    / s².
+    """
     branch = Chain([branch, keras.layers.Rescaling(1 / config.branch_scale)])
     epsilon = config.epsilon / config.branch_scale**2
     return residual_of(dataclasses.replace(config, epsilon=epsilon), branch, index)
 
 
-# Zhou et al. 2021 and the authors' code: 16, 24 and 32 blocks of one shape, then Small and Large.
+# Zhou et al. 2021 and the authors' code: 16, 24 and 32 blocks of the same sizes, then Small and Large.
 _16B = DeepViTConfig(dim=384, intermediate_dim=1152, num_layers=16, num_mixing_layers=16)
 _S = dataclasses.replace(
     _16B,

@@ -1,7 +1,7 @@
-"""DeiT of Touvron et al. 2021, "Training data-efficient image transformers & distillation through attention".
+"""DeiT (Touvron et al. 2021, "Training data-efficient image transformers & distillation through attention").
 
-A ViT with a second token beside the class token, whose head learns from a teacher. Without that token
-a DeiT is a `ViT`, trained otherwise.
+A ViT with a second token next to the class token, whose head learns from a teacher. Without that token a
+DeiT is a `ViT` that was trained differently.
 """
 
 import dataclasses
@@ -14,18 +14,23 @@ from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.models.vision.vit import PatchesConfig, ViT
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
 class DeiTConfig(PatchesConfig):
-    """The fields of `PatchesConfig`; the distillation token is always there."""
+    """The sizes of a `DeiT`: the fields of `PatchesConfig`. The distillation token is always there."""
 
 
 class DeiT(ViT):
-    """`ViT` with a distillation token after the class token: `sequence_output` is (B, N + 2, D).
+    """A `ViT` with a distillation token after the class token: `sequence_output` is (B, N + 2, D).
 
-    `pooled_output` (B, D) is the class token's final state, `distilled_output` (B, D) that of the other one.
+    `pooled_output` (B, D) is the class token's final state, `distilled_output` (B, D) the distillation
+    token's.
+
+    >>> model = keras_tfm.models.DeiT.from_size("Ti", image_size=32, num_layers=1, dim=16, num_heads=2)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 6, 16])
     """
 
     config_class = DeiTConfig

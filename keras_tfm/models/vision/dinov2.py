@@ -1,9 +1,9 @@
-"""DINOv2 of Oquab et al. 2023, "DINOv2: Learning Robust Visual Features without Supervision".
+"""DINOv2 (Oquab et al. 2023, "DINOv2: Learning Robust Visual Features without Supervision").
 
-A ViT whose parts have learned gains (`layer_scale`), and in the giant gated feed-forward layers (SwiGLU).
+A ViT whose parts have learned factors (`layer_scale`); the giant has gated feed-forward layers (SwiGLU).
 Register tokens, which have no position, may follow the class token (Darcet et al. 2024, "Vision Transformers
-Need Registers"). As in the authors' code stochastic depth is the same in all blocks. The mask token, which
-only their pre-training uses, is left out.
+Need Registers"). As in the authors' code stochastic depth is the same in all blocks. The mask token is left
+out, because only their pre-training uses it.
 """
 
 import dataclasses
@@ -20,13 +20,18 @@ from keras_tfm.layers.patch_encoder import PatchEncoder, PrependedTokens
 from keras_tfm.models.vision.images import Side
 from keras_tfm.models.vision.vit import PatchesConfig, ViT
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
 class DINOv2Config(PatchesConfig):
-    """`layer_scale` is where the gains begin. With `gated` the feed-forward layers have a SiLU gate,
-    whatever `activation` says; `intermediate_dim` is then the width of the gate, and of what it multiplies.
+    """The sizes of a `DINOv2`.
+
+    Args:
+        num_registers: the number of register tokens.
+        layer_scale: the first value of the learned factors.
+        gated: whether the feed-forward layers have a SiLU gate, whatever `activation` says.
+            `intermediate_dim` is then the width of the gate, and of the values that it multiplies.
     """
 
     image_size: Side | tuple[Side, Side] = 518
@@ -38,9 +43,15 @@ class DINOv2Config(PatchesConfig):
 
 
 class DINOv2(ViT):
-    """`ViT` with register tokens: `sequence_output` is (B, 1 + R + N, D), the class token first.
+    """A `ViT` with register tokens: `sequence_output` is (B, 1 + R + N, D), the class token first.
 
-    `pooled_output` (B, D) is the class token's final state, `patch_output` (B, N, D) those of the patches.
+    `pooled_output` (B, D) is the class token's final state, `patch_output` (B, N, D) are those of the
+    patches.
+
+    >>> sizes = dict(image_size=32, patch_size=16, num_layers=1, dim=16, num_heads=2)
+    >>> model = keras_tfm.models.DINOv2.from_size("S/14", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 5, 16])
     """
 
     config_class = DINOv2Config
@@ -62,11 +73,21 @@ class DINOv2(ViT):
             rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
             return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, **rates)
 
-        initial = {"kernel_initializer": INITIALIZER}
-        attention = MultiHeadAttention(config.num_heads, dropout=config.attention_dropout, **initial)
+        parts = part(cls.attention(config)), part(cls.feedforward(config))
+        return Block(*parts, name=f"block_{index}")
+
+    @classmethod
+    def attention(cls, config):
+        """The attention of a block."""
+        dropout = config.attention_dropout
+        return MultiHeadAttention(config.num_heads, dropout=dropout, kernel_initializer=INITIALIZER)
+
+    @classmethod
+    def feedforward(cls, config):
+        """The feed-forward layer of a block."""
         activation = "silu" if config.gated else config.activation
-        feedforward = FeedForward(config.intermediate_dim, activation, gated=config.gated, **initial)
-        return Block(part(attention), part(feedforward), name=f"block_{index}")
+        options = {"kernel_initializer": INITIALIZER, "gated": config.gated}
+        return FeedForward(config.intermediate_dim, activation, **options)
 
     @classmethod
     def pooled(cls, config, x):
@@ -74,12 +95,12 @@ class DINOv2(ViT):
 
 
 def with_registers(config):
-    """`config` with the four registers of Darcet et al. 2024."""
+    """`config` with four registers, as in Darcet et al. 2024."""
     return dataclasses.replace(config, num_registers=4)
 
 
-# The architectures of Oquab et al. 2023: 21 M, 86 M, 300 M and 1.1 B parameters; the published ones end with
-# images of 518 x 518.
+# The architectures of Oquab et al. 2023: 21 M, 86 M, 300 M and 1.1 B parameters. The training of the
+# published models ends with images of 518 x 518.
 _S = DINOv2Config(dim=384, num_heads=6, intermediate_dim=1536)
 _L = DINOv2Config(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)
 _G = DINOv2Config(num_layers=40, dim=1536, num_heads=24, intermediate_dim=4096, gated=True)

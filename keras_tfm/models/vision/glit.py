@@ -1,8 +1,8 @@
-"""GLiT of Chen et al. 2021, "GLiT: Neural Architecture Search for Global and Local Image Transformer".
+"""GLiT (Chen et al. 2021, "GLiT: Neural Architecture Search for Global and Local Image Transformer").
 
-A ViT in which a search replaced some of a layer's heads, or all, by a gated convolution along the sequence:
-the first features go through attention, the last through the convolution, side by side. The convolution runs
-over the class token too, as in the authors' code.
+A ViT in which a search replaced some or all heads of a layer by a gated convolution along the sequence. The
+first features pass through attention, the others through the convolution, in parallel. As in the authors'
+code the convolution runs over the class token too.
 """
 
 import dataclasses
@@ -28,9 +28,15 @@ Kernel = Annotated[int, Between(1, 1023)]
 
 @dataclasses.dataclass(frozen=True)
 class GLiTConfig(Config):
-    """`num_heads` share `dim`; the tuples have an entry for each layer. Of a layer's heads
-    `num_attention_heads` attend, 0 .. `num_heads`. `expansions` are, where all attend, a head's width as a
-    multiple of `dim` / `num_heads`, elsewhere the convolution's width as a multiple of its input's.
+    """The sizes of a `GLiT`; tuples have one entry per layer.
+
+    Args:
+        num_heads: into how many heads `dim` is divided.
+        num_attention_heads: how many heads of each layer attend, from 0 to `num_heads`.
+        expansions: in layers where all heads attend, a head's width as a multiple of `dim` / `num_heads`; in
+            others the convolution's width as a multiple of its input's.
+        kernel_sizes: the width of the convolutions, odd.
+        mlp_ratios: the feed-forward width as a multiple of `dim`.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -61,10 +67,16 @@ class GLiTConfig(Config):
 
 
 class GLiT(ConfiguredModel):
-    """Images in, hidden states out.
+    """GLiT: images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
     first, and `pooled_output` (B, D), the class token's final state.
+
+    >>> sizes = dict(image_size=32, dim=16, num_heads=2, num_attention_heads=(1,),
+    ...              expansions=(1.0,), kernel_sizes=(3,), mlp_ratios=(2.0,))
+    >>> model = keras_tfm.models.GLiT.from_size("T", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 5, 16])
     """
 
     config_class = GLiTConfig
@@ -81,11 +93,12 @@ class GLiT(ConfiguredModel):
 
 
 class GatedConvolution(Layer):
-    """Values times the sigmoid of gates, a depthwise convolution along the sequence, and back to D features.
+    """A gated linear layer, a depthwise convolution along the sequence, and a linear layer: (B, T, D) in and
+    out.
 
-    (B, T, D) in and out. `hidden_dim` values and as many gates are linear in the input (Dauphin et al.
-    2017); the convolution, `kernel_size` tokens wide with zeros at both ends, is batch-normalised, and swish
-    follows.
+    The first layer gives `hidden_dim` values times the sigmoid of as many gates (Dauphin et al. 2017). The
+    convolution is `kernel_size` tokens wide, with zeros at both ends; batch normalisation and swish follow
+    it.
     """
 
     def __init__(self, hidden_dim, kernel_size=31, **kwargs):
@@ -127,7 +140,7 @@ class GatedConvolution(Layer):
 
 
 class SideBySide(Layer):
-    """`first` on the first `width` features, `second` on the others: (B, T, D) in and out."""
+    """Applies `first` to the first `width` features and `second` to the others: (B, T, D) in and out."""
 
     def __init__(self, first, second, width, **kwargs):
         super().__init__(**kwargs)
@@ -164,7 +177,7 @@ def _block(config, i):
 
 
 def _mixing(config, i):
-    """The layer `i`'s attention, convolution, or both."""
+    """The attention, the convolution, or both, of layer `i`."""
     num_heads, expansion = config.num_attention_heads[i], config.expansions[i]
     head, is_attention = config.dim // config.num_heads, num_heads == config.num_heads
     if num_heads:
@@ -178,7 +191,7 @@ def _mixing(config, i):
     return SideBySide(attention, convolution, config.dim - width) if num_heads else convolution
 
 
-# Tiny: the network of the authors' code, with the stochastic depth that they train it with.
+# Tiny: the network in the authors' code, with their stochastic depth.
 GLiT.sizes = {
     "T": GLiTConfig(
         num_attention_heads=(3, 0, 1, 3, 0, 1, 3, 1, 0, 3, 0, 3),

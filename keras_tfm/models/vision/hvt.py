@@ -1,6 +1,6 @@
-"""HVT of Pan et al. 2021, "Scalable Vision Transformers with Hierarchical Pooling".
+"""HVT (Pan et al. 2021, "Scalable Vision Transformers with Hierarchical Pooling").
 
-A ViT without a class token, whose sequence becomes shorter with the depth: some blocks end with max-pooling
+A ViT without a class token whose sequence becomes shorter with the depth: some blocks end with max-pooling
 of neighbouring tokens, to which new positions are added. As in the authors' code the first block pools too.
 """
 
@@ -25,8 +25,12 @@ from keras_tfm.models.vision.variant import (
 
 @dataclasses.dataclass(frozen=True)
 class HVTConfig(VariantConfig):
-    """Blocks 0, `pool_every`, 2 `pool_every`, ... end with max-pooling of `pool_size` tokens, in
-    windows that are `pool_stride` tokens apart.
+    """The sizes of an `HVT`.
+
+    Args:
+        pool_every: blocks 0, `pool_every`, 2 `pool_every`, ... end with max-pooling.
+        pool_size: how many tokens are pooled into one.
+        pool_stride: the distance between the windows of tokens.
     """
 
     pooling = "mean"
@@ -36,7 +40,7 @@ class HVTConfig(VariantConfig):
 
     @property
     def lengths(self):
-        """How many tokens go into the first block, and come out of each."""
+        """The number of tokens that enter the first block, and that leave each block."""
         sides = height_and_width(self.image_size, "image_size")
         rows, columns = patch_grid(sides, self.patch_size)
         lengths = [rows * columns]
@@ -54,7 +58,14 @@ class HVTConfig(VariantConfig):
 
 
 class HVT(Variant):
-    """`ViT` with ever fewer tokens: `sequence_output` (B, N', D), `pooled_output` (B, D), their mean."""
+    """A `ViT` with fewer and fewer tokens: `sequence_output` (B, N', D), and `pooled_output` (B, D), their
+    mean.
+
+    >>> sizes = dict(image_size=32, patch_size=8, num_layers=1, dim=16, num_heads=2)
+    >>> model = keras_tfm.models.HVT.from_size("Ti-1", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 7, 16])
+    """
 
     config_class = HVTConfig
 
@@ -70,21 +81,21 @@ class HVT(Variant):
         return ChainBlock([attention, feedforward, pooling, position], name=name)
 
     def with_image_size(self, image_size):
-        """Refused: the positions of pooled tokens lie on no grid that could be stretched."""
-        raise ValueError("HVT has positions of pooled tokens, which lie on no grid to be stretched.")
+        """Raises ValueError: the positions of pooled tokens are not on a grid that could be resized."""
+        raise ValueError("HVT cannot change its image size: positions of pooled tokens are on no grid.")
 
 
 class TokenPooling(Layer):
-    """The greatest value of each feature in windows of `pool_size` tokens: (B, N, D) -> (B, N', D).
+    """The maximum of each feature in windows of `pool_size` tokens: (B, N, D) -> (B, N', D).
 
-    The windows are `stride` tokens apart; those left at the end are in none.
+    The windows are `stride` tokens apart; tokens left over at the end are in none.
     """
 
     def __init__(self, pool_size, stride, **kwargs):
         super().__init__(**kwargs)
         self.pool_size = pool_size
         self.stride = stride
-        self.pooling = MaxPooling((pool_size, 1), (stride, 1))  # of a map of one column
+        self.pooling = MaxPooling((pool_size, 1), (stride, 1))  # the sequence as a map of one column
 
     def build(self, x_shape):
         batch_size, length, dim = x_shape
@@ -100,7 +111,7 @@ class TokenPooling(Layer):
         return (batch_size, (length - self.pool_size) // self.stride + 1, dim)
 
 
-# Pan et al. 2021 and the authors' configurations: DeiT's widths; after the hyphen the number of
+# Pan et al. 2021 and the authors' configurations, with DeiT's widths. The number after the hyphen counts the
 # poolings.
 _TI = HVTConfig(dim=192, num_heads=3, intermediate_dim=768)
 _S = HVTConfig(dim=384, num_heads=6, intermediate_dim=1536)

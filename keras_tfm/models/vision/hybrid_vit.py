@@ -1,8 +1,9 @@
-"""The hybrid of Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words": a ViT on a residual network's map.
+"""The hybrid ViT: a ViT on the map of a residual network (Dosovitskiy et al. 2021, "An Image is Worth 16x16
+Words").
 
-The network is theirs: kernels are standardised and groups of features normalised, as in BiT, but after each
-convolution, as in ResNet; convolutions and pooling pad as TensorFlow's "same" does. Weights for several
-stems are those of Steiner et al. 2022, "How to train your ViT?".
+The residual network is the authors': kernels are standardised and groups of features are normalised, as in
+BiT, but the norm follows each convolution, as in ResNet. Convolutions and pooling pad like TensorFlow's
+"same". Weights for several stems are those of Steiner et al. 2022, "How to train your ViT?".
 """
 
 import dataclasses
@@ -21,8 +22,14 @@ from keras_tfm.models.vision.vit import ViT, ViTConfig
 
 @dataclasses.dataclass(frozen=True)
 class HybridViTConfig(ViTConfig):
-    """`patch_size` is that of patches of the map, `stage_dims` and `stage_depths` are the width and the
-    number of blocks of each stage behind a stem of `stem_dim`; `num_groups` of features are normalised apart.
+    """The sizes of a `HybridViT`.
+
+    Args:
+        patch_size: the side of a patch, in cells of the map.
+        stem_dim: the width of the stem.
+        stage_dims: the width of each stage of the residual network.
+        stage_depths: the number of blocks of each stage.
+        num_groups: the number of groups of features that are normalised separately.
     """
 
     patch_size: Side | tuple[Side, Side] = 1
@@ -55,7 +62,14 @@ class HybridViTConfig(ViTConfig):
 
 
 class HybridViT(ViT):
-    """`ViT` whose patches are of the map of a residual network, (B, H / 16, W / 16, 1024) for example."""
+    """A `ViT` whose patches are those of a residual network's map, such as (B, H / 16, W / 16, 1024).
+
+    >>> sizes = dict(image_size=32, num_layers=1, dim=16, num_heads=2,
+    ...              stem_dim=32, stage_dims=(128,), stage_depths=(1,))
+    >>> model = keras_tfm.models.HybridViT.from_size("R50+B/16", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 65, 16])
+    """
 
     config_class = HybridViTConfig
 
@@ -65,7 +79,7 @@ class HybridViT(ViT):
 
     @classmethod
     def feature_map(cls, config, images):
-        """What the residual network makes of images (B, H, W, C)."""
+        """The residual network's map for images (B, H, W, C)."""
         x = Chain(_normalized(config, config.stem_dim, 7, 2, "relu"), name="stem")(images)
         x = keras.layers.MaxPooling2D(3, 2, padding="same", name="stem_pooling")(x)
         for stage, depth in enumerate(config.stage_depths):
@@ -75,7 +89,7 @@ class HybridViT(ViT):
 
     @classmethod
     def residual_block(cls, config, stage, index):
-        """The block number `index` of a stage, whose first one changes width and size."""
+        """Block number `index` of a stage; the first one changes width and size."""
         dim, stride = config.stage_dims[stage], 2 if stage and not index else 1
         branch = [
             *_normalized(config, dim // 4, 1, 1, "relu"),
@@ -92,14 +106,14 @@ class HybridViT(ViT):
 
 
 def _normalized(config, dim, size, stride=1, activation=None):
-    """A convolution, a norm and an activation: a list of layers, two where there is none."""
+    """A convolution and a norm, and an activation if there is one: a list of layers."""
     convolution = StandardizedConv2D(dim, size, strides=stride, padding="same", use_bias=False)
     norm = keras.layers.GroupNormalization(config.num_groups, epsilon=1e-5)
     return [convolution, norm] + ([keras.layers.Activation(activation)] if activation else [])
 
 
-# R50+B: Dosovitskiy et al. 2021. The others: Steiner et al. 2022. These are the published names; a patch of
-# the first, 8 x 8 cells of a map of a quarter of the image's side, spans 32 pixels.
+# R50+B: Dosovitskiy et al. 2021. The others: Steiner et al. 2022. The names are the published ones, although
+# a patch of the first, 8 x 8 cells on a map of a quarter of the image's side, covers 32 pixels.
 _BASE = HybridViTConfig()
 _STAGES = (256, 512, 1024, 2048)
 HybridViT.sizes = {

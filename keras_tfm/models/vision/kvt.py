@@ -1,6 +1,6 @@
-"""KVT of Wang et al. 2022, "KVT: k-NN Attention for Boosting Vision Transformers".
+"""KVT (Wang et al. 2022, "KVT: k-NN Attention for Boosting Vision Transformers").
 
-A ViT whose queries attend to the `k` keys of the greatest scores alone; it has the weights of a ViT.
+A ViT in which each query attends only to the `k` keys with the largest scores. It has the weights of a ViT.
 """
 
 import dataclasses
@@ -19,13 +19,18 @@ from keras_tfm.models.vision.variant import (
 
 @dataclasses.dataclass(frozen=True)
 class KVTConfig(VariantConfig):
-    """`k` is how many keys a query attends to, in every head and block."""
+    """The sizes of a `KVT`; `k` is the number of keys that a query attends to, in every head and block."""
 
     k: Size = 100
 
 
 class KVT(Variant):
-    """`ViT` attending to the `k` nearest keys: `sequence_output` (B, N + 1, D), `pooled_output` (B, D)."""
+    """A `ViT` that attends to the `k` nearest keys: `sequence_output` (B, N + 1, D), `pooled_output` (B, D).
+
+    >>> model = keras_tfm.models.KVT.from_size("Ti", image_size=32, num_layers=1, dim=16, num_heads=2, k=3)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 5, 16])
+    """
 
     config_class = KVTConfig
 

@@ -1,8 +1,8 @@
-"""LeViT of Graham et al. 2021, "LeViT: a Vision Transformer in ConvNet's Clothing for Faster Inference".
+"""LeViT (Graham et al. 2021, "LeViT: a Vision Transformer in ConvNet's Clothing for Faster Inference").
 
-A convolutional stem, then stages of attention over ever fewer cells of the image. Every linear layer is
-normalised by batch normalisation and has no bias; positions are a bias for each absolute offset. Between two
-stages attention shrinks the grid: its queries are every second row and column.
+A convolutional stem, then stages of attention over fewer and fewer cells. Every linear layer is followed by
+batch normalisation and has no bias; positions are a bias for each absolute offset. Between two stages
+attention shrinks the grid: only every second row and column has a query.
 """
 
 import dataclasses
@@ -27,7 +27,12 @@ from keras_tfm.models.vision.images import Side, image_input
 
 @dataclasses.dataclass(frozen=True)
 class LeViTConfig(Config):
-    """`dims`, `num_layers` and `num_heads` are those of the stages. A `distilled` model has a second head."""
+    """The sizes of a `LeViT`; tuples have one entry per stage.
+
+    Args:
+        key_dim: the width of a head's queries and keys; its values are twice as wide.
+        distilled: whether there is a second output for a head that learns from a teacher.
+    """
 
     image_size: Side | tuple[Side, Side] = 224
     num_channels: Size = 3
@@ -46,11 +51,16 @@ class LeViTConfig(Config):
 
 
 class LeViT(ConfiguredModel):
-    """Images in, hidden states out.
+    """LeViT: images in, hidden states out.
 
-    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N, D), the last stage's cells
-    row by row, `pooled_output` (B, D), their normalised mean, and with `distilled`
+    Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N, D), the last stage's
+    cells row by row; `pooled_output` (B, D), their mean, normalised; and with `distilled` the
     `distilled_output` (B, D), the mean normalised for the second head.
+
+    >>> sizes = dict(image_size=32, dims=(16,), num_layers=(1,), num_heads=(2,))
+    >>> model = keras_tfm.models.LeViT.from_size("128S", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 4, 16])
     """
 
     config_class = LeViTConfig
@@ -77,9 +87,10 @@ class LeViT(ConfiguredModel):
 
 
 class ShrinkingBlock(Layer):
-    """`attention` from every second row and column of a `grid`, then a residual `feedforward`.
+    """Attention whose queries are every second row and column of a `grid`, then a residual feed-forward
+    layer.
 
-    (B, N, D) -> (B, N', D'); there is no residual around the attention, whose input has another shape.
+    (B, N, D) -> (B, N', D'). The attention has no residual connection, since its input has another shape.
     """
 
     is_block = True
@@ -108,7 +119,7 @@ class ShrinkingBlock(Layer):
 
 
 def _block(config, width, num_heads, grid, name):
-    """A block of parts that are at first the identity."""
+    """A block whose parts start as the identity."""
     position, key_dim = GridPositionBias(grid, signed=False), config.key_dim
     attention = _attention(width, num_heads, key_dim, 2 * key_dim, position, gamma="zeros")
     attention = Residual(attention, stochastic_depth=config.stochastic_depth)
@@ -116,7 +127,7 @@ def _block(config, width, num_heads, grid, name):
 
 
 def _shrinking_block(config, width, num_heads, grid, name):
-    """The values are twice as wide as elsewhere."""
+    """A shrinking block; its values are twice as wide as in the other blocks."""
     position, key_dim = GridPositionBias(grid, signed=False, query_stride=2), config.key_dim
     attention = _attention(width, num_heads, key_dim, 4 * key_dim, position)
     return ShrinkingBlock(attention, _feedforward(config, width), grid, name=name)
@@ -135,7 +146,7 @@ def _feedforward(config, width):
     return Residual(branch, stochastic_depth=config.stochastic_depth)
 
 
-# The models of Graham et al. 2021; `stochastic_depth` of the authors' code. All were trained by a teacher.
+# The models of Graham et al. 2021, with the authors' `stochastic_depth`. All were trained with a teacher.
 _128 = LeViTConfig(distilled=True)
 _256 = dataclasses.replace(_128, dims=(256, 384, 512), num_heads=(4, 6, 8), key_dim=32)
 LeViT.sizes = {

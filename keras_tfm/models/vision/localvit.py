@@ -1,7 +1,7 @@
-"""LocalViT of Li et al. 2021, "LocalViT: Bringing Locality to Vision Transformers".
+"""LocalViT (Li et al. 2021, "LocalViT: Bringing Locality to Vision Transformers").
 
-A ViT whose feed-forward layer is an inverted residual on the grid of patches: between its two linear layers
-stand a depthwise convolution and squeeze-and-excitation, after each layer batch normalisation. As in the
+A ViT whose feed-forward layer is an inverted residual on the grid of patches: a depthwise convolution and
+squeeze-and-excitation between the two linear layers, with batch normalisation after each layer. As in the
 authors' code its input is not normalised, stochastic depth applies to attention alone, and the class token
 skips it.
 """
@@ -23,7 +23,9 @@ from keras_tfm.models.vision.variant import Variant, VariantConfig, attention_of
 
 @dataclasses.dataclass(frozen=True)
 class LocalViTConfig(VariantConfig):
-    """Squeeze-and-excitation has `intermediate_dim` / `reduction` hidden features; None leaves it out."""
+    """The sizes of a `LocalViT`; squeeze-and-excitation has `intermediate_dim` / `reduction` features, None
+    for none.
+    """
 
     activation: str = "hard_swish"
     reduction: Size | None = 4
@@ -38,7 +40,13 @@ class LocalViTConfig(VariantConfig):
 
 
 class LocalViT(Variant):
-    """`ViT` with local feed-forward layers: `sequence_output` (B, N + 1, D), `pooled_output` (B, D)."""
+    """A `ViT` with local feed-forward layers: `sequence_output` (B, N + 1, D), `pooled_output` (B, D).
+
+    >>> sizes = dict(image_size=32, num_layers=1, dim=16, intermediate_dim=32, reduction=4)
+    >>> model = keras_tfm.models.LocalViT.from_size("T", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 5, 16])
+    """
 
     config_class = LocalViTConfig
 
@@ -71,10 +79,10 @@ def _inverted(config):
 
 
 class SqueezeExcitation(Layer):
-    """Multiplies each channel of a map by a number in 0 .. 1 that the means of all channels give.
+    """Multiplies each channel of a map by a number from 0 to 1, computed from the means of all channels.
 
-    Two dense layers, of C / `reduction` and C features, with ReLU and a piecewise linear sigmoid. Hu et al.
-    2018, "Squeeze-and-Excitation Networks"; (B, height, width, C) in and out.
+    Two dense layers compute it, of C / `reduction` and of C features, with ReLU and a piecewise linear
+    sigmoid: (B, height, width, C) in and out. Hu et al. 2018, "Squeeze-and-Excitation Networks".
     """
 
     def __init__(self, reduction, **kwargs):
@@ -102,8 +110,7 @@ class SqueezeExcitation(Layer):
         return tuple(x_shape)
 
 
-# Li et al. 2021 and the authors' code; squeeze-and-excitation has 4 features, with SE4
-# 192 of 768.
+# Li et al. 2021 and the authors' code. Squeeze-and-excitation has 4 features, and 192 in T-SE4.
 _T = LocalViTConfig(dim=192, num_heads=4, intermediate_dim=768, reduction=192)
 LocalViT.sizes = {
     "T": _T,

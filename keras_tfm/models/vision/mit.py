@@ -1,8 +1,8 @@
-"""The Mix Transformer (MiT) of Xie et al. 2021, "SegFormer": SegFormer's encoder.
+"""The Mix Transformer, MiT: the encoder of SegFormer (Xie et al. 2021, "SegFormer").
 
 A pyramid without positions: patches overlap, and a 3 x 3 convolution inside the feed-forward layers tells
-cells where they are. The cells attend to a smaller map, and each stage's map is normalised before it goes on.
-Deviates from the authors' code in the norms of blocks, whose epsilon is 1e-5 as transformers has it.
+cells where they are. The cells attend to a smaller map, and each stage's map is normalised at its end.
+Deviates from the authors' code in the epsilon of the blocks' norms, 1e-5 as in transformers.
 """
 
 import dataclasses
@@ -21,14 +21,20 @@ from keras_tfm.models.base import check_stages, growing_rates
 from keras_tfm.models.vision.images import Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 EPSILON = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
 class MiTConfig(Config):
-    """Tuples have a number for each stage. Patches of `patch_sizes` begin `strides` apart; the map that is
-    attended to has sides `reductions` times shorter. `stochastic_depth` is the last block's rate.
+    """The sizes of a `MiT`; tuples have one entry per stage.
+
+    Args:
+        patch_sizes: the sides of the patches.
+        strides: the distance between the starts of neighbouring patches.
+        reductions: how many times smaller, on each side, the maps of keys are.
+        mlp_ratios: the feed-forward width as a multiple of a stage's width.
+        stochastic_depth: the rate of the last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -52,12 +58,18 @@ class MiTConfig(Config):
 
     @property
     def num_layers(self):
-        """The number of all blocks."""
+        """The number of blocks in all stages."""
         return sum(self.depths)
 
 
 class MiT(Pyramid):
-    """A `Pyramid` whose `maps` are normalised, as SegFormer's decoder takes them."""
+    """A `Pyramid` whose `maps` are normalised, as SegFormer's decoder expects them.
+
+    >>> sizes = dict(dims=(16,), depths=(1,), num_heads=(2,), patch_sizes=(7,), strides=(4,), reductions=(2,))
+    >>> model = keras_tfm.models.MiT.from_size("B0", image_size=32, mlp_ratios=(2.0,), **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 64, 16])
+    """
 
     config_class = MiTConfig
 
@@ -97,7 +109,7 @@ def _feedforward(dim, hidden, activation):
     return Chain([first, Convolution(hidden, groups=hidden, activation=activation), last])
 
 
-# The series of Xie et al. 2021; the ratios and stochastic depth of the authors' code.
+# The series of Xie et al. 2021, with the ratios and stochastic depth of the authors' code.
 _B0 = MiTConfig()
 _B1 = dataclasses.replace(_B0, dims=(64, 128, 320, 512))
 MiT.sizes = {

@@ -1,7 +1,8 @@
-"""MLP-Mixer of Tolstikhin et al. 2021, "MLP-Mixer: An all-MLP Architecture for Vision".
+"""MLP-Mixer (Tolstikhin et al. 2021, "MLP-Mixer: An all-MLP Architecture for Vision").
 
-Patches, then blocks of two feed-forward layers, of which one acts along the patches and one along the
-features; no attention, no positions. GELU is exact, as in timm; the authors' code approximates it by tanh.
+Patches, then blocks of two feed-forward layers, one along the patches and one along the features, without
+attention and without positions. Deviates from the authors' code, which approximates GELU with tanh: here it
+is exact, as in timm.
 """
 
 import dataclasses
@@ -18,13 +19,17 @@ from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
 from keras_tfm.models.vision.images import Side, image_input
 
-INITIALIZER = keras.initializers.LecunNormal()  # the authors' code
+INITIALIZER = keras.initializers.LecunNormal()  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
 class MLPMixerConfig(Config):
-    """`tokens_dim` is the hidden width of the layers along the patches, `channels_dim` of those along the
-    features. `stochastic_depth` is the rate of the last block; it grows with the depth.
+    """The sizes of an `MLPMixer`.
+
+    Args:
+        tokens_dim: the hidden width of the layers along the patches.
+        channels_dim: the hidden width of the layers along the features.
+        stochastic_depth: the rate of the last block; those of the others grow up to it.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -41,10 +46,15 @@ class MLPMixerConfig(Config):
 
 
 class MLPMixer(ConfiguredModel):
-    """Images in, hidden states out.
+    """MLP-Mixer: images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N, D), the patches row by
     row, and `pooled_output` (B, D), their mean.
+
+    >>> sizes = dict(image_size=32, num_layers=1, dim=16, tokens_dim=8, channels_dim=32)
+    >>> model = keras_tfm.models.MLPMixer.from_size("S/16", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 4, 16])
     """
 
     config_class = MLPMixerConfig
@@ -70,7 +80,8 @@ def _block(config, rate, name):
     return Block(part(TokenMixing(tokens)), part(channels), name=name)
 
 
-# The architectures of Tolstikhin et al. 2021; after the stroke the patch's side, at 224 x 224.
+# The architectures of Tolstikhin et al. 2021, for images of 224 x 224. The number after the slash is the side
+# of a patch.
 _S = MLPMixerConfig(num_layers=8, dim=512, tokens_dim=256, channels_dim=2048)
 _B = MLPMixerConfig()
 _L = MLPMixerConfig(num_layers=24, dim=1024, tokens_dim=512, channels_dim=4096)

@@ -1,9 +1,9 @@
-"""PiT of Heo et al. 2021, "Rethinking Spatial Dimensions of Vision Transformers".
+"""PiT (Heo et al. 2021, "Rethinking Spatial Dimensions of Vision Transformers").
 
-A ViT in stages: between two of them a depthwise convolution of stride 2 makes the grid of patches half as
-high and wide and gives each patch more features, and a dense layer gives the class token as many. Patches
-overlap at first, and they alone have positions. Deviates from the authors' code, which normalises the class
-token alone at the end: here all tokens are, which changes nothing for that one.
+A ViT in stages. Between two stages a depthwise convolution of stride 2 halves the sides of the grid of
+patches and gives each patch more features; a dense layer gives the class token as many. At the start patches
+overlap, and only there positions are added. Deviates from the authors' code, which normalises only the class
+token at the end: here all tokens are normalised, which does not change the class token.
 """
 
 import dataclasses
@@ -30,9 +30,13 @@ from keras_tfm.models.vision.variant import INITIALIZER
 
 @dataclasses.dataclass(frozen=True)
 class PiTConfig(Config):
-    """`dims`, `depths` and `num_heads` are those of the stages, `stride` the distance at which patches
-    begin. A `distilled` model has a second token and a second head; `stochastic_depth` is the rate of the
-    last block.
+    """The sizes of a `PiT`; tuples have one entry per stage.
+
+    Args:
+        stride: the distance between the starts of neighbouring patches.
+        mlp_ratio: the feed-forward width as a multiple of a stage's width.
+        distilled: whether there is a second token, for a head that learns from a teacher.
+        stochastic_depth: the rate of the last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -57,21 +61,25 @@ class PiTConfig(Config):
 
     @property
     def num_tokens(self):
-        """How many tokens stand before the patches."""
+        """The number of tokens before the patches."""
         return 1 + self.distilled
 
     @property
     def num_layers(self):
-        """The number of all blocks."""
+        """The number of blocks in all stages."""
         return sum(self.depths)
 
 
 class PiT(ConfiguredModel):
-    """Images in, hidden states out.
+    """PiT: images in, hidden states out.
 
-    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N +
-    1, D), the class token first, `pooled_output` (B, D), its final state, and with `distilled`
-    `distilled_output` (B, D), the second token's. `maps` are the last maps of each stage, without tokens.
+    Input: `images` (B, H, W, C), floating-point. Outputs of the last stage: `sequence_output` (B, N + 1, D),
+    the class token first; `pooled_output` (B, D), its final state; and with `distilled` the
+    `distilled_output` (B, D), the second token's. `maps` are the last map of each stage, without the tokens.
+
+    >>> model = keras_tfm.models.PiT.from_size("Ti", image_size=32, dims=(16,), depths=(1,), num_heads=(2,))
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 10, 16])
     """
 
     config_class = PiTConfig
@@ -104,9 +112,9 @@ class PiT(ConfiguredModel):
 
 
 class GridPooling(Layer):
-    """Every second row and column of a `grid`, of `dim` features, by a depthwise convolution of 3 x 3 cells.
+    """Halves the sides of a `grid` by a depthwise 3 x 3 convolution with `dim` output features.
 
-    The first `prefix` tokens go through a dense layer: (B, M + N, D) -> (B, M + N', dim).
+    The first `prefix` tokens pass through a dense layer instead: (B, M + N, D) -> (B, M + N', dim).
     """
 
     def __init__(self, dim, grid, prefix=1, **kwargs):
@@ -145,7 +153,7 @@ def _block(config, stage, index):
     return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")
 
 
-# The architectures of Heo et al. 2021; those that a teacher trained have two tokens.
+# The architectures of Heo et al. 2021. Those trained with a teacher have two tokens.
 _S = PiTConfig()
 _SIZES = {
     "Ti": dataclasses.replace(_S, dims=(64, 128, 256), num_heads=(2, 4, 8)),

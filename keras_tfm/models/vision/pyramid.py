@@ -1,4 +1,4 @@
-"""What pyramids have in common: stages, one after the other, whose maps become smaller and wider."""
+"""What pyramids have in common: stages in a row, whose maps become smaller and wider."""
 
 import abc
 
@@ -10,13 +10,13 @@ from keras_tfm.models.vision.images import image_input
 
 
 class Pyramid(ConfiguredModel, abc.ABC):
-    """Images in, hidden states out. Abstract: a family has a `stage`, and a `stem` and a `last` if it
-    needs them.
+    """A model of images in stages. Abstract: a family defines `stage`, and `stem` and `last` if it needs
+    them.
 
-    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
-    D), the cells of its map row by row, and `pooled_output` (B, D), their mean. What goes into the first
-    block and comes out of each (`hidden_states`) are maps (B, rows, columns, D); `maps` are the last of each
-    stage, before `last`, for a detector or a decoder. The configuration's `depths` are a stage's each.
+    Input: `images` (B, H, W, C), floating-point. Outputs of the last stage: `sequence_output` (B, N, D), the
+    cells of its map row by row, and `pooled_output` (B, D), their mean. `hidden_states` are maps (B, rows,
+    columns, D): the input of the first block and the output of each. `maps` are the last map of each stage,
+    before `last`, for a detector or a decoder. `depths` of the configuration has one entry per stage.
     """
 
     def __init__(self, config, name=None, **kwargs):
@@ -32,15 +32,15 @@ class Pyramid(ConfiguredModel, abc.ABC):
 
     @classmethod
     def stem(cls, config, images):
-        """What goes into the first stage."""
+        """The input of the first stage."""
         return images
 
     @classmethod
     @abc.abstractmethod
     def stage(cls, config, stage):
-        """The layers of the stage of this number, blocks and others."""
+        """The layers of the stage with this number, blocks and others."""
 
     @classmethod
     def last(cls, config, x):
-        """The last stage's map, as the outputs have it: normalised, for example."""
+        """The last stage's map in the form of the outputs, for example normalised."""
         return x

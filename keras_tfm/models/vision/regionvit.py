@@ -1,12 +1,12 @@
-"""RegionViT of Chen et al. 2022, "RegionViT: Regional-to-Local Attention for Vision Transformers".
+"""RegionViT (Chen et al. 2022, "RegionViT: Regional-to-Local Attention for Vision Transformers").
 
-A pyramid of windows, each of which has a token for its region. In a block the tokens of all regions attend to
-each other, and then the cells of each window among themselves and to their region's, by the same attention.
-Deviates from the authors' code where windows do not divide the maps: theirs pads these. The file is long
-since two streams are its own: their layout, what halves them, and the block that joins them.
+A pyramid of windows, each with a token for its region. In a block the tokens of all regions attend to each
+other; then the cells of each window and its region's token attend to each other, with the same attention
+weights. Deviates from the authors' code, which pads maps that the windows do not divide: here they are
+refused.
 
-    r | a b     A state (B, N, 1 + T, D) holds N windows row by row, each the token of its region and the T
-      | c d     cells of the window row by row: r a b c d.
+    r | a b     A state (B, N, 1 + T, D) holds N windows, row by row: of each the token of its region and
+      | c d     the T cells of the window, row by row: r a b c d.
 """
 
 import dataclasses
@@ -28,16 +28,20 @@ from keras_tfm.layers.windows import join_windows, split_windows
 from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
 from keras_tfm.models.vision.images import Ratio, Side, image_input
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
-EPSILON = 1e-5  # of the norms beside convolutions, whatever the configuration says
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
+EPSILON = 1e-5  # of the norms next to convolutions; `epsilon` of the configuration is for the blocks
 PATCH_SIZE = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class RegionViTConfig(Config):
-    """`dims`, `depths` and `num_heads` have an entry for each stage. The patches of 4 x 4 are embedded by one
-    convolution, or by three with `deep_stem`. `window` is a region's side in patches; an image must have
-    whole regions in every stage. `stochastic_depth` is the rate of the last block.
+    """The sizes of a `RegionViT`; tuples have one entry per stage.
+
+    Args:
+        deep_stem: whether the patches of 4 x 4 are embedded by three convolutions or by one.
+        window: the side of a region in patches. An image must consist of whole regions in every stage.
+        mlp_ratio: the feed-forward width as a multiple of a stage's width.
+        stochastic_depth: the rate of the last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -61,19 +65,26 @@ class RegionViTConfig(Config):
 
     @property
     def grids(self):
-        """The (rows, columns) of regions of each stage; ValueError where they are not whole."""
+        """The (rows, columns) of regions in each stage. Raises ValueError if the image has no whole number
+        of regions.
+        """
         size, last = height_and_width(self.image_size), 2 ** (len(self.dims) - 1)
         rows, columns = patch_grid(size, PATCH_SIZE * self.window * last)
         return tuple((rows * last // 2**i, columns * last // 2**i) for i in range(len(self.dims)))
 
 
 class RegionViT(ConfiguredModel):
-    """Images in, hidden states out.
+    """RegionViT: images in, hidden states out.
 
-    Input: `images` (B, H, W, C), floating-point. Outputs, those of the last stage: `sequence_output` (B, N,
-    D), the regions row by row, and `pooled_output` (B, D), their mean. What goes into the first block and
-    comes out of each (`hidden_states`) are (B, N, 1 + T, D); `maps` are the cells at the end of each stage,
-    `region_maps` the regions (B, rows, columns, D), before any norm, for a detector or a decoder.
+    Input: `images` (B, H, W, C), floating-point. Outputs of the last stage: `sequence_output` (B, N, D), the
+    regions row by row, and `pooled_output` (B, D), their mean. `hidden_states` are (B, N, 1 + T, D): the
+    input of the first block and the output of each. For a detector or a decoder, `maps` are the cells at the
+    end of each stage, and `region_maps` the regions (B, rows, columns, D), before any norm.
+
+    >>> sizes = dict(image_size=32, dims=(16,), depths=(1,), num_heads=(2,), window=4)
+    >>> model = keras_tfm.models.RegionViT.from_size("Ti", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 4, 16])
     """
 
     config_class = RegionViTConfig
@@ -104,7 +115,7 @@ class RegionViT(ConfiguredModel):
 
 
 class ToRegions(Layer):
-    """Windows of `window` x `window` cells, each behind the token of its region: a block's state.
+    """Joins cells and regions to the state of a block: each window of cells after the token of its region.
 
     Cells (B, H, W, D) and regions (B, H / window, W / window, D) -> (B, N, 1 + T, D).
     """
@@ -126,18 +137,18 @@ class ToRegions(Layer):
 
 
 def cells_of(x, window, grid):
-    """The map of the cells of a state: (B, N, 1 + T, D) -> (B, rows T^0.5, columns T^0.5, D)."""
+    """The map of the cells in a state: (B, N, 1 + T, D) -> (B, rows `window`, columns `window`, D)."""
     windows = ops.reshape(x[:, :, 1:], (-1, window**2, x.shape[-1]))  # (B N, T, D)
     return join_windows(windows, window, tuple(side * window for side in grid))
 
 
 def regions_of(x, grid):
-    """The map of the regions of a state: (B, N, 1 + T, D) -> (B, rows, columns, D)."""
+    """The map of the regions in a state: (B, N, 1 + T, D) -> (B, rows, columns, D)."""
     return ops.reshape(x[:, :, 0], (-1, *grid, x.shape[-1]))
 
 
 class Merging(Layer):
-    """A norm, GELU and a depthwise convolution that halves a map's sides: for cells and regions.
+    """A norm, GELU and a depthwise convolution that halves the sides of a map, of cells or of regions.
 
     (B, H, W, D) -> (B, H', W', `dim`), where H' is half of H, rounded up.
     """
@@ -162,10 +173,11 @@ class Merging(Layer):
 
 
 class RegionBlock(Layer):
-    """Attention among regions, then in each window, then a feed-forward layer, as residuals.
+    """Attention between regions, then within each window, then a feed-forward layer: (B, N, 1 + T, D) in and
+    out.
 
-    `attention` is a residual of self-attention, called for both: its norm is the windows', `region_norm` that
-    of the regions alone. `position` is the bias among cells. (B, N, 1 + T, D) in and out.
+    `attention` is a `Residual` of self-attention, used for both; its norm is for the windows, `region_norm`
+    for the regions. `position` is the bias between cells.
     """
 
     is_block = True
@@ -193,7 +205,7 @@ class RegionBlock(Layer):
         regions = self.attention.after(regions, y, training)
         x = ops.concatenate([regions[:, :, None], x[:, :, 1:]], axis=2)
         windows = ops.reshape(x, (-1, length, dim))  # (B N, 1 + T, D)
-        tokens = windows[:, None]  # as if of one head: the bias asks for their number alone
+        tokens = windows[:, None]  # as if of one head: the bias only needs their length
         bias = self.position.scores(tokens, tokens, None, None, None)[None]  # (1, H, 1 + T, 1 + T)
         windows = self.attention(windows, bias=bias, training=training)
         windows = self.feedforward(windows, training=training)
@@ -204,7 +216,7 @@ class RegionBlock(Layer):
 
 
 def _stem(config):
-    """What makes patches of 4 x 4 cells."""
+    """The embedding of patches of 4 x 4 pixels."""
     dim = config.dims[0]
     if not config.deep_stem:
         return Convolution(dim, 2 * PATCH_SIZE, PATCH_SIZE, PATCH_SIZE - 1, name="stem")

@@ -1,8 +1,8 @@
-"""The Shuffle Transformer of Huang et al. 2021, "Shuffle Transformer: Rethinking Spatial Shuffle for ViT".
+"""The Shuffle Transformer (Huang et al. 2021, "Shuffle Transformer: Rethinking Spatial Shuffle for ViT").
 
-A pyramid whose blocks attend by turns within windows and among cells that lie apart, with a depthwise
-convolution in between that joins neighbouring windows. Batch normalisation and ReLU6 stand where others have
-layer normalisation and GELU; nothing normalises the last map.
+A pyramid whose blocks attend, by turns, within windows and between cells that are far apart. A depthwise
+convolution in each block connects neighbouring windows. It has batch normalisation and ReLU6 where others
+have layer normalisation and GELU, and no norm after the last map.
 """
 
 import dataclasses
@@ -23,14 +23,19 @@ from keras_tfm.models.base import check_stages, growing_rates
 from keras_tfm.models.vision.images import Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
 class ShuffleTransformerConfig(Config):
-    """`depths` and `num_heads` have an entry for each stage; a stage is as wide as its heads of `head_dim`
-    together. `stem_dim` is the width of the first convolution, `window` an odd side in cells.
-    `stochastic_depth` is the rate of the last block.
+    """The sizes of a `ShuffleTransformer`; tuples have one entry per stage.
+
+    Args:
+        stem_dim: the width of the first convolution.
+        head_dim: the width of a head; a stage is as wide as all its heads.
+        window: the side of a window in cells, odd.
+        mlp_ratio: the feed-forward width as a multiple of a stage's width.
+        stochastic_depth: the rate of the last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -49,7 +54,9 @@ class ShuffleTransformerConfig(Config):
         super().__post_init__()
         check_stages(self, "depths", "num_heads")
         if self.window % 2 == 0:
-            raise ValueError(f"`window` must be odd, as a convolution of its size is; it is {self.window}.")
+            raise ValueError(
+                f"`window` must be odd, because a convolution has its size too; it is {self.window}."
+            )
 
     @property
     def widths(self):
@@ -58,7 +65,14 @@ class ShuffleTransformerConfig(Config):
 
 
 class ShuffleTransformer(Pyramid):
-    """A `Pyramid` of blocks that attend within windows, of neighbours and of cells far apart by turns."""
+    """A `Pyramid` of blocks that attend, by turns, within windows of neighbours and of cells that are far
+    apart.
+
+    >>> sizes = dict(image_size=32, depths=(1,), num_heads=(1,), head_dim=16)
+    >>> model = keras_tfm.models.ShuffleTransformer.from_size("T", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 64, 16])
+    """
 
     config_class = ShuffleTransformerConfig
 
@@ -75,7 +89,7 @@ class ShuffleTransformer(Pyramid):
 
 
 def _stem(config):
-    """Two convolutions, each of which halves the image's sides, and a linear layer."""
+    """Two convolutions that halve the sides of the image each, and a linear layer."""
     width = config.widths[0]
     convolutions = [
         Convolution(filters, 3, 2, norm=BatchNormalization(), activation="relu6", use_bias=True)
@@ -85,7 +99,7 @@ def _stem(config):
 
 
 def _block(config, stage, index):
-    """The block number `index` of a stage: every second attends among cells that lie apart."""
+    """Block number `index` of a stage; every second one attends between cells that are far apart."""
     width, window = config.widths[stage], config.window
     rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
 

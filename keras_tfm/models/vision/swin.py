@@ -1,10 +1,10 @@
-"""The Swin Transformer of Liu et al. 2021, "Hierarchical Vision Transformer using Shifted Windows".
+"""The Swin Transformer (Liu et al. 2021, "Hierarchical Vision Transformer using Shifted Windows").
 
-A pyramid: stages of blocks that attend within windows, in every second block windows shifted by half their
-side; before each stage but the first 2 x 2 cells become one of twice the width. Each part's input is
-normalised. As in the authors' code the patch embedding and the merging have norms of their own, and
-stochastic depth grows with the depth. Deviates from timm where an image is not square: as the authors', no
-axis of a map is shifted where one is no longer than the window.
+A pyramid of blocks that attend within windows; in every second block the windows are shifted by half their
+side. Before each stage except the first, 2 x 2 cells are merged into one of twice the width. The input of
+each part is normalised. As in the authors' code the patch embedding and the merging have norms of their own,
+and stochastic depth grows with the depth. Deviates from timm for images that are not square: if one axis of
+a map is not longer than the window, neither axis is shifted, as in the authors' code.
 """
 
 import dataclasses
@@ -24,15 +24,21 @@ from keras_tfm.models.base import check_stages, growing_rates
 from keras_tfm.models.vision.images import Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
-EPSILON = 1e-5  # of the norms beside the blocks', whatever the configuration says
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
+EPSILON = 1e-5  # of the norms outside the blocks; `epsilon` of the configuration is for the blocks
 
 
 @dataclasses.dataclass(frozen=True)
 class SwinConfig(Config):
-    """`depths` and `num_heads` have an entry for each stage; `dim` is the first stage's width, each further
-    one's twice as large. `window` is a side in patches. `mlp_ratio` is the feed-forward width as a multiple
-    of a stage's, `stochastic_depth` the rate of the last block.
+    """The sizes of a `Swin`.
+
+    Args:
+        depths: the number of blocks in each stage.
+        dim: the width of the first stage; it doubles with each stage.
+        num_heads: the number of heads in each stage.
+        window: the side of a window in cells of the map.
+        mlp_ratio: the feed-forward width as a multiple of a stage's width.
+        stochastic_depth: the rate of the last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -60,24 +66,28 @@ class SwinConfig(Config):
 
     @property
     def grids(self):
-        """The (rows, columns) of each stage's maps: an odd number is rounded up where it is halved."""
+        """The (rows, columns) of each stage's maps; halves are rounded up."""
         sides = height_and_width(self.image_size)
         patches = [side // self.patch_size for side in sides]
         return tuple(tuple(-(-count // 2**stage) for count in patches) for stage in range(len(self.depths)))
 
     @property
     def num_layers(self):
-        """The number of all blocks."""
+        """The number of blocks in all stages."""
         return sum(self.depths)
 
 
 class Swin(Pyramid):
     """A `Pyramid` of blocks that attend within windows. A family that differs overrides `normalize` or
     `attention`.
+
+    >>> model = keras_tfm.models.Swin.from_size("tiny", dim=16, depths=(2,), num_heads=(2,))
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 256, 16])
     """
 
     config_class: type[Config] = SwinConfig
-    normalize = "input"  # what the norms of residuals and mergings act on
+    normalize = "input"  # where the norms of residuals and mergings are
 
     @classmethod
     def stem(cls, config, images):
@@ -91,7 +101,7 @@ class Swin(Pyramid):
 
     @classmethod
     def stage(cls, config, stage):
-        """The layers of a stage: a merging, but in the first, and blocks."""
+        """The layers of a stage: a merging, except in the first stage, and blocks."""
         width, blocks = (
             config.widths[stage],
             [cls.block(config, stage, i) for i in range(config.depths[stage])],
@@ -103,7 +113,9 @@ class Swin(Pyramid):
 
     @classmethod
     def block(cls, config, stage, index):
-        """The block number `index` of a stage: every second is shifted, unless a window is a whole map."""
+        """Block number `index` of a stage; every second one is shifted, unless its window is the
+        whole map.
+        """
         side = min(config.grids[stage])
         window = min(config.window, side)
         shift = window // 2 if index % 2 and window < side else 0
@@ -120,7 +132,7 @@ class Swin(Pyramid):
 
     @classmethod
     def attention(cls, config, stage, window):
-        """The attention among the cells of a window of this side."""
+        """The attention between the cells of a window with this side."""
         return MultiHeadAttention(
             config.num_heads[stage],
             dropout=config.attention_dropout,
@@ -130,7 +142,7 @@ class Swin(Pyramid):
 
 
 # Liu et al. 2021, "Architecture Variants": 29 M, 50 M, 88 M and 197 M parameters with a head of 1000 classes.
-# tiny is this package's own, for images of some 32 x 32.
+# tiny is this package's own, for images of about 32 x 32.
 _T = SwinConfig()
 _S = dataclasses.replace(_T, depths=(2, 2, 18, 2), stochastic_depth=0.3)
 _B = dataclasses.replace(_S, dim=128, num_heads=(4, 8, 16, 32), stochastic_depth=0.5)

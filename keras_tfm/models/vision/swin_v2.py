@@ -1,8 +1,8 @@
-"""Swin Transformer V2 of Liu et al. 2022, "Swin Transformer V2: Scaling Up Capacity and Resolution".
+"""Swin Transformer V2 (Liu et al. 2022, "Swin Transformer V2: Scaling Up Capacity and Resolution").
 
-`Swin` whose residuals and mergings are normalised after the branch, whose scores are cosines, and whose
-position bias is made by a small network, so that it serves windows of any size. Deviates from the authors'
-code in that the gains of the residuals' norms begin at 1; theirs begin at 0.
+A `Swin` whose norms follow the branches of residuals and the mergings, whose scores are cosines, and whose
+position bias is computed by a small network, so that it fits windows of any size. Deviates from the authors'
+code: the scales of the residuals' norms start at 1, theirs at 0.
 """
 
 import dataclasses
@@ -25,8 +25,11 @@ from keras_tfm.models.vision.swin import INITIALIZER, Swin, SwinConfig
 
 @dataclasses.dataclass(frozen=True)
 class SwinV2Config(SwinConfig):
-    """`pretrained_windows` are the sides of each stage's windows in pre-training, in units of which offsets
-    are measured: 0, or None for all, means the window itself.
+    """The sizes of a `SwinV2`: the fields of `SwinConfig`, and one more.
+
+    Args:
+        pretrained_windows: the side of each stage's windows in pre-training, in which offsets are measured.
+            0 for a stage, or None for all, stands for the window itself.
     """
 
     image_size: Side | tuple[Side, Side] = 256
@@ -40,7 +43,12 @@ class SwinV2Config(SwinConfig):
 
 
 class SwinV2(Swin):
-    """`Swin`, its inputs and outputs, with normalised outputs of branches and cosine attention."""
+    """A `Swin` with normalised outputs of branches and cosine attention; inputs and outputs are the same.
+
+    >>> model = keras_tfm.models.SwinV2.from_size("T/8", image_size=32, dim=16, depths=(2,), num_heads=(2,))
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 64, 16])
+    """
 
     config_class = SwinV2Config
     normalize = "output"
@@ -57,10 +65,10 @@ class SwinV2(Swin):
 
 
 class CosineAttention(MultiHeadAttention):
-    """Self-attention by the cosines of queries and keys, times a learned factor of each head: eq. 2.
+    """Self-attention by the cosines of queries and keys, times a learned factor for each head: eq. 2.
 
-    The factor is exp(temperature), at first 10 and at most `max_factor`. Keys have no bias. The arguments but
-    the last are `MultiHeadAttention`'s.
+    The factor is exp(temperature), at first 10 and at most `max_factor`. Keys have no bias. The other
+    arguments are those of `MultiHeadAttention`.
     """
 
     def __init__(
@@ -97,11 +105,12 @@ class CosineAttention(MultiHeadAttention):
 
 
 class ContinuousPositionBias(GridPositionBias):
-    """A bias for each head and offset of a grid's cells, at most 16, that a network of two layers makes.
+    """A bias, at most 16, for each head and each offset of a grid's cells, computed by a network of two
+    layers.
 
-    It sees sign(d) log2(1 + 8 |d|) / log2(8) of both axes' offsets d, as fractions of the greatest offset in
-    a grid of the side or (height, width) `pretrained_grid`, by default `grid`. `hidden_dim` is
-    the width of the network's hidden layer.
+    The network reads sign(d) log2(1 + 8 |d|) / log2(8) for the offset d along each axis, in units of the
+    largest offset of a grid of `pretrained_grid` (a side or (height, width), by default `grid`).
+    `hidden_dim` is the width of its hidden layer.
     """
 
     def __init__(self, grid, pretrained_grid=None, hidden_dim=512, **kwargs):
@@ -125,7 +134,7 @@ class ContinuousPositionBias(GridPositionBias):
         self.built = True
 
     def _offsets(self):
-        """What the network sees of each row of the table: a NumPy array (rows, 2)."""
+        """The network's input for each row of the table: a NumPy array (rows, 2)."""
         sides, counts = (height_and_width(size) for size in (self.grid, self.pretrained_grid or self.grid))
         vertical, horizontal = (
             np.arange(1 - side, side) / max(count - 1, 1) for side, count in zip(sides, counts, strict=True)
@@ -135,18 +144,19 @@ class ContinuousPositionBias(GridPositionBias):
 
     @property
     def table(self):
-        """The biases of all offsets, a row each: (rows, H)."""
+        """The biases of all offsets, one row per offset: (rows, H)."""
         return 16 * ops.sigmoid(self.projection(self.hidden(self.offsets)))
 
 
 def unit(x):
-    """The vectors of (..., K) over their lengths, in float32 at least."""
+    """The vectors of (..., K) divided by their lengths, in float32 or float64."""
     x = in_float32(x)
     return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), 1e-24))
 
 
-# The configurations of Liu et al. 2022: the width and depth of each size, then the window. The windows
-# after "to" were fine-tuned at 256 and 384 from ones of 12 at 192; stochastic depth of the authors' files.
+# The configurations of Liu et al. 2022, with stochastic depth as in the authors' files. The number after the
+# slash is the window; "12to16" was pre-trained with windows of 12 on images of 192 x 192, and fine-tuned with
+# windows of 16 on larger images.
 _T = SwinV2Config(stochastic_depth=0.2)
 _S = dataclasses.replace(_T, depths=(2, 2, 18, 2), stochastic_depth=0.3)
 _B = dataclasses.replace(_S, dim=128, num_heads=(4, 8, 16, 32), stochastic_depth=0.5)

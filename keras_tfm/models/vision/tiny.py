@@ -15,6 +15,7 @@ from keras_tfm.models.vision.cvt import CvT
 from keras_tfm.models.vision.deepvit import DeepViT
 from keras_tfm.models.vision.deit import DeiT
 from keras_tfm.models.vision.dinov2 import DINOv2
+from keras_tfm.models.vision.dinov3 import DINOv3
 from keras_tfm.models.vision.glit import GLiT
 from keras_tfm.models.vision.hvt import HVT
 from keras_tfm.models.vision.hybrid_vit import HybridViT
@@ -67,6 +68,7 @@ FIELDS: dict[Any, dict[str, Any]] = {
     DeepViT: VIT | {"num_mixing_layers": LAYERS},
     DeiT: VIT,
     DINOv2: VIT | {"num_registers": 4},
+    DINOv3: VIT,
     GLiT: {
         "patch_size": 4,
         "dim": 128,

@@ -1,10 +1,9 @@
-"""TNT of Han et al. 2021, "Transformer in Transformer".
+"""TNT (Han et al. 2021, "Transformer in Transformer").
 
-Each patch is a sequence of its own, of smaller patches called pixels, over which an inner Transformer runs;
-its output, projected, is added to the patch's vector in an outer one. The stem is a convolution of 7 x 7 with
-a stride of `pixel_size`: of each patch alone, or of the whole image in the authors' first version, whose
-published weights are older (`legacy`). The file is long since there are two streams, and two versions of what
-joins them.
+Each patch is itself a sequence, of smaller patches called pixels. An inner Transformer processes the pixels
+of each patch; its output, projected, is added to the patch's vector in an outer Transformer. The stem is a 7
+x 7 convolution with a stride of `pixel_size`, applied to each patch separately. In the authors' first
+version, whose published weights are older (`legacy`), it is applied to the whole image.
 """
 
 import dataclasses
@@ -32,13 +31,20 @@ from keras_tfm.layers.windows import split_windows
 from keras_tfm.models.base import ConfiguredModel, growing_rates
 from keras_tfm.models.vision.images import Side, image_input
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
 class TNTConfig(Config):
-    """`inner_dim` and `inner_heads` are those of the pixels, `pixel_size` how far apart these are; the
-    patches' feed-forward layers are `mlp_ratio` times as wide as their tokens, the pixels' four times.
+    """The sizes of a `TNT`.
+
+    Args:
+        pixel_size: the distance between neighbouring pixels (small patches).
+        inner_dim: the width of the pixels.
+        inner_heads: the number of heads for the pixels.
+        mlp_ratio: the feed-forward width of the patches as a multiple of `dim`; that of the pixels is four
+            times their width.
+        legacy: whether it is the authors' first version.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -69,11 +75,16 @@ class TNTConfig(Config):
 
 
 class TNT(ConfiguredModel):
-    """Images in, hidden states out.
+    """TNT: images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
     first, and `pooled_output` (B, D), the class token's final state. There are two stacks: the blocks of the
-    "pixels", whose states are (B N, P, d) for P pixels in each patch, and those of the patches, "encoder".
+    "pixels", whose states are (B N, P, d) for P pixels per patch, and the blocks of the patches, "encoder".
+
+    >>> sizes = dict(image_size=32, num_layers=1, dim=16, num_heads=2, inner_dim=8, inner_heads=2)
+    >>> model = keras_tfm.models.TNT.from_size("S", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 5, 16])
     """
 
     config_class = TNTConfig
@@ -103,7 +114,9 @@ class TNT(ConfiguredModel):
 
 
 class SplitMap(Layer):
-    """Maps in squares of `size` x `size` cells, each an example: (B, H, W, C) -> (B N, size, size, C)."""
+    """Cuts maps into squares of `size` x `size` cells, each an example: (B, H, W, C) -> (B N, size, size,
+    C).
+    """
 
     def __init__(self, size, **kwargs):
         super().__init__(**kwargs)
@@ -120,9 +133,9 @@ class SplitMap(Layer):
 
 
 class PixelSummary(Layer):
-    """`layer` of all pixels of a patch side by side: (B N, P, d) -> (B, N, P d) -> (B, N, D).
+    """Applies `layer` to all pixels of a patch, concatenated: (B N, P, d) -> (B, N, P d) -> (B, N, D).
 
-    `norm`, if there is one, acts on each pixel before.
+    `norm`, if given, is applied to each pixel before.
     """
 
     def __init__(self, layer, num_patches, norm=None, **kwargs):
@@ -150,8 +163,9 @@ class PixelSummary(Layer):
 
 
 class PatchBlock(Layer):
-    """The outer block: to the patches, not to the class token, the `summary` of their pixels is added; then
-    come the residuals of `attention` and of a `feedforward` layer.
+    """The outer block: it adds the `summary` of their pixels to the patches, but not to the class token.
+
+    Then come the residuals `attention` and `feedforward`.
     """
 
     is_block = True
@@ -186,7 +200,9 @@ def _pixels(config, images):
 
 
 def _summary(config, num_patches, name=None, bias=False, legacy=False):
-    """Normalised before and after; in blocks of the first version each pixel is, before alone."""
+    """A dense layer with a norm before and after it; in blocks of the first version a norm of each pixel
+    before it.
+    """
     dense = Dense(config.dim, use_bias=bias or legacy, kernel_initializer=INITIALIZER.clone())
     norms = [LayerNormalization(config.epsilon) for _ in range(2)]
     if legacy:
@@ -210,7 +226,7 @@ def _patch_block(config, num_patches, rate, index):
 
 
 def _attention(num_heads, dim):
-    """Only the output has a bias."""
+    """Attention in which only the output layer has a bias."""
     projections = HeadProjections(num_heads, use_bias=False, kernel_initializer=INITIALIZER)
     output = Dense(dim, kernel_initializer=INITIALIZER.clone(), name="output")
     return Attention(projections, output_layer=output)
@@ -221,7 +237,7 @@ def _residual(config, branch, rate):
     return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
 
 
-# The variants of Han et al. 2021, and their stochastic depth.
+# The variants of Han et al. 2021, with their stochastic depth.
 _S = TNTConfig(stochastic_depth=0.1)
 TNT.sizes = {
     "S": _S,

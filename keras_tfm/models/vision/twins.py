@@ -1,9 +1,9 @@
-"""Twins of Chu et al. 2021, "Twins: Revisiting the Design of Spatial Attention in Vision Transformers".
+"""Twins (Chu et al. 2021, "Twins: Revisiting the Design of Spatial Attention in Vision Transformers").
 
 A pyramid whose positions are made by a convolution after the first block of each stage (Chu et al. 2021,
-"Conditional Positional Encodings"). In PCPVT all cells attend to a smaller map; in SVT every second block
-does, and the others attend within windows. Deviates from the authors' code where a map is smaller than a
-window, which then is the map: theirs pads it.
+"Conditional Positional Encodings"). In PCPVT all blocks attend to a smaller map. In SVT every second block
+does; the others attend within windows. Deviates from the authors' code where a map is smaller than a window:
+here the window becomes the map, there the map is padded.
 """
 
 import dataclasses
@@ -23,15 +23,20 @@ from keras_tfm.models.base import check_stages, growing_rates
 from keras_tfm.models.vision.images import Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
-EPSILON = 1e-5  # of the norms after convolutions, whatever the configuration says
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
+EPSILON = 1e-5  # of the norms after convolutions; `epsilon` of the configuration is for the blocks
 
 
 @dataclasses.dataclass(frozen=True)
 class TwinsConfig(Config):
-    """Tuples have a number for each stage. A map attended to is `reductions` times smaller on each side;
-    with `windows`, sides in cells, every second block, from the first, attends within such windows.
-    `stochastic_depth` is the rate of the last block.
+    """The sizes of a `Twins`; tuples have one entry per stage.
+
+    Args:
+        mlp_ratios: the feed-forward width as a multiple of a stage's width.
+        reductions: how many times smaller, on each side, the maps of keys are.
+        windows: the sides of the windows in cells, in which every second block attends, starting with the
+            first; None for PCPVT.
+        stochastic_depth: the rate of the last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -63,7 +68,13 @@ class TwinsConfig(Config):
 
 
 class Twins(Pyramid):
-    """A `Pyramid` of blocks that attend within windows, or to a smaller map."""
+    """A `Pyramid` of blocks that attend within windows, or to a smaller map.
+
+    >>> sizes = dict(dims=(16,), depths=(1,), num_heads=(2,), mlp_ratios=(2.0,), reductions=(2,))
+    >>> model = keras_tfm.models.Twins.from_size("PCPVT-S", image_size=32, **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 64, 16])
+    """
 
     config_class = TwinsConfig
 
@@ -95,21 +106,21 @@ def _block(config, stage, index):
 
 
 def _attention(config, stage, index):
-    """Of all cells to a smaller map, or in windows."""
+    """Attention to a smaller map, or within windows."""
     attention = MultiHeadAttention(
         config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
     )
     if config.windows is not None and index % 2 == 0:
         return WindowAttention(attention, config.windows[stage])
     ratio = config.reductions[stage]
-    if ratio == 1:  # the checkpoints keep the queries' weights apart from the others' here too
+    if ratio == 1:  # in checkpoints the queries' weights are separate here too
         return MapAttention(attention, keras.layers.Identity())
     size = {"kernel_size": ratio, "stride": ratio, "padding": 0}
     norm = LayerNormalization(EPSILON)
     return MapAttention(attention, Convolution(config.dims[stage], **size, norm=norm, use_bias=True))
 
 
-# The configurations of Chu et al. 2021, of PCPVT and of SVT; stochastic depth of the authors' commands.
+# The configurations of Chu et al. 2021 for PCPVT and SVT, with stochastic depth as in the authors' commands.
 _PCPVT = TwinsConfig(stochastic_depth=0.2)
 _SVT = TwinsConfig(
     dims=(64, 128, 256, 512),

@@ -1,7 +1,7 @@
-"""What the ViTs that change one part of it have in common.
+"""What the ViTs that change one part of the model have in common.
 
-Their authors began with the code of DeiT (Touvron et al. 2021): initial weights are normal with a deviation
-of 0.02, cut off at two of those, and stochastic depth grows with the depth.
+Their authors started from the code of DeiT (Touvron et al. 2021): initial weights are normal with a standard
+deviation of 0.02, truncated at two of these, and stochastic depth grows with the depth.
 """
 
 import dataclasses
@@ -27,15 +27,15 @@ INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)
 
 @dataclasses.dataclass(frozen=True)
 class VariantConfig(PatchesConfig):
-    """`stochastic_depth` is the rate of the last block."""
+    """The fields of `PatchesConfig`; `stochastic_depth` is the rate of the last block."""
 
-    pooling = "class"  # neither is a field: a family has them or not
+    pooling = "class"  # class attributes, not fields: fixed in a family
     pooler = False
     stochastic_depth: Rate = 0.1
 
 
 class Variant(ViT):
-    """A ViT of which a family overrides `block`, and `patches` where it cuts the image in another way."""
+    """A ViT with another `block` and perhaps other `patches`. Abstract: a family overrides them."""
 
     reads_any_size = False
 
@@ -50,7 +50,7 @@ class Variant(ViT):
 
 
 def tokens_of(config, patches):
-    """The `PositionEmbedding` of the tokens, and the tokens (B, N + 1, D) of a map of `patches`."""
+    """The `PositionEmbedding` of the tokens, and the tokens (B, N + 1, D) made of a map of `patches`."""
     x = flatten_map(patches)
     if config.pooling == "class":
         x = PrependedTokens(1, INITIALIZER, name="tokens")(x)  # (B, N + 1, D)
@@ -59,19 +59,19 @@ def tokens_of(config, patches):
 
 
 def attention_of(config, **parts):
-    """Self-attention with these `parts` of `Attention`'s stages."""
+    """Self-attention; `parts` are arguments of `Attention`, such as a layer on the scores."""
     projections = HeadProjections(config.num_heads, kernel_initializer=INITIALIZER)
     output = Dense(config.dim, kernel_initializer=own(INITIALIZER), name="output")
     return Attention(projections, dropout=config.dropout, output_layer=output, **parts)
 
 
 def feedforward_of(config):
-    """Two dense layers."""
+    """The feed-forward layer of a block."""
     return FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
 
 
 def residual_of(config, branch, index, **options):
-    """A part of the block number `index`: its input is normalised."""
+    """`branch` as a residual of block number `index`, with a norm at its input."""
     rate = growing_rates(config.stochastic_depth, config.num_layers)[index]
     norm = LayerNormalization(config.epsilon)
     return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate, **options)

@@ -1,8 +1,8 @@
-"""Visformer of Chen et al. 2021, "Visformer: The Vision-friendly Transformer".
+"""Visformer (Chen et al. 2021, "Visformer: The Vision-friendly Transformer").
 
-Three stages of ever fewer and wider cells, the first of which mixes neighbours by a convolution in groups
-within the feed-forward layer and does not attend. All norms are batch normalisation, no layer within a block
-has a bias, and positions are added where a stage begins.
+Three stages of fewer and wider cells. The blocks of the first stage have no attention, but a grouped
+convolution inside the feed-forward layer. All norms are batch normalisation, no layer inside a block has a
+bias, and positions are added at the start of each stage.
 """
 
 import dataclasses
@@ -23,15 +23,21 @@ from keras_tfm.models.base import growing_rates
 from keras_tfm.models.vision.images import Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # the authors' code
-PATCHES = (4, 2, 2)  # the side of the cells that become one where a stage begins, after a stem of stride 2
+INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
+PATCHES = (4, 2, 2)  # patch sizes at the start of each stage, after a stem of stride 2
 
 
 @dataclasses.dataclass(frozen=True)
 class VisformerConfig(Config):
-    """`dim` is the second stage's width; the first is half, the third twice as wide. `stem_dim` is the width
-    of the convolution before them, `groups` the parts of the first stage's inner convolutions, `mlp_ratio`
-    the others' feed-forward width as a multiple of theirs, `stochastic_depth` the rate of the last block.
+    """The sizes of a `Visformer`.
+
+    Args:
+        stem_dim: the width of the convolution before the stages.
+        dim: the width of the second stage; the first is half as wide, the third twice.
+        depths: the number of blocks in each stage.
+        groups: the groups of the first stage's convolutions.
+        mlp_ratio: the feed-forward width of the other stages as a multiple of their width.
+        stochastic_depth: the rate of the last block.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -60,12 +66,18 @@ class VisformerConfig(Config):
 
     @property
     def num_layers(self):
-        """The number of all blocks."""
+        """The number of blocks in all stages."""
         return sum(self.depths)
 
 
 class Visformer(Pyramid):
-    """A `Pyramid` that convolves in its first stage and attends in the others."""
+    """A `Pyramid` with convolutions in its first stage and attention in the others.
+
+    >>> sizes = dict(image_size=32, dim=16, depths=(1, 1, 1), num_heads=2, groups=2)
+    >>> model = keras_tfm.models.Visformer.from_size("Ti", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 1, 32])
+    """
 
     config_class = VisformerConfig
 
@@ -94,13 +106,13 @@ class Visformer(Pyramid):
 
 
 class ConvolvingBlock(Chain):
-    """One residual of convolutions."""
+    """A block that is one residual of convolutions."""
 
     is_block = True
 
 
 def _convolving_block(config, width, rate, name):
-    """1 x 1, 3 x 3 in groups and 1 x 1, twice as wide within."""
+    """Convolutions of 1 x 1, of 3 x 3 in groups and of 1 x 1, twice as wide inside."""
     branch = [
         Convolution(2 * width, 1, activation="gelu", use_bias=False),
         Convolution(2 * width, 3, groups=config.groups, activation="gelu", use_bias=False),
@@ -122,7 +134,7 @@ def _residual(config, branch, rate, name=None):
     return Residual(branch, BatchNormalization(), "input", **options)
 
 
-# Chen et al. 2021 and their code.
+# Chen et al. 2021 and the authors' code.
 Visformer.sizes = {
     "Ti": VisformerConfig(stem_dim=16, dim=192, num_heads=3),
     "S": VisformerConfig(),

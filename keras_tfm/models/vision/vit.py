@@ -1,8 +1,9 @@
-"""The Vision Transformer of Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words".
+"""The Vision Transformer, ViT (Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words").
 
-An encoder that normalises first, with exact GELU and a last normalisation, over patches and a class token,
-or over patches alone. Deviates from the authors' code in where dropout acts: as in all blocks here on the
-attention weights too, and not between the two layers of a feed-forward.
+A Transformer encoder that normalises the input of each sub-layer, with exact GELU and a last norm, on
+patches and a class token, or on patches alone. Deviates from the authors' code in where dropout acts: on the
+attention weights too, as in all blocks of this package, and not between the two layers of a feed-forward
+layer.
 """
 
 import dataclasses
@@ -28,9 +29,12 @@ from keras_tfm.training.model import Model
 
 @dataclasses.dataclass(frozen=True)
 class PatchesConfig(Config):
-    """What ViT and its kin have in common; `image_size`, `patch_size` are sides or (height, width) pairs.
+    """The fields that ViT and its variants share; the defaults are those of ViT-B/16.
 
-    `stochastic_depth` is the rate of the last block.
+    Args:
+        image_size: the side of the images or their (height, width).
+        patch_size: the side of a patch or its (height, width).
+        stochastic_depth: the rate of the last block; those of the others grow up to it.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -48,11 +52,15 @@ class PatchesConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class ViTConfig(PatchesConfig):
-    """`pooling` says what becomes the pooled output: the "class" token; where there is none, the "mean" of
-    the patches, all of them side by side ("flatten"), or an `AttentionPooling` (Zhai et al. 2022). A `pooler`
-    is a tanh layer on it. `position_stddev` is the spread of the first positions, by default the authors'.
-    Ten times as much is for few examples: next to patches of about unit scale the authors' stay unseen for
-    many epochs. On scikit-learn's digits the accuracy after 40 epochs is 98 % in place of 92 %.
+    """The sizes of a `ViT`; the defaults are those of ViT-B/16.
+
+    Args:
+        pooling: what the pooled output is: the "class" token, or, without a class token, the "mean" of the
+            patches, all patches concatenated ("flatten"), or an `AttentionPooling` (Zhai et al. 2022).
+        pooler: whether a tanh layer follows on the pooled output.
+        position_stddev: the spread of the initial positions. The default is the authors'. With few examples
+            ten times as much is better, because patches have about unit scale, and small positions take many
+            epochs to matter: on scikit-learn's digits the accuracy after 40 epochs is 98 % instead of 92 %.
     """
 
     pooling: Literal["class", "mean", "flatten", "attention"] = "class"
@@ -61,15 +69,19 @@ class ViTConfig(PatchesConfig):
 
 
 class ViT(ConfiguredModel):
-    """Images in, hidden states out.
+    """ViT: images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
-    first, and `pooled_output` (B, D), the class token's final state; with another `pooling` (B, N, D) and
-    (B, D), or (B, N D) where it is "flatten". A family that differs overrides `embed`, `block` or `pooled`.
+    first, and `pooled_output` (B, D), the class token's final state. With another `pooling` they are (B, N,
+    D) and (B, D), or (B, N D) for "flatten". A family that differs overrides `embed`, `block` or `pooled`.
+
+    >>> model = keras_tfm.models.ViT.from_size("tiny", num_layers=1)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 65, 128])
     """
 
     config_class: type[Config] = ViTConfig
-    reads_any_size = True  # whether `embed` is of layers that do, so that `reading` may call them again
+    reads_any_size = True  # whether the layers of `embed` do, as `reading` needs it
 
     def __init__(self, config, name=None, **kwargs):
         images = image_input(config)
@@ -86,7 +98,7 @@ class ViT(ConfiguredModel):
 
     @classmethod
     def embed(cls, config, images):
-        """The `PositionEmbedding` of the tokens, and the tokens (B, N + 1, D) of `images`."""
+        """The `PositionEmbedding` of the tokens, or None, and the tokens (B, N + 1, D) of `images`."""
         positions = keras.initializers.RandomNormal(stddev=config.position_stddev)
         has_token = config.pooling == "class"
         encoder = PatchEncoder(config.patch_size, config.dim, has_token, positions, name="patch_encoder")
@@ -95,7 +107,7 @@ class ViT(ConfiguredModel):
 
     @classmethod
     def encoder(cls, config):
-        """The blocks, the lowest first."""
+        """The blocks, the first one first."""
         return [cls.block(config, i) for i in range(config.num_layers)]
 
     @classmethod
@@ -106,7 +118,7 @@ class ViT(ConfiguredModel):
 
     @classmethod
     def pooled(cls, config, x):
-        """The outputs beside `sequence_output`, of which they are made."""
+        """The outputs besides `sequence_output`, `x`, from which they are made."""
         y = _pooled(config, x)
         if config.pooler:
             y = keras.layers.Dense(config.dim, "tanh", name="pooler")(y)
@@ -114,32 +126,35 @@ class ViT(ConfiguredModel):
 
     @classmethod
     def grid_of(cls, config):
-        """How many (rows, columns) of patches there are."""
+        """The (rows, columns) of patches."""
         return patch_grid(height_and_width(config.image_size), config.patch_size)
 
     def with_image_size(self, image_size):
-        """A copy for images of another size, the positions interpolated: for fine-tuning."""
+        """A copy for images of another size, with interpolated positions, for fine-tuning."""
         config = dataclasses.replace(self.config, image_size=image_size)
         model = type(self)(config, name=self.name, dtype=self.dtype_policy)
         grids = [self.grid_of(each) for each in (self.config, config)]
-        positions = self.position.embedding.embeddings
+        positions = None if self.position is None else self.position.embedding.embeddings
         for new, old in zip(model.weights, self.weights, strict=True):
             new.assign(interpolate_positions(old, *grids) if old is positions else old)
         return model
 
     def reading(self, image_size):
-        """A model of these very layers for images of another size, positions interpolated at each call.
+        """A model of the same layers for images of another size, with positions interpolated at each call.
 
-        So several sizes are learnt from at once. ValueError for a family whose layers are bound to one.
+        It shares its weights with this model, so that both sizes can be trained together. Raises ValueError
+        for a family whose layers are made for one size.
         """
         if not self.reads_any_size:
-            raise ValueError(f"The layers of {type(self).__name__} are bound to the size of its images.")
+            raise ValueError(
+                f"{type(self).__name__} has layers for images of one size; it cannot read others."
+            )
         images = image_input(dataclasses.replace(self.config, image_size=image_size))
         return Model({"images": images}, self.call({"images": images}), name=f"{self.name}_reading")
 
 
 def _pooled(config, x):
-    """One vector of the tokens (B, N, D), as `pooling` says."""
+    """One vector for the tokens (B, N, D), as `pooling` says."""
     if config.pooling == "class":
         return ops.take(x, 0, axis=1)
     if config.pooling == "mean":
@@ -151,7 +166,7 @@ def _pooled(config, x):
 
 
 def encoder_block(config, rate, name):
-    """A block of ViT and its kin, left out of an example with the probability `rate`."""
+    """A block of ViT; `rate` is that of stochastic depth."""
     part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
     attention = MultiHeadAttention(config.num_heads, dropout=config.dropout)
     feedforward = FeedForward(config.intermediate_dim, config.activation)
@@ -159,9 +174,9 @@ def encoder_block(config, rate, name):
 
 
 # Ti and S: Steiner et al. 2022, "How to train your ViT?". B, L and H: Dosovitskiy et al. 2021. g and G: Zhai
-# et al. 2022, where their `pooling` is "attention"; the weights that others have published have a class
-# token. After the stroke stands the patch's side, at 224 x 224.
-# tiny is this package's own, for images of some 32 x 32 and 10^4 to 10^5 examples.
+# et al. 2022, with the `pooling` "attention"; the weights that others have published have a class token
+# instead. The number after the slash is the side of a patch, for images of 224 x 224. tiny is this package's
+# own, for images of about 32 x 32 and 10^4 to 10^5 examples.
 _TINY = ViTConfig(dim=192, num_heads=3, intermediate_dim=768)
 _SMALL = ViTConfig(dim=384, num_heads=6, intermediate_dim=1536)
 _BASE = ViTConfig()

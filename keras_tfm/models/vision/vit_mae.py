@@ -1,9 +1,9 @@
-"""The masked autoencoder's encoder of He et al. 2022, "Masked Autoencoders Are Scalable Vision Learners".
+"""The encoder of the masked autoencoder (He et al. 2022, "Masked Autoencoders Are Scalable Vision
+Learners").
 
-A ViT that sees the class token and a random part of the patches; `heads.MaskedAutoencoder` learns to
-reconstruct the others. Its positions are sines and stay as they are, unlike ViT's. An input, `noise`, says
-which patches are visible, so that the same numbers give the same answers; where it is left out, it is drawn
-at random.
+A ViT that reads the class token and a random part of the patches; `heads.MaskedAutoencoder` learns to
+reconstruct the others. Unlike ViT's, its positions are sines and not trained. An input, `noise`, decides
+which patches are visible, so that results can be reproduced; if it is left out, it is drawn at random.
 """
 
 import dataclasses
@@ -25,17 +25,22 @@ from keras_tfm.models.vision.vit import PatchesConfig, ViT, ViTConfig
 
 @dataclasses.dataclass(frozen=True)
 class ViTMAEConfig(PatchesConfig):
-    """`mask_ratio` is the part of the patches that is hidden."""
+    """The sizes of a `ViTMAE`; `mask_ratio` is the share of the patches that is hidden."""
 
     mask_ratio: Rate = 0.75
 
 
 class ViTMAE(ConfiguredModel):
-    """Images in, hidden states of the visible patches out.
+    """The masked autoencoder's encoder: images in, hidden states of the visible patches out.
 
-    Inputs: `images` (B, H, W, C), floating-point; `noise` (B, N), a number for each patch, of which the
-    least stay visible. Outputs: `sequence_output` (B, M + 1, D), the class token first, then the visible
-    patches in the order of their numbers, and `pooled_output` (B, D), the class token's final state.
+    Inputs: `images` (B, H, W, C), floating-point, and `noise` (B, N), a number for each patch; those with
+    the smallest numbers are visible. Outputs: `sequence_output` (B, M + 1, D), the class token first and
+    then the visible patches, sorted by their numbers, and `pooled_output` (B, D), the class token's final
+    state.
+
+    >>> model = keras_tfm.models.ViTMAE.from_size("tiny", num_layers=1)
+    >>> model({"images": np.ones((1, 32, 32, 3))})["sequence_output"].shape
+    TensorShape([1, 17, 128])
     """
 
     config_class = ViTMAEConfig
@@ -62,7 +67,7 @@ class ViTMAE(ConfiguredModel):
         self.generator = keras.random.SeedGenerator()
 
     def draw_noise(self, images):
-        """Numbers (B, N) for `images`, uniform in [0, 1), by the model's own generator."""
+        """Numbers (B, N) for `images`, uniform in [0, 1), from the model's own random generator."""
         shape = (ops.shape(images)[0], self.input["noise"].shape[1])
         return keras.random.uniform(shape, seed=self.generator)
 
@@ -72,9 +77,10 @@ class ViTMAE(ConfiguredModel):
         return super()._fill(name, inputs)
 
     def encoder(self, **changes):
-        """A `ViT` with this encoder's weights, that sees all patches: for fine-tuning.
+        """A `ViT` with this encoder's weights that reads all patches, for fine-tuning.
 
-        `changes` are fields of its configuration, `pooling="mean"` for example, as the authors fine-tune.
+        `changes` are fields of its configuration, such as `pooling="mean"`, with which the authors
+        fine-tune.
         """
         fields = dataclasses.asdict(self.config)
         del fields["mask_ratio"]
@@ -83,11 +89,13 @@ class ViTMAE(ConfiguredModel):
         for weight in vit.weights:
             if weight.path in own:
                 value = own[weight.path]
-                weight.assign(value if value.shape == weight.shape else value[1:])  # without a class token
+                weight.assign(
+                    value if value.shape == weight.shape else value[1:]
+                )  # a ViT without class token has one position less
         return vit
 
 
-# He et al. 2022 take the sizes of ViT. tiny is this package's own, as ViT's.
+# He et al. 2022, with the sizes of ViT. tiny is this package's own, like ViT's.
 _TINY = ViTMAEConfig(image_size=32, patch_size=4, num_layers=6, dim=128, num_heads=4, intermediate_dim=512)
 _BASE = ViTMAEConfig()
 _LARGE = ViTMAEConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)

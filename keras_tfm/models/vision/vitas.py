@@ -1,8 +1,9 @@
-"""ViTAS of Su et al. 2022, "ViTAS: Vision Transformer Architecture Search": the shapes that it found.
+"""ViTAS: networks found by a search (Su et al. 2022, "ViTAS: Vision Transformer Architecture Search").
 
-A ViT whose layers differ in their numbers of heads, in the heads' widths and in the feed-forward's. As in the
-authors' code the scores are divided by the square root of `dim` // heads, though heads are of other widths.
-Architecture only: the search, with class tokens of each patch size, is not here, and no weights are read.
+A ViT whose layers differ in their numbers of heads, the widths of these, and their feed-forward widths. As
+in the authors' code the scores are divided by the square root of `dim` // heads, although heads have other
+widths. Only the architectures are here: not the search, with class tokens for each patch size, nor published
+weights.
 """
 
 import dataclasses
@@ -21,7 +22,9 @@ from keras_tfm.models.vision.images import Side, image_input
 
 @dataclasses.dataclass(frozen=True)
 class ViTASConfig(Config):
-    """`num_heads`, their widths `key_dims` and the feed-forward's `hidden_dims` are given for each layer."""
+    """The sizes of a `ViTAS`: for each layer its `num_heads`, their width `key_dims`, and its feed-forward
+    width `hidden_dims`.
+    """
 
     image_size: Side | tuple[Side, Side] = 224
     patch_size: Side | tuple[Side, Side] = 16
@@ -42,10 +45,15 @@ class ViTASConfig(Config):
 
 
 class ViTAS(ConfiguredModel):
-    """Images in, hidden states out.
+    """ViTAS: images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
     first, and `pooled_output` (B, D), the class token's final state.
+
+    >>> sizes = dict(image_size=32, dim=16, num_heads=(2,), key_dims=(4,), hidden_dims=(32,))
+    >>> model = keras_tfm.models.ViTAS.from_size("A", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 5, 16])
     """
 
     config_class = ViTASConfig
@@ -54,7 +62,9 @@ class ViTAS(ConfiguredModel):
         images = image_input(config)
         blocks = [_block(config, i) for i in range(len(config.num_heads))]
         states = states_of(blocks, embedded(config, images))
-        x = LayerNormalization(1e-5, name="norm")(states[-1])  # whatever the blocks' is, as the authors'
+        x = LayerNormalization(1e-5, name="norm")(
+            states[-1]
+        )  # this epsilon, not the blocks', as in the authors' code
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
         stacks = {"encoder": blocks}, {"encoder": states}
         super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
@@ -78,8 +88,8 @@ def _block(config, i):
     return Block(*parts, name=f"block_{i}")
 
 
-# The networks of the authors' files: 0.86, 1.0, 1.3, 2.7 and 4.9 G multiply-adds an image.
-# C is the one whose layers were searched to be alike.
+# The networks of the authors' files, with 0.86, 1.0, 1.3, 2.7 and 4.9 G multiply-adds per image. For C the
+# search was limited to equal layers.
 _C = ViTASConfig(stochastic_depth=0.1)
 ViTAS.sizes = {
     "A": dataclasses.replace(

@@ -1,8 +1,8 @@
-"""XCiT of El-Nouby et al. 2021, "XCiT: Cross-Covariance Image Transformers".
+"""XCiT (El-Nouby et al. 2021, "XCiT: Cross-Covariance Image Transformers").
 
-Blocks of attention among features, a local interaction of neighbouring patches and a feed-forward layer,
-whose cost is linear in the number of patches; then the authors' blocks in which a class token alone attends
-(see `ClassBlock`).
+Blocks of attention between features, a local interaction of neighbouring patches, and a feed-forward layer;
+their cost is linear in the number of patches. Then blocks in which only a class token attends (see
+`ClassBlock`).
 """
 
 import dataclasses
@@ -29,8 +29,14 @@ from keras_tfm.models.vision.images import Side, image_input
 
 @dataclasses.dataclass(frozen=True)
 class XCiTConfig(Config):
-    """`layer_scale` is where the learned gains of a block's parts begin. Without `normalize_patches` the
-    blocks of `num_class_layers` normalise the class token alone.
+    """The sizes of an `XCiT`.
+
+    Args:
+        num_layers: the number of blocks of patches.
+        num_class_layers: the number of blocks in which the class token attends.
+        layer_scale: the first value of the learned factors.
+        normalize_patches: whether the blocks of the class token normalise the patches too.
+        stochastic_depth: the rate in each block of patches.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -48,10 +54,15 @@ class XCiTConfig(Config):
 
 
 class XCiT(ConfiguredModel):
-    """Images in, hidden states out.
+    """XCiT: images in, hidden states out.
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
     first, and `pooled_output` (B, D), the class token's final state.
+
+    >>> sizes = dict(image_size=32, num_layers=1, dim=16, num_heads=2, intermediate_dim=32)
+    >>> model = keras_tfm.models.XCiT.from_size("N12/16", **sizes)
+    >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
+    TensorShape([1, 5, 16])
     """
 
     config_class = XCiTConfig
@@ -60,7 +71,7 @@ class XCiT(ConfiguredModel):
         images = image_input(config)
         size = tuple(images.shape[1:3])
         grid = patch_grid(size, config.patch_size)
-        depth = config.patch_size.bit_length() - 1  # each halves the sides
+        depth = config.patch_size.bit_length() - 1  # each convolution halves the sides
         x = ConvolutionalStem(config.dim, depth, "gelu", name="stem")(images)
         blocks = [_block(config, grid, f"block_{i}") for i in range(config.num_layers)]
         class_blocks = [_class_block(config, f"class_block_{i}") for i in range(config.num_class_layers)]
@@ -73,9 +84,10 @@ class XCiT(ConfiguredModel):
 
 
 class ClassBlock(Layer):
-    """`attention`, a residual of `ClassAttention`; `norm`; and the class token's `feedforward` residual.
+    """The residual `attention` of a `ClassAttention`; `norm`; and the residual `feedforward` of the class
+    token.
 
-    The patches, normalised too with `normalize_patches`, come out doubled, as in the authors' code.
+    The patches, also normalised with `normalize_patches`, are doubled, as in the authors' code.
     """
 
     is_block = True
@@ -105,7 +117,9 @@ class ClassBlock(Layer):
 
 
 def _block(config, grid, name):
-    """Residuals of attention among features, of neighbours' interaction and of a feed-forward layer."""
+    """Residuals of attention between features, of the interaction of neighbours, and of a feed-forward
+    layer.
+    """
     size = {"filters": config.dim, "groups": config.dim}
     neighbours = [Convolution(**size, activation="gelu"), BatchNormalization(), Convolution(**size)]
     branches = {
@@ -133,7 +147,7 @@ def _size(dim, num_layers, num_heads, layer_scale=1.0, **options):
     return XCiTConfig(dim=dim, intermediate_dim=4 * dim, **options)
 
 
-# The models of El-Nouby et al. 2021 with patches of 16 x 16; the nano's class blocks are the authors' first.
+# The models of El-Nouby et al. 2021 with patches of 16 x 16. The nano has the authors' first class blocks.
 XCiT.sizes = {
     "N12/16": _size(128, 12, 4, normalize_patches=False),
     "T12/16": _size(192, 12, 4),

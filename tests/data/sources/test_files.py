@@ -216,9 +216,7 @@ def test_several_tables_are_one(tmp_path):
     assert read_pairs(str(tmp_path / "**" / "*.jsonl")) == (["e"], ["f"])
     written(tmp_path, "c.tsv", "")
     assert refusal(tmp_path / "*.tsv") == f"{tmp_path / 'c.tsv'}: expected pairs of texts, the file is empty"
-    assert (
-        refusal(tmp_path / "*.csv")
-        == f"{tmp_path / '*.csv'}: expected files, but nothing matches the pattern"
-    )
+    none = tmp_path / "*.csv"
+    assert refusal(none) == f"{none}: expected files, but nothing matches the pattern"
     odd = written(tmp_path, "[1].tsv", "x\ty\n")  # a file's name, though it looks like a pattern
     assert read_pairs(odd) == (["x"], ["y"])

@@ -1,0 +1,116 @@
+"""Images with masks in batches: mirrored, cut out and scaled at random, their masks with them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.batches.augmentation import ASPECTS
+from keras_tfm.data.batches.images import ImageBatches
+from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.image_files import MAX_BYTES, ImageFiles
+
+NONE = 255  # the label of pixels that count nowhere
+_EDGES = ((0, 0), (1, 1), (1, 1), (0, 0))
+
+
+class MaskBatches(ImageBatches):
+    """Batches ({"images": (B, H, W, C)}, labels (B, H, W)) of raw images, their own `sizes` (N, 2) and masks.
+
+    `shape` is that of the canvas, (H, W, C); `masks` stand on it, as an array (N, H, W), 8-bit, or as PNGs
+    of one, and NONE is the label of what counts nowhere. With `seed` each epoch is shuffled, half of the
+    images are mirrored if it `flips`, and of each a part is cut out and stretched, whose share of the image
+    lies in `areas`, (least, most): above 1 the image is smaller, and what is around it counts nowhere. The
+    seed fixes all of it.
+    """
+
+    def __init__(
+        self,
+        images: np.ndarray | ImageFiles,
+        sizes: np.ndarray,
+        masks: np.ndarray | Sequence[bytes],
+        canvas: Canvas,
+        shape: tuple[int, int, int],
+        batch_size: int,
+        seed: int | None = None,
+        flips: bool = False,
+        areas: tuple[float, float] = (1.0, 1.0),
+    ):
+        super().__init__(images, masks, None, batch_size, seed)
+        self.sizes = tf.constant(sizes, tf.int64)
+        self.canvas, self.shape = canvas, shape
+        self.flips, self.areas = flips, areas
+
+    def _batch(self, step: tf.Tensor, images: tf.Tensor, rows: tf.Tensor) -> tuple[dict, tf.Tensor]:
+        height, width, _ = self.shape
+        sizes, masks = tf.gather(self.sizes, rows), tf.gather(self.labels, rows)
+        if masks.dtype == tf.string:
+            masks = tf.map_fn(
+                lambda data: tf.ensure_shape(tf.io.decode_png(data, 1), (height, width, 1)),
+                masks,
+                fn_output_signature=tf.TensorSpec((height, width, 1), tf.uint8),
+            )[..., 0]
+        images = self.canvas.inputs(self.canvas.fitted(images, height, width), sizes)["images"]
+        if self.seed is not None:
+            key = tf.random.experimental.stateless_fold_in(step, self.seed)
+            if self.areas != (1.0, 1.0):
+                images, masks = cut_out(images, masks, self.areas, key)
+            if self.flips:
+                images, masks = mirror(images, masks, key + 1)
+        return {"images": images}, masks
+
+
+def mirror(images: tf.Tensor, masks: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Half of the images (B, H, W, C) and their masks (B, H, W), left to right."""
+    is_chosen = tf.random.stateless_uniform(tf.shape(masks)[:1], key) < 0.5
+    images = tf.where(is_chosen[:, None, None, None], images[:, :, ::-1], images)
+    return images, tf.where(is_chosen[:, None, None], masks[:, :, ::-1], masks)
+
+
+def cut_out(
+    images: tf.Tensor, masks: tf.Tensor, areas: tuple[float, float], key: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """A part of each image (B, H, W, C), stretched to all of it, and the same of its mask (B, H, W).
+
+    The logarithms of the part's share and of its aspect are drawn evenly. Where it reaches beyond the image,
+    pixels are 0 and of no class.
+    """
+    draws = tf.random.stateless_uniform((4, tf.shape(masks)[0]), key)
+    low, high = (float(np.log(area)) for area in areas)
+    area = tf.exp(low + (high - low) * draws[0])
+    low, high = (float(np.log(aspect)) for aspect in ASPECTS)
+    aspect = tf.exp(low + (high - low) * draws[1])
+    sides = tf.sqrt(tf.stack([area / aspect, area * aspect]))  # (2, B): of the height, of the width
+    sides = tf.minimum(sides, max(1.0, areas[1] ** 0.5))
+    start = (1 - sides) * draws[2:]
+    # From the centre of the first pixel to that of the last, as parts of the distance between the outermost
+    # centres of images with their edges repeated: what lies between an edge and a centre is in the image.
+    size = tf.constant([[float(side)] for side in images.shape[1:3]])
+    first = start * size + 0.5 * sides + 0.5
+    ends = tf.concat([first, first + (size - 1) * sides], axis=0) / tf.tile(size + 1, [2, 1])
+    boxes, rows = tf.transpose(ends), tf.range(tf.shape(masks)[0])
+    shape = images.shape[1:3]
+    images, masks = (tf.pad(x, _EDGES, "SYMMETRIC") for x in (images, masks[..., None]))
+    images = tf.image.crop_and_resize(images, boxes, rows, shape)
+    masks = tf.image.crop_and_resize(masks, boxes, rows, shape, method="nearest", extrapolation_value=NONE)
+    return images, tf.cast(masks[..., 0], tf.uint8)
+
+
+def on_canvas(mask: np.ndarray, canvas: Canvas, shape: tuple[int, int, int]) -> np.ndarray:
+    """A mask of an image's own size as it stands on a canvas of the `shape`: (H, W), NONE where padding is.
+
+    Of each cell the value at its centre.
+    """
+    rows, columns = canvas.content(tf.constant(mask.shape, tf.int64), *shape[:2]).numpy().tolist()
+    whole = np.full(shape[:2], NONE, "uint8")
+    places = [
+        np.minimum(((np.arange(count) + 0.5) * side / count).astype(int), side - 1)
+        for count, side in zip((rows, columns), mask.shape, strict=True)
+    ]
+    whole[:rows, :columns] = mask[np.ix_(*places)]
+    return whole
+
+
+def fits_memory(count: int, shape: tuple[int, int, int]) -> bool:
+    """Whether so many masks of the `shape` are no more than `MAX_BYTES`."""
+    return count * shape[0] * shape[1] <= MAX_BYTES

@@ -1,0 +1,111 @@
+"""Masks as they lie on the disk: PNGs whose grey values, or places in a palette, are numbers of classes."""
+
+import concurrent.futures
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.sources.image_files import NOT_WHOLE, Source, problem_of, read_bytes
+from keras_tfm.data.sources.lines import DataError
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+GREY, PALETTE, GREY_AND_ALPHA = 0, 3, 4  # PNG's types of colour
+STEPS = {1: 255, 2: 85, 4: 17}  # between the grey values that TensorFlow makes of so few bits
+MANY = 256  # values of 8 bits
+
+
+class MaskFiles:
+    """Encoded masks, each a path or the bytes of a PNG, that give arrays (H, W) one after the other.
+
+    `files[3:5]` and `files[np.array([7, 2])]` are some of them. `names` are the classes' by their values in
+    the masks.
+    """
+
+    dtype = np.dtype("uint8")
+
+    def __init__(self, sources: Sequence[Source], names: Mapping[int, str]):
+        self.sources = [source if isinstance(source, bytes) else os.fspath(source) for source in sources]
+        self.names = dict(names)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __getitem__(self, rows: Any) -> "MaskFiles":
+        chosen = range(len(self))[rows] if isinstance(rows, slice) else rows
+        return MaskFiles([self.sources[row] for row in chosen], self.names)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """The masks (H, W), one after the other, decoded when they are asked for."""
+        for row, source in enumerate(self.sources):
+            mask = decoded_mask(source)
+            if isinstance(mask, str):
+                place = f"mask {row}" if isinstance(source, bytes) else source
+                raise DataError(place, None, mask)
+            yield mask
+
+    def identity(self) -> Iterator[str]:
+        """Strings that change where the masks do."""
+        for source in self.sources:
+            if isinstance(source, bytes):
+                yield str(zlib.crc32(source))
+            else:
+                status = os.stat(source)
+                yield f"{source} {status.st_size} {status.st_mtime_ns}"
+
+
+def each(function: Any, items: Sequence) -> list:
+    """`function` of each of the items, by as many threads as there are cores."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(function, items))
+
+
+def decoded_mask(source: Source) -> np.ndarray | str:
+    """A mask's values (H, W), 8-bit, as its file has them, or why there are none."""
+    try:
+        data = read_bytes(source)
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    if not data.startswith(SIGNATURE) or len(data) < 33:
+        return "expected a PNG, which keeps values as they are"
+    if problem := problem_of(data):
+        return problem
+    depth, colour = data[24], data[25]
+    channels = 1 if colour in (GREY, PALETTE, GREY_AND_ALPHA) else 3
+    try:
+        grey = as_grey(data) if colour == PALETTE else data
+        pixels = tf.io.decode_png(grey, channels, tf.uint16 if depth == 16 else tf.uint8).numpy()
+    except (tf.errors.InvalidArgumentError, struct.error):
+        return NOT_WHOLE
+    values = pixels[..., 0] // STEPS.get(depth, 1)
+    if channels == 3 and (pixels != pixels[..., :1]).any():
+        return "expected a mask of grey values or a palette; its colours are no numbers of classes"
+    if values.max(initial=0) >= MANY:
+        return f"expected values below {MANY}, got {values.max():,}"
+    return values.astype("uint8")
+
+
+def as_grey(data: bytes) -> bytes:
+    """A PNG with a palette as one whose grey values are the places in it: its other chunks are left out."""
+    header = data[16:25] + bytes([GREY]) + data[26:29]
+    parts, place = [SIGNATURE, _chunk(b"IHDR", header)], 33
+    while place < len(data):
+        length, kind = struct.unpack_from(">I4s", data, place)
+        if kind in (b"IDAT", b"IEND"):
+            parts.append(data[place : place + length + 12])
+        place += length + 12
+    return b"".join(parts)
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    body = kind + content
+    return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def encoded_mask(values: np.ndarray) -> bytes:
+    """A mask (H, W), 8-bit, as a PNG of grey values."""
+    return tf.io.encode_png(values[..., None]).numpy()

@@ -1,0 +1,234 @@
+"""Images with the class of every pixel: folders of images and of masks, or JSON lines that name both.
+
+FOLDER/images/ and FOLDER/masks/ hold files of the same stems, in folders inside of them too; or these are two
+folders, that of images first. JSON lines: {"image": path, "mask": path}, which lead from the file's folder
+and not out. A mask is a PNG as `mask_files` has it. classes.txt, in the folder or beside the lines, names the
+values 0, 1, ... line by line; without it every value that occurs is a class, by its number.
+"""
+
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_tfm.configs import brief, parse_json
+from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.image_files import ImageFiles, read_bytes, readable, size_of, tell_left_out
+from keras_tfm.data.sources.lines import DataError, files_of, numbered_lines
+from keras_tfm.data.sources.mask_files import MANY, MaskFiles, decoded_mask, each
+from keras_tfm.data.sources.objects import path_within
+
+KINDS = (
+    "a folder with images/ and masks/, PNGs of the same names; two folders, images first; or a .jsonl of "
+    '{"image": path, "mask": path}'
+)
+CLASSES = "classes.txt"
+LINES = (".jsonl", ".jsonl.gz", ".jsonl.xz")
+STRETCHED = Canvas()
+
+
+class Masks(NamedTuple):
+    """Images, their own (height, width) (N, 2), and the class of every pixel of each.
+
+    Masks are files, or an array (N, H, W), of the values by which a task tells its classes.
+    """
+
+    images: np.ndarray | ImageFiles
+    sizes: np.ndarray
+    masks: np.ndarray | MaskFiles
+
+
+class Pair(NamedTuple):
+    """The paths of an image and of its mask, None for one that is not there, and where both are named."""
+
+    image: str | None
+    mask: str | None
+    place: str
+
+
+def read_masks(
+    paths: Any,
+    shape: tuple[int, int, int],
+    canvas: Canvas = STRETCHED,
+    names: Mapping[int, str] | None = None,
+    ignored: int = 255,
+) -> Masks:
+    """The images of one or several files, of the `shape` or decoded so when asked for, and their masks.
+
+    `names` are those of the classes by their values, by default what the files say; pixels of the value
+    `ignored`, -1 for none, are of no class. What does not fit is left out, with a warning that counts it, and
+    names some: an image without a mask, or a mask without an image, one of another size or that cannot be
+    decoded, one with a value that is no class. DataError for a file that is not as it must be, for a path
+    that leads out of its folder, and where no image is left.
+    """
+    files = files_of(paths)
+    pairs, found = pairs_in(files)
+    if not pairs:
+        raise DataError(files[0], None, "expected images, there are none")
+    names = found if names is None else names
+    checked = each(lambda pair: _checked(pair, names, ignored), pairs)
+    problems = {
+        pair.place: problem for pair, (_, problem) in zip(pairs, checked, strict=True) if problem is not None
+    }
+    good = [row for row, (_, problem) in enumerate(checked) if problem is None]
+    if not good:
+        place, problem = next(iter(problems.items()))
+        raise DataError(place, None, problem)
+    tell_left_out(problems, len(pairs))
+    if names is None:
+        values = np.flatnonzero(np.any([checked[row][0] for row in good], axis=0)).tolist()
+        names = {value: str(value) for value in values if value != ignored}
+    if problem := too_few(names, ignored):
+        raise DataError(files[0], None, problem)
+    images, rows = readable(ImageFiles([pairs[row].image or "" for row in good], shape, canvas))
+    kept = [pairs[good[row]] for row in rows]
+    sizes = np.array([size_of(read_bytes(pair.image or "")) for pair in kept], "int64")
+    return Masks(images, sizes, MaskFiles([pair.mask or "" for pair in kept], names))
+
+
+def _checked(pair: Pair, names: Mapping[int, str] | None, ignored: int) -> tuple[np.ndarray, str | None]:
+    """(Which of the values 0 to 255 a pair's mask has, why it cannot be learnt from)."""
+    nothing = np.zeros(MANY, bool)
+    if pair.mask is None:
+        return nothing, "there is no mask"
+    if pair.image is None:
+        return nothing, "there is no image"
+    mask = decoded_mask(pair.mask)
+    if isinstance(mask, str):
+        return nothing, f"{pair.mask}: {mask}"
+    try:
+        size = size_of(read_bytes(pair.image))
+    except OSError as error:
+        return nothing, f"cannot be read: {error.strerror or error}"
+    if size is not None and size != mask.shape:  # of what is no image the reading of images tells
+        (height, width), (rows, columns) = size, mask.shape
+        return nothing, f"expected a mask of {width} x {height}, as the image, got {columns} x {rows}"
+    occurs = np.bincount(mask.ravel(), minlength=MANY) > 0
+    return occurs, unknown_values(occurs, names, ignored)
+
+
+def too_few(names: Mapping[int, str], ignored: int) -> str | None:
+    """What to tell where masks have not two classes."""
+    if len(names) > 1:
+        return None
+    hint = f"; {ignored} is ignored, which --ignored -1 would change" if ignored >= 0 else ""
+    return f"expected masks with two classes or more, got {', '.join(names.values()) or 'none'} alone{hint}"
+
+
+def unknown_values(occurs: np.ndarray, names: Mapping[int, str] | None, ignored: int) -> str | None:
+    """What to tell of values, among 0 to 255, that `occurs` says are there and that are no class."""
+    if names is None:
+        return None
+    unknown = [value for value in np.flatnonzero(occurs).tolist() if value not in names and value != ignored]
+    if not unknown:
+        return None
+    more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    return f"the value {unknown[0]}{more} in the mask is of no class"
+
+
+def pairs_in(files: Sequence[str]) -> tuple[list[Pair], dict[int, str] | None]:
+    """(The pairs that files and folders name, the names of classes where a classes.txt says them)."""
+    whole = [path for path in files if not _has_both(path)]
+    if len(files) == 2 and len(whole) == 2 and all(map(os.path.isdir, files)):
+        return _pairs_of(pathlib.Path(files[0]), pathlib.Path(files[1])), _names_beside(files[1])
+    pairs: list[Pair] = []
+    names: dict[int, str] | None = None
+    for path in files:
+        if path.lower().endswith(LINES):
+            pairs += _json_lines(path)
+            home = os.path.dirname(path)
+        elif _has_both(path):
+            pairs += _pairs_of(pathlib.Path(path, "images"), pathlib.Path(path, "masks"))
+            home = path
+        elif not os.path.exists(path):
+            raise DataError(path, None, "cannot be read: No such file or directory")
+        else:
+            raise DataError(path, None, f"expected {KINDS}")
+        more = read_names(pathlib.Path(home, CLASSES))
+        if names is not None and more not in (None, names):
+            raise DataError(path, None, f"expected the {CLASSES} of {files[0]}, got another")
+        names = more if names is None else names
+    return pairs, names
+
+
+def images_in(path: str) -> list[tuple[str, str]]:
+    """(Path of an image, its place) of each in JSON lines or in a folder with images/ and masks/."""
+    pairs = _json_lines(path) if path.lower().endswith(LINES) else _pairs_of(*_folders(path))
+    return [(pair.image, pair.place) for pair in pairs if pair.image is not None]
+
+
+def has_pairs(path: str) -> bool:
+    """Whether a file or folder names images as `read_masks` takes them."""
+    return path.lower().endswith(LINES) or _has_both(path)
+
+
+def read_names(path: pathlib.Path) -> dict[int, str] | None:
+    """{value: name} of a file of names, line by line, None where there is none; DataError for a blank or
+    repeated one.
+    """
+    if not path.is_file():
+        return None
+    names: dict[int, str] = {}
+    for line, text in numbered_lines(os.fspath(path)):
+        if not text.strip() or text.strip() in names.values():
+            raise DataError(path, line, f"expected a name of its own, got {brief(text.strip())}")
+        names[line - 1] = text.strip()
+    if not 2 <= len(names) < MANY:
+        raise DataError(path, None, f"expected 2 to {MANY - 1} names of classes, got {len(names):,}")
+    return names
+
+
+def _folders(path: str) -> tuple[pathlib.Path, pathlib.Path]:
+    return pathlib.Path(path, "images"), pathlib.Path(path, "masks")
+
+
+def _has_both(path: str) -> bool:
+    return all(folder.is_dir() for folder in _folders(path))
+
+
+def _names_beside(folder: str) -> dict[int, str] | None:
+    """Those of a classes.txt in a folder, or beside it."""
+    path = pathlib.Path(folder).absolute()
+    return read_names(path / CLASSES) or read_names(path.parent / CLASSES)
+
+
+def _pairs_of(images: pathlib.Path, masks: pathlib.Path) -> list[Pair]:
+    """The files of two folders by their stems, in order."""
+    found, of_masks = (_by_stem(folder) for folder in (images, masks))
+    return [
+        Pair(found.get(stem), of_masks.get(stem), found.get(stem) or of_masks[stem])
+        for stem in sorted({*found, *of_masks})
+    ]
+
+
+def _by_stem(folder: pathlib.Path) -> dict[str, str]:
+    """{path from the folder, without its ending: path} of the visible files in it, all the way down."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        if not path.is_file() or any(part.startswith(".") for part in inside.parts) or path.name == CLASSES:
+            continue
+        stem = os.fspath(inside.with_suffix(""))
+        if stem in found:
+            raise DataError(folder, None, f"expected one file for each stem, got two {brief(stem)}")
+        found[stem] = os.fspath(path)
+    return found
+
+
+def _json_lines(path: str) -> list[Pair]:
+    pairs = []
+    home = pathlib.Path(path).absolute().parent
+    for line, text in numbered_lines(path):
+        try:
+            row = parse_json(text)
+        except ValueError as error:
+            raise DataError(path, line, f"expected a JSON object: {error}") from None
+        names = [row.get(name) if isinstance(row, dict) else None for name in ("image", "mask")]
+        if not isinstance(names[0], str) or not isinstance(names[1], str | None):
+            raise DataError(path, line, f'expected paths as "image" and "mask", got {text[:60]!r}')
+        place = f"{path}, line {line}"
+        image, mask = (None if name is None else path_within(home, name, place) for name in names)
+        pairs.append(Pair(image, mask, place))
+    return pairs

@@ -1,0 +1,74 @@
+"""Masks as files: over their pictures, by the colours of their classes, or by themselves."""
+
+import colorsys
+import io
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_tfm.data.sources.mask_files import encoded_mask
+from keras_tfm.tasks.drawing import COLOURS, name_of, pillow, png_or_file, whole
+from keras_tfm.training.folder import Path
+
+GROUND = ("background", "ground")  # names of what a picture shows as it is; so is 0 where it has no name
+OPACITY = 0.5
+
+
+def draw_masks(images: Any, found: Sequence[dict[str, Any]], names: Mapping[int, str], folder: Path) -> None:
+    """Write each of the images, with the mask that was `found` over it, to a PNG in the `folder`: see
+    `drawing.draw_objects`. Each class has a colour and, once in a picture, its name; the ground has none.
+    """
+    PIL = pillow()
+    target = pathlib.Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    taken: set[str] = set()
+    for row, answer in enumerate(found):
+        with PIL.Image.open(io.BytesIO(png_or_file(images, row))) as opened:
+            pixels = np.asarray(opened.convert("RGB"), "float32")
+        mask, labels = answer["mask"], []
+        for number, (value, name) in enumerate(names.items()):
+            is_there = mask == value
+            if name in GROUND or name == str(value) == "0" or not is_there.any():
+                continue
+            colour = colour_of(number)
+            pixels = np.where(
+                is_there[..., None], (1 - OPACITY) * pixels + OPACITY * np.array(colour), pixels
+            )
+            labels.append((place_in(is_there), name, colour))
+        picture = PIL.Image.fromarray(np.round(pixels).astype("uint8"))
+        pen = PIL.ImageDraw.Draw(picture)
+        for place, name, colour in labels:
+            around = pen.textbbox(place, name, anchor="mm")
+            pen.rectangle(around, fill=colour)
+            pen.text(place, name, fill="white", anchor="mm")
+        with whole(target / name_of(images, row, taken)) as path:
+            picture.save(path, "PNG")
+
+
+def write_masks(images: Any, found: Sequence[dict[str, Any]], folder: Path) -> None:
+    """Write each mask to a PNG of grey values in the `folder`, by its image's name."""
+    target = pathlib.Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    taken: set[str] = set()
+    for row, answer in enumerate(found):
+        with whole(target / name_of(images, row, taken)) as path:
+            path.write_bytes(encoded_mask(answer["mask"]))
+
+
+def colour_of(number: int) -> tuple[int, int, int]:
+    """(Red, green, blue) of a class: `COLOURS` first, then hues that keep apart from each other."""
+    if number < len(COLOURS):
+        red, green, blue = (int(COLOURS[number][place : place + 2], 16) for place in (1, 3, 5))
+        return red, green, blue
+    hue = number * 0.618033988749895 % 1  # the golden ratio's: the next is never near
+    red, green, blue = (round(255 * part) for part in colorsys.hsv_to_rgb(hue, 0.75, 0.85))
+    return red, green, blue
+
+
+def place_in(is_there: np.ndarray) -> tuple[int, int]:
+    """The (x, y) of a pixel of a class, the nearest to the mean of its pixels."""
+    rows, columns = np.nonzero(is_there)
+    nearest = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
+    return int(columns[nearest]), int(rows[nearest])

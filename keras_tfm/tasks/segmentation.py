@@ -1,0 +1,215 @@
+"""What `Segmenter` is configured by, and what it asks of examples and answers."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import keras
+import numpy as np
+
+from keras_tfm.configs import Between, Config, Option, Rate, Size
+from keras_tfm.data.batches.masks import NONE, fits_memory, on_canvas
+from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
+from keras_tfm.data.sources.masks import too_few, unknown_values
+from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
+from keras_tfm.tasks.image_classifier import ImageOptions
+
+Value = Annotated[int, Between(0, MANY - 1)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SegmenterConfig(Canvas):
+    """`class_names` are strings, in the order of the logits; `class_values` are the values by which masks
+    have them, by default 0, 1, ... Pixels of the value `ignored` are of no class, -1 where all are of one.
+    """
+
+    class_names: tuple[str, ...]
+    class_values: tuple[Value, ...] = ()
+    ignored: Annotated[
+        Annotated[int, Between(-1, MANY - 1)],
+        Option("the value of pixels in masks that are learnt and measured nowhere; -1 for none"),
+    ] = 255
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        count = len(self.class_names)
+        if not 2 <= len(set(self.class_names)) == count < MANY:
+            raise ValueError(
+                f"`class_names` must be different strings, 2 to {MANY - 1}; they are {self.class_names}."
+            )
+        if not self.class_values:
+            object.__setattr__(self, "class_values", tuple(range(count)))
+        values = self.class_values
+        if len(set(values)) != count or len(values) != count or self.ignored in values:
+            raise ValueError(
+                f"`class_values` must be {count} different numbers, `ignored`, {self.ignored}, not among "
+                f"them; they are {values}."
+            )
+
+    @property
+    def names(self) -> dict[int, str]:
+        """{value in a mask: name of its class}."""
+        return dict(zip(self.class_values, self.class_names, strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class SegmenterOptions(ImageOptions):
+    """A segmenter with fresh weights: a backbone of a family, and a decoder."""
+
+    family: Annotated[
+        str,
+        Option("of models with maps, mit (SegFormer's) or swin for example, or that keep patches, as vit"),
+    ] = "mit"
+    decoder: Annotated[
+        Literal[DECODERS],  # type: ignore[valid-type]
+        Option("from maps to classes: mlp, SegFormer's; naive, pup or mla, SETR's"),
+    ] = "mlp"
+    decoder_dim: Annotated[Size | None, Option("the decoder's width", default="256, of a tiny model 64")] = (
+        None
+    )
+
+    @property
+    def dim(self) -> int:
+        """The decoder's width."""
+        return self.decoder_dim or (64 if self.size == "tiny" else 256)
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadOptions(Config):
+    """What a `SemanticSegmenter` takes beside its backbone and the number of classes."""
+
+    decoder: Literal[DECODERS] = "mlp"  # type: ignore[valid-type]
+    dim: Size = 256
+    dropout: Rate = 0.1
+
+
+def head_of(model: SemanticSegmenter) -> dict[str, Any]:
+    """A head's arguments but for the number of classes."""
+    return {name: value for name, value in model.head_arguments.items() if name != "num_classes"}
+
+
+def with_head_of(
+    backbone: keras.Model, count: int, model: SemanticSegmenter, kept: Sequence[str] = ("decoder", "classes")
+) -> SemanticSegmenter:
+    """A segmenter of `count` classes on a `backbone`, with the weights of those parts of a `model`'s head."""
+    new = SemanticSegmenter(backbone, count, **head_of(model))
+    for name in kept:
+        new.get_layer(name).set_weights(model.get_layer(name).get_weights())
+    return new
+
+
+def numbers_of(values: Sequence[int]) -> np.ndarray:
+    """(256,) the number of the class of each value in a mask, NONE of those that are none."""
+    table = np.full(MANY, NONE, "uint8")
+    table[list(values)] = np.arange(len(values))
+    return table
+
+
+def names_in(masks: Any) -> dict[int, str]:
+    """{value: name} of the classes that masks, files or arrays, have."""
+    if isinstance(masks, MaskFiles):
+        return masks.names
+    return {value: str(value) for value in np.unique(np.asarray(masks)).tolist()}
+
+
+def are_known(names: Mapping[int, str], config: SegmenterConfig) -> bool:
+    """Whether a task of the configuration has the classes of these names by these values. Names that are the
+    values are none of their own.
+    """
+    return all(
+        value in config.names and name in (config.names[value], str(value)) for value, name in names.items()
+    )
+
+
+def with_classes(fields: Mapping[str, Any], examples: Any) -> dict[str, Any]:
+    """`fields` of a configuration with the classes of `examples`; ValueError where there are not two."""
+    ignored = fields.get("ignored", SegmenterConfig.ignored)
+    names = {value: name for value, name in names_in(examples[-1]).items() if value != ignored}
+    if problem := too_few(names, ignored):
+        raise ValueError(problem)
+    return {**fields, "class_names": tuple(names.values()), "class_values": tuple(names)}
+
+
+def checked_masks(masks: Any, sizes: np.ndarray, config: SegmenterConfig) -> np.ndarray | MaskFiles:
+    """Masks of images of these `sizes` (N, 2), as an array or as files; ValueError for others."""
+    if isinstance(masks, MaskFiles):
+        return masks
+    if isinstance(masks, list | tuple) and masks and isinstance(masks[0], str | bytes):
+        masks = MaskFiles(masks, config.names)
+    elif not isinstance(masks, np.ndarray):
+        masks = [np.asarray(mask) for mask in masks]
+    if len(masks) != len(sizes):
+        raise ValueError(f"examples: expected a mask for each of {len(sizes)} images, got {len(masks)}")
+    checked = []
+    problems: dict[int, str] = {}
+    for row, (mask, size) in enumerate(zip(masks, sizes.tolist(), strict=True)):
+        if mask.dtype.kind not in "iu" or mask.shape != tuple(size):
+            problems[row] = f"expected whole numbers of shape {tuple(size)}, got {mask.dtype} {mask.shape}"
+        elif mask.size and not 0 <= mask.min() <= mask.max() < MANY:
+            problems[row] = f"expected values from 0 to {MANY - 1}, got {mask.min()} to {mask.max()}"
+        else:
+            occurs = np.bincount(mask.ravel().astype("uint8"), minlength=MANY) > 0
+            if problem := unknown_values(occurs, config.names, config.ignored):
+                problems[row] = problem
+            checked.append(mask.astype("uint8"))
+    for row, problem in problems.items():
+        others = f" ({len(problems) - 1:,} more masks are wrong)" if len(problems) > 1 else ""
+        raise ValueError(f"mask {row}: {problem}{others}")
+    if isinstance(masks, MaskFiles):
+        return masks
+    return np.stack(checked) if len({mask.shape for mask in checked}) == 1 else encoded(checked, config)
+
+
+def encoded(masks: Iterable[np.ndarray], config: SegmenterConfig) -> MaskFiles:
+    """Masks of several sizes, as files in memory."""
+    return MaskFiles([encoded_mask(mask) for mask in masks], config.names)
+
+
+def labels_on_canvas(
+    masks: Iterable[np.ndarray], config: SegmenterConfig, canvas: Canvas, shape: tuple[int, int, int]
+) -> np.ndarray | list[bytes]:
+    """Numbers of classes as `MaskBatches` takes them, of masks of the images' own sizes."""
+    table = numbers_of(config.class_values)
+
+    def all_of() -> Iterator[np.ndarray]:
+        return (on_canvas(table[mask], canvas, shape) for mask in masks)
+
+    count = len(masks)  # type: ignore[arg-type]
+    return np.stack(list(all_of())) if fits_memory(count, shape) else [encoded_mask(x) for x in all_of()]
+
+
+def summary(mask: np.ndarray, scores: np.ndarray, names: Mapping[int, str]) -> dict[str, Any]:
+    """An answer: a mask (H, W), with what classes have of it and, by `scores` (H, W), how sure they are, the
+    largest first.
+    """
+    counts = np.bincount(mask.ravel(), minlength=MANY)
+    sums = np.bincount(mask.ravel(), scores.ravel(), minlength=MANY)
+    order = sorted((value for value in names if counts[value]), key=lambda value: -counts[value])
+    return {
+        "mask": mask,
+        "shares": {names[value]: float(counts[value] / mask.size) for value in order},
+        "scores": {names[value]: float(sums[value] / counts[value]) for value in order},
+    }
+
+
+def overlap(
+    masks: Iterable[np.ndarray], answers: Iterable[np.ndarray], values: Sequence[int]
+) -> dict[str, float]:
+    """{"miou", "pixel_accuracy"}, from 0 to 100, of masks and what is answered, by the `values` of classes.
+
+    The intersection over the union of all pixels of a class, averaged over the classes that either has; the
+    share of pixels that are right. Pixels whose value in the mask is no class do not count.
+    """
+    table, count = numbers_of(values), len(values)
+    pairs = np.zeros((count, count), "int64")  # [class in the mask, class in the answer]
+    for mask, answer in zip(masks, answers, strict=True):
+        truth, found = table[mask], table[answer]
+        numbers = truth[truth != NONE].astype("int64") * count + found[truth != NONE]
+        pairs += np.bincount(numbers, minlength=count * count).reshape(count, count)
+    common, union = np.diag(pairs), pairs.sum(0) + pairs.sum(1) - np.diag(pairs)
+    shares = common[union > 0] / union[union > 0]
+    return {
+        "miou": 100 * float(shares.mean()) if len(shares) else 0.0,
+        "pixel_accuracy": 100 * float(common.sum() / max(pairs.sum(), 1)),
+    }
