@@ -1,5 +1,6 @@
 """Live: DINOv3 against transformers': states and folders both ways."""
 
+import copy
 import os
 
 import numpy as np
@@ -9,7 +10,7 @@ import transformers
 
 from keras_tfm import convert
 from tests.parity.encoders import ACTIVATIONS
-from tests.parity.images import answer, assert_close, draw_images, draw_weights
+from tests.parity.images import answer, draw_images, draw_weights
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
@@ -43,8 +44,14 @@ def test_both_directions(seed, tmp_path):
     theirs.save_pretrained(tmp_path / "theirs")
     ours = convert.from_huggingface(tmp_path / "theirs")
     outputs, expected = ours({"images": images}), answer(theirs, images)
-    assert_close(outputs["sequence_output"], expected.last_hidden_state)
-    assert_close(outputs["pooled_output"], expected.pooler_output)
+    exact = answer(copy.deepcopy(theirs).double(), images.astype("float64"))
+    for name, key in (("sequence_output", "last_hidden_state"), ("pooled_output", "pooler_output")):
+        # Random weights may magnify roundings: ours may be four times as far off as theirs in float32.
+        error, own = (
+            np.abs(x - exact[key].detach().numpy()).max()
+            for x in (np.asarray(outputs[name]), expected[key].detach().numpy())
+        )
+        assert error <= max(1e-5, 4 * own)
     convert.save_huggingface(ours, tmp_path / "ours")
     back, report = type(theirs).from_pretrained(tmp_path / "ours", output_loading_info=True)
     missing = {key for key in report.pop("missing_keys") if not key.endswith("mask_token")}
