@@ -7,7 +7,7 @@ their pre-training uses, is left out.
 """
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Any
 
 from keras_tfm.configs import Between, Rate, Whole
 from keras_tfm.layers.attention.grid_rotary import GridRotaryEmbedding
@@ -80,7 +80,7 @@ class DINOv3(DINOv2):
 # The published models, by their names; a "+" has gated feed-forward layers. Their last training was on images
 # of 512 x 512 and more, and they read 224 x 224 by default.
 _S = DINOv3Config(dim=384, num_heads=6, intermediate_dim=1536)
-_GATED = {"gated": True, "activation": "silu"}
+_GATED: dict[str, Any] = {"gated": True, "activation": "silu"}
 DINOv3.sizes = {
     "S/16": _S,
     "S+/16": dataclasses.replace(_S, **_GATED),
