@@ -83,8 +83,8 @@ CONFIGS = [
     config("no number", '{"dropout": NaN}', "`dropout` must be a number; it is nan"),
     config("a huge layer", {"dim": 10**12}, "`dim` must be below 2,147,483,648; it is 1000000000000"),
     config("an unknown field", {"wings": 2}, "TransformerConfig has no wings"),
-    config("what an option says", {"max_length": 5}, "max_length, see --max-length"),
-    config("what another option says", {"vocabulary_size": 5}, "vocabulary_size, see --vocabulary"),
+    config("what an option says", {"max_length": 5}, "max_length is set by --max-length"),
+    config("what another option says", {"vocabulary_size": 5}, "vocabulary_size is set by --vocabulary"),
     config("an argument's name", {"size": "tiny"}, "TransformerConfig has no size"),
     config("no object", [1], "a JSON object"),
     config("nested lists", DEEP, "deep"),
@@ -334,7 +334,7 @@ OPTIONS = [
     Bad(
         "a start that is not there",
         f"{TRANSLATE} --from {{folder}}/a",
-        "or a hub id; there is no ",
+        "/a does not exist",
         TEXTS,
     ),
     Bad(

@@ -274,7 +274,7 @@ def test_a_static_alignment_is_a_table():
     positions = np.array([[0, 1, 2], [0, 1, 2]])
     got = layer.context_attention(np.zeros((2, 3, UNITS)), context, mask)
     np.testing.assert_allclose(got, static_attention(layer.context_attention, positions, context, mask), 1e-5)
-    with pytest.raises(ValueError, match="at most 5 positions; it has 6"):
+    with pytest.raises(ValueError, match="at most `max_source_length` = 5 positions; it has 6"):
         layer(x, np.zeros((2, 6, 7)))
     beyond = tf.function(lambda x: layer(x, context), jit_compile=True)(np.zeros((2, 4, 6), "float32"))
     assert np.isfinite(beyond[:, :3]).all() and np.isnan(beyond[:, 3]).all()

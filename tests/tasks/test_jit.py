@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_tfm.jit import brief, is_cpu_alone, jit_compile
-from keras_tfm.models import CvT, ViT, tiny_config
+from keras_tfm.models import CvT, ResNet, ViT, tiny_config
 from keras_tfm.tasks import TextClassifier, TextGenerator, Translator
 from tests.tasks.tiny import TINY
 
@@ -80,10 +80,11 @@ def test_what_is_brief_is_not_compiled_unless_asked_for(monkeypatch):
 
 @pytest.mark.skipif(not is_cpu_alone(), reason="an accelerator compiles all")
 def test_what_xla_slows_down_is_not_compiled(monkeypatch):
-    depthwise = CvT(tiny_config(CvT))
-    for value, expected in ((None, [False, True]), ("1", [True, True]), ("0", [False, False])):
+    depthwise, dense, patches = (family(tiny_config(family)) for family in (CvT, ResNet, ViT))
+    cases = ((None, [False, False, True]), ("1", [True] * 3), ("0", [False] * 3))
+    for value, expected in cases:
         if value is None:
             monkeypatch.delenv("KERAS_TFM_JIT")
         else:
             monkeypatch.setenv("KERAS_TFM_JIT", value)
-        assert [jit_compile(depthwise), jit_compile(ViT(tiny_config(ViT)))] == expected
+        assert [jit_compile(model) for model in (depthwise, dense, patches)] == expected

@@ -102,11 +102,11 @@ def test_what_does_not_fit_is_left_out_and_counted(tmp_path, caplog):
         found = read_masks(tmp_path, SHAPE, names={0: "x", 1: "y"})
     assert len(found.images) == 1
     told, of_image = caplog.messages
-    assert told.startswith("4 of 6 images are left out: ") and told.endswith(", 1 more")
+    assert told.startswith("4 of 6 images are skipped: ") and told.endswith(", 1 more")
     assert "b.jpg (there is no mask)" in told
     assert "c.jpg (the value 2 and 12 more in the mask is of no class)" in told
     assert "d.jpg (expected a mask of 4 x 3, as the image, got 5 x 3)" in told
-    assert of_image.startswith("1 of 2 images are left out: ")
+    assert of_image.startswith("1 of 2 images are skipped: ")
 
 
 @pytest.mark.parametrize(
