@@ -98,7 +98,7 @@ def test_a_sequential_model_begins_with_it(jit_compile):
     model.fit(token_ids, np.ones((2, 2)), verbose=0)
     call = tf.function(layer.call, autograph=False, jit_compile=True)
     assert np.isnan(call(tf.constant([[1.0, 1.5]]))[0]).all(-1).tolist() == [False, True]
-    with pytest.raises(ValueError, match=r"`token_ids` must be integers; they are bfloat16. A `keras.Seq"):
+    with pytest.raises(ValueError, match=r"`token_ids` must be integers; they are bfloat16. In a `keras.Seq"):
         keras.Sequential([Embedding(11, 9, 6, dtype="bfloat16")])(token_ids)
 
 
