@@ -45,9 +45,17 @@ FAST = ["numba>=0.61"]  # compiles the loops that count words and learn their ve
 
 PLOT = ["matplotlib>=3.9"]  # keras_tfm.visualize.plots, keras-tfm plot
 
+# Formats of `Task.export` besides the SavedModel, each with the runtime that answers from it.
+ONNX = ["onnx>=1.18,<2", "onnxruntime>=1.22,<2", "tf2onnx>=1.17,<2"]
+LITERT = ["ai-edge-litert>=2.0,<3"]
+OPENVINO = ["openvino>=2025.4"]
+
 TEST = [
     *FAST,
     *PLOT,
+    *ONNX,
+    *LITERT,
+    *OPENVINO,
     "pytest>=8.3",
     "hypothesis>=6.100",
     "scikit-learn>=1.5",  # handwritten digits, used by tests and examples
@@ -104,6 +112,9 @@ setup(
     extras_require={
         "fast": FAST,
         "plot": PLOT,
+        "onnx": ONNX,
+        "litert": LITERT,
+        "openvino": OPENVINO,
         "test": TEST,
         "docs": DOCS,
         "dev": DEV,

@@ -184,7 +184,10 @@ def test_a_few_blocks_are_many_layers(tmp_path):
         ({"conv_kernel_size": 0}, "encoder.conv.LayerNorm.bias: expected no such weight"),
         ({"position_buckets": 6}, r"encoder.rel_embeddings.weight: expected the shape \(12, 8\)"),
         ({"position_buckets": 2**15}, r"rel_embeddings.weight: expected the shape \(65536, 8\)"),
-        ({"position_buckets": 4, "max_relative_positions": 3}, "`num_buckets` must be 0, or even, .* = 4; it is 4"),
+        (
+            {"position_buckets": 4, "max_relative_positions": 3},
+            "`num_buckets` must be 0, or even, .* = 4; it is 4",
+        ),
         ({"max_relative_positions": 2**30}, "`max_distance` must be at most 1,048,576"),
         ({"type_vocab_size": 2**16}, r"token_type_embeddings.weight: expected the shape \(65536, 8\)"),
         ({"max_relative_positions": 9, "position_buckets": -1}, r"rel_embeddings.weight: .* \(18, 8\)"),
