@@ -21,7 +21,8 @@ from keras_tfm.heads.object_detector import ObjectDetector
 from keras_tfm.heads.set_prediction import SetPredictionLoss
 from keras_tfm.log import Bar
 from keras_tfm.models import DETR
-from keras_tfm.models.detection.detr import BACKBONES, DETRConfig
+from keras_tfm.models.detection.backbones import BACKBONES
+from keras_tfm.models.detection.detr import DETRConfig
 from keras_tfm.tasks.average_precision import average_precision
 from keras_tfm.tasks.detection import (
     DetectorConfig,
