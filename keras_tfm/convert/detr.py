@@ -33,7 +33,7 @@ TIMM = {
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     table = [
         dataclasses.replace(row, theirs=tuple(BACKBONE + key for key in row.theirs))
         for row in (resnet.resnet_rows(config.of_backbone) if config.backbone == "ResNet" else ())

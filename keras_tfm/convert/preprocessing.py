@@ -1,6 +1,6 @@
-"""Published models of images, and how those are prepared: preprocessor_config.json, in and out.
+"""The preprocessing of images for published models: preprocessor_config.json, read and written.
 
-What a file leaves unsaid is what its class does by default, of some families' as `PUBLISHED` has it.
+Entries that a file does not have are the defaults of its class; `PUBLISHED` has those of some families.
 """
 
 import json
@@ -13,8 +13,8 @@ from keras_tfm.convert.timm_preprocessing import timm_preprocessing_of
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
 NAME = "preprocessor_config.json"
-WHOLE = "processor_config.json"  # of transformers 5, where a model has a tokenizer too: it holds the other
-# {how the class's name begins, in small letters, which is also how config.json names the model: its defaults}
+WHOLE = "processor_config.json"  # of transformers 5, for a model with a tokenizer: it contains the other file
+# {the beginning of the class's name in lower case, also the model's name in config.json: its defaults}
 PUBLISHED = {
     "clip": {
         "image_mean": [0.48145466, 0.4578275, 0.40821073],
@@ -42,7 +42,7 @@ PUBLISHED = {
         "resample": 3,
     },
 }
-INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers for its filters
 MAX_SIDE = 4_096
 LEAST_STRETCHED = 384  # ConvNeXt's images of this size and more are stretched, not cut
 
@@ -55,7 +55,7 @@ def image_model(folder, with_head=True):
 
 
 def label_names(folder, count):
-    """The names of `count` classes, as the folder's config.json says or as transformers numbers them."""
+    """The names of `count` classes, from the folder's config.json or as transformers numbers them."""
     entries = read_config(folder)
     named, listed = entries.get("id2label") or {}, entries.get("label_names")  # timm's are a list
     if isinstance(listed, list) and len(listed) == count and all(isinstance(name, str) for name in listed):
@@ -64,11 +64,10 @@ def label_names(folder, count):
 
 
 def preprocessing_of(folder):
-    """Fields of `data.sources.preprocessing.Preprocessing` that the folder's preprocessor_config.json says,
-    or its processor_config.json.
+    """The fields of `Preprocessing` in a folder's preprocessor_config.json or processor_config.json.
 
-    {} where there is none, and no default of the model's. CheckpointError for what is not computed here:
-    another filter, no rescaling.
+    They are {} if there is no such file, and no default for the model. Raises CheckpointError for
+    preprocessing that this package does not have, for example another filter.
     """
     entries, path = _read_entries(folder)
     return _fields(entries, path) | _cutting(entries, path) if entries else {}
@@ -108,13 +107,13 @@ def _fields(entries, path):
 
 
 def shifts_labels(folder):
-    """Whether masks for the folder's model have its labels from 1, and 0 for pixels of no class."""
+    """Whether masks for the folder's model number the labels from 1, with 0 for pixels of no class."""
     entries, _ = _read_entries(folder)
     return bool(entries.get("do_reduce_labels", entries.get("reduce_labels", False)))
 
 
 def _read_entries(folder):
-    """(What is said, or follows from the class or the model, of how images are prepared; the file)."""
+    """(The entries about preprocessing, with the defaults of the class or the model; the file)."""
     name = next((name for name in (NAME, WHOLE) if (folder / name).exists()), None)
     if name is None:
         path = folder / "config.json"
@@ -134,7 +133,7 @@ def _read_entries(folder):
 
 
 def _cutting(entries, path):
-    """Which part of a resized image is left, and whether its aspect is kept."""
+    """The share of a resized image that its centre crop keeps, and whether the aspect ratio is kept."""
     size = entries.get("size", {})
     size = size if isinstance(size, dict) else {"height": size, "width": size}
     shortest = size.get("shortest_edge")
@@ -166,8 +165,8 @@ def _numbers(values, name, path):
 def preprocessor_writer(preprocessing, image_shape, kind=None, **more):
     """A function of a folder that writes preprocessor_config.json to it, for images of `image_shape`.
 
-    `kind` is the class that transformers is to read it by, by default one that serves any model; `more` are
-    further entries.
+    `kind` is the class with which transformers reads it, by default one for any model; `more` are additional
+    entries.
     """
     height, width, channels = image_shape
     mean, std = (
