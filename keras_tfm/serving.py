@@ -317,7 +317,7 @@ def litert(folder, threads):
     runners: dict[tuple, Any] = {}
     for name in interpreter.get_signature_list():
         runner = interpreter.get_signature_runner(name)
-        shapes = {tuple(x["shape"]) for x in runner.get_input_details().values()}
+        shapes = {tuple(map(int, x["shape"])) for x in runner.get_input_details().values()}
         runners |= dict.fromkeys(shapes, runner)
 
     def run(inputs):

@@ -114,9 +114,9 @@ def _difference(served, function, exported, name, quantization):
         found, right = exported.run(inputs), function(expected)
         for key, x in right.items():
             y = found[key][tuple(slice(size) for size in x.shape)]
-            most = max(most, float(np.abs(x - y).max() / max(1e-6, np.abs(x).max())))
+            most = np.maximum(most, np.abs(x - y).max() / max(1e-6, np.abs(x).max()))  # NaN stays
             squares, total = squares + float(np.square(x - y).sum()), total + float(np.square(x).sum())
-    difference = most if quantization is None else (squares / max(total, 1e-12)) ** 0.5
+    difference = float(most if quantization is None else (squares / max(total, 1e-12)) ** 0.5)
     if not difference <= BOUNDS[quantization]:  # NaN too
         raise ValueError(
             f"{name}: its answers differ from the task's by {difference:.2g}; the bound is "

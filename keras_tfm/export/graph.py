@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_tfm.private.tensorflow import constant_graph
 
+LARGE = 1_024  # values of a constant that is a weight
 MATRIX_PRODUCTS = {"...ab,...bc->...ac": False, "...ab,...cb->...ac": True}  # is the second transposed?
 
 
@@ -29,23 +30,35 @@ class FrozenFunction:
         self.inputs = dict(zip(names, signature, strict=True))
         self.outputs = sorted(traced.structured_outputs)
         self._graph = constant_graph(traced)
+        constants = [op.outputs[0] for op in self._graph.graph.get_operations() if op.type == "Const"]
+        large = [x for x in constants if (x.shape.num_elements() or 0) >= LARGE]
+        self._weights = {f"weights_{number}": x for number, x in enumerate(large)}
 
     def __call__(self, inputs):
         """The function by TensorFlow: {name: array} to {name: array}."""
         results = self._graph(*(tf.constant(inputs[name]) for name in self.inputs))
         return {name: x.numpy() for name, x in zip(self.outputs, results, strict=True)}
 
-    def function(self, shapes=None):
-        """A tf.function of the rewritten graph, which gives {output: tensor}; `shapes`, {input: shape}, fix
-        sizes.
+    def weights(self):
+        """The large constants, {name: array}."""
+        return {name: tf.get_static_value(x) for name, x in self._weights.items()}
+
+    def function(self, shapes=None, weights_apart=False):
+        """A tf.function of the rewritten graph, which gives {output: tensor}.
+
+        `shapes`, {input: shape}, fix sizes; `weights_apart` makes `weights` further inputs, for converters
+        that copy what a graph holds many times.
         """
         signature = [
             tf.TensorSpec(shapes[name] if shapes else spec.shape, spec.dtype, name)
             for name, spec in self.inputs.items()
         ]
+        apart = self._weights if weights_apart else {}
+        signature += [tf.TensorSpec(x.shape, x.dtype, name) for name, x in apart.items()]
 
         def call(*tensors):
-            known = {placeholder.ref(): x for placeholder, x in zip(self._graph.inputs, tensors, strict=True)}
+            given = [*self._graph.inputs, *apart.values()]
+            known = {placeholder.ref(): x for placeholder, x in zip(given, tensors, strict=True)}
             _copy(self._graph.outputs, known)
             return {name: known[x.ref()] for name, x in zip(self.outputs, self._graph.outputs, strict=True)}
 

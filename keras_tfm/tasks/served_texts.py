@@ -63,13 +63,14 @@ def served_texts(
         before = " " if isinstance(tokenizer, ByteLevelTokenizer) else ""
         reads |= {"unknown": tokenizer.unknown_id, "before": before}
     texts = made_up_texts(tokenizer, max_length)
+    examples: list = [text.split() for text in texts] if kind == "words" else texts
     return Served(
         function=function,
         inputs={name: tf.TensorSpec([None, None], tf.int32) for name in names},
         reads={name: value for name, value in reads.items() if kind == "texts" or name != "pairs"},
         answers=answers,
         write_reader=tokenizer.save_huggingface,
-        examples=list(zip(texts, texts[::-1], strict=True)) if pairs else texts,
+        examples=list(zip(texts, texts[::-1], strict=True)) if pairs else examples,
         encode=arrays,
     )
 
