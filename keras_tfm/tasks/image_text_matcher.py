@@ -37,11 +37,14 @@ from keras_tfm.training.options import MatchTraining
 
 
 class ImageTextMatcher(ImageTextTask):
-    """Images, as `ImageTask` has them, and texts to vectors of one space, by the towers of a `CLIP` or a
-    `SigLIP` in a `Contrastive`.
+    """Finds the text of an image and the image of a text: maps both to vectors of one space, by the towers of
+    a `CLIP` or a `SigLIP` in a `Contrastive`.
 
-    `fit` and `evaluate` take (images, texts), of which those of one row belong together: `data.ImageTexts`.
-    ValueError where the tokenizer has other tokens than the model, or another end.
+    Images are those of `ImageTask`. `fit` and `evaluate` take (images, texts), `data.ImageTexts`, whose rows
+    belong together. Raises ValueError if the tokenizer has more tokens than the model, or another end token.
+
+        task = ImageTextMatcher.from_huggingface("clip-vit-base-patch32/")
+        task.similarity(["photo.jpg"], ["a cat", "a dog"])  # (1, 2), cosines
     """
 
     name = "match-images"
@@ -87,9 +90,9 @@ class ImageTextMatcher(ImageTextTask):
 
     @classmethod
     def from_huggingface(cls, name: Path, **options: Any) -> Self:
-        """The CLIP or SigLIP in the folder `name`, or of this hub id, with its tokenizer and preprocessing.
+        """The CLIP or SigLIP in the folder `name`, or with this hub id, its tokenizer and its preprocessing.
 
-        CheckpointError or DataError where something is not as it must be.
+        Raises CheckpointError or DataError if a file is missing or invalid.
         """
         from keras_tfm.convert import CheckpointError, find_folder
         from keras_tfm.convert.preprocessing import image_model
@@ -104,7 +107,7 @@ class ImageTextMatcher(ImageTextTask):
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: the configurations of model, images and tokenizer, the
-        tokenizer and the weights. TypeError for a tokenizer that has no counterpart there.
+        tokenizer and the weights. Raises TypeError for a tokenizer that has no counterpart there.
         """
         from keras_tfm.convert import save_huggingface
         from keras_tfm.convert.preprocessing import preprocessor_writer
@@ -147,10 +150,13 @@ class ImageTextMatcher(ImageTextTask):
         return {"loss": SoftmaxContrast() if self.model.logit_bias is None else SigmoidContrast()}
 
     def measure(self, examples: ImageTexts) -> dict[str, Any]:
-        """Recall at 1, 5 and 10, from 0 to 1, both ways: of how many images one of their own texts is among
-        so many that are nearest of all texts here, and of how many texts an own image. Images that are the
-        same, and texts, count once.
+        """Recall at 1, 5 and 10, from 0 to 1, both ways.
+
+        `text_recall_5` is the share of images that have one of their own texts among the 5 nearest of all
+        texts here; `image_recall_5` is the share of texts that have one of their own images among the 5
+        nearest. Equal images count once, and so do equal texts.
         """
+        self.tell_cut(examples.texts)
         images, texts = self.encode_images(examples.images), self.encode_texts(examples.texts)
         return recalls(images, texts, identities(examples.images), examples.texts)
 
@@ -167,7 +173,7 @@ class ImageTextMatcher(ImageTextTask):
         return self._inputs({"token_ids": self.tokens(texts)["token_ids"]})
 
     def _inputs(self, packed: dict[str, tf.RaggedTensor]) -> dict[str, tf.Tensor]:
-        """Dense inputs; a tower that reads padding as it reads all else gets as much of it as it learnt."""
+        """Dense inputs; texts for a tower without a padding mask are padded to its `max_length`."""
         inputs = model_inputs(packed, self.tokenizer.pad_id)
         if "padding_mask" in self.model.backbone.input:
             return inputs
@@ -197,9 +203,7 @@ class ImageTextMatcher(ImageTextTask):
     predict = encode_images
 
     def encode_texts(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
-        """The vectors of the strings: an array (T, E), each of length 1. What exceeds `max_length` tokens is
-        not read.
-        """
+        """The vectors of the strings: an array (T, E), each of length 1, of texts cut at `max_length`."""
         texts = list(texts)
         vectors = np.zeros((len(texts), self.width), "float32")
         for rows in rows_by_length(map(len, texts), batch_size, "text"):
@@ -207,8 +211,10 @@ class ImageTextMatcher(ImageTextTask):
         return vectors
 
     def encode_labels(self, labels: Sequence[str], templates: Sequence[str] = ("{}",)) -> np.ndarray:
-        """The vectors (L, E) of `labels`, each put at "{}" of the `templates`: the mean over these, at length
-        1 (Radford et al. 2021, section 3.1.4). ValueError for a template without a place.
+        """The vectors of the `labels`: an array (L, E), each of length 1.
+
+        A label takes the place of "{}" in each of the `templates`; its vector is the mean over these (Radford
+        et al. 2021, section 3.1.4). Raises ValueError for a template without "{}".
         """
         for template in templates:
             if "{}" not in template:
@@ -223,8 +229,9 @@ class ImageTextMatcher(ImageTextTask):
         return self.encode_images(images) @ self.encode_texts(texts).T
 
     def probabilities(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
-        """How likely each of the vectors of `texts` (T, E) belongs to each of `images` (I, E): an array
-        (I, T). CLIP's are shares of 1 for each image, SigLIP's are of each pair by itself.
+        """The probability that a text belongs to an image, for the vectors of I images and T texts: (I, T).
+
+        CLIP's rows sum to 1; SigLIP judges each pair by itself.
         """
         head = self.model.head
         logits = np.exp(float(head.scale.numpy())) * (images @ texts.T)
@@ -236,7 +243,7 @@ class ImageTextMatcher(ImageTextTask):
         return " ".join(f"{x:.6g}" for x in answer)
 
     def export_endpoints(self) -> Endpoints:
-        """Those of images, and "texts": strings to vectors of the same space."""
+        """The signatures of `ImageTask`, for vectors, and "texts": strings to vectors of the same space."""
         texts = (
             lambda text: {"vector": self.encode_strings(text)},
             [tf.TensorSpec([None], tf.string, "text")],

@@ -1,4 +1,4 @@
-"""What a matcher of images and texts is made by: its configuration, and models with fresh weights."""
+"""The configuration of a matcher of images and texts, and the options of one with fresh weights."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,17 @@ FAMILIES: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class ImageTextMatcherConfig(Preprocessing):
-    """`around` are the special tokens before and behind each text, by default CLIP's start and end, of other
-    tokenizers the end alone.
+    """How an `ImageTextMatcher` prepares images, and which special tokens surround a text.
+
+    Args:
+        around: the ids before and after each text; by default start and end for a `CLIPTokenizer`, the end
+            alone for any other tokenizer.
     """
 
     around: SpecialTokens | None = None
 
     def around_with(self, tokenizer: Tokenizer) -> SpecialTokens:
-        """`around`, or what it is by default."""
+        """`around`, or its default for this tokenizer."""
         start = (tokenizer.start_id,) if isinstance(tokenizer, CLIPTokenizer) else ()
         return self.around or SpecialTokens(start, (tokenizer.end_id,))
 
@@ -49,7 +52,7 @@ class MatcherOptions(ModelOptions):
 
     family: Annotated[
         Literal["clip", "siglip"],
-        Option("clip chooses the right one of all texts of a batch, siglip decides for each by itself"),
+        Option("clip learns to choose a text among those of a batch, siglip to judge each pair by itself"),
     ] = "clip"
     size: Annotated[
         str, Option("a published size of the family, or tiny, for images of some 32 x 32 pixels")
@@ -79,7 +82,7 @@ class MatcherOptions(ModelOptions):
 
 @dataclasses.dataclass(frozen=True)
 class HeadArguments(Config):
-    """Those of `Contrastive`."""
+    """The arguments of `Contrastive`, as a task's config.json has them."""
 
     logit_scale: float = float(np.log(1 / 0.07))
     logit_bias: float | None = None
