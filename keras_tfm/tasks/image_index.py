@@ -163,22 +163,26 @@ class ImageIndex:
             raise ValueError(f"`vector` must have the shape {(self.config.width,)}; it is {vector.shape}.")
         if not self._rows:
             return []
-        vector, is_current = vector.astype("float32"), self._is_current
+        rows, cosines = self._candidates(vector.astype("float32"), top, exact)
+        is_current = self._is_current[rows]
+        rows, cosines = rows[is_current], cosines[is_current]
+        if not (top := min(top, len(rows))):
+            return []
+        best = np.argpartition(cosines, -top)[-top:]
+        best = best[np.argsort(-cosines[best], kind="stable")]
+        return [(self.images[rows[place]].path, float(cosines[place])) for place in best]
+
+    def _candidates(self, vector: np.ndarray, top: int, exact: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and their cosines: those that a graph finds near `vector`, and all that no graph connects."""
         graphs = [] if exact else self._graphs
         first = self.num_connected if graphs else 0
-        products = [part @ vector for part in self._parts_from(first)]
-        found = [(np.arange(first, len(is_current)), np.concatenate([np.zeros(0, "float32"), *products]))]
-        for graph, rows in graphs:
-            near, scores = graph.search(vector, top, is_current[rows])
-            found.append((rows.start + near, scores))
-        rows, scores = map(np.concatenate, zip(*found, strict=True))
-        scores = np.where(is_current[rows], scores, -np.inf)
-        top = min(top, int(np.sum(scores > -np.inf)))
-        if not top:
-            return []
-        best = np.argpartition(scores, -top)[-top:]
-        best = best[np.argsort(-scores[best], kind="stable")]
-        return [(self.images[rows[place]].path, float(scores[place])) for place in best]
+        rows = [np.arange(first, len(self.images))]
+        cosines = [part @ vector for part in self._parts_from(first)]
+        for graph, connected in graphs:
+            near, products = graph.search(vector, top, self._is_current[connected])
+            rows.append(connected.start + near)
+            cosines.append(products)
+        return np.concatenate(rows), np.concatenate(cosines)
 
     def _parts_from(self, first: int) -> list[np.ndarray]:
         """The parts from row `first` on, where one of them begins."""
