@@ -13,7 +13,7 @@ from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import CONVOLVED, feedforward, linear, norm, weight
 from keras_tfm.heads import ObjectDetector
 from keras_tfm.models import DETR, ResNet
-from keras_tfm.models.detection.detr import OF_DETR
+from keras_tfm.models.detection.backbones import OF_DETECTOR
 
 BACKBONE = "backbone.conv_encoder.model."
 ATTENTIONS = {
@@ -74,7 +74,7 @@ def read_backbone(value, entries):
         if theirs["model_type"] != "resnet" or last not in (theirs.get("out_features") or [last]):
             raise ValueError
     fields = dataclasses.asdict(config)
-    return {name: value for name, value in fields.items() if name not in OF_DETR}
+    return {name: value for name, value in fields.items() if name not in OF_DETECTOR}
 
 
 def write_backbone(config):
