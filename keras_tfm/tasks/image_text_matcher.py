@@ -1,4 +1,4 @@
-"""Images and texts in one space: which text belongs to an image, and which image to a text."""
+"""Images and texts in one vector space, where an image is close to the texts that describe it."""
 
 import functools
 import pathlib
@@ -36,14 +36,21 @@ from keras_tfm.training.options import MatchTraining
 
 
 class ImageTextMatcher(ImageTextTask):
-    """Finds the text of an image and the image of a text: maps both to vectors of one space, by the towers of
-    a `CLIP` or a `SigLIP` in a `Contrastive`.
+    """Maps images and texts to vectors of one space, by the two encoders of a `CLIP` or `SigLIP` model.
 
-    Images are those of `ImageTask`. `fit` and `evaluate` take (images, texts), `data.ImageTexts`, whose rows
-    belong together. Raises ValueError if the tokenizer has more tokens than the model, or another end token.
+    `fit` and `evaluate` take (images, texts), where a row is a pair that belongs together, or a
+    `data.ImageTexts`. Images may have the forms that `ImageTask` describes.
 
         task = ImageTextMatcher.from_huggingface("clip-vit-base-patch32/")
         task.similarity(["photo.jpg"], ["a cat", "a dog"])  # (1, 2), cosines
+
+    Args:
+        model: a `heads.Contrastive` model.
+        tokenizer: the tokenizer of the texts.
+        config: the preprocessing of images and texts.
+
+    Raises:
+        ValueError: if the tokenizer does not fit the model.
     """
 
     name = "match-images"
@@ -84,9 +91,9 @@ class ImageTextMatcher(ImageTextTask):
 
     @classmethod
     def from_huggingface(cls, name: Path, **options: Any) -> Self:
-        """The CLIP or SigLIP in the folder `name`, or with this hub id, its tokenizer and its preprocessing.
+        """Read the CLIP or SigLIP model, the tokenizer and the preprocessing of a folder or hub id.
 
-        Raises CheckpointError or DataError if a file is missing or invalid.
+        Raises CheckpointError or DataError if anything is missing or not as expected.
         """
         from keras_tfm.convert import CheckpointError, find_folder
         from keras_tfm.convert.preprocessing import image_model
@@ -100,8 +107,9 @@ class ImageTextMatcher(ImageTextTask):
         return cls(model, tokenizer, ImageTextMatcherConfig(**fields | {"around": around} | options))
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
-        """Write a new `folder` for `transformers`: the configurations of model, images and tokenizer, the
-        tokenizer and the weights. Raises TypeError for a tokenizer that has no counterpart there.
+        """Write a new `folder` for transformers: configurations, tokenizer and weights.
+
+        Raises TypeError for a tokenizer that transformers does not have.
         """
         from keras_tfm.convert import save_huggingface
         from keras_tfm.convert.preprocessing import preprocessor_writer
@@ -144,11 +152,10 @@ class ImageTextMatcher(ImageTextTask):
         return {"loss": SoftmaxContrast() if self.model.logit_bias is None else SigmoidContrast()}
 
     def measure(self, examples: ImageTexts) -> dict[str, Any]:
-        """Recall at 1, 5 and 10, from 0 to 1, both ways.
+        """Recall at 1, 5 and 10, from 0 to 1, in both directions.
 
-        `text_recall_5` is the share of images that have one of their own texts among the 5 nearest of all
-        texts here; `image_recall_5` is the share of texts that have one of their own images among the 5
-        nearest. Equal images count once, and so do equal texts.
+        It is the share of images for which one of their own texts is among the 1, 5 or 10 nearest texts, and
+        the share of texts for which one of their images is. Equal images, and equal texts, count once.
         """
         self.tell_cut(examples.texts)
         images, texts = self.encode_images(examples.images), self.encode_texts(examples.texts)
@@ -163,11 +170,11 @@ class ImageTextMatcher(ImageTextTask):
         return self.model.compare(self.prepare(images), texts)
 
     def text_inputs(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Strings (B,) as the texts' tower takes them, wholly in the graph."""
+        """The inputs of the text encoder for strings (B,). Runs in a graph."""
         return self._inputs({"token_ids": self.tokens(texts)["token_ids"]})
 
     def _inputs(self, packed: dict[str, tf.RaggedTensor]) -> dict[str, tf.Tensor]:
-        """Dense inputs; texts for a tower without a padding mask are padded to its `max_length`."""
+        """Dense inputs, padded to the full length if the text encoder also attends to padding."""
         inputs = model_inputs(packed, self.tokenizer.pad_id)
         if "padding_mask" in self.model.backbone.input:
             return inputs
@@ -176,18 +183,18 @@ class ImageTextMatcher(ImageTextTask):
         return {"token_ids": padded}
 
     def encode(self, images: tf.Tensor) -> tf.Tensor:
-        """Raw images (B, H, W, C) to vectors (B, E) of length 1, wholly in the graph."""
+        """Vectors (B, E) of length 1 for raw images (B, H, W, C). Runs in a graph."""
         outputs = self.model.backbone.image({"images": self.prepare(images)}, training=False)
         return tf.cast(outputs["embeddings"], tf.float32)
 
     def encode_strings(self, texts: tf.Tensor) -> tf.Tensor:
-        """Strings (B,) to vectors (B, E) of length 1, wholly in the graph."""
+        """Vectors (B, E) of length 1 for strings (B,). Runs in a graph."""
         outputs = self.model.backbone.text(self.text_inputs(texts), training=False)
         return tf.cast(outputs["embeddings"], tf.float32)
 
     @property
     def width(self) -> int:
-        """That of the vectors."""
+        """E, the width of the vectors."""
         return self.model.backbone.config.embedding_dim
 
     def encode_images(self, images: Any, batch_size: int = 64) -> np.ndarray:
@@ -197,7 +204,10 @@ class ImageTextMatcher(ImageTextTask):
     predict = encode_images
 
     def encode_texts(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
-        """The vectors of the strings: an array (T, E), each of length 1, of texts cut at `max_length`."""
+        """The vectors of the strings: an array (T, E), each of length 1.
+
+        Only the first `max_length` tokens of a text are read.
+        """
         texts = list(texts)
         vectors = np.zeros((len(texts), self.width), "float32")
         for rows in rows_by_length(map(len, texts), batch_size, "text"):
@@ -205,10 +215,10 @@ class ImageTextMatcher(ImageTextTask):
         return vectors
 
     def encode_labels(self, labels: Sequence[str], templates: Sequence[str] = ("{}",)) -> np.ndarray:
-        """The vectors of the `labels`: an array (L, E), each of length 1.
+        """The vectors (L, E) of `labels`, which replace "{}" in each of the `templates`.
 
-        A label takes the place of "{}" in each of the `templates`; its vector is the mean over these (Radford
-        et al. 2021, section 3.1.4). Raises ValueError for a template without "{}".
+        A label's vector is the mean over the templates, scaled to length 1 (Radford et al. 2021, section
+        3.1.4). Raises ValueError for a template without "{}".
         """
         for template in templates:
             if "{}" not in template:
@@ -223,9 +233,9 @@ class ImageTextMatcher(ImageTextTask):
         return self.encode_images(images) @ self.encode_texts(texts).T
 
     def probabilities(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
-        """The probability that a text belongs to an image, for the vectors of I images and T texts: (I, T).
+        """The probabilities (I, T) that the vectors `images` (I, E) and `texts` (T, E) belong together.
 
-        CLIP's rows sum to 1; SigLIP judges each pair by itself.
+        With CLIP they sum to 1 for each image; with SigLIP each pair has a probability by itself.
         """
         head = self.model.head
         logits = np.exp(float(head.scale.numpy())) * (images @ texts.T)
@@ -237,7 +247,7 @@ class ImageTextMatcher(ImageTextTask):
         return " ".join(f"{x:.6g}" for x in answer)
 
     def export_endpoints(self) -> Endpoints:
-        """The signatures of `ImageTask`, for vectors, and "texts": strings to vectors of the same space."""
+        """The signatures of `ImageTask`, and "texts", which returns the vectors of strings."""
         texts = (
             lambda text: {"vector": self.encode_strings(text)},
             [tf.TensorSpec([None], tf.string, "text")],

@@ -25,24 +25,23 @@ FAMILIES: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class ImageTextMatcherConfig(Preprocessing):
-    """How an `ImageTextMatcher` prepares images, and which special tokens surround a text.
+    """The preprocessing of a matcher.
 
-    Args:
-        around: the ids before and after each text; by default start and end for a `CLIPTokenizer`, the end
-            alone for any other tokenizer.
+    `around` are the special tokens before and after each text, by default start and end for CLIP's tokenizer
+    and only the end for others.
     """
 
     around: SpecialTokens | None = None
 
     def around_with(self, tokenizer: Tokenizer) -> SpecialTokens:
-        """`around`, or its default for this tokenizer."""
+        """`around`, or its default for the tokenizer."""
         start = (tokenizer.start_id,) if isinstance(tokenizer, CLIPTokenizer) else ()
         return self.around or SpecialTokens(start, (tokenizer.end_id,))
 
 
 @dataclasses.dataclass(frozen=True)
 class MatcherOptions(ModelOptions):
-    """Two towers with fresh weights, and a vocabulary for the texts."""
+    """An image encoder and a text encoder with fresh weights, and a vocabulary."""
 
     set_here: ClassVar[Mapping[str, str]] = {
         "vocabulary_size": "--vocabulary",
@@ -82,7 +81,7 @@ class MatcherOptions(ModelOptions):
 
 @dataclasses.dataclass(frozen=True)
 class HeadArguments(Config):
-    """The arguments of `Contrastive`, as a task's config.json has them."""
+    """The arguments of `Contrastive` other than the model."""
 
     logit_scale: float = float(np.log(1 / 0.07))
     logit_bias: float | None = None
