@@ -41,18 +41,21 @@ def rows(config):
     table += weight("encoder_projection/convolution/kernel", "input_projection.weight", CONVOLVED)
     table += weight("encoder_projection/convolution/bias", "input_projection.bias")
     table += weight("decoder_queries/table", "query_position_embeddings.weight")
-    table += norm("decoder_norm", "decoder.layernorm")
-    for stack, attentions in ATTENTIONS.items():
-        ours, theirs = f"{stack}_block_{{}}", f"{stack}.layers.{{}}"
-        for name, key in attentions.items():
-            branch = f"{ours}/{name}/branch/attention"
-            for part in ("query", "key", "value"):
-                table += linear(f"{branch}/projections/{part}", f"{theirs}.{key}.{part[0]}_proj")
-            table += linear(f"{branch}/output", f"{theirs}.{key}.out_proj")
-            table += norm(f"{ours}/{name}/norm", f"{theirs}.{key}_layer_norm")
-        table += feedforward(f"{ours}/feedforward", f"{theirs}.fc1", f"{theirs}.fc2")
-        table += norm(f"{ours}/feedforward/norm", f"{theirs}.final_layer_norm")
-    return table
+    return [*table, *block_rows("encoder"), *block_rows("decoder")]
+
+
+def block_rows(stack):
+    """The blocks of the encoder or the decoder, and the norm behind the latter."""
+    table = norm("decoder_norm", "decoder.layernorm") if stack == "decoder" else []
+    ours, theirs = f"{stack}_block_{{}}", f"{stack}.layers.{{}}"
+    for name, key in ATTENTIONS[stack].items():
+        branch = f"{ours}/{name}/branch/attention"
+        for part in ("query", "key", "value"):
+            table += linear(f"{branch}/projections/{part}", f"{theirs}.{key}.{part[0]}_proj")
+        table += linear(f"{branch}/output", f"{theirs}.{key}.out_proj")
+        table += norm(f"{ours}/{name}/norm", f"{theirs}.{key}_layer_norm")
+    table += feedforward(f"{ours}/feedforward", f"{theirs}.fc1", f"{theirs}.fc2")
+    return table + norm(f"{ours}/feedforward/norm", f"{theirs}.final_layer_norm")
 
 
 def read_backbone(value, entries):

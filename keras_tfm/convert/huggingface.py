@@ -41,6 +41,7 @@ TABLES = {
     "clip": "clip.FAMILY",
     "siglip": "siglip.FAMILY",
     "detr": "detr.FAMILY",
+    "maskformer": "mask_former.FAMILY",
     "vision-encoder-decoder": "vision_encoder_decoder.FAMILY",
     "dinov2": "dinov2.FAMILY",
     "dinov2_with_registers": "dinov2.WITH_REGISTERS",

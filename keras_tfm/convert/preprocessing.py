@@ -23,6 +23,12 @@ PUBLISHED = {
         "do_center_crop": True,
         "resample": 3,
     },
+    "maskformer": {
+        "image_mean": [0.485, 0.456, 0.406],
+        "image_std": [0.229, 0.224, 0.225],
+        "size": {"shortest_edge": 800},
+        "resample": 2,
+    },
     "segformer": {
         "image_mean": [0.485, 0.456, 0.406],
         "image_std": [0.229, 0.224, 0.225],
@@ -37,6 +43,7 @@ PUBLISHED = {
     },
 }
 INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers for its filters
+MAX_SIDE = 4_096
 LEAST_STRETCHED = 384  # ConvNeXt's images of this size and more are stretched, not cut
 
 
@@ -63,8 +70,25 @@ def preprocessing_of(folder):
     preprocessing that this package does not have, for example another filter.
     """
     entries, path = _read_entries(folder)
-    if not entries:
-        return {}
+    return _fields(entries, path) | _cutting(entries, path) if entries else {}
+
+
+def canvas_fields_of(folder):
+    """Fields of `data.sources.canvas.Canvas` that the folder says, and `image_size` where theirs resizes the
+    shorter side and keeps the aspect: here such an image is made to fit that size, and padded.
+    """
+    entries, path = _read_entries(folder)
+    size = entries.get("size")
+    if not isinstance(size, dict) or "shortest_edge" not in size or entries.get("do_center_crop", False):
+        return preprocessing_of(folder)
+    side = size["shortest_edge"]
+    if type(side) is not int or not 0 < side <= MAX_SIDE:
+        raise CheckpointError(path, "size.shortest_edge", f"1 to {MAX_SIDE}", brief(side))
+    return _fields(entries, path) | {"keep_aspect": True, "image_size": side}
+
+
+def _fields(entries, path):
+    """How pixels become numbers, and by which filter images are resized."""
     for name, value in {"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255}.items():
         given = entries.get(name, value)
         if not isinstance(given, bool | float | int) or abs(given - value) > 1e-6:
@@ -79,7 +103,7 @@ def preprocessing_of(folder):
     if (resample := entries.get("resample", 2)) not in INTERPOLATIONS:
         raise CheckpointError(path, "resample", "2 (bilinear) or 3 (bicubic)", brief(resample))
     fields["interpolation"] = INTERPOLATIONS[resample]
-    return fields | _cutting(entries, path)
+    return fields
 
 
 def shifts_labels(folder):

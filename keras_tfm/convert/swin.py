@@ -42,7 +42,7 @@ ARGUMENTS = Arguments(
         "drop_path_rate": "stochastic_depth",
     },
     fixed={"qkv_bias": True, "global_pool": "avg"},
-    only={"activation": "gelu", "epsilon": 1e-5},
+    only={"activation": "gelu", "epsilon": 1e-5, "fixed_windows": False},
     defaults={"drop_path_rate": 0.1},
     check=check_windows,
 )
@@ -160,10 +160,11 @@ FAMILY = Family(
         "epsilon": "layer_norm_eps",
     },
     fixed={"use_absolute_embeddings": False, "qkv_bias": True},
+    only={"fixed_windows": False},
     shapes={
         "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", "patch_size", "patch_size"),
         "encoder.layers.0.blocks.0.attention.self.relative_position_bias_table": (
-            lambda config: (2 * min(config.window, *config.grids[0]) - 1) ** 2,
+            lambda config: (2 * config.windows[0] - 1) ** 2,
             lambda config: config.num_heads[0],
         ),
         "encoder.layers.0.blocks.0.intermediate.dense.bias": (

@@ -126,6 +126,7 @@ FAMILY = Family(
     },
     absent={"image_size": 224, "window_size": 7},
     fixed={"use_absolute_embeddings": False, "qkv_bias": True},
+    only={"fixed_windows": False},
     shapes={
         "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", "patch_size", "patch_size"),
         "encoder.layers.0.blocks.0.attention.self.logit_scale": (
