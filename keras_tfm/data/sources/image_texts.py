@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_tfm.data.sources.image_files import ImageFiles, readable
 from keras_tfm.data.sources.images import IMAGES, STRETCHED, bytes_of
-from keras_tfm.data.sources.lines import DataError, check_text, files_of, numbered_lines
+from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import Columns, Row, parse_columns, read_all
 
@@ -28,7 +28,7 @@ class ImageTexts(NamedTuple):
 
 
 def read_image_texts(
-    paths,
+    paths: Paths,
     shape: tuple[int, int, int],
     columns: Sequence[str | int] | None = None,
     preprocessing: Preprocessing = STRETCHED,
