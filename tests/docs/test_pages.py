@@ -46,8 +46,20 @@ def test_what_is_not_run():
         "docs/book/index.md": 1,
         "docs/guides/convert.md": 1,
         "docs/guides/fine_tune.md": 1,
-        "docs/guides/serve.md": 1,
+        "docs/guides/serve.md": 2,
     }
+
+
+def test_blocks_between_two_that_are_left_out(tmp_path):
+    page = tmp_path / "page.md"
+    fence = "```"
+    left_out = f"<!-- not run: why -->\n{fence}\none\n{fence}\n\n"
+    page.write_text(f"{left_out}{fence}python\ntwo\n{fence}\n\n{left_out}")
+    assert [(block.code.strip(), block.why) for block in blocks(page)] == [
+        ("one", "why"),
+        ("two", None),
+        ("one", "why"),
+    ]
 
 
 def test_comments_are_compared():

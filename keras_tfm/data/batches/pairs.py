@@ -1,6 +1,7 @@
 """Batches of pairs of texts with little padding, and raw strings as a model's inputs."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +25,12 @@ class PairBatches(LengthBatches):
     before and after the pieces, if they are not the tokenizer's: a decoder reads all ids of a target but the
     last, and its labels are all but the first. `options` are those of `LengthBatches`, which chooses the
     shapes (B, S, T). Raises ValueError if no pair remains or the longest exceeds the budget.
+
+    >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")
+    >>> batches = keras_tfm.data.PairBatches(["ab", "c"], ["ba", "cc"], tokenizer, tokenizer, min_batches=1)
+    >>> inputs, labels, weights = next(iter(batches.dataset()))
+    >>> inputs["token_ids"].shape, labels.shape
+    (TensorShape([2, 3]), TensorShape([2, 3]))
     """
 
     def __init__(
@@ -70,7 +77,7 @@ class PairBatches(LengthBatches):
 
 
 def encode_sources(
-    strings, tokenizer: Tokenizer, max_length: int, special: SpecialTokens | None = None
+    strings: Any, tokenizer: Tokenizer, max_length: int, special: SpecialTokens | None = None
 ) -> dict[str, tf.Tensor]:
     """An encoder's inputs {"token_ids", "padding_mask"}, (B, S) each, for strings (B,).
 
@@ -88,7 +95,7 @@ def encode_sources(
 
 
 def encode_prompts(
-    strings, tokenizer: Tokenizer, add_start: bool = False, delimit: int | None = None
+    strings: Any, tokenizer: Tokenizer, add_start: bool = False, delimit: int | None = None
 ) -> dict[str, tf.Tensor]:
     """Prompts {"token_ids", "padding_mask"}, (B, P) each, padded on the left, for strings (B,).
 

@@ -1,8 +1,8 @@
 """CLIP of Radford et al. 2021, "Learning Transferable Visual Models From Natural Language Supervision".
 
 A ViT that also normalises before its blocks and a causal Transformer like GPT-2's, whose state at the end of
-the text stands for the text; both are projected into one space. Deviates from the authors' code in the first
-values of kernels, which are Keras's; the logits' scale is learnt by the head, `heads.Contrastive`.
+the text stands for the text; both are projected into one space. Deviates from the authors' code in the
+initial values of kernels, which are Keras's. The logits' scale is a weight of the head, `heads.Contrastive`.
 """
 
 import dataclasses
@@ -27,18 +27,23 @@ from keras_tfm.models.vision.images import image_input
 
 @dataclasses.dataclass(frozen=True)
 class CLIPConfig(DualEncoderConfig):
-    """As `DualEncoderConfig`; a text ends at its first `end_id`."""
+    """As `DualEncoderConfig`, with `end_id`, the token that ends a text; the first one counts."""
 
     end_id: TokenId = 49_407
 
 
 class CLIP(DualEncoder):
-    """Pairs of an image and a text in, vectors of both out.
+    """An image encoder and a text encoder with outputs in one vector space.
 
     Inputs: `images` (B, H, W, C), floating-point, `token_ids` (B, T) and `padding_mask` (B, T). Outputs:
     `image_sequence_output` (B, N + 1, D), the class token first, `image_pooled_output` (B, D), its normalised
     state, `text_sequence_output` (B, T, D), `text_pooled_output` (B, D), the state at the end of the text,
-    `image_embeddings` and `text_embeddings` (B, E), of unit length. `image` and `text` are the towers alone.
+    `image_embeddings` and `text_embeddings` (B, E), of unit length. `image` and `text` are the two encoders.
+
+    >>> model = keras_tfm.models.CLIP.from_size("tiny", num_image_layers=1, num_text_layers=1)
+    >>> output = model({"images": np.zeros((2, 32, 32, 3)), "token_ids": np.ones((2, 5), "int32")})
+    >>> output["image_embeddings"].shape, output["text_embeddings"].shape
+    (TensorShape([2, 128]), TensorShape([2, 128]))
     """
 
     config_class = CLIPConfig
