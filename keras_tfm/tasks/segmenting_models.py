@@ -100,7 +100,8 @@ def with_head_of(
     """
     new = segmenting(backbone, count, **head_of(model))
     for name in PARTS[type(model)][: 2 if has_classes else 1]:
-        new.get_layer(name).set_weights(model.get_layer(name).get_weights())
+        if name in {layer.name for layer in new.layers}:  # a linear decoder is none
+            new.get_layer(name).set_weights(model.get_layer(name).get_weights())
     return new
 
 
