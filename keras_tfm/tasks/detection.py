@@ -4,12 +4,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_tfm.configs import Between, Option, Size
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.image_files import ImageFiles, read_bytes, size_of
 from keras_tfm.data.sources.objects import Objects
+from keras_tfm.heads.boxes import corners_of
 from keras_tfm.models import DETR
 from keras_tfm.models.detection.detr import DETRConfig
 from keras_tfm.tasks.image_task import preprocessing_in, with_fields
@@ -75,3 +78,13 @@ def canvas_in(config: DetectorConfig) -> Canvas:
 def canvas_of(fields: Mapping[str, Any]) -> Canvas:
     """The canvas that some of the `fields` of a configuration say."""
     return with_fields(Canvas(), fields)
+
+
+def by_query(model: keras.Model, inputs: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The likeliest object of each query of a detector: its box (B, Q, 4) in parts of the image's sides, its
+    class (B, Q) and its score (B, Q).
+    """
+    outputs = model(inputs, training=False)
+    probabilities = tf.nn.softmax(tf.cast(outputs["logits"], tf.float32))[..., :-1]
+    boxes = tf.clip_by_value(corners_of(tf.cast(outputs["boxes"], tf.float32)), 0.0, 1.0)
+    return boxes, tf.argmax(probabilities, axis=-1), tf.reduce_max(probabilities, axis=-1)

@@ -16,7 +16,6 @@ from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
-from keras_tfm.heads.boxes import corners_of
 from keras_tfm.heads.object_detector import ObjectDetector
 from keras_tfm.heads.set_prediction import SetPredictionLoss
 from keras_tfm.log import Bar
@@ -26,6 +25,7 @@ from keras_tfm.tasks.average_precision import average_precision
 from keras_tfm.tasks.detection import (
     DetectorConfig,
     DetectorOptions,
+    by_query,
     canvas_in,
     canvas_of,
     names_of,
@@ -290,13 +290,11 @@ class Detector(ImageTask, FineTunedTask):
         """All objects of raw images of the model's size (B, H, W, C), whose own `sizes` are (B, 2): `boxes`
         (B, Q, 4) in their own pixels, `classes` (B, Q) and `scores` (B, Q), the surest first.
         """
-        outputs = self.model(self.preprocessing.inputs(images, sizes), training=False)
-        probabilities = tf.nn.softmax(tf.cast(outputs["logits"], tf.float32))[..., :-1]
-        scores, order = tf.math.top_k(tf.reduce_max(probabilities, axis=-1), probabilities.shape[1])
-        classes = tf.gather(tf.argmax(probabilities, axis=-1), order, batch_dims=1)
-        corners = tf.clip_by_value(corners_of(tf.cast(outputs["boxes"], tf.float32)), 0.0, 1.0)
+        boxes, classes, scores = by_query(self.model, self.preprocessing.inputs(images, sizes))
+        scores, order = tf.math.top_k(scores, scores.shape[1])
+        classes = tf.gather(classes, order, batch_dims=1)
         scale = tf.cast(tf.gather(sizes, [1, 0, 1, 0], axis=1), tf.float32)[:, None]
-        boxes = tf.gather(corners * scale, order, batch_dims=1)
+        boxes = tf.gather(boxes * scale, order, batch_dims=1)
         return {"boxes": boxes, "classes": classes, "scores": scores}
 
     def predict(
