@@ -13,7 +13,7 @@ from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import CONVOLVED, feedforward, linear, norm, weight
 from keras_tfm.heads import ObjectDetector
 from keras_tfm.models import DETR, ResNet
-from keras_tfm.models.detection.detr import OF_DETR
+from keras_tfm.models.detection.backbones import OF_DETECTOR
 
 BACKBONE = "backbone.conv_encoder.model."
 ATTENTIONS = {
@@ -33,7 +33,7 @@ TIMM = {
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     table = [
         dataclasses.replace(row, theirs=tuple(BACKBONE + key for key in row.theirs))
         for row in (resnet.resnet_rows(config.of_backbone) if config.backbone == "ResNet" else ())
@@ -41,18 +41,21 @@ def rows(config):
     table += weight("encoder_projection/convolution/kernel", "input_projection.weight", CONVOLVED)
     table += weight("encoder_projection/convolution/bias", "input_projection.bias")
     table += weight("decoder_queries/table", "query_position_embeddings.weight")
-    table += norm("decoder_norm", "decoder.layernorm")
-    for stack, attentions in ATTENTIONS.items():
-        ours, theirs = f"{stack}_block_{{}}", f"{stack}.layers.{{}}"
-        for name, key in attentions.items():
-            branch = f"{ours}/{name}/branch/attention"
-            for part in ("query", "key", "value"):
-                table += linear(f"{branch}/projections/{part}", f"{theirs}.{key}.{part[0]}_proj")
-            table += linear(f"{branch}/output", f"{theirs}.{key}.out_proj")
-            table += norm(f"{ours}/{name}/norm", f"{theirs}.{key}_layer_norm")
-        table += feedforward(f"{ours}/feedforward", f"{theirs}.fc1", f"{theirs}.fc2")
-        table += norm(f"{ours}/feedforward/norm", f"{theirs}.final_layer_norm")
-    return table
+    return [*table, *block_rows("encoder"), *block_rows("decoder")]
+
+
+def block_rows(stack):
+    """The blocks of the encoder or the decoder, and the norm behind the latter."""
+    table = norm("decoder_norm", "decoder.layernorm") if stack == "decoder" else []
+    ours, theirs = f"{stack}_block_{{}}", f"{stack}.layers.{{}}"
+    for name, key in ATTENTIONS[stack].items():
+        branch = f"{ours}/{name}/branch/attention"
+        for part in ("query", "key", "value"):
+            table += linear(f"{branch}/projections/{part}", f"{theirs}.{key}.{part[0]}_proj")
+        table += linear(f"{branch}/output", f"{theirs}.{key}.out_proj")
+        table += norm(f"{ours}/{name}/norm", f"{theirs}.{key}_layer_norm")
+    table += feedforward(f"{ours}/feedforward", f"{theirs}.fc1", f"{theirs}.fc2")
+    return table + norm(f"{ours}/feedforward/norm", f"{theirs}.final_layer_norm")
 
 
 def read_backbone(value, entries):
@@ -74,7 +77,7 @@ def read_backbone(value, entries):
         if theirs["model_type"] != "resnet" or last not in (theirs.get("out_features") or [last]):
             raise ValueError
     fields = dataclasses.asdict(config)
-    return {name: value for name, value in fields.items() if name not in OF_DETR}
+    return {name: value for name, value in fields.items() if name not in OF_DETECTOR}
 
 
 def write_backbone(config):

@@ -11,15 +11,14 @@ import tensorflow as tf
 
 from keras_tfm.data.batches.encoding import model_inputs, pack_texts
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.tasks.canvas_task import CanvasTask, sizes_of
 from keras_tfm.tasks.captioner import Captioner
 from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, as_texts
-from keras_tfm.tasks.detection import by_query, sizes_of
 from keras_tfm.tasks.detector import Detector
 from keras_tfm.tasks.encoder_task import EncoderTask, parts_of
 from keras_tfm.tasks.image_task import ImageTask
 from keras_tfm.tasks.image_text_matcher import ImageTextMatcher
 from keras_tfm.tasks.masked_language_model import MaskedLanguageModel
-from keras_tfm.tasks.segmenter import Segmenter
 from keras_tfm.tasks.sentence_encoder import SentenceEncoder
 from keras_tfm.tasks.task import Task
 from keras_tfm.tasks.text_generator import TextGenerator
@@ -202,8 +201,8 @@ def _checked(task: ImageTask, example: Any) -> Any:
     return task.check_images(example if not hasattr(example, "ndim") or example.ndim > 3 else example[None])
 
 
-@read.register(Segmenter)
-def _(task: Segmenter, example: Any, target: str | None = None, **options: Any) -> Reading:
+@read.register(CanvasTask)
+def _(task: CanvasTask, example: Any, target: str | None = None, **options: Any) -> Reading:
     _refuse_target(task, target, options)
     images, inputs, _ = _on_canvas(task, example)
     return Reading({name: inputs[name] for name in task.model.backbone.input}, image=images[0])
@@ -214,7 +213,7 @@ def _(task: Detector, example: Any, target: str | None = None, **options: Any) -
     """The decoder's tokens are the objects that its queries found."""
     _refuse_target(task, target, options)
     images, inputs, part = _on_canvas(task, example)
-    boxes, classes, scores = (np.asarray(some)[0] for some in by_query(task.model, inputs))
+    boxes, classes, scores = (np.asarray(some)[0] for some in task.by_query(inputs))
     names = [
         f"{query}: {task.class_names[number]} {score:.2f}"
         for query, (number, score) in enumerate(zip(classes, scores, strict=True))
@@ -227,7 +226,7 @@ def _(task: Detector, example: Any, target: str | None = None, **options: Any) -
     )
 
 
-def _on_canvas(task: Any, example: Any) -> tuple[np.ndarray, dict[str, tf.Tensor], np.ndarray]:
+def _on_canvas(task: CanvasTask, example: Any) -> tuple[np.ndarray, dict[str, tf.Tensor], np.ndarray]:
     """The raw image in the model's size (1, H, W, C), the model's inputs, and which part of the height and
     of the width the image covers, (2,): the rest is padding.
     """

@@ -13,50 +13,41 @@ import tensorflow as tf
 
 from keras_tfm.data.batches.masks import MaskBatches
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, read_masks
 from keras_tfm.heads.map_decoders import maps_of
-from keras_tfm.heads.segmentation import SegmentationLoss, SemanticSegmenter
-from keras_tfm.log import Bar
-from keras_tfm.tasks.detection import canvas_of, sizes_of
-from keras_tfm.tasks.image_task import (
-    ImageTask,
-    check_reads_images,
-    image_shape_of,
-    preprocessing_in,
-    with_image_size,
-)
+from keras_tfm.tasks.canvas_task import CanvasTask, sizes_of
+from keras_tfm.tasks.image_task import check_reads_images, shape_and_preprocessing, with_image_size
 from keras_tfm.tasks.mask_drawing import draw_masks, write_masks
 from keras_tfm.tasks.segmentation import (
-    HeadOptions,
     SegmenterConfig,
-    SegmenterOptions,
     are_known,
     checked_masks,
-    head_of,
     labels_on_canvas,
     names_in,
     overlap,
     summary,
     with_classes,
+)
+from keras_tfm.tasks.segmenting_models import (
+    ARCHITECTURES,
+    PARTS,
+    PROCESSORS,
+    SegmenterOptions,
+    SegmentingModel,
+    describe,
+    distinct,
+    made_of,
+    segmenting,
     with_head_of,
 )
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
-from keras_tfm.tasks.task import (
-    describe_backbone,
-    is_task_folder,
-    load_any,
-    make_backbone,
-    refuse_columns,
-    refuse_rows,
-)
-from keras_tfm.tasks.trainable import FineTunedTask
+from keras_tfm.tasks.task import refuse_columns
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import SegmentationTraining
 
 
-class Segmenter(ImageTask, FineTunedTask):
+class Segmenter(CanvasTask):
     """Images, as `ImageTask` has them, to the class of every pixel, by a `backbone` or one with a head.
 
     Examples are (images, masks), whole numbers (H, W) of each image's own size, by which the configuration
@@ -68,13 +59,11 @@ class Segmenter(ImageTask, FineTunedTask):
     start = "a RUN, of this task or, for its backbone, of classify-images, or a transformers folder or hub id"
     help = "train a segmenter: the class of every pixel of an image"
     files = KINDS
-    unit = "images"
-    digits = 2
-    held_out = (0.1, None)
     examples_class = Masks
     training = SegmentationTraining(
         epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=0.01
     )
+    rate_divisor = 10
     model_options = SegmenterOptions
     config_class = SegmenterConfig
     config: SegmenterConfig
@@ -84,7 +73,7 @@ class Segmenter(ImageTask, FineTunedTask):
         self.class_names = list(self.config.class_names)
         self.class_values = np.array(self.config.class_values, "uint8")
         count = len(self.class_names)
-        head = backbone if isinstance(backbone, SemanticSegmenter) else None
+        head = backbone if self.takes(backbone) else None
         if head is not None and head.num_classes != count:
             raise ValueError(
                 f"`class_names` must be {head.num_classes}, as the head has them; they are {count}."
@@ -92,17 +81,12 @@ class Segmenter(ImageTask, FineTunedTask):
         old = backbone if head is None else head.backbone
         model = with_image_size(old, self.config.image_size)
         if head is None:
-            self.model = SemanticSegmenter(model, count)
+            self.model = segmenting(model, count)
         else:
             self.model = head if model is old else with_head_of(model, count, head)
         self.take_images(self.model.backbone)
         self._logits = tf.function(self.logits, autograph=False, reduce_retracing=True)
         self._at_size = tf.function(self.at_size, autograph=False, reduce_retracing=True)
-
-    @property
-    def preprocessing(self) -> Canvas:
-        """How images become the model's input."""
-        return Canvas(**dataclasses.asdict(preprocessing_in(self.config)))
 
     @classmethod
     def make(
@@ -111,25 +95,7 @@ class Segmenter(ImageTask, FineTunedTask):
         if fields.get("image_size") is not None:
             changes = {**changes, "image_size": fields["image_size"]}
         fields = with_classes(fields, examples)
-        head = SemanticSegmenter(
-            options.model(changes), len(fields["class_names"]), options.decoder, options.dim
-        )
-        return cls(head, **fields)
-
-    @classmethod
-    def training_of(cls, start: Path | None) -> SegmentationTraining:
-        if start is None:
-            return cls.training
-        return dataclasses.replace(cls.training, learning_rate=cls.training.learning_rate / 10)
-
-    @classmethod
-    def reading(
-        cls, options: SegmenterOptions, changes: Mapping[str, Any], start: Path | None = None
-    ) -> dict[str, Any]:
-        if start is not None:
-            task = load_any(start) if is_task_folder(start) else cls.from_huggingface(start)
-            return {"image_shape": check_reads_images(task).image_shape}
-        return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
+        return cls(options.whole(changes, len(fields["class_names"])), **fields)
 
     @classmethod
     def read_files(
@@ -143,20 +109,12 @@ class Segmenter(ImageTask, FineTunedTask):
     ) -> Masks:
         """Images of that shape, or of the side `image_size`, and their masks."""
         refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
-        side = fields.get("image_size")
-        shape = image_shape if side is None else (side, side, image_shape[-1])
-        return read_masks(paths, shape, canvas_of(fields), names, ignored)
+        canvas = shape_and_preprocessing(image_shape, Canvas(), **fields)
+        return read_masks(paths, *canvas, names, ignored)
 
     @property
     def file_fields(self) -> dict[str, Any]:
-        classes = {"names": self.config.names, "ignored": self.config.ignored}
-        return {"image_shape": self.image_shape, **classes, **dataclasses.asdict(self.preprocessing)}
-
-    @classmethod
-    def start_from(cls, start: Path, examples: Any, **fields: Any) -> Self:
-        if is_task_folder(start):
-            return cls.adopt(load_any(start), examples, **fields)
-        return cls.from_huggingface(start, examples, **fields)
+        return {**super().file_fields, "names": self.config.names, "ignored": self.config.ignored}
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
@@ -177,15 +135,15 @@ class Segmenter(ImageTask, FineTunedTask):
         return cls(task.encoder, **with_classes({**kept, **fields}, examples))
 
     @classmethod
-    def with_classes(cls, model: SemanticSegmenter, examples: Any, **fields: Any) -> Self:
+    def with_classes(cls, model: SegmentingModel, examples: Any, **fields: Any) -> Self:
         """A task for the classes of `examples`: the weights of a `model` but for those that tell its own."""
         fields = with_classes(fields, examples)
-        new = with_head_of(model.backbone, len(fields["class_names"]), model, kept=("decoder",))
+        new = with_head_of(model.backbone, len(fields["class_names"]), model, has_classes=False)
         return cls(new, **fields)
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
-        return isinstance(model, SemanticSegmenter)
+        return isinstance(model, tuple(PARTS))
 
     @classmethod
     def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
@@ -194,16 +152,14 @@ class Segmenter(ImageTask, FineTunedTask):
         CheckpointError where something is not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
-        from keras_tfm.convert.preprocessing import label_names, preprocessing_of, shifts_labels
+        from keras_tfm.convert.preprocessing import canvas_fields_of, label_names, shifts_labels
 
         folder = find_folder(name)
         model = from_huggingface(folder)
         if not cls.takes(model):
-            expected = "SegformerForSemanticSegmentation"
-            raise CheckpointError(name, "architectures", expected, type(model).__name__)
-        names = label_names(folder, model.num_classes)
-        names = [label if names.count(label) == 1 else f"{label} {i}" for i, label in enumerate(names)]
-        published = {"class_names": tuple(names), **preprocessing_of(folder)}
+            raise CheckpointError(name, "architectures", ARCHITECTURES, type(model).__name__)
+        names = distinct(label_names(folder, model.num_classes))
+        published = {"class_names": names, **canvas_fields_of(folder)}
         if shifts_labels(folder):
             published |= {"class_values": tuple(range(1, len(names) + 1)), "ignored": 0}
         task = cls(model, **{**published, **options})
@@ -220,30 +176,25 @@ class Segmenter(ImageTask, FineTunedTask):
         from keras_tfm.convert import save_huggingface
         from keras_tfm.convert.preprocessing import preprocessor_writer
 
+        kind = f"{PROCESSORS[type(self.model)]}ImageProcessor"
         if self.config.keep_aspect:
-            raise ValueError("SegformerImageProcessor stretches images; `keep_aspect` is True.")
+            raise ValueError(f"{kind} stretches images; `keep_aspect` is True.")
         labels = {str(number): name for number, name in enumerate(self.class_names)}
         entries = {"id2label": labels, "label2id": {name: int(number) for number, name in labels.items()}}
         writer = preprocessor_writer(
             self.preprocessing,
             self.image_shape,
-            "SegformerImageProcessor",
+            kind,
             do_reduce_labels=self.config.ignored == 0,
         )
         save_huggingface(self.model, folder, overwrite, entries, writers=[writer])
 
     def __call__(self, batch: Any, training: bool = False) -> tf.Tensor:
-        """Logits (B, rows, columns, classes) of raw images, or of {"images": them}."""
-        images = self.check_images(batch["images"] if isinstance(batch, dict) else batch)
-        inputs = self.preprocessing.inputs(self._on_canvas(images), sizes_of(images))
-        return self.model({"images": inputs["images"]}, training=training)
-
-    def _on_canvas(self, images: Any, first: int = 0) -> tf.Tensor:
-        """Raw images in the model's size; ValueError for a broken file, counted from the `first`."""
-        if isinstance(images, ImageFiles):
-            images, problems = images.read()
-            refuse_rows({first + row: problem for row, problem in problems.items()})
-        return self.preprocessing.fitted(tf.convert_to_tensor(images), *self.image_shape[:2])
+        """What the model gives, by default logits (B, rows, columns, classes), for raw images, or {"images":
+        them}.
+        """
+        images = batch["images"] if isinstance(batch, dict) else batch
+        return self.model({"images": self.model_inputs(images)["images"]}, training=training)
 
     def check_examples(self, examples: Any, /) -> Masks:
         """Images with their sizes, and masks of the task's classes."""
@@ -275,25 +226,28 @@ class Segmenter(ImageTask, FineTunedTask):
         )
 
     def objective(self, training: SegmentationTraining) -> dict[str, Any]:
-        return {"loss": SegmentationLoss()}
+        return {"loss": self.model.loss_of_training()}
+
+    def learner(self, training: SegmentationTraining) -> keras.Model:
+        return self.model.learner()
 
     def logits(self, images: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
-        """Logits (B, rows, columns, classes), float32, of raw images of the model's size (B, H, W, C), whose
-        own `sizes` are (B, 2).
+        """The scores of classes (B, rows, columns, classes), float32, in raw images of the model's size (B,
+        H, W, C), whose own `sizes` are (B, 2).
         """
         inputs = self.preprocessing.inputs(images, sizes)
-        return tf.cast(self.model({"images": inputs["images"]}, training=False), tf.float32)
+        return self.model.class_scores(self.model({"images": inputs["images"]}, training=False))
 
     def at_size(self, logits: tf.Tensor, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """(The values of the classes (H, W), uint8, their probabilities (H, W)) of an image of the `size`
-        (2,), by its logits (rows, columns, classes), without what was padding.
+        (2,), by its scores (rows, columns, classes), without what was padding.
         """
         height, width = self.image_shape[:2]
         if self.config.keep_aspect:
             rows, columns = tf.unstack(self.preprocessing.content(size, height, width))
             logits = tf.image.resize(logits, (height, width))[:rows, :columns]
         logits = tf.image.resize(logits, tf.cast(size, tf.int32))
-        probabilities = tf.nn.softmax(logits)
+        probabilities = self.model.probabilities(logits)
         values = tf.gather(tf.constant(self.class_values), tf.argmax(logits, axis=-1))
         return values, tf.reduce_max(probabilities, axis=-1)
 
@@ -312,16 +266,11 @@ class Segmenter(ImageTask, FineTunedTask):
         model's canvas already.
         """
         images = self.check_images(images)
-        sizes = sizes_of(images) if sizes is None else sizes
         found: list[dict[str, Any]] = []
-        with Bar(total=len(images), desc="segmenting", unit="image") as bar:
-            for first in range(0, len(images), batch_size):
-                part = images[first : first + batch_size]
-                own = tf.constant(sizes[first : first + batch_size])
-                for logits, size in zip(self._logits(self._on_canvas(part, first), own), own, strict=True):
-                    mask, scores = (x.numpy() for x in self._at_size(logits, size))
-                    found.append(summary(mask, scores, self.config.names))
-                bar.update(len(part))
+        for canvas, own in self.canvases(images, sizes, batch_size):
+            for logits, size in zip(self._logits(canvas, tf.constant(own)), tf.constant(own), strict=True):
+                mask, scores = (x.numpy() for x in self._at_size(logits, size))
+                found.append(summary(mask, scores, self.config.names))
         if draw is not None:
             draw_masks(images, found, self.config.names, draw)
         if masks is not None:
@@ -353,21 +302,14 @@ class Segmenter(ImageTask, FineTunedTask):
         """Masks of the model's size, with the probability of each pixel's class; of the bytes of files
         `png` too, masks of the files' own sizes.
         """
-        height, width, channels = self.image_shape
-        canvas, size = self.preprocessing, tf.constant([height, width], tf.int64)
+        height, width = self.image_shape[:2]
 
         def answer(logits: tf.Tensor) -> dict[str, tf.Tensor]:
             resized = tf.image.resize(logits, (height, width))
             values = tf.gather(tf.constant(self.class_values), tf.argmax(resized, axis=-1))
-            return {"masks": values, "scores": tf.reduce_max(tf.nn.softmax(resized), axis=-1)}
+            return {"masks": values, "scores": tf.reduce_max(self.model.probabilities(resized), axis=-1)}
 
-        def of_bytes(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-            spec = (tf.TensorSpec((height, width, channels), tf.uint8), tf.TensorSpec((2,), tf.int64))
-            images, sizes = tf.map_fn(
-                lambda data: canvas.decoded_whole(data, height, width, channels),
-                image_bytes,
-                fn_output_signature=spec,
-            )
+        def of_files(images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
             logits = self.logits(images, sizes)
             encoded = tf.map_fn(
                 lambda item: tf.io.encode_png(self.at_size(*item)[0][..., None]),
@@ -376,19 +318,11 @@ class Segmenter(ImageTask, FineTunedTask):
             )
             return answer(logits) | {"png": encoded}
 
-        def of_images(images: tf.Tensor) -> dict[str, tf.Tensor]:
-            return answer(self.logits(images, tf.broadcast_to(size, (tf.shape(images)[0], 2))))
-
-        return {
-            "serving_default": (of_bytes, [tf.TensorSpec([None], tf.string, "image_bytes")]),
-            "images": (of_images, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
-        }
+        return self.canvas_endpoints(lambda images, sizes: answer(self.logits(images, sizes)), of_files)
 
     def describe_model(self) -> dict[str, Any]:
-        return describe_backbone(self.model.backbone) | {"head": head_of(self.model)}
+        return describe(self.model)
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: SegmenterConfig, model: dict[str, Any]) -> Self:
-        head = dataclasses.asdict(HeadOptions.from_json(model.get("head", {})))
-        whole = SemanticSegmenter(make_backbone(model), len(config.class_names), **head)
-        return cls(whole, **dataclasses.asdict(config))
+        return cls(made_of(model, len(config.class_names)), **dataclasses.asdict(config))

@@ -267,9 +267,10 @@ def _notes(task: Any, example: Any, reading: Reading, look: Look) -> Iterable[st
 def _patterns(look: Look) -> list[dict[str, Any]]:
     """The scores of each pattern in layers whose queries are their keys; None where there is no score."""
     scores: dict[str, list[dict[str, Any]]] = {}
+    writes = look.image is None or bool(look.target_tokens and look.objects is None)  # not a set of objects
     for index, attention in enumerate(look.attention):
         tokens = list(attention.query_tokens)
-        is_ordered = attention.kind != "cross" and (look.objects is None or attention.kind == "encoder")
+        is_ordered = attention.kind == "encoder" or (attention.kind == "decoder" and writes)
         if not is_ordered or "windows" in attention.axes or tokens != list(attention.key_tokens):
             continue
         segments = look.segments if len(look.segments) == len(tokens) else None

@@ -4,10 +4,12 @@ import doctest
 import importlib
 import pkgutil
 
+import keras
 import numpy as np
 import pytest
 
 import keras_tfm
+import keras_tfm.convert
 import keras_tfm.data
 import keras_tfm.generation
 import keras_tfm.heads
@@ -40,12 +42,13 @@ EXAMPLES = examples(
     keras_tfm.training,
     keras_tfm.visualize,
     keras_tfm.word_vectors,
+    keras_tfm.convert,
 )
 OF_TASKS = examples(keras_tfm.tasks)
 
 
 def run(example):
-    example.globs.update(np=np, keras_tfm=keras_tfm)
+    example.globs.update(np=np, keras=keras, keras_tfm=keras_tfm)
     said: list = []
     results = doctest.DocTestRunner(verbose=False).run(example, out=said.append)
     assert not results.failed, "".join(said)

@@ -20,6 +20,7 @@ from tests.models import (
     test_autoformer,
     test_clip,
     test_detr,
+    test_mask_former,
     test_siglip,
     test_vilbert,
     test_vision_encoder_decoder,
@@ -38,6 +39,7 @@ OTHERS = {
     ),
     "CLIP": (lambda: models.CLIP(test_clip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
     "DETR": (lambda: models.DETR(test_detr.SMALL), {"images": (20, 24, 1)}),
+    "MaskFormer": (lambda: models.MaskFormer(test_mask_former.SMALL), {"images": (20, 24, 1)}),
     "SigLIP": (lambda: models.SigLIP(test_siglip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
     "ViLBERT": (
         lambda: models.ViLBERT(test_vilbert.SMALL),

@@ -6,10 +6,11 @@ import zlib
 import numpy as np
 
 from keras_tfm import tasks
-from keras_tfm.models import MiT, MiTConfig
+from keras_tfm.models import MaskFormer, MiT, MiTConfig
 from keras_tfm.visualize import attention_page, look
 from keras_tfm.visualize.record import record_products
 from tests import contract
+from tests.models.test_mask_former import SMALL as MASK_FORMER
 from tests.tasks.test_detector import examples, make
 from tests.visualize.browser import Tab
 from tests.visualize.test_page_windows import windowed
@@ -81,6 +82,16 @@ def test_a_patch_of_a_finer_map_than_the_keys(browser, tmp_path):
     tab.drawn("Picture")
     shows(0, 6)
     assert tab.errors == []
+
+
+def test_a_query_of_masks(browser, tmp_path):
+    task = tasks.Segmenter(MaskFormer(MASK_FORMER), ["ground", "sky"])
+    contract.randomise(task.model, 1)
+    page = attention_page(task, np.zeros((20, 24), "uint8"), tmp_path / "page.html")
+    kinds = {score["kind"] for pattern in page.header["patterns"] for score in pattern["scores"]}
+    assert kinds == {"encoder"} or not kinds  # a decoder's queries have no order
+    tab = Tab(browser, (tmp_path / "page.html").as_uri())
+    assert "was read for “0”" in tab.text("#caption") and tab.errors == []
 
 
 def test_queries_and_keys_of_a_window(browser, tmp_path):

@@ -8,13 +8,12 @@ unless they are frozen.
 """
 
 import dataclasses
-from typing import Literal
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Heads, Rate, Size
+from keras_tfm.configs import Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import residuals
@@ -25,47 +24,18 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlock
 from keras_tfm.models.base import ConfiguredModel, states_of
-from keras_tfm.models.vision.botnet import BoTNet
-from keras_tfm.models.vision.cat import CAT
-from keras_tfm.models.vision.cmt import CMT
-from keras_tfm.models.vision.cvt import CvT
-from keras_tfm.models.vision.images import Side
-from keras_tfm.models.vision.mit import MiT
-from keras_tfm.models.vision.pit import PiT
-from keras_tfm.models.vision.regionvit import RegionViT
-from keras_tfm.models.vision.resnet import BiT, ResNet
-from keras_tfm.models.vision.shuffle_transformer import ShuffleTransformer
-from keras_tfm.models.vision.swin import Swin
-from keras_tfm.models.vision.swin_v2 import SwinV2
-from keras_tfm.models.vision.twins import Twins
-from keras_tfm.models.vision.visformer import Visformer
-from keras_tfm.private.keras import layers_in
+from keras_tfm.models.detection.backbones import OF_DETECTOR, AroundBackbone
 
 EPSILON = 1e-5
-BACKBONES = {
-    family.__name__: family
-    for family in (
-        *(BiT, BoTNet, CAT, CMT, CvT, MiT, PiT, RegionViT),
-        *(ResNet, ShuffleTransformer, Swin, SwinV2, Twins, Visformer),
-    )
-}
-OF_DETR = ("image_size", "num_channels")  # the fields of a backbone that are this configuration's
 
 
 @dataclasses.dataclass(frozen=True)
-class DETRConfig(Config):
-    """`backbone` is the name of a model of images with `maps`, and `backbone_config` holds the fields of its
-    configuration that differ from its defaults; `image_size` and `num_channels` stand here alone.
-    `frozen_norms` leaves its batch normalisation as it was read: turn it off to train one from scratch. What
-    the `decoder_` fields leave open, None, is as in the encoder. `dropout` acts on what each sub-layer adds,
-    the other two on attention weights and in feed-forward layers.
+class DETRConfig(AroundBackbone):
+    """`AroundBackbone` has the fields of the backbone. What the `decoder_` fields leave open, None, is as in
+    the encoder. `dropout` acts on what each sub-layer adds, the other two on attention weights and in
+    feed-forward layers.
     """
 
-    image_size: Side | tuple[Side, Side] = 800
-    num_channels: Size = 3
-    backbone: Literal[tuple(BACKBONES)] = "ResNet"  # type: ignore[valid-type]
-    backbone_config: dict = dataclasses.field(default_factory=dict)
-    frozen_norms: bool = True
     num_queries: Size = 100
     dim: Size = 256
     num_layers: Depth = 6
@@ -83,27 +53,6 @@ class DETRConfig(Config):
         super().__post_init__()
         if self.dim % 4:
             raise ValueError(f"`dim` must be a multiple of four, for the sines; it is {self.dim}.")
-        if own := self.backbone_config.keys() & set(OF_DETR):
-            raise ValueError(f"`backbone_config` must leave {', '.join(sorted(own))} to the detector's own.")
-        fields = dataclasses.asdict(self.of_backbone)
-        kept = {name: value for name, value in fields.items() if name not in OF_DETR}
-        object.__setattr__(self, "backbone_config", kept)
-
-    @property
-    def backbone_class(self):
-        """The class of the backbone."""
-        return BACKBONES[self.backbone]
-
-    @property
-    def of_backbone(self):
-        """The configuration of the backbone."""
-        own = {name: getattr(self, name) for name in OF_DETR}
-        return self.backbone_class.config_class.from_json({**self.backbone_config, **own})
-
-    @property
-    def parts(self):
-        """Configurations within this one, whose sizes are checked with its own."""
-        return (self.of_backbone,)
 
     @property
     def decoder_sizes(self):
@@ -125,15 +74,11 @@ class DETR(ConfiguredModel):
     config_class = DETRConfig
 
     def __init__(self, config, name="detr", **kwargs):
-        backbone = config.backbone_class(config.of_backbone, name="backbone")
-        if config.frozen_norms:
-            for layer in layers_in(backbone):
-                if isinstance(layer, keras.layers.BatchNormalization):
-                    layer.trainable = False  # Keras's then keeps its statistics too
+        backbone = config.new_backbone()
         images = backbone.input["images"]
         pixel_mask = keras.Input(images.shape[1:3], dtype="bool", name="pixel_mask")
-        encoder = [_block(config, "encoder", i) for i in range(config.num_layers)]
-        decoder = [_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]
+        encoder = [detr_block(config, "encoder", i) for i in range(config.num_layers)]
+        decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]
 
         x = Convolution(config.dim, 1, name="encoder_projection")(backbone.maps[-1])
         cells = nearest_cells(pixel_mask, x.shape[1:3])
@@ -169,7 +114,7 @@ class DETR(ConfiguredModel):
         backbone has no weights, and for a model without maps.
         """
         config = dataclasses.asdict(backbone.config)
-        own = {name: config.pop(name) for name in OF_DETR}
+        own = {name: config.pop(name) for name in OF_DETECTOR}
         detector = cls(
             DETRConfig(**{**own, **fields}, backbone=type(backbone).__name__, backbone_config=config)
         )
@@ -189,7 +134,7 @@ class DETR(ConfiguredModel):
         return ops.ones_like(inputs["images"][..., 0], "bool")
 
 
-def _block(config, stack, index):
+def detr_block(config, stack, index):
     """The block of this number of the encoder or the decoder."""
     is_decoder = stack == "decoder"
     encoder_sizes = config.num_layers, config.num_heads, config.intermediate_dim
