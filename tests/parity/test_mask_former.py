@@ -12,6 +12,7 @@ import torch
 import transformers
 
 from keras_tfm import convert, heads
+from keras_tfm.tasks.segments import panoptic_segments
 from tests.parity.images import answer, draw_images, draw_weights
 
 pytestmark = pytest.mark.parity
@@ -165,3 +166,26 @@ def test_the_loss_and_its_gradient(is_semantic, seed):
         ours = loss(targets[..., 0] if is_semantic else targets, variable)
     assert float(ours) == pytest.approx(float(expected.detach()), rel=1e-5)
     np.testing.assert_allclose(tape.gradient(ours, variable), tensor.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_classes_of_pixels_and_panoptic_segments(seed):
+    """What is made of the outputs, at another size than theirs."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(scale=4, size=(1, 6, 4)).astype("float32")
+    masks = rng.normal(scale=4, size=(1, 6, 3, 4)).astype("float32")
+    outputs = transformers.models.maskformer.modeling_maskformer.MaskFormerForInstanceSegmentationOutput(
+        class_queries_logits=torch.from_numpy(logits), masks_queries_logits=torch.from_numpy(masks)
+    )
+    processor = transformers.MaskFormerImageProcessor()
+    (expected,) = processor.post_process_semantic_segmentation(outputs, target_sizes=[(9, 10)])
+    scores = tf.image.resize(heads.class_maps(logits, masks), (9, 10))
+    np.testing.assert_array_equal(np.argmax(scores[0], -1), expected.numpy())
+    (expected,) = processor.post_process_panoptic_segmentation(
+        outputs, threshold=0.4, label_ids_to_fuse={0}, target_sizes=[(9, 10)]
+    )
+    numbers, segments = panoptic_segments(logits[0], masks[0], (9, 10), threshold=0.4, fused={0})
+    theirs = {x["id"]: x["label_id"] for x in expected["segments_info"]}
+    ours = {x["id"]: x["class"] for x in segments}
+    named = np.vectorize(lambda number, names: names.get(number, -1), excluded=[1], otypes=[int])
+    np.testing.assert_array_equal(named(numbers, ours), named(expected["segmentation"].numpy(), theirs))
