@@ -13,7 +13,7 @@ from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import CONVOLVED, feedforward, linear, norm, weight
 from keras_tfm.heads import ObjectDetector
 from keras_tfm.models import DETR, ResNet
-from keras_tfm.models.detection.detr import OF_DETR
+from keras_tfm.models.detection.base import OF_DETECTOR
 
 BACKBONE = "backbone.conv_encoder.model."
 ATTENTIONS = {
@@ -32,12 +32,24 @@ TIMM = {
 }
 
 
+def backbone_rows(config):
+    """The table of the backbone, a ResNet's."""
+    table = resnet.resnet_rows(config.of_backbone) if config.backbone == "ResNet" else ()
+    return [dataclasses.replace(row, theirs=tuple(BACKBONE + key for key in row.theirs)) for row in table]
+
+
+def attention_rows(stack, name, key):
+    """The table of the attention `name` of all blocks of a stack, which theirs calls `key`."""
+    ours, theirs = f"{stack}_block_{{}}/{name}", f"{stack}.layers.{{}}.{key}"
+    table = norm(f"{ours}/norm", f"{theirs}_layer_norm")
+    for part in ("query", "key", "value"):
+        table += linear(f"{ours}/branch/attention/projections/{part}", f"{theirs}.{part[0]}_proj")
+    return table + linear(f"{ours}/branch/attention/output", f"{theirs}.out_proj")
+
+
 def rows(config):
     """The table of a configuration."""
-    table = [
-        dataclasses.replace(row, theirs=tuple(BACKBONE + key for key in row.theirs))
-        for row in (resnet.resnet_rows(config.of_backbone) if config.backbone == "ResNet" else ())
-    ]
+    table = backbone_rows(config)
     table += weight("encoder_projection/convolution/kernel", "input_projection.weight", CONVOLVED)
     table += weight("encoder_projection/convolution/bias", "input_projection.bias")
     table += weight("decoder_queries/table", "query_position_embeddings.weight")
@@ -45,11 +57,7 @@ def rows(config):
     for stack, attentions in ATTENTIONS.items():
         ours, theirs = f"{stack}_block_{{}}", f"{stack}.layers.{{}}"
         for name, key in attentions.items():
-            branch = f"{ours}/{name}/branch/attention"
-            for part in ("query", "key", "value"):
-                table += linear(f"{branch}/projections/{part}", f"{theirs}.{key}.{part[0]}_proj")
-            table += linear(f"{branch}/output", f"{theirs}.{key}.out_proj")
-            table += norm(f"{ours}/{name}/norm", f"{theirs}.{key}_layer_norm")
+            table += attention_rows(stack, name, key)
         table += feedforward(f"{ours}/feedforward", f"{theirs}.fc1", f"{theirs}.fc2")
         table += norm(f"{ours}/feedforward/norm", f"{theirs}.final_layer_norm")
     return table
@@ -74,7 +82,7 @@ def read_backbone(value, entries):
         if theirs["model_type"] != "resnet" or last not in (theirs.get("out_features") or [last]):
             raise ValueError
     fields = dataclasses.asdict(config)
-    return {name: value for name, value in fields.items() if name not in OF_DETR}
+    return {name: value for name, value in fields.items() if name not in OF_DETECTOR}
 
 
 def write_backbone(config):

@@ -17,17 +17,17 @@ from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
 from keras_tfm.heads.boxes import corners_of
-from keras_tfm.heads.object_detector import ObjectDetector
-from keras_tfm.heads.set_prediction import SetPredictionLoss
+from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, detector_around
 from keras_tfm.log import Bar
 from keras_tfm.models import DETR
-from keras_tfm.models.detection.detr import BACKBONES, DETRConfig
+from keras_tfm.models.detection.base import BACKBONES
 from keras_tfm.tasks.average_precision import average_precision
 from keras_tfm.tasks.detection import (
     DetectorConfig,
     DetectorOptions,
     canvas_in,
     canvas_of,
+    copy_heads,
     names_of,
     sizes_of,
 )
@@ -47,7 +47,8 @@ from keras_tfm.training.folder import Path
 from keras_tfm.training.model import Model
 from keras_tfm.training.options import DetectionTraining
 
-HEADS = "class_head", "box_head"  # of `ObjectDetector`
+DETECTORS = (ObjectDetector, ReferencedDetector)
+HEADS = "class_head", "box_head"  # how the names of their layers begin
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # of the published checkpoints
 
 
@@ -79,25 +80,24 @@ class Detector(ImageTask, FineTunedTask):
         self.config = DetectorConfig(class_names=tuple(class_names), **options)
         self.class_names = list(self.config.class_names)
         count = len(self.class_names)
-        head = backbone if isinstance(backbone, ObjectDetector) else None
+        head = backbone if self.takes(backbone) else None
         if head is not None and head.num_classes != count:
             raise ValueError(
                 f"`class_names` must be {head.num_classes}, as the head has them; they are {count}."
             )
         old = backbone if head is None else head.backbone
         model = with_image_size(old, self.config.image_size)
-        self.model = head if head is not None and model is old else ObjectDetector(model, count)
+        self.model = head if head is not None and model is old else detector_around(model, count)
         if head not in (None, self.model):
-            for name in HEADS:
-                self.model.get_layer(name).set_weights(head.get_layer(name).get_weights())
+            copy_heads(head, self.model, HEADS)
         self.take_images(self.model.backbone)
         self._detect = tf.function(self.detect, autograph=False, reduce_retracing=True)
 
     @classmethod
-    def with_names(cls, model: ObjectDetector, class_names: Sequence[str], **options: Any) -> Self:
+    def with_names(cls, model: keras.Model, class_names: Sequence[str], **options: Any) -> Self:
         """A task for other classes: the weights of a `model` but for those that tell its classes apart."""
         task = cls(model.backbone, class_names, **options)
-        task.model.get_layer("box_head").set_weights(model.get_layer("box_head").get_weights())
+        copy_heads(model, task.model, "box_head")
         return task
 
     @property
@@ -112,7 +112,8 @@ class Detector(ImageTask, FineTunedTask):
         config = dataclasses.asdict(options.base()) | dict(changes)
         if fields.get("image_size") is not None:
             config["image_size"] = fields["image_size"]
-        return cls(DETR(DETRConfig.from_json(config)), names_of(examples), **fields)
+        family = options.model_class
+        return cls(family(family.config_class.from_json(config)), names_of(examples), **fields)
 
     @classmethod
     def training_of(cls, start: Path | None) -> DetectionTraining:
@@ -177,7 +178,7 @@ class Detector(ImageTask, FineTunedTask):
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
-        return isinstance(model, ObjectDetector)
+        return isinstance(model, DETECTORS)
 
     @classmethod
     def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
@@ -192,7 +193,7 @@ class Detector(ImageTask, FineTunedTask):
         folder = find_folder(name)
         model = from_huggingface(folder)
         if not cls.takes(model):
-            raise CheckpointError(name, "architectures", "DetrForObjectDetection", type(model).__name__)
+            raise CheckpointError(name, "architectures", "a detector of objects", type(model).__name__)
         names = label_names(folder, model.num_classes)
         names = [label if names.count(label) == 1 else f"{label} {i}" for i, label in enumerate(names)]
         published = {"keep_aspect": True} | (IMAGENET if model.input["images"].shape[-1] == 3 else {})
@@ -280,7 +281,7 @@ class Detector(ImageTask, FineTunedTask):
         )
 
     def objective(self, training: DetectionTraining) -> dict[str, Any]:
-        return {"loss": SetPredictionLoss()}
+        return {"loss": self.model.objective()}
 
     def learner(self, training: DetectionTraining) -> keras.Model:
         """A model of the same layers that gives the predictions of all decoder blocks."""
@@ -291,7 +292,7 @@ class Detector(ImageTask, FineTunedTask):
         (B, Q, 4) in their own pixels, `classes` (B, Q) and `scores` (B, Q), the surest first.
         """
         outputs = self.model(self.preprocessing.inputs(images, sizes), training=False)
-        probabilities = tf.nn.softmax(tf.cast(outputs["logits"], tf.float32))[..., :-1]
+        probabilities = self.model.probabilities(outputs["logits"])
         scores, order = tf.math.top_k(tf.reduce_max(probabilities, axis=-1), probabilities.shape[1])
         classes = tf.gather(tf.argmax(probabilities, axis=-1), order, batch_dims=1)
         corners = tf.clip_by_value(corners_of(tf.cast(outputs["boxes"], tf.float32)), 0.0, 1.0)
