@@ -28,8 +28,8 @@ def rows(config):
     table += convolution("encoder_projection_{}", "input_proj.{}.0")
     table += norm("encoder_projection_{}/norm", "input_proj.{}.1")
     for level in range(config.num_levels):
-        part = (level, level + 1, config.num_levels)
-        table.append(Row(f"encoder_position_{level}/level", ("level_embed",), ROW, part))
+        place = (level, level + 1, config.num_levels)
+        table.append(Row(f"encoder_position_{level}/level", ("level_embed",), ROW, place))
     table += weight("decoder_queries/table", "query_position_embeddings.weight")
     table += linear("decoder_references", "reference_points")
     table += linear("decoder_box_head_{}/layer_{}", "decoder.bbox_embed.{}.layers.{}")

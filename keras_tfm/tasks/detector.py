@@ -112,7 +112,7 @@ class Detector(ImageTask, FineTunedTask):
         config = dataclasses.asdict(options.base()) | dict(changes)
         if fields.get("image_size") is not None:
             config["image_size"] = fields["image_size"]
-        family = options.model_class
+        family: Any = options.model_class
         return cls(family(family.config_class.from_json(config)), names_of(examples), **fields)
 
     @classmethod

@@ -100,12 +100,18 @@ def test_recorded_weights_are_those_of_cells():
 def test_hidden_cells_have_no_value():
     layer = DeformableAttention(2, GRIDS, 3)
     rng = np.random.default_rng(0)
-    query, context, references = rng.normal(size=(2, 5, 8)), rng.normal(size=(2, 14, 8)), np.full((2, 5, 2, 2), 0.5)
+    query, context, references = (
+        rng.normal(size=(2, 5, 8)),
+        rng.normal(size=(2, 14, 8)),
+        np.full((2, 5, 2, 2), 0.5),
+    )
     layer(query, context, references)
     randomise(layer, 1)
     mask = rng.uniform(size=(2, 14)) < 0.5
     other = np.where(mask[..., None], context, 9.0)
-    a, b, c = (layer(query, x, references, mask=y) for x, y in ((context, mask), (other, mask), (context, None)))
+    a, b, c = (
+        layer(query, x, references, mask=y) for x, y in ((context, mask), (other, mask), (context, None))
+    )
     np.testing.assert_allclose(a, b, atol=1e-6)
     assert np.abs(np.asarray(a) - np.asarray(c)).max() > 1e-3
 

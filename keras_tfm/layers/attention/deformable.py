@@ -23,7 +23,8 @@ from keras_tfm.registry import register
 
 
 def sample_bilinear(maps, points):
-    """The values of `maps` (B, rows, columns, D) at `points` (B, ..., 2), bilinearly interpolated: (B, ..., D).
+    """The values of `maps` (B, rows, columns, D) at `points` (B, ..., 2), bilinearly interpolated: (B, ...,
+    D).
 
     A point is (x, y) as parts of the map's width and height, from its upper left corner. Values belong to
     the centres of cells; outside the map they are 0, as in `torch.nn.functional.grid_sample` with zeros for
@@ -65,7 +66,9 @@ def cells_around(points, grids):
 
 
 def read_cells(values, cells, weights):
-    """The sums of `values` (B, N, H, K) of `cells` (B, T, H, P), times `weights` (B, T, H, P): (B, T, H, K)."""
+    """The sums of `values` (B, N, H, K) at `cells` (B, T, H, P), times `weights` of that shape: (B, T, H,
+    K).
+    """
     batch_size, length, num_heads, width = ops.shape(values)
     rows = ops.reshape(values, (-1, width))  # (B N H, K)
     first = ops.arange(batch_size, dtype="int32")[:, None, None, None] * length
@@ -123,8 +126,9 @@ class DeformableAttention(Layer):
         """Attend from `query` (B, T, D) to `context` (B, N, D), the cells of all maps, map by map and row by
         row.
 
-        `references` (B, T, L, 2 or 4) are, for each map, a point (x, y) as parts of its sides, to which offsets in
-        cells are added, or a box (x, y, width, height), to whose centre offsets of a 2P-th of its sides are.
+        `references` (B, T, L, 2 or 4) are, for each map, a point (x, y) as parts of its sides, to which
+        offsets in cells are added, or a box (x, y, width, height), to whose centre they are in units of a
+        2P-th of its sides.
         The values of cells where `mask` (B, N) is False are zeros.
         """
         batch_size, length = ops.shape(query)[:2]
@@ -136,7 +140,9 @@ class DeformableAttention(Layer):
         offsets = ops.cast(ops.reshape(self.offsets(query), (*shape, 2)), "float32")
         points = self._points(offsets, ops.cast(references, "float32")[:, :, None, :, None])
         points = ops.reshape(points, (*shape[:3], math.prod(shape[3:]), 2))  # (B, T, H, L P, 2)
-        weights = ops.cast(ops.reshape(self.point_weights(query), (*shape[:3], math.prod(shape[3:]))), "float32")
+        weights = ops.cast(
+            ops.reshape(self.point_weights(query), (*shape[:3], math.prod(shape[3:]))), "float32"
+        )
         cells, shares = cells_around(points, self.grids)  # (B, T, H, L P 4)
         shares *= ops.repeat(ops.softmax(weights), 4, axis=-1)
         if is_recorded():

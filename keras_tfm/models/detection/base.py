@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import keras
@@ -133,7 +134,8 @@ class SetDetector(ConfiguredModel):
         """
         config = dataclasses.asdict(backbone.config)
         own = {name: config.pop(name) for name in OF_DETECTOR}
-        detector = cls(
+        make: Callable = cls
+        detector = make(
             cls.config_class(**{**own, **fields}, backbone=type(backbone).__name__, backbone_config=config)
         )
         given = {weight.path: weight for weight in backbone.weights}

@@ -98,22 +98,26 @@ class DeformableDETR(SetDetector):
             for i, (x, mask) in enumerate(zip(levels, masks, strict=True))
         ]
         x, position = (ops.concatenate([flatten_map(y) for y in ys], axis=1) for ys in (levels, positions))
-        cells = ops.concatenate([ops.reshape(m, (-1, math.prod(m.shape[1:]))) for m in masks], axis=1)  # (B, N)
+        cells = ops.concatenate(
+            [ops.reshape(m, (-1, math.prod(m.shape[1:]))) for m in masks], axis=1
+        )  # (B, N)
         shares = _shares(masks)
 
         encoder = [_encoder_block(config, grids, i) for i in range(config.num_layers)]
         centres = _centres(grids, shares)  # (B, N, 2)
-        encoded = states_of(
-            encoder, x, context_mask=cells, position=position, references=_of_levels(centres, shares)
-        )
+        encoded = states_of(encoder, x, mask=cells, position=position, references=_of_levels(centres, shares))
         outputs = {"encoder_sequence_output": encoded[-1]}
 
         decoder = [_decoder_block(config, grids, i) for i in range(config.decoder_sizes[0])]
         if config.proposes:
-            queries, x, references, outputs["proposals"] = _proposals(config, encoded[-1], centres, cells, grids)
+            queries, x, references, outputs["proposals"] = _proposals(
+                config, encoded[-1], centres, cells, grids
+            )
         else:
             table = ObjectQueries(config.num_queries, 2 * config.dim, name="decoder_queries")(encoded[-1])
-            queries, x = ops.split(table, 2, axis=-1)  # what is added to queries, and what the decoder begins with
+            queries, x = ops.split(
+                table, 2, axis=-1
+            )  # what is added to queries, and what the decoder begins with
             references = ops.sigmoid(Dense(2, name="decoder_references")(queries))  # (B, Q, 2)
         if not config.refines:
             outputs["references"] = ops.pad(inverse_sigmoid(references)[:, None], [(0, 0)] * 3 + [(0, 2)])
@@ -143,7 +147,7 @@ class DeformableDETR(SetDetector):
 
 def _levels(config, maps):
     """`maps` of the backbone in one width, and those that follow from the last of them."""
-    levels = []
+    levels: list = []
     for i in range(config.num_levels):
         if i < len(maps):
             source, size, stride = maps[i], 1, 1
@@ -185,17 +189,29 @@ class DeformableBlock(Block):
         self.feedforward.build(x_shape)
         self.built = True
 
-    def call(self, x, context=None, context_mask=None, position=None, references=None, training=None):
-        """(B, T, D) -> (B, T, D). `position` is added to queries and, in self-attention, keys; `references`
-        and `context_mask` are those of `DeformableAttention`, of the context or, without one, of `x`.
+    def call(
+        self,
+        x,
+        context=None,
+        mask=None,
+        context_mask=None,
+        bias=None,
+        training=None,
+        position=None,
+        references=None,
+    ):
+        """(B, T, D) -> (B, T, D). `position` is added to queries and, in self-attention, keys.
+
+        `references` are those of `DeformableAttention`, to a `context`, where `context_mask` hides cells, or
+        without one to `x`, where `mask` does. `bias` is added to the scores of self-attention.
         """
         part = self.attention
         if self.context_attention is not None:
-            x = part.after(x, part.branch(part.before(x), position=position, training=training), training)
-            part = self.context_attention
+            y = part.branch(part.before(x), position=position, mask=mask, bias=bias, training=training)
+            x, part = part.after(x, y, training), self.context_attention
         before = part.before(x)
-        context = before if self.context_attention is None else context
-        y = part.branch(before + position, context, references, mask=context_mask)
+        cells, is_shown = (before, mask) if self.context_attention is None else (context, context_mask)
+        y = part.branch(before + position, cells, references, mask=is_shown)
         return self.feedforward(part.after(x, y, training), training=training)
 
 
@@ -237,7 +253,9 @@ def _corrected(references, correction):
 
 
 def _shares(masks):
-    """The parts of the maps' width and height that are no padding: (B, L, 2), by their first row and column."""
+    """The parts of the maps' width and height that are no padding, by their first row and column: (B, L,
+    2).
+    """
     shares = [[ops.mean(ops.cast(x, "float32"), axis=1) for x in (m[:, 0], m[:, :, 0])] for m in masks]
     return ops.stack([ops.stack(pair, axis=-1) for pair in shares], axis=1)
 

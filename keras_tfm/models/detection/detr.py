@@ -9,7 +9,6 @@ unless they are frozen.
 
 import dataclasses
 
-import keras
 from keras import ops
 
 from keras_tfm.layers.convolution import Convolution
@@ -19,9 +18,9 @@ from keras_tfm.layers.patches import flatten_map
 from keras_tfm.models.base import states_of
 from keras_tfm.models.detection.base import (
     EPSILON,
-    SetDetectorConfig,
     ObjectQueries,
     SetDetector,
+    SetDetectorConfig,
     block_of,
     nearest_cells,
     start_of,
