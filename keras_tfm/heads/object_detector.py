@@ -70,7 +70,7 @@ class ReferencedDetector(ModelWithHead):
         else:
             heads = [class_head(num_classes, f"class_head_{i}") for i in range(states.shape[1])]
             logits = ops.stack([head(states[:, i]) for i, head in enumerate(heads)], axis=1)
-        outputs = {"logits": logits[:, -1], "boxes": boxes[:, -1]}
+        outputs = {"logits": logits[:, -1], "boxes": ops.cast(boxes[:, -1], logits.dtype)}
         super().__init__(backbone, backbone.input, outputs, name=name, **kwargs)
         self.num_classes = num_classes
         parts = [ops.cast(x, "float32") for x in (logits, boxes)]

@@ -142,7 +142,8 @@ def test_folders_of_transformers_both_ways(config, tmp_path):
         ("num_queries", 4, "query_position_embeddings.weight"),
         ("backbone_config", {"model_type": "resnet", "hidden_sizes": [8, 8], "depths": [1, 1],
                              "out_features": ["stage1"]}, "backbone_config"),
-        ("backbone_config", {"model_type": "resnet", "hidden_sizes": [8, 8]}, "backbone_config"),
+        ("backbone_config", {"model_type": "resnet", "hidden_sizes": [8, 8]}, "`dims` and `depths`"),
+        ("backbone_config", {"model_type": "resnet", "depths": "many"}, "backbone_config"),
     ],
 )  # fmt: skip
 def test_configurations_that_the_weights_do_not_bear_out(name, value, message, tmp_path):
