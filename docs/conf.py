@@ -44,6 +44,7 @@ autodoc_inherit_docstrings = (
 autodoc_preserve_defaults = True
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = f"keras_tfm {release}"
 html_static_path = ["_static"]
 html_css_files = ["book.css"]

@@ -7,6 +7,7 @@ debugging, like JAX_DISABLE_JIT for JAX.
 import contextlib
 import contextvars
 import os
+import pathlib
 
 import keras
 
@@ -40,13 +41,42 @@ def brief():
 
 
 def is_slowed(model):
-    """Whether `model` has convolutions whose windows overlap and there is only a CPU.
+    """Whether there is only a CPU, and `model` computes in bfloat16 or has overlapping convolutions.
 
     On a CPU XLA takes 10 to 20 times as long as TensorFlow for depthwise convolutions and their gradients,
     and twice as long for others: a training step of a small CvT takes 5 times as long, that of a small ResNet
-    2.2 times. Patches, whose windows do not overlap, are plain products and are not slowed.
+    2.2 times. Patches, whose windows do not overlap, are plain products and are not slowed. Products in
+    bfloat16 take XLA 2 to 7 times as long there as those of TensorFlow, which oneDNN computes.
     """
-    return is_cpu_alone() and any(map(_is_slow, layers_in(model)))
+    return is_cpu_alone() and (computes_in_bfloat16(model) or any(map(_is_slow, layers_in(model))))
+
+
+def computes_in_bfloat16(model):
+    """Whether any layer of `model` computes in bfloat16."""
+    return any(layer.compute_dtype == "bfloat16" for layer in layers_in(model))
+
+
+def slow_bfloat16(jit):
+    """Why bfloat16 is slower here than float32 would be, a sentence, or None where it is not.
+
+    `jit` says whether XLA compiles. On processors with AMX, oneDNN's products of many rows in bfloat16 take a
+    third of float32's time; without it they took twice as long on one with AVX-512.
+    """
+    if not is_cpu_alone():
+        return None
+    if jit:
+        return "XLA computes bfloat16 on a CPU more slowly than float32: leave XLA out (--no-jit)"
+    if not has_matrix_units():
+        return "this processor has no matrix units for bfloat16 (AMX): float32 is about twice as fast"
+    return None
+
+
+def has_matrix_units():
+    """Whether Linux says that the processor multiplies matrices of bfloat16 by itself (Intel's AMX)."""
+    try:
+        return "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text("utf-8").split()
+    except OSError:
+        return False
 
 
 def _is_slow(layer):

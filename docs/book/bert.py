@@ -43,7 +43,7 @@ def likeliest(train, test, places):
 
 
 def measure():
-    """{side: [share of letters that are told rightly from 0, 1, ... letters]}."""
+    """{side: [share of letters that are guessed right from 0, 1, ... letters]}."""
     train, test = letters.read()
     expected = contexts(test, ())[1]
     found = {}
@@ -62,7 +62,7 @@ def main(picture="bert.png"):
     print(f"{'letters seen':<16}" + "".join(f"{number:>8}" for number in range(len(SIDES["both sides"]))))
     for name, shares in found.items():
         print(f"{name:<16}" + "".join(f"{share:8.1%}" for share in shares))
-    axes = plots.plot_curves(found, xlabel="letters seen", ylabel="share of letters told rightly")
+    axes = plots.plot_curves(found, xlabel="letters seen", ylabel="share of letters guessed right")
     axes.set_xticks(range(len(SIDES["both sides"])))
     axes.set(ylim=(0, 1))
     plots.save(axes, picture, dpi=100)

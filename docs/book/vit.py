@@ -83,14 +83,14 @@ def draw(image, found, picture):
         axes = first if place == 1 else first.figure.add_subplot(1, 3, place)
         axes.imshow(some[0, ..., 0], cmap="Greys")
         borders = np.arange(1.5, SIDE - 1, PATCH)
-        axes.set(title=title, xticks=borders, yticks=borders, xticklabels=[], yticklabels=[])
+        axes.set(xlabel=title, xticks=borders, yticks=borders, xticklabels=[], yticklabels=[])
         axes.grid(color="#0072B2", lw=1)
     axes = first.figure.add_subplot(1, 3, 3)
     for number, (name, shares) in enumerate(found.items()):
         axes.bar(np.arange(2) + 0.4 * number, shares, width=0.36, label=name)
-    axes.set(ylim=(0, 1.25), ylabel="share of right answers")
+    axes.set(ylim=(0, 1), ylabel="share of right answers")
     axes.set_xticks([0.2, 1.2], ["as they are", "shuffled"])
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False, fontsize=8)
     plots.save(first, picture, dpi=100)
 
 

@@ -7,12 +7,14 @@ from latex2mathml.converter import convert
 
 # `\begin{split}` is what Sphinx puts around lines that are aligned.
 ALIGNED = re.compile(r"\\(begin|end)\{(?:split|align\*?|aligned)\}")
+# latex2mathml makes operators of names such as softmax, and of infinity, around which browsers leave gaps.
+NAMES = re.compile(r"<mo>([A-Za-z]{2,}|&#x0221E;)</mo>")
 
 
 def to_mathml(formula, display="inline"):
-    """The MathML of a LaTeX `formula`, which stays beside it for those who copy or hear it."""
+    """The MathML of a LaTeX `formula`."""
     latex = " ".join(formula.split())
-    return convert(ALIGNED.sub(r"\\\1{align*}", latex), display=display)
+    return NAMES.sub(r"<mi>\1</mi>", convert(ALIGNED.sub(r"\\\1{align*}", latex), display=display))
 
 
 def visit_inline(translator, node):

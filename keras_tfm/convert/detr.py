@@ -13,7 +13,7 @@ from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import CONVOLVED, feedforward, linear, norm, weight
 from keras_tfm.heads import ObjectDetector
 from keras_tfm.models import DETR, ResNet
-from keras_tfm.models.detection.base import OF_DETECTOR
+from keras_tfm.models.detection.backbones import OF_DETECTOR
 
 BACKBONE = "backbone.conv_encoder.model."
 ATTENTIONS = {

@@ -39,6 +39,11 @@ class ContrastiveSearch(Loop):
             makes logits of them.
         alpha: in [0, 1], how much likeness to the context counts against probability; the paper takes 0.6.
         k: how many candidates are compared, all in one step; the paper takes 3 to 10.
+
+    >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50))
+    >>> decode = keras_tfm.generation.ContrastiveSearch(model, max_new_tokens=2)
+    >>> decode(np.array([[5, 6, 7]])).shape
+    TensorShape([1, 5])
     """
 
     def __init__(self, model, max_new_tokens, alpha=0.6, k=4, processors=(), stop=None, pad_id=0):

@@ -62,7 +62,11 @@ class Written(NamedTuple):
 
 
 class Temperature(Value):
-    """logits / `temperature`: below 1 it sharpens the distribution, above 1 it flattens it."""
+    """logits / `temperature`: below 1 it sharpens the distribution, above 1 it flattens it.
+
+    >>> keras_tfm.generation.Temperature(0.5)(np.array([[1.0, 2.0]]), None).tolist()
+    [[2.0, 4.0]]
+    """
 
     def __init__(self, temperature):
         require("temperature", temperature, lambda t: t >= SMALLEST, "must be above 0")
@@ -73,7 +77,11 @@ class Temperature(Value):
 
 
 class TopK(Value):
-    """Keeps the `k` likeliest tokens (Fan et al. 2018), and those exactly as likely as the last of them."""
+    """Keeps the `k` likeliest tokens (Fan et al. 2018), and those exactly as likely as the last of them.
+
+    >>> keras_tfm.generation.TopK(2)(np.array([[1.0, 3.0, 2.0]], "float32"), None).numpy().tolist()
+    [[-inf, 3.0, 2.0]]
+    """
 
     def __init__(self, k):
         require("top_k", k, lambda k: k >= 1, "must be at least 1", whole=True)
@@ -86,6 +94,10 @@ class TopK(Value):
 class TopP(Value):
     """Keeps the likeliest tokens whose probabilities add up to `p` (Holtzman et al. 2020, nucleus
     sampling).
+
+    >>> logits = np.log(np.array([[0.5, 0.3, 0.2]], "float32"))
+    >>> np.isfinite(keras_tfm.generation.TopP(0.7)(logits, None)).tolist()
+    [[True, True, False]]
     """
 
     def __init__(self, p):
@@ -97,7 +109,12 @@ class TopP(Value):
 
 
 class MinP(Value):
-    """Keeps tokens with at least `p` times the probability of the likeliest (Nguyen et al. 2024)."""
+    """Keeps tokens with at least `p` times the probability of the likeliest (Nguyen et al. 2024).
+
+    >>> logits = np.log(np.array([[0.5, 0.3, 0.2]], "float32"))
+    >>> np.isfinite(keras_tfm.generation.MinP(0.5)(logits, None)).tolist()
+    [[True, True, False]]
+    """
 
     def __init__(self, p):
         require("min_p", p, lambda p: 0 <= p <= 1, "must lie in [0, 1]")
@@ -129,6 +146,12 @@ class RepetitionPenalty(Value):
     it.
 
     Keskar et al. 2019, section 4.1. Tokens of the prompt count, its padding does not.
+
+    >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50))
+    >>> penalties = [keras_tfm.generation.RepetitionPenalty(1.2)]
+    >>> decode = keras_tfm.generation.Decoder(model, max_new_tokens=2, processors=penalties)
+    >>> decode(np.array([[5, 6, 7]])).shape
+    TensorShape([1, 5])
     """
 
     def __init__(self, penalty):
@@ -182,7 +205,11 @@ class MinNewTokens(Value):
 
 
 class Suppress(Value):
-    """Forbids `token_ids` everywhere."""
+    """Forbids `token_ids` everywhere.
+
+    >>> keras_tfm.generation.Suppress([1])(np.zeros((1, 3), "float32"), None).numpy().tolist()
+    [[0.0, -inf, 0.0]]
+    """
 
     def __init__(self, token_ids):
         self.token_ids = as_ids("token_ids", token_ids)

@@ -32,7 +32,12 @@ class SpeculativeDecoder:
     time.
 
     The other arguments are those of `Decoder`. Both models need `num_drafted` positions more than the prompt
-    and the new tokens. Their caches must be able to go back, which the state of a recurrent network is not.
+    and the new tokens. Their caches must be able to go back, which the state of a recurrent network cannot.
+
+    >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50))
+    >>> decode = keras_tfm.generation.SpeculativeDecoder(model, draft=model, max_new_tokens=3, num_drafted=2)
+    >>> decode(np.array([[5, 6, 7]])).shape
+    TensorShape([1, 6])
     """
 
     def __init__(self, model, draft, max_new_tokens, num_drafted=4, processors=(), stop=None, pad_id=0):

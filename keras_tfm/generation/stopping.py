@@ -12,7 +12,13 @@ from keras import ops
 
 
 class EndTokens:
-    """Ends a row with any of `end_ids`; without ids it never ends."""
+    """Ends a row with any of `end_ids`; without ids it never ends.
+
+    >>> stop = keras_tfm.generation.EndTokens(2)
+    >>> state, is_last = stop.advance(stop.start(num_rows=3), np.array([5, 2, 7]))
+    >>> is_last.numpy().tolist()
+    [False, True, False]
+    """
 
     def __init__(self, *end_ids):
         self.end_ids = end_ids
@@ -35,6 +41,11 @@ class StopSequences:
     consist of such symbols: a stop string is found however it is split into tokens, even if it ends inside
     one. The states are those of Aho and Corasick 1975; a table (states, V) gives the next state for each
     token.
+
+    >>> stop = keras_tfm.generation.StopSequences([b"ab"], symbols=[b"a", b"b", b"xa"])
+    >>> state, _ = stop.advance(stop.start(num_rows=2), np.array([2, 1]))
+    >>> stop.advance(state, np.array([1, 1]))[1].numpy().tolist()  # "xa" + "b", and "b" + "b"
+    [True, False]
     """
 
     def __init__(self, sequences, symbols, end_ids=()):

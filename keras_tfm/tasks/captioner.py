@@ -52,6 +52,7 @@ class Captioner(ImageTextTask):
     help = "train a model that writes a text about an image"
     digits = 2
     training = CaptionTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
+    rate_divisor = 10
     judged_by = ("val_token_cross_entropy", "min")
     model_options = CaptionerOptions
     config_class = CaptionerConfig
@@ -79,12 +80,6 @@ class Captioner(ImageTextTask):
     ) -> Self:
         model, tokenizer = options.make(examples.texts, changes, fields.get("image_size"))
         return cls(model, tokenizer, CaptionerConfig(**fields))
-
-    @classmethod
-    def training_of(cls, start: Path | None) -> CaptionTraining:
-        if start is None:
-            return cls.training
-        return dataclasses.replace(cls.training, learning_rate=cls.training.learning_rate / 10)
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:

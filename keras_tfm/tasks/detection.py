@@ -1,22 +1,18 @@
 """What `Detector` is configured by, and what it asks of images and examples."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import keras
-import numpy as np
 
 from keras_tfm.configs import Between, Option, Size
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.image_files import ImageFiles, read_bytes, size_of
 from keras_tfm.data.sources.objects import Objects
 from keras_tfm.models import DETR, DeformableDETR
 from keras_tfm.models.detection.base import SetDetector, SetDetectorConfig
-from keras_tfm.tasks.image_task import preprocessing_in, with_fields
 from keras_tfm.tasks.learning import ModelOptions
 
-FAMILIES: dict[str, type[SetDetector]] = {"detr": DETR, "deformable-detr": DeformableDETR}
+FAMILIES: dict[str, type[SetDetector]] = {"deformable-detr": DeformableDETR, "detr": DETR}
 Score = Annotated[float, Between(0, 1)]
 
 
@@ -41,7 +37,8 @@ class DetectorOptions(ModelOptions):
 
     family: Annotated[str, Option(f"kind of detector: {', '.join(FAMILIES)}")] = "deformable-detr"
     size: Annotated[
-        str, Option("50, around a ResNet, or another of the family, or tiny, for some 96 x 96 pixels")
+        str,
+        Option("50, around a ResNet, another one of the family, or tiny, for images of some 96 x 96 pixels"),
     ] = "tiny"
     num_queries: Annotated[
         Size | None, Option("objects of an image at most", flag="--queries", default="the size's")
@@ -64,31 +61,8 @@ def names_of(examples: Objects) -> list[str]:
     return sorted({name for names in examples[-1] for name in names})
 
 
-def sizes_of(images: Any) -> np.ndarray:
-    """The own (height, width) of each image, (N, 2); (1, 1) of a file that has none."""
-    if not isinstance(images, ImageFiles):
-        return np.broadcast_to(np.array(images.shape[1:3], "int64"), (len(images), 2))
-    sizes = []
-    for source in images.sources:
-        try:
-            sizes.append(size_of(read_bytes(source)) or (1, 1))
-        except OSError:
-            sizes.append((1, 1))
-    return np.array(sizes, "int64").reshape(-1, 2)
-
-
 def copy_heads(source: keras.Model, target: keras.Model, names: str | tuple[str, ...]) -> None:
     """Give the heads of `target` whose names begin so the weights of those of `source`."""
     for layer in target.layers:
         if layer.name.startswith(names):
             layer.set_weights(source.get_layer(layer.name).get_weights())
-
-
-def canvas_in(config: DetectorConfig) -> Canvas:
-    """The part of a configuration that is about images."""
-    return Canvas(**dataclasses.asdict(preprocessing_in(config)))
-
-
-def canvas_of(fields: Mapping[str, Any]) -> Canvas:
-    """The canvas that some of the `fields` of a configuration say."""
-    return with_fields(Canvas(), fields)

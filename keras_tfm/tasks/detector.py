@@ -13,36 +13,28 @@ import tensorflow as tf
 
 from keras_tfm.data.batches.objects import ObjectBatches, targets_of
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
 from keras_tfm.heads.boxes import corners_of
 from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, detector_around
-from keras_tfm.log import Bar
 from keras_tfm.models import DETR
-from keras_tfm.models.detection.base import BACKBONES
+from keras_tfm.models.detection.backbones import BACKBONES
 from keras_tfm.tasks.average_precision import average_precision
+from keras_tfm.tasks.canvas_task import CanvasTask, sizes_of
 from keras_tfm.tasks.detection import (
     DetectorConfig,
     DetectorOptions,
-    canvas_in,
-    canvas_of,
     copy_heads,
     names_of,
-    sizes_of,
 )
 from keras_tfm.tasks.drawing import draw_objects
-from keras_tfm.tasks.image_task import ImageTask, check_reads_images, image_shape_of, with_image_size
+from keras_tfm.tasks.image_task import check_reads_images, shape_and_preprocessing, with_image_size
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import (
     describe_backbone,
-    is_task_folder,
-    load_any,
     make_backbone,
     refuse_columns,
-    refuse_rows,
 )
-from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.model import Model
 from keras_tfm.training.options import DetectionTraining
@@ -52,7 +44,7 @@ HEADS = "class_head", "box_head"  # how the names of their layers begin
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # of the published checkpoints
 
 
-class Detector(ImageTask, FineTunedTask):
+class Detector(CanvasTask):
     """Images, as `ImageTask` has them, to the objects in them, by a `backbone`, a `DETR`, or one with a head.
 
     Examples are (images, boxes, labels): of each image its boxes, (left, top, right, bottom) in its own
@@ -64,13 +56,11 @@ class Detector(ImageTask, FineTunedTask):
     start = "a RUN, of this task or, for its backbone, of classify-images, or a transformers folder or hub id"
     help = "train a detector: boxes around objects in images, and what they are"
     files = KINDS
-    unit = "images"
-    digits = 2
-    held_out = (0.1, None)
     examples_class = Objects
     training = DetectionTraining(
         epochs=50, patience=None, learning_rate=3e-4, schedule="cosine", weight_decay=1e-4
     )
+    rate_divisor = 3
     optimizer_options = {"global_clipnorm": 0.1}  # Carion et al. 2020, appendix A.4
     model_options = DetectorOptions
     config_class = DetectorConfig
@@ -100,11 +90,6 @@ class Detector(ImageTask, FineTunedTask):
         copy_heads(model, task.model, "box_head")
         return task
 
-    @property
-    def preprocessing(self) -> Canvas:
-        """How images become the model's input."""
-        return canvas_in(self.config)
-
     @classmethod
     def make(
         cls, examples: Objects, options: DetectorOptions, changes: Mapping[str, Any], **fields: Any
@@ -116,21 +101,6 @@ class Detector(ImageTask, FineTunedTask):
         return cls(family(family.config_class.from_json(config)), names_of(examples), **fields)
 
     @classmethod
-    def training_of(cls, start: Path | None) -> DetectionTraining:
-        if start is None:
-            return cls.training
-        return dataclasses.replace(cls.training, learning_rate=cls.training.learning_rate / 3)
-
-    @classmethod
-    def reading(
-        cls, options: DetectorOptions, changes: Mapping[str, Any], start: Path | None = None
-    ) -> dict[str, Any]:
-        if start is not None:
-            task = load_any(start) if is_task_folder(start) else cls.from_huggingface(start)
-            return {"image_shape": check_reads_images(task).image_shape}
-        return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
-
-    @classmethod
     def read_files(
         cls,
         paths: Sequence[Path],
@@ -140,23 +110,11 @@ class Detector(ImageTask, FineTunedTask):
     ) -> Objects:
         """Images of that shape, or of the side `image_size`, and their objects."""
         refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
-        side = fields.get("image_size")
-        shape = image_shape if side is None else (side, side, image_shape[-1])
-        return read_objects(paths, shape, canvas_of(fields))
-
-    @property
-    def file_fields(self) -> dict[str, Any]:
-        return {"image_shape": self.image_shape, **dataclasses.asdict(self.preprocessing)}
+        return read_objects(paths, *shape_and_preprocessing(image_shape, Canvas(), **fields))
 
     @classmethod
     def describe(cls, examples: Objects) -> str:
         return f"{len(examples.images):,} images with {sum(map(len, examples.boxes)):,} objects"
-
-    @classmethod
-    def start_from(cls, start: Path, examples: Any, **fields: Any) -> Self:
-        if is_task_folder(start):
-            return cls.adopt(load_any(start), examples, **fields)
-        return cls.from_huggingface(start, examples, **fields)
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
@@ -214,22 +172,8 @@ class Detector(ImageTask, FineTunedTask):
 
     def __call__(self, batch: Any, training: bool = False) -> dict[str, tf.Tensor]:
         """Logits and boxes of raw images, or of {"images": them}."""
-        images = self.check_images(batch["images"] if isinstance(batch, dict) else batch)
-        inputs = self.preprocessing.inputs(self._on_canvas(images), sizes_of(images))
-        return self.model(inputs, training=training)
-
-    def _on_canvas(self, images: Any, first: int = 0) -> tf.Tensor:
-        """Raw images in the model's size; ValueError for a broken file, counted from the `first`."""
-        if isinstance(images, ImageFiles):
-            images, problems = images.read()
-            refuse_rows({first + row: problem for row, problem in problems.items()})
-        return self.preprocessing.fitted(tf.convert_to_tensor(images), *self.image_shape[:2])
-
-    def check_images(self, images: Any) -> Any:
-        checked = super().check_images(images)
-        if isinstance(checked, ImageFiles):
-            return ImageFiles(checked.sources, self.image_shape, self.preprocessing, checked.places)
-        return checked
+        images = batch["images"] if isinstance(batch, dict) else batch
+        return self.model(self.model_inputs(images), training=training)
 
     def check_examples(self, examples: Any, /) -> Objects:
         """Images with their sizes, boxes as parts of their sides, and names that the task knows."""
@@ -315,14 +259,9 @@ class Detector(ImageTask, FineTunedTask):
         """
         threshold = self.config.threshold if threshold is None else threshold
         images = self.check_images(images)
-        sizes = sizes_of(images) if sizes is None else sizes
         found = []
-        with Bar(total=len(images), desc="detecting", unit="image") as bar:
-            for first in range(0, len(images), batch_size):
-                part = images[first : first + batch_size]
-                own = sizes[first : first + batch_size]
-                found += self._answers(self._on_canvas(part, first), own, threshold)
-                bar.update(len(part))
+        for canvas, own in self.canvases(images, sizes, batch_size):
+            found += self._answers(canvas, own, threshold)
         if draw is not None:
             draw_objects(images, found, self.class_names, draw)
         return found
@@ -359,34 +298,13 @@ class Detector(ImageTask, FineTunedTask):
     def export_endpoints(self) -> Endpoints:
         """All objects that the model gives, of scores down to 0: the caller chooses."""
         names = tf.constant(self.class_names)
-        height, width, channels = self.image_shape
-        signature = (
-            tf.TensorSpec((height, width, channels), tf.uint8),
-            tf.TensorSpec((2,), tf.int64),
-        )
 
         def answer(images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
             found = self.detect(images, sizes)
             labels = tf.gather(names, found["classes"])
             return {"boxes": found["boxes"], "labels": labels, "scores": found["scores"]}
 
-        def of_bytes(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-            return answer(
-                *tf.map_fn(
-                    lambda data: self.preprocessing.decoded_whole(data, height, width, channels),
-                    image_bytes,
-                    fn_output_signature=signature,
-                )
-            )
-
-        def of_images(images: tf.Tensor) -> dict[str, tf.Tensor]:
-            size = tf.constant([height, width], tf.int64)
-            return answer(images, tf.broadcast_to(size, (tf.shape(images)[0], 2)))
-
-        return {
-            "serving_default": (of_bytes, [tf.TensorSpec([None], tf.string, "image_bytes")]),
-            "images": (of_images, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
-        }
+        return self.canvas_endpoints(answer)
 
     def describe_model(self) -> dict[str, Any]:
         return describe_backbone(self.model.backbone)

@@ -18,7 +18,7 @@ from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.tasks.learning import ModelOptions
-from keras_tfm.tasks.task import Task, check_length, check_vocabulary, is_task_folder, load_any
+from keras_tfm.tasks.task import Task, check_length, check_vocabulary
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
@@ -81,6 +81,7 @@ class EncoderTask(FineTunedTask):
     model_options = FamilyOptions
     held_out = (0.05, 1_000)
     examples_class: ClassVar[Any]
+    gives_new_heads = True
     head_class: type
     default_length = 128  # tokens per example, unless the caller chooses or the model has fewer
     chunk = 8_192  # how many examples are encoded at once
@@ -178,12 +179,6 @@ class EncoderTask(FineTunedTask):
         most = getattr(backbone.config, "max_length", cls.default_length)
         fields = {"max_length": min(cls.default_length, most), **fields}
         return cls.from_backbone(backbone, task.tokenizer, examples, **fields)
-
-    @classmethod
-    def start_from(cls, start: Path, examples: Any, **fields: Any) -> Self:
-        if is_task_folder(start):
-            return cls.adopt(load_any(start), examples, **fields)
-        return cls.from_huggingface(start, examples, **fields)
 
     @classmethod
     def takes(cls, model: Any) -> bool:

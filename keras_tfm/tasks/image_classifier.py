@@ -133,6 +133,8 @@ class ImageClassifier(ImageTask, FineTunedTask):
     unit = "images"
     held_out = (0.1, None)
     training = ImageTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
+    rate_divisor = 10
+    gives_new_heads = True
     model_options = ImageOptions
     config_class = ImageClassifierConfig
 
@@ -183,12 +185,6 @@ class ImageClassifier(ImageTask, FineTunedTask):
         return cls(options.model(changes), np.unique(examples[1]), **fields)
 
     @classmethod
-    def training_of(cls, start: Path | None) -> ImageTraining:
-        if start is None:
-            return cls.training
-        return dataclasses.replace(cls.training, learning_rate=cls.training.learning_rate / 10)
-
-    @classmethod
     def reading(
         cls, options: ImageOptions, changes: Mapping[str, Any], start: Path | None = None
     ) -> dict[str, Any]:
@@ -208,12 +204,6 @@ class ImageClassifier(ImageTask, FineTunedTask):
         shape, preprocessing = shape_and_preprocessing(**fields)
         found = read_labelled_images(paths, *shape, columns, preprocessing)
         return found.images, np.array(found.class_names)[found.labels]
-
-    @classmethod
-    def start_from(cls, start: Path, examples: Any, **fields: Any) -> Self:
-        if is_task_folder(start):
-            return cls.adopt(load_any(start), examples, **fields)
-        return cls.from_huggingface(start, examples, **fields)  # with a new head for other classes
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:

@@ -147,7 +147,7 @@ def shape_and_preprocessing(
     image_shape: tuple[int, int, int] = (224, 224, 3),
     preprocessing: Preprocessing | None = None,
     **fields: Any,
-) -> tuple[tuple[int, int, int], Preprocessing]:
+) -> tuple[tuple[int, int, int], Any]:
     """The shape and the preprocessing with which images are read.
 
     A field `image_size` sets both sides of the shape; other `fields` replace those of `preprocessing`.

@@ -1,6 +1,5 @@
 """Images and texts in one space: which text belongs to an image, and which image to a text."""
 
-import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,6 +46,7 @@ class ImageTextMatcher(ImageTextTask):
     name = "match-images"
     help = "train a model that finds the text of an image, and the image of a text"
     training = MatchTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.1)
+    rate_divisor = 100
     model_options = MatcherOptions
     config_class = ImageTextMatcherConfig
 
@@ -74,12 +74,6 @@ class ImageTextMatcher(ImageTextTask):
     ) -> Self:
         model, tokenizer = options.make(examples.texts, changes, fields.get("image_size"))
         return cls(model, tokenizer, ImageTextMatcherConfig(**fields))
-
-    @classmethod
-    def training_of(cls, start: Path | None) -> MatchTraining:
-        if start is None:
-            return cls.training
-        return dataclasses.replace(cls.training, learning_rate=cls.training.learning_rate / 100)
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:

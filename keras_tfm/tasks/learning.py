@@ -59,6 +59,8 @@ class LearningTask(Task):
     start: ClassVar[str | None] = None  # what --from takes; None if training always starts with fresh weights
     has_devices: ClassVar[bool] = False  # whether it can train under a tf.distribute strategy
     made_of_examples: ClassVar[bool] = True  # whether `make` and `start_from` need the examples
+    gives_new_heads: ClassVar[bool] = False  # whether `from_huggingface` fits a head to examples
+    rate_divisor: ClassVar[float] = 1  # of the learning rate where a training starts from given weights
     columns: ClassVar[tuple[int, ...]] = ()  # how many columns --columns may name
     examples_class: ClassVar[Any] = None  # a named tuple of columns of equal length, or None: a list of texts
     unit: ClassVar[str] = "examples"
@@ -111,10 +113,11 @@ class LearningTask(Task):
 
     @classmethod
     def training_of(cls, start: Path | None) -> Any:
-        """The default options of a training from the command line; they may differ if `start`, a model, is
-        given.
-        """
-        return cls.training
+        """The default options of a training from the command line, which may start from the model `start`."""
+        usual: Any = cls.training
+        if start is None or cls.rate_divisor == 1:
+            return usual
+        return dataclasses.replace(usual, learning_rate=usual.learning_rate / cls.rate_divisor)
 
     @classmethod
     def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
@@ -269,7 +272,7 @@ class LearningTask(Task):
         read: Any = getattr(cls, "from_huggingface", None)
         if read is None:
             raise ValueError(f"--from: expected a RUN; {cls.name!r} reads no folders of Hugging Face's")
-        return read(start, **fields)
+        return read(start, examples, **fields) if cls.gives_new_heads else read(start, **fields)
 
     @classmethod
     def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:

@@ -13,20 +13,12 @@ import tensorflow as tf
 
 from keras_tfm.data.batches.masks import MaskBatches
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, read_masks
 from keras_tfm.heads.map_decoders import maps_of
 from keras_tfm.heads.segmentation import SegmentationLoss, SemanticSegmenter
-from keras_tfm.log import Bar
-from keras_tfm.tasks.detection import canvas_of, sizes_of
-from keras_tfm.tasks.image_task import (
-    ImageTask,
-    check_reads_images,
-    image_shape_of,
-    preprocessing_in,
-    with_image_size,
-)
+from keras_tfm.tasks.canvas_task import CanvasTask, sizes_of
+from keras_tfm.tasks.image_task import check_reads_images, shape_and_preprocessing, with_image_size
 from keras_tfm.tasks.mask_drawing import draw_masks, write_masks
 from keras_tfm.tasks.segmentation import (
     HeadOptions,
@@ -45,18 +37,14 @@ from keras_tfm.tasks.segmentation import (
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import (
     describe_backbone,
-    is_task_folder,
-    load_any,
     make_backbone,
     refuse_columns,
-    refuse_rows,
 )
-from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import SegmentationTraining
 
 
-class Segmenter(ImageTask, FineTunedTask):
+class Segmenter(CanvasTask):
     """Images, as `ImageTask` has them, to the class of every pixel, by a `backbone` or one with a head.
 
     Examples are (images, masks), whole numbers (H, W) of each image's own size, by which the configuration
@@ -68,13 +56,11 @@ class Segmenter(ImageTask, FineTunedTask):
     start = "a RUN, of this task or, for its backbone, of classify-images, or a transformers folder or hub id"
     help = "train a segmenter: the class of every pixel of an image"
     files = KINDS
-    unit = "images"
-    digits = 2
-    held_out = (0.1, None)
     examples_class = Masks
     training = SegmentationTraining(
         epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=0.01
     )
+    rate_divisor = 10
     model_options = SegmenterOptions
     config_class = SegmenterConfig
     config: SegmenterConfig
@@ -99,11 +85,6 @@ class Segmenter(ImageTask, FineTunedTask):
         self._logits = tf.function(self.logits, autograph=False, reduce_retracing=True)
         self._at_size = tf.function(self.at_size, autograph=False, reduce_retracing=True)
 
-    @property
-    def preprocessing(self) -> Canvas:
-        """How images become the model's input."""
-        return Canvas(**dataclasses.asdict(preprocessing_in(self.config)))
-
     @classmethod
     def make(
         cls, examples: Masks, options: SegmenterOptions, changes: Mapping[str, Any], **fields: Any
@@ -117,21 +98,6 @@ class Segmenter(ImageTask, FineTunedTask):
         return cls(head, **fields)
 
     @classmethod
-    def training_of(cls, start: Path | None) -> SegmentationTraining:
-        if start is None:
-            return cls.training
-        return dataclasses.replace(cls.training, learning_rate=cls.training.learning_rate / 10)
-
-    @classmethod
-    def reading(
-        cls, options: SegmenterOptions, changes: Mapping[str, Any], start: Path | None = None
-    ) -> dict[str, Any]:
-        if start is not None:
-            task = load_any(start) if is_task_folder(start) else cls.from_huggingface(start)
-            return {"image_shape": check_reads_images(task).image_shape}
-        return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
-
-    @classmethod
     def read_files(
         cls,
         paths: Sequence[Path],
@@ -143,20 +109,12 @@ class Segmenter(ImageTask, FineTunedTask):
     ) -> Masks:
         """Images of that shape, or of the side `image_size`, and their masks."""
         refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
-        side = fields.get("image_size")
-        shape = image_shape if side is None else (side, side, image_shape[-1])
-        return read_masks(paths, shape, canvas_of(fields), names, ignored)
+        canvas = shape_and_preprocessing(image_shape, Canvas(), **fields)
+        return read_masks(paths, *canvas, names, ignored)
 
     @property
     def file_fields(self) -> dict[str, Any]:
-        classes = {"names": self.config.names, "ignored": self.config.ignored}
-        return {"image_shape": self.image_shape, **classes, **dataclasses.asdict(self.preprocessing)}
-
-    @classmethod
-    def start_from(cls, start: Path, examples: Any, **fields: Any) -> Self:
-        if is_task_folder(start):
-            return cls.adopt(load_any(start), examples, **fields)
-        return cls.from_huggingface(start, examples, **fields)
+        return {**super().file_fields, "names": self.config.names, "ignored": self.config.ignored}
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
@@ -234,16 +192,8 @@ class Segmenter(ImageTask, FineTunedTask):
 
     def __call__(self, batch: Any, training: bool = False) -> tf.Tensor:
         """Logits (B, rows, columns, classes) of raw images, or of {"images": them}."""
-        images = self.check_images(batch["images"] if isinstance(batch, dict) else batch)
-        inputs = self.preprocessing.inputs(self._on_canvas(images), sizes_of(images))
-        return self.model({"images": inputs["images"]}, training=training)
-
-    def _on_canvas(self, images: Any, first: int = 0) -> tf.Tensor:
-        """Raw images in the model's size; ValueError for a broken file, counted from the `first`."""
-        if isinstance(images, ImageFiles):
-            images, problems = images.read()
-            refuse_rows({first + row: problem for row, problem in problems.items()})
-        return self.preprocessing.fitted(tf.convert_to_tensor(images), *self.image_shape[:2])
+        images = batch["images"] if isinstance(batch, dict) else batch
+        return self.model({"images": self.model_inputs(images)["images"]}, training=training)
 
     def check_examples(self, examples: Any, /) -> Masks:
         """Images with their sizes, and masks of the task's classes."""
@@ -312,16 +262,11 @@ class Segmenter(ImageTask, FineTunedTask):
         model's canvas already.
         """
         images = self.check_images(images)
-        sizes = sizes_of(images) if sizes is None else sizes
         found: list[dict[str, Any]] = []
-        with Bar(total=len(images), desc="segmenting", unit="image") as bar:
-            for first in range(0, len(images), batch_size):
-                part = images[first : first + batch_size]
-                own = tf.constant(sizes[first : first + batch_size])
-                for logits, size in zip(self._logits(self._on_canvas(part, first), own), own, strict=True):
-                    mask, scores = (x.numpy() for x in self._at_size(logits, size))
-                    found.append(summary(mask, scores, self.config.names))
-                bar.update(len(part))
+        for canvas, own in self.canvases(images, sizes, batch_size):
+            for logits, size in zip(self._logits(canvas, tf.constant(own)), tf.constant(own), strict=True):
+                mask, scores = (x.numpy() for x in self._at_size(logits, size))
+                found.append(summary(mask, scores, self.config.names))
         if draw is not None:
             draw_masks(images, found, self.config.names, draw)
         if masks is not None:
@@ -353,21 +298,14 @@ class Segmenter(ImageTask, FineTunedTask):
         """Masks of the model's size, with the probability of each pixel's class; of the bytes of files
         `png` too, masks of the files' own sizes.
         """
-        height, width, channels = self.image_shape
-        canvas, size = self.preprocessing, tf.constant([height, width], tf.int64)
+        height, width = self.image_shape[:2]
 
         def answer(logits: tf.Tensor) -> dict[str, tf.Tensor]:
             resized = tf.image.resize(logits, (height, width))
             values = tf.gather(tf.constant(self.class_values), tf.argmax(resized, axis=-1))
             return {"masks": values, "scores": tf.reduce_max(tf.nn.softmax(resized), axis=-1)}
 
-        def of_bytes(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-            spec = (tf.TensorSpec((height, width, channels), tf.uint8), tf.TensorSpec((2,), tf.int64))
-            images, sizes = tf.map_fn(
-                lambda data: canvas.decoded_whole(data, height, width, channels),
-                image_bytes,
-                fn_output_signature=spec,
-            )
+        def of_files(images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
             logits = self.logits(images, sizes)
             encoded = tf.map_fn(
                 lambda item: tf.io.encode_png(self.at_size(*item)[0][..., None]),
@@ -376,13 +314,7 @@ class Segmenter(ImageTask, FineTunedTask):
             )
             return answer(logits) | {"png": encoded}
 
-        def of_images(images: tf.Tensor) -> dict[str, tf.Tensor]:
-            return answer(self.logits(images, tf.broadcast_to(size, (tf.shape(images)[0], 2))))
-
-        return {
-            "serving_default": (of_bytes, [tf.TensorSpec([None], tf.string, "image_bytes")]),
-            "images": (of_images, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
-        }
+        return self.canvas_endpoints(lambda images, sizes: answer(self.logits(images, sizes)), of_files)
 
     def describe_model(self) -> dict[str, Any]:
         return describe_backbone(self.model.backbone) | {"head": head_of(self.model)}

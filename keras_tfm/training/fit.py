@@ -1,6 +1,7 @@
 """How tasks fit a model: checks, precision, seeds, the best epoch, and the folder of a run."""
 
 import contextlib
+import logging
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -9,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.jit import jit_compile
+from keras_tfm.jit import computes_in_bfloat16, jit_compile, slow_bfloat16
 from keras_tfm.private.keras import layers_in, seed_generators_of
 from keras_tfm.training.callbacks import BestWeights, Progress
 from keras_tfm.training.changed_steps import Change, ChangedInputs
@@ -23,6 +24,8 @@ from keras_tfm.training.store import CheckpointFolder
 from keras_tfm.training.strategy import sum_over_workers, worker_index
 from keras_tfm.training.time_limit import TimeLimit
 from keras_tfm.training.weights import load_weights, save_weights
+
+LOG = logging.getLogger(__name__)
 
 
 def refuse_eight_bits(model: keras.Model) -> None:
@@ -111,6 +114,8 @@ def fit_best(
         if training.minutes is not None:
             schedule = limit.schedule = TimedSchedule(schedule, training.epochs * batches.num_batches)
         jit = jit_compile(model) if training.jit is None else training.jit
+        if computes_in_bfloat16(model) and (reason := slow_bfloat16(jit)):
+            LOG.warning("bfloat16: %s.", reason)
         model.compile(optimizer(schedule, **averaging(batches.num_batches)), **objective, jit_compile=jit)
     name, mode = monitor
     best = BestWeights(name, training.patience, mode=mode)

@@ -1,8 +1,10 @@
 """Optimizers for Transformers: learning rates and weight decay per variable, gradient norms, averaged
 weights.
 
-rates = layer_rates(model, 0.75)  # fine-tuning: lower blocks learn more slowly optimizer =
-AdamW(WarmupCosineSchedule(1e-4, 500, 10_000), weight_decay=0.05, rates=rates)
+For fine-tuning, where lower blocks learn more slowly:
+
+    rates = layer_rates(model, 0.75)
+    optimizer = AdamW(WarmupCosineSchedule(1e-4, 500, 10_000), weight_decay=0.05, rates=rates)
 """
 
 import re
@@ -141,18 +143,35 @@ def _dense(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor:
 
 @register
 class Adam(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.Adam):
-    """Keras's Adam (Kingma and Ba 2015) with `rates`, decay per variable, gradient norms and quick
-    averages.
+    """Keras's Adam (Kingma and Ba 2015) with `rates`, decay per variable, gradient norms and quick averages.
+
+    `rates` and `not_decayed` are described at `AdamW`.
     """
 
 
 @register
 class AdamW(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.AdamW):
-    """Keras's AdamW (Loshchilov and Hutter 2019) with `rates`, decay per variable, gradient norms and quick
-    averages.
+    """Keras's AdamW (Loshchilov and Hutter 2019) with rates and decay per variable.
+
+    It also measures the norm of the gradients (`GradientNorm`), and its averages of the weights (`use_ema`)
+    forget the initial weights quickly. All other arguments are Keras's.
+
+    Args:
+        rates: {path: factor} of the learning rate, and of the decay with it; other variables have 1.
+        not_decayed: a regular expression; variables whose path contains a match do not decay. By default
+            these are biases, scales, positions and special tokens.
+
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, name="dense")])
+    >>> rates = {variable.path: 0.1 for variable in model.layers[0].trainable_variables}
+    >>> model.compile(keras_tfm.training.AdamW(1e-3, weight_decay=0.05, rates=rates), "mse")
+    >>> model.train_on_batch(np.ones((1, 2)), np.ones((1, 3))) > 0
+    True
     """
 
 
 @register
 class SGD(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.SGD):
-    """Keras's SGD with `rates`, decay per variable, gradient norms and quick averages."""
+    """Keras's SGD with `rates`, decay per variable, gradient norms and quick averages.
+
+    `rates` and `not_decayed` are described at `AdamW`.
+    """

@@ -45,7 +45,12 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
 @register
 class WarmupConstantSchedule(WarmupSchedule):
-    """Linear warm-up to `peak` over `warmup_steps`, then constant."""
+    """Linear warm-up to `peak` over `warmup_steps`, then constant.
+
+    >>> schedule = keras_tfm.training.WarmupConstantSchedule(peak=1.0, warmup_steps=4)
+    >>> [round(float(schedule(step)), 2) for step in (0, 3, 9)]
+    [0.25, 1.0, 1.0]
+    """
 
     def decay(self, step: tf.Tensor) -> tf.Tensor:
         return ops.ones_like(step)
@@ -56,6 +61,10 @@ class WarmupLinearSchedule(WarmupSchedule):
     """Linear warm-up to `peak` over `warmup_steps`, then linear decay to 0 at `total_steps`.
 
     Devlin et al. 2019, section A.2.
+
+    >>> schedule = keras_tfm.training.WarmupLinearSchedule(peak=1.0, warmup_steps=4, total_steps=8)
+    >>> [round(float(schedule(step)), 2) for step in (0, 3, 5, 7)]
+    [0.25, 1.0, 0.5, 0.0]
     """
 
     def __init__(self, peak: float, warmup_steps: int, total_steps: int):
@@ -82,6 +91,10 @@ class WarmupCosineSchedule(WarmupLinearSchedule):
     """Linear warm-up to `peak` over `warmup_steps`, then a half cosine to 0 at `total_steps`.
 
     Loshchilov and Hutter 2017, equation 5, without restarts.
+
+    >>> schedule = keras_tfm.training.WarmupCosineSchedule(peak=1.0, warmup_steps=4, total_steps=8)
+    >>> [round(float(schedule(step)), 2) for step in (0, 3, 5, 7)]
+    [0.25, 1.0, 0.5, 0.0]
     """
 
     def decay(self, step: tf.Tensor) -> tf.Tensor:

@@ -27,6 +27,11 @@ def strategy(name: str = "none") -> tf.distribute.Strategy:
 
     Raises:
         ValueError: for other names, missing devices, and a malformed TF_CONFIG.
+
+    >>> with keras_tfm.training.strategy("none").scope():
+    ...     model = keras_tfm.Model(x := keras.Input((2,)), keras.layers.Dense(1)(x))
+    >>> model.output_shape
+    (None, 1)
     """
     kind, _, argument = name.partition(":")
     if kind == "none" and not argument:

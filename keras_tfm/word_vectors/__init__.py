@@ -1,9 +1,9 @@
-"""Words as vectors, by counting: vocabularies, co-occurrence, GloVe, and how such vectors are judged;
-users and items as vectors, by matrix factorisation.
+"""Vectors of words from counts: vocabularies, co-occurrence, GloVe and its evaluation; vectors of users and
+items by matrix factorisation.
 
-Everything here is NumPy and SciPy. The extra `fast` brings Numba, which compiles the loops that count and
-train; without it NumPy does the same more slowly, and a warning says so once. Keras is imported by
-`WordVectors.embedding`, and to read and write safetensors files, alone.
+Everything computes in NumPy and SciPy. The extra `fast` installs Numba, which compiles the loops that count
+and train; without it NumPy does the same more slowly, and a warning says so once. Keras is imported only for
+`WordVectors.embedding` and for safetensors files.
 """
 
 from keras_tfm.word_vectors.adagrad import AdaGrad

@@ -1,9 +1,9 @@
 """GloVe's stochastic gradient descent with AdaGrad, as its program does it: Pennington et al. (2014), 4.2.
 
-Words are dealt to blocks, so the matrix falls into tiles. Tiles that have neither rows nor columns in common
-are learnt from at the same time (Gemulla et al., Large-Scale Matrix Factorization with Distributed Stochastic
-Gradient Descent, KDD 2011): nothing is written by two threads, numbers do not depend on how many there are,
-and the vectors of a tile stay in a processor's cache.
+The words are divided into blocks, and so the matrix into tiles. Tiles that share neither rows nor columns are
+processed at the same time (Gemulla et al., Large-Scale Matrix Factorization with Distributed Stochastic
+Gradient Descent, KDD 2011): no two threads write to the same vector, the result does not depend on the number
+of threads, and the vectors of a tile stay in a processor's cache.
 
         columns  0   1   2
     rows 0     [ a | b | c ]     one third of an epoch is a a a, then b b b, then c c c,
@@ -27,8 +27,9 @@ FEWEST = 8  # blocks of a small vocabulary, for as many threads
 
 
 class Tiles(NamedTuple):
-    """Entries by tile: those of rows of block i and columns of block j from `starts[i * num + j]` on. A word
-    is at `slots`, its row in parameters of `num` blocks of `size` words.
+    """The matrix's entries by tile; that of row block i and column block j starts at `starts[i * num + j]`.
+
+    The parameters consist of `num` blocks of `size` words; `slots` has the row of each word in them.
     """
 
     num: int
@@ -42,13 +43,19 @@ class Tiles(NamedTuple):
 
 
 class AdaGrad:
-    """Steps of g / √(1/η² + Σ g²) for the gradient g of half an entry's part of J; η is `learning_rate`
-    for vectors and `bias_rate` for biases, as in GloVe's program, whose sums begin with 1 and have η in them.
-    Were biases to learn as slowly as vectors, these would hold what is common to all words. The paper's η is
-    0.05, with which the same quality takes nearly twice as many epochs. Entries of a tile come in an order
-    drawn once.
+    """Stochastic gradient descent with steps g / √(1/η² + Σ g²), one for each entry of the matrix.
 
-    Without Numba a tile's gradients are added up before the step, by SciPy: the same sums in larger steps.
+    g is the gradient of half of the entry's term of J, and Σ g² the sum over the steps before. This is the
+    AdaGrad of GloVe's program. Without Numba, the gradients of a tile are summed up before one step.
+
+    Args:
+        learning_rate: η of the vectors. The paper has 0.05, with which the same quality takes nearly twice as
+            many epochs.
+        bias_rate: η of the biases. If they learnt as slowly as the vectors, the vectors would take up what
+            all words have in common.
+
+    >>> keras_tfm.word_vectors.GloVe(dim=50, method=keras_tfm.word_vectors.AdaGrad(0.05)).method.learning_rate
+    0.05
     """
 
     epochs = 15
@@ -62,7 +69,7 @@ class AdaGrad:
     def steps(
         self, problem: Problem, parameters: Parameters, learn_mean: bool, random: np.random.Generator
     ) -> Iterator[float]:
-        """One epoch after another; J is added up along the way. μ stays as it is; biases learn the rest."""
+        """Yield J, summed up during the epoch, after each epoch. μ stays fixed: biases make up for it."""
         tiles = _tiles(problem, parameters.mean, random)
         shape = (tiles.num * tiles.size, parameters.words.shape[1])
         first = parameters.words.dtype.type(self.learning_rate**-2)
@@ -91,13 +98,13 @@ class AdaGrad:
 
 
 def _tiles(problem: Problem, mean: float, random: np.random.Generator) -> Tiles:
-    """Deals the words, which come by frequency, to blocks of nearly the same number of entries."""
+    """Assign the words, sorted by frequency, to the blocks in turn, so that blocks have similar sizes."""
     number = problem.num_words
     num = max(-(-number // BLOCK), min(FEWEST, number))
     size = -(-number // num)
     words = np.arange(number)
     rows = problem.rows()
-    # A draw first, then a stable sort by tile: SciPy's, which counts, for there are many entries.
+    # Shuffle, then sort by tile with SciPy's transposition, which is stable and takes linear time.
     order = random.permutation(len(rows))
     rows, columns = rows[order], problem.columns[order]
     tile_of = (rows % num) * num + columns % num
@@ -121,7 +128,7 @@ def _descend(
     word_sums: np.ndarray,
     context_sums: np.ndarray,
 ) -> float:
-    """A step for each entry of a tile; the sum of f r², each before its step."""
+    """Take a step for each entry of a tile; return the sum of f r², each term from before its step."""
     dim = words.shape[1] - 1
     cost = 0.0
     for k in range(len(rows)):
@@ -155,7 +162,7 @@ def _descend_at_once(
     word_sums: np.ndarray,
     context_sums: np.ndarray,
 ) -> float:
-    """One step for all entries of a tile, whose squares count before it; the sum of f r²."""
+    """Take one step for all entries of a tile, whose squares are added before it; return the sum of f r²."""
     left, right = words[rows], contexts[columns]
     residuals = np.einsum("nd,nd->n", left[:, :-1], right[:, :-1]) + left[:, -1] + right[:, -1] - targets
     slopes = weights * residuals
@@ -165,7 +172,7 @@ def _descend_at_once(
     factors = []
     for values in (words, contexts):
         factor = values.copy()
-        factor[:, -1] = 1  # which the bias is multiplied by
+        factor[:, -1] = 1  # the factor of the bias
         factors.append(factor)
     word_sums += square @ (factors[1] ** 2)
     context_sums += square.T @ (factors[0] ** 2)

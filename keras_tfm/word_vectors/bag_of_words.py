@@ -1,4 +1,4 @@
-"""Texts as bags of words: counts without order, and three figures that say what such vectors lack."""
+"""Texts as bags of words, counts without order, and three numbers that show the limits of such vectors."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from keras_tfm.word_vectors.vocabulary import Texts, Vocabulary, split
 
 
 class Dimensions(NamedTuple):
-    """How long the vector of a word is, how long that of a text, and how many numbers a dense matrix has."""
+    """The length of a word's vector, the length of a text's vector, and the entries of the dense matrix."""
 
     of_a_word: int
     of_a_text: int
@@ -18,9 +18,14 @@ class Dimensions(NamedTuple):
 
 
 def term_counts(texts: Texts, vocabulary: Vocabulary) -> scipy.sparse.csr_array:
-    """How often each word of `vocabulary` stands in each text: (texts, V), int64.
+    """How often each word of `vocabulary` occurs in each text: (texts, V), int64.
 
-    `texts` are strings, split at white space, or lists of words; unknown words are passed over.
+    `texts` are strings, split at white space, or lists of words; unknown words are ignored.
+
+    >>> vocabulary = keras_tfm.word_vectors.Vocabulary.from_texts(["a b a"])
+    >>> keras_tfm.word_vectors.term_counts(["b a a", "c b"], vocabulary).toarray()
+    array([[2, 1],
+           [0, 1]])
     """
     offsets, parts = [0], []
     for words in split(texts):
@@ -35,12 +40,12 @@ def term_counts(texts: Texts, vocabulary: Vocabulary) -> scipy.sparse.csr_array:
 
 
 def density(matrix: scipy.sparse.sparray) -> float:
-    """The share of a sparse matrix that is not zero: the first problem of bags of words is how low it is."""
+    """The share of a sparse matrix that is not zero, which is low for a matrix of word counts."""
     return float(matrix.count_nonzero() / np.prod(matrix.shape, dtype="f8")) if np.prod(matrix.shape) else 0.0
 
 
 def dimensions(matrix: scipy.sparse.sparray) -> Dimensions:
-    """The sizes of a matrix of words by texts (V, S): the second problem is how large they are."""
+    """The sizes of a matrix of words by texts (V, S), which grow with the corpus."""
     num_words, num_texts = matrix.shape
     return Dimensions(num_texts, num_words, num_words * num_texts)
 
@@ -48,10 +53,16 @@ def dimensions(matrix: scipy.sparse.sparray) -> Dimensions:
 def cosines(
     matrix: scipy.sparse.sparray, vocabulary: Vocabulary, pairs: Iterable[Sequence[str]]
 ) -> np.ndarray:
-    """The cosine between the vectors, rows of `matrix` (V, anything), of each pair of words: (pairs,).
+    """The cosine between the rows of `matrix` (V, any width) of each pair of words: (pairs,).
 
-    The third problem: that of words of like meaning is no higher than that of others. It is 0 where a vector
-    is. ValueError for a word that `vocabulary` does not hold.
+    It is 0 where a row is zero. For bags of words it is no higher for words of similar meaning than for
+    others. Raises ValueError for a word that is not in `vocabulary`.
+
+    >>> texts = ["the cat sat", "the dog sat"]
+    >>> vocabulary = keras_tfm.word_vectors.Vocabulary.from_texts(texts)
+    >>> rows = keras_tfm.word_vectors.term_counts(texts, vocabulary).T
+    >>> keras_tfm.word_vectors.cosines(rows, vocabulary, [("the", "sat"), ("cat", "dog")]).round(2)
+    array([1., 0.])
     """
     pairs = [tuple(pair) for pair in pairs]
     unknown = [word for pair in pairs for word in pair if word not in vocabulary]

@@ -1,8 +1,8 @@
-"""How often words stand near each other, nearer ones counting more: the matrix that GloVe factorises.
+"""Co-occurrence counts, weighted by 1 / distance: the matrix that GloVe factorises.
 
 Pennington et al., GloVe: Global Vectors for Word Representation (2014), section 4.2. Their program adds up
-pairs in the order of the text; here a row of the matrix is made at once, from all positions of its word
-(Gustavson's way to multiply sparse matrices, ACM TOMS 1978), so that rows are independent of each other.
+pairs in the order of the text. Here each row of the matrix is computed at once from all positions of its word
+(like Gustavson's product of sparse matrices, ACM TOMS 1978), so that rows are independent of each other.
 """
 
 from array import array
@@ -32,19 +32,28 @@ def cooccurrence(
     max_size: int | None = None,
     memory: float | None = None,
 ) -> tuple[sparse.csr_array, list[str]]:
-    """(X, words): x_ij is the sum of 1 / d over all places where word j stands d words beside word i, d at
-    most `window`, in the same text; without `symmetric` only where j stands before i. X is a SciPy CSR array
-    (V, V) of float32, `words` its V words, the most frequent first.
+    """Count which words stand near which: (X, words).
 
-    `texts`, an iterable of strings (split at white space) or of lists of words, is read once. Words of less
-    than `min_count` occurrences, and all but the `max_size` most frequent ones, are dropped first, as in
-    GloVe's own program: their neighbours move together. `memory`, in GiB, bounds what is held beside the
-    words: what is more goes to files in the folder for temporary ones, and X lies in such a file, which
-    vanishes with it. The sums are float64, and do not depend on the number of threads. ValueError for limits
-    below 1, `memory` below 0.01, and texts without words.
+    x_ij is the sum of 1 / d over all places where word j stands d words from word i in the same text, for d
+    up to `window`. X is a SciPy CSR array (V, V) of float32; `words` are its V words, the most frequent
+    first. The result does not depend on the number of threads.
 
-        matrix, words = cooccurrence(["a b c a"], window=3)
-        matrix.toarray()[words.index("a"), words.index("b")]  # 1.5
+    Args:
+        texts: an iterable of strings (split at white space) or of lists of words; it is read once.
+        window: the largest distance that counts.
+        min_count: words that occur less often are removed before counting, so that their neighbours become
+            adjacent, as in GloVe's own program.
+        symmetric: False counts only words that stand before word i.
+        max_size: how many words, the most frequent ones, are kept at most.
+        memory: a limit in GiB for the counts. What exceeds it is written to temporary files, and X is read
+            from such a file, which is deleted together with X.
+
+    Raises:
+        ValueError: for a limit below 1, `memory` below 0.01, or texts without words.
+
+    >>> matrix, words = keras_tfm.word_vectors.cooccurrence(["a b c a"], window=3)
+    >>> float(matrix.toarray()[words.index("a"), words.index("b")])  # 1 / 1 + 1 / 2
+    1.5
     """
     check_limits(min_count, max_size)
     if window < 1:
@@ -69,8 +78,10 @@ def cooccurrence(
 
 
 def _encoded(texts: Texts, most: int | None) -> tuple[list[str], np.ndarray, list[np.ndarray]]:
-    """The words by their first occurrence, their counts, and the ids of all texts from 1 on, each text ended
-    by a 0, in chunks of whole texts: about `most` tokens each, on disk, or one in memory.
+    """(Words in the order of their first occurrence, their counts, chunks of token ids).
+
+    Ids start at 1, and a 0 ends each text. A chunk holds whole texts: about `most` tokens in a file, or
+    everything in memory if `most` is None.
     """
     ids_of: defaultdict = defaultdict()
     ids_of.default_factory = ids_of.__len__  # a word that is new takes the next number
@@ -100,8 +111,9 @@ def _encoded(texts: Texts, most: int | None) -> tuple[list[str], np.ndarray, lis
 
 
 class Positions(NamedTuple):
-    """Where each word stands: word i at `places[first[i] : first[i + 1]]` of `ids`; `texts[place]` is the
-    number of the text that a place belongs to.
+    """The positions of all words: word i occurs at `places[first[i] : first[i + 1]]` of `ids`.
+
+    `texts[place]` is the number of the text that the position belongs to.
     """
 
     ids: np.ndarray
@@ -113,9 +125,9 @@ class Positions(NamedTuple):
 def _counted(
     ids: np.ndarray, size: int, window: int, symmetric: bool, is_part: bool, bar: Bar
 ) -> sparse.csr_array:
-    """X of one chunk; of float64 where it `is_part` of a sum."""
+    """X of one chunk, in float64 if it `is_part` of a sum of chunks, otherwise in float32."""
     tokens = np.flatnonzero(ids >= 0)
-    # Sorting by counting, in linear time: the transpose of the matrix that has a one for each token.
+    # Transposing a matrix with a one for each token sorts the tokens by word, in linear time.
     ones = np.ones(len(tokens), np.int8)
     by_token = sparse.csr_array((ones, ids[tokens], np.arange(len(tokens) + 1)), shape=(len(tokens), size))
     by_word = by_token.tocsc()
@@ -134,7 +146,7 @@ def _counted(
 
 
 def _blocks(first: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Neighbouring words in blocks (begin, end) of about `BLOCK` positions, of one word at least."""
+    """Ranges (begin, end) of words that have about `BLOCK` positions together, at least one word each."""
     cuts = np.searchsorted(first, np.arange(0, first[-1], BLOCK))
     edges = np.unique([0, *cuts, len(first) - 1])
     return zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
@@ -193,7 +205,10 @@ def _fill_rows(
     sums: np.ndarray,
     starts: np.ndarray,
 ) -> None:
-    """Writes one row of sums after another; a row of many words is put in order by looking at all words."""
+    """Write the rows one after another, their columns in rising order.
+
+    The columns of a row with few words are sorted; for a row with many, all words are scanned instead.
+    """
     total = np.zeros(size)
     found = np.empty(size, np.int32)
     used = 0

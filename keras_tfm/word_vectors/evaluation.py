@@ -1,4 +1,4 @@
-"""How well vectors know which words are alike, and what they stand to each other as: two usual measures.
+"""Two common measures of word vectors: agreement with people's similarity scores, and analogies.
 
 Finkelstein et al., Placing Search in Context (2002), for similarity; Mikolov et al., Efficient Estimation
 of Word Representations in Vector Space (2013), for analogies by the nearest word to b - a + c.
@@ -21,7 +21,7 @@ BATCH = 512  # questions that are compared with the whole vocabulary at once
 
 
 class Similarity(NamedTuple):
-    """Spearman's correlation, of how many pairs, and which share of all pairs these are."""
+    """Spearman's correlation, the number of pairs with known words, and their share of all pairs."""
 
     correlation: float
     answered: int
@@ -29,8 +29,9 @@ class Similarity(NamedTuple):
 
 
 class Analogies(NamedTuple):
-    """The share of right answers, in all and by section, among the questions that can be answered; how many
-    these are, and which share of all.
+    """The share of right answers, the number of questions with known words, and their share of all questions.
+
+    `sections` has the share of right answers in each section.
     """
 
     accuracy: float
@@ -42,8 +43,14 @@ class Analogies(NamedTuple):
 def similarity(vectors: WordVectors, pairs: Iterable[tuple[str, str, float]]) -> Similarity:
     """Spearman's rank correlation between the cosines of `pairs` (word, word, score) and people's scores.
 
-    Pairs with an unknown word are left out, and `coverage` says how many are not. A word is looked up as it
-    is, then in lower case. ValueError where less than two pairs are known.
+    Pairs with an unknown word are left out; `coverage` is the share of the others. A word is looked up as it
+    is, then in lower case. Raises ValueError if fewer than two pairs are known.
+
+    >>> matrix = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
+    >>> vectors = keras_tfm.word_vectors.WordVectors(["frog", "toad", "car"], matrix)
+    >>> pairs = [("frog", "toad", 9.0), ("frog", "car", 1.0), ("toad", "car", 2.0)]
+    >>> round(keras_tfm.word_vectors.similarity(vectors, pairs).correlation, 3)
+    1.0
     """
     pairs = list(pairs)
     first = _rows(vectors, [pair[0] for pair in pairs])
@@ -60,9 +67,14 @@ def similarity(vectors: WordVectors, pairs: Iterable[tuple[str, str, float]]) ->
 def analogies(vectors: WordVectors, questions: Mapping[str, Iterable[Question]]) -> Analogies:
     """How often d is the nearest word to b - a + c (3CosAdd, of vectors at length 1): a is to b as c is to d.
 
-    `questions` are by section. The answer is sought among all words but a, b and c; questions with an unknown
-    word are left out, and `coverage` says how many are not. A word is looked up as it is, then in lower case.
-    ValueError where no question is left.
+    `questions` are grouped by section. The answer may be any word except a, b and c. Questions with an
+    unknown word are left out; `coverage` is the share of the others. A word is looked up as it is, then in
+    lower case. Raises ValueError if no question is left.
+
+    >>> matrix = np.array([[1.0, 1.0], [1.0, -1.0], [3.0, 1.0], [3.0, -1.0]])
+    >>> vectors = keras_tfm.word_vectors.WordVectors(["king", "queen", "man", "woman"], matrix)
+    >>> keras_tfm.word_vectors.analogies(vectors, {"sex": [("man", "king", "woman", "queen")]}).accuracy
+    1.0
     """
     right: dict[str, np.ndarray] = {}
     number = 0
@@ -81,7 +93,7 @@ def analogies(vectors: WordVectors, questions: Mapping[str, Iterable[Question]])
 
 
 def _is_right(unit: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Whether each question (N, 4) is answered rightly, (N,)."""
+    """Whether each question (N, 4) is answered correctly: (N,)."""
     a, b, c, d = rows.T
     near = (unit[b] - unit[a] + unit[c]) @ unit.T  # (N, V)
     np.put_along_axis(near, rows[:, :3], -np.inf, axis=1)
@@ -94,8 +106,10 @@ def _rows(vectors: WordVectors, words: list[str]) -> np.ndarray:
 
 
 def read_similarities(path: Path) -> list[tuple[str, str, float]]:
-    """(word, word, score) of the lines of a file, separated by white space or commas, as WordSim-353, MEN and
-    SimLex come. A first line whose third field is no number is a header. ValueError with file and line.
+    """The (word, word, score) lines of a file such as WordSim-353, MEN or SimLex.
+
+    White space or commas separate the fields. A first line whose third field is no number is a header. Raises
+    ValueError, naming file and line, for any other line.
     """
     pairs = []
     for number, fields in _lines(path, ","):
@@ -111,8 +125,10 @@ def read_similarities(path: Path) -> list[tuple[str, str, float]]:
 
 
 def read_analogies(path: Path) -> dict[str, list[Question]]:
-    """Questions by section: of one file, as Mikolov's, in which a line ": name" begins a section, or of a
-    folder of .txt files, as GloVe's, each a section. ValueError with file and line.
+    """Read questions by section, {section: [(a, b, c, d)]}.
+
+    In a file such as Mikolov's, a line ": name" starts a section; in a folder such as GloVe's, each .txt file
+    is a section. Raises ValueError, naming file and line, for a line that has not four words.
     """
     folder = pathlib.Path(path)
     files = sorted(folder.glob("*.txt")) if folder.is_dir() else [folder]
@@ -133,7 +149,7 @@ def read_analogies(path: Path) -> dict[str, list[Question]]:
 
 
 def _lines(path: Path, separator: str = " ") -> Iterator[tuple[int, list[str]]]:
-    """(Number from 1, fields) of the lines that are not blank; ValueError for what is not UTF-8."""
+    """(Number from 1, fields) of the lines that are not blank; raises ValueError unless they are UTF-8."""
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             try:

@@ -22,9 +22,7 @@ ARRAYS = ("user_factors", "item_factors", "user_biases", "item_biases", "mean")
 
 @dataclasses.dataclass(frozen=True)
 class FactorizationConfig(Config):
-    """`dim` factors of each user and item, and the weight of their squares, and of the biases', beside the
-    squared errors.
-    """
+    """`dim` factors for each user and item; `regularization` weighs the squares of factors and biases."""
 
     dim: Size = 32
     regularization: Annotated[float, Between(0, is_above=True)] = 5.0
@@ -33,10 +31,15 @@ class FactorizationConfig(Config):
 
 
 class Observed:
-    """Ratings as a factorisation reads them: by user and by item, in the dtype that it computes in.
+    """Ratings sorted by user and by item, in the dtype of the computation.
 
-    `ratings` is a sparse matrix (users, items), whose stored entries, zeros among them, are the ratings, and
-    all others are missing. ValueError for a pair that is stored twice, and for ratings that are not finite.
+    Args:
+        ratings: a sparse matrix (users, items). Every stored entry, even a zero, is a rating; all others are
+            unknown.
+        dtype: "float32" or "float64".
+
+    Raises:
+        ValueError: if a pair is stored twice, or a rating is not finite.
     """
 
     def __init__(self, ratings: Any, dtype: str = "float32"):
@@ -73,19 +76,26 @@ class Observed:
 
 
 class MatrixFactorization:
-    """Predicts a rating as w_i^T u_j + b_i + c_j + mu, for user i and item j, from those that are known.
+    """Predicts the rating of item j by user i as w_i^T u_j + b_i + c_j + mu.
 
     `user_factors` W (N, K), `item_factors` U (D, K), `user_biases` b (N,), `item_biases` c (D,) and `mean` mu
-    minimise the sum over the known ratings of (r_ij - prediction)^2, plus `regularization` times
+    minimise the squared errors of the known ratings plus `regularization` times
     ||W||^2 + ||U||^2 + ||b||^2 + ||c||^2. Each half-step sets one of the five to its optimum given the
-    others, so that the objective never rises; where it ends is a stationary point, and need not be the best.
-    A sweep sets the mean and the biases before the factors, which then explain what those leave. The default
-    regularization suits ratings from about 1 to 5; a wider range needs more.
+    others, so that the objective never rises; it ends at a stationary point, which need not be the minimum.
 
-        ratings = scipy.sparse.coo_array((values, (users, items)), shape=(N, D))
-        model = MatrixFactorization(dim=32).fit(ratings)
-        model.predict([0, 1], [7, 7])  # two users' ratings of item 7
-        model.top_n(0, 10, exclude=[7])  # the items that user 0 would rate highest
+    Args:
+        dim: K, the number of factors.
+        regularization: the default suits ratings from about 1 to 5; a wider range needs more.
+        num_sweeps: how often all five are set, the mean and the biases before the factors.
+        seed: draws the initial factors.
+        dtype: "float32" or "float64".
+
+    >>> ratings = scipy.sparse.coo_array(([5.0, 1.0, 4.0], ([0, 0, 1], [0, 1, 0])), shape=(2, 2))
+    >>> model = keras_tfm.word_vectors.MatrixFactorization(dim=2, num_sweeps=3).fit(ratings)
+    >>> model.predict([0, 1], [0, 1]).shape  # two pairs of a user and an item
+    (2,)
+    >>> model.top_n(1, 1, exclude=[0])[0]  # the item that user 1 would rate highest, item 0 left out
+    array([1])
     """
 
     user_factors: np.ndarray
@@ -110,10 +120,10 @@ class MatrixFactorization:
     # Learning --------------------------------------------------------------------------------------------
 
     def fit(self, ratings: Any, validation: Any = None, patience: int | None = 3) -> Self:
-        """Learn from a sparse matrix (N, D) of `ratings`, as `Observed` takes it, in `num_sweeps` sweeps.
+        """Learn from a sparse matrix (N, D) of `ratings`, as described at `Observed`.
 
-        With `validation`, another such matrix, what the sweep of its lowest RMSE has set is kept, and
-        learning stops after `patience` sweeps without a lower one. ValueError for matrices that are none.
+        With `validation`, another such matrix, the parameters of the sweep with its lowest RMSE are kept, and
+        learning stops after `patience` sweeps without a lower one. Raises ValueError for other matrices.
         """
         known = Observed(ratings, self.dtype)
         judge = None if validation is None else Observed(validation, self.dtype)
@@ -151,7 +161,7 @@ class MatrixFactorization:
         self.set_arrays(dict(zip(ARRAYS, [*factors, *map(np.zeros, shape), mean], strict=True)))
 
     def sweep(self, known: Observed) -> None:
-        """Set each of the five to its optimum, one after another; FloatingPointError where one has none."""
+        """Set each of the five to its optimum; raises FloatingPointError if one has no finite optimum."""
         for name in self.half_steps(known):
             if not np.isfinite(getattr(self, name)).all():
                 raise FloatingPointError(
@@ -160,7 +170,7 @@ class MatrixFactorization:
                 )
 
     def half_steps(self, known: Observed) -> Iterator[str]:
-        """A sweep by its half-steps: yields, after each, the name of what it has set."""
+        """Do one sweep; after each half-step, yield the name of the array that it set."""
         products = self._products(known)
         for name in ("mean", "user_biases", "item_biases"):
             self._set_additive(name, known, products)
@@ -296,7 +306,7 @@ class MatrixFactorization:
     # Keeping ---------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What is learnt, by name."""
+        """The learnt arrays by name."""
         return {name: getattr(self, name) for name in ARRAYS}
 
     def set_arrays(self, arrays: dict[str, Any]) -> None:

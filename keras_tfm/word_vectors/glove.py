@@ -19,14 +19,14 @@ from keras_tfm.word_vectors.vectors import WordVectors
 
 
 class Method(Protocol):
-    """How the parameters are found."""
+    """A method that minimises J."""
 
     epochs: int  # how many there are by default
 
     def steps(
         self, problem: Problem, parameters: Parameters, learn_mean: bool, random: np.random.Generator
     ) -> Iterator[float]:
-        """Changes `parameters`, epoch after epoch, and yields J after, or in the course of, each."""
+        """Update `parameters` epoch by epoch; yield J after each epoch, or as summed up during it."""
         ...
 
 
@@ -34,20 +34,30 @@ METHODS: dict[str, type[AdaGrad] | type[LeastSquares]] = {"adagrad": AdaGrad, "a
 
 
 class GloVe:
-    """Minimises J = Σ f(x_ij) (log x_ij - w_i·u_j - b_i - c_j - μ)² over the entries x_ij > 0 of a matrix of
-    co-occurrences, f(x) = min(1, (x / x_max)^alpha), so that what never occurs together counts nothing. For
-    corpora of billions of words the paper's `x_max` is 100, for those of millions less is better.
+    """Word vectors whose inner products approximate the logarithms of co-occurrence counts.
 
-    `transform` "log1p" has log(1 + x) for log x. `method` is "adagrad" or "als", or an `AdaGrad` or
-    `LeastSquares` of other rates. `mean` learns μ, which the paper does not have: without it, the default, J
-    is the paper's (its program prints half the mean over the entries). Numbers have the dtype of the matrix.
-    The same `seed` gives the same numbers with any number of threads, though not with and without Numba.
-    After `fit`, `parameters` holds all that was learnt, and `vectors(words)` the word vectors, W + U.
+    `fit` minimises J = Σ f(x_ij) (log x_ij - w_i·u_j - b_i - c_j - μ)² over all counts x_ij > 0, with
+    f(x) = min(1, (x / x_max)^alpha) (Pennington et al. 2014, equations 8 and 9). It computes in the dtype of
+    the matrix. One seed gives the same numbers for any number of threads, but not with and without Numba.
 
-        matrix, words = cooccurrence(open("text.txt"), window=10, min_count=5)
-        glove = GloVe(dim=100)
-        glove.fit(matrix)
-        glove.vectors(words).neighbours("king")
+    Args:
+        dim: the length of the vectors.
+        x_max: counts from here on have the weight 1. The paper has 100, for billions of words; lower values
+            suit smaller corpora.
+        alpha: the exponent of the weights.
+        transform: "log1p" approximates log(1 + x) instead of log x.
+        method: "adagrad", "als", or an `AdaGrad` or `LeastSquares` object with other settings.
+        mean: whether to learn μ too, which the paper's J does not have.
+        seed: draws the initial vectors and the order of the steps.
+
+    Raises:
+        ValueError: for an argument out of its range.
+
+    >>> matrix, words = keras_tfm.word_vectors.cooccurrence(["a b c", "a b d", "c d"], window=2)
+    >>> glove = keras_tfm.word_vectors.GloVe(dim=2)
+    >>> history = glove.fit(matrix, epochs=3)  # J of each epoch
+    >>> glove.vectors(words).matrix.shape
+    (4, 2)
     """
 
     def __init__(
@@ -82,11 +92,12 @@ class GloVe:
     def fit(
         self, matrix: sparse.sparray, epochs: int | None = None, minutes: float | None = None
     ) -> list[float]:
-        """J of each epoch: of AdaGrad summed up while it learns, of least squares, with their λ-terms, after.
+        """Learn from a square matrix of counts; return J of each epoch.
 
-        It ends after `epochs`, by default the method's own number, or with the first epoch after `minutes`.
-        ValueError for what is no square matrix of finite numbers, none below 0 and some above;
-        FloatingPointError where J is no longer finite.
+        AdaGrad sums J up during the epoch; least squares reports it afterwards, with the λ terms. Training
+        ends after `epochs`, by default the method's own number, or with the epoch in which `minutes` have
+        passed. Raises ValueError unless the matrix is square, finite, not negative and not empty, and
+        FloatingPointError if J becomes infinite.
         """
         if epochs is not None and epochs < 1:
             raise ValueError(f"`epochs` must be at least 1; it is {epochs}.")
@@ -113,7 +124,7 @@ class GloVe:
         return history
 
     def problem(self, matrix: sparse.sparray) -> Problem:
-        """What is to be solved for a matrix; ValueError as of `fit`."""
+        """The weights and targets for a matrix; raises ValueError as `fit` does."""
         if not sparse.issparse(matrix) or matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             got = getattr(matrix, "shape", type(matrix).__name__)
             raise ValueError(f"`matrix` must be a square SciPy sparse array; it is {got}.")
@@ -132,11 +143,11 @@ class GloVe:
         return Problem(matrix.indptr, matrix.indices, weights, targets)
 
     def objective(self, matrix: sparse.sparray) -> float:
-        """J of what `fit` has learnt, without λ-terms."""
+        """J of the learnt parameters, without λ terms."""
         return self.problem(matrix).objective(self._learnt())
 
     def vectors(self, words: Sequence[str]) -> WordVectors:
-        """W + U, of the words that `cooccurrence` has returned with the matrix."""
+        """The sums W + U as vectors of `words`, which `cooccurrence` returned with the matrix."""
         learnt = self._learnt()
         return WordVectors(words, (learnt.words + learnt.contexts)[:, :-1])
 

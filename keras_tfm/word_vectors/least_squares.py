@@ -1,8 +1,8 @@
 """GloVe by alternating least squares: with one side fixed, the other side's rows are independent problems.
 
-It minimises J + λ (‖W‖² + ‖U‖² + ‖b‖² + ‖c‖²). λ is needed: a word of fewer entries than dimensions has no
-unique vector without it. A word's vector and its bias are found together: one after the other would take
-more sweeps; each half of a sweep ends at its minimum, so J never rises.
+It minimises J + λ (‖W‖² + ‖U‖² + ‖b‖² + ‖c‖²). Without λ, a word with fewer entries than dimensions has no
+unique vector. A word's vector and its bias are solved for together, which takes fewer sweeps than one after
+the other. Each half of a sweep ends at its minimum, so J never rises.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,22 @@ from keras_tfm.word_vectors import compiled
 from keras_tfm.word_vectors.compiled import num_threads
 from keras_tfm.word_vectors.objective import Parameters, Problem
 
-BLOCK = 50_000  # entries of a thread's share
-LANES = 32  # numbers that a loop in machine code takes at once; what is left over is slow
+BLOCK = 50_000  # entries that one thread takes at a time
+LANES = 32  # rows are padded to a multiple of this, since the rest of a vectorised loop is slow
 
 
 class LeastSquares:
-    """Solves (λI + Σ_j f u u^T) w_i = Σ_j f (log x_ij - c_j - μ) u, u = [u_j 1], w_i = [w_i b_i], for all i,
-    then the same for u_j, and again; `regularization` is λ. Where μ is learnt, it is set to its minimum too,
-    after each sweep. A small λ lets rare words learn their few counts by heart.
+    """Alternating least squares: (λI + Σ_j f u u^T) w_i = Σ_j f (log x_ij - c_j - μ) u for all words i.
+
+    Here u = [u_j 1] and w_i = [w_i b_i]. The same is then solved for all u_j, and so on. If μ is learnt, it
+    is set to its optimum after each sweep.
+
+    Args:
+        regularization: λ. With a small one the vectors of rare words fit their few counts exactly.
+
+    >>> method = keras_tfm.word_vectors.LeastSquares(regularization=0.5)
+    >>> keras_tfm.word_vectors.GloVe(dim=50, method=method).method.regularization
+    0.5
     """
 
     epochs = 4
@@ -36,27 +44,27 @@ class LeastSquares:
     def steps(
         self, problem: Problem, parameters: Parameters, learn_mean: bool, random: np.random.Generator
     ) -> Iterator[float]:
-        """One sweep after another; J with its λ-terms after each."""
+        """Yield J with its λ terms after each sweep."""
         for number, cost in enumerate(self.half_steps(problem, parameters, learn_mean)):
             if number % 2:
                 yield cost
 
     def half_steps(self, problem: Problem, parameters: Parameters, learn_mean: bool) -> Iterator[float]:
-        """J with its λ-terms after W and b, then after U and c (and μ), and so on."""
+        """Yield J with its λ terms after W and b are solved, then after U and c (and μ), and so on."""
         transposed = problem.transposed()
         total = float(problem.weights.sum(dtype=np.float64))
         while True:
             yield self._solve(problem, parameters.mean, parameters.words, parameters.contexts)
             cost = self._solve(transposed, parameters.mean, parameters.contexts, parameters.words)
             if learn_mean:
-                # At the minimum of c, Σ_i f r = λ c_j, so that the sum of f r needs no look at the entries.
+                # At the optimum of c, Σ_i f r = λ c_j: the sum of f r follows without the entries.
                 slope = self.regularization * float(parameters.contexts[:, -1].sum(dtype=np.float64))
                 parameters.mean += slope / total
                 cost -= slope**2 / total
             yield cost
 
     def _solve(self, problem: Problem, mean: float, solved: np.ndarray, fixed: np.ndarray) -> float:
-        """Sets the rows `solved` to their minima; J."""
+        """Set the rows `solved` to their optima; return J."""
         size = fixed.shape[1]
         factors = np.zeros((len(fixed), (size // LANES + 1) * LANES), fixed.dtype)
         factors[:, : size - 1] = fixed[:, :-1]
@@ -89,7 +97,7 @@ def _solve_by_lapack(
     ridge: np.floating,
     solved: np.ndarray,
 ) -> float:
-    """The rows `begin` to `end` of `solved`, by normal equations and Cholesky; the sum of their minima."""
+    """Solve the rows `begin` to `end` by normal equations and Cholesky; return the sum of their minima."""
     multiply, solve = (
         (blas.ssyrk, lapack.sposv) if factors.dtype == np.float32 else (blas.dsyrk, lapack.dposv)
     )
@@ -121,8 +129,10 @@ def _solve_rows(
     ridge: np.floating,
     solved: np.ndarray,
 ) -> float:
-    """The same in loops that Numba compiles: four entries at a time, nothing gathered. The innermost ones run
-    over views from 0 on, for Numba makes no vector instructions where an index could be negative.
+    """The same in loops for Numba, four entries at a time, without copies of rows.
+
+    The innermost loops run over views that start at 0: Numba does not vectorise a loop whose index might be
+    negative.
     """
     size, width = solved.shape[1], factors.shape[1]
     left = np.empty((size, width), factors.dtype)
@@ -133,7 +143,7 @@ def _solve_rows(
         left[:] = 0
         right[:] = 0
         for first in range(starts[row], starts[row + 1], 4):
-            # Entries behind the last one stand for it once more, with the weight 0.
+            # The last group is filled up with its last entry, of weight 0.
             last = starts[row + 1] - 1
             k0, k1, k2, k3 = first, min(first + 1, last), min(first + 2, last), min(first + 3, last)
             u0, u1, u2, u3 = (

@@ -1,4 +1,4 @@
-"""The truncated singular value decomposition: the best matrix of a given rank, and how small it is."""
+"""The truncated singular value decomposition, the best approximation of a matrix by one of a given rank."""
 
 import dataclasses
 import math
@@ -12,9 +12,11 @@ import scipy.sparse.linalg
 
 @dataclasses.dataclass(frozen=True)
 class TruncatedSVD:
-    """W S V^T of rank K: `left` W (N, K) and `right` V (D, K) have orthonormal columns, `singular_values`
-    (K,) fall. `error` is the Frobenius norm of what is missing, the root of the sum of the squared singular
-    values that were dropped.
+    """The decomposition W S V^T of rank K.
+
+    `left`, W (N, K), and `right`, V (D, K), have orthonormal columns; `singular_values`, the diagonal of S,
+    are in falling order. `error` is the Frobenius norm of the difference from the matrix: the square root of
+    the sum of the squares of the omitted singular values.
     """
 
     left: np.ndarray
@@ -28,12 +30,23 @@ class TruncatedSVD:
 
 
 def truncated_svd(matrix: Any, dim: int, seed: int = 0) -> TruncatedSVD:
-    """The `dim` largest singular values of `matrix` (N, D), an array or a sparse matrix, and their vectors.
+    """The `dim` largest singular values of `matrix` and their vectors.
 
-    By Eckart and Young no matrix of that rank is closer. A sparse matrix stays sparse (ARPACK, begun at a
-    vector drawn by `seed`) where `dim` is below a quarter of its lesser side; else LAPACK takes it dense. Of
-    each pair of vectors the sign is such that the largest entry of `left` is positive. ValueError for a `dim`
-    outside [1, min(N, D)], and for numbers that are not finite.
+    No matrix of this rank is closer in the Frobenius norm (Eckart and Young 1936). The signs make the entry
+    of each column of `left` with the largest absolute value positive.
+
+    Args:
+        matrix: (N, D), an array or a sparse matrix. A sparse one stays sparse (ARPACK) if `dim` is less than
+            a quarter of its shorter side; otherwise LAPACK decomposes it as a dense one.
+        dim: K, from 1 to min(N, D).
+        seed: draws the vector from which ARPACK starts.
+
+    Raises:
+        ValueError: for a `dim` out of range, or numbers that are not finite.
+
+    >>> svd = keras_tfm.word_vectors.truncated_svd(np.array([[3.0, 0.0], [0.0, 2.0]]), dim=1)
+    >>> float(svd.singular_values[0]), svd.error
+    (3.0, 2.0)
     """
     is_sparse = scipy.sparse.issparse(matrix)
     matrix = scipy.sparse.csr_array(matrix, dtype="f8") if is_sparse else np.asarray(matrix, "f8")
@@ -62,7 +75,8 @@ def truncated_svd(matrix: Any, dim: int, seed: int = 0) -> TruncatedSVD:
 def size_reduction(num_rows: int, num_columns: int, dim: int) -> float:
     """How many times fewer numbers two factors have than the matrix: N D / ((N + D) K).
 
-    5 million users, 500,000 books and 10 factors: 45,454.5.
+    >>> round(keras_tfm.word_vectors.size_reduction(5_000_000, 500_000, dim=10), 1)  # users, books, factors
+    45454.5
     """
     if min(num_rows, num_columns, dim) < 1:
         raise ValueError(f"Sizes must be at least 1; they are {num_rows}, {num_columns} and {dim}.")

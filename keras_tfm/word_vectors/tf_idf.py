@@ -1,4 +1,6 @@
-"""TF-IDF: words weighted by how often they stand in a text, and in how few texts they do."""
+"""TF-IDF: weights of words that grow with the count in a text and fall with the number of texts that contain
+the word (Spärck Jones 1972).
+"""
 
 import dataclasses
 import json
@@ -23,15 +25,22 @@ class TfIdfConfig(Config):
 
 
 class TfIdf:
-    """Texts as sparse rows (S, V) of tf(w, s) idf(w), and words as its columns.
+    """Texts as sparse rows (S, V): for each word of the vocabulary, tf(w, s) idf(w).
 
-    tf is the count of a word in a text, or 1 + ln of it where `sublinear`. idf is ln(S / df), df the number
-    of the S fitted texts that hold the word, so 0 for a word of every text; `smooth`, the default, makes it
-    ln((1 + S) / (1 + df)) + 1. Rows get length 1 by the `norm` "l2" or "l1". Smoothed it equals
-    scikit-learn's TfidfVectorizer of the same options; without, that one adds 1 to the idf.
+    tf(w, s) is the count of word w in text s. idf(w) is ln(S / df), where df of the S fitted texts contain w.
+    With `smooth` the numbers equal those of scikit-learn's TfidfVectorizer; without it, that class adds 1 to
+    the idf.
 
-        tf_idf = TfIdf().fit(["the cat sat", "the dog"])
-        tf_idf.transform(["the cat"]).toarray()  # a row, whose words are tf_idf.vocabulary.words
+    Args:
+        smooth: whether idf(w) is ln((1 + S) / (1 + df)) + 1, which is never 0.
+        sublinear: whether tf is 1 + ln of the count.
+        norm: "l2" or "l1", by which each row is scaled to length 1, or None.
+
+    >>> tf_idf = keras_tfm.word_vectors.TfIdf(norm=None).fit(["the cat sat", "the dog"])
+    >>> tf_idf.vocabulary.words
+    ['the', 'cat', 'dog', 'sat']
+    >>> tf_idf.transform(["the cat"]).toarray().round(2)
+    array([[1.  , 1.41, 0.  , 0.  ]])
     """
 
     vocabulary: Vocabulary
@@ -41,9 +50,9 @@ class TfIdf:
         self.config = TfIdfConfig(smooth, sublinear, norm)
 
     def fit(self, texts: Texts, vocabulary: Vocabulary | None = None) -> Self:
-        """Learn the idf (V,) of the words of `vocabulary`, by default all of `texts`, read once or twice.
+        """Compute the idf (V,) of the words of `vocabulary`, by default of all words of `texts`.
 
-        ValueError where there is no text, and unsmoothed where a word of `vocabulary` stands in none.
+        Raises ValueError if there is no text, or without `smooth` if no text contains some word.
         """
         if vocabulary is None:
             texts = list(texts)
@@ -80,7 +89,7 @@ class TfIdf:
         return self.fit(texts, vocabulary).transform(texts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write words, counts, idf and options to the safetensors file `path`, whole."""
+        """Write words, counts, idf and options to the safetensors file `path`."""
         from keras_tfm.training.weights import write_tensors
 
         about = {"config": json.dumps(dataclasses.asdict(self.config))}
@@ -89,7 +98,7 @@ class TfIdf:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """What `save` wrote; CheckpointError where the file is not that."""
+        """Read what `save` wrote. Raises CheckpointError for any other file."""
         from keras_tfm.training.safetensors import CheckpointError, read_tensors
 
         tensors, about = read_tensors(path)

@@ -16,16 +16,22 @@ PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2  # rows of an embedding, as Keras's Strin
 
 
 class WordVectors:
-    """V words, each with a vector of D numbers: `words`, a list, and `matrix`, float32 (V, D).
+    """Words with one vector each; `vectors["cat"]` is a row, and `in` and `len` work too.
 
-    `vectors["cat"]` is a row, `"cat" in vectors` and `len(vectors)` do what they say. A word has one vector
-    in every sentence. ValueError for no words, words that are no strings or stand twice, another number of
-    rows, and numbers that are not finite.
+    Args:
+        words: V different strings.
+        matrix: their vectors, (V, D); kept as float32.
 
-        vectors = WordVectors.read("glove.6B.100d.txt")
-        vectors.neighbours("frog", count=3)
-        model = keras.Sequential([vectors.embedding(), keras.layers.LSTM(64)])
-        model(vectors.token_ids(["a", "frog"])[None])
+    Raises:
+        ValueError: if there are no words, a word occurs twice, or the matrix has another number of rows or
+            numbers that are not finite.
+
+    >>> matrix = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
+    >>> vectors = keras_tfm.word_vectors.WordVectors(["frog", "toad", "car"], matrix)
+    >>> [word for word, cosine in vectors.neighbours("frog", count=2)]
+    ['toad', 'car']
+    >>> vectors.embedding()(vectors.token_ids(["a", "frog"])[None]).shape
+    TensorShape([1, 2, 2])
     """
 
     def __init__(self, words: Sequence[str], matrix: np.ndarray):
@@ -55,19 +61,23 @@ class WordVectors:
         return self.matrix[self._ids[word]]
 
     def ids(self, tokens: Iterable[str]) -> np.ndarray:
-        """The rows of `tokens`, int32; -1 for a word that has none."""
+        """The row numbers of `tokens`, int32; -1 for an unknown word."""
         return np.fromiter(map(self._ids.get, tokens, repeat(-1)), np.int32)
 
     @functools.cached_property
     def unit(self) -> np.ndarray:
-        """The vectors at length 1, (V, D), whose products are cosines; one of zeros stays so."""
+        """The vectors scaled to length 1, (V, D), so that their inner products are cosines; zeros stay
+        zeros.
+        """
         peaks = np.abs(self.matrix).max(1, keepdims=True)  # so that no square is too large for float32
         scaled = self.matrix / np.where(peaks > 0, peaks, 1)
         return scaled / np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1)
 
     def neighbours(self, word: str | np.ndarray, count: int = 10) -> list[tuple[str, float]]:
-        """The `count` words of the greatest cosine with a word, itself apart, or with a vector (D,), and that
-        cosine, the nearest first. ValueError for an unknown word.
+        """The `count` words with the greatest cosines, and these, the nearest word first.
+
+        `word` is a word, which is left out of the answer, or a vector (D,). Raises ValueError for an unknown
+        word.
         """
         if isinstance(word, str):
             if word not in self:
@@ -82,13 +92,15 @@ class WordVectors:
         return [(self.words[k], float(near[k])) for k in best]
 
     def token_ids(self, tokens: Iterable[str]) -> np.ndarray:
-        """The rows of `embedding` for `tokens`, int32: 2 + the word's own, or 1 for an unknown word."""
+        """The ids of `tokens` for `embedding`, int32: 2 + the row number, or 1 for an unknown word."""
         return np.maximum(self.ids(tokens) + FIRST_WORD, UNKNOWN)
 
     def embedding(self, trainable: bool = False) -> "keras.layers.Embedding":
-        """A Keras `Embedding` of V + 2 rows that holds the vectors: row 0, of zeros, is padding, which it
-        masks, row 1, the mean vector, is for unknown words, the words follow from 2 on. `token_ids` gives
-        such ids, as does `keras.layers.TextVectorization(vocabulary=vectors.words, standardize=None)`.
+        """A Keras `Embedding` with V + 2 rows that starts with these vectors.
+
+        Row 0, all zeros, is padding, which the layer masks; row 1, the mean vector, is for unknown words; the
+        words follow from row 2 on. `token_ids` returns such ids, and so does
+        `keras.layers.TextVectorization(vocabulary=vectors.words, standardize=None)`.
         """
         import keras
 
@@ -101,17 +113,20 @@ class WordVectors:
 
     @classmethod
     def read(cls, path: Path) -> "WordVectors":
-        """The vectors of a file: word2vec's text, which begins with the numbers of words and of dimensions,
-        GloVe's, which does not, or .npz. ValueError, with file and line, for rows of different lengths, a
-        count that is not that of the header, words that stand twice, numbers that are none or not finite, and
-        what is not UTF-8.
+        """Read a file: word2vec's text format, whose first line has the sizes, GloVe's, without it, or .npz.
+
+        Raises ValueError, naming file and line, for rows of different lengths, a number of words that is not
+        the header's, a word that occurs twice, numbers that are malformed or not finite, and bytes that are
+        not UTF-8.
         """
         return cls(*read(path))
 
     def write(self, path: Path, format: Format | None = None) -> None:
-        """Write "word2vec" text, "glove" text or "npz", by default npz for names that end so and otherwise
-        word2vec's text; reading gives the same numbers, bit by bit. The file appears whole. ValueError for
-        another format, and for words with white space in a text.
+        """Write a file in the `format` "word2vec", "glove" or "npz"; reading it gives exactly these numbers.
+
+        The default is npz for a name that ends in .npz, and word2vec's text otherwise. The file is renamed
+        into place when it is complete. Raises ValueError for another format, and if a word of a text file
+        contains white space.
         """
         format = format or ("npz" if str(path).endswith(".npz") else "word2vec")
         if format not in ("word2vec", "glove", "npz"):

@@ -1,4 +1,4 @@
-"""Which words a corpus has, and how often: the long tail that all counting begins with."""
+"""The words of a corpus and how often each occurs."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,16 +11,25 @@ Texts = Iterable[str | Sequence[str]]
 
 
 class Vocabulary:
-    """Words with their counts, the most frequent first, ties in alphabetical order; a word's id is its place.
+    """Words and their counts, sorted by falling count and then alphabetically; a word's place is its id.
 
-    `words` is a list of V strings, `counts` an int64 array (V,), `total` the number of running words that
-    they were counted among, the left out ones too. No id is kept for padding or unknown words: `ids` gives
-    -1 for these, and `WordVectors.embedding` moves all ids by two to make room. ValueError for no words,
-    words that stand twice, and counts that are not positive or of another number.
+    Padding and unknown words have no ids of their own: `ids` returns -1 for an unknown word, and
+    `WordVectors.embedding` shifts all ids by two to make room for both.
 
-        vocabulary = Vocabulary.from_texts(["the cat and the dog", "the end"])
-        vocabulary.words  # ["the", "and", "cat", "dog", "end"]
-        vocabulary.ids(["the", "cow"])  # [0, -1]
+    Args:
+        words: V different words.
+        counts: how often each word occurs, V positive integers.
+        total: how many running words the corpus has, those that are not in `words` included; by default the
+            sum of the counts.
+
+    Raises:
+        ValueError: if there are no words, a word occurs twice, or the counts do not fit.
+
+    >>> vocabulary = keras_tfm.word_vectors.Vocabulary.from_texts(["the cat and the dog", "the end"])
+    >>> vocabulary.words
+    ['the', 'and', 'cat', 'dog', 'end']
+    >>> vocabulary.ids(["the", "cow"])
+    array([ 0, -1], dtype=int32)
     """
 
     def __init__(self, words: Sequence[str], counts: Sequence[int] | np.ndarray, total: int | None = None):
@@ -43,10 +52,10 @@ class Vocabulary:
 
     @classmethod
     def from_texts(cls, texts: Texts, min_count: int = 1, max_size: int | None = None) -> "Vocabulary":
-        """Counts the words of `texts`, an iterable of strings (split at white space) or of lists of words.
+        """Count the words of `texts`, an iterable of strings (split at white space) or of lists of words.
 
-        Words of less than `min_count` occurrences are left out, and all but the `max_size` most frequent.
-        ValueError where nothing is left.
+        Words that occur less than `min_count` times are left out, and all but the `max_size` most frequent.
+        Raises ValueError if no word is left.
         """
         check_limits(min_count, max_size)
         counter: Counter[str] = Counter()
@@ -57,7 +66,7 @@ class Vocabulary:
         return cls(list(counter), list(counter.values())).limited(min_count, max_size)
 
     def limited(self, min_count: int = 1, max_size: int | None = None) -> "Vocabulary":
-        """The words of at least `min_count` occurrences, of which at most the `max_size` most frequent."""
+        """The vocabulary of the words that occur at least `min_count` times, at most `max_size` of them."""
         check_limits(min_count, max_size)
         size = int(np.searchsorted(-self.counts, -min_count, side="right"))
         if not size:
@@ -77,11 +86,11 @@ class Vocabulary:
         return np.fromiter(map(self._ids.get, tokens, repeat(-1)), np.int32)
 
     def rank(self, word: str) -> int:
-        """The place of `word` by frequency, 1 for the most frequent; KeyError where it is unknown."""
+        """The rank of `word` by frequency, 1 for the most frequent word; KeyError for an unknown word."""
         return self._ids[word] + 1
 
     def shares(self) -> np.ndarray:
-        """What share of all running words each word is, (V,); by rank it falls as a power: the long tail."""
+        """Each word's share of all running words: (V,). By rank it falls like a power (Zipf's law)."""
         return self.counts / self.total
 
     def coverage(self, size: int | None = None) -> float:
@@ -90,7 +99,7 @@ class Vocabulary:
 
 
 def split(texts: Texts) -> Iterable[Sequence[str]]:
-    """Yields the words of each text. ValueError for what is no text, and for one string given as `texts`."""
+    """Yields the words of each text. Raises ValueError if an element is no text, or `texts` is one string."""
     if isinstance(texts, str | bytes):
         raise ValueError("`texts` must be an iterable of texts; it is one string.")
     for number, text in enumerate(texts):
@@ -103,7 +112,7 @@ def split(texts: Texts) -> Iterable[Sequence[str]]:
 
 
 def check_limits(min_count: int, max_size: int | None) -> None:
-    """ValueError for limits of a vocabulary below 1."""
+    """Raises ValueError for a limit of a vocabulary below 1."""
     for name, number in (("min_count", min_count), ("max_size", 1 if max_size is None else max_size)):
         if number < 1:
             raise ValueError(f"`{name}` must be at least 1; it is {number}.")

@@ -4,6 +4,7 @@ import doctest
 import importlib
 import pkgutil
 
+import keras
 import numpy as np
 import pytest
 
@@ -45,7 +46,7 @@ OF_TASKS = examples(keras_tfm.tasks)
 
 
 def run(example):
-    example.globs.update(np=np, keras_tfm=keras_tfm)
+    example.globs.update(np=np, keras=keras, keras_tfm=keras_tfm)
     said: list = []
     results = doctest.DocTestRunner(verbose=False).run(example, out=said.append)
     assert not results.failed, "".join(said)

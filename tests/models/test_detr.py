@@ -12,7 +12,8 @@ import keras_tfm
 from keras_tfm import heads, models
 from keras_tfm.convert import from_huggingface, save_huggingface
 from keras_tfm.models import DETR, DETRConfig
-from keras_tfm.models.detection.base import BACKBONES, nearest_cells
+from keras_tfm.models.detection.backbones import BACKBONES
+from keras_tfm.models.detection.base import nearest_cells
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, mask, randomise

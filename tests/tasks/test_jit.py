@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from keras_tfm.jit import brief, is_cpu_alone, jit_compile
+from keras_tfm.jit import brief, has_matrix_units, is_cpu_alone, jit_compile, slow_bfloat16
 from keras_tfm.models import CvT, ResNet, ViT, tiny_config
 from keras_tfm.tasks import TextClassifier, TextGenerator, Translator
 from tests.tasks.tiny import TINY
@@ -88,3 +88,13 @@ def test_what_xla_slows_down_is_not_compiled(monkeypatch):
         else:
             monkeypatch.setenv("KERAS_TFM_JIT", value)
         assert [jit_compile(model) for model in (depthwise, dense, patches)] == expected
+
+
+@pytest.mark.skipif(not is_cpu_alone(), reason="an accelerator computes bfloat16 quickly")
+def test_bfloat16_on_a_cpu_is_not_compiled_and_says_where_it_is_slow(monkeypatch, caplog):
+    monkeypatch.delenv("KERAS_TFM_JIT")
+    task, examples, _ = classifier()
+    task.fit(examples, examples, epochs=1, precision="mixed_bfloat16")
+    assert not task.model.jit_compile
+    assert ("bfloat16: this processor has no matrix units" in caplog.text) == (not has_matrix_units())
+    assert "leave XLA out" in slow_bfloat16(jit=True)

@@ -1,11 +1,12 @@
-"""Images changed at random before a model learns from them: Keras's layers, each draw fixed by a batch's key.
+"""Random changes of images for training, by Keras's layers; a batch's key determines all draws.
 
-    light    cut out at random, mirrored
+    light    a random crop, mirrored half of the time
     strong   that, two operations of RandAugment (Cubuk et al. 2020), a rectangle erased (Zhong et al. 2020)
 
 MixUp (Zhang et al. 2018) and CutMix (Yun et al. 2019) mix the images of a batch, and their labels. Deviates
-from RandAugment in that a batch's images share the two operations, not their strengths. Keras's own layer
-shares them too, and computes all of its eleven for each batch: 2.5 s for 16 images of 224 x 224.
+from RandAugment in that all images of a batch get the same two operations, with different strengths. So they
+do in Keras's own layer, which computes all of its eleven operations for each batch: 2.5 s for 16 images of
+224 x 224.
 """
 
 import functools
@@ -23,14 +24,14 @@ ASPECTS = (3 / 4, 4 / 3)  # of what is cut out, width by height
 
 
 class KeySeeds(keras.random.SeedGenerator):
-    """The seeds of one batch's draws: the first, second, ... that its `key` fixes."""
+    """The seeds of one batch's draws, derived one after another from its `key`."""
 
     def __init__(self) -> None:
         super().__init__(0)
         self.begin(tf.zeros([2], tf.int64))
 
     def begin(self, key: tf.Tensor) -> None:
-        """Count anew, for the batch of this key, int64 (2,)."""
+        """Start again, for the batch with this key, int64 (2,)."""
         self.key, self.count = key, 0
 
     def next(self, ordered: bool = True) -> tf.Tensor:
@@ -39,11 +40,17 @@ class KeySeeds(keras.random.SeedGenerator):
 
 
 class Augmentation:
-    """A function of raw images, labels (B,) or soft ones (B, classes), and a key: (changed images, labels).
+    """Changes raw images at random: `augmentation(images, labels, key) -> (images, labels)`.
 
-    `kind` is one of the above, or "none"; `flips` mirrors, `least_area` is the part of an image that is cut
-    out at least. `mixup` and `cutmix` are the alphas of their Beta distributions, 0 for none; each batch
-    takes one of the two. They need soft labels, as does `label_smoothing`, the share for all classes.
+    Labels are (B,), or soft labels (B, classes), which `mixup`, `cutmix` and `label_smoothing` need.
+
+    Args:
+        kind: "none", "light" or "strong".
+        flips: whether half of the images are mirrored.
+        least_area: the smallest share of an image that a crop may have.
+        mixup, cutmix: the parameters alpha of their Beta distributions, 0 for none. With both, each batch
+            gets one of the two.
+        label_smoothing: the share of the label that is spread over all classes.
     """
 
     def __init__(
@@ -70,7 +77,7 @@ class Augmentation:
 
     @property
     def is_soft(self) -> bool:
-        """Whether labels become shares of several classes."""
+        """Whether the labels must be soft."""
         return bool(self.mixes) or self.label_smoothing > 0
 
     def __call__(self, images: tf.Tensor, labels: tf.Tensor, key: tf.Tensor) -> Changed:
@@ -98,7 +105,7 @@ class Augmentation:
         return tf.ensure_shape(images, shape), labels
 
     def _one_of(self, changes: Sequence[Callable], *tensors: tf.Tensor) -> Any:
-        """One of the `changes` of tensors, as the next seed chooses: the others are not computed."""
+        """Apply one of `changes`, which the next seed chooses; the others are not computed."""
         if len(changes) == 1:
             return changes[0](*tensors)
         choice = tf.random.stateless_uniform([], self.seeds.next(), 0, len(changes), tf.int32)
@@ -106,7 +113,7 @@ class Augmentation:
 
 
 def drawing(seeds: KeySeeds, make: Any, *arguments: Any, **options: Any) -> Any:
-    """A layer of Keras's that is made by `make`, and whose draws are those of `seeds`."""
+    """A Keras layer, made by `make`, that draws with `seeds`."""
     takes = "seed" in inspect.signature(make.__init__).parameters
     seed = {"seed": 0} if takes else {}  # without one it would draw one of Python's generator
     layer = make(*arguments, dtype="float32", **options, **seed)
@@ -120,16 +127,17 @@ def _mixed(layer: Any, images: tf.Tensor, labels: tf.Tensor) -> Changed:
 
 
 def as_floats(images: tf.Tensor) -> tf.Tensor:
-    """Raw images from 0 to 1."""
+    """Raw images as numbers from 0 to 1."""
     return tf.cast(images, tf.float32) / 255 if images.dtype == tf.uint8 else images
 
 
 def cut_out(
     images: tf.Tensor, areas: tuple[float, float], seed: tf.Tensor, size: tuple[int, int] | None = None
 ) -> tf.Tensor:
-    """A part of each image (B, H, W, C), whose share lies between the two `areas`, stretched to the `size`,
-    by default the image's (Szegedy et al. 2015, "Going Deeper with Convolutions", section 6). Keras's
-    RandomCrop cuts all of a batch in one place.
+    """A random crop of each image (B, H, W, C), resized to `size`, by default the image's own.
+
+    Its share of the image lies between the two `areas` (Szegedy et al. 2015, "Going Deeper with
+    Convolutions", section 6). Keras's RandomCrop crops all images of a batch at the same place.
     """
     batch_size, height, width, _ = tf.unstack(tf.shape(images))
     draws = tf.random.stateless_uniform((4, batch_size), seed)

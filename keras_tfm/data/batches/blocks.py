@@ -1,9 +1,8 @@
-"""Plain text to blocks: documents end to end in one stream of tokens, cut into rows without padding.
+"""Plain text to blocks: all documents in one stream of tokens, which is cut into rows without padding.
 
-A document stands in the stream as its start token and its own; the label of each is the one that follows,
-of the last the end token. Documents that share a row are told apart by `segment_ids`, so that a model sees
-none but the token's own, and begins its positions anew (GPT-3's "packing", Brown et al. 2020, appendix B,
-which lets tokens see the documents before; here they do not).
+Each document begins with the start token. A token's label is the next token, and the end token for the last
+one. `segment_ids` number the documents of a row: a token attends only to its own document, where positions
+start at 0. In GPT-3's similar packing (Brown et al. 2020, appendix B) tokens also see the documents before.
 
     documents   a b c d e   and   f g       rows of 4, S start, E end
 
@@ -22,22 +21,22 @@ from keras_tfm.data.sources.text_stream import PAUSE
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.log import Bar
 
-CHUNK = 1 << 16  # characters that are tokenized at once
-MANY = 20  # texts from which on whole ones are held out, instead of their ends
+CHUNK = 1 << 16  # characters that are tokenized together
+MANY = 20  # with this many texts, whole ones are held out instead of their ends
 
 
 class TextBlocks(Batches):
-    """Training batches of `texts`, one document each: `(inputs, labels, weights)` with
+    """Training batches `(inputs, labels, weights)` of `texts`, one document each.
 
         inputs["token_ids"], ["padding_mask"], ["segment_ids"]   (B, T)
-        labels                                                   (B, T)  the tokens that follow
-        weights                                                  (B, T)  1.0 where there is a label, else 0.0
+        labels                                                   (B, T)  the next tokens
+        weights                                                  (B, T)  1.0 for a label, 0.0 for padding
 
-    T is `max_length`, B what `batch_tokens` allow, both fewer where the text is short, so that there are
-    `min_batches` batches if it can be. An epoch holds every token once as a label, in `num_batches` batches;
-    with a `seed` it is drawn anew for each where the stream is cut and in which order the rows come. The
-    last row, and the last batch, may end in padding. `num_tokens` counts labels, `num_bytes` the texts'
-    UTF-8. Raises ValueError where `texts` hold nothing.
+    T is `max_length`, and B follows from `batch_tokens`; both are smaller for short texts, so that there are
+    `min_batches` batches if possible. An epoch has every token once as a label, in `num_batches` batches.
+    With a `seed`, each epoch cuts the stream at other places and shuffles the rows. The last row and the last
+    batch may end in padding. `num_tokens` is the number of labels, `num_bytes` that of the texts' bytes in
+    UTF-8. Raises ValueError if the texts are empty.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class TextBlocks(Batches):
         return tf.data.Dataset.from_tensor_slices(rows).map(lambda blocks: self._batch(blocks, first))
 
     def _batch(self, blocks: tf.Tensor, first: tf.Tensor) -> tuple:
-        """The rows `blocks` (B,) of the stream, which is a circle that is cut at `first`."""
+        """The rows `blocks` (B,) of the stream, which is treated as a circle and starts at `first`."""
         places = blocks[:, None] * self.length + tf.range(self.length, dtype=tf.int64)  # (B, T)
         mask = places < self.num_tokens
         here = (first + places) % self.num_tokens
@@ -94,7 +93,7 @@ class TextBlocks(Batches):
 
 
 def _stream(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
-    """All documents end to end, each after a start token, int32 (N,), and where the starts are, bool (N,)."""
+    """All documents in one array, each after a start token, int32 (N,); and where starts are, bool (N,)."""
     parts, flags = [], []
     for batch in Bar(list(_batches_of_chunks(texts)), "tokenizing", unit="chunk"):
         rows = tokenizer.tokenize([chunk for chunk, _ in batch])
@@ -123,7 +122,7 @@ def _batches_of_chunks(texts: Sequence[str]) -> Iterator[list[tuple[str, bool]]]
 
 
 def _chunks(text: str) -> Iterator[str]:
-    """`text` in parts of about `CHUNK` characters whose tokens are, end to end, those of the whole."""
+    """Parts of `text`, of about `CHUNK` characters, whose tokens together are the tokens of the whole."""
     while len(text) > CHUNK:
         pause = PAUSE.search(text, CHUNK)
         if pause is None:
@@ -134,7 +133,7 @@ def _chunks(text: str) -> Iterator[str]:
 
 
 def hold_out_texts(texts, seed):
-    """Texts to train on, and to judge by: 2 % at random, at most 500; of few texts the last tenth of each."""
+    """(Training texts, validation texts): a random 2 %, at most 500; of few texts the last tenth of each."""
     if len(texts) >= MANY:
         parts = hold_out(len(texts), seed, share=0.02, most=500)
         return tuple([texts[row] for row in rows] for rows in parts)

@@ -1,4 +1,4 @@
-"""Images without labels, to be learnt from: crops of several sizes, and images of which patches are hidden.
+"""Batches of images without labels: crops of several sizes, and images with hidden patches.
 
 Caron et al. 2021, "Emerging Properties in Self-Supervised Vision Transformers", and He et al. 2022, "Masked
 Autoencoders Are Scalable Vision Learners". The crops deviate from Caron et al. in that each is blurred with
@@ -29,7 +29,7 @@ COLOURS: list[tuple[Any, dict[str, Any]]] = [
 
 
 class Crops(NamedTuple):
-    """Of each image `number` crops of the `size` (height, width), parts of it between the two `areas`."""
+    """`number` crops of each image, of the `size` (height, width); their shares of it are in `areas`."""
 
     number: int
     size: tuple[int, int]
@@ -37,11 +37,11 @@ class Crops(NamedTuple):
 
 
 class CropBatches(ImageBatches):
-    """Batches ({name: (B, number, height, width, C)},) of raw images, by the `kinds` {name: Crops}.
+    """Batches ({name: (B, number, height, width, C)},) of crops of raw images.
 
-    `flips` mirrors half of the crops; `normalize` makes of raw crops what a model takes. With `seed` each
-    epoch is shuffled, as `ImageBatches` does; without it all come in their order, and their crops, drawn
-    too, are those of a fixed seed.
+    `kinds` is {name: Crops}. `flips` mirrors half of the crops; `normalize` turns raw crops into a model's
+    input. With a `seed` each epoch is shuffled, as by `ImageBatches`; without it the images keep their order,
+    and the crops are those of a fixed seed.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class CropBatches(ImageBatches):
 class MaskedBatches(ImageBatches):
     """Batches of raw images of which a model learns to reconstruct hidden patches.
 
-    `hide(images, noise)` makes of what a model takes, and of `noise` (B, `num_patches`), uniform in [0, 1),
-    the inputs, targets and weights. The other `options` are those of `ImageBatches`.
+    `hide(images, noise)` returns inputs, targets and weights for a model's input and `noise`
+    (B, `num_patches`), which is uniform in [0, 1). The other `options` are those of `ImageBatches`.
     """
 
     def __init__(

@@ -1,9 +1,8 @@
 """Denoising objectives for encoder-decoders, in the graph: T5's span corruption and BART's denoising.
 
-`SpanCorruption` takes spans out of a text and asks for them alone, each by its sentinel (Raffel et al. 2020,
-section 3.1.4). `Denoising` makes a text worse by noises, and asks for the whole text (Lewis et al. 2020,
-section 2.2). Every draw is a function of a seed; which spans are taken out can also be said
-(`SpanCorruption.take_out`).
+`SpanCorruption` replaces spans of a text by sentinels, and the target consists of these spans (Raffel et al.
+2020, section 3.1.4). `Denoising` applies noises to a text, and the target is the whole text (Lewis et al.
+2020, section 2.2). Every draw is a function of a seed.
 """
 
 from collections.abc import Sequence
@@ -15,13 +14,27 @@ from keras_tfm.data.batches.noises import Noise, choose
 
 
 class SpanCorruption:
-    """`corruption(token_ids, seed)` of ids (B, None) without special tokens: `(inputs, labels, weights)`.
+    """T5's span corruption: `corruption(token_ids, seed) -> (inputs, labels, weights)`.
 
-    `share` of a text's tokens, rounded, is taken out in spans of `mean_span` on average, rounded to a number
-    of spans; all such partitions are equally likely, and a text begins with a token that stays, so that of
-    one token nothing is taken out. A span becomes the next of `sentinel_ids`, and the target is each sentinel
-    with its span, then `end_id`. More spans than sentinels raise InvalidArgumentError, numbers that cannot be
-    ValueError.
+    The ids (B, None) have no special tokens. All ways to choose the spans are equally likely, except that the
+    first token of a text always stays. More spans than sentinels raise InvalidArgumentError.
+
+    Args:
+        sentinel_ids: the ids that replace the spans, the first one first. In the target each sentinel
+            precedes its span.
+        start_id: the decoder's first token.
+        end_id: ends source and target.
+        pad_id: pads both.
+        share: the share of a text's tokens that are in spans.
+        mean_span: the mean length of a span.
+
+    Raises:
+        ValueError: for numbers out of range, or no sentinels.
+
+    >>> corruption = keras_tfm.data.SpanCorruption([2, 3], start_id=0, end_id=1)
+    >>> inputs, labels, weights = corruption(tf.ragged.constant([[11, 12, 13, 14, 15, 16]]), seed=[1, 2])
+    >>> inputs["token_ids"].shape, labels.shape  # a sentinel for one token, and the end; both and that token
+    (TensorShape([1, 7]), TensorShape([1, 3]))
     """
 
     def __init__(self, sentinel_ids, start_id, end_id, pad_id=0, share=0.15, mean_span=3.0):
@@ -36,7 +49,7 @@ class SpanCorruption:
 
     @classmethod
     def of(cls, tokenizer, **options) -> "SpanCorruption":
-        """Corrupts what `tokenizer` gives, one with `sentinel_ids`."""
+        """The corruption for the ids of a `tokenizer` that has `sentinel_ids`."""
         ids = tokenizer.sentinel_ids, tokenizer.start_id, tokenizer.end_id, tokenizer.pad_id
         return cls(*ids, **options)
 
@@ -46,9 +59,11 @@ class SpanCorruption:
         return self.take_out(token_ids, self.noise(lengths, width, seed))
 
     def take_out(self, token_ids: tf.RaggedTensor, is_noise: tf.Tensor) -> tuple:
-        """`(inputs, labels, weights)` where `is_noise`, bool, says which tokens are taken out: ragged as the
-        ids are, or (B, S), S the longest text's length. Neighbours are one span. What stays behind the last
-        span has a sentinel in the target too, as in the paper's figure 2:
+        """`(inputs, labels, weights)` for chosen tokens.
+
+        `is_noise`, bool, is True for the tokens to remove; it is ragged like the ids, or (B, S) with the
+        length of the longest text. Adjacent tokens form one span. The text after the last span has a sentinel
+        in the target too, as in the paper's figure 2:
 
         Thank you <X> me to your party <Y> week    ->    <X> for inviting <Y> last <Z>
         """
@@ -61,7 +76,7 @@ class SpanCorruption:
         )
         is_noise, is_kept = is_noise & is_text, ~is_noise & is_text
         source = self._marked(tokens, is_kept, is_noise)
-        # A text that begins with a span has nothing before it whose sentinel could name it: one is put there.
+        # A text that begins with a span needs an additional sentinel in front of the span.
         front = tf.reduce_any(is_noise[:, :1], axis=1, keepdims=True)
         target = self._marked(
             tf.pad(tokens, [[0, 0], [1, 0]]),
@@ -73,7 +88,7 @@ class SpanCorruption:
         return _to_batch(source, target, self._start_id, self._pad_id)
 
     def noise(self, lengths: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Which of the tokens of texts of `lengths` (B,) are taken out: (B, `width`), bool."""
+        """Which tokens of texts of `lengths` (B,) are removed: (B, `width`), bool."""
         size = tf.cast(lengths, tf.float32)
         num_noise = tf.clip_by_value(tf.cast(tf.round(size * self.share), tf.int32), 1, lengths - 1)
         num_noise = tf.where(lengths < 2, 0, num_noise)
@@ -90,7 +105,7 @@ class SpanCorruption:
         return (run % 2 == 1) & tf.sequence_mask(lengths, width) & (num_noise > 0)[:, None]
 
     def _marked(self, tokens, stays, goes) -> tf.RaggedTensor:
-        """The tokens (B, S) that stay, and a sentinel for each run of those that go."""
+        """The tokens (B, S) where `stays`, and one sentinel for each run of tokens where `goes`."""
         begins = goes & ~tf.pad(goes[:, :-1], [[0, 0], [1, 0]])
         number = tf.cumsum(tf.cast(begins, tf.int32), axis=1)
         most = tf.size(self._sentinel_ids)
@@ -101,13 +116,22 @@ class SpanCorruption:
 
 
 class Denoising:
-    """`denoising(token_ids, seed)` of ids (B, None) without special tokens: `(inputs, labels, weights)`.
+    """BART's denoising: `denoising(token_ids, seed) -> (inputs, labels, weights)`.
 
-    The source is `begin_id`, the text after all `noises` in a row (see `keras_tfm.data.batches.noises`), and
-    `end_id`; the target `begin_id`, the text as it was, and `end_id`. The decoder's first token is
-    `start_id`, by default `end_id`. BART was trained with its sentences permuted and 30 % of it infilled:
+    The ids (B, None) have no special tokens. The target is the unchanged text. BART was trained with
+    permuted sentences and 30 % of the tokens infilled, as in the example.
 
-        Denoising([SentencePermutation([full_stop]), TextInfilling(mask)], begin_id=0, end_id=2, pad_id=1)
+    Args:
+        noises: applied to the source one after another; see `keras_tfm.data.batches.noises`.
+        begin_id, end_id: begin and end source and target.
+        pad_id: pads both.
+        start_id: the decoder's first token, by default `end_id`.
+
+    >>> noises = [keras_tfm.data.SentencePermutation([9]), keras_tfm.data.TextInfilling(mask_id=3)]
+    >>> denoising = keras_tfm.data.Denoising(noises, begin_id=0, end_id=2, pad_id=1)
+    >>> inputs, labels, weights = denoising(tf.ragged.constant([[11, 12, 9, 13, 14, 9]]), seed=[1, 2])
+    >>> labels.numpy().tolist()
+    [[0, 11, 12, 9, 13, 14, 9, 2]]
     """
 
     def __init__(
@@ -132,11 +156,11 @@ class Denoising:
 
 
 class DenoisingBatches(Batches):
-    """Batches of texts of ids (N, None) after a `corruption`, a `SpanCorruption` or `Denoising`.
+    """Batches of texts, ids (N, None), to which a `SpanCorruption` or `Denoising` is applied.
 
     An epoch has each text once, in `num_batches` batches of `batch_size`, the last of which may be smaller.
-    Every epoch draws anew what becomes of each text and which texts share a batch, as `seed` and the epoch's
-    number decide. ValueError where there is no text.
+    Every epoch has other corruptions and another order; both follow from `seed` and the epoch's number.
+    Raises ValueError if there is no text.
     """
 
     def __init__(self, token_ids: tf.RaggedTensor, corruption, batch_size: int = 32, seed: int = 0):
@@ -162,7 +186,7 @@ class DenoisingBatches(Batches):
 
 
 def _partition(num_items, num_parts, width, seed) -> tf.Tensor:
-    """`num_items` (B,) in `num_parts` (B,) runs of one or more, any as likely as any other: (B, width)."""
+    """A random partition of `num_items` (B,) into `num_parts` (B,) runs of at least one: (B, width)."""
     begins = tf.pad(choose(num_items - 1, num_parts - 1, width, seed), [[0, 0], [1, 0]])[:, :-1]
     part = tf.cumsum(tf.cast(begins, tf.int32), axis=1)
     part = part + width * tf.range(tf.shape(num_items)[0])[:, None]

@@ -1,4 +1,4 @@
-"""Texts to what an encoder reads, and encoded examples to batches of few shapes."""
+"""Texts as inputs of an encoder, and batches of encoded examples with few distinct shapes."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,13 +13,17 @@ Ragged = dict[str, tf.RaggedTensor]
 
 
 class EncodedBatches(LengthBatches):
-    """Batches of examples that are encoded already: `(inputs, labels, weights)`.
+    """Batches `(inputs, labels, weights)` of encoded examples.
 
-    `inputs` are ragged, (N, None) int32 each, "token_ids" among them, which `pad_id` pads and which make the
-    "padding_mask". `labels` are an array (N, ...), one for each example, then `weights` are (B,), 0.0 for
-    rows that only fill up; or ragged, one for each token, negative where a token bears none, then `weights`
-    (B, S) count those that do; or a dict of arrays. With several `rows` of the inputs for each example, one
-    after another, the inputs are (B, rows, S). `options` are those of `LengthBatches`.
+    Args:
+        inputs: ragged int32 (N, None) by name, "token_ids" among them, from which "padding_mask" follows.
+        labels: an array (N, ...) with a label for each example, or a dict of such arrays; `weights` are then
+            (B,), 0.0 for rows that only fill up the batch. Or ragged (N, None), a label for each token,
+            negative for tokens without one; `weights` are then (B, S).
+        pad_id: pads "token_ids".
+        rows: how many consecutive rows of the inputs belong to one example; if several, the inputs become
+            (B, rows, S).
+        options: those of `LengthBatches`.
     """
 
     def __init__(self, inputs: Ragged, labels, pad_id: int = 0, rows: int = 1, **options):
@@ -54,22 +58,22 @@ class EncodedBatches(LengthBatches):
 
 
 def pad(rows: tf.RaggedTensor, num_rows, width, value: float = 0) -> tf.Tensor:
-    """Ragged rows as the first ones of a tensor (num_rows, width)."""
+    """A tensor (num_rows, width) whose first rows are the ragged ones."""
     return rows.to_tensor(value, shape=tf.stack([num_rows, tf.cast(width, tf.int32)]))
 
 
 def fill_up(x: tf.Tensor, missing) -> tf.Tensor:
-    """`x` (B, ...) and `missing` rows of zeros."""
+    """`x` (B, ...) followed by `missing` rows of zeros."""
     return tf.concat([x, tf.zeros(tf.concat([[missing], tf.shape(x)[1:]], 0), x.dtype)], axis=0)
 
 
 def pack_texts(
     tokenizer: Tokenizer, max_length: int, firsts: tf.Tensor, seconds: tf.Tensor | None = None
 ) -> Ragged:
-    """Strings (B,), or pairs of them, as ragged "token_ids" and "segment_ids": [CLS] first [SEP] second
-    [SEP], with the tokenizer's own start, end and what it has between two texts.
+    """Strings (B,), or pairs of strings, as ragged "token_ids" and "segment_ids".
 
-    What exceeds `max_length` tokens is cut off, of two texts from the longer one (Devlin et al. 2019).
+    A row is [CLS] first [SEP] second [SEP], with the tokenizer's own special tokens. A row is cut to
+    `max_length` tokens, of two texts the longer one (Devlin et al. 2019).
     """
     first = tokenizer.tokenize(firsts)
     if seconds is None:
@@ -85,7 +89,7 @@ def pack_texts(
 def are_cut(
     tokenizer: Tokenizer, max_length: int, firsts: Sequence[str], seconds: Sequence[str] | None = None
 ) -> np.ndarray:
-    """Which of the texts (B,), or pairs of them, exceed `max_length` tokens, so that `pack_texts` cuts
+    """Which of the texts (B,), or pairs, have more than `max_length` tokens, so that `pack_texts` cuts
     them: bool (B,).
     """
     sides = [firsts] if seconds is None else [firsts, seconds]
@@ -94,7 +98,7 @@ def are_cut(
 
 
 def join_pairs(tokenizer: Tokenizer, first: tf.RaggedTensor, second: tf.RaggedTensor) -> Ragged:
-    """Ids of two texts, (B, None) each, as `pack_texts` puts them together."""
+    """Join the ids of two texts, (B, None) each, as `pack_texts` does."""
     front = surround(first, [tokenizer.start_id], tokenizer.between_ids)
     back = surround(second, [], [tokenizer.end_id])
     return {
@@ -104,7 +108,7 @@ def join_pairs(tokenizer: Tokenizer, first: tf.RaggedTensor, second: tf.RaggedTe
 
 
 def surround(rows: tf.RaggedTensor, before: Sequence[int], after: Sequence[int]) -> tf.RaggedTensor:
-    """Each row between the two lists of values."""
+    """Put a list of values before each row, and another one after it."""
     ends = (tf.tile([tf.constant(list(x), rows.dtype)], tf.stack([rows.nrows(), 1])) for x in (before, after))
     return tf.concat([next(ends), rows, next(ends)], axis=1)
 
@@ -116,7 +120,7 @@ def take_front(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
 
 
 def model_inputs(packed: Ragged, pad_id: int = 0) -> dict[str, tf.Tensor]:
-    """What a model takes, each (B, S), of ragged ids. Runs in a graph."""
+    """A model's inputs, (B, S) each, for ragged ids. Runs in a graph."""
     lengths = packed["token_ids"].row_lengths()
     width = tf.maximum(1, tf.reduce_max(tf.cast(lengths, tf.int32)))
     inputs = {name: pad(x, tf.shape(lengths)[0], width) for name, x in packed.items()}
@@ -125,7 +129,7 @@ def model_inputs(packed: Ragged, pad_id: int = 0) -> dict[str, tf.Tensor]:
 
 
 def in_chunks(encode: Callable[..., Ragged], *columns: Sequence, size: int = 8_192) -> Ragged:
-    """`encode(*columns)` of long columns, chunk by chunk, with a progress bar where it takes a while."""
+    """`encode(*columns)` for long columns, chunk by chunk, with a progress bar if it takes a while."""
     starts = range(0, max(1, len(columns[0])), size)
     bar = Bar(starts, "tokenizing", unit="chunk")
     chunks = [encode(*(column[start : start + size] for column in columns)) for start in bar]

@@ -1,4 +1,4 @@
-"""What all batches are: epochs, each a dataset of its own or all of them one; and examples held out.
+"""The base class of all batches, and functions that shuffle examples and hold some out.
 
 Epochs are made wholly in the graph, so that an iterator over them can be saved and restored.
 """
@@ -10,20 +10,20 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-# What tf.data traces here never branches or loops in Python on tensors. Rewriting it, and tensorflow_text's
-# functions with it, for branches that are not there would take a third of the time to the first batch.
+# None of the functions that tf.data traces here has a Python branch or loop on tensors. Without this option
+# AutoGraph would rewrite them all the same, which takes a third of the time to the first batch.
 _without_autograph = tf.autograph.experimental.do_not_convert
 
 
 class Epochs(NamedTuple):
-    """What `fit_best` takes: `epochs()`, a dataset without end, and how many batches of it are an epoch."""
+    """The argument of `fit_best`: `epochs()`, an endless dataset, and the number of batches in an epoch."""
 
     epochs: Callable[[], tf.data.Dataset]
     num_batches: int
 
 
 class Batches(abc.ABC):
-    """Examples in batches: `num_batches` of them each epoch. `num_dropped` examples are in none.
+    """Examples in batches, `num_batches` in each epoch; `num_dropped` examples are in none. Abstract.
 
     A subclass makes the batches of one epoch, in the graph.
     """
@@ -33,11 +33,11 @@ class Batches(abc.ABC):
 
     @abc.abstractmethod
     def _epoch(self, number: tf.Tensor) -> tf.data.Dataset:
-        """The `num_batches` batches of the epoch `number` (int64), a function of it and of a seed alone."""
+        """The `num_batches` batches of the epoch `number` (int64), which depend on it and on a seed only."""
 
     @_without_autograph
     def dataset(self, epoch: int = 0) -> tf.data.Dataset:
-        """The batches of one epoch, which its number and the seed alone decide."""
+        """The batches of one epoch, which depend only on its number and the seed."""
         return _finished(self._epoch(tf.constant(epoch, tf.int64)), self.num_batches)
 
     @_without_autograph
@@ -46,18 +46,18 @@ class Batches(abc.ABC):
         return _finished(self._endless(), tf.data.INFINITE_CARDINALITY)
 
     def _endless(self) -> tf.data.Dataset:
-        """All epochs one after another; those that go on from each other have a shorter way."""
+        """All epochs one after another; a subclass may have a shorter way."""
         return tf.data.Dataset.counter().flat_map(self._epoch)
 
     def in_epochs_of(self, most: int | None = None) -> Epochs:
-        """Epochs that are passes over these batches or, where a pass has more, `most` batches of it; the next
-        epoch goes on from there.
+        """Epochs of a whole pass over these batches, or of `most` batches if a pass has more; the next epoch
+        continues there.
         """
         return Epochs(self.epochs, min(self.num_batches, most or self.num_batches))
 
 
 def _finished(dataset: tf.data.Dataset, num_batches) -> tf.data.Dataset:
-    """`dataset` of `num_batches` batches, made ahead of the training; several workers share each batch."""
+    """`dataset` with its length of `num_batches`, prefetching, and the sharding of a batch among workers."""
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(num_batches))
@@ -65,8 +65,9 @@ def _finished(dataset: tf.data.Dataset, num_batches) -> tf.data.Dataset:
 
 
 def shuffled(count: int, seed: int, epoch: tf.Tensor, groups: tf.Tensor | None = None) -> tf.Tensor:
-    """The numbers from 0 to `count` - 1 in an order that `seed` and `epoch` (int64) fix; with `groups`
-    (count,), not negative, those of the lower groups first.
+    """The numbers from 0 to `count` - 1 in an order that depends only on `seed` and `epoch` (int64).
+
+    With `groups` (count,), which are not negative, those of lower groups come first.
     """
     keys = tf.random.stateless_uniform([count], tf.stack([seed, epoch]), 0, 2**32, tf.int64, alg="philox")
     return tf.argsort(keys if groups is None else keys + tf.cast(groups, tf.int64) * 2**32)
@@ -75,9 +76,9 @@ def shuffled(count: int, seed: int, epoch: tf.Tensor, groups: tf.Tensor | None =
 def hold_out(
     num_examples: int, seed: int, share: float, most: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to train on, and a random `share` of them, at least one and at most `most`, to judge by.
+    """(Training rows, validation rows): a random `share` for validation, at least one, at most `most`.
 
-    Both are sorted. Raises ValueError where nothing would be left for one of the two.
+    Both are sorted. Raises ValueError if one of the two would be empty.
     """
     if not 0 < share < 1 or num_examples < 2:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Images and their texts in batches in which each is told apart from all others."""
+"""Batches of images with their texts, for contrastive training and for captions."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,9 +10,10 @@ from keras_tfm.data.sources.image_files import ImageFiles
 
 
 class ImageTextBatches(ImageBatches):
-    """Batches ({"images": (B, H, W, C), ...}, zeros (B,)) of raw images, an array or `ImageFiles`, and what
-    is read of their `texts`, {input: (N, T)}. What is true is that a row's image and text belong together, so
-    that targets say nothing. The order and the shifts are those of `ImageBatches`.
+    """Batches ({"images": (B, H, W, C), ...}, zeros (B,)) of raw images and the inputs of their texts.
+
+    `images` are an array or `ImageFiles`, `texts` {input: (N, T)}. The image and the text of a row belong
+    together, so no targets are needed. Order and shifts are those of `ImageBatches`.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class ImageTextBatches(ImageBatches):
 
 
 class CaptionBatches(ImageTextBatches):
-    """Training batches `(inputs, labels, weights)` of images and captions for an encoder-decoder, with
+    """Training batches `(inputs, labels, weights)` of images and captions for an encoder-decoder.
 
         inputs["images"]                                        (B, H, W, C)
         inputs["decoder_token_ids"], ["decoder_padding_mask"]   (B, T)  a caption without its last id

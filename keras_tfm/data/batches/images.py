@@ -1,7 +1,7 @@
-"""Images: arrays to the batches that a model takes.
+"""Batches of images with labels.
 
-Raw images are 8-bit, 0 .. 255, or floating-point, 0 .. 1. They are read, resized and shifted in the form they
-came in; `Preprocessing` alone turns them into what a model takes, in training and when served.
+Raw images are 8-bit, 0 .. 255, or floating-point, 0 .. 1. Reading, resizing and shifting keep this form; only
+`Preprocessing` turns them into a model's input, in training and in the export.
 """
 
 import numpy as np
@@ -12,9 +12,10 @@ from keras_tfm.data.sources.image_files import ImageFiles
 
 
 def check_images(images, channels) -> np.ndarray:
-    """Raw images as an array (B, H, W, C), from (B, H, W) where `channels` is 1; ValueError for what is none.
+    """Raw images as an array (B, H, W, C); (B, H, W) is allowed if `channels` is 1.
 
-    8-bit images are taken as they are; floating-point ones become float32 and must lie in 0 .. 1.
+    8-bit images stay as they are; floating-point ones become float32 and must lie in 0 .. 1. Raises
+    ValueError for anything else.
     """
     images = np.asarray(images)
     if images.ndim == 3 and channels == 1:
@@ -34,12 +35,12 @@ def check_images(images, channels) -> np.ndarray:
 
 
 class ImageBatches(Batches):
-    """Batches ({"images": (B, H, W, C)}, labels (B,)) of raw images, an array or `ImageFiles`, and labels.
+    """Batches ({"images": (B, H, W, C)}, labels (B,)) of raw images, an array or `ImageFiles`.
 
-    With `seed` each epoch is shuffled, shifted by up to `max_shift` pixels each way and changed by
-    `augmentation`, in a manner of its own that the seed fixes; what does not fill a batch is left out of that
-    epoch, so that all its steps are one compiled program. Without it all come in their order. Labels are
-    shares (B, `num_classes`) where that is given. `prepare` makes the model's input of raw images.
+    With a `seed` each epoch is shuffled, shifted by up to `max_shift` pixels in each direction and changed by
+    `augmentation`, in a way that depends on the seed and the epoch; examples that do not fill a batch are
+    left out of the epoch, so that all batches have one shape. Without a `seed` the images keep their order.
+    With `num_classes` the labels are soft, (B, `num_classes`). `prepare` makes the model's input.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class ImageBatches(Batches):
 
 
 def shift_images(images, max_shift, seed):
-    """Moves each image (B, H, W, C) by up to `max_shift` pixels each way, zeros (black) moving in."""
+    """Move each image (B, H, W, C) by up to `max_shift` pixels in each direction; zeros fill the border."""
     batch_size, height, width, _ = tf.unstack(tf.shape(images))
     offsets = tf.random.stateless_uniform((2, batch_size, 1), seed, 0, 2 * max_shift + 1, tf.int32)
     edges = (max_shift, max_shift)

@@ -1,8 +1,8 @@
-"""Examples of many lengths to batches with little padding, of few shapes.
+"""Batches of examples of different lengths, with little padding and few distinct shapes.
 
-Examples of like lengths share a batch, with as many rows as a budget of tokens holds (fairseq's
-`batch_by_size`); here the batches also have few distinct shapes, each of which XLA compiles anew, and those
-few are chosen so that the least padding is computed.
+Examples of similar lengths share a batch, with as many rows as a budget of tokens allows, as in fairseq's
+`batch_by_size`. In addition there are few distinct shapes, since XLA compiles a program for each; they are
+chosen to minimise the padding.
 """
 
 import abc
@@ -14,21 +14,29 @@ import tensorflow as tf
 from keras_tfm.data.batches.epochs import Batches, shuffled
 from keras_tfm.log import Bar
 
-ROW_MULTIPLE = 8  # batches of more rows have a multiple of it, as matrix units like
-COMPILATION = 100  # batches that take about as long as XLA takes to compile a training step for a shape
-MAX_CANDIDATES = 512  # widths to choose shapes from; finer steps save nothing more
+ROW_MULTIPLE = 8  # more rows than this are a multiple of it, which suits matrix units
+COMPILATION = 100  # compiling a training step for a shape takes as long as about so many batches
+MAX_CANDIDATES = 512  # widths to choose shapes from; more do not reduce the padding further
 
 
 class LengthBatches(Batches):
-    """Batches of the `examples` (their numbers, neighbours alike), whose widths are `widths` (sides, N).
+    """Batches of examples grouped by length. Abstract: a subclass makes the batches, in the graph.
 
-    B times the sum of a batch's widths is at most `batch_tokens`, and smaller where a small set would make
-    fewer than `min_batches` batches. There are at most `num_shapes` distinct `shapes` (B, width, …), fewer
-    where `num_epochs` would not repay compiling them; one batch may end in rows of padding alone, to have a
-    shape that is there already. An epoch holds every example once, in `num_batches` batches, with the same
-    shapes as every epoch; with a `seed` it is drawn anew in each which examples meet and in which order the
-    batches come. `padding_share` is the part of all computed tokens that is padding. A subclass makes the
-    batches, in the graph. Raises ValueError where the longest example exceeds the budget.
+    An epoch has every example once, in `num_batches` batches, whose shapes are the same in every epoch. A
+    batch may end in rows of padding, to have one of the existing shapes. `padding_share` is the share of
+    padding among all tokens.
+
+    Args:
+        examples: the numbers of the examples, neighbours of similar length.
+        widths: their lengths, (sides, N): one side for single texts, two for pairs.
+        batch_tokens: an upper bound for B times the sum of a batch's widths; less is used for a small set
+            that would not have `min_batches` batches otherwise.
+        num_shapes: how many distinct `shapes` (B, width, …) there are at most; fewer are used if compiling
+            more is not worthwhile for `num_epochs`.
+        seed: shuffles examples and batches in each epoch; None keeps their order.
+
+    Raises:
+        ValueError: if the longest example exceeds the budget.
     """
 
     def __init__(
@@ -85,7 +93,7 @@ class LengthBatches(Batches):
 
 
 def rows_by_length(lengths: Iterable[int], batch_size: int, unit: str) -> Iterator[np.ndarray]:
-    """The numbers of `lengths` in batches of like ones, the longest first, with a progress bar of `unit`s."""
+    """The indices of `lengths` in batches of similar ones, the longest first, with a bar of `unit`s."""
     order = np.argsort(list(lengths), kind="stable")[::-1]
     with Bar(total=len(order), desc="answering", unit=unit) as bar:
         for first in range(0, len(order), batch_size):
@@ -95,10 +103,11 @@ def rows_by_length(lengths: Iterable[int], batch_size: int, unit: str) -> Iterat
 
 
 def choose_steps(widths: np.ndarray, num_shapes: int, shape_cost: float = 0.0) -> list[int]:
-    """Where to part examples of `widths` (sides, N), in their order, into at most `num_shapes` runs, each
-    padded to its largest widths, so that the tokens computed, and `shape_cost` more for each run, are fewest.
-    Returns where the runs start, the last one first. The best parting of all is the best one of fewer
-    examples and one run more (Bellman's dynamic programming).
+    """Divide examples of `widths` (sides, N), in their order, into at most `num_shapes` runs.
+
+    Each run is padded to its largest widths. The sum of all tokens, and of `shape_cost` for each run, is the
+    least possible, by dynamic programming: the best division is that of fewer examples with one run less,
+    plus a last run. Returns where the runs start, the last one first.
     """
     is_new = np.any(widths[:, 1:] != widths[:, :-1], axis=0)
     starts = np.concatenate([[0], 1 + np.flatnonzero(is_new)])
@@ -126,9 +135,10 @@ def choose_steps(widths: np.ndarray, num_shapes: int, shape_cost: float = 0.0) -
 
 
 def cut(widths: np.ndarray, steps: list[int], budget: int) -> Iterator[tuple[int, int, tuple]]:
-    """Cuts the runs that begin at `steps` into batches (start, stop, (B, width, …)), the longest examples
-    first. A run takes what its last batch lacks from the run below it, so that its batches have one shape;
-    the lowest run spreads its examples over its batches, and its last one may have fewer than B.
+    """Cut the runs that begin at `steps` into batches (start, stop, (B, width, …)), the longest first.
+
+    If the last batch of a run is not full, it takes examples from the next shorter run, so that all its
+    batches have one shape. The shortest run spreads its examples evenly over its batches.
     """
     stop = widths.shape[1]
     for start in steps:
@@ -147,7 +157,7 @@ def cut(widths: np.ndarray, steps: list[int], budget: int) -> Iterator[tuple[int
 
 
 def _round(rows: int, down: bool = False) -> int:
-    """Rounds numbers over ROW_MULTIPLE to a multiple of it."""
+    """Round a number above `ROW_MULTIPLE` to a multiple of it."""
     if rows <= ROW_MULTIPLE:
         return rows
     return rows - rows % ROW_MULTIPLE if down else rows + -rows % ROW_MULTIPLE

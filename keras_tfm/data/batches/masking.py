@@ -1,30 +1,40 @@
-"""Masking for pre-training, in the graph: which tokens are to be predicted, and what stands in their place.
+"""Masking for pre-training, in the graph: it chooses the tokens to predict and replaces them.
 
-Of the tokens that are not special 15 % are chosen, of which 80 % become [MASK], 10 % another token at random
-and 10 % stay as they are (Devlin et al. 2019, section 3.1). Chosen are tokens, whole words (their release of
-2019) or spans of words (Joshi et al. 2020, "SpanBERT", section 3.1). Spans here do not touch: what stands
-beside one is always there to be read. Every draw is a function of a seed; what becomes of which token can
-also be said (`Masking.replace`).
+By default 15 % of the tokens that are not special are chosen; 80 % of these become [MASK], 10 % a random
+token, and 10 % stay (Devlin et al. 2019, section 3.1). The units of choice are tokens, whole words (the
+authors' release of 2019) or spans of words (Joshi et al. 2020, "SpanBERT", section 3.1). Here spans do not
+touch each other, so that the tokens beside a span are never masked. Every draw is a function of a seed.
 """
 
 import numpy as np
 import tensorflow as tf
 
-MAX_SPAN, SPAN_END = 10, 0.2  # a span's words: geometric, renormalised up to the longest
-MAX_TRIES = 48  # to place spans in a row; nearly all are full before
+MAX_SPAN, SPAN_END = 10, 0.2  # words in a span: a geometric distribution, truncated at the longest
+MAX_TRIES = 48  # attempts to place spans in a row; nearly all rows need fewer
 BY_UNIT = ("token", "word", "span")
-NOT_CHOSEN = -1  # among the replacements: the token stays, and is not to be predicted
+NOT_CHOSEN = -1  # a replacement that means: the token stays and is not predicted
 
 
 class Masking:
-    """Masks ids (B, S): `masking(token_ids, seed, num_positions)`.
+    """Masks ids (B, S): `masking(token_ids, seed, num_positions) -> (inputs, labels, weights)`.
 
-    `begins_word` (V,) tells which pieces begin a word, `special_ids` are never chosen, nor put anywhere at
-    random. Of each row `share` of the other tokens is chosen by `unit`: "token", "word" or "span". A fraction
-    of a token is rounded up or down at random, so that the mean is exact; words and spans that would exceed
-    it are left out or cut to whole words. Of the chosen `mask_share` become `mask_id`, `random_share` random
-    pieces, decided for each token or, by spans, for all of a span at once. ValueError for shares or units
-    that cannot be.
+    Args:
+        begins_word: (V,), True for pieces that begin a word.
+        special_ids: ids that are neither chosen nor used as random replacements.
+        mask_id: the id of the mask token.
+        unit: the unit of choice: "token", "word" or "span".
+        share: the share of a row's tokens to choose. A fraction of a token is rounded up or down at random,
+            so that the mean is exact. Words that would exceed it are skipped, spans are cut.
+        mask_share, random_share: the shares of the chosen tokens that become `mask_id`, or random tokens; a
+            span is treated as a whole.
+
+    Raises:
+        ValueError: for another unit, or shares out of range.
+
+    >>> masking = keras_tfm.data.Masking(np.ones(50, bool), special_ids=[0, 1, 2], mask_id=2, share=0.5)
+    >>> inputs, labels, weights = masking(np.array([[11, 12, 13, 14]]), seed=[1, 2], num_positions=2)
+    >>> inputs["mask_positions"].shape, weights.numpy().tolist()
+    (TensorShape([1, 2]), [[1.0, 1.0]])
     """
 
     def __init__(
@@ -47,23 +57,22 @@ class Masking:
 
     @classmethod
     def of(cls, tokenizer, unit="token", **shares) -> "Masking":
-        """Masks what `tokenizer` gives, one that has `begins_word`, `special_ids` and `mask_id`."""
+        """The masking for a `tokenizer` that has `begins_word`, `special_ids` and `mask_id`."""
         return cls(tokenizer.begins_word, tokenizer.special_ids, tokenizer.mask_id, unit, **shares)
 
     def max_positions(self, num_tokens: int) -> int:
-        """How many of `num_tokens` that are not special may be chosen in a row."""
+        """How many tokens are chosen at most in a row of `num_tokens` that are not special."""
         return int(np.ceil(self.share * num_tokens))
 
     def __call__(self, token_ids: tf.Tensor, seed: tf.Tensor, num_positions: int) -> tuple:
-        """(inputs, labels, weights) of ids (B, S) and a `seed` (2,), as `replace` gives them; `num_positions`
-        is at least `share` of S.
+        """(inputs, labels, weights) as `replace` returns them, for ids (B, S) and a `seed` (2,).
+
+        `num_positions` must be at least `share` of S.
         """
         return self.replace(token_ids, self.draw(token_ids, seed, num_positions), num_positions)
 
     def draw(self, token_ids: tf.Tensor, seed: tf.Tensor, num_positions: int) -> tf.Tensor:
-        """What becomes of each of the ids (B, S), at most `num_positions` of a row chosen: the
-        `replacements` of `replace`.
-        """
+        """Random `replacements` (B, S), as `replace` takes them; at most `num_positions` in a row."""
         seeds = tf.unstack(tf.random.split(tf.cast(seed, tf.int32), 4, alg="philox"))
         token_ids = tf.cast(token_ids, tf.int32)
         eligible = self.eligible(token_ids)
@@ -76,17 +85,18 @@ class Masking:
         return tf.where(chosen, self._replacements(token_ids, groups, seeds[2], seeds[3]), NOT_CHOSEN)
 
     def replace(self, token_ids: tf.Tensor, replacements: tf.Tensor, num_positions: int | None = None):
-        """(inputs, labels, weights) of ids (B, S) whose choices are made: `replacements` (B, S) has the id
-        that is to stand in the place of a chosen token, its own to keep it, and `NOT_CHOSEN` elsewhere.
+        """(inputs, labels, weights) of ids (B, S) for given `replacements` (B, S).
+
+        A replacement is the new id of a chosen token, perhaps its own, and `NOT_CHOSEN` for all others.
 
         inputs["token_ids"]        (B, S)     int32    with tokens masked
         inputs["mask_positions"]   (B, M)     int32    ascending
-        inputs["span_boundaries"]  (B, M, 2)  int32    by spans: the tokens before and after the position's
-        labels                     (B, M)     int32    the ids that stood there
+        inputs["span_boundaries"]  (B, M, 2)  int32    with spans: positions before and after each one's span
+        labels                     (B, M)     int32    the original ids
         weights                    (B, M)     float32  1.0, and 0.0 where fewer than M are chosen
 
-        M is `num_positions`, by default that of the row with the most; more of them, or ids outside the
-        vocabulary, raise InvalidArgumentError. With the unit "span" neighbours that are chosen are one span.
+        M is `num_positions`, by default the largest number in a row. More chosen tokens, or ids outside the
+        vocabulary, raise InvalidArgumentError. With the unit "span", adjacent chosen tokens form one span.
         """
         token_ids, replacements = (tf.cast(x, tf.int32) for x in (token_ids, replacements))
         chosen = replacements != NOT_CHOSEN
@@ -112,7 +122,7 @@ class Masking:
         if self.unit == "span":
             boundaries = tf.gather(_boundaries(chosen), positions, batch_dims=1)  # (B, M, 2)
             inputs["span_boundaries"] = tf.where(weights[..., None] > 0, boundaries, 0)
-            # What only fills up the row lies inside a span too: the place after the boundary.
+            # Positions that only fill up the row get a boundary too: they count as right after it.
             inputs["mask_positions"] += tf.cast(weights == 0, tf.int32)
         labels = tf.gather(token_ids, positions, batch_dims=1)
         return inputs, tf.where(weights > 0, labels, 0), weights
@@ -123,19 +133,21 @@ class Masking:
         return ~tf.reduce_any(token_ids[..., None] == special, axis=-1)
 
     def _replacements(self, token_ids, groups, decision_seed, id_seed):
-        """The mask, a random id or its own for every token, as the first token of its group decides."""
+        """The mask, a random id or the same id for every token; the first token of its group decides."""
         draws = tf.gather(_uniform(decision_seed, tf.shape(token_ids)), groups, batch_dims=1)
         size = self._begins_word.shape[0] - len(self._special_ids)
         others = tf.random.stateless_uniform(tf.shape(token_ids), id_seed, 0, size, tf.int32, alg="philox")
-        for special_id in self._special_ids:  # ascending: each moves what is drawn past itself
+        for special_id in self._special_ids:  # in rising order: each shifts the drawn ids past itself
             others += tf.cast(others >= special_id, tf.int32)
         replaced = tf.where(draws < self.mask_share + self.random_share, others, token_ids)
         return tf.where(draws < self.mask_share, self._mask_id, replaced)
 
 
 def choose_words(eligible, begins, budget, seed) -> tuple[tf.Tensor, tf.Tensor]:
-    """Words in random order, each whole or, where it would exceed the `budget` (B,), not at all: which tokens
-    are chosen, (B, S), and each one's own place, (B, S). Where every token `begins` a word, words are tokens.
+    """Choose whole words in random order, except those that would exceed the `budget` (B,).
+
+    Returns which tokens are chosen, (B, S), and the position of each, (B, S). If every token `begins` a word,
+    the words are tokens.
     """
     words, _, lengths = _words(eligible, begins)
     first = tf.where(lengths > 0, _uniform(seed, tf.shape(words)), 2.0)
@@ -143,7 +155,7 @@ def choose_words(eligible, begins, budget, seed) -> tuple[tf.Tensor, tf.Tensor]:
     lengths = tf.gather(lengths, order, batch_dims=1)
 
     def take(taken, left, _):
-        """The next words up to the first too long for what is `left`; those too long now are skipped."""
+        """Take the next words up to the first that exceeds what is `left`; skip those that are too long."""
         fits = (lengths > 0) & ~taken & (lengths <= left[:, None])
         costs = tf.where(fits, lengths, 0)
         more = fits & (tf.cumsum(costs, axis=1) <= left[:, None])
@@ -159,9 +171,11 @@ def choose_words(eligible, begins, budget, seed) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def choose_spans(eligible, begins, budget, seed) -> tuple[tf.Tensor, tf.Tensor]:
-    """Spans of words, `span_lengths` long and placed uniformly, until the `budget` (B,) is spent, the last
-    one cut to it: which tokens are chosen, (B, S), and where each one's span begins, (B, S), elsewhere its
-    own place. A span lies among eligible tokens and does not touch another.
+    """Choose spans of words until the `budget` (B,) is spent; the last span is cut to it.
+
+    Lengths are drawn by `span_lengths`, places uniformly. Returns which tokens are chosen, (B, S), and where
+    each one's span begins, (B, S), or its own position for the others. A span consists of eligible tokens and
+    does not touch another one.
     """
     words, starts, lengths = _words(eligible, begins)
     places = tf.range(tf.shape(words)[1])
@@ -193,15 +207,17 @@ def choose_spans(eligible, begins, budget, seed) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def span_lengths(shape, seed) -> tf.Tensor:
-    """Numbers of words from 1 to 10, int32: geometric with p = 0.2, the longer ones left out (mean 3.80)."""
+    """Numbers of words from 1 to 10, int32, from a truncated geometric distribution, p = 0.2 (mean 3.80)."""
     probabilities = SPAN_END * (1 - SPAN_END) ** np.arange(MAX_SPAN)
     limits = np.cumsum(probabilities / probabilities.sum())[:-1].astype("float32")
     return 1 + tf.reduce_sum(tf.cast(_uniform(seed, shape)[..., None] >= limits, tf.int32), axis=-1)
 
 
 def _words(eligible, begins) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The words of rows of tokens, of which one that is not eligible is alone: the number of each token's,
-    (B, S), and by number where it starts and how many eligible tokens it has, (B, S), 0 beyond the last.
+    """The words in rows of tokens; a token that is not eligible is a word of its own.
+
+    Returns the number of each token's word, (B, S), and for each number the word's start and its count of
+    eligible tokens, (B, S) each, 0 after the last word.
     """
     apart = ~eligible
     begins = begins | apart | tf.pad(apart[:, :-1], [[0, 0], [1, 0]], constant_values=True)
@@ -217,14 +233,14 @@ def _words(eligible, begins) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 
 def _boundaries(chosen) -> tf.Tensor:
-    """The places before and after each token's run of neighbours that are `chosen` (B, S): (B, S, 2)."""
+    """The positions before and after each token's run of `chosen` tokens (B, S): (B, S, 2)."""
     goes_on = chosen & tf.pad(chosen, [[0, 0], [1, 0]])[:, :-1]
     runs = tf.cumsum(tf.cast(~goes_on, tf.int32), axis=1)  # ascending: a run is a stretch of one number
     return tf.stack([tf.searchsorted(runs, runs) - 1, tf.searchsorted(runs, runs, side="right")], axis=-1)
 
 
 def _positions_of(chosen, num_positions) -> tuple[tf.Tensor, tf.Tensor]:
-    """The places of at most M `chosen` tokens (B, S), ascending, then 0; and weights that tell them apart."""
+    """The positions (B, M) of `chosen` tokens (B, S), filled up with 0, and weights that are 0.0 there."""
     size = tf.shape(chosen)[1]
     backwards = tf.where(chosen, size - tf.range(size), 0)
     backwards = tf.pad(backwards, [[0, 0], [0, tf.maximum(0, num_positions - size)]])

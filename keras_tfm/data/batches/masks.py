@@ -1,4 +1,4 @@
-"""Images with masks in batches: mirrored, cut out and scaled at random, their masks with them."""
+"""Batches of images with segmentation masks, which are mirrored, cropped and scaled together."""
 
 from collections.abc import Sequence
 
@@ -10,18 +10,22 @@ from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.image_files import MAX_BYTES, ImageFiles
 
-NONE = 255  # the label of pixels that count nowhere
+NONE = 255  # the label of pixels that losses and metrics ignore
 _EDGES = ((0, 0), (1, 1), (1, 1), (0, 0))
 
 
 class MaskBatches(ImageBatches):
-    """Batches ({"images": (B, H, W, C)}, labels (B, H, W)) of raw images, their own `sizes` (N, 2) and masks.
+    """Batches ({"images": (B, H, W, C)}, labels (B, H, W)) of raw images and their masks.
 
-    `shape` is that of the canvas, (H, W, C); `masks` stand on it, as an array (N, H, W), 8-bit, or as PNGs
-    of one, and NONE is the label of what counts nowhere. With `seed` each epoch is shuffled, half of the
-    images are mirrored if it `flips`, and of each a part is cut out and stretched, whose share of the image
-    lies in `areas`, (least, most): above 1 the image is smaller, and what is around it counts nowhere. The
-    seed fixes all of it.
+    Args:
+        sizes: the images' own (height, width), (N, 2).
+        masks: class numbers in the size of the canvas: an 8-bit array (N, H, W), or PNG files of such. Pixels
+            with the label `NONE` are ignored by losses and metrics.
+        shape: that of the canvas, (H, W, C).
+        seed: shuffles and changes the images of each epoch, always in the same way; None does neither.
+        flips: whether half of the images are mirrored.
+        areas: (least, most) of a crop's share of the image, which is then resized. Above 1 the image shrinks,
+            and the pixels around it are ignored.
     """
 
     def __init__(
@@ -61,7 +65,7 @@ class MaskBatches(ImageBatches):
 
 
 def mirror(images: tf.Tensor, masks: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Half of the images (B, H, W, C) and their masks (B, H, W), left to right."""
+    """Mirror half of the images (B, H, W, C), left to right, and their masks (B, H, W)."""
     is_chosen = tf.random.stateless_uniform(tf.shape(masks)[:1], key) < 0.5
     images = tf.where(is_chosen[:, None, None, None], images[:, :, ::-1], images)
     return images, tf.where(is_chosen[:, None, None], masks[:, :, ::-1], masks)
@@ -70,10 +74,10 @@ def mirror(images: tf.Tensor, masks: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tens
 def cut_out(
     images: tf.Tensor, masks: tf.Tensor, areas: tuple[float, float], key: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """A part of each image (B, H, W, C), stretched to all of it, and the same of its mask (B, H, W).
+    """A random crop of each image (B, H, W, C), resized to its size, and the same of its mask (B, H, W).
 
-    The logarithms of the part's share and of its aspect are drawn evenly. Where it reaches beyond the image,
-    pixels are 0 and of no class.
+    The logarithms of the crop's share and of its aspect ratio are uniform. Pixels outside the image are 0 and
+    have no class.
     """
     draws = tf.random.stateless_uniform((4, tf.shape(masks)[0]), key)
     low, high = (float(np.log(area)) for area in areas)
@@ -97,9 +101,9 @@ def cut_out(
 
 
 def on_canvas(mask: np.ndarray, canvas: Canvas, shape: tuple[int, int, int]) -> np.ndarray:
-    """A mask of an image's own size as it stands on a canvas of the `shape`: (H, W), NONE where padding is.
+    """A mask of an image's own size on a canvas of the `shape`: (H, W), `NONE` for padding.
 
-    Of each cell the value at its centre.
+    Each cell gets the value at its centre.
     """
     rows, columns = canvas.content(tf.constant(mask.shape, tf.int64), *shape[:2]).numpy().tolist()
     whole = np.full(shape[:2], NONE, "uint8")
@@ -112,5 +116,5 @@ def on_canvas(mask: np.ndarray, canvas: Canvas, shape: tuple[int, int, int]) -> 
 
 
 def fits_memory(count: int, shape: tuple[int, int, int]) -> bool:
-    """Whether so many masks of the `shape` are no more than `MAX_BYTES`."""
+    """Whether this number of masks of the `shape` takes at most `MAX_BYTES`."""
     return count * shape[0] * shape[1] <= MAX_BYTES

@@ -1,9 +1,9 @@
-"""BART's noises, in the graph: what makes a text worse, for a model to restore it.
+"""BART's noises, in the graph: changes of a text that a model learns to undo.
 
 Lewis et al. 2020, "BART", section 2.2: token masking, token deletion, text infilling, sentence permutation
-and document rotation. Each is called `noise(token_ids, seed)` on ragged ids (B, None) without special tokens,
-and gives ragged ids; every draw is a function of the seed. They compose: `Denoising` applies several in a
-row, and `OneOf` draws one of several for each text.
+and document rotation. Each is a function `noise(token_ids, seed)` of ragged ids (B, None) without special
+tokens, and returns ragged ids; every draw is a function of the seed. `Denoising` applies several one after
+another, and `OneOf` one of several for each text.
 
     original             A B C . D E .
     TokenMasking         A _ C . _ E .
@@ -23,10 +23,14 @@ Noise = Callable[[tf.RaggedTensor, tf.Tensor], tf.RaggedTensor]
 
 @dataclasses.dataclass(frozen=True)
 class TokenMasking:
-    """`mask_id` in the place of `share` of a text's tokens, drawn alike.
+    """Replaces a random `share` of a text's tokens by `mask_id`.
 
-    A fraction of a token is rounded up or down at random, so that the mean is exact. ValueError for a share
-    outside [0, 1].
+    A fraction of a token is rounded up or down at random, so that the mean is exact. Raises ValueError for a
+    share outside [0, 1].
+
+    >>> noise = keras_tfm.data.TokenMasking(mask_id=3, share=1.0)
+    >>> noise(tf.ragged.constant([[11, 12], [13]]), seed=[1, 2]).to_list()
+    [[3, 3], [3]]
     """
 
     mask_id: int
@@ -43,10 +47,14 @@ class TokenMasking:
 
 @dataclasses.dataclass(frozen=True)
 class TokenDeletion:
-    """A text without `share` of its tokens, drawn alike: the model has to find out where one is missing.
+    """Removes a random `share` of a text's tokens; the model has to find where tokens are missing.
 
-    A fraction of a token is rounded up or down at random; one token stays in any case. ValueError for a share
-    outside [0, 1].
+    A fraction of a token is rounded up or down at random; one token always stays. Raises ValueError for a
+    share outside [0, 1].
+
+    >>> noise = keras_tfm.data.TokenDeletion(share=0.5)
+    >>> noise(tf.ragged.constant([[11, 12, 13, 14], [15]]), seed=[1, 2]).row_lengths().numpy().tolist()
+    [2, 1]
     """
 
     share: float = 0.15
@@ -62,11 +70,16 @@ class TokenDeletion:
 
 @dataclasses.dataclass(frozen=True)
 class TextInfilling:
-    """Each text with spans of it, some of them empty, replaced by one `mask_id` each.
+    """Replaces spans of a text by one `mask_id` each.
 
-    `share` of the tokens, rounded up, is taken out in spans of lengths drawn from Poisson(`mean_span`), the
-    last one cut; a span of length 0 puts a mask in between. All places for the spans are equally likely.
-    ValueError for impossible numbers.
+    `share` of the tokens, rounded up, is removed in spans. Their lengths are drawn from Poisson(`mean_span`),
+    the last one cut; a span of length 0 inserts a mask. All places are equally likely. Raises ValueError for
+    numbers out of range.
+
+    >>> noise = keras_tfm.data.TextInfilling(mask_id=3, share=0.5, mean_span=2.0)
+    >>> text = noise(tf.ragged.constant([[11, 12, 13, 14]]), seed=[1, 2]).to_list()[0]
+    >>> [token for token in text if token != 3].__len__()  # two of four tokens stay
+    2
     """
 
     mask_id: int
@@ -104,7 +117,12 @@ class TextInfilling:
 
 @dataclasses.dataclass(frozen=True)
 class SentencePermutation:
-    """The sentences of each text, which end in one of `sentence_end_ids`, in any order."""
+    """Puts the sentences of each text into a random order; a sentence ends with one of `sentence_end_ids`.
+
+    >>> noise = keras_tfm.data.SentencePermutation(sentence_end_ids=[9])
+    >>> sorted(noise(tf.ragged.constant([[11, 9, 12, 13, 9]]), seed=[1, 2]).to_list()[0])
+    [9, 9, 11, 12, 13]
+    """
 
     sentence_end_ids: Sequence[int]
 
@@ -121,7 +139,12 @@ class SentencePermutation:
 
 @dataclasses.dataclass(frozen=True)
 class DocumentRotation:
-    """Each text rotated to begin with one of its tokens, any as likely as any other, and go on from there."""
+    """Rotates each text so that it begins with a random one of its tokens.
+
+    >>> noise = keras_tfm.data.DocumentRotation()
+    >>> noise(tf.ragged.constant([[11, 12, 13]]), seed=[1, 2]).row_lengths().numpy().tolist()
+    [3]
+    """
 
     def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
         lengths = tf.cast(token_ids.row_lengths(), tf.int32)[:, None]  # (B, 1)
@@ -133,7 +156,12 @@ class DocumentRotation:
 
 @dataclasses.dataclass(frozen=True)
 class OneOf:
-    """For each text one of `noises`, any as likely as any other. ValueError where there are none."""
+    """Applies a random one of `noises` to each text. Raises ValueError if there are none.
+
+    >>> noise = keras_tfm.data.OneOf([keras_tfm.data.TokenMasking(3, 1.0), keras_tfm.data.TokenDeletion(0.0)])
+    >>> noise(tf.ragged.constant([[11, 12]]), seed=[1, 2]).to_list() in ([[3, 3]], [[11, 12]])
+    True
+    """
 
     noises: Sequence[Noise]
 
@@ -150,7 +178,7 @@ class OneOf:
 
 
 def choose(num_items: tf.Tensor, num_chosen: tf.Tensor, width, seed: tf.Tensor) -> tf.Tensor:
-    """`num_chosen` of the first `num_items` of each row, any as likely as any other: (B, width), bool."""
+    """A random choice of `num_chosen` among the first `num_items` of each row: (B, width), bool."""
     draws = tf.random.stateless_uniform([tf.shape(num_items)[0], width], seed)
     draws = tf.where(tf.sequence_mask(num_items, width), draws, 2.0)
     rank = tf.argsort(tf.argsort(draws, axis=1), axis=1)
@@ -158,7 +186,7 @@ def choose(num_items: tf.Tensor, num_chosen: tf.Tensor, width, seed: tf.Tensor) 
 
 
 def _drawn(token_ids, share, seed, least_left=0):
-    """Which tokens are among `share` of their text, of which `least_left` are not: (B, S), bool."""
+    """A random `share` of each text's tokens, but at least `least_left` not chosen: (B, S), bool."""
     lengths = tf.cast(token_ids.row_lengths(), tf.int32)
     seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
     wanted = share * tf.cast(lengths, tf.float32)
@@ -168,7 +196,7 @@ def _drawn(token_ids, share, seed, least_left=0):
 
 
 def _taken(token_ids, places):
-    """The tokens at `places` (B, S) of each text, as long as it was."""
+    """The tokens at `places` (B, S) of each text, with its length unchanged."""
     tokens = tf.gather(token_ids.to_tensor(), places, batch_dims=1)
     return tf.RaggedTensor.from_tensor(tokens, lengths=token_ids.row_lengths())
 

@@ -1,7 +1,7 @@
-"""Images with boxes in batches: mirrored and cut out at random, their boxes with them.
+"""Batches of images with boxes, which are mirrored and cropped together.
 
-A target is (class, x, y, width, height), the box by its centre as parts of the image's sides; the class -1
-stands for none, and fills up the row.
+A target is (class, x, y, width, height): the centre and the sizes of a box as shares of the image's sides.
+The class -1 means no object, and fills up the row.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,9 @@ NONE = -1.0  # the class of a target that stands for no object
 
 
 def targets_of(boxes: Sequence[np.ndarray], classes: Sequence[Sequence[int]]) -> np.ndarray:
-    """Targets (N, M, 5) of boxes (m, 4), (left, top, right, bottom) as parts of the sides, and their classes;
-    M is the most that an image has, 1 at least.
+    """Targets (N, M, 5) of boxes (left, top, right, bottom), (m, 4) as shares of the sides, and classes.
+
+    M is the largest number of boxes in an image, at least 1.
     """
     most = max(1, *map(len, boxes)) if boxes else 1
     targets = np.zeros((len(boxes), most, 5), "float32")
@@ -33,12 +34,16 @@ def targets_of(boxes: Sequence[np.ndarray], classes: Sequence[Sequence[int]]) ->
 
 
 class ObjectBatches(ImageBatches):
-    """Batches ({"images": (B, H, W, C), "pixel_mask": (B, H, W)}, targets (B, M, 5)) of raw images, their own
-    `sizes` (N, 2) and `targets` (N, M, 5).
+    """Batches ({"images": (B, H, W, C), "pixel_mask": (B, H, W)}, targets (B, M, 5)) of raw images.
 
-    `shape` is that of the canvas, (H, W, C). With `seed` each epoch is shuffled, half of the images are
-    mirrored if it `flips`, and of each a part is cut out whose share lies between `least_area` and 1, in a
-    manner that the seed fixes. An object whose centre is cut off is none.
+    Args:
+        sizes: the images' own (height, width), (N, 2).
+        targets: their objects, (N, M, 5).
+        shape: that of the canvas, (H, W, C).
+        seed: shuffles and changes the images of each epoch, always in the same way; None does neither.
+        flips: whether half of the images are mirrored.
+        least_area: the smallest share of an image that a crop may have. An object whose centre is outside the
+            crop is removed.
     """
 
     def __init__(
@@ -75,7 +80,7 @@ class ObjectBatches(ImageBatches):
 def mirror(
     images: tf.Tensor, content: tf.Tensor, targets: tf.Tensor, key: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Half of the images (B, H, W, C), left to right, within their `content` (B, 2), and their targets."""
+    """Mirror half of the images (B, H, W, C) within their `content` (B, 2), and their targets."""
     is_chosen = tf.random.stateless_uniform(tf.shape(targets)[:1], key) < 0.5
     columns = tf.range(images.shape[2], dtype=tf.int64)[None]
     mirrored = tf.where(columns < content[:, 1:], content[:, 1:] - 1 - columns, columns)
@@ -88,7 +93,7 @@ def mirror(
 def cut_out(
     images: tf.Tensor, content: tf.Tensor, targets: tf.Tensor, least_area: float, key: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """A part of each image's `content` (B, 2), stretched to all of it, and the targets that lie in it."""
+    """A random crop of each image's `content` (B, 2), resized to its size, and the targets in the crop."""
     draws = tf.random.stateless_uniform((4, tf.shape(targets)[0]), key)
     area = least_area + (1 - least_area) * draws[0]
     low, high = (float(np.log(aspect)) for aspect in ASPECTS)

@@ -1,8 +1,8 @@
 """Pairs of texts for one language model: source, delimiter, target, whole pairs packed into rows.
 
-The delimiter is the tokenizer's start token, as it is what an encoder-decoder's target begins with (Liu et
-al. 2018, "Generating Wikipedia by Summarizing Long Sequences", section 4.2.3, and Radford et al. 2018, 3.3):
-the model reads the source, and is asked for the target alone.
+The delimiter is the tokenizer's start token, with which an encoder-decoder's target begins too (Liu et al.
+2018, "Generating Wikipedia by Summarizing Long Sequences", section 4.2.3, and Radford et al. 2018, 3.3). Only
+the tokens of the target have labels.
 
     pair  a b c -> x y   and   d -> z       rows of 9, S delimiter, E end
 
@@ -23,17 +23,17 @@ from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 
 
 class PackedPairs(Batches):
-    """Training batches of (source, target) pairs for a decoder-only model: `(inputs, labels, weights)` with
+    """Training batches `(inputs, labels, weights)` of (source, target) pairs for a decoder-only model.
 
         inputs["token_ids"], ["padding_mask"], ["segment_ids"]   (B, T)
-        labels                                                   (B, T)  pieces + end, behind each delimiter
-        weights                                                  (B, T)  1.0 where there is a label, else 0.0
+        labels                                                   (B, T)  pieces + end, after each delimiter
+        weights                                                  (B, T)  1.0 for a label, else 0.0
 
-    Pairs with a side over `max_length` (end, or delimiter, included) are dropped: `num_pairs` stay,
-    `num_dropped` do not. T is the longest pair, into which others are packed (first fit, the longest first);
-    B is what `batch_tokens` allow, or less so that there are `min_batches`. An epoch holds every pair once,
-    in `num_batches` batches, with a `seed` in an order drawn anew for each. Raises ValueError when no pair is
-    left.
+    Pairs with a side of more than `max_length` tokens (with end or delimiter) are dropped; `num_pairs` remain
+    and `num_dropped` are dropped. T is the length of the longest pair; shorter ones are packed into rows of
+    this length. B follows from `batch_tokens`, or is smaller so that there are `min_batches`. An epoch has
+    every pair once, in `num_batches` batches; a `seed` shuffles each epoch. Raises ValueError if no pair
+    remains.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class PackedPairs(Batches):
     ):
         if len(sources) != len(targets):
             raise ValueError(f"targets: expected {len(sources)}, one for each source, got {len(targets)}")
-        left = Sequences.of(sources, tokenizer, "sources")  # their end stands where the delimiter will
+        left = Sequences.of(sources, tokenizer, "sources")  # the end takes the place of the delimiter
         right = Sequences.of(
             targets, tokenizer, "targets", SpecialTokens([tokenizer.start_id], [tokenizer.end_id])
         )
@@ -62,7 +62,7 @@ class PackedPairs(Batches):
         lengths = (left.lengths + right.lengths)[keep] - 2  # neither the source's end nor the target's
         self.length = int(lengths.max())
         rows = pack(lengths, self.length)
-        arrays = np.zeros((4, len(rows) + 1, self.length), np.int32)  # the last row is padding alone
+        arrays = np.zeros((4, len(rows) + 1, self.length), np.int32)  # the last row consists of padding
         sides = left.sequences.numpy(), right.sequences.numpy()
         for row, members in enumerate(rows):
             place = 0
@@ -101,11 +101,13 @@ class PackedPairs(Batches):
 
 
 def pack(lengths: np.ndarray, capacity: int) -> list[list[int]]:
-    """Rows of the numbers of sequences, whose `lengths` together are at most `capacity`: each goes, the
-    longest first, where it fits best (best-fit decreasing, Johnson 1973).
+    """Distribute sequences of `lengths` over rows of at most `capacity` tokens: lists of their indices.
+
+    The longest sequence comes first, and each goes into the row that it fills best (best-fit decreasing,
+    Johnson 1973).
     """
     rows: list[list[int]] = []
-    with_room: list[list[int]] = [[] for _ in range(capacity + 1)]  # rows by how much they still hold
+    with_room: list[list[int]] = [[] for _ in range(capacity + 1)]  # rows by their free space
     for number in np.argsort(-lengths, kind="stable").tolist():
         length = int(lengths[number])
         room = next((room for room in range(length, capacity + 1) if with_room[room]), None)

@@ -1,7 +1,4 @@
-"""Pairs of texts to batches of ids with little padding, and raw strings to a model's inputs.
-
-Texts are tokenized once.
-"""
+"""Batches of pairs of texts with little padding, and raw strings as a model's inputs."""
 
 from collections.abc import Sequence
 
@@ -15,18 +12,18 @@ from keras_tfm.log import Bar
 
 
 class PairBatches(LengthBatches):
-    """Training batches of (source, target) pairs: `(inputs, labels, weights)` with
+    """Training batches `(inputs, labels, weights)` of (source, target) pairs.
 
         inputs["token_ids"], ["padding_mask"]                   (B, S)  pieces + end
         inputs["decoder_token_ids"], ["decoder_padding_mask"]   (B, T)  start + pieces
         labels                                                  (B, T)  pieces + end
-        weights                                                 (B, T)  1.0 where there is a label, else 0.0
+        weights                                                 (B, T)  1.0 for a label, 0.0 for padding
 
-    `source_special` and `target_special` are the ids before and behind the pieces where they are others: a
-    decoder reads all of a target but its last id, and is to say all but the first. Pairs with a side over
-    `max_length` (end included) are dropped: `num_examples` stay, `num_dropped` do not. `options` are those of
-    `LengthBatches`, which chooses the shapes (B, S, T). Raises ValueError when no pair is left or the longest
-    exceeds the budget.
+    Texts are tokenized once. Pairs with a side of more than `max_length` tokens (with the end) are dropped;
+    `num_examples` remain and `num_dropped` are dropped. `source_special` and `target_special` are the ids
+    before and after the pieces, if they are not the tokenizer's: a decoder reads all ids of a target but the
+    last, and its labels are all but the first. `options` are those of `LengthBatches`, which chooses the
+    shapes (B, S, T). Raises ValueError if no pair remains or the longest exceeds the budget.
     """
 
     def __init__(
@@ -50,7 +47,7 @@ class PairBatches(LengthBatches):
         self._target = Sequences.of(targets, target_tokenizer, "targets", target_special)
         widths = np.stack([self._source.lengths, self._target.lengths - 1])  # (2, N), S and T of each pair
         longer = widths.max(axis=0)
-        order = np.lexsort((widths[1], widths[0], longer))  # neighbours are alike on both sides
+        order = np.lexsort((widths[1], widths[0], longer))  # neighbours have similar lengths on both sides
         pairs = order[longer[order] <= max_length]
         self.num_dropped = len(sources) - len(pairs)
         if not len(pairs):
@@ -75,15 +72,16 @@ class PairBatches(LengthBatches):
 def encode_sources(
     strings, tokenizer: Tokenizer, max_length: int, special: SpecialTokens | None = None
 ) -> dict[str, tf.Tensor]:
-    """Strings (B,) to `{"token_ids", "padding_mask"}`, each (B, S), as an encoder was trained on them: pieces
-    and the end, or the tokens `special`. A text of more than `max_length` tokens in all loses its last
-    pieces; an empty one is its special tokens alone. Runs in a graph.
+    """An encoder's inputs {"token_ids", "padding_mask"}, (B, S) each, for strings (B,).
+
+    A row is the text's pieces and the end token, or the pieces between the `special` tokens. A text of more
+    than `max_length` tokens loses its last pieces. Runs in a graph.
     """
     prefix, suffix = special or SpecialTokens([], [tokenizer.end_id])
     pieces = tokenizer.tokenize(strings)[:, : max(0, max_length - len(prefix) - len(suffix))]
     token_ids = surround(pieces, prefix, suffix)
     lengths = token_ids.row_lengths()
-    # At least one wide, without a single text too: recurrence needs a step.
+    # At least one column, even without texts: a recurrent layer needs a step.
     width = tf.maximum(1, tf.reduce_max(tf.cast(lengths, tf.int32)))
     token_ids = token_ids.to_tensor(tokenizer.pad_id, shape=tf.stack([tf.shape(lengths)[0], width]))  # (B, S)
     return {"token_ids": token_ids, "padding_mask": tf.sequence_mask(lengths, width)}
@@ -92,9 +90,10 @@ def encode_sources(
 def encode_prompts(
     strings, tokenizer: Tokenizer, add_start: bool = False, delimit: int | None = None
 ) -> dict[str, tf.Tensor]:
-    """Strings (B,) to `{"token_ids", "padding_mask"}`, each (B, P), padded on the left, as decoding takes
-    them. `add_start` puts a start token before each text; `delimit` puts it behind, after at most so many
-    tokens together with it, as `PackedPairs` does. Runs in a graph.
+    """Prompts {"token_ids", "padding_mask"}, (B, P) each, padded on the left, for strings (B,).
+
+    `add_start` puts the start token before each text. `delimit` puts it after each text, as `PackedPairs`
+    does, and is the largest number of tokens with it. Runs in a graph.
     """
     token_ids = tokenizer.tokenize(strings)
     start = tf.fill([token_ids.nrows(), 1], tokenizer.start_id)
@@ -109,7 +108,7 @@ def encode_prompts(
 
 
 class Sequences:
-    """N sequences of ids end to end in one array."""
+    """N sequences of ids, concatenated in one array."""
 
     def __init__(self, flat: np.ndarray, lengths: np.ndarray):
         self.lengths = lengths
@@ -120,9 +119,7 @@ class Sequences:
     def of(
         cls, strings, tokenizer: Tokenizer, what: str, special: SpecialTokens | None = None
     ) -> "Sequences":
-        """Tokenizes in chunks, with a progress bar where it takes a while; the end, or the
-        tokens `special`, are added.
-        """
+        """Tokenize in chunks, with a progress bar if it takes a while; add the end or `special` tokens."""
         prefix, suffix = special or SpecialTokens([], [tokenizer.end_id])
         flat, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         for start in Bar(range(0, len(strings), 16_384), f"tokenizing {what}", unit="chunk"):
@@ -132,8 +129,9 @@ class Sequences:
         return cls(np.concatenate(flat), np.concatenate(lengths))
 
     def padded(self, chosen: tf.Tensor, num_rows: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The chosen sequences as the first rows of ids (num_rows, width), int32 with 0 for padding, and the
-        mask of those, bool.
+        """Ids (num_rows, width), int32, whose first rows are the chosen sequences, and their mask.
+
+        Padding is 0.
         """
         shape = tf.stack([num_rows, width])
         rows = tf.gather(self.sequences, chosen)

@@ -1,9 +1,8 @@
-"""Documents to the batches of pre-training: pairs of texts of whole sentences, packed and masked in the
-graph.
+"""Batches of masked pairs of texts for pre-training, made of whole sentences in the graph.
 
-Devlin et al. 2019, section 3.1, and Lan et al. 2020, "ALBERT", section 3.1. As in their data, a text is many
-sentences, as many as fill the row. A false pair's second text is as long as the true one would have been, and
-both kinds are cut alike, so that nothing but what the texts say tells the two apart.
+Devlin et al. 2019, section 3.1, and Lan et al. 2020, "ALBERT", section 3.1. As in their data, a text consists
+of as many sentences as fill the row. The second text of a false pair is as long as that of the true pair, and
+both are cut in the same way, so that only the content of the texts tells the pairs apart.
 """
 
 import itertools
@@ -22,25 +21,32 @@ OBJECTIVES = ("next", "order", "none")
 
 
 class SentencePairs(Batches):
-    """Batches of masked pairs of texts of `documents`, strings with a paragraph a line.
+    """Batches of masked pairs of texts from `documents`, strings with one paragraph per line.
 
         inputs["token_ids"], ["padding_mask"], ["segment_ids"]   (B, S)  [CLS] first [SEP] second [SEP]
-        inputs["mask_positions"], labels, weights                (B, M)  as `Masking` gives them
-        nsp                                                      (B,)    int32: 0 = a true pair, 1 = a false
-        one
+        inputs["mask_positions"], labels, weights                (B, M)  as returned by `Masking`
+        nsp                                                      (B,)    int32: 0 = true pair, 1 = false pair
 
-    comes as `(inputs, {"mlm": labels, "nsp": nsp}, {"mlm": weights, "nsp": 1.0 a pair})`. A false pair's
-    second text is, with the objective "next", of another document; with "order" the two are exchanged. "none"
-    has one text, [CLS] text [SEP], and `(inputs, labels, weights)` alone or, masked by spans, {"mlm", "sbo"},
-    the same twice, and the inputs' "span_boundaries". S is `max_length`, B `batch_size`; the last batch ends
-    in rows of padding. Half the pairs are false, at random.
+    A batch is `(inputs, {"mlm": labels, "nsp": nsp}, {"mlm": weights, "nsp": 1.0 for each pair})`. Half of
+    the pairs, at random, are false. An epoch has each run of sentences that fills a row once, in
+    `num_batches` batches of `num_rows` rows; the last one may end in rows of padding. Every epoch has other
+    pairs, masks and rows per batch, which follow from `seed` and the epoch's number. `num_dropped` documents
+    have too few sentences for a pair.
 
-    An epoch has each stretch of sentences that fills a row once, in `num_batches` batches of `num_rows` rows.
-    In each it is drawn anew where they are parted, what stands in false pairs, what is masked and which rows
-    meet; with `num_drawings` that many such epochs recur (1 is static masking), in another order of batches.
-    All is fixed by `seed` and the epoch's number. `num_dropped` documents have too few sentences for a pair.
-    Without `segments` there are no segment_ids.
-    ValueError where no document is left, or one alone for "next".
+    Args:
+        masking: the `Masking` of the rows.
+        objective: with "next" the second text of a false pair comes from another document, with "order" the
+            two texts are exchanged. "none" has rows of one text, [CLS] text [SEP], and batches
+            `(inputs, labels, weights)`; with masked spans, labels and weights are {"mlm", "sbo"}, the same
+            twice, and the inputs have "span_boundaries".
+        max_length: S.
+        batch_size: B.
+        num_drawings: the number of different epochs, which then recur with their batches in another order (1
+            is static masking); None for no limit.
+        segments: whether there are segment_ids.
+
+    Raises:
+        ValueError: if no document remains, or only one for the objective "next".
     """
 
     def __init__(
@@ -116,8 +122,10 @@ class SentencePairs(Batches):
         return inputs, {"mlm": labels, "nsp": label}, {"mlm": weights, "nsp": tf.cast(is_row, tf.float32)}
 
     def _draw(self, rows: tf.Tensor, seed: tf.Tensor) -> tuple:
-        """The texts of stretches (document, sentence, sentence after the last), (B, 3), as pairs of where
-        each starts and stops among all tokens, (B,) both; and whether they are a false pair, (B,) int32.
+        """The two texts of each run (document, sentence, sentence after the last), (B, 3).
+
+        Returns the start and stop of each text among all tokens, (B,) each, and whether the pair is false,
+        (B,) int32.
         """
         seeds = tf.unstack(tf.random.split(seed, 3, alg="philox"))
         document, first, last = tf.unstack(rows, axis=1)
@@ -133,7 +141,7 @@ class SentencePairs(Batches):
         if self.objective == "next":
             other, limit = self._elsewhere(document, stop - middle, seeds[2])
             second, end = tf.where(coin == 1, other, second), tf.where(coin == 1, limit, end)
-        # The longer is cut first, the first text at its beginning and the second at its end.
+        # The longer text is cut, the first one at its beginning and the second one at its end.
         length = tf.minimum(middle - start, tf.maximum(room - (end - second), room // 2))
         end = tf.minimum(end, second + room - length)
         pair = [(middle - length, middle), (second, end)]
@@ -148,8 +156,8 @@ class SentencePairs(Batches):
     def _elsewhere(
         self, document: tf.Tensor, length: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Where a sentence of any other document starts, and where as many have ended as hold `length`
-        tokens, or their document.
+        """The start of a random sentence of another document, and the end of the sentences that have `length`
+        tokens together, or of the document.
         """
         begin, end = tf.gather(self._first, document), tf.gather(self._first, document + 1)
         sentence = _integers(seed, self._first[-1] - (end - begin))
@@ -162,7 +170,7 @@ class SentencePairs(Batches):
         return tf.gather(self._starts, sentence)
 
     def _pack(self, texts: list, is_row: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Ids, padding mask and segments (B, S) of [CLS] first [SEP] second [SEP], or of one text."""
+        """Ids, padding mask and segments, (B, S) each, of rows with two texts or with one."""
         (first, first_end), (second, second_end) = ((x[:, None], y[:, None]) for x, y in texts)
         places = tf.range(self.max_length, dtype=tf.int64)[None]  # (1, S)
         border = 1 + first_end - first  # the place of the first [SEP]
@@ -182,14 +190,14 @@ class SentencePairs(Batches):
 
 
 def of_one_text(inputs: dict, labels: tf.Tensor, weights: tf.Tensor) -> tuple:
-    """A masked batch without pairs: its labels by objective, where spans have two."""
+    """A masked batch without pairs; labels and weights by objective if spans are masked."""
     if "span_boundaries" in inputs:
         return inputs, {"mlm": labels, "sbo": labels}, {"mlm": weights, "sbo": weights}
     return inputs, labels, weights
 
 
 def _tokenize(documents: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All tokens end to end, how many each sentence has, how many sentences each document has."""
+    """All tokens in one array, the numbers of tokens by sentence, and of sentences by document."""
     sentences = [split_sentences(document) for document in documents]
     counts = np.array([len(parts) for parts in sentences], np.int64)
     owners = np.repeat(np.arange(len(documents)), counts)
@@ -206,9 +214,10 @@ def _tokenize(documents: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarra
 
 
 def _stretches(lengths, counts, room: int, least: int) -> Iterator[tuple[int, int, int]]:
-    """(document, sentence, sentence after the last) of stretches that hold `room` tokens or reach their
-    document's end, and have at `least` so many sentences: what is left of a document belongs to the stretch
-    before.
+    """Divide documents into runs of sentences: rows (document, sentence, sentence after the last).
+
+    A run has `room` tokens, or reaches the end of its document, and has at least `least` sentences; what is
+    left of a document belongs to the run before.
     """
     first = 0
     for document, count in enumerate(counts.tolist()):

@@ -1,4 +1,4 @@
-"""Windows of a series: the k values before, and the next one."""
+"""Windows of a series of numbers: k values, and the next one as the target."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,7 +7,7 @@ from keras_tfm.data.batches.epochs import Batches, shuffled
 
 
 def windows_of(series, size) -> tuple[np.ndarray, np.ndarray]:
-    """All windows (N - k, k) of a series (N,) that have a next value, and those values (N - k, 1)."""
+    """All windows (N - k, k) of a series (N,), and the value after each, (N - k, 1)."""
     series = np.asarray(series)
     if len(series) <= size:
         raise ValueError(
@@ -20,8 +20,8 @@ def windows_of(series, size) -> tuple[np.ndarray, np.ndarray]:
 class SeriesBatches(Batches):
     """Batches ({"values": (B, k)}, targets (B, 1)) of the windows of a series.
 
-    With `seed` each epoch is shuffled in an order of its own that the seed fixes, and what does not fill a
-    batch is left out of it.
+    A `seed` shuffles each epoch, always in the same way; windows that do not fill a batch are then left out
+    of the epoch.
     """
 
     def __init__(self, series, size, batch_size, seed=None):

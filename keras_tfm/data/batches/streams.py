@@ -1,8 +1,8 @@
-"""Text larger than memory to the batches of language models and masked language models, in the graph.
+"""Batches of text larger than memory, for language models and masked language models, in the graph.
 
-A stream's parts are read in an order drawn anew for each pass, some at once, tokenized and cut into rows;
-rows meet in a buffer. Memory holds that buffer and, of each part that is being read, a few chunks of text and
-a rest of tokens. All of these are saved with an iterator, which goes on exactly where it was.
+The parts of a stream are read in a random order, several at once, tokenized and cut into rows, which are
+shuffled in a buffer. Memory holds that buffer and, for each open part, a few chunks of text and the tokens
+that did not fill a row. All of these are saved with an iterator, which then continues exactly.
 """
 
 import abc
@@ -17,14 +17,15 @@ from keras_tfm.data.batches.sentence_pairs import of_one_text
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 
-READ_AT_ONCE = 16  # parts of the stream whose rows meet
-TOKENIZED_AT_ONCE = 4  # pieces of each of them
+READ_AT_ONCE = 16  # parts of the stream that are read at once
+TOKENIZED_AT_ONCE = 4  # pieces taken from each of them in turn
 
 
 class StreamBatches(Batches):
-    """Batches of a stream that goes on from epoch to epoch: an epoch is the next `epoch_batches`. With a
-    `seed` the parts of the stream come in an order drawn anew for each pass, and each `buffer` rows are
-    shuffled; without it all come in their order. A subclass makes the rows of a part and batches of rows.
+    """Batches of a stream; an epoch is the next `epoch_batches` batches. Abstract.
+
+    With a `seed` each pass over the stream has another order of its parts, and each `buffer` rows are
+    shuffled; without it the order of the stream is kept. A subclass makes rows and batches of rows.
     """
 
     def __init__(
@@ -47,13 +48,15 @@ class StreamBatches(Batches):
 
     @abc.abstractmethod
     def _rows(self, pieces: tf.data.Dataset) -> tf.data.Dataset:
-        """Tuples of the rows that pieces complete, of (their ids, ragged (P, None), whether a document begins
-        with each (P,), whether they end the part).
+        """Tuples of the rows that become complete with these pieces of a part.
+
+        The arguments are the pieces' ids, ragged (P, None), whether a document begins with each piece, (P,),
+        and whether the part ends with them.
         """
 
     @abc.abstractmethod
     def _batch(self, number: tf.Tensor, rows: tuple) -> tuple:
-        """`(inputs, labels, weights)` of rows, the batch `number` of all."""
+        """`(inputs, labels, weights)` for rows; `number` counts all batches."""
 
     def _epoch(self, number: tf.Tensor) -> tf.data.Dataset:
         return self._endless().skip(number * self.num_batches).take(self.num_batches)
@@ -92,15 +95,15 @@ class StreamBatches(Batches):
 
 
 class StreamBlocks(StreamBatches):
-    """Training batches of a stream, each as `TextBlocks` makes it: `(inputs, labels, weights)` with
+    """Training batches `(inputs, labels, weights)` of a stream, each like those of `TextBlocks`.
 
         inputs["token_ids"], ["padding_mask"], ["segment_ids"]   (B, T)
-        labels                                                   (B, T)  the tokens that follow
-        weights                                                  (B, T)  1.0 where there is a label, else 0.0
+        labels                                                   (B, T)  the next tokens
+        weights                                                  (B, T)  1.0 for a label, 0.0 for padding
 
-    T is `max_length`, B what `batch_tokens` allow. A pass over the stream has every token once as a label but
-    for those that begin a part of it within a document; each part's last row may end in padding. An epoch is
-    `epoch_batches`, and the next goes on from there. `seed` and `buffer` are those of `StreamBatches`.
+    T is `max_length`, and B follows from `batch_tokens`. A pass over the stream has every token once as a
+    label, except where a part of the stream begins inside a document; the last row of a part may end in
+    padding. An epoch is the next `epoch_batches` batches. `seed` and `buffer` are those of `StreamBatches`.
     """
 
     def __init__(
@@ -122,7 +125,7 @@ class StreamBlocks(StreamBatches):
 
         def cut(state, element):
             rows, flags, is_last = element
-            # The document after the part's last one, where that ends with it, stands as its start alone.
+            # If a document ends with the part, the next one is present with its start token only.
             starts = tf.RaggedTensor.from_row_lengths(
                 tf.fill([tf.reduce_sum(tf.cast(flags, tf.int32))], start_id), tf.cast(flags, tf.int64)
             )
@@ -152,11 +155,12 @@ class StreamBlocks(StreamBatches):
 
 
 class StreamSentencePairs(StreamBatches):
-    """Batches of masked texts of a stream, as `SentencePairs` makes them with the objective "none": [CLS],
-    text, [SEP], here of as many tokens as fill the row, whether a sentence ends there or not; a document's
-    last row has what is left of it. B is `batch_size`, S `max_length`. An epoch is `epoch_batches`, and the
-    next goes on from there. `seed` and `buffer` are those of `StreamBatches`; masks are drawn anew for each
-    batch. ValueError for the other objectives, whose false pairs are made of documents that lie anywhere.
+    """Batches of masked texts of a stream, like those of `SentencePairs` with the objective "none".
+
+    A row is [CLS] text [SEP], cut where it is full, even inside a sentence; the last row of a document has
+    the rest. B is `batch_size`, S is `max_length`. An epoch is the next `epoch_batches` batches, each with
+    new masks. `seed` and `buffer` are those of `StreamBatches`. Raises ValueError for other objectives, whose
+    pairs need all documents in memory.
     """
 
     def __init__(
@@ -186,7 +190,7 @@ class StreamSentencePairs(StreamBatches):
         super().__init__(stream, tokenizer, batch_size, epoch_batches, seed, buffer)
 
     def _tokenize(self, texts: tf.Tensor, flags: tf.Tensor, is_last: tf.Tensor) -> tuple:
-        # As `SentencePairs` has its sentences: lines do not count, and each text is behind a space.
+        # As in `SentencePairs`, line breaks do not matter, and each text is tokenized as after a space.
         texts = tf.strings.strip(tf.strings.regex_replace(texts, r"[ \t]*\n\s*", " "))
         return self._tokenizer.tokenize_words(texts), flags, is_last
 
@@ -195,7 +199,7 @@ class StreamSentencePairs(StreamBatches):
 
         def cut(rest, element):
             texts, flags, is_last = element
-            # The document that goes on is the first; it has ended where another one begins.
+            # The first document is the unfinished one; it is complete when another one begins.
             goes_on = ~flags[0]
             head = tf.cond(goes_on, lambda: tf.concat([rest, texts[0]], axis=0), lambda: rest)
             others = tf.cond(goes_on, lambda: texts[1:], lambda: texts)
@@ -208,7 +212,7 @@ class StreamSentencePairs(StreamBatches):
             begins = firsts.flat_values + tf.gather(tf.cast(documents.row_starts(), tf.int32), owners)
             lengths = tf.minimum(tf.gather(sizes, owners) - firsts.flat_values, room)
             places = begins[:, None] + tf.minimum(tf.range(room), tf.maximum(lengths - 1, 0)[:, None])
-            rows = tf.gather(documents.flat_values, places)  # (rows, room), the last id again and again
+            rows = tf.gather(documents.flat_values, places)  # (rows, room), filled up with the last id
             kept = tf.where(has_ended[-1], sizes[-1], counts[-1] * room)
             return documents[-1][kept:], (rows, lengths)
 

@@ -7,22 +7,24 @@ from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 
 
 def longest_question(tokenizer: Tokenizer, max_length: int, stride: int) -> int:
-    """How many tokens a question may have, so that `stride` of its context fit beside it."""
+    """How many tokens a question may have, so that `stride` tokens of its context fit into the window."""
     return max_length - stride - tokenizer.num_added(2)
 
 
 def question_windows(
     tokenizer: Tokenizer, max_length: int, stride: int, questions: tf.Tensor, contexts: tf.Tensor
 ) -> Ragged:
-    """Strings (B,) and (B,), valid UTF-8, as W windows of at most `max_length` tokens: [CLS] question [SEP]
-    part of the context [SEP]. A part begins every `stride` tokens, until one reaches the context's end.
+    """Windows of at most `max_length` tokens, [CLS] question [SEP] part of the context [SEP].
+
+    Questions and contexts are strings (B,), valid UTF-8. A part of the context begins every `stride` tokens,
+    until one reaches the context's end. W is the number of all windows.
 
         token_ids, segment_ids   (W, None)  int32   as `pack_texts` makes them
-        starts, ends             (W, None)  int32   where in its context each token stands, in bytes; 0 and 0
-                                                    for those that stand in none
-        num_windows              (B,)       int32   of each question, one at least
+        starts, ends             (W, None)  int32   each token's bytes in its context; 0 and 0 for tokens
+                                                    outside the context
+        num_windows              (B,)       int32   windows of each question, at least one
 
-    A question of more than `longest_question` tokens is an InvalidArgumentError. Runs in a graph.
+    A question of more than `longest_question` tokens raises InvalidArgumentError. Runs in a graph.
     """
     question = tokenizer.tokenize(questions)
     most = longest_question(tokenizer, max_length, stride)
@@ -30,7 +32,7 @@ def question_windows(
     check = tf.debugging.assert_less_equal(question.row_lengths(), tf.constant(most, tf.int64), message)
     with tf.control_dependencies([check] if check is not None else []):
         room = most + stride - question.row_lengths()  # (B,)
-    unique, places = tf.unique(contexts)  # several questions share one
+    unique, places = tf.unique(contexts)  # several questions share a context
     pieces = [tf.gather(x, places) for x in tokenizer.tokenize_with_offsets(unique)]  # (B, pieces) each
     lengths = pieces[0].row_lengths()
     num_windows = tf.maximum(tf.constant(1, tf.int64), 1 - (room - lengths) // stride)  # (B,), rounded up

@@ -1,8 +1,8 @@
-"""BERT's tokenizer in the graph: its normalisation as one table of characters, then WordPiece.
+"""BERT's tokenizer in a TensorFlow graph (Devlin et al. 2019), with the rules of the `tokenizers` library.
 
-Devlin et al. 2019, with the rules of the `tokenizers` library: text is cleaned, lower-cased and stripped of
-accents, split at white space, around marks and Han signs, and each word into the longest pieces known. All
-but the last is a map from one character to a few: the table has a row for each.
+Text is cleaned, lower-cased, stripped of accents, and split at white space and around punctuation and Chinese
+characters; then each word is split into the longest known pieces. All steps but the last map one character to
+a few, so they are one table with a row for each character.
 """
 
 import json
@@ -29,11 +29,23 @@ COVERAGE = 0.9995  # SentencePiece's default: of the characters that become piec
 
 
 class BERTTokenizer(Tokenizer):
-    """BERT's WordPiece over a published `vocabulary` (pieces by id, with [PAD], [UNK], [CLS], [SEP], [MASK]).
+    """BERT's WordPiece tokenizer (Devlin et al. 2019).
 
-    The special tokens are recognised where a text spells them. `lowercase` lower-cases; `strip_accents` does
-    what it says, by default where `lowercase` does. `detokenize` puts one space between words. `start_id` is
-    [CLS], `end_id` [SEP]. ValueError for a vocabulary without those tokens, or with a piece twice.
+    `start_id` is [CLS] and `end_id` is [SEP]. A special token is recognised where a text spells it.
+    `detokenize` puts one space between words.
+
+    Args:
+        vocabulary: the pieces by id, among them [PAD], [UNK], [CLS], [SEP] and [MASK].
+        lowercase: whether text is lower-cased.
+        strip_accents: whether accents are removed; None does so if `lowercase` is True.
+
+    Raises:
+        ValueError: if a special token is missing, or a piece occurs twice.
+
+    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "walk", "##ing", "man"]
+    >>> tokenizer = keras_tfm.data.BERTTokenizer(pieces)
+    >>> tokenizer.tokenize(["The walking man!"]).to_list()  # "!" is unknown
+    [[5, 6, 7, 8, 1]]
     """
 
     def __init__(self, vocabulary: Sequence[str], lowercase: bool = True, strip_accents: bool | None = None):
@@ -71,9 +83,10 @@ class BERTTokenizer(Tokenizer):
     def train(
         cls, lines: Iterable[str], vocabulary_size: int = 30_522, lowercase: bool = True
     ) -> "BERTTokenizer":
-        """Learns the pieces of the words in `lines`. `vocabulary_size` is an upper bound, at least 300:
-        little text gives fewer. The same lines give the same pieces. One character in two thousand, of the
-        rarest kinds, is left unknown. Raises ValueError when there is no text.
+        """Learn a vocabulary from `lines`; the same lines give the same vocabulary.
+
+        `vocabulary_size`, at least 300, is an upper bound: little text gives fewer pieces. The rarest
+        characters, one in two thousand of the text, stay unknown. Raises ValueError if there is no text.
         """
         require_size(vocabulary_size, least=300)
         lines, normalize, texts = sample_of(lines), cls(SPECIAL, lowercase).normalize, []
@@ -88,9 +101,9 @@ class BERTTokenizer(Tokenizer):
 
     @classmethod
     def from_huggingface(cls, folder) -> "BERTTokenizer":
-        """Reads a folder's tokenizer.json or, without it, vocab.txt and tokenizer_config.json.
+        """Read a folder's tokenizer.json or, if there is none, vocab.txt and tokenizer_config.json.
 
-        DataError for another kind of tokenizer; CheckpointError where a file is damaged.
+        Raises DataError for another kind of tokenizer, and CheckpointError if a file is damaged.
         """
         folder = pathlib.Path(folder)
         if (folder / "tokenizer.json").is_file():
@@ -108,7 +121,7 @@ class BERTTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, path) -> "BERTTokenizer":
-        """Reads a tokenizer.json, `save`'s or any of the kind "WordPiece" with BERT's rules."""
+        """Read a tokenizer.json that `save` wrote, or any other of the type WordPiece with BERT's rules."""
         content = read_json(path)
         model, normalizer, splitter = (content.get(part) or {} for part in PARTS)
         for part, value in zip(PARTS, (model, normalizer, splitter), strict=True):
@@ -142,7 +155,7 @@ class BERTTokenizer(Tokenizer):
         self.save(folder)
 
     def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
-        """Writes `name`.json in the format of the `tokenizers` library, for `load_tokenizer` and for it."""
+        """Write `name`.json, which both `load_tokenizer` and the `tokenizers` library read."""
         path = pathlib.Path(folder, f"{name}.json")
         tokens = {token: self.vocabulary.index(token) for token in SPECIAL}
         options = {
@@ -199,7 +212,7 @@ class BERTTokenizer(Tokenizer):
         return list(self.vocabulary)
 
     def tokenize(self, strings) -> tf.RaggedTensor:
-        # Most words of a text are there many times: what costs is done once for each.
+        # Most words occur many times in a text; the expensive steps are done once for each distinct word.
         chunks = tf.strings.split(self._mark(strings), " ")  # (B, chunks)
         unique, places = tf.unique(chunks.flat_values)
         words = tf.strings.split(self._normalize(unique))  # (unique chunks, words)
@@ -210,7 +223,7 @@ class BERTTokenizer(Tokenizer):
     def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         strings = tf.convert_to_tensor(strings, tf.string)
         points, characters = tf.strings.unicode_decode_with_offsets(strings, "UTF-8")  # (B, characters)
-        # The sign, which stands for special tokens, is none of the characters.
+        # The private character that marks special tokens does not count as a character of the text.
         normal = self._normal(tf.minimum(points, NUM_CHARACTERS))  # (B, characters, points)
         sizes = tf.reduce_sum(normal.with_flat_values(encoded_size(normal.flat_values)), axis=2)
         texts = tf.strings.unicode_encode(normal.merge_dims(1, 2), "UTF-8")
@@ -229,11 +242,11 @@ class BERTTokenizer(Tokenizer):
         return token_ids, *original_offsets(starts, ends, characters, sizes, lengths)
 
     def normalize(self, strings) -> tf.Tensor:
-        """Strings (B,) as words with spaces between, special tokens by name after a private sign."""
+        """Normalised strings (B,), words separated by spaces; a private character marks special tokens."""
         return self._normalize(self._mark(strings))
 
     def _mark(self, strings) -> tf.Tensor:
-        """Strings with a sign for each special token that they spell, before its name, and no other sign."""
+        """Strings in which a private character stands before each special token, and nowhere else."""
         strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), SIGN, "")
         names = "|".join(token[1:-1] for token in SPECIAL)
         return tf.strings.regex_replace(strings, rf"\[({names})\]", rf" {SIGN}\1 ")
@@ -243,7 +256,7 @@ class BERTTokenizer(Tokenizer):
         return tf.strings.unicode_encode(self._normal(points).merge_dims(1, 2), "UTF-8")
 
     def _normal(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
-        """What becomes of code points (B, characters): (B, characters, None)."""
+        """The normalised code points of each character of (B, characters): (B, characters, None)."""
         points = characters.flat_values
         above = NUM_CHARACTERS + tf.cast(points == ord(SIGN), tf.int32)  # one row for all that are none
         rows = characters.with_flat_values(tf.where(points < NUM_CHARACTERS, points, above))

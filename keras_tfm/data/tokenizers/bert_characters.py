@@ -1,7 +1,7 @@
-"""What BERT's normalisation makes of each character, as one table.
+"""BERT's normalisation as a table: the characters that replace each character.
 
-Devlin et al. 2019, with the rules of the `tokenizers` library. The table is made of Python's Unicode data;
-that library's is older, and differs on some 500 of 282,000 characters, marks assigned since.
+Devlin et al. 2019, with the rules of the `tokenizers` library. The table follows Python's Unicode data. The
+library's data is older: some 500 of 282,000 characters differ, punctuation that was assigned later.
 """
 
 import bisect
@@ -21,8 +21,10 @@ HAN = (
 
 @functools.cache
 def characters(lowercase: bool, strip_accents: bool) -> tuple[np.ndarray, np.ndarray]:
-    """What becomes of each character, as (values, lengths): code points below `NUM_CHARACTERS`, one row that
-    leaves all others out, and one for the sign, which stays.
+    """The replacements of all characters as (values, lengths) of rows.
+
+    There is a row for each code point below `NUM_CHARACTERS`, an empty one for all others, and one for the
+    private character, which stays.
     """
     rows = [
         [] if 0xD800 <= i < 0xE000 else _normal(chr(i), lowercase, strip_accents)
@@ -57,7 +59,7 @@ def _is_mark(character: str) -> bool:
 
 
 def stands_alone(character: str) -> bool:
-    """Whether a normalised character is always a word of its own: a mark, or a sign of Han."""
+    """Whether a normalised character is always a word of its own: punctuation, or a Chinese character."""
     return _is_mark(character) or _is_han(character)
 
 

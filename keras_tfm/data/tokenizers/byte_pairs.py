@@ -43,8 +43,11 @@ _WORDS = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{SPACE}\p{{L}}\p{{
 
 
 class Special(NamedTuple):
-    """Tokens that no merge makes. Those of a kind with a `mask` are recognised where a text spells them, the
-    mask with the spaces before it; no text gives the others. Pairs of texts have `ends_between` them.
+    """The special tokens of a model family.
+
+    If there is a `mask`, all of them are recognised where a text spells them, the mask together with the
+    spaces before it. Otherwise no text yields them. `ends_between` is the number of end tokens between the
+    two texts of a pair.
     """
 
     pad: str
@@ -56,7 +59,7 @@ class Special(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Each once, in an order that does not change."""
+        """The distinct tokens, in a fixed order."""
         return [name for name in dict.fromkeys(self[:5]) if name is not None]
 
 
@@ -68,11 +71,22 @@ KINDS = (
 
 
 class ByteLevelTokenizer(Tokenizer):
-    """Lossless sub-words of bytes: `tokens` by their ids, `merges` as pairs "a b", the earliest first.
+    """Byte-level byte-pair encoding (Radford et al. 2019, section 2.2).
 
-    Tokens and merges are written with GPT-2's names of bytes ("Ġ" is a space), as in vocab.json and
-    merges.txt; the special ones are of one of the `KINDS`, GPT-2's "<|endoftext|>" being padding, start and
-    end. Malformed UTF-8 is read as U+FFFD, and bytes that generated tokens leave malformed are written so.
+    No text is unknown, and `detokenize` restores it exactly. GPT-2's "<|endoftext|>" serves as padding, start
+    and end. Malformed UTF-8 is read as U+FFFD, and written as U+FFFD where tokens yield it.
+
+    Args:
+        tokens: the vocabulary by id, bytes spelled by GPT-2's characters ("Ġ" is a space), as in vocab.json.
+        merges: pairs "a b", the earliest first, as in merges.txt.
+
+    Raises:
+        ValueError: if a byte, a special token or the result of a merge is not in the vocabulary.
+
+    >>> tokenizer = keras_tfm.data.ByteLevelTokenizer.train(["low lower lowest"] * 9, vocabulary_size=270)
+    >>> token_ids = tokenizer.tokenize(["slower 🙂"])
+    >>> tokenizer.detokenize(token_ids).numpy()[0].decode()
+    'slower 🙂'
     """
 
     def __init__(self, tokens: Sequence[str], merges: Sequence[str]):
@@ -114,7 +128,7 @@ class ByteLevelTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "ByteLevelTokenizer":
-        """Learns the merges of `lines`; `vocabulary_size` is an upper bound, at least 257."""
+        """Learn merges from `lines`; `vocabulary_size`, at least 257, is an upper bound."""
         import tokenizers  # of its own training alone
 
         if vocabulary_size < 257:
@@ -133,14 +147,14 @@ class ByteLevelTokenizer(Tokenizer):
 
     @classmethod
     def from_files(cls, vocabulary, merges) -> "ByteLevelTokenizer":
-        """The tokenizer of a vocab.json {token: id} and a merges.txt; ValueError where they are none."""
+        """Read a vocab.json {token: id} and a merges.txt; ValueError for other content."""
         return cls(*read_files(vocabulary, merges))
 
     @classmethod
     def from_huggingface(cls, folder) -> "ByteLevelTokenizer":
-        """The tokenizer in a folder of `transformers`: tokenizer.json, or vocab.json and merges.txt.
+        """Read the tokenizer.json, or vocab.json and merges.txt, of a folder of `transformers`.
 
-        Raises DataError where it is none of GPT-2's kind.
+        Raises DataError unless it is a byte-level tokenizer like GPT-2's.
         """
         path = pathlib.Path(folder, "tokenizer.json")
         if not path.exists():
@@ -201,22 +215,22 @@ class ByteLevelTokenizer(Tokenizer):
 
     @property
     def between_ids(self) -> tuple[int, ...]:
-        """What stands between two texts that are read as a pair: RoBERTa has two ends there."""
+        """The ids between the two texts of a pair: two end tokens for RoBERTa."""
         return (self.end_id,) * self._special.ends_between
 
     @property
     def content(self) -> dict[str, list[str]]:
-        """The "tokens" and "merges" that make it."""
+        """The constructor's arguments as JSON values."""
         return json.loads(self._content)
 
     @property
     def special_tokens(self) -> list[str]:
-        """The tokens that no merge makes, each once: padding, start, end, unknown and the mask."""
+        """The distinct special tokens: padding, start, end, unknown and the mask."""
         return self._special.names
 
     @property
     def tokens(self) -> list[str]:
-        """The names of the vocabulary, their bytes as characters wherever they are whole ones."""
+        """The tokens by id; bytes are shown as characters where they form whole ones."""
         names = []
         for name, spelled in zip(self.content["tokens"], self.symbols, strict=True):
             text = spelled.decode("utf-8", "replace").replace(" ", "Ġ")
@@ -225,7 +239,7 @@ class ByteLevelTokenizer(Tokenizer):
 
     @property
     def symbols(self) -> list[bytes]:
-        """What each token spells: the symbols of `generation.StopSequences`."""
+        """The bytes of each token: the `symbols` of `generation.StopSequences`."""
         return self._spelled[:-1].tolist()
 
     def tokenize(self, strings) -> tf.RaggedTensor:

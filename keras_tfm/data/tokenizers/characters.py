@@ -1,4 +1,4 @@
-"""Characters as tokens: the least vocabulary, for small texts and small models."""
+"""Characters as tokens: a small vocabulary for small texts and small models."""
 
 import collections
 import json
@@ -12,9 +12,21 @@ from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 
 
 class CharacterTokenizer(Tokenizer):
-    """A token for each of `characters`, in the order of their code points, after the four special ones.
+    """A token for each character, after the four special ones.
 
-    Any other character is unknown and comes back as U+FFFD; so does malformed UTF-8 that U+FFFD is not in.
+    Other characters are unknown, and `detokenize` writes them as U+FFFD; malformed UTF-8 counts as U+FFFD.
+
+    Args:
+        characters: the known characters, each once. Ids follow the order of their code points.
+
+    Raises:
+        ValueError: if there are no characters, or one occurs twice.
+
+    >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")
+    >>> tokenizer.tokenize(["cab"]).to_list()
+    [[6, 4, 5]]
+    >>> tokenizer.detokenize([[6, 4, 5, tokenizer.end_id]]).numpy().tolist()
+    [b'cab']
     """
 
     def __init__(self, characters: str):
@@ -29,7 +41,7 @@ class CharacterTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "CharacterTokenizer":
-        """The characters of `lines`, the most frequent where there are more than `vocabulary_size` holds."""
+        """Take the characters of `lines`, at most as many as `vocabulary_size` allows, the most frequent."""
         counts: collections.Counter[str] = collections.Counter()
         for line in lines:
             counts.update(line)
@@ -41,7 +53,7 @@ class CharacterTokenizer(Tokenizer):
 
     @property
     def symbols(self) -> list[bytes]:
-        """What each token spells: the symbols of `generation.StopSequences`."""
+        """The bytes of each token: the `symbols` of `generation.StopSequences`."""
         return self._spelled.tolist()
 
     def tokenize(self, strings) -> tf.RaggedTensor:

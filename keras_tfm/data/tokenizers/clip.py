@@ -49,12 +49,22 @@ OTHER_SIZE = len(OTHER_LENGTH.lower().encode())
 
 
 class CLIPTokenizer(Tokenizer):
-    """Sub-words of lower-cased words: `tokens` by their ids, `merges` as pairs "a b", the earliest first.
+    """CLIP's byte-pair encoding of lower-cased words (Radford et al. 2021).
 
-    Tokens and merges are written with GPT-2's names of bytes and "</w>", as in vocab.json and merges.txt.
-    "<|startoftext|>" and "<|endoftext|>" are start and end, and recognised where a text spells them; `pad` is
-    the token that pads. `detokenize` puts a space behind each word. ValueError for a vocabulary without those
-    tokens, or a byte, or what is merged.
+    "<|startoftext|>" and "<|endoftext|>" are start and end, and are recognised where a text spells them.
+    `detokenize` puts one space between words.
+
+    Args:
+        tokens: the vocabulary by id, bytes spelled by GPT-2's characters, "</w>" at the end of a word.
+        merges: pairs "a b", the earliest first, as in merges.txt.
+        pad: the token that pads.
+
+    Raises:
+        ValueError: if a special token, a byte or the result of a merge is not in the vocabulary.
+
+    >>> tokenizer = keras_tfm.data.CLIPTokenizer.train(["a photo of a cat"] * 9, vocabulary_size=540)
+    >>> tokenizer.detokenize(tokenizer.tokenize(["A  photo of a CAT"])).numpy().tolist()
+    [b'a photo of a cat']
     """
 
     def __init__(self, tokens: Sequence[str], merges: Sequence[str], pad: str = END):
@@ -87,7 +97,7 @@ class CLIPTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, lines: Iterable[str], vocabulary_size: int = 8_000) -> "CLIPTokenizer":
-        """Learns the merges of `lines`; `vocabulary_size` is an upper bound, at least 514."""
+        """Learn merges from `lines`; `vocabulary_size`, at least 514, is an upper bound."""
         import tokenizers
 
         require_size(vocabulary_size, least=NUM_SYMBOLS)
@@ -107,10 +117,10 @@ class CLIPTokenizer(Tokenizer):
 
     @classmethod
     def from_huggingface(cls, folder) -> "CLIPTokenizer":
-        """The tokenizer in a folder of `transformers`: tokenizer.json, or vocab.json and merges.txt; the pad
-        token is that of tokenizer_config.json or special_tokens_map.json, by default the end.
+        """Read the tokenizer.json, or vocab.json and merges.txt, of a folder of `transformers`.
 
-        Raises DataError where it is none of CLIP's kind.
+        tokenizer_config.json or special_tokens_map.json names the padding token, by default the end token.
+        Raises DataError unless it is a tokenizer like CLIP's.
         """
         path = pathlib.Path(folder, "tokenizer.json")
         try:
@@ -155,7 +165,7 @@ class CLIPTokenizer(Tokenizer):
 
     @property
     def content(self) -> dict:
-        """The "tokens", "merges" and "pad" that make it."""
+        """The constructor's arguments as JSON values."""
         return json.loads(self._content)
 
     @property
@@ -164,7 +174,7 @@ class CLIPTokenizer(Tokenizer):
 
     @property
     def silent_ids(self) -> tuple[int, ...]:
-        """The start alone: what pads stands behind the end, and may be a token of texts too."""
+        """Only the start: padding comes after the end, and the padding token may also occur in texts."""
         return (self.start_id,)
 
     def tokenize(self, strings) -> tf.RaggedTensor:
@@ -197,7 +207,7 @@ class CLIPTokenizer(Tokenizer):
         return token_ids, *(_at_source(sources, x) for x in offsets)
 
     def normalize(self, strings) -> tf.Tensor:
-        """Valid UTF-8 (B,), composed and in small letters."""
+        """Valid UTF-8 strings (B,), composed (NFC) and lower-cased."""
         return self._small(tf_text.normalize_utf8(strings, "NFC"))
 
     def _small(self, strings) -> tf.Tensor:
@@ -239,7 +249,7 @@ def _at_source(sources: tf.Tensor, offsets: tf.RaggedTensor) -> tf.RaggedTensor:
 
 
 def _private(token: str) -> str:
-    """A token as SentencePiece has it: where it ends a word, its last byte is a private character."""
+    """A token as spelled for SentencePiece: a private character replaces the last byte of a word."""
     if token in (START, END) or not token.endswith(SUFFIX):
         return token
     begin = token.removesuffix(SUFFIX)
@@ -247,14 +257,14 @@ def _private(token: str) -> str:
 
 
 def _spelling(token: str) -> bytes:
-    """What a token reads as."""
+    """The text of a token."""
     if token in (START, END):
         return b""
     return bytes(map(NAMES.index, token.removesuffix(SUFFIX))) + b" " * token.endswith(SUFFIX)
 
 
 def small_letters(points: tf.Tensor) -> tf.Tensor:
-    """The small letters of code points (N,), each by itself."""
+    """Each of the code points (N,) lower-cased by itself."""
     table = _table_of_small_letters()
     small = tf.gather(tf.constant(table), tf.minimum(points, len(table) - 1))
     return tf.where(points < len(table), small, points)
@@ -262,8 +272,9 @@ def small_letters(points: tf.Tensor) -> tf.Tensor:
 
 @functools.cache
 def _table_of_small_letters() -> np.ndarray:
-    """The small letter of each code point, up to the last that has one, each by itself, as the `tokenizers`
-    library has them: TensorFlow's own lower-casing writes a final sigma, and follows the user's language.
+    """The lower-case form of every code point by itself, as in the `tokenizers` library.
+
+    TensorFlow's own lower-casing writes final sigmas and depends on the user's locale.
     """
     points = np.arange(sys.maxunicode + 1, dtype="int32")
     for point in range(len(points)):
@@ -303,7 +314,7 @@ def _check_rules(content: Mapping) -> None:
 
 
 def _pad_token(folder) -> str:
-    """What pads, by the folder's files."""
+    """The padding token according to the folder's files."""
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         path = pathlib.Path(folder, name)
         token = read_json(path).get("pad_token") if path.is_file() else None

@@ -1,4 +1,4 @@
-"""The tokenizer of a folder of `transformers`, of whichever kind, and what stands around its texts."""
+"""Tokenizers of any kind from folders of `transformers`, and the special tokens around their texts."""
 
 import pathlib
 from typing import Any
@@ -27,9 +27,10 @@ FILES: dict[str, Any] = {
 
 
 def read_huggingface_tokenizer(folder) -> Tokenizer:
-    """Tells the kind by the model in tokenizer.json, or else by which files there are.
+    """Read the tokenizer in a folder of `transformers`; its kind follows from tokenizer.json or the files.
 
-    DataError where there is none or another kind; CheckpointError where a file is damaged.
+    Raises DataError if there is no tokenizer or one of another kind, and CheckpointError if a file is
+    damaged.
     """
     path = pathlib.Path(folder, "tokenizer.json")
     if path.is_file():
@@ -48,10 +49,11 @@ def read_huggingface_tokenizer(folder) -> Tokenizer:
 
 
 def read_huggingface_special_tokens(folder, tokenizer) -> SpecialTokens:
-    """What `transformers` puts around a text, by the folder's tokenizer.json or, without one, by its kind:
-    <s> and </s> of byte-level tokenizers but GPT-2's, </s> of SentencePiece's, of mBART's with its language.
+    """The ids that `transformers` adds before and after a text.
 
-    CheckpointError for what is not understood.
+    They are in the folder's tokenizer.json. Without that file they follow from the kind: <s> and </s> for
+    byte-level tokenizers other than GPT-2's, </s> for SentencePiece, and a language token too for mBART.
+    Raises CheckpointError for rules that are not supported.
     """
     path, options = pathlib.Path(folder, "tokenizer.json"), _options(folder)
     if options.get("add_bos_token") is True:

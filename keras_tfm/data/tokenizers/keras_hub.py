@@ -1,10 +1,11 @@
-"""Tokenizers of KerasHub as ours, which go into SavedModels and know offsets, and ours as KerasHub's.
+"""Conversion of tokenizers from and to KerasHub; those of this package also work in SavedModels and return
+offsets.
 
-Both sides spell by the same vocabulary and merges, or SentencePiece model, and give the same ids in a graph,
-in `tf.data` for example, but for corners: KerasHub's byte pairs split rare white space unlike GPT-2's, its
-WordPiece folds case where BERT's lower-cases, and words are unknown from 101 bytes on, not characters.
-Outside of a graph KerasHub 0.32 splits for byte pairs as Llama 3 does, whatever the model: long numbers, and
-marks before words, get other ids there.
+Both sides use the same vocabulary and merges, or SentencePiece model, and return the same ids in a graph, for
+example in `tf.data`, with rare exceptions: KerasHub's byte pairs split unusual white space differently from
+GPT-2's, its WordPiece folds case where BERT's lower-cases, and there a word is unknown from 101 bytes on, not
+101 characters. Outside a graph, KerasHub 0.32 splits text for byte pairs as Llama 3 does, whatever the model:
+long numbers, and punctuation before words, get other ids.
 """
 
 import tensorflow as tf
@@ -14,21 +15,26 @@ from keras_tfm.data.tokenizers.byte_pairs import END, ByteLevelTokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 
-# What ours do not know to do otherwise: attributes of KerasHub's, and their values.
+# The only supported values of these attributes of KerasHub's tokenizers.
 RULES = {
     "sequence_length": None, "split": True, "split_on_cjk": True, "suffix_indicator": "##",
     "oov_token": "[UNK]", "add_prefix_space": False, "add_bos": False, "add_eos": False,
 }  # fmt: skip
-# What both are to spell alike.
+# Texts of which both sides must return the same ids.
 PROBES = ("The quick brown fox didn't jump over 13 lazy dogs.", " (so  it seems) ", "naïve\ncafé, 東京", "")
 
 
 def from_keras_hub(tokenizer) -> Tokenizer:
-    """Our tokenizer with the ids of a KerasHub `WordPieceTokenizer` (with BERT's special tokens),
-    `BytePairTokenizer` (GPT-2's, RoBERTa's or DeBERTa's) or `SentencePieceTokenizer`: for any task.
+    """The tokenizer of this package with the ids of a KerasHub tokenizer.
 
-    TypeError for another kind, ValueError where ours would give other ids: for special tokens that it does
-    not know, other rules than RULES, and where one of PROBES is spelled otherwise.
+    Args:
+        tokenizer: a `WordPieceTokenizer` with BERT's special tokens, a `BytePairTokenizer` of GPT-2, RoBERTa
+            or DeBERTa, or a `SentencePieceTokenizer`.
+
+    Raises:
+        TypeError: for another kind.
+        ValueError: if the ids would differ: for other special tokens, other rules than `RULES`, or other ids
+            of a text in `PROBES`.
     """
     from keras_hub import tokenizers
 
@@ -54,11 +60,11 @@ def from_keras_hub(tokenizer) -> Tokenizer:
 
 
 def to_keras_hub(tokenizer):
-    """KerasHub's tokenizer with the ids of ours: a `BertTokenizer`, `GPT2Tokenizer`, `RobertaTokenizer`,
-    `BytePairTokenizer` or `SentencePieceTokenizer`.
+    """The KerasHub tokenizer with the ids of a tokenizer of this package.
 
-    TypeError for a kind that KerasHub does not know, SentencePiece's that were trained here among them: they
-    are lossless.
+    It is a `BertTokenizer`, `GPT2Tokenizer`, `RobertaTokenizer`, `BytePairTokenizer` or
+    `SentencePieceTokenizer`. Raises TypeError for a kind that KerasHub does not have, such as the lossless
+    models of `SentencePieceTokenizer.train`.
     """
     from keras_hub import tokenizers
 
@@ -85,7 +91,7 @@ def to_keras_hub(tokenizer):
 
 
 def _require_same_ids(ours, theirs):
-    """Raise ValueError, naming the text, where the two spell one of PROBES otherwise in a graph."""
+    """Raise ValueError, naming the text, if the two return different ids in a graph for one of `PROBES`."""
     others = tf.data.Dataset.from_tensor_slices(list(PROBES)).map(theirs.tokenize)
     for text, mine, other in zip(PROBES, ours.tokenize(list(PROBES)).to_list(), others, strict=True):
         if mine != (other := other.numpy().tolist()):

@@ -1,4 +1,4 @@
-"""Tokenizers by the name of their kind: trained anew, or loaded from a folder."""
+"""Tokenizers by the name of their kind: newly trained, or loaded from a folder."""
 
 import functools
 import pathlib
@@ -31,8 +31,14 @@ SUFFIXES: dict[str, Callable[..., Tokenizer]] = {
 def train_tokenizer(
     lines: Iterable[str], kind: str = "sentencepiece", vocabulary_size: int = 8000
 ) -> Tokenizer:
-    """Trains a tokenizer of `kind` on `lines`: "sentencepiece", "wordpiece" (BERT's, cased), "bytes"
-    (byte-level pairs) or "characters"; see the classes' `train`.
+    """Train a tokenizer on `lines`.
+
+    `kind` is "sentencepiece", "wordpiece" (BERT's, cased), "bytes" (byte-level pairs) or "characters"; the
+    `train` methods of the classes describe them.
+
+    >>> tokenizer = keras_tfm.data.train_tokenizer(["a cat sat", "a mat"], "characters", 20)
+    >>> tokenizer.vocabulary_size  # four special tokens and the characters " acmst"
+    10
     """
     if kind not in KINDS:
         raise ValueError(f"kind: expected {', '.join(KINDS)}, got {kind!r}")
@@ -40,8 +46,9 @@ def train_tokenizer(
 
 
 def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
-    """Loads what `save` wrote, telling the kind by the file that is there. Raises DataError when there is
-    none, and it or CheckpointError when it is damaged.
+    """Load the tokenizer that `save` wrote into a folder; the file's name tells its kind.
+
+    Raises DataError if there is no such file, and DataError or CheckpointError if it is damaged.
     """
     if pathlib.Path(folder, f"{name}.json").is_file():
         return BERTTokenizer.load(pathlib.Path(folder, f"{name}.json"))

@@ -1,7 +1,7 @@
-"""What tokenizers by merges of bytes share: names of bytes, white space, their files, and the merging itself.
+"""Shared parts of the byte-pair tokenizers: printable bytes, white space, files, and the merging.
 
-The merging is SentencePiece's, in C++: its byte-pair model merges by scores, which are here the merges'
-ranks, and its characters are GPT-2's printable names of bytes.
+SentencePiece's byte-pair model does the merging, in C++: it merges by scores, which are the ranks of the
+merges here, and its characters are GPT-2's printable characters for bytes.
 """
 
 import functools
@@ -22,7 +22,7 @@ NUL = chr(0x10FFFE)
 
 
 def _names_of_bytes() -> list[str]:
-    """GPT-2's printable character for each byte: itself, or one beyond Latin-1."""
+    """GPT-2's printable character for each byte: the byte's own, or one after Latin-1."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = iter(range(256, 512))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
@@ -32,12 +32,12 @@ NAMES = _names_of_bytes()
 
 
 def in_order(ids: Mapping[str, int]) -> list[str]:
-    """The tokens of {token: id} by their ids."""
+    """The tokens of {token: id}, sorted by id."""
     return [token for token, _ in sorted(ids.items(), key=lambda item: item[1])]
 
 
 def read_files(vocabulary, merges) -> tuple[list[str], list[str]]:
-    """(Tokens, merges) of a vocab.json {token: id} and a merges.txt; ValueError where they are none."""
+    """(Tokens, merges) of a vocab.json {token: id} and a merges.txt; ValueError for other content."""
     ids = _checked(read_json(vocabulary), vocabulary)
     lines = pathlib.Path(merges).read_text("utf-8").split("\n")
     return in_order(ids), [x for x in lines if x and not x.startswith("#version")]
@@ -52,15 +52,17 @@ def read_content(content: Mapping) -> tuple[list[str], list[str]]:
 
 
 def _checked(ids: Mapping[str, int], name) -> Mapping[str, int]:
-    """{token: id}; ValueError unless each of the ids 0, 1, ... is there once."""
+    """The mapping {token: id}; ValueError unless each of the ids 0, 1, ... occurs once."""
     if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
         raise ValueError(f"{name}: expected {{token: id}} with the ids 0, 1, ...")
     return ids
 
 
 def joined(strings: tf.RaggedTensor) -> tf.Tensor:
-    """Rows of strings (N, None) as one string each (N,). TensorFlow's `reduce_join`, and `value_rowids`, take
-    memory for all rows as if they were as long as the longest, terabytes for one text of 100 kB among others.
+    """Join each row of strings (N, None) into one string: (N,).
+
+    TensorFlow's `reduce_join` and `value_rowids` need memory for all rows at the length of the longest:
+    terabytes if one text of 100 kB is among many.
     """
     starts, count = strings.row_splits[1:-1], tf.size(strings.flat_values, tf.int64)
     starts = tf.boolean_mask(starts, starts < count)[:, None]
@@ -69,7 +71,7 @@ def joined(strings: tf.RaggedTensor) -> tf.Tensor:
 
 
 def ranks_of(merges: Sequence[str]) -> dict[str, int]:
-    """{what a merge makes: its rank}, of several that make the same the first."""
+    """{result of a merge: its rank}; the first rank if several merges have the same result."""
     return {merge.replace(" ", "", 1): rank for rank, merge in reversed(list(enumerate(merges)))}
 
 

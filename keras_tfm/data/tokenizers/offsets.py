@@ -1,4 +1,4 @@
-"""From the pieces of changed texts back to the bytes of the texts as they came."""
+"""Offsets of tokens in normalised text, mapped back to the original text."""
 
 import tensorflow as tf
 
@@ -10,12 +10,12 @@ def original_offsets(
     sizes: tf.RaggedTensor,
     lengths: tf.Tensor,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Where pieces (B, pieces), at least a byte each, stand in the strings that they were made of.
+    """The byte offsets, in the original strings, of pieces (B, pieces) of their normalised strings.
 
-    They stand at `starts` and `ends`, in bytes, in strings that the `characters` (B, C) of the original ones
-    became: the bytes where those begin, of strings of `lengths` (B,), and in `sizes` (B, C) how many bytes
-    became of each. A character that became nothing belongs to the one before it, and one of which a piece has
-    a part is the piece's whole.
+    `starts` and `ends` are the pieces' offsets in the normalised strings; no piece is empty. `characters`
+    (B, C) are the offsets of the original characters, `lengths` (B,) those strings' lengths, and `sizes`
+    (B, C) the number of normalised bytes of each character. A character that normalises to nothing belongs to
+    the one before it; a character that a piece contains in part belongs to the piece completely.
     """
     kept = sizes > 0
     characters, sizes = (tf.ragged.boolean_mask(x, kept) for x in (characters, sizes))

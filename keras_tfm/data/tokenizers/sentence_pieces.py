@@ -32,15 +32,23 @@ FINAL = chr(0x10FFFD)  # a private character, where no letter is behind
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A serialised SentencePiece `model` (Kudo and Richardson 2018), with its rules and special tokens.
+    """A SentencePiece tokenizer (Kudo and Richardson 2018).
 
-    One made by `train` is lossless: `detokenize(tokenize(text)) == text` for any valid UTF-8 without NUL
-    (which comes back as "▁"; malformed bytes come back as U+FFFD), rare characters being spelled in bytes.
-    A published one (`from_huggingface`) normalises as it says, SigLIP's to small letters without punctuation,
-    and recognises its control pieces where a text spells them. Without a start piece that is `pad_id`;
-    `mask_id` and `sentinel_ids` (T5's <extra_id_0>, ...) are there where their pieces are; `begins_word` (V,)
-    tells which pieces do.
-    ValueError for what is no model.
+    One made by `train` is lossless for valid UTF-8 without NUL: rare characters are spelled by their bytes.
+    A published one (`from_huggingface`) normalises by its own rules and recognises its control pieces where a
+    text spells them. If there is no start piece, `start_id` is `pad_id`. `mask_id` and `sentinel_ids` (T5's
+    <extra_id_0>, ...) exist if the model has these pieces; `begins_word` (V,) tells which pieces begin words.
+
+    Args:
+        model: the serialised model.
+
+    Raises:
+        ValueError: if `model` is not a SentencePiece model.
+
+    >>> lines = ["the cat sat on the mat", "a cat and a dog"] * 9
+    >>> tokenizer = keras_tfm.data.SentencePieceTokenizer.train(lines, vocabulary_size=300)
+    >>> tokenizer.detokenize(tokenizer.tokenize(["the  dog"])).numpy().tolist()
+    [b'the  dog']
     """
 
     NUM_BYTES = 256  # pieces <0x00>..<0xFF>
@@ -86,8 +94,10 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "SentencePieceTokenizer":
-        """Trains a unigram model on `lines`. `vocabulary_size` is an upper bound, at least 300: little text
-        gives fewer pieces. The same lines give the same model. Raises ValueError when there is no text.
+        """Train a unigram model on `lines`; the same lines give the same model.
+
+        `vocabulary_size`, at least 300, is an upper bound: little text gives fewer pieces. Raises ValueError
+        if there is no text.
         """
         require_size(vocabulary_size, least=300)
         # Half the pieces at most are single characters: Chinese would otherwise leave no room for words.
@@ -97,8 +107,9 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def train_canonical(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "SentencePieceTokenizer":
-        """Trains a model as SigLIP's is on `lines`: small letters without punctuation. `vocabulary_size` is
-        an upper bound, at least 100. Raises ValueError when there is no text.
+        """Train a model like SigLIP's on `lines`, for lower-cased text without punctuation.
+
+        `vocabulary_size`, at least 100, is an upper bound. Raises ValueError if there is no text.
         """
         require_size(vocabulary_size, least=100)
         lines = common_characters(sample_of(lines), vocabulary_size // 2, barred="▁\0")
@@ -106,9 +117,10 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def from_huggingface(cls, folder) -> "SentencePieceTokenizer":
-        """The tokenizer of a folder of T5, ALBERT, DeBERTa-v2/v3, mBART or SigLIP: of its SentencePiece model
-        or, without one, of its tokenizer.json. DataError where there is neither, or one that is not
-        understood.
+        """Read the SentencePiece model of a T5, ALBERT, DeBERTa-v2/v3, mBART or SigLIP folder.
+
+        A folder without such a file is read by its tokenizer.json. Raises DataError if both are missing, or a
+        rule in them is not supported.
         """
         model = read_model(folder)
         try:
@@ -118,12 +130,12 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def model(self) -> bytes:
-        """The serialised model that makes it."""
+        """The serialised model: the constructor's argument."""
         return self._model
 
     @property
     def is_lossless(self) -> bool:
-        """Whether it was trained here, and gives white space back as it was."""
+        """Whether `train` made it, so that white space is restored exactly."""
         return self._is_lossless
 
     @property
@@ -133,12 +145,12 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def symbols(self) -> list[bytes]:
-        """What each token spells: the symbols of `generation.StopSequences`."""
+        """The bytes of each token: the `symbols` of `generation.StopSequences`."""
         return self._spelled.tolist()
 
     @property
     def language_ids(self) -> dict[str, int]:
-        """The ids of mBART's languages, "en_XX" and others."""
+        """The ids of mBART's language tokens, such as "en_XX"."""
         names = ((piece.decode(), i) for piece, i in zip(self._special, self.special_ids, strict=True))
         return {name: i for name, i in names if re.fullmatch("[a-z]{2,3}_[A-Z]{2}", name)}
 
@@ -175,8 +187,9 @@ class SentencePieceTokenizer(Tokenizer):
         """Write tokenizer.json, or SigLIP's spiece.model, and tokenizer_config.json into `folder`, as
         `transformers` reads them.
 
-        `special` are the ids before and behind a text, by default start and end, of T5 and mBART the end
-        alone; `max_length` is that of SigLIP's texts. TypeError for a lossless one: their rules know none.
+        `special` are the ids before and after a text, by default start and end, and for T5 and mBART only the
+        end; `max_length` is the longest text of SigLIP. Raises TypeError for a lossless tokenizer, which
+        `transformers` cannot express.
         """
         if self._is_lossless:
             super().save_huggingface(folder)
@@ -193,8 +206,9 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 def with_final_sigmas(strings: tf.Tensor) -> tf.Tensor:
-    """Strings (B,) in which capital sigmas that end a word are its small final letter, as Python's `lower`
-    has them: the model's own table, of single characters, cannot know.
+    """Strings (B,) in which a capital sigma that ends a word becomes a final sigma, as in Python's `lower`.
+
+    The model's own table maps single characters, so it cannot tell where a word ends.
     """
     rules = (
         (rf"Σ([{MARKS}]*(?:[^{LETTERS}{MARKS}]|$))", FINAL + r"\1"),
@@ -207,7 +221,7 @@ def with_final_sigmas(strings: tf.Tensor) -> tf.Tensor:
 
 
 def _spelling(proto, piece) -> bytes:
-    """What a piece of a SentencePiece model reads as."""
+    """The text of a piece of a SentencePiece model."""
     kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
     if piece.type == kinds.UNKNOWN:
         return proto.trainer_spec.unk_surface.encode()
@@ -217,8 +231,10 @@ def _spelling(proto, piece) -> bytes:
 
 
 class SharedModel(tf.saved_model.experimental.TrackableResource):
-    """A SentencePiece model that lives as long as the process. tensorflow_text's own belongs to an eager
-    kernel, and goes with it whenever TensorFlow clears its kernels, as `tf.random.set_seed` does.
+    """A SentencePiece model that lives as long as the process.
+
+    tensorflow_text's own belongs to an eager kernel, and is freed when TensorFlow clears its kernels, as
+    `tf.random.set_seed` does.
     """
 
     def __init__(self, model: bytes):

@@ -1,4 +1,4 @@
-"""Special tokens that a text spells, in the graph."""
+"""Tokenization of texts in which special tokens are spelled out, in a TensorFlow graph."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,9 +16,10 @@ def tokenize_parts(
     token_ids: Sequence[int],
     tokenize: Callable[[tf.Tensor], tf.RaggedTensor],
 ) -> tf.RaggedTensor:
-    """Ids (B, None), int32, of strings (B,) with special tokens in them: what fits the expression `pattern`,
-    one of the `names` and maybe spaces before it, has the id that stands there in `token_ids`; `tokenize`
-    gives those of the texts between.
+    """Ids (B, None), int32, of strings (B,) that may contain special tokens.
+
+    The regular expression `pattern` matches a special token, one of `names`, perhaps with spaces before it;
+    it gets the id at the same place of `token_ids`. `tokenize` is applied to the texts in between.
     """
     parts = tf_text.regex_split(strings, pattern, keep_delim_regex_pattern=pattern)
     is_special = tf.strings.regex_full_match(parts.flat_values, pattern)

@@ -1,6 +1,6 @@
-"""What all tokenizers are: they run inside a TensorFlow graph, and so inside a SavedModel.
+"""The interface of all tokenizers, which run inside a TensorFlow graph and hence inside a SavedModel.
 
-They share one interface, and each is saved as one file beside the model.
+Each is saved as one file next to the model.
 """
 
 import pathlib
@@ -11,57 +11,63 @@ import tensorflow as tf
 
 
 class SpecialTokens(NamedTuple):
-    """The ids that stand before a text's pieces, and behind them."""
+    """The ids that are added before and after the ids of a text."""
 
     prefix: Sequence[int]
     suffix: Sequence[int]
 
 
 class Tokenizer(tf.Module):
-    """What all tokenizers are: `tokenize` and `detokenize`, traceable in a `tf.function`, over
-    `vocabulary_size` ids, where not said otherwise 0 = padding, 1 = start, 2 = end, 3 = unknown, then pieces.
+    """Converts strings to token ids and back, also in a `tf.function`. Abstract.
+
+    There are `vocabulary_size` ids. Unless a subclass says otherwise, 0 is padding, 1 the start, 2 the end, 3
+    an unknown token, and the others are pieces of words.
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)
     vocabulary_size: int
-    blank: str | None = None  # how a text spells the mask, of which there is one then
+    blank: str | None = None  # the spelling of the mask token in a text, if there is a mask token
 
     @property
     def tokens(self) -> list[str]:
-        """What each id is called, as a vocabulary's file writes it: "##ing", "▁the" or "Ġthe", "[SEP]"."""
+        """The tokens by id, as vocabulary files spell them: "##ing", "▁the" or "Ġthe", "[SEP]"."""
         raise NotImplementedError
 
     @property
     def silent_ids(self) -> tuple[int, ...]:
-        """What `detokenize` leaves out before the end."""
+        """The ids that `detokenize` omits."""
         return self.pad_id, self.start_id
 
     @property
     def between_ids(self) -> tuple[int, ...]:
-        """What stands between two texts that are read as a pair."""
+        """The ids between the two texts of a pair."""
         return (self.end_id,)
 
     def num_added(self, num_texts: int = 1) -> int:
-        """How many special tokens stand around and between so many texts that are read together."""
+        """The number of special tokens in a sequence made of `num_texts` texts."""
         return 2 + (num_texts - 1) * len(self.between_ids)
 
     def tokenize(self, strings) -> tf.RaggedTensor:
-        """Splits UTF-8 strings (B,) into ids (B, None), int32, without start and end."""
+        """Split UTF-8 strings (B,) into ids (B, None), int32, without start and end."""
         raise NotImplementedError
 
     def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """As `tokenize`, and where each piece begins and ends in its string (valid UTF-8): bytes (B, None),
-        int64, of whole characters. What spells a special token is text here like any other.
+        """Ids as `tokenize` returns them, and the (start, end) offsets of each token in its string.
+
+        Offsets count bytes, (B, None) int64, and fall on whole characters. The strings must be valid UTF-8.
+        The spelling of a special token is ordinary text here.
         """
         raise NotImplementedError
 
     def tokenize_words(self, words) -> tf.RaggedTensor:
-        """Splits words (N,) of a text that is split already, each as it would be behind a space."""
+        """Tokenize words (N,) of a text that is already split, each as if a space stood before it."""
         return self.tokenize(words)
 
     def detokenize(self, token_ids) -> tf.Tensor:
-        """Joins ids, ragged (B, None) or dense (B, T), into strings (B,). Padding, starts and everything from
-        the first `end_id` on are left out; an id outside the vocabulary reads as `unknown_id`.
+        """Join ids, ragged (B, None) or dense (B, T), into strings (B,).
+
+        Padding, start tokens and everything from the first `end_id` on are omitted. An id outside the
+        vocabulary reads as `unknown_id`.
         """
         if isinstance(token_ids, tf.RaggedTensor):
             token_ids = token_ids.to_tensor(self.end_id)
@@ -76,9 +82,9 @@ class Tokenizer(tf.Module):
         raise NotImplementedError
 
     def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
-        """Writes the tokenizer's one file into `folder`, for `load_tokenizer`, and returns its path."""
+        """Write the tokenizer's file into `folder`, for `load_tokenizer`, and return its path."""
         raise NotImplementedError
 
     def save_huggingface(self, folder):
-        """Writes into `folder` what `transformers` reads; TypeError for what it does not know."""
+        """Write the files that `transformers` reads into `folder`; TypeError if it has no such tokenizer."""
         raise TypeError(f"transformers knows no {type(self).__name__}.")

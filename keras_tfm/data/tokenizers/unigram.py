@@ -14,8 +14,9 @@ MAX_TRAINING_LINES = 500_000
 
 
 def train_unigram(lines: list[str], vocabulary_size: int) -> bytes:
-    """Trains a SentencePiece unigram model of at most `vocabulary_size` pieces and returns it, serialised;
-    ids are those of `Tokenizer`. A character that is no piece is spelled by its bytes.
+    """Train a SentencePiece unigram model of at most `vocabulary_size` pieces; return it serialised.
+
+    Special tokens have the ids of `Tokenizer`. A character that is not a piece is spelled by its bytes.
     """
     model = io.BytesIO()
     with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
@@ -47,7 +48,7 @@ def train_unigram(lines: list[str], vocabulary_size: int) -> bytes:
 
 
 def chunks(lines: list[str], size: int = 1000) -> Iterator[str]:
-    """Cuts lines into training sentences, for SentencePiece skips those of more than 4192 bytes."""
+    """Cut lines into training sentences, since SentencePiece skips those of more than 4192 bytes."""
     return (" " + line[start : start + size] for line in lines for start in range(0, len(line), size))
 
 
@@ -58,7 +59,7 @@ def require_size(vocabulary_size: int, least: int):
 
 
 def sample_of(lines: Iterable[str]) -> list[str]:
-    """The lines to train on, `MAX_TRAINING_LINES` of them at most; ValueError where there is no text."""
+    """The lines to train on, at most `MAX_TRAINING_LINES`; ValueError if there is no text."""
     lines = [line for line in lines if line]
     if not lines:
         raise ValueError("lines: expected text to train a tokenizer on, got none")
@@ -69,8 +70,10 @@ def sample_of(lines: Iterable[str]) -> list[str]:
 
 
 def common_characters(lines: list[str], limit: int, coverage: float = 1.0, barred: str = "") -> list[str]:
-    """Blanks all but the `limit` most frequent characters, fewer where those are `coverage` of the text, and
-    those that are `barred`.
+    """Replace rare characters by spaces.
+
+    At most `limit` characters stay, the most frequent, or as many as make up `coverage` of the text;
+    characters in `barred` never stay.
     """
     counts: collections.Counter[str] = collections.Counter()
     for line in lines:

@@ -14,16 +14,18 @@ def learn_word_pieces(
     max_characters: int,
     stands_alone: Callable[[str], bool],
 ) -> list[str]:
-    """The pieces by id, `special` first, then all characters, that spell the words of `texts`, between single
-    spaces, in fewest pieces; at most `vocabulary_size`. Longer words than `max_characters` give characters
-    alone, and a character that always `stands_alone` has no piece within a word. ValueError without a word.
+    """Learn a WordPiece vocabulary from the words of `texts`, which single spaces separate.
+
+    The pieces by id are the `special` ones, all characters, then merged pieces, at most `vocabulary_size`.
+    Words longer than `max_characters` contribute only their characters. A character that always
+    `stands_alone` has no piece for the inside of a word. Raises ValueError if there is no word.
     """
     characters = sorted({character for text in texts for character in text} - {" "})
     if not characters:
         raise ValueError("lines: expected words to train a tokenizer on, got none")
-    # Of pairs that are equally frequent the one with the lower ids is merged first. The library numbers the
-    # characters within words in the order of a hash table that differs in every process: of twelve each
-    # learnt another vocabulary. Characters that are given are numbered as they are given, and all agreed.
+    # Of equally frequent pairs, the one with the lower ids is merged first. By itself the library numbers the
+    # characters inside words in the order of a hash table, which differs from process to process, and so does
+    # the vocabulary. Characters that are passed in are numbered in their order.
     spelled = [form for x in characters for form in ((x,) if stands_alone(x) else (x, f"##{x}"))]
     model = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
     model.pre_tokenizer = tokenizers.pre_tokenizers.CharDelimiterSplit(" ")

@@ -3,13 +3,12 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Literal
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Heads, Rate, Size
+from keras_tfm.configs import Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import residuals
@@ -17,47 +16,18 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlock
 from keras_tfm.layers.positions import sines
 from keras_tfm.models.base import ConfiguredModel
-from keras_tfm.models.vision.botnet import BoTNet
-from keras_tfm.models.vision.cat import CAT
-from keras_tfm.models.vision.cmt import CMT
-from keras_tfm.models.vision.cvt import CvT
-from keras_tfm.models.vision.images import Side
-from keras_tfm.models.vision.mit import MiT
-from keras_tfm.models.vision.pit import PiT
-from keras_tfm.models.vision.regionvit import RegionViT
-from keras_tfm.models.vision.resnet import BiT, ResNet
-from keras_tfm.models.vision.shuffle_transformer import ShuffleTransformer
-from keras_tfm.models.vision.swin import Swin
-from keras_tfm.models.vision.swin_v2 import SwinV2
-from keras_tfm.models.vision.twins import Twins
-from keras_tfm.models.vision.visformer import Visformer
-from keras_tfm.private.keras import layers_in
+from keras_tfm.models.detection.backbones import OF_DETECTOR, AroundBackbone
 
 EPSILON = 1e-5
-BACKBONES = {
-    family.__name__: family
-    for family in (
-        *(BiT, BoTNet, CAT, CMT, CvT, MiT, PiT, RegionViT),
-        *(ResNet, ShuffleTransformer, Swin, SwinV2, Twins, Visformer),
-    )
-}
-OF_DETECTOR = ("image_size", "num_channels")  # the fields of a backbone that are the detector's
 
 
 @dataclasses.dataclass(frozen=True)
-class SetDetectorConfig(Config):
-    """`backbone` is the name of a model of images with `maps`, and `backbone_config` holds the fields of its
-    configuration that differ from its defaults; `image_size` and `num_channels` stand here alone.
-    `frozen_norms` leaves its batch normalisation as it was read: turn it off to train one from scratch. What
-    the `decoder_` fields leave open, None, is as in the encoder. `dropout` acts on what each sub-layer adds,
-    the other two on attention weights and in feed-forward layers.
+class SetDetectorConfig(AroundBackbone):
+    """`AroundBackbone` has the fields of the backbone. What the `decoder_` fields leave open, None, is as in
+    the encoder. `dropout` acts on what each sub-layer adds, the other two on attention weights and in
+    feed-forward layers.
     """
 
-    image_size: Side | tuple[Side, Side] = 800
-    num_channels: Size = 3
-    backbone: Literal[tuple(BACKBONES)] = "ResNet"  # type: ignore[valid-type]
-    backbone_config: dict = dataclasses.field(default_factory=dict)
-    frozen_norms: bool = True
     num_queries: Size = 100
     dim: Size = 256
     num_layers: Depth = 6
@@ -75,27 +45,6 @@ class SetDetectorConfig(Config):
         super().__post_init__()
         if self.dim % 4:
             raise ValueError(f"`dim` must be a multiple of four, for the sines; it is {self.dim}.")
-        if own := self.backbone_config.keys() & set(OF_DETECTOR):
-            raise ValueError(f"`backbone_config` must leave {', '.join(sorted(own))} to the detector's own.")
-        fields = dataclasses.asdict(self.of_backbone)
-        kept = {name: value for name, value in fields.items() if name not in OF_DETECTOR}
-        object.__setattr__(self, "backbone_config", kept)
-
-    @property
-    def backbone_class(self):
-        """The class of the backbone."""
-        return BACKBONES[self.backbone]
-
-    @property
-    def of_backbone(self):
-        """The configuration of the backbone."""
-        own = {name: getattr(self, name) for name in OF_DETECTOR}
-        return self.backbone_class.config_class.from_json({**self.backbone_config, **own})
-
-    @property
-    def parts(self):
-        """Configurations within this one, whose sizes are checked with its own."""
-        return (self.of_backbone,)
 
     @property
     def decoder_sizes(self):
@@ -156,15 +105,11 @@ class SetDetector(ConfiguredModel):
 
 def start_of(config):
     """The backbone of a detector of this configuration, and the input `pixel_mask`."""
-    backbone = config.backbone_class(config.of_backbone, name="backbone")
-    if config.frozen_norms:
-        for layer in layers_in(backbone):
-            if isinstance(layer, keras.layers.BatchNormalization):
-                layer.trainable = False  # Keras's then keeps its statistics too
+    backbone = config.new_backbone()
     return backbone, keras.Input(backbone.input["images"].shape[1:3], dtype="bool", name="pixel_mask")
 
 
-def block_of(config, stack, index):
+def detr_block(config, stack, index):
     """The block of this number of the encoder or the decoder."""
     is_decoder = stack == "decoder"
     encoder_sizes = config.num_layers, config.num_heads, config.intermediate_dim

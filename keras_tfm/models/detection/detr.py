@@ -21,7 +21,7 @@ from keras_tfm.models.detection.base import (
     ObjectQueries,
     SetDetector,
     SetDetectorConfig,
-    block_of,
+    detr_block,
     nearest_cells,
     start_of,
 )
@@ -45,8 +45,8 @@ class DETR(SetDetector):
 
     def __init__(self, config, name="detr", **kwargs):
         backbone, pixel_mask = start_of(config)
-        encoder = [block_of(config, "encoder", i) for i in range(config.num_layers)]
-        decoder = [block_of(config, "decoder", i) for i in range(config.decoder_sizes[0])]
+        encoder = [detr_block(config, "encoder", i) for i in range(config.num_layers)]
+        decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]
 
         x = Convolution(config.dim, 1, name="encoder_projection")(backbone.maps[-1])
         cells = nearest_cells(pixel_mask, x.shape[1:3])

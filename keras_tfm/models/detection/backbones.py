@@ -1,0 +1,79 @@
+"""Which models of images stand in front of a detector, and the part of a configuration that says so."""
+
+import dataclasses
+from typing import Literal
+
+import keras
+
+from keras_tfm.configs import Config, Size
+from keras_tfm.models.vision.botnet import BoTNet
+from keras_tfm.models.vision.cat import CAT
+from keras_tfm.models.vision.cmt import CMT
+from keras_tfm.models.vision.cvt import CvT
+from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.mit import MiT
+from keras_tfm.models.vision.pit import PiT
+from keras_tfm.models.vision.regionvit import RegionViT
+from keras_tfm.models.vision.resnet import BiT, ResNet
+from keras_tfm.models.vision.shuffle_transformer import ShuffleTransformer
+from keras_tfm.models.vision.swin import Swin
+from keras_tfm.models.vision.swin_v2 import SwinV2
+from keras_tfm.models.vision.twins import Twins
+from keras_tfm.models.vision.visformer import Visformer
+from keras_tfm.private.keras import layers_in
+
+BACKBONES = {
+    family.__name__: family
+    for family in (
+        *(BiT, BoTNet, CAT, CMT, CvT, MiT, PiT, RegionViT),
+        *(ResNet, ShuffleTransformer, Swin, SwinV2, Twins, Visformer),
+    )
+}
+OF_DETECTOR = ("image_size", "num_channels")  # the fields of a backbone that are the whole configuration's
+
+
+@dataclasses.dataclass(frozen=True)
+class AroundBackbone(Config):
+    """`backbone` is the name of a model of images with `maps`, and `backbone_config` holds the fields of its
+    configuration that differ from its defaults; `image_size` and `num_channels` stand here alone.
+    `frozen_norms` leaves its batch normalisation as it was read: turn it off to train one from scratch.
+    """
+
+    image_size: Side | tuple[Side, Side] = 800
+    num_channels: Size = 3
+    backbone: Literal[tuple(BACKBONES)] = "ResNet"  # type: ignore[valid-type]
+    backbone_config: dict = dataclasses.field(default_factory=dict)
+    frozen_norms: bool = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        if own := self.backbone_config.keys() & set(OF_DETECTOR):
+            raise ValueError(f"`backbone_config` must leave {', '.join(sorted(own))} to the detector's own.")
+        fields = dataclasses.asdict(self.of_backbone)
+        kept = {name: value for name, value in fields.items() if name not in OF_DETECTOR}
+        object.__setattr__(self, "backbone_config", kept)
+
+    @property
+    def backbone_class(self):
+        """The class of the backbone."""
+        return BACKBONES[self.backbone]
+
+    @property
+    def of_backbone(self):
+        """The configuration of the backbone."""
+        own = {name: getattr(self, name) for name in OF_DETECTOR}
+        return self.backbone_class.config_class.from_json({**self.backbone_config, **own})
+
+    @property
+    def parts(self):
+        """Configurations within this one, whose sizes are checked with its own."""
+        return (self.of_backbone,)
+
+    def new_backbone(self):
+        """The backbone with fresh weights, its batch normalisation frozen if the configuration says so."""
+        backbone = self.backbone_class(self.of_backbone, name="backbone")
+        if self.frozen_norms:
+            for layer in layers_in(backbone):
+                if isinstance(layer, keras.layers.BatchNormalization):
+                    layer.trainable = False  # Keras's then keeps its statistics too
+        return backbone

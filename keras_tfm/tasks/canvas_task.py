@@ -1,0 +1,108 @@
+"""The base class of tasks that say where things are in an image.
+
+The model reads an image whole, on a canvas of its own size; answers are in pixels of the image's own size.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.image_files import ImageFiles, read_bytes, size_of
+from keras_tfm.tasks.image_task import (
+    ImageTask,
+    check_reads_images,
+    image_shape_of,
+    preprocessing_in,
+)
+from keras_tfm.tasks.signatures import Endpoints
+from keras_tfm.tasks.task import is_task_folder, load_any
+from keras_tfm.tasks.trainable import FineTunedTask
+from keras_tfm.training.folder import Path
+
+
+class CanvasTask(ImageTask, FineTunedTask):
+    """A task whose answers are places in an image. Its `config` is a `Canvas`."""
+
+    unit = "images"
+    digits = 2
+    held_out = (0.1, None)
+    gives_new_heads = True
+
+    @property
+    def preprocessing(self) -> Canvas:
+        """How images become the model's input."""
+        return Canvas(**dataclasses.asdict(preprocessing_in(self.config)))
+
+    @classmethod
+    def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
+        if start is not None:
+            read: Any = cls
+            task = load_any(start) if is_task_folder(start) else read.from_huggingface(start)
+            return {"image_shape": check_reads_images(task).image_shape}
+        return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
+
+    @property
+    def file_fields(self) -> dict[str, Any]:
+        return {"image_shape": self.image_shape, **dataclasses.asdict(self.preprocessing)}
+
+    def model_inputs(self, images: Any) -> dict[str, tf.Tensor]:
+        """The model's inputs for images, as `ImageTask` has them; DataError for a broken file."""
+        images = self.check_images(images)
+        return self.preprocessing.inputs(self._on_canvas(np.asarray(images)), sizes_of(images))
+
+    def canvases(
+        self, images: Any, sizes: np.ndarray | None, batch_size: int
+    ) -> Iterator[tuple[tf.Tensor, np.ndarray]]:
+        """Images on the canvas (B, H, W, C), and their own sizes (B, 2), in batches.
+
+        `sizes` (N, 2) are given for images that stand on the canvas already. ValueError for a broken file.
+        """
+        sizes = sizes_of(images) if sizes is None else sizes
+        first = 0
+        for part in self.image_parts(images, batch_size):
+            yield self._on_canvas(part), sizes[first : first + len(part)]
+            first += len(part)
+
+    def _on_canvas(self, images: np.ndarray) -> tf.Tensor:
+        return self.preprocessing.fitted(tf.convert_to_tensor(images), *self.image_shape[:2])
+
+    def canvas_endpoints(self, answer: Callable, answer_files: Callable | None = None) -> Endpoints:
+        """Signatures for the bytes of image files of any size, and for arrays of the model's size.
+
+        Both give `answer(images, sizes)` of images on the canvas (B, H, W, C) and their own sizes (B, 2); for
+        files it may be another function, `answer_files`.
+        """
+        height, width, channels = self.image_shape
+        decoded = (tf.TensorSpec(self.image_shape, tf.uint8), tf.TensorSpec((2,), tf.int64))
+
+        def of_bytes(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+            def decode(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                return self.preprocessing.decoded_whole(data, height, width, channels)
+
+            return (answer_files or answer)(*tf.map_fn(decode, image_bytes, fn_output_signature=decoded))
+
+        def of_images(images: tf.Tensor) -> dict[str, tf.Tensor]:
+            size = tf.constant([height, width], tf.int64)
+            return answer(images, tf.broadcast_to(size, (tf.shape(images)[0], 2)))
+
+        return {
+            "serving_default": (of_bytes, [tf.TensorSpec([None], tf.string, "image_bytes")]),
+            "images": (of_images, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
+        }
+
+
+def sizes_of(images: Any) -> np.ndarray:
+    """The own (height, width) of each image, (N, 2); (1, 1) of a file that has none."""
+    if not isinstance(images, ImageFiles):
+        return np.broadcast_to(np.array(images.shape[1:3], "int64"), (len(images), 2))
+    sizes = []
+    for source in images.sources:
+        try:
+            sizes.append(size_of(read_bytes(source)) or (1, 1))
+        except OSError:
+            sizes.append((1, 1))
+    return np.array(sizes, "int64").reshape(-1, 2)
