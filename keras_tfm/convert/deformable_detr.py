@@ -9,7 +9,7 @@ import re
 from keras_tfm.convert import detr
 from keras_tfm.convert.detr import backbone_shapes, of_decoder
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
-from keras_tfm.convert.keymap import Row, Transform, convolution, feedforward, linear, norm, weight
+from keras_tfm.convert.keymap import Row, Transform, convolution, linear, norm, weight
 from keras_tfm.heads import ReferencedDetector
 from keras_tfm.models import DeformableDETR
 
@@ -39,8 +39,7 @@ def rows(config):
         for part, their_part in SAMPLED.items():
             table += linear(f"{ours}/{name}/branch/{part}", f"{theirs}.{key}.{their_part}")
         table += norm(f"{ours}/{name}/norm", f"{theirs}.{key}_layer_norm")
-        table += feedforward(f"{ours}/feedforward", f"{theirs}.fc1", f"{theirs}.fc2")
-        table += norm(f"{ours}/feedforward/norm", f"{theirs}.final_layer_norm")
+        table += detr.feedforward_rows(stack)
     return table + detr.attention_rows("decoder", "attention", "self_attn")
 
 

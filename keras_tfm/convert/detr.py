@@ -47,19 +47,30 @@ def attention_rows(stack, name, key):
     return table + linear(f"{ours}/branch/attention/output", f"{theirs}.out_proj")
 
 
-def rows(config):
-    """The table of a configuration."""
+def common_rows(config):
+    """What DETR and its kin with one map share: all but attention."""
     table = backbone_rows(config)
     table += weight("encoder_projection/convolution/kernel", "input_projection.weight", CONVOLVED)
     table += weight("encoder_projection/convolution/bias", "input_projection.bias")
     table += weight("decoder_queries/table", "query_position_embeddings.weight")
     table += norm("decoder_norm", "decoder.layernorm")
+    return table + feedforward_rows("encoder") + feedforward_rows("decoder")
+
+
+def feedforward_rows(stack):
+    """The table of the feed-forward layers of a stack."""
+    ours, theirs = f"{stack}_block_{{}}/feedforward", f"{stack}.layers.{{}}"
+    return feedforward(ours, f"{theirs}.fc1", f"{theirs}.fc2") + norm(
+        f"{ours}/norm", f"{theirs}.final_layer_norm"
+    )
+
+
+def rows(config):
+    """The table of a configuration."""
+    table = common_rows(config)
     for stack, attentions in ATTENTIONS.items():
-        ours, theirs = f"{stack}_block_{{}}", f"{stack}.layers.{{}}"
         for name, key in attentions.items():
             table += attention_rows(stack, name, key)
-        table += feedforward(f"{ours}/feedforward", f"{theirs}.fc1", f"{theirs}.fc2")
-        table += norm(f"{ours}/feedforward/norm", f"{theirs}.final_layer_norm")
     return table
 
 

@@ -58,6 +58,7 @@ def test_the_table_of_families_is_whole():
     )
     others = {
         "clip",
+        "conditionaldetr",
         "deformabledetr",
         "detr",
         "siglip",

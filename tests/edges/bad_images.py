@@ -111,7 +111,12 @@ BAD = [
     Bad(
         "a size of a detector", f"{DETECT} --size 52", "DeformableDETR has no size '52'; it has tiny, 50", TWO
     ),
-    Bad("a kind of detector", f"{DETECT} --family yolo", "there are deformable-detr, detr", TWO),
+    Bad(
+        "a kind of detector",
+        f"{DETECT} --family yolo",
+        "there are deformable-detr, conditional-detr, detr",
+        TWO,
+    ),
     Bad(
         "COCO's file without images",
         DETECT.replace("boxes.jsonl", "a.json"),

@@ -11,8 +11,8 @@ from transformers.models.deformable_detr.modeling_deformable_detr import Deforma
 
 from keras_tfm import convert, heads
 from keras_tfm.layers import sample_bilinear
-from tests.parity.images import draw_images, draw_weights
-from tests.parity.test_detr import assert_detectors_agree
+from tests.parity.images import draw_images
+from tests.parity.test_detr import assert_detectors_agree, draw_model
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
@@ -54,19 +54,6 @@ def draw_config(rng, refines):
     )
 
 
-def draw_model(rng, kind, config):
-    """A model of theirs with every weight at random, the frozen normalisation's too."""
-    model = kind(config).eval()
-    draw_weights(rng, model)
-    for module in model.modules():
-        if isinstance(module, DeformableDetrFrozenBatchNorm2d):
-            module.weight.normal_(1, 0.3)
-            module.bias.normal_(0, 0.3)
-            module.running_mean.normal_(0, 0.3)
-            module.running_var.uniform_(0.5, 1.5)
-    return model
-
-
 def is_shown(model, mask):
     """The cells of all levels that are no padding, (B, N)."""
     from keras_tfm.models.detection.base import nearest_cells
@@ -82,7 +69,7 @@ def is_shown(model, mask):
 @pytest.mark.parametrize(("kind", "refines"), [(KINDS[0], False), (KINDS[1], False), (KINDS[1], True)])
 def test_both_directions(kind, refines, seed, tmp_path):
     rng = np.random.default_rng(seed)
-    theirs = draw_model(rng, kind, draw_config(rng, refines))
+    theirs = draw_model(rng, kind, draw_config(rng, refines), DeformableDetrFrozenBatchNorm2d)
     back = assert_detectors_agree(theirs, draw_images(rng, theirs.config), rng, tmp_path, is_shown)
     for (name, a), (_, b) in zip(theirs.state_dict().items(), back.state_dict().items(), strict=True):
         assert torch.equal(a, b), name
@@ -95,7 +82,7 @@ def test_heads_of_classes_that_differ(tmp_path):
     rng = np.random.default_rng(0)
     config = draw_config(rng, True)
     config.decoder_layers = 3
-    theirs = draw_model(rng, KINDS[1], config)
+    theirs = draw_model(rng, KINDS[1], config, DeformableDetrFrozenBatchNorm2d)
     theirs.save_pretrained(tmp_path / "theirs")
     ours = convert.from_huggingface(tmp_path / "theirs")
     assert isinstance(ours, heads.ReferencedDetector)

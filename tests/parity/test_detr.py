@@ -21,7 +21,7 @@ NAMES = {
 }
 
 
-def draw_config(rng, backbone):
+def draw_config(rng, backbone, config_class=transformers.DetrConfig):
     """One of their configurations, with a small ResNet or one by timm's name."""
     heads, decoder_heads = (int(x) for x in rng.choice([1, 2, 4], 2))
     widths = [4 * int(x) for x in rng.integers(1, 9, int(rng.integers(1, 5)))]
@@ -35,7 +35,7 @@ def draw_config(rng, backbone):
             layer_type=str(rng.choice(["basic", "bottleneck"])),
             out_features=[f"stage{len(widths)}"],
         )
-    return transformers.DetrConfig(
+    return config_class(
         backbone_config=backbone if isinstance(backbone, transformers.ResNetConfig) else None,
         backbone=backbone if isinstance(backbone, str) else None,
         image_size=[int(side) for side in rng.integers(40, 100, 2)],
@@ -53,12 +53,12 @@ def draw_config(rng, backbone):
     )
 
 
-def draw_model(rng, kind, config):
+def draw_model(rng, kind, config, frozen_norm=DetrFrozenBatchNorm2d):
     """A model of theirs with every weight at random, the frozen normalisation's too."""
     model = kind(config).eval()
     draw_weights(rng, model)
     for module in model.modules():
-        if isinstance(module, DetrFrozenBatchNorm2d):
+        if isinstance(module, frozen_norm):
             module.weight.normal_(1, 0.3)
             module.bias.normal_(0, 0.3)
             module.running_mean.normal_(0, 0.3)

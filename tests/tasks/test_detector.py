@@ -238,7 +238,9 @@ def test_refusals(task, tmp_path):
         Detector(task.model, ["a"])
     with pytest.raises(ValueError, match="DeformableDETR has no size '52'; it has tiny, 50, 50-refined"):
         tasks.detection.DetectorOptions(size="52").base()
-    with pytest.raises(ValueError, match="There is no family 'yolo'; there are deformable-detr, detr"):
+    with pytest.raises(
+        ValueError, match="There is no family 'yolo'; there are deformable-detr, conditional-detr, detr"
+    ):
         tasks.detection.DetectorOptions(family="yolo").base()
     with pytest.raises(ValueError, match=r"expected a backbone with maps, BiT, .*; got ViT"):
         vit = ImageClassifier.from_size("tiny", ["a", "b"], image_size=8, patch_size=4, num_layers=1)

@@ -134,6 +134,12 @@ def nearest_cells(mask, grid):
     return mask
 
 
+def inverse_sigmoid(x):
+    """log(x / (1 - x)) of x from 0 to 1, both kept above 1e-5."""
+    x = ops.clip(x, 0.0, 1.0)
+    return ops.log(ops.maximum(x, 1e-5) / ops.maximum(1 - x, 1e-5))
+
+
 class ObjectQueries(Layer):
     """A learned vector for each of `num_queries` objects: of a `context` (B, N, D) it gives (B, Q, `dim`).
 

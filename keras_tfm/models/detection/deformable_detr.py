@@ -39,6 +39,7 @@ from keras_tfm.models.detection.base import (
     ObjectQueries,
     SetDetector,
     SetDetectorConfig,
+    inverse_sigmoid,
     nearest_cells,
     start_of,
 )
@@ -236,12 +237,6 @@ def box_head(dim, name):
     """Three dense layers to the logits of a box's correction, at first none."""
     last = Dense(4, kernel_initializer="zeros")
     return Chain([Dense(dim, "relu"), Dense(dim, "relu"), last], name=name)
-
-
-def inverse_sigmoid(x):
-    """log(x / (1 - x)) of x from 0 to 1, both kept above 1e-5."""
-    x = ops.clip(x, 0.0, 1.0)
-    return ops.log(ops.maximum(x, 1e-5) / ops.maximum(1 - x, 1e-5))
 
 
 def _corrected(references, correction):
