@@ -1,7 +1,8 @@
-"""Checkpoints of other libraries, in and out by the same tables.
+"""Conversion of checkpoints from and to other libraries; one table serves both directions.
 
 `from_huggingface` and `save_huggingface` are for the folders of transformers, `from_timm` and `save_timm` for
-those of timm; `from_huggingface` tells the two apart.
+those of timm; `from_huggingface` reads both. In the comments of this package "ours" is what keras_tfm has,
+"theirs" what the other library has.
 """
 
 from keras_tfm.convert.folder import find_folder

@@ -1,4 +1,4 @@
-"""Arguments of timm's constructors and our configurations: one table a family, read both ways."""
+"""Arguments of timm's constructors and our configurations: one table per family, for both directions."""
 
 import dataclasses
 import math
@@ -14,14 +14,18 @@ HEAD_ARGUMENTS = ("num_classes", "drop_rate")  # of a classifier, whatever its b
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:
-    """How timm's arguments say a configuration of our `model`.
+    """The correspondence between timm's arguments and the configuration of our `model`.
 
-    `fields` are ours by theirs, {"embed_dim": "dim"} for example, an `Entry` where the value is another.
-    `ratios` are theirs that say ours as multiples of another of ours, the last: {"mlp_ratio":
-    ("intermediate_dim", "dim")}; of several they are a list, or one number for all. `fixed` are theirs of
-    which we compute one value alone, their default, `only` fields of ours of which they do. `defaults` are
-    those of their classes where our sizes, the papers', have others; `named` theirs that an architecture's
-    name alone says. `check(config)` raises ValueError for a configuration that they compute otherwise.
+    Args:
+        fields: {timm's argument: our field}, for example {"embed_dim": "dim"}, or an `Entry` if the values
+            differ.
+        ratios: timm's arguments that give our fields as multiples of another field, the last one:
+            {"mlp_ratio": ("intermediate_dim", "dim")}. For several fields it is a list, or one number.
+        fixed: timm's arguments of which only one value, the default, is supported here.
+        only: our fields of which timm supports only one value.
+        defaults: the defaults of timm's classes that differ from our sizes.
+        named: timm's arguments that follow from the architecture's name.
+        check: `check(config)` raises ValueError for a configuration that timm computes in another way.
     """
 
     model: Any
@@ -34,9 +38,9 @@ class Arguments:
     check: Callable[[Any], None] | None = None
 
     def config_of(self, arguments):
-        """Our configuration; CheckpointError for arguments that mean a model we do not compute.
+        """Our configuration. Raises CheckpointError for arguments of a model that is not supported.
 
-        ValueError for values that no configuration has.
+        Raises ValueError for values that no configuration may have.
         """
         arguments = {name: x for name, x in arguments.items() if name not in HEAD_ARGUMENTS}
         values = dict(self.only)
@@ -60,7 +64,7 @@ class Arguments:
         return config
 
     def arguments_of(self, config):
-        """Their arguments for our configuration; ValueError for one that they do not compute."""
+        """timm's arguments for our configuration; ValueError for one that timm does not have."""
         for name, value in self.only.items():
             if getattr(config, name) != value:
                 got = getattr(config, name)
@@ -87,7 +91,7 @@ class Arguments:
 
 
 def times(ratio, width):
-    """The product, rounded down, item by item of two lists; None of what are not such numbers."""
+    """The product, rounded down, item by item for lists; None for values that are no numbers."""
     if isinstance(ratio, list | tuple) and isinstance(width, list | tuple) and len(ratio) == len(width):
         products = [times(*pair) for pair in zip(ratio, width, strict=True)]
         return None if None in products else products
@@ -96,7 +100,7 @@ def times(ratio, width):
 
 
 def ratio_of(whole, width):
-    """The number by which `width` gives `whole` when it is multiplied and rounded down, item by item."""
+    """The ratio with which `width` gives `whole` after multiplying and rounding down, item by item."""
     if isinstance(whole, tuple):
         return [ratio_of(*pair) for pair in zip(whole, width, strict=True)]
     if whole % width == 0:

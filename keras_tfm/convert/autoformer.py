@@ -1,4 +1,4 @@
-"""AutoFormer's checkpoints as the authors' repository has them (Chen et al. 2021): supernets, sliced.
+"""AutoFormer's checkpoints in the format of the authors' code (Chen et al. 2021): supernets, sliced.
 
 A published file holds a supernet. The network that its search found is the leading part of each array: of
 a linear layer the first outputs and inputs, as many as the network has. The projection to queries, keys and

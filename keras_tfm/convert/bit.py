@@ -1,4 +1,4 @@
-"""BiT's checkpoints by transformers' names and by timm's (Kolesnikov et al. 2020)."""
+"""BiT's checkpoints with the names of transformers and of timm (Kolesnikov et al. 2020)."""
 
 from keras_tfm.convert.arguments import Arguments, times
 from keras_tfm.convert.family import Entry, Family
@@ -116,7 +116,7 @@ def config_of(arguments):
 
 
 def arguments_of(config):
-    """timm's arguments for our configuration; ValueError for one that timm does not compute.
+    """timm's arguments for a configuration; ValueError for one that timm does not have.
 
     The width factor is that of the published sizes, which timm's names say, and 1 of other widths.
     """

@@ -1,4 +1,4 @@
-"""BoTNet's checkpoints as timm has them (Srinivas et al. 2021), and its attention alone."""
+"""BoTNet's checkpoints in timm's format (Srinivas et al. 2021), and its attention alone."""
 
 import dataclasses
 
@@ -68,7 +68,7 @@ CLASS_ARGUMENTS = {
 
 
 def rows(config):
-    """The table of a configuration, the classifier's rows too."""
+    """The table of weights for a configuration, with the classifier's rows."""
     table = [
         *_normalized(f"{BLOCK}/shortcut", f"{THEIRS}.shortcut"),
         *_normalized(f"{BLOCK}/branch/layer_0", f"{THEIRS}.conv1_1x1"),
@@ -114,7 +114,7 @@ def config_of(arguments):
 
 
 def arguments_of(config):
-    """timm's arguments for our configuration; ValueError for one that timm does not compute."""
+    """timm's arguments for a configuration; ValueError for one that timm does not have."""
     arguments = ARGUMENTS.arguments_of(config)
     if config_of(arguments) != config:
         raise ValueError("timm's class computes only the widths of botnet26t_256, all by one factor.")
@@ -186,7 +186,7 @@ def _divisible(width, by=8):
 
 
 def read(arguments, weights):
-    """Our model of timm's class, and its outputs by the names of theirs."""
+    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
     config = class_config_of(arguments)
     backbone = BoTNet(config)
     model = Classifier(backbone, arguments.get("num_classes", 1000))

@@ -1,4 +1,4 @@
-"""CaiT's checkpoints as timm has them (Touvron et al. 2021)."""
+"""CaiT's checkpoints in timm's format (Touvron et al. 2021)."""
 
 from keras import ops
 
@@ -55,7 +55,7 @@ CLASS_BLOCK = "blocks_token_only.{}"
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     table = [
         *embedding_rows(config),
         *weight("class_token/embedding", "cls_token"),
@@ -86,7 +86,7 @@ def class_attention_rows():
 
 
 def read(arguments, weights):
-    """Our model of timm's class, and its outputs by the names of theirs."""
+    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
     config = config_of(arguments)
     model = Classifier(CaiT(config), arguments["num_classes"])
     read_state(model, weights, rows(config))

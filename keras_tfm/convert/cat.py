@@ -1,4 +1,4 @@
-"""CAT's checkpoints as the authors' code has them (Lin et al. 2021)."""
+"""CAT's checkpoints in the format of the authors' code (Lin et al. 2021)."""
 
 from keras_tfm.convert.keymap import linear, norm, patches, weight
 from keras_tfm.convert.state import as_sequences, fields_of, read_state
@@ -44,7 +44,7 @@ def rows(config):
 
 
 def block_rows(ours, theirs):
-    """Those of one block."""
+    """The rows of one block."""
     attention = f"{ours}/attention/branch/attention"
     return [
         *linear(f"{attention}/projections/query_key_value", f"{theirs}.attn.qkv"),
@@ -58,7 +58,7 @@ def block_rows(ours, theirs):
 
 
 def read(arguments, weights):
-    """Our model of the authors' class, and its outputs by the names of theirs."""
+    """The model for the authors' arguments and weights, and its outputs by their names."""
     for name, value in FIXED.items():
         if arguments.get(name, value) != value:
             raise CheckpointError("CAT", name, f"{value}", f"{arguments[name]}")

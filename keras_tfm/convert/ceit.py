@@ -1,4 +1,4 @@
-"""CeiT's checkpoints as its authors have them (Yuan et al. 2021)."""
+"""CeiT's checkpoints in the authors' format (Yuan et al. 2021)."""
 
 from keras import ops
 
@@ -27,7 +27,7 @@ CLASS_ATTENTION = "class_block_0/attention"
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     table = [
         *embedding_rows(config, "i2t.proj"),
         *convolution("stem/layer_0", "i2t.backbone.conv"),
@@ -57,7 +57,7 @@ def config_of(arguments):
 
 
 def read(arguments, weights):
-    """Our model of theirs, and its outputs by the names of theirs."""
+    """The model for the authors' arguments and weights, and its outputs by their names."""
     config = config_of(arguments)
     model = Classifier(CeiT(config), arguments["num_classes"])
     read_state(model, weights, rows(config))

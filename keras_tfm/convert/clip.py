@@ -59,7 +59,7 @@ def tower_rows(config):
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     return [
         *tower_rows(config),
         *weight("image_patch_encoder/class_token/embedding", "vision_model.embeddings.class_embedding", ROW),

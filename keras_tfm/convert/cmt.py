@@ -1,4 +1,4 @@
-"""CMT's checkpoints as the authors' code has them (Guo et al. 2022)."""
+"""CMT's checkpoints in the format of the authors' code (Guo et al. 2022)."""
 
 from keras_tfm.convert.keymap import (
     POINTWISE,
@@ -33,7 +33,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"  # by which theirs numbers the stages
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     table = [
         *convolution("projection", "_fc"),
         *batch_norm("projection/norm", "_bn"),
@@ -74,7 +74,7 @@ def block_rows(ours, theirs):
 
 
 def read(arguments, weights):
-    """Our model of the authors' class, and its outputs by the names of theirs."""
+    """The model for the authors' arguments and weights, and its outputs by their names."""
     if not arguments.get("qkv_bias", True):
         raise CheckpointError("CMT", "qkv_bias", "True", "False")
     fields = fields_of({key: x for key, x in arguments.items() if key != "qkv_bias"}, FIELDS)

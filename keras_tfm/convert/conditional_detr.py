@@ -18,7 +18,7 @@ PROJECTIONS = {
 
 def rows(config):
     """The table of a configuration."""
-    table = detr.common_rows(config) + detr.attention_rows("encoder", "attention", "self_attn")
+    table = detr.map_rows(config) + detr.block_rows("encoder") + detr.feedforward_rows("decoder")
     table += linear("decoder_references/layer_{}", "decoder.ref_point_head.layers.{}")
     table += linear("decoder_place_scale/layer_{}", "decoder.query_scale.layers.{}")
     theirs = "decoder.layers.{}"

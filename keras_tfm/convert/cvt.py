@@ -1,8 +1,8 @@
 """CvT's checkpoints (Wu et al. 2021).
 
 The last norm is the classifier's in transformers, and the backbone's here: `CvtModel` is read with one that
-has the gain 1, and does not heed the one that is written. transformers says no image size: one that a
-configuration of ours has is written beside its own entries.
+has the gain 1, and does not heed the one that is written. transformers has no entry for an image size; an
+additional one stores that of our configuration.
 """
 
 import dataclasses

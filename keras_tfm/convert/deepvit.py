@@ -1,4 +1,4 @@
-"""DeepViT's checkpoints as its authors have them (Zhou et al. 2021)."""
+"""DeepViT's checkpoints in the authors' format (Zhou et al. 2021)."""
 
 from keras_tfm.convert.keymap import POINTWISE, batch_norm, weight
 from keras_tfm.convert.variant import (
@@ -50,6 +50,6 @@ def config_of(arguments):
 
 
 def read(arguments, weights):
-    """Our model of theirs, and its outputs by the names of theirs."""
+    """The model for the authors' arguments and weights, and its outputs by their names."""
     config = config_of(arguments)
     return read_as(DeepViT, config, arguments["num_classes"], weights, rows(config))

@@ -1,6 +1,6 @@
 """DeiT's checkpoints (Touvron et al. 2021): distilled ones, with one head or with the teacher's too.
 
-The pooling layer that `DeiTModel` alone has, and no classifier reads, is left behind.
+The pooling layer, which only `DeiTModel` has and no classifier reads, is not read.
 """
 
 import dataclasses

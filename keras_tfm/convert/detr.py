@@ -32,14 +32,35 @@ TIMM = {
 }
 
 
+def rows(config):
+    """The table of weights for a configuration."""
+    return [*map_rows(config), *block_rows("encoder"), *block_rows("decoder")]
+
+
+def map_rows(config):
+    """What DETR and its kin have outside of blocks: the backbone, the projection of its map, the queries."""
+    table = backbone_rows(config)
+    table += weight("encoder_projection/convolution/kernel", "input_projection.weight", CONVOLVED)
+    table += weight("encoder_projection/convolution/bias", "input_projection.bias")
+    return table + weight("decoder_queries/table", "query_position_embeddings.weight")
+
+
 def backbone_rows(config):
     """The table of the backbone, a ResNet's."""
     table = resnet.resnet_rows(config.of_backbone) if config.backbone == "ResNet" else ()
     return [dataclasses.replace(row, theirs=tuple(BACKBONE + key for key in row.theirs)) for row in table]
 
 
+def block_rows(stack):
+    """The blocks of the encoder or the decoder, and the norm behind the latter."""
+    table = feedforward_rows(stack)
+    for name, key in ATTENTIONS[stack].items():
+        table += attention_rows(stack, name, key)
+    return table
+
+
 def attention_rows(stack, name, key):
-    """The table of the attention `name` of all blocks of a stack, which theirs calls `key`."""
+    """The attention `name` of all blocks of a stack, which theirs calls `key`."""
     ours, theirs = f"{stack}_block_{{}}/{name}", f"{stack}.layers.{{}}.{key}"
     table = norm(f"{ours}/norm", f"{theirs}_layer_norm")
     for part in ("query", "key", "value"):
@@ -47,31 +68,12 @@ def attention_rows(stack, name, key):
     return table + linear(f"{ours}/branch/attention/output", f"{theirs}.out_proj")
 
 
-def common_rows(config):
-    """What DETR and its kin with one map share: all but attention."""
-    table = backbone_rows(config)
-    table += weight("encoder_projection/convolution/kernel", "input_projection.weight", CONVOLVED)
-    table += weight("encoder_projection/convolution/bias", "input_projection.bias")
-    table += weight("decoder_queries/table", "query_position_embeddings.weight")
-    table += norm("decoder_norm", "decoder.layernorm")
-    return table + feedforward_rows("encoder") + feedforward_rows("decoder")
-
-
 def feedforward_rows(stack):
-    """The table of the feed-forward layers of a stack."""
+    """The feed-forward layers of a stack, and the norm behind a decoder."""
     ours, theirs = f"{stack}_block_{{}}/feedforward", f"{stack}.layers.{{}}"
-    return feedforward(ours, f"{theirs}.fc1", f"{theirs}.fc2") + norm(
-        f"{ours}/norm", f"{theirs}.final_layer_norm"
-    )
-
-
-def rows(config):
-    """The table of a configuration."""
-    table = common_rows(config)
-    for stack, attentions in ATTENTIONS.items():
-        for name, key in attentions.items():
-            table += attention_rows(stack, name, key)
-    return table
+    table = norm("decoder_norm", "decoder.layernorm") if stack == "decoder" else []
+    table += feedforward(ours, f"{theirs}.fc1", f"{theirs}.fc2")
+    return table + norm(f"{ours}/norm", f"{theirs}.final_layer_norm")
 
 
 def read_backbone(value, entries):

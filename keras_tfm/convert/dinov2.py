@@ -1,6 +1,6 @@
-"""DINOv2's checkpoints (Oquab et al. 2023), without and with registers, by transformers' names and by timm's.
+"""DINOv2's checkpoints (Oquab et al. 2023), without and with registers, with transformers' or timm's names.
 
-The mask token, which no classifier reads, is left behind.
+The mask token, which no classifier reads, is not read.
 """
 
 import dataclasses
@@ -204,7 +204,7 @@ ARGUMENTS = Arguments(
 
 
 def config_of(arguments):
-    """Our configuration of timm's arguments; CheckpointError where theirs is another model."""
+    """The configuration for timm's arguments; CheckpointError for those of another model."""
     own = {name: x for name, x in arguments.items() if name != "no_embed_class"}
     config = ARGUMENTS.config_of(own)
     expected, got = config.num_registers > 0, arguments.get("no_embed_class", False)
@@ -214,5 +214,5 @@ def config_of(arguments):
 
 
 def arguments_of(config):
-    """timm's arguments for our configuration; ValueError for one that timm does not compute."""
+    """timm's arguments for a configuration; ValueError for one that timm does not have."""
     return {**ARGUMENTS.arguments_of(config), "no_embed_class": config.num_registers > 0}

@@ -1,6 +1,6 @@
 """DINOv3's checkpoints (Siméoni et al. 2025) by transformers' names, which have no classifier.
 
-The mask token, which only pre-training reads, is left behind.
+The mask token, which only pre-training reads, is not read.
 """
 
 from keras_tfm.convert.family import Family
@@ -12,7 +12,7 @@ BLOCK, LAYER = "block_{}", "layer.{}"
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     projections, branch = f"{BLOCK}/attention/branch/projections", f"{BLOCK}/feedforward/branch"
     names = {"query": "q_proj", "key": "k_proj", "value": "v_proj"}
     table = [

@@ -1,4 +1,4 @@
-"""What `transformers` calls a family's configuration entries, weights and heads: one `Family` a family."""
+"""The names in transformers of a family's configuration entries, weights and heads: one `Family` each."""
 
 import dataclasses
 import re
@@ -31,23 +31,23 @@ MAX_LAYERS = 10_000
 
 
 def files_of(backbone):
-    """The names of the files here that may know our `backbone`: of the file it stands in, and its own."""
+    """The names of files that may convert our `backbone`: that of its module, and that of its class."""
     return type(backbone).__module__.rpartition(".")[2], type(backbone).__name__.lower()
 
 
 def nothing(_):
-    """No entries, and no tensors."""
+    """A function for no additional entries or tensors."""
     return {}
 
 
 def num_layers_of(config):
-    """The layers of the encoder, or the whole, and of a decoder."""
+    """The number of layers of the encoder, or of the whole model, and of the decoder."""
     return config.num_layers + (getattr(config, "num_decoder_layers", None) or 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """An entry `name` of theirs that is not written as our field: `read(value, entries)`, `write(config)`."""
+    """An entry with another value than our field; `read(value, entries)` and `write(config)` convert it."""
 
     name: str
     read: Callable
@@ -56,8 +56,9 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """An argument of a head that their configuration says: `read(entries)` gives it, `write(value)` the
-    entries for it, none where theirs has none of its own.
+    """An argument of a head that their configuration contains.
+
+    `read(entries)` returns it, and `write(value)` the entries for it, which may be none.
     """
 
     read: Callable
@@ -65,7 +66,7 @@ class Option:
 
 
 def rate(*names, default=0.1, written=True):
-    """A rate of dropout: the first of the entries `names` that is there, written as the first of them."""
+    """A dropout rate: the first existing entry of `names`; the first name is written."""
 
     def read(entries):
         return next((entries[name] for name in names if entries.get(name) is not None), default)
@@ -75,12 +76,17 @@ def rate(*names, default=0.1, written=True):
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """An architecture: `model(backbone, **arguments)`, where `rows` map what it adds to the backbone.
+    """An architecture with a head: `model(backbone, **arguments)`.
 
-    An argument that is a function is one of our configuration; `options` are the arguments that their
-    configuration says. `lacks` are parts of the backbone (see `Family.parts`) that this architecture is
-    without; the others it needs. Those that our head would read are in `excludes` too: with one of them ours
-    is no such architecture.
+    Args:
+        model: our class.
+        rows: the table of the weights that the head adds to the backbone.
+        arguments: for `model`; a function is called with our configuration.
+        options: {argument: Option} for arguments that their configuration contains.
+        lacks: the parts of the backbone (see `Family.parts`) that this architecture does not have; it needs
+            all others.
+        excludes: those of `lacks` that our head would read; a backbone with one of them has another
+            architecture.
     """
 
     model: Any
@@ -95,7 +101,7 @@ class Head:
         return {name: x(config) if callable(x) else x for name, x in self.arguments.items()}
 
     def read_options(self, entries):
-        """The arguments that their configuration `entries` says."""
+        """The arguments in the `entries` of their configuration."""
         return {name: option.read(entries) for name, option in self.options.items()}
 
     def write_options(self, model):
@@ -108,22 +114,28 @@ class Head:
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """One family of checkpoints; keys are those of the backbone alone, which `prefix` precedes under a head.
+    """The conversion of one family of checkpoints.
 
-    `fields` are the configuration's, ours by theirs (a name, or an `Entry`); `absent` says what an entry that
-    is not there means, by default what our field does; `written` are functions of our configuration for
-    entries that follow from it. `fixed` entries have one value that we compute, fields of ours that are in
-    `only` one that they do. `nested` are entries that are dictionaries, {name: {entry: value}}, whose own
-    entries are called "name.entry" here; `same`, {entry: other}, are entries that must have the other's
-    value.
+    Keys are those of the backbone by itself; in a model with a head `prefix` precedes them. `rows`, `copies`
+    and `shapes` may also be functions of our configuration.
 
-    `rows` are the weights' table, `copies` keys that repeat others, to which they are tied; either may be a
-    function of our configuration that makes it. `shapes`, or what they give for a configuration, are some
-    keys' sizes by our fields, or by functions of the configuration (0: no such key), and
-    `num_blocks(config)` the number of blocks that have weights, both compared before anything is made of
-    that size. `parts` are {field: prefix of keys} of what a checkpoint may be without. `renamed` are parts of
-    keys by another name they have had; `left_out(tensors)` gives those that a file may be without; `ignored`
-    are patterns of keys that are no weights, `added(tensors)` those of them that are written.
+    Args:
+        fields: {our field: their entry}, or an `Entry` if the values differ.
+        absent: {their entry: its meaning if it is missing}, where that is not our field's default.
+        written: {their entry: function of our configuration} for entries that follow from it.
+        fixed: {their entry: the only value that is supported here}.
+        only: {our field: the only value that they support}.
+        nested: the names of entries that are dictionaries; `fields` call the entries inside "name.entry".
+        same: {entry: other entry} for entries that must have the same value.
+        rows: the table of weights.
+        copies: {key: the key whose tensor it repeats}.
+        shapes: {key: sizes, as our fields or functions of the configuration}; 0 means that there is no such
+            key. They and `num_blocks(config)`, the number of blocks with weights, are compared with the file
+            before a model is made.
+        parts: {our field: prefix of keys} for parts that a checkpoint may not have.
+        renamed: {old part of a key: its present name}.
+        left_out: `left_out(tensors)` gives tensors that a file may not have.
+        ignored: patterns of keys that are not weights; `added(tensors)` gives those of them that are written.
     """
 
     model_type: str
@@ -149,11 +161,11 @@ class Family:
     added: Callable = nothing
 
     def computes(self, config):
-        """Whether theirs is a model of this configuration of ours."""
+        """Whether they have a model for this configuration of ours."""
         return all(getattr(config, name) == value for name, value in self.only.items())
 
     def of(self, config):
-        """The family for one configuration, whose tables are made."""
+        """The family with its tables for one configuration."""
         made = {name: getattr(self, name) for name in ("rows", "copies")}
         return dataclasses.replace(self, **{n: x(config) if callable(x) else x for n, x in made.items()})
 
@@ -165,7 +177,7 @@ class Family:
         return rows + (head.rows if head else [])
 
     def read_config(self, entries, path):
-        """Our configuration from their entries; CheckpointError for one of another kind or meaning."""
+        """Our configuration for their entries; CheckpointError for malformed or unsupported ones."""
         entries = self._flat(entries, path)
         check_entries(entries, path)
         for name, other in self.same.items():
@@ -195,7 +207,7 @@ class Family:
             raise CheckpointError(path, None, expected, str(error).rstrip(".")) from None
 
     def write_config(self, config):
-        """Their entries for our configuration; ValueError for what they have none for."""
+        """Their entries for our configuration; ValueError if they have none for it."""
         for name, value in self.only.items():
             if getattr(config, name) != value:
                 got = getattr(config, name)
@@ -218,7 +230,7 @@ class Family:
         return entries
 
     def _flat(self, entries, path):
-        """`entries` with those of `nested` ones by both names."""
+        """`entries` together with the "name.entry" entries of the `nested` ones."""
         flat = dict(entries)
         for name in self.nested:
             inner = flat.pop(name, None) or {}
@@ -228,7 +240,7 @@ class Family:
         return flat
 
     def check_sizes(self, config, tensors, prefix, path):
-        """Refuse, before it costs memory, a configuration that the tensors do not bear out."""
+        """Raise CheckpointError if the tensors contradict the configuration, before a model is made."""
         shapes = self.shapes(config) if callable(self.shapes) else self.shapes
         for key, fields in shapes.items():
             expected = tuple(field(config) if callable(field) else getattr(config, field) for field in fields)
@@ -243,7 +255,7 @@ class Family:
             raise CheckpointError(path, None, f"{num_layers} layers, as config.json says", "fewer")
 
     def without_parts(self, config, head, tensors, prefix):
-        """`config` without the parts that the checkpoint, or the architecture `head`, is without."""
+        """`config` without the parts that the checkpoint or the architecture `head` does not have."""
         present = {
             field: not (head and field in head.lacks)
             and any(key.startswith(prefix + part) for key in tensors)
@@ -252,9 +264,9 @@ class Family:
         return dataclasses.replace(config, **present)
 
     def check_unread(self, tensors, read, prefix, path, with_head):
-        """Refuse what is in the file and not in the table: it would have been lost without a word."""
+        """Raise CheckpointError for tensors that the table does not read."""
         heads = {key for head in self.heads.values() for row in head.rows for key in row.theirs}
-        # A row of blocks stands for all that begins as its first name does.
+        # A row for blocks covers all keys with the same first name.
         patterns = [*(prefix + part for part in self.parts.values()), *(x.partition("{")[0] for x in heads)]
         for key in sorted(tensors.keys() - read):
             original = self.copies.get(key, "").format(prefix=prefix)
@@ -271,7 +283,7 @@ class Family:
 
 
 def check_entries(entries, path):
-    """Refuse what no family means, in entries that several read, or that none does and others would."""
+    """Raise CheckpointError for values of common entries that no family supports."""
     for name, value in entries.items():
         if name.rpartition(".")[2] in TOKEN_IDS and value is not None:
             ids = value if isinstance(value, list) else [value]
@@ -292,7 +304,7 @@ def check_entries(entries, path):
 
 
 def number_of_labels(entries):
-    """How many labels a classifier has, by `id2label` or `num_labels`; 2 if nothing is said."""
+    """The number of a classifier's labels, from `id2label` or `num_labels`; 2 if both are missing."""
     labels = entries.get("id2label")
     count = len(labels) if isinstance(labels, dict) else entries.get("num_labels", 2)
     if type(count) is not int or not 0 < count <= MAX_LABELS:
@@ -301,7 +313,7 @@ def number_of_labels(entries):
 
 
 def first_of(value, _):
-    """The first of several ids, or the one there is."""
+    """The first of several ids, or the only one."""
     return next(iter(value), None) if isinstance(value, list) else value
 
 
@@ -323,7 +335,7 @@ def _takes_lists(kind):
 
 
 def _read(entry, entries, path):
-    """What `entry` says in our terms; CheckpointError where it is of another kind."""
+    """The value of our field for `entry`; CheckpointError if it has another type."""
     try:
         return entry.read(entries[entry.name], entries)
     except CheckpointError as error:  # of a configuration within this one
@@ -334,7 +346,7 @@ def _read(entry, entries, path):
 
 
 def _value(value, ours, default, path, theirs):
-    """`value` as the field `ours`, whose `default` says its kind."""
+    """`value` in the type of our field, which its `default` tells."""
     if ours == "activation":
         if not isinstance(value, str) or value not in ACTIVATIONS:
             raise CheckpointError(path, theirs, f"one of {', '.join(ACTIVATIONS)}", brief(value))

@@ -1,4 +1,4 @@
-"""A checkpoint's folder: config.json and its weights, in one safetensors file or in shards by an index."""
+"""The folder of a checkpoint: config.json, and weights in one safetensors file or in indexed shards."""
 
 import os
 import pathlib
@@ -10,9 +10,10 @@ INDEX = "model.safetensors.index.json"
 
 
 def find_folder(name):
-    """The folder `name` or, if there is none, the one of a hub id ("owner/model") in the local hub cache.
+    """The folder `name` or, if there is none, that of the hub id `name` ("owner/model") in the local cache.
 
-    What the cache lacks is downloaded. Raises FileNotFoundError where neither can be had.
+    Files that are not in the cache are downloaded if huggingface_hub is installed. Raises FileNotFoundError
+    if there is neither.
     """
     folder = pathlib.Path(name)
     if folder.is_dir():
@@ -40,7 +41,7 @@ def read_config(folder):
 
 
 def read_weights(folder):
-    """({key: array}, the file that says so) of all weights in `folder`; CheckpointError for any fault."""
+    """All weights in `folder`, {key: array}, and the file that lists them; CheckpointError for any fault."""
     if os.path.lexists(path := folder / WEIGHTS):
         return read_tensors(inside(folder, WEIGHTS))[0], path
     if not os.path.lexists(path := folder / INDEX):
@@ -61,9 +62,9 @@ def read_weights(folder):
 
 
 def inside(folder, name):
-    """The path of the file `name` in `folder`; CheckpointError where it would lie outside.
+    """The path of the file `name` in `folder`; CheckpointError if it is outside of it.
 
-    A hub cache keeps its files elsewhere, under the same `models--owner--name`: links to there are followed.
+    In a hub cache, files are links to another place under the same `models--owner--name`; these are followed.
     """
     if pathlib.PurePath(name).name != name or name in ("", "..") or "\\" in name or "\0" in name:
         raise CheckpointError(folder, name[:200], "a plain file name", "a path")

@@ -1,4 +1,4 @@
-"""What `transformers` publishes about decoding: generation_config.json, or its entries in config.json."""
+"""Defaults for decoding in folders of transformers: generation_config.json, or entries of config.json."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from keras_tfm.tasks.decoding import DecodingDefaults
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
 FILE = "generation_config.json"
-# Their entries: ours, and what a value must be.
+# {their entry: (our option, the type of its value)}
 OPTIONS = {
     "num_beams": ("beam_size", "positive"),
     "length_penalty": ("length_penalty", "number"),
@@ -41,10 +41,10 @@ WORDS = {
 
 
 def read_decoding(folder, is_encoder_decoder):
-    """The `DecodingDefaults` of a folder; what draws tokens at random is left to the caller.
+    """The `DecodingDefaults` of a folder, without the options for sampling.
 
-    Options come from generation_config.json alone where there is one; ids of start, end and padding that it
-    lacks come from config.json. CheckpointError for a value of another kind.
+    They are read from generation_config.json, or from config.json if that file is missing; ids of start, end
+    and padding may come from either. Raises CheckpointError for a malformed value.
     """
     entries, path = read_config(folder), folder / "config.json"
     own = entries
@@ -53,7 +53,7 @@ def read_decoding(folder, is_encoder_decoder):
     entries = {**_without_none(entries), **_without_none(own)}
     options = {ours: _value(own, theirs, kind, path) for theirs, (ours, kind) in OPTIONS.items()}
     if not is_encoder_decoder:
-        options["forced_first_id"] = None  # theirs acts on prompts of one token alone
+        options["forced_first_id"] = None  # in transformers it applies only to prompts of one token
     start = "decoder_start_token_id" if "decoder_start_token_id" in entries else "bos_token_id"
     return DecodingDefaults(
         _value(entries, start, "count", path) if is_encoder_decoder else None,
@@ -64,7 +64,7 @@ def read_decoding(folder, is_encoder_decoder):
 
 
 def decoding_entries(defaults):
-    """`DecodingDefaults` as the entries of generation_config.json."""
+    """The entries of generation_config.json for `DecodingDefaults`."""
     entries = {theirs: defaults.options.get(ours) for theirs, (ours, _) in OPTIONS.items()}
     ids = {"decoder_start_token_id": defaults.start_id, "pad_token_id": defaults.pad_id}
     entries |= {**ids, "eos_token_id": defaults.end_ids}
@@ -85,7 +85,7 @@ def _without_none(entries):
 
 
 def _value(entries, name, kind, path):
-    """The entry `name`, None where there is none; where several ids may stand, one is a list of one."""
+    """The entry `name`, or None; an entry that may have several ids is always a list."""
     value = entries.get(name)
     if value is None:
         return None

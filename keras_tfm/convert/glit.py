@@ -1,4 +1,4 @@
-"""GLiT's checkpoints as the authors' repository has them (Chen et al. 2021)."""
+"""GLiT's checkpoints in the format of the authors' code (Chen et al. 2021)."""
 
 from keras import ops
 
@@ -17,7 +17,7 @@ DEPTHWISE = Transform(
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     table = [
         *patches("patch_embedding", "patch_embed.proj", config.patch_size),
         *weight("class_token/embedding", "cls_token"),
@@ -74,7 +74,7 @@ def config_of(arguments):
 
 
 def read(arguments, weights):
-    """Our model of the authors' class, and its outputs."""
+    """The model for the authors' arguments and weights, and its outputs."""
     config = config_of(arguments)
     backbone = GLiT(config)
     model = Classifier(backbone, arguments["num_classes"])

@@ -1,4 +1,4 @@
-"""Models from and to the folders of `transformers`: config.json and safetensors, by one table a family."""
+"""Models from and to the folders of `transformers`: config.json and safetensors, by one table per family."""
 
 import importlib
 import json
@@ -12,7 +12,7 @@ from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.weights import write_tensors
 from keras_tfm.version import __version__
 
-# The tables by what their config.json calls the family; a file has the name of our model's.
+# The file of each `model_type` in config.json; a file is named like the file of our model.
 TABLES = {
     "bert": "bert.FAMILY",
     "roberta": "roberta.FAMILY",
@@ -40,6 +40,7 @@ TABLES = {
     "detr": "detr.FAMILY",
     "conditional_detr": "conditional_detr.FAMILY",
     "deformable_detr": "deformable_detr.FAMILY",
+    "maskformer": "mask_former.FAMILY",
     "vision-encoder-decoder": "vision_encoder_decoder.FAMILY",
     "dinov2": "dinov2.FAMILY",
     "dinov2_with_registers": "dinov2.WITH_REGISTERS",
@@ -48,7 +49,7 @@ TABLES = {
 
 
 def family_of_type(model_type):
-    """The `Family` of this `model_type`, None for one that there is not; no other family is imported."""
+    """The `Family` of a `model_type`, or None; no other family's file is imported."""
     if model_type not in TABLES:
         return None
     file, _, name = TABLES[model_type].partition(".")
@@ -56,19 +57,31 @@ def family_of_type(model_type):
 
 
 def families_of(backbone):
-    """Those that our `backbone` may be of: versions of one model."""
+    """The families that may have our `backbone`: versions of one model."""
     files = files_of(backbone)
     families = [family_of_type(name) for name, table in TABLES.items() if table.partition(".")[0] in files]
     return [family for family in families if type(backbone) is family.model]
 
 
 def from_huggingface(name, with_head=True):
-    """The model in the folder `name`, or of this hub id, which is looked for in the local cache first.
+    """Read the model in a folder of transformers; a folder of timm is passed on to `from_timm`.
 
-    A folder of timm's is read by `from_timm`.
+    Args:
+        name: a folder, or a hub id, which is looked up in the local cache first.
+        with_head: whether to return the model with the head that `architectures` in config.json names, or
+            only the backbone.
 
-    Its head is the one that `architectures` names; `with_head=False` gives the backbone alone. Raises
-    CheckpointError, naming file and entry, for whatever is not as it must be; FileNotFoundError.
+    Raises:
+        CheckpointError: if anything in the folder is missing or not as expected; it names file and entry.
+        FileNotFoundError: if there is no such folder.
+
+    >>> import tempfile
+    >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=50, num_layers=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     keras_tfm.convert.save_huggingface(model, f"{folder}/bert")
+    ...     again = keras_tfm.convert.from_huggingface(f"{folder}/bert")
+    >>> again.config == model.config
+    True
     """
     folder = find_folder(name)
     path = folder / "config.json"
@@ -103,8 +116,9 @@ def from_huggingface(name, with_head=True):
 
 
 def head_arguments(backbone, head_class, entries):
-    """The arguments of a new `head_class` on `backbone`, as its family has them, and {part: whether the
-    backbone has it there}; nothing for a head that the family lacks.
+    """The arguments for a new `head_class` on `backbone`, and {part: whether the backbone must have it}.
+
+    Both follow the family of the backbone in transformers; they are empty if it has no such head.
     """
     family = families_of(backbone)[0]
     for head in family.heads.values():
@@ -117,11 +131,17 @@ def head_arguments(backbone, head_class, entries):
 
 
 def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=None, writers=()):
-    """Write `model`, a backbone or one with a head, to a new `folder` that `transformers` loads.
+    """Write a model, with or without a head, to a new `folder` that transformers loads.
 
-    `entries` are further ones for config.json, names of labels for example; `tokenizer` is saved there too,
-    and each of `writers`, functions of a folder, adds its files.
-    Raises TypeError for a model of no known family, FileExistsError where `folder` exists.
+    Args:
+        overwrite: whether to replace a folder that this package wrote.
+        entries: more entries for config.json, for example the names of labels.
+        tokenizer: a tokenizer to save in the folder.
+        writers: functions of a folder that write more files.
+
+    Raises:
+        TypeError: for a model of no known family.
+        FileExistsError: if `folder` exists.
     """
     if quantization_of(model):
         raise ValueError("Weights in 8 bits are not what transformers reads: save them before.")
@@ -166,7 +186,7 @@ def _head_of(model, family):
             type(model) is head.model
             and all(getattr(model, name) == value for name, value in arguments.items())
             and getattr(model, "pooling", "first")
-            == "first"  # no classifier of theirs takes a mean or a maximum
+            == "first"  # transformers has no classifier that takes a mean or a maximum
             and all(getattr(config, part) for part in needs)
             and not any(getattr(config, part) for part in head.excludes)
         ):
@@ -177,7 +197,7 @@ def _head_of(model, family):
 
 
 def _with_modern_names(tensors, family, path):
-    """`tensors` with the names of the table: a LayerNorm's weights had others before 2019."""
+    """`tensors` with the table's names: the weights of a LayerNorm had other names before 2019."""
     names = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias", **family.renamed}
     renamed = {}
     for old, tensor in tensors.items():

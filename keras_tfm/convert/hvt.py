@@ -1,4 +1,4 @@
-"""HVT's checkpoints as its authors have them (Pan et al. 2021)."""
+"""HVT's checkpoints in the authors' format (Pan et al. 2021)."""
 
 from keras_tfm.convert.keymap import weight
 from keras_tfm.convert.variant import (
@@ -13,13 +13,13 @@ from keras_tfm.models import HVT, HVTConfig
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     position = weight("block_{}/position/embedding/embeddings", "blocks.{}.pos_embed", FIRST_OF_ONE)
     return [*embedding_rows(config), *attention_rows(), *feedforward_rows(), *position]
 
 
 def config_of(arguments):
-    """Our configuration for their constructor's arguments."""
+    """The configuration for the arguments of the authors' class."""
     return HVTConfig(
         **fields_of(arguments),
         pool_every=arguments["pool_block_width"],
@@ -29,6 +29,6 @@ def config_of(arguments):
 
 
 def read(arguments, weights):
-    """Our model of theirs, and its outputs by the names of theirs."""
+    """The model for the authors' arguments and weights, and its outputs by their names."""
     config = config_of(arguments)
     return read_as(HVT, config, arguments["num_classes"], weights, rows(config))

@@ -1,4 +1,4 @@
-"""The hybrid ViT's checkpoints as timm has them (Dosovitskiy et al. 2021, Steiner et al. 2022)."""
+"""The hybrid ViT's checkpoints in timm's format (Dosovitskiy et al. 2021, Steiner et al. 2022)."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
-    """The table of a configuration, the classifier's rows too."""
+    """The table of weights for a configuration, with the classifier's rows."""
     network, encoder = "patch_embed.backbone", "patch_encoder"
     stem = f"{network}.stem" if config.stage_depths else network
     block, theirs = "stage_{}_block_{}", f"{network}.stages.{{}}.blocks.{{}}"

@@ -1,6 +1,6 @@
-"""One table a family: our weight's path <-> their key or keys, by transforms that go both ways.
+"""One table per family: the path of our weight and their key or keys, with transforms for both directions.
 
-Import and export read the same rows, so what one can do the other can. `{}` stands for a number, a block's:
+Import and export read the same rows. `{}` stands for a number, for example that of a block:
 
     *feedforward("block_{}/feedforward", "layer.{}.dense_1", "layer.{}.dense_2")
     *norm("norm", "LayerNorm")
@@ -19,22 +19,22 @@ from keras_tfm.training.weights import assign_all
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-    """`load` makes our array of theirs, `save(array, count)` their `count` arrays of ours."""
+    """`load` turns their arrays into ours; `save(array, count)` turns ours into their `count` arrays."""
 
     load: Callable
     save: Callable
 
 
 AS_IS = Transform(lambda array: array, lambda array, count: [array])
-# Several of theirs are one of ours, side by side on the last axis: queries, keys and values.
+# Several arrays of theirs, such as queries, keys and values, are concatenated on the last axis of ours.
 JOINED = Transform(
     lambda *arrays: np.concatenate(arrays, axis=-1), lambda array, count: np.split(array, count, axis=-1)
 )
-STRIP = 64  # rows that are transposed at once: they stay in the cache, and all is several times faster
+STRIP = 64  # rows transposed at a time: they stay in the cache, which is several times faster
 
 
 def _transpose(*arrays):
-    """The transposed matrices, side by side."""
+    """The transposed matrices, concatenated on the last axis."""
     width = sum(len(array) for array in arrays)
     joined = np.empty((arrays[0].shape[1], width), np.result_type(*arrays))
     column = 0
@@ -74,7 +74,7 @@ def depthwise_kernel(multiplier=1):
 
 
 def reordered(transform, order):
-    """`transform` of their arrays, of whose first axis ours takes the entries in this `order`."""
+    """`transform`, after their arrays' first axis is brought into this `order`."""
     order = np.asarray(order)
     back = np.argsort(order)
     return Transform(
@@ -84,8 +84,9 @@ def reordered(transform, order):
 
 
 def parts_first(num_heads, *widths):
-    """The order that puts each part of all heads side by side, where theirs has each head's parts: parts of
-    `widths` a head.
+    """The order that changes "all parts of head 0, of head 1, ..." to "first parts of all heads, second ...".
+
+    The parts of a head have these `widths`.
     """
     entries = np.arange(num_heads * sum(widths)).reshape(num_heads, sum(widths))
     return np.concatenate([x.ravel() for x in np.split(entries, np.cumsum(widths)[:-1], axis=1)])
@@ -93,11 +94,10 @@ def parts_first(num_heads, *widths):
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The path pattern of a weight, the patterns of the keys it is made of, and how.
+    """The path pattern of our weight, the patterns of their keys, and the transform.
 
-    Where theirs holds several of our weights, `part` (first, last, count) says that this is the part of its
-    first axis from `first` / `count` to `last` / `count`: (1, 3, 3) are the keys and values of a common
-    projection.
+    If their tensor holds several of our weights, `part` (first, last, count) is the section of its first axis
+    from `first` / `count` to `last` / `count`: (1, 3, 3) are the keys and values of a common projection.
     """
 
     ours: str
@@ -110,20 +110,20 @@ class Row:
             raise ValueError(f"{self.ours!r} and {self.theirs} differ in their number of {{}}.")
 
     def keys(self, path):
-        """Their keys for our weight at `path`; None where the row is not about it."""
+        """Their keys for our weight at `path`, or None if the row is for other weights."""
         match = re.fullmatch(re.escape(self.ours).replace(r"\{\}", r"(\d+)"), path)
         return match and [pattern.format(*match.groups()) for pattern in self.theirs]
 
 
 def weight(ours, theirs, transform=AS_IS):
-    """One row: a weight that is the same in both, or differs by `transform`."""
+    """One row: a weight that is equal on both sides, or differs by `transform`."""
     return [Row(ours, (theirs,), transform)]
 
 
 def linear(ours, *theirs, part=None, transform=TRANSPOSED):
-    """A `Dense` and the `torch.nn.Linear`s it joins, or the one that it is a `part` of.
+    """A `Dense` layer, and the `torch.nn.Linear`s that it joins or of which it is a `part`.
 
-    Theirs are 1 x 1 `torch.nn.Conv2d`s where the `transform` is `POINTWISE`.
+    With the transform `POINTWISE` theirs are 1 x 1 `torch.nn.Conv2d`s.
     """
     return [
         Row(f"{ours}/kernel", tuple(f"{key}.weight" for key in theirs), transform, part),
@@ -165,8 +165,9 @@ def batch_norm(ours, theirs, order=None):
 
 
 def batch_counts(tensors):
-    """What `torch.nn.BatchNorm` keeps beside its running statistics among `tensors`, and does not compute
-    with: the number of batches it has seen, here 0.
+    """The counts of batches, 0, that `torch.nn.BatchNorm` stores with the running statistics in `tensors`.
+
+    They have no effect on the outputs.
     """
     ends = (".running_mean", ".num_batches_tracked")
     return {key.replace(*ends): np.zeros((), "int64") for key in tensors if key.endswith(ends[0])}
@@ -183,7 +184,7 @@ def convolution(ours, theirs, transform=CONVOLVED):
 
 
 def embedding(ours, theirs):
-    """A table of vectors, a row each."""
+    """An embedding table."""
     return weight(f"{ours}/embeddings", f"{theirs}.weight")
 
 
@@ -212,8 +213,8 @@ def feedforward(ours, hidden, output):
 def load(model, tensors, rows, path):
     """Set the weights of `model` from `tensors` ({key: array}) by `rows`; returns the keys that were read.
 
-    CheckpointError, which names `path`, and no weight is changed, where a tensor is missing, misshaped, not
-    of floating-point numbers or not finite.
+    Raises CheckpointError, which names `path`, and changes no weight if a tensor is missing, has another
+    shape, or does not consist of finite floating-point numbers.
     """
     values, read = [], set()
     for variable, row, keys in _pairs(model, rows):
@@ -232,7 +233,7 @@ def load(model, tensors, rows, path):
 
 
 def save(model, rows):
-    """The weights of `model` by their keys."""
+    """The weights of `model`, {their key: array}."""
     tensors: dict = {}
     parts: dict = {}
     for variable, row, keys in _pairs(model, rows):
@@ -247,7 +248,7 @@ def save(model, rows):
 
 
 def _part_of(array, part):
-    """The `part` of a row, of an array of theirs."""
+    """The `part` of their array that a row reads."""
     if part is None:
         return array
     first, last, count = part
@@ -256,8 +257,9 @@ def _part_of(array, part):
 
 
 def _check_part(path, key, array, variable, row, number):
-    """Refuse a part, of this `number` in its row, whose shape is not what `save` would write: parts could
-    else join by chance.
+    """Raise CheckpointError if part `number` of a row has another shape than `save` would write.
+
+    Without this check, parts of wrong shapes could fit together by chance.
     """
     like = np.broadcast_to(np.float32(0), tuple(variable.shape))
     expected = row.transform.save(like, len(row.theirs))[number].shape
@@ -269,7 +271,7 @@ def _check_part(path, key, array, variable, row, number):
 
 
 def _pairs(model, rows):
-    """(variable, row, their keys) of all weights that learn or are fixed, but not of random generators."""
+    """(variable, row, their keys) of all weights, except the states of random generators."""
     for variable in model.weights:
         if not keras.backend.is_float_dtype(variable.dtype):
             continue

@@ -1,11 +1,11 @@
-"""KVT's checkpoints as its authors have them (Wang et al. 2022)."""
+"""KVT's checkpoints in the authors' format (Wang et al. 2022)."""
 
 from keras_tfm.convert.variant import attention_rows, embedding_rows, feedforward_rows, fields_of, read_as
 from keras_tfm.models import KVT, KVTConfig
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     return [*embedding_rows(config), *attention_rows(), *feedforward_rows()]
 
 
@@ -15,6 +15,6 @@ def config_of(arguments):
 
 
 def read(arguments, weights):
-    """Our model of theirs, and its outputs by the names of theirs."""
+    """The model for the authors' arguments and weights, and its outputs by their names."""
     config = config_of(arguments)
     return read_as(KVT, config, arguments["num_classes"], weights, rows(config))

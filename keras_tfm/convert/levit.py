@@ -1,4 +1,4 @@
-"""LeViT's checkpoints as timm has them (Graham et al. 2021)."""
+"""LeViT's checkpoints in timm's format (Graham et al. 2021)."""
 
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import (
@@ -42,7 +42,7 @@ config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     table = []
     for i in range(4):
         table += convolution(f"stem/layer_{i}", f"stem.conv{i + 1}.linear")
@@ -88,7 +88,7 @@ def _feedforward(ours, theirs):
 
 
 def read(arguments, weights):
-    """Our model of timm's class, and its outputs by the names of theirs."""
+    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
     config = config_of({**arguments, "distilled": "head_dist.bn.weight" in weights})
     head = DistilledClassifier if config.distilled else Classifier
     model = head(LeViT(config), arguments["num_classes"])

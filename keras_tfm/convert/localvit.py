@@ -1,4 +1,4 @@
-"""LocalViT's checkpoints as its authors have them (Li et al. 2021)."""
+"""LocalViT's checkpoints in the authors' format (Li et al. 2021)."""
 
 from keras_tfm.convert.keymap import CONVOLVED, batch_norm, depthwise_kernel, linear, weight
 from keras_tfm.convert.variant import attention_rows, embedding_rows, fields_of, read_as
@@ -35,6 +35,6 @@ def config_of(arguments):
 
 
 def read(arguments, weights):
-    """Our model of theirs, and its outputs by the names of theirs."""
+    """The model for the authors' arguments and weights, and its outputs by their names."""
     config = config_of(arguments)
     return read_as(LocalViT, config, arguments["num_classes"], weights, rows(config))

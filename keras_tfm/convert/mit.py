@@ -22,7 +22,7 @@ MAX_DECODER_DIM = 4_096
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     ours, theirs = "stage_{}_block_{}", "encoder.block.{}.{}"
     attention, their_attention = f"{ours}/attention/branch", f"{theirs}.attention.self"
     keys = [f"{their_attention}.{part}" for part in PARTS]

@@ -1,4 +1,4 @@
-"""MLP-Mixer's checkpoints as timm has them (Tolstikhin et al. 2021)."""
+"""MLP-Mixer's checkpoints in timm's format (Tolstikhin et al. 2021)."""
 
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import linear, norm, patches
@@ -28,7 +28,7 @@ config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
-    """The table of a configuration, the classifier's rows too."""
+    """The table of weights for a configuration, with the classifier's rows."""
     return [
         *patches("patch_embedding", "stem.proj", config.patch_size),
         *norm("block_{}/attention/norm", "blocks.{}.norm1"),
@@ -43,7 +43,7 @@ def rows(config):
 
 
 def read(arguments, weights):
-    """Our model of timm's class, and its outputs by the names of theirs."""
+    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
     config = config_of(arguments)
     backbone = MLPMixer(config)
     model = Classifier(backbone, arguments.get("num_classes", 1000))

@@ -1,4 +1,4 @@
-"""PiT's checkpoints as timm has them (Heo et al. 2021)."""
+"""PiT's checkpoints in timm's format (Heo et al. 2021)."""
 
 from keras import ops
 
@@ -46,7 +46,7 @@ OF_GRID = Transform(lambda x: x[0].transpose(1, 2, 0), lambda x, _: [x.transpose
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     ours, theirs = "stage_{}_block_{}", "transformers.{}.blocks.{}"
     table = [
         *patches("patch_embedding", "patch_embed.conv", config.patch_size),
@@ -66,7 +66,7 @@ def rows(config):
 
 
 def read(arguments, weights):
-    """Our model of timm's class, and its outputs by the names of theirs."""
+    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
     config = config_of(arguments)
     head = DistilledClassifier if config.distilled else Classifier
     model = head(PiT(config), arguments["num_classes"])

@@ -1,6 +1,6 @@
-"""Published models of images, and how those are prepared: preprocessor_config.json, in and out.
+"""The preprocessing of images for published models: preprocessor_config.json, read and written.
 
-What a file leaves unsaid is what its class does by default, of some families' as `PUBLISHED` has it.
+Entries that a file does not have are the defaults of its class; `PUBLISHED` has those of some families.
 """
 
 import json
@@ -13,8 +13,8 @@ from keras_tfm.convert.timm_preprocessing import timm_preprocessing_of
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
 NAME = "preprocessor_config.json"
-WHOLE = "processor_config.json"  # of transformers 5, where a model has a tokenizer too: it holds the other
-# {how the class's name begins, in small letters, which is also how config.json names the model: its defaults}
+WHOLE = "processor_config.json"  # of transformers 5, for a model with a tokenizer: it contains the other file
+# {the beginning of the class's name in lower case, also the model's name in config.json: its defaults}
 PUBLISHED = {
     "clip": {
         "image_mean": [0.48145466, 0.4578275, 0.40821073],
@@ -22,6 +22,12 @@ PUBLISHED = {
         "size": {"shortest_edge": 224},
         "do_center_crop": True,
         "resample": 3,
+    },
+    "maskformer": {
+        "image_mean": [0.485, 0.456, 0.406],
+        "image_std": [0.229, 0.224, 0.225],
+        "size": {"shortest_edge": 800},
+        "resample": 2,
     },
     "segformer": {
         "image_mean": [0.485, 0.456, 0.406],
@@ -36,7 +42,8 @@ PUBLISHED = {
         "resample": 3,
     },
 }
-INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers for its filters
+MAX_SIDE = 4_096
 LEAST_STRETCHED = 384  # ConvNeXt's images of this size and more are stretched, not cut
 
 
@@ -48,7 +55,7 @@ def image_model(folder, with_head=True):
 
 
 def label_names(folder, count):
-    """The names of `count` classes, as the folder's config.json says or as transformers numbers them."""
+    """The names of `count` classes, from the folder's config.json or as transformers numbers them."""
     entries = read_config(folder)
     named, listed = entries.get("id2label") or {}, entries.get("label_names")  # timm's are a list
     if isinstance(listed, list) and len(listed) == count and all(isinstance(name, str) for name in listed):
@@ -57,15 +64,31 @@ def label_names(folder, count):
 
 
 def preprocessing_of(folder):
-    """Fields of `data.sources.preprocessing.Preprocessing` that the folder's preprocessor_config.json says,
-    or its processor_config.json.
+    """The fields of `Preprocessing` in a folder's preprocessor_config.json or processor_config.json.
 
-    {} where there is none, and no default of the model's. CheckpointError for what is not computed here:
-    another filter, no rescaling.
+    They are {} if there is no such file, and no default for the model. Raises CheckpointError for
+    preprocessing that this package does not have, for example another filter.
     """
     entries, path = _read_entries(folder)
-    if not entries:
-        return {}
+    return _fields(entries, path) | _cutting(entries, path) if entries else {}
+
+
+def canvas_fields_of(folder):
+    """Fields of `data.sources.canvas.Canvas` that the folder says, and `image_size` where theirs resizes the
+    shorter side and keeps the aspect: here such an image is made to fit that size, and padded.
+    """
+    entries, path = _read_entries(folder)
+    size = entries.get("size")
+    if not isinstance(size, dict) or "shortest_edge" not in size or entries.get("do_center_crop", False):
+        return preprocessing_of(folder)
+    side = size["shortest_edge"]
+    if type(side) is not int or not 0 < side <= MAX_SIDE:
+        raise CheckpointError(path, "size.shortest_edge", f"1 to {MAX_SIDE}", brief(side))
+    return _fields(entries, path) | {"keep_aspect": True, "image_size": side}
+
+
+def _fields(entries, path):
+    """How pixels become numbers, and by which filter images are resized."""
     for name, value in {"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255}.items():
         given = entries.get(name, value)
         if not isinstance(given, bool | float | int) or abs(given - value) > 1e-6:
@@ -80,17 +103,17 @@ def preprocessing_of(folder):
     if (resample := entries.get("resample", 2)) not in INTERPOLATIONS:
         raise CheckpointError(path, "resample", "2 (bilinear) or 3 (bicubic)", brief(resample))
     fields["interpolation"] = INTERPOLATIONS[resample]
-    return fields | _cutting(entries, path)
+    return fields
 
 
 def shifts_labels(folder):
-    """Whether masks for the folder's model have its labels from 1, and 0 for pixels of no class."""
+    """Whether masks for the folder's model number the labels from 1, with 0 for pixels of no class."""
     entries, _ = _read_entries(folder)
     return bool(entries.get("do_reduce_labels", entries.get("reduce_labels", False)))
 
 
 def _read_entries(folder):
-    """(What is said, or follows from the class or the model, of how images are prepared; the file)."""
+    """(The entries about preprocessing, with the defaults of the class or the model; the file)."""
     name = next((name for name in (NAME, WHOLE) if (folder / name).exists()), None)
     if name is None:
         path = folder / "config.json"
@@ -110,7 +133,7 @@ def _read_entries(folder):
 
 
 def _cutting(entries, path):
-    """Which part of a resized image is left, and whether its aspect is kept."""
+    """The share of a resized image that its centre crop keeps, and whether the aspect ratio is kept."""
     size = entries.get("size", {})
     size = size if isinstance(size, dict) else {"height": size, "width": size}
     shortest = size.get("shortest_edge")
@@ -142,8 +165,8 @@ def _numbers(values, name, path):
 def preprocessor_writer(preprocessing, image_shape, kind=None, **more):
     """A function of a folder that writes preprocessor_config.json to it, for images of `image_shape`.
 
-    `kind` is the class that transformers is to read it by, by default one that serves any model; `more` are
-    further entries.
+    `kind` is the class with which transformers reads it, by default one for any model; `more` are additional
+    entries.
     """
     height, width, channels = image_shape
     mean, std = (

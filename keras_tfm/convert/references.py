@@ -1,14 +1,13 @@
-"""Families of images by their reference implementations: whose class it is, and how its weights become ours.
+"""The converters for weights of reference implementations of image models.
 
-`read(arguments, weights)` of a family's file gives our model of a class made with these constructor's
-arguments and has this PyTorch state, and what the reference calls its outputs: `logits`, and
-`features/block_0` for example.
+`read(arguments, weights)` in a family's file returns our model for a reference's constructor arguments and
+PyTorch state, and the outputs by the reference's names, for example `logits` and `features/block_0`.
 """
 
 import importlib
 import re
 
-# A part of the reference's name, in whole words: the file whose `read` knows it, or another of its functions.
+# {words of the reference's name: the file with its `read`, or another function of that file}
 CONVERTERS = {
     "AutoFormer/model/supernet_transformer.py": "autoformer",
     "IBM/RegionViT regionvit/regionvit.py RegionViT": "regionvit",
@@ -41,9 +40,9 @@ CONVERTERS = {
 
 
 def converter_of(reference):
-    """The `read` for a `reference`, "timm 1.0.31 timm.models.levit.Levit" for example; None if there is none.
+    """The `read` for a `reference`, for example "timm 1.0.31 timm.models.levit.Levit", or None.
 
-    Of several names that occur in it the longest counts.
+    If several names occur in it, the longest one decides.
     """
     found = [name for name in CONVERTERS if re.search(rf"(?<!\S){re.escape(name)}(?![^\s,(])", reference)]
     if not found:

@@ -1,4 +1,4 @@
-"""RegionViT's checkpoints as the authors' code has them (Chen et al. 2022)."""
+"""RegionViT's checkpoints in the format of the authors' code (Chen et al. 2022)."""
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def rows(config):
 
 
 def block_rows(ours, theirs, window):
-    """Those of one block."""
+    """The rows of one block."""
     return [
         *norm(f"{ours}/region_norm", f"{theirs}.norm0"),
         *norm(f"{ours}/attention/norm", f"{theirs}.norm1"),
@@ -91,7 +91,7 @@ def block_rows(ours, theirs, window):
 
 
 def config_of(arguments):
-    """Our configuration of the authors' arguments; CheckpointError for those that mean another model."""
+    """The configuration for the authors' arguments; CheckpointError for those of another model."""
     for name, value in FIXED.items():
         if arguments.get(name, value) != value:
             raise CheckpointError("RegionViT", name, f"{value}", f"{arguments[name]}")
@@ -111,7 +111,7 @@ def config_of(arguments):
 
 
 def read(arguments, weights):
-    """Our model of the authors' class, and its outputs by the names of theirs."""
+    """The model for the authors' arguments and weights, and its outputs by their names."""
     backbone = RegionViT(config_of(arguments))
     model = Classifier(backbone, arguments.get("num_classes", 1000))
     shared = [key for key in weights if ".proj_cls." in key]  # a merging's for regions is that for cells

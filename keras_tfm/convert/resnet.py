@@ -1,6 +1,6 @@
-"""ResNet's checkpoints by transformers' names and by timm's (He et al. 2016).
+"""ResNet's checkpoints with the names of transformers and of timm (He et al. 2016).
 
-transformers says no image size: one that a configuration of ours has is written beside its own entries.
+transformers has no entry for an image size; an additional one stores that of our configuration.
 """
 
 from keras_tfm.convert.arguments import Arguments, times
@@ -36,7 +36,7 @@ def resnet_rows(config):
 
 
 def timm_rows(config):
-    """timm's names, the classifier's too."""
+    """The table with timm's names, the classifier's too."""
     table = [*_normalized("stem", "conv1", "bn1"), *linear("head/output", "fc")]
     for stage in range(len(config.depths)):  # which theirs counts from 1
         ours, theirs = f"stage_{stage}_block_{{}}", f"layer{stage + 1}.{{}}"
@@ -127,12 +127,12 @@ def config_of(arguments):
 
 
 def arguments_of(config):
-    """timm's arguments for our configuration; ValueError for one that timm does not compute."""
+    """timm's arguments for a configuration; ValueError for one that timm does not have."""
     return {name: x for name, x in ARGUMENTS.arguments_of(config).items() if name != "img_size"}
 
 
 def read(arguments, weights):
-    """Our model of timm's class, and its outputs by the names of theirs."""
+    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
     config = config_of(arguments)
     backbone = ResNet(config)
     model = Classifier(backbone, arguments.get("num_classes", 1000))

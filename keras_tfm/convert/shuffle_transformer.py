@@ -1,4 +1,4 @@
-"""The Shuffle Transformer's checkpoints as the authors' code has them (Huang et al. 2021)."""
+"""The Shuffle Transformer's checkpoints in the format of the authors' code (Huang et al. 2021)."""
 
 from keras_tfm.convert.keymap import (
     POINTWISE,
@@ -49,7 +49,7 @@ def rows(config):
 
 
 def block_rows(ours, theirs):
-    """Those of one block."""
+    """The rows of one block."""
     attention = f"{ours}/attention/branch/attention"
     table = [
         *weight(f"{attention}/projections/query_key_value/kernel", f"{theirs}.attn.to_qkv.weight", POINTWISE),
@@ -65,7 +65,7 @@ def block_rows(ours, theirs):
 
 
 def read(arguments, weights):
-    """Our model of the authors' class, and its outputs by the names of theirs."""
+    """The model for the authors' arguments and weights, and its outputs by their names."""
     for name, value in FIXED.items():
         if arguments.get(name, value) != value:
             raise CheckpointError("ShuffleTransformer", name, f"{value}", f"{arguments[name]}")

@@ -1,4 +1,4 @@
-"""A whole PyTorch state becomes a model's weights, or nothing does."""
+"""Weights of a model from a PyTorch state: all of them, or an error and no change."""
 
 from keras import ops
 
@@ -7,9 +7,9 @@ from keras_tfm.training.safetensors import CheckpointError
 
 
 def fields_of(arguments, names):
-    """{our field: value} of a timm constructor's `arguments`, by `names`, {their argument: our field}.
+    """{our field: value} for the `arguments` of a constructor, by `names`, {their argument: our field}.
 
-    The number of classes, a head's, is left out. CheckpointError for arguments that `names` lack.
+    The number of classes belongs to the head and is left out. Raises CheckpointError for other arguments.
     """
     check_arguments(arguments, {*names, "num_classes"})
     return {names[name]: value for name, value in arguments.items() if name in names}
@@ -18,7 +18,7 @@ def fields_of(arguments, names):
 def read_state(model, weights, rows, ignored=(), path="the state"):
     """Set the weights of `model` from `weights` ({key: array}) by `rows`.
 
-    CheckpointError where one is missing, or left over and not in `ignored`.
+    Raises CheckpointError if one is missing, or unused and not in `ignored`.
     """
     read = load(model, weights, rows, path)
     for key in sorted(weights.keys() - read - {*ignored}):
@@ -26,17 +26,14 @@ def read_state(model, weights, rows, ignored=(), path="the state"):
 
 
 def as_sequences(maps):
-    """A map of each stage, as a sequence (B, N, D): {"features/stage_0": ...}."""
+    """The maps of the stages as sequences (B, N, D): {"features/stage_0": ...}."""
     shapes = [(-1, x.shape[1] * x.shape[2], x.shape[3]) for x in maps]
     sequences = enumerate(map(ops.reshape, maps, shapes))
     return {f"features/stage_{i}": x for i, x in sequences}
 
 
 def check_arguments(arguments, known, path="timm"):
-    """Refuse `arguments` of a reference's constructor whose meaning a family does not know.
-
-    CheckpointError names them.
-    """
+    """Raise CheckpointError, naming them, for `arguments` of a reference's constructor that are not known."""
     if unknown := arguments.keys() - {*known}:
         expected, got = ", ".join(sorted(known)), ", ".join(sorted(unknown))
         raise CheckpointError(path, None, f"arguments out of {expected}", got)

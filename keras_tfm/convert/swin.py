@@ -1,4 +1,4 @@
-"""Swin's checkpoints (Liu et al. 2021), by transformers' names and by timm's."""
+"""Swin's checkpoints (Liu et al. 2021), with the names of transformers and of timm."""
 
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
@@ -42,7 +42,7 @@ ARGUMENTS = Arguments(
         "drop_path_rate": "stochastic_depth",
     },
     fixed={"qkv_bias": True, "global_pool": "avg"},
-    only={"activation": "gelu", "epsilon": 1e-5},
+    only={"activation": "gelu", "epsilon": 1e-5, "fixed_windows": False},
     defaults={"drop_path_rate": 0.1},
     check=check_windows,
 )
@@ -54,7 +54,7 @@ THEIR_BLOCK, TIMM_BLOCK = "encoder.layers.{}.blocks.{}", "layers.{}.blocks.{}"
 
 
 def rows(config):
-    """transformers' names."""
+    """The table with transformers' names."""
     theirs = f"{THEIR_BLOCK}.attention.self"
     return [
         *common_rows(config),
@@ -82,7 +82,7 @@ def common_rows(config):
 
 
 def timm_rows(config):
-    """timm's names, the classifier's too."""
+    """The table with timm's names, the classifier's too."""
     return [
         *common_timm_rows(config),
         *linear(f"{ATTENTION}/projections/query_key_value", f"{TIMM_BLOCK}.attn.qkv"),
@@ -114,7 +114,7 @@ def merging(ours, theirs):
 
 
 def read(arguments, weights):
-    """Our model of timm's class, and its outputs by the names of theirs.
+    """The model for timm's `arguments` and `weights`, and its outputs by timm's names.
 
     CheckpointError for weights that do not fit, and for arguments that mean a model we do not compute.
     """
@@ -160,10 +160,11 @@ FAMILY = Family(
         "epsilon": "layer_norm_eps",
     },
     fixed={"use_absolute_embeddings": False, "qkv_bias": True},
+    only={"fixed_windows": False},
     shapes={
         "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", "patch_size", "patch_size"),
         "encoder.layers.0.blocks.0.attention.self.relative_position_bias_table": (
-            lambda config: (2 * min(config.window, *config.grids[0]) - 1) ** 2,
+            lambda config: (2 * config.windows[0] - 1) ** 2,
             lambda config: config.num_heads[0],
         ),
         "encoder.layers.0.blocks.0.intermediate.dense.bias": (

@@ -1,4 +1,4 @@
-"""Swin V2's checkpoints (Liu et al. 2022), by transformers' names and by timm's."""
+"""Swin V2's checkpoints (Liu et al. 2022), with the names of transformers and of timm."""
 
 import dataclasses
 
@@ -42,7 +42,7 @@ config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
-    """transformers' names."""
+    """The table with transformers' names."""
     window(config)  # refuses, in both directions, what is not the same model
     theirs = f"{THEIR_BLOCK}.attention.self"
     kernels = [row for row in linear(PROJECTIONS, *(f"{theirs}.{x}" for x in PARTS)) if "kernel" in row.ours]
@@ -56,7 +56,7 @@ def rows(config):
 
 
 def timm_rows(config):
-    """timm's names, the classifier's too."""
+    """The table with timm's names, the classifier's too."""
     theirs = f"{TIMM_BLOCK}.attn"
     return [
         *common_timm_rows(config),
@@ -80,7 +80,7 @@ def _cosines(theirs, network):
 
 
 def read(arguments, weights):
-    """Our model of timm's class, and its outputs by the names of theirs."""
+    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
     backbone = SwinV2(config_of(arguments))
     model = Classifier(backbone, arguments.get("num_classes", 1000))
     read_state(model, weights, timm_rows(backbone.config))
@@ -126,6 +126,7 @@ FAMILY = Family(
     },
     absent={"image_size": 224, "window_size": 7},
     fixed={"use_absolute_embeddings": False, "qkv_bias": True},
+    only={"fixed_windows": False},
     shapes={
         "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", "patch_size", "patch_size"),
         "encoder.layers.0.blocks.0.attention.self.logit_scale": (

@@ -1,10 +1,11 @@
 """Classifiers from and to timm's folders: a config.json that names an "architecture", and model.safetensors.
 
-A family's file here says what timm calls its models (see `Family` below): `MODEL`, ours; `ARCHITECTURES`,
-{timm's name: our size}; `ARGUMENTS`, the table of timm's constructor's arguments; `config_of(arguments)`, our
-configuration of them, and `arguments_of(config)`, the way back; `rows(config)`, the table of weights, the
-classifier's too, which is `timm_rows` where `rows` has transformers' names. Where weights differ by more than
-a table says, `from_timm_weights(config, tensors)` makes what it reads, and `to_timm_weights` undoes that.
+The file of a family has these names (see `Family` below): `MODEL`, our class; `ARCHITECTURES`, {timm's name:
+our size}; `ARGUMENTS`, the table of the constructor's arguments in timm; `config_of(arguments)`, our
+configuration for them, and `arguments_of(config)`, the reverse; `rows(config)`, the table of weights with
+the classifier's, or `timm_rows` if `rows` has the names of transformers. If a table cannot express how
+weights differ, `from_timm_weights(config, tensors)` prepares them for it, and `to_timm_weights` is the
+reverse.
 """
 
 import dataclasses
@@ -27,7 +28,7 @@ from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.weights import write_tensors
 from keras_tfm.version import __version__
 
-# How timm's names begin, by the file here that knows them.
+# The beginnings of timm's names, by the file of the family.
 FAMILIES = {
     "bit": ("resnetv2_",),
     "botnet": ("botnet",),
@@ -48,12 +49,12 @@ FAMILIES = {
     "xcit": ("xcit_",),
 }
 HEAD = ("head/", "distilled_head/")
-# What timm's modules save beside weights: it follows from the configuration, or counts batches.
+# Tensors of timm's modules that are not weights: they follow from the configuration, or count batches.
 BUFFERS = ("relative_position_index", "attn_mask", "num_batches_tracked", "attention_bias_idxs")
 
 
 class Family(Protocol):
-    """What the file of a family says."""
+    """The names that the file of a family defines."""
 
     MODEL: Any
     ARCHITECTURES: dict[str, str]
@@ -64,7 +65,7 @@ class Family(Protocol):
 
 
 def family_of(architecture):
-    """The file of the family that has timm's `architecture`, None if none has; few others are imported."""
+    """The file of the family with timm's `architecture`, or None; few other files are imported."""
     for name, prefixes in FAMILIES.items():
         if architecture.startswith(prefixes):
             family: Any = importlib.import_module(f"keras_tfm.convert.{name}")
@@ -79,10 +80,15 @@ def is_timm(entries):
 
 
 def from_timm(name, with_head=True):
-    """The classifier in the folder `name`, or of this hub id: a `Classifier`, or a `DistilledClassifier`.
+    """Read the classifier in a folder of timm: a `Classifier`, or a `DistilledClassifier`.
 
-    `with_head=False` gives the backbone alone, as does a folder without classes. Raises CheckpointError,
-    naming file and entry, for whatever is not as it must be; FileNotFoundError.
+    Args:
+        name: a folder, or a hub id, which is looked up in the local cache first.
+        with_head: False returns only the backbone, as does a folder without classes.
+
+    Raises:
+        CheckpointError: if anything in the folder is missing or not as expected; it names file and entry.
+        FileNotFoundError: if there is no such folder.
     """
     folder = find_folder(name)
     path, entries = folder / "config.json", read_config(folder)
@@ -118,11 +124,18 @@ def save_timm(model, folder, architecture=None, preprocessing=None, class_names=
     """Write a classifier to a new `folder`, which `timm.create_model("local-dir:FOLDER", pretrained=True)`
     loads.
 
-    `architecture` is timm's name of a model of the same family, by default that of the model's size, whatever
-    the images' and the rate of stochastic depth, or else the family's first that can be; what differs from it
-    is said in the folder, as are the `preprocessing` of images (see `timm_entries`) and `class_names`. Raises
-    TypeError for a model that timm has not, ValueError for an unknown architecture, for a configuration that
-    timm does not compute and for another number of names, FileExistsError where `folder` exists.
+    Args:
+        architecture: timm's name of a model of the same family. The folder stores all differences from it. By
+            default it is the name of the model's size, or the first name of the family that fits.
+        preprocessing: the preprocessing of images; see `timm_entries`.
+        class_names: the names of the classes.
+        overwrite: whether to replace a folder that this package wrote.
+
+    Raises:
+        TypeError: for a model that timm does not have.
+        ValueError: for an unknown architecture, a configuration that timm does not have, or a wrong number of
+            names.
+        FileExistsError: if `folder` exists.
     """
     if quantization_of(model):
         raise ValueError("Weights in 8 bits are not what timm reads: save them before.")
@@ -175,12 +188,12 @@ HEAD_KERNELS = tuple(f"{part}output/kernel" for part in HEAD)
 
 
 def rows_of(family, config):
-    """The table of a family's file by timm's names."""
+    """The table with timm's names in a family's file."""
     return (family.timm_rows if hasattr(family, "timm_rows") else family.rows)(config)
 
 
 def as_they_are(_, tensors):
-    """The weights of a family whose table says all."""
+    """The tensors, unchanged: the default for `from_timm_weights` and `to_timm_weights`."""
     return tensors
 
 
@@ -205,7 +218,7 @@ def _arguments(entries, path):
 
 
 def _architecture(family, config, arguments):
-    """timm's name of the size of our `config`, or else the first whose name says nothing that is not so."""
+    """timm's name for the size of our `config`, or the first one whose fixed properties fit."""
     sizes = {name: family.MODEL.sizes[size] for name, size in family.ARCHITECTURES.items()}
     free = {"image_size", "stochastic_depth"} & {field.name for field in dataclasses.fields(config)}
     own = {name: getattr(config, name) for name in free}
@@ -220,7 +233,7 @@ def _head_class(backbone):
 
 
 def _family_of_model(backbone):
-    """The file of the family of our `backbone`, None for one that timm has not."""
+    """The file of the family of our `backbone`, or None if timm does not have it."""
     for name in files_of(backbone):
         family: Any = importlib.import_module(f"keras_tfm.convert.{name}") if name in FAMILIES else None
         if family is not None and type(backbone) is family.MODEL:

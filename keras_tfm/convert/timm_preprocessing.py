@@ -1,7 +1,7 @@
-"""How timm's models take images: "pretrained_cfg" in its config.json, in and out.
+"""The preprocessing of images in timm: "pretrained_cfg" in its config.json, read and written.
 
-The fields are `mean` and `std` of pixels from 0 to 1, `interpolation`, `crop_fraction`, the part of a resized
-image's sides that is left at the centre, and `keep_aspect`: whether images are resized until they cover that
+The fields are `mean` and `std` of pixels from 0 to 1, `interpolation`, `crop_fraction`, the share of a
+resized image's sides that the centre crop keeps, and `keep_aspect`: whether images are resized to cover that
 size, or stretched to it.
 """
 
@@ -12,7 +12,7 @@ from keras_tfm.convert.folder import read_config
 from keras_tfm.training.safetensors import CheckpointError
 
 KEEPS_ASPECT = {"center": True, "squash": False}
-# What timm means where nothing is said; ImageNet's means.
+# timm's defaults; the means are those of ImageNet.
 DEFAULTS = {
     "mean": [0.485, 0.456, 0.406],
     "std": [0.229, 0.224, 0.225],
@@ -23,7 +23,7 @@ DEFAULTS = {
 
 
 def timm_preprocessing_of(folder):
-    """The fields that timm's `folder` says; CheckpointError for what is not as it must be."""
+    """The fields in a `folder` of timm; CheckpointError for malformed entries."""
     entries = read_config(folder)
     given = entries.get("pretrained_cfg", entries)  # old ones have no such part
     path = folder / "config.json"
@@ -52,9 +52,9 @@ def timm_preprocessing_of(folder):
 
 
 def timm_entries(preprocessing, image_shape):
-    """timm's entries for images of `image_shape`, (height, width, channels), by an object with the fields.
+    """timm's entries for images of `image_shape`, (height, width, channels), and an object with the fields.
 
-    Without one, None, images are stretched, and pixels scaled to -1 .. 1.
+    For None, images are stretched and pixels scaled to -1 .. 1.
     """
     height, width, channels = image_shape
     numbers: dict[str, Any] = {}

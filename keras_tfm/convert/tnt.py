@@ -1,4 +1,4 @@
-"""TNT's checkpoints as timm has them (Han et al. 2021)."""
+"""TNT's checkpoints in timm's format (Han et al. 2021)."""
 
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import (
@@ -52,7 +52,7 @@ def pixel_positions(side):
 
 
 def rows(config):
-    """The table of a configuration, the classifier's rows too."""
+    """The table of weights for a configuration, with the classifier's rows."""
     block, side = "blocks.{}", config.patch_size // config.pixel_size
     table = [
         *convolution("stem", "pixel_embed.proj"),
@@ -105,7 +105,7 @@ TRANSPOSED_PARTS = Transform(TRANSPOSED.load, _save_parts)
 
 
 def config_of(arguments):
-    """Our configuration of timm's arguments; CheckpointError for those that mean another model."""
+    """The configuration for timm's arguments; CheckpointError for those of another model."""
     return ARGUMENTS.config_of(DEFAULTS | arguments)
 
 
@@ -113,7 +113,7 @@ arguments_of = ARGUMENTS.arguments_of
 
 
 def read(arguments, weights):
-    """Our model of timm's class, and its outputs by the names of theirs."""
+    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
     config = config_of(arguments)
     backbone = TNT(config)
     model = Classifier(backbone, arguments.get("num_classes", 1000))

@@ -1,4 +1,4 @@
-"""Twins's checkpoints as timm has them (Chu et al. 2021)."""
+"""Twins's checkpoints in timm's format (Chu et al. 2021)."""
 
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import convolution, depthwise_kernel, linear, norm, patches
@@ -45,7 +45,7 @@ config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     ours, theirs = "stage_{}_block_{}", "blocks.{}.{}"
     attention = f"{ours}/attention/branch"
     table = [
@@ -71,7 +71,7 @@ def rows(config):
 
 
 def read(arguments, weights):
-    """Our model of timm's class, and its outputs by the names of theirs."""
+    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
     backbone = Twins(config_of(arguments))
     model = Classifier(backbone, arguments.get("num_classes", 1000))
     read_state(model, weights, rows(backbone.config))

@@ -26,7 +26,7 @@ OF_BOTH = {
 
 
 def config_of(arguments):
-    """Our configuration for their constructor's arguments."""
+    """The configuration for the arguments of the authors' class."""
     fields = {
         ours.format(side): f"{letter}{theirs}"
         for side, letter in LETTERS.items()
@@ -79,7 +79,7 @@ def rows():
 
 
 def read(arguments, weights):
-    """Our model of theirs, and its outputs by the names of theirs."""
+    """The model for the authors' arguments and weights, and its outputs by their names."""
     model = ViLBERT(config_of(arguments))
     read_state(model, weights, rows())
     outputs = {f"{side}_output": model.output[f"{side}_sequence_output"] for side in LETTERS}

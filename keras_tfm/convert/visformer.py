@@ -1,4 +1,4 @@
-"""Visformer's checkpoints as timm has them (Chen et al. 2021)."""
+"""Visformer's checkpoints in timm's format (Chen et al. 2021)."""
 
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import (
@@ -49,7 +49,7 @@ arguments_of = ARGUMENTS.arguments_of
 
 
 def rows(config):
-    """The table of a configuration, the classifier's rows too."""
+    """The table of weights for a configuration, with the classifier's rows."""
     table = [
         *convolution("stem", "stem.0"),
         *batch_norm("stem/norm", "stem.1"),
@@ -83,7 +83,7 @@ def _attending(ours, theirs):
 
 
 def config_of(arguments):
-    """Our configuration of timm's arguments; CheckpointError for those that mean another model."""
+    """The configuration for timm's arguments; CheckpointError for those of another model."""
     for name in NORMS & arguments.keys():
         if "BatchNorm2d" not in str(arguments[name]):
             raise CheckpointError("timm", name, "BatchNorm2d", repr(arguments[name]))
@@ -92,7 +92,7 @@ def config_of(arguments):
 
 
 def read(arguments, weights):
-    """Our model of timm's class, and its outputs by the names of theirs."""
+    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
     config = config_of(arguments)
     backbone = Visformer(config)
     model = Classifier(backbone, arguments.get("num_classes", 1000))

@@ -116,7 +116,7 @@ def decoder_rows(config):
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     encoder = family_of("encoder", config).of(config.of_encoder).rows
     projection = linear("decoder_projection", "enc_to_dec_proj")
     return renamed(encoder, "", "encoder.") + projection + decoder_rows(config)

@@ -1,4 +1,4 @@
-"""ViT's checkpoints (Dosovitskiy et al. 2021), by transformers' names and by timm's.
+"""ViT's checkpoints (Dosovitskiy et al. 2021), with the names of transformers and of timm.
 
 transformers' have the pooling layer of `ViTModel` or a classifier. What timm calls a DeiT without
 distillation is a ViT too.
@@ -44,7 +44,7 @@ def embedding_rows(config):
 
 
 def rows(config):
-    """The table of a configuration."""
+    """The table of weights for a configuration."""
     return [
         *embedding_rows(config),
         *encoder_rows("block_{}", "encoder.layer.{}"),
@@ -65,7 +65,7 @@ def timm_encoder_rows(ours, theirs):
 
 
 def timm_rows(config):
-    """timm's names, the classifier's too."""
+    """The table with timm's names, the classifier's too."""
     encoder = "patch_encoder"
     return [
         *patches(f"{encoder}/patches", "patch_embed.proj", config.patch_size),
@@ -84,7 +84,7 @@ def timm_rows(config):
 
 
 def config_of(arguments):
-    """Our configuration of timm's arguments; CheckpointError where theirs is another model."""
+    """The configuration for timm's arguments; CheckpointError for those of another model."""
     own = {name: x for name, x in arguments.items() if name not in POOLING_ARGUMENTS}
     pooling = tuple(arguments.get(name, x) for name, x in POOLING_ARGUMENTS.items())
     if pooling not in POOLINGS.values():
@@ -95,7 +95,7 @@ def config_of(arguments):
 
 
 def arguments_of(config):
-    """timm's arguments for our configuration; ValueError for one that timm does not compute."""
+    """timm's arguments for a configuration; ValueError for one that timm does not have."""
     if config.pooling not in POOLINGS:
         known = ", ".join(POOLINGS)
         raise ValueError(f"timm's class computes only `pooling` {known}; it is {config.pooling!r}.")

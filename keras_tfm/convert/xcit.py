@@ -1,4 +1,4 @@
-"""XCiT's checkpoints as timm has them (El-Nouby et al. 2021)."""
+"""XCiT's checkpoints in timm's format (El-Nouby et al. 2021)."""
 
 from keras import ops
 
@@ -85,7 +85,7 @@ def rows(_):
 
 
 def read(arguments, weights):
-    """Our model of timm's class, and its outputs by the names of theirs."""
+    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
     backbone = XCiT(config_of(arguments))
     model = Classifier(backbone, arguments["num_classes"])
     read_state(model, weights, ROWS)

@@ -33,3 +33,20 @@ def dice_loss(targets, logits):
     targets, probabilities = ops.cast(targets, "float32"), ops.sigmoid(ops.cast(logits, "float32"))
     common = ops.sum(targets * probabilities, axis=-1)
     return 1 - (2 * common + 1) / (ops.sum(targets, axis=-1) + ops.sum(probabilities, axis=-1) + 1)
+
+
+def pairwise_focal(targets, logits, alpha=0.25, gamma=2.0):
+    """`focal_loss` of all pairs of targets (B, M, N) and logits (B, Q, N): (B, Q, M)."""
+    targets, logits = ops.cast(targets, "float32"), ops.cast(logits, "float32")
+    inside = -alpha * ops.sigmoid(-logits) ** gamma * ops.log_sigmoid(logits)
+    outside = -(1 - alpha) * ops.sigmoid(logits) ** gamma * ops.log_sigmoid(-logits)
+    total = ops.einsum("bqn,bmn->bqm", inside - outside, targets) + ops.sum(outside, axis=-1, keepdims=True)
+    return total / logits.shape[-1]
+
+
+def pairwise_dice(targets, logits):
+    """`dice_loss` of all pairs of targets (B, M, N) and logits (B, Q, N): (B, Q, M)."""
+    targets, probabilities = ops.cast(targets, "float32"), ops.sigmoid(ops.cast(logits, "float32"))
+    common = ops.einsum("bqn,bmn->bqm", probabilities, targets)
+    sums = ops.sum(probabilities, axis=-1, keepdims=True) + ops.sum(targets, axis=-1)[:, None]
+    return 1 - (2 * common + 1) / (sums + 1)

@@ -51,6 +51,22 @@ class SemanticSegmenter(ModelWithHead):
         self.dim = dim
         self.dropout = dropout
 
+    def loss_of_training(self):
+        """The loss of what `learner` gives."""
+        return SegmentationLoss()
+
+    def learner(self):
+        """The model to train."""
+        return self
+
+    def class_scores(self, outputs):
+        """The scores of classes (B, rows, columns, C), float32, of which the largest is the answer."""
+        return ops.cast(outputs, "float32")
+
+    def probabilities(self, scores):
+        """The probabilities of the classes (..., C), by their scores."""
+        return ops.softmax(scores)
+
 
 def decoder_of(kind, dim, height, maps):
     """The decoder of a `kind` for these `maps` of images of a `height`; ValueError for no kind."""

@@ -1,5 +1,6 @@
-"""Maps (B, height, width, D) of another size: between the centres of cells the values change linearly."""
+"""Maps (B, height, width, D) of another size: by linear changes between centres, or by the nearest cell."""
 
+import numpy as np
 from keras import ops
 
 
@@ -13,3 +14,16 @@ def resize_bilinear(x, size):
         return x
     # TensorFlow gives float32 for lower precisions.
     return ops.cast(ops.image.resize(x, tuple(size), "bilinear", antialias=False), x.dtype)
+
+
+def resize_nearest(x, size):
+    """`x` (B, height, width, ...) in the `size` (rows, columns): (B, rows, columns, ...).
+
+    A cell takes the value at its upper left corner, rounded down in float32, as
+    `torch.nn.functional.interpolate` does.
+    """
+    for axis, (count, length) in enumerate(zip(size, x.shape[1:3], strict=True), start=1):
+        if count != length:
+            places = np.floor(np.arange(count, dtype="float32") * np.float32(length / count)).astype("int32")
+            x = ops.take(x, np.minimum(places, length - 1), axis=axis)
+    return x

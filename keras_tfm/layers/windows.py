@@ -107,13 +107,14 @@ class WindowAttention(Layer):
         shift: how far the map is rolled up and left before, and back after; a number or a pair. Cells that
             are not neighbours on the map are masked; see `shifted_window_mask`.
         grid: whether a window takes cells that are far apart.
+        fixed: whether windows keep their size, padded, and their shift on an axis that is not longer.
 
     >>> attention = keras_tfm.layers.MultiHeadAttention(num_heads=2)
     >>> keras_tfm.layers.WindowAttention(attention, window=2, shift=1)(np.ones((1, 4, 4, 8))).shape
     TensorShape([1, 4, 4, 8])
     """
 
-    def __init__(self, attention, window, shift=0, grid=False, **kwargs):
+    def __init__(self, attention, window, shift=0, grid=False, fixed=False, **kwargs):
         super().__init__(**kwargs)
         sides = height_and_width(window, "window")
         if not all(0 <= offset < side for offset, side in zip(pair_of(shift), sides, strict=True)):
@@ -124,16 +125,17 @@ class WindowAttention(Layer):
         self.window = window
         self.shift = shift
         self.grid = grid
+        self.fixed = fixed
 
     def build(self, x_shape):
         if len(x_shape) != 4 or None in tuple(x_shape[1:]):
             raise ValueError(f"`x` must have the shape (B, height, width, D); it is {tuple(x_shape)}.")
         self.map_size = tuple(x_shape[1:3])
         sides = list(zip(self.map_size, height_and_width(self.window), strict=True))
-        self.size = tuple(min(side, window) for side, window in sides)
+        self.size = tuple(window if self.fixed else min(side, window) for side, window in sides)
         self.padding = tuple(-side % window for side, window in zip(self.map_size, self.size, strict=True))
         self.offsets = tuple(
-            offset if side > window else 0
+            offset if self.fixed or side > window else 0
             for (side, window), offset in zip(sides, pair_of(self.shift), strict=True)
         )
         height, width = (side + more for side, more in zip(self.map_size, self.padding, strict=True))

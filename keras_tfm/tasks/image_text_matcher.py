@@ -1,4 +1,4 @@
-"""Images and texts in one space: which text belongs to an image, and which image to a text."""
+"""Images and texts in one vector space, where an image is close to the texts that describe it."""
 
 import functools
 import pathlib
@@ -36,11 +36,18 @@ from keras_tfm.training.options import MatchTraining
 
 
 class ImageTextMatcher(ImageTextTask):
-    """Images, as `ImageTask` has them, and texts to vectors of one space, by the towers of a `CLIP` or a
-    `SigLIP` in a `Contrastive`.
+    """Maps images and texts to vectors of one space, by the two encoders of a `CLIP` or `SigLIP` model.
 
-    `fit` and `evaluate` take (images, texts), of which those of one row belong together: `data.ImageTexts`.
-    ValueError where the tokenizer has other tokens than the model, or another end.
+    `fit` and `evaluate` take (images, texts), where a row is a pair that belongs together, or a
+    `data.ImageTexts`. Images may have the forms that `ImageTask` describes.
+
+    Args:
+        model: a `heads.Contrastive` model.
+        tokenizer: the tokenizer of the texts.
+        config: the preprocessing of images and texts.
+
+    Raises:
+        ValueError: if the tokenizer does not fit the model.
     """
 
     name = "match-images"
@@ -81,9 +88,9 @@ class ImageTextMatcher(ImageTextTask):
 
     @classmethod
     def from_huggingface(cls, name: Path, **options: Any) -> Self:
-        """The CLIP or SigLIP in the folder `name`, or of this hub id, with its tokenizer and preprocessing.
+        """Read the CLIP or SigLIP model, the tokenizer and the preprocessing of a folder or hub id.
 
-        CheckpointError or DataError where something is not as it must be.
+        Raises CheckpointError or DataError if anything is missing or not as expected.
         """
         from keras_tfm.convert import CheckpointError, find_folder
         from keras_tfm.convert.preprocessing import image_model
@@ -97,8 +104,9 @@ class ImageTextMatcher(ImageTextTask):
         return cls(model, tokenizer, ImageTextMatcherConfig(**fields | {"around": around} | options))
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
-        """Write a new `folder` for `transformers`: the configurations of model, images and tokenizer, the
-        tokenizer and the weights. TypeError for a tokenizer that has no counterpart there.
+        """Write a new `folder` for transformers: configurations, tokenizer and weights.
+
+        Raises TypeError for a tokenizer that transformers does not have.
         """
         from keras_tfm.convert import save_huggingface
         from keras_tfm.convert.preprocessing import preprocessor_writer
@@ -141,9 +149,10 @@ class ImageTextMatcher(ImageTextTask):
         return {"loss": SoftmaxContrast() if self.model.logit_bias is None else SigmoidContrast()}
 
     def measure(self, examples: ImageTexts) -> dict[str, Any]:
-        """Recall at 1, 5 and 10, from 0 to 1, both ways: of how many images one of their own texts is among
-        so many that are nearest of all texts here, and of how many texts an own image. Images that are the
-        same, and texts, count once.
+        """Recall at 1, 5 and 10, from 0 to 1, in both directions.
+
+        It is the share of images for which one of their own texts is among the 1, 5 or 10 nearest texts, and
+        the share of texts for which one of their images is. Equal images, and equal texts, count once.
         """
         images, texts = self.encode_images(examples.images), self.encode_texts(examples.texts)
         return recalls(images, texts, identities(examples.images), examples.texts)
@@ -157,11 +166,11 @@ class ImageTextMatcher(ImageTextTask):
         return self.model.compare(self.prepare(images), texts)
 
     def text_inputs(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Strings (B,) as the texts' tower takes them, wholly in the graph."""
+        """The inputs of the text encoder for strings (B,). Runs in a graph."""
         return self._inputs({"token_ids": self.tokens(texts)["token_ids"]})
 
     def _inputs(self, packed: dict[str, tf.RaggedTensor]) -> dict[str, tf.Tensor]:
-        """Dense inputs; a tower that reads padding as it reads all else gets as much of it as it learnt."""
+        """Dense inputs, padded to the full length if the text encoder also attends to padding."""
         inputs = model_inputs(packed, self.tokenizer.pad_id)
         if "padding_mask" in self.model.backbone.input:
             return inputs
@@ -170,18 +179,18 @@ class ImageTextMatcher(ImageTextTask):
         return {"token_ids": padded}
 
     def encode(self, images: tf.Tensor) -> tf.Tensor:
-        """Raw images (B, H, W, C) to vectors (B, E) of length 1, wholly in the graph."""
+        """Vectors (B, E) of length 1 for raw images (B, H, W, C). Runs in a graph."""
         outputs = self.model.backbone.image({"images": self.prepare(images)}, training=False)
         return tf.cast(outputs["embeddings"], tf.float32)
 
     def encode_strings(self, texts: tf.Tensor) -> tf.Tensor:
-        """Strings (B,) to vectors (B, E) of length 1, wholly in the graph."""
+        """Vectors (B, E) of length 1 for strings (B,). Runs in a graph."""
         outputs = self.model.backbone.text(self.text_inputs(texts), training=False)
         return tf.cast(outputs["embeddings"], tf.float32)
 
     @property
     def width(self) -> int:
-        """That of the vectors."""
+        """E, the width of the vectors."""
         return self.model.backbone.config.embedding_dim
 
     def encode_images(self, images: Any, batch_size: int = 64) -> np.ndarray:
@@ -191,8 +200,9 @@ class ImageTextMatcher(ImageTextTask):
     predict = encode_images
 
     def encode_texts(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
-        """The vectors of the strings: an array (T, E), each of length 1. What exceeds `max_length` tokens is
-        not read.
+        """The vectors of the strings: an array (T, E), each of length 1.
+
+        Only the first `max_length` tokens of a text are read.
         """
         texts = list(texts)
         vectors = np.zeros((len(texts), self.width), "float32")
@@ -201,8 +211,10 @@ class ImageTextMatcher(ImageTextTask):
         return vectors
 
     def encode_labels(self, labels: Sequence[str], templates: Sequence[str] = ("{}",)) -> np.ndarray:
-        """The vectors (L, E) of `labels`, each put at "{}" of the `templates`: the mean over these, at length
-        1 (Radford et al. 2021, section 3.1.4). ValueError for a template without a place.
+        """The vectors (L, E) of `labels`, which replace "{}" in each of the `templates`.
+
+        A label's vector is the mean over the templates, scaled to length 1 (Radford et al. 2021, section
+        3.1.4). Raises ValueError for a template without "{}".
         """
         for template in templates:
             if "{}" not in template:
@@ -217,8 +229,9 @@ class ImageTextMatcher(ImageTextTask):
         return self.encode_images(images) @ self.encode_texts(texts).T
 
     def probabilities(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
-        """How likely each of the vectors of `texts` (T, E) belongs to each of `images` (I, E): an array
-        (I, T). CLIP's are shares of 1 for each image, SigLIP's are of each pair by itself.
+        """The probabilities (I, T) that the vectors `images` (I, E) and `texts` (T, E) belong together.
+
+        With CLIP they sum to 1 for each image; with SigLIP each pair has a probability by itself.
         """
         head = self.model.head
         logits = np.exp(float(head.scale.numpy())) * (images @ texts.T)
@@ -230,7 +243,7 @@ class ImageTextMatcher(ImageTextTask):
         return " ".join(f"{x:.6g}" for x in answer)
 
     def export_endpoints(self) -> Endpoints:
-        """Those of images, and "texts": strings to vectors of the same space."""
+        """The signatures of `ImageTask`, and "texts", which returns the vectors of strings."""
         texts = (
             lambda text: {"vector": self.encode_strings(text)},
             [tf.TensorSpec([None], tf.string, "text")],

@@ -26,8 +26,9 @@ LOG = logging.getLogger(__name__)
 
 
 class ImageTextTask(ImageTask, FineTunedTask):
-    """An `ImageTask` whose examples are (images, texts), a pair in each row. Abstract: a subclass defines the
-    special tokens of a text (`around`) and how many tokens are read (`max_length`).
+    """A task whose examples are (images, texts), one pair per row. Abstract.
+
+    A subclass defines the special tokens of a text (`around`) and how many tokens are read (`max_length`).
     """
 
     files = (
@@ -48,7 +49,7 @@ class ImageTextTask(ImageTask, FineTunedTask):
     @property
     @abc.abstractmethod
     def max_length(self) -> int:
-        """How many tokens of a text are read, special ones included."""
+        """How many tokens of a text are read, with the special ones."""
 
     @property
     def encoder(self) -> keras.Model:
@@ -67,13 +68,13 @@ class ImageTextTask(ImageTask, FineTunedTask):
 
     @classmethod
     def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> ImageTexts:
-        """Images, of the shape that `shape_and_preprocessing` says, and their texts."""
+        """Read images, in the shape from `shape_and_preprocessing`, and their texts."""
         shape, preprocessing = shape_and_preprocessing(**fields)
         return read_image_texts(paths, shape, columns, preprocessing)
 
     @classmethod
     def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
-        """The task itself, or its model with other fields of the configuration."""
+        """The task with fields of its configuration replaced, or this task if none change."""
         if not isinstance(task, cls):
             raise ValueError(f"--from: expected a {cls.name!r} task, got a {task.name!r} one")
         make: Any = cls
@@ -81,7 +82,7 @@ class ImageTextTask(ImageTask, FineTunedTask):
         return task if config == task.config else make(task.model, task.tokenizer, config)
 
     def check_examples(self, examples: Any) -> ImageTexts:
-        """(images, texts): images checked, texts that are strings and not blank, as many."""
+        """Checked (images, texts) of equal number; texts must be strings that are not blank."""
         if not isinstance(examples, tuple | list) or len(examples) != 2:
             raise ValueError(f"examples: expected (images, texts), got a {type(examples).__name__}")
         images, texts = self.check_images(examples[0]), list(examples[1])
@@ -97,7 +98,7 @@ class ImageTextTask(ImageTask, FineTunedTask):
     def hold_out(
         self, examples: ImageTexts, share: float | None, seed: int, /
     ) -> tuple[ImageTexts, ImageTexts]:
-        """By images: all texts of one are on its side."""
+        """Hold out images together with all of their texts."""
         share, most = self.held_out if share is None else (share, None)
         rows, ids = distinct(identities(examples.images))
         parts = hold_out(len(rows), seed, share, most)
@@ -105,7 +106,7 @@ class ImageTextTask(ImageTask, FineTunedTask):
         return train, held
 
     def tokens(self, texts: Any) -> dict[str, Any]:
-        """Ragged "token_ids" (B, None), cut, and how many there were before, "lengths" (B,)."""
+        """Ragged "token_ids" (B, None), cut to `max_length`, and their "lengths" (B,) before the cut."""
         prefix, suffix = self.around
         pieces = self.tokenizer.tokenize(texts)
         room = max(0, self.max_length - len(prefix) - len(suffix))
@@ -113,7 +114,7 @@ class ImageTextTask(ImageTask, FineTunedTask):
         return {"token_ids": surround(pieces[:, :room], prefix, suffix), "lengths": lengths}
 
     def encode_all(self, texts: Sequence[str]) -> dict[str, Any]:
-        """Ragged "token_ids" (N, None) of many texts; how many are cut is told."""
+        """Ragged "token_ids" (N, None) of many texts; the log says how many were cut."""
         packed = in_chunks(self.tokens, texts)
         lengths = packed.pop("lengths").numpy()
         if num_cut := int((lengths > self.max_length).sum()):

@@ -1,4 +1,4 @@
-"""What a matcher of images and texts is made by: its configuration, and models with fresh weights."""
+"""The configuration of a matcher of images and texts, and the options of one with fresh weights."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -25,21 +25,23 @@ FAMILIES: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class ImageTextMatcherConfig(Preprocessing):
-    """`around` are the special tokens before and behind each text, by default CLIP's start and end, of other
-    tokenizers the end alone.
+    """The preprocessing of a matcher.
+
+    `around` are the special tokens before and after each text, by default start and end for CLIP's tokenizer
+    and only the end for others.
     """
 
     around: SpecialTokens | None = None
 
     def around_with(self, tokenizer: Tokenizer) -> SpecialTokens:
-        """`around`, or what it is by default."""
+        """`around`, or its default for the tokenizer."""
         start = (tokenizer.start_id,) if isinstance(tokenizer, CLIPTokenizer) else ()
         return self.around or SpecialTokens(start, (tokenizer.end_id,))
 
 
 @dataclasses.dataclass(frozen=True)
 class MatcherOptions(ModelOptions):
-    """Two towers with fresh weights, and a vocabulary for the texts."""
+    """An image encoder and a text encoder with fresh weights, and a vocabulary."""
 
     set_here: ClassVar[Mapping[str, str]] = {
         "vocabulary_size": "--vocabulary",
@@ -79,7 +81,7 @@ class MatcherOptions(ModelOptions):
 
 @dataclasses.dataclass(frozen=True)
 class HeadArguments(Config):
-    """Those of `Contrastive`."""
+    """The arguments of `Contrastive` other than the model."""
 
     logit_scale: float = float(np.log(1 / 0.07))
     logit_bias: float | None = None

@@ -2,18 +2,15 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-import keras
 import numpy as np
 
-from keras_tfm.configs import Between, Config, Option, Rate, Size
+from keras_tfm.configs import Between, Option
 from keras_tfm.data.batches.masks import NONE, fits_memory, on_canvas
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
 from keras_tfm.data.sources.masks import too_few, unknown_values
-from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
-from keras_tfm.tasks.image_classifier import ImageOptions
 
 Value = Annotated[int, Between(0, MANY - 1)]
 
@@ -51,52 +48,6 @@ class SegmenterConfig(Canvas):
     def names(self) -> dict[int, str]:
         """{value in a mask: name of its class}."""
         return dict(zip(self.class_values, self.class_names, strict=True))
-
-
-@dataclasses.dataclass(frozen=True)
-class SegmenterOptions(ImageOptions):
-    """A segmenter with fresh weights: a backbone of a family, and a decoder."""
-
-    family: Annotated[
-        str,
-        Option("of models with maps, mit (SegFormer's) or swin for example, or that keep patches, as vit"),
-    ] = "mit"
-    decoder: Annotated[
-        Literal[DECODERS],  # type: ignore[valid-type]
-        Option("from maps to classes: mlp, SegFormer's; naive, pup or mla, SETR's"),
-    ] = "mlp"
-    decoder_dim: Annotated[Size | None, Option("the decoder's width", default="256, of a tiny model 64")] = (
-        None
-    )
-
-    @property
-    def dim(self) -> int:
-        """The decoder's width."""
-        return self.decoder_dim or (64 if self.size == "tiny" else 256)
-
-
-@dataclasses.dataclass(frozen=True)
-class HeadOptions(Config):
-    """What a `SemanticSegmenter` takes beside its backbone and the number of classes."""
-
-    decoder: Literal[DECODERS] = "mlp"  # type: ignore[valid-type]
-    dim: Size = 256
-    dropout: Rate = 0.1
-
-
-def head_of(model: SemanticSegmenter) -> dict[str, Any]:
-    """A head's arguments but for the number of classes."""
-    return {name: value for name, value in model.head_arguments.items() if name != "num_classes"}
-
-
-def with_head_of(
-    backbone: keras.Model, count: int, model: SemanticSegmenter, kept: Sequence[str] = ("decoder", "classes")
-) -> SemanticSegmenter:
-    """A segmenter of `count` classes on a `backbone`, with the weights of those parts of a `model`'s head."""
-    new = SemanticSegmenter(backbone, count, **head_of(model))
-    for name in kept:
-        new.get_layer(name).set_weights(model.get_layer(name).get_weights())
-    return new
 
 
 def numbers_of(values: Sequence[int]) -> np.ndarray:

@@ -16,30 +16,33 @@ from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, read_masks
 from keras_tfm.heads.map_decoders import maps_of
-from keras_tfm.heads.segmentation import SegmentationLoss, SemanticSegmenter
 from keras_tfm.tasks.canvas_task import CanvasTask, sizes_of
 from keras_tfm.tasks.image_task import check_reads_images, shape_and_preprocessing, with_image_size
 from keras_tfm.tasks.mask_drawing import draw_masks, write_masks
 from keras_tfm.tasks.segmentation import (
-    HeadOptions,
     SegmenterConfig,
-    SegmenterOptions,
     are_known,
     checked_masks,
-    head_of,
     labels_on_canvas,
     names_in,
     overlap,
     summary,
     with_classes,
+)
+from keras_tfm.tasks.segmenting_models import (
+    ARCHITECTURES,
+    PARTS,
+    PROCESSORS,
+    SegmenterOptions,
+    SegmentingModel,
+    describe,
+    distinct,
+    made_of,
+    segmenting,
     with_head_of,
 )
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
-from keras_tfm.tasks.task import (
-    describe_backbone,
-    make_backbone,
-    refuse_columns,
-)
+from keras_tfm.tasks.task import refuse_columns
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import SegmentationTraining
 
@@ -70,7 +73,7 @@ class Segmenter(CanvasTask):
         self.class_names = list(self.config.class_names)
         self.class_values = np.array(self.config.class_values, "uint8")
         count = len(self.class_names)
-        head = backbone if isinstance(backbone, SemanticSegmenter) else None
+        head = backbone if self.takes(backbone) else None
         if head is not None and head.num_classes != count:
             raise ValueError(
                 f"`class_names` must be {head.num_classes}, as the head has them; they are {count}."
@@ -78,7 +81,7 @@ class Segmenter(CanvasTask):
         old = backbone if head is None else head.backbone
         model = with_image_size(old, self.config.image_size)
         if head is None:
-            self.model = SemanticSegmenter(model, count)
+            self.model = segmenting(model, count)
         else:
             self.model = head if model is old else with_head_of(model, count, head)
         self.take_images(self.model.backbone)
@@ -92,10 +95,7 @@ class Segmenter(CanvasTask):
         if fields.get("image_size") is not None:
             changes = {**changes, "image_size": fields["image_size"]}
         fields = with_classes(fields, examples)
-        head = SemanticSegmenter(
-            options.model(changes), len(fields["class_names"]), options.decoder, options.dim
-        )
-        return cls(head, **fields)
+        return cls(options.whole(changes, len(fields["class_names"])), **fields)
 
     @classmethod
     def read_files(
@@ -135,15 +135,15 @@ class Segmenter(CanvasTask):
         return cls(task.encoder, **with_classes({**kept, **fields}, examples))
 
     @classmethod
-    def with_classes(cls, model: SemanticSegmenter, examples: Any, **fields: Any) -> Self:
+    def with_classes(cls, model: SegmentingModel, examples: Any, **fields: Any) -> Self:
         """A task for the classes of `examples`: the weights of a `model` but for those that tell its own."""
         fields = with_classes(fields, examples)
-        new = with_head_of(model.backbone, len(fields["class_names"]), model, kept=("decoder",))
+        new = with_head_of(model.backbone, len(fields["class_names"]), model, has_classes=False)
         return cls(new, **fields)
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
-        return isinstance(model, SemanticSegmenter)
+        return isinstance(model, tuple(PARTS))
 
     @classmethod
     def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
@@ -152,16 +152,14 @@ class Segmenter(CanvasTask):
         CheckpointError where something is not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
-        from keras_tfm.convert.preprocessing import label_names, preprocessing_of, shifts_labels
+        from keras_tfm.convert.preprocessing import canvas_fields_of, label_names, shifts_labels
 
         folder = find_folder(name)
         model = from_huggingface(folder)
         if not cls.takes(model):
-            expected = "SegformerForSemanticSegmentation"
-            raise CheckpointError(name, "architectures", expected, type(model).__name__)
-        names = label_names(folder, model.num_classes)
-        names = [label if names.count(label) == 1 else f"{label} {i}" for i, label in enumerate(names)]
-        published = {"class_names": tuple(names), **preprocessing_of(folder)}
+            raise CheckpointError(name, "architectures", ARCHITECTURES, type(model).__name__)
+        names = distinct(label_names(folder, model.num_classes))
+        published = {"class_names": names, **canvas_fields_of(folder)}
         if shifts_labels(folder):
             published |= {"class_values": tuple(range(1, len(names) + 1)), "ignored": 0}
         task = cls(model, **{**published, **options})
@@ -178,20 +176,23 @@ class Segmenter(CanvasTask):
         from keras_tfm.convert import save_huggingface
         from keras_tfm.convert.preprocessing import preprocessor_writer
 
+        kind = f"{PROCESSORS[type(self.model)]}ImageProcessor"
         if self.config.keep_aspect:
-            raise ValueError("SegformerImageProcessor stretches images; `keep_aspect` is True.")
+            raise ValueError(f"{kind} stretches images; `keep_aspect` is True.")
         labels = {str(number): name for number, name in enumerate(self.class_names)}
         entries = {"id2label": labels, "label2id": {name: int(number) for number, name in labels.items()}}
         writer = preprocessor_writer(
             self.preprocessing,
             self.image_shape,
-            "SegformerImageProcessor",
+            kind,
             do_reduce_labels=self.config.ignored == 0,
         )
         save_huggingface(self.model, folder, overwrite, entries, writers=[writer])
 
     def __call__(self, batch: Any, training: bool = False) -> tf.Tensor:
-        """Logits (B, rows, columns, classes) of raw images, or of {"images": them}."""
+        """What the model gives, by default logits (B, rows, columns, classes), for raw images, or {"images":
+        them}.
+        """
         images = batch["images"] if isinstance(batch, dict) else batch
         return self.model({"images": self.model_inputs(images)["images"]}, training=training)
 
@@ -225,25 +226,28 @@ class Segmenter(CanvasTask):
         )
 
     def objective(self, training: SegmentationTraining) -> dict[str, Any]:
-        return {"loss": SegmentationLoss()}
+        return {"loss": self.model.loss_of_training()}
+
+    def learner(self, training: SegmentationTraining) -> keras.Model:
+        return self.model.learner()
 
     def logits(self, images: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
-        """Logits (B, rows, columns, classes), float32, of raw images of the model's size (B, H, W, C), whose
-        own `sizes` are (B, 2).
+        """The scores of classes (B, rows, columns, classes), float32, in raw images of the model's size (B,
+        H, W, C), whose own `sizes` are (B, 2).
         """
         inputs = self.preprocessing.inputs(images, sizes)
-        return tf.cast(self.model({"images": inputs["images"]}, training=False), tf.float32)
+        return self.model.class_scores(self.model({"images": inputs["images"]}, training=False))
 
     def at_size(self, logits: tf.Tensor, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """(The values of the classes (H, W), uint8, their probabilities (H, W)) of an image of the `size`
-        (2,), by its logits (rows, columns, classes), without what was padding.
+        (2,), by its scores (rows, columns, classes), without what was padding.
         """
         height, width = self.image_shape[:2]
         if self.config.keep_aspect:
             rows, columns = tf.unstack(self.preprocessing.content(size, height, width))
             logits = tf.image.resize(logits, (height, width))[:rows, :columns]
         logits = tf.image.resize(logits, tf.cast(size, tf.int32))
-        probabilities = tf.nn.softmax(logits)
+        probabilities = self.model.probabilities(logits)
         values = tf.gather(tf.constant(self.class_values), tf.argmax(logits, axis=-1))
         return values, tf.reduce_max(probabilities, axis=-1)
 
@@ -303,7 +307,7 @@ class Segmenter(CanvasTask):
         def answer(logits: tf.Tensor) -> dict[str, tf.Tensor]:
             resized = tf.image.resize(logits, (height, width))
             values = tf.gather(tf.constant(self.class_values), tf.argmax(resized, axis=-1))
-            return {"masks": values, "scores": tf.reduce_max(tf.nn.softmax(resized), axis=-1)}
+            return {"masks": values, "scores": tf.reduce_max(self.model.probabilities(resized), axis=-1)}
 
         def of_files(images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
             logits = self.logits(images, sizes)
@@ -317,10 +321,8 @@ class Segmenter(CanvasTask):
         return self.canvas_endpoints(lambda images, sizes: answer(self.logits(images, sizes)), of_files)
 
     def describe_model(self) -> dict[str, Any]:
-        return describe_backbone(self.model.backbone) | {"head": head_of(self.model)}
+        return describe(self.model)
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: SegmenterConfig, model: dict[str, Any]) -> Self:
-        head = dataclasses.asdict(HeadOptions.from_json(model.get("head", {})))
-        whole = SemanticSegmenter(make_backbone(model), len(config.class_names), **head)
-        return cls(whole, **dataclasses.asdict(config))
+        return cls(made_of(model, len(config.class_names)), **dataclasses.asdict(config))

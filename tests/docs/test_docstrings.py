@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import keras_tfm
+import keras_tfm.convert
 import keras_tfm.data
 import keras_tfm.generation
 import keras_tfm.heads
@@ -41,6 +42,7 @@ EXAMPLES = examples(
     keras_tfm.training,
     keras_tfm.visualize,
     keras_tfm.word_vectors,
+    keras_tfm.convert,
 )
 OF_TASKS = examples(keras_tfm.tasks)
 

@@ -56,12 +56,12 @@ def draw_config(rng, refines):
 
 def is_shown(model, mask):
     """The cells of all levels that are no padding, (B, N)."""
-    from keras_tfm.models.detection.base import nearest_cells
+    from keras_tfm.layers.resizing import resize_nearest
 
     backbone = getattr(model, "backbone", model)
     grids = backbone.blocks["encoder"][0].attention.branch.grids
     return np.concatenate(
-        [np.asarray(nearest_cells(mask, grid)).reshape(len(mask), -1) for grid in grids], axis=1
+        [np.asarray(resize_nearest(mask, grid)).reshape(len(mask), -1) for grid in grids], axis=1
     )
 
 

@@ -122,10 +122,10 @@ def assert_detectors_agree(theirs, images, rng, folder, is_shown):
 
 def is_shown(model, mask):
     """The cells of the encoder that are no padding, (B, N)."""
-    from keras_tfm.models.detection.base import nearest_cells
+    from keras_tfm.layers.resizing import resize_nearest
 
     grid = getattr(model, "backbone", model).maps[-1].shape[1:3]
-    return np.asarray(nearest_cells(mask, grid)).reshape(len(mask), -1)
+    return np.asarray(resize_nearest(mask, grid)).reshape(len(mask), -1)
 
 
 @pytest.mark.parametrize("seed", CONFIGS)

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_tfm.configs import Depth, Heads, Rate, Size
@@ -122,16 +121,6 @@ def detr_block(config, stack, index):
     feedforward = FeedForward(width, config.activation, dropout=config.activation_dropout)
     context_attention = attention() if is_decoder else None
     return PositionedBlock(attention(), part(feedforward), context_attention, name=f"{stack}_block_{index}")
-
-
-def nearest_cells(mask, grid):
-    """The values of `mask` (B, H, W) at a grid's cells, (B, rows, columns): the pixel at a cell's upper left
-    corner, rounded down in float32 as `torch.nn.functional.interpolate` does.
-    """
-    for axis, (count, length) in enumerate(zip(grid, mask.shape[1:], strict=True), start=1):
-        places = np.floor(np.arange(count, dtype="float32") * np.float32(length / count)).astype("int32")
-        mask = ops.take(mask, np.minimum(places, length - 1), axis=axis)
-    return mask
 
 
 def inverse_sigmoid(x):

@@ -28,6 +28,7 @@ from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.masks import combine_masks
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
+from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import states_of
 from keras_tfm.models.detection.base import (
     EPSILON,
@@ -37,7 +38,6 @@ from keras_tfm.models.detection.base import (
     SetDetectorConfig,
     detr_block,
     inverse_sigmoid,
-    nearest_cells,
     start_of,
 )
 from keras_tfm.models.detection.detr import DETR
@@ -65,7 +65,7 @@ class ConditionalDETR(SetDetector):
         decoder = [_decoder_block(config, i) for i in range(config.decoder_sizes[0])]
 
         x = Convolution(config.dim, 1, name="encoder_projection")(backbone.maps[-1])
-        cells = nearest_cells(pixel_mask, x.shape[1:3])
+        cells = resize_nearest(pixel_mask, x.shape[1:3])
         position = SineGridPositionEncoding(normalize=True, name="encoder_position")(ops.zeros_like(x), cells)
         position, cells = flatten_map(position), flatten_map(cells[..., None])[..., 0]  # (B, N)
         encoded = states_of(encoder, flatten_map(x), mask=cells, position=position)

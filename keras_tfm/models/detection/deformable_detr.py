@@ -32,6 +32,7 @@ from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.positioned_block import PositionedAttention
+from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import states_of
 from keras_tfm.models.detection.base import (
     EPSILON,
@@ -40,7 +41,6 @@ from keras_tfm.models.detection.base import (
     SetDetector,
     SetDetectorConfig,
     inverse_sigmoid,
-    nearest_cells,
     start_of,
 )
 
@@ -93,7 +93,7 @@ class DeformableDETR(SetDetector):
             raise ValueError(f"`num_maps` must be at most {len(backbone.maps)}; it is {config.num_maps}.")
         levels = _levels(config, backbone.maps[-config.num_maps :])
         grids = tuple(tuple(x.shape[1:3]) for x in levels)
-        masks = [nearest_cells(pixel_mask, grid) for grid in grids]
+        masks = [resize_nearest(pixel_mask, grid) for grid in grids]
         positions = [
             LevelPositionEncoding(name=f"encoder_position_{i}")(ops.zeros_like(x), mask)
             for i, (x, mask) in enumerate(zip(levels, masks, strict=True))

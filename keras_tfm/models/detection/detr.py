@@ -15,6 +15,7 @@ from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
+from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import states_of
 from keras_tfm.models.detection.base import (
     EPSILON,
@@ -22,7 +23,6 @@ from keras_tfm.models.detection.base import (
     SetDetector,
     SetDetectorConfig,
     detr_block,
-    nearest_cells,
     start_of,
 )
 
@@ -49,7 +49,7 @@ class DETR(SetDetector):
         decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]
 
         x = Convolution(config.dim, 1, name="encoder_projection")(backbone.maps[-1])
-        cells = nearest_cells(pixel_mask, x.shape[1:3])
+        cells = resize_nearest(pixel_mask, x.shape[1:3])
         position = SineGridPositionEncoding(normalize=True, name="encoder_position")(ops.zeros_like(x), cells)
         position, cells = flatten_map(position), ops.reshape(cells, (-1, x.shape[1] * x.shape[2]))  # (B, N)
         encoded = states_of(encoder, flatten_map(x), mask=cells, position=position)

@@ -39,6 +39,8 @@ class SwinConfig(Config):
         window: the side of a window in cells of the map.
         mlp_ratio: the feed-forward width as a multiple of a stage's width.
         stochastic_depth: the rate of the last block.
+        fixed_windows: whether windows keep their size, and every second block its shift, on a map that is no
+            larger, as in detectors. Else such a map is one window.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -54,6 +56,7 @@ class SwinConfig(Config):
     stochastic_depth: Rate = 0.1
     activation: str = "gelu"
     epsilon: Rate = 1e-5
+    fixed_windows: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -70,6 +73,11 @@ class SwinConfig(Config):
         sides = height_and_width(self.image_size)
         patches = [side // self.patch_size for side in sides]
         return tuple(tuple(-(-count // 2**stage) for count in patches) for stage in range(len(self.depths)))
+
+    @property
+    def windows(self):
+        """The side of the windows of each stage's maps."""
+        return tuple(self.window if self.fixed_windows else min(self.window, *grid) for grid in self.grids)
 
     @property
     def num_layers(self):
@@ -116,16 +124,15 @@ class Swin(Pyramid):
         """Block number `index` of a stage; every second one is shifted, unless its window is the
         whole map.
         """
-        side = min(config.grids[stage])
-        window = min(config.window, side)
-        shift = window // 2 if index % 2 and window < side else 0
+        window, fixed = config.windows[stage], config.fixed_windows
+        shift = window // 2 if index % 2 and (fixed or window < min(config.grids[stage])) else 0
         rate = growing_rates(config.stochastic_depth, config.num_layers)[sum(config.depths[:stage]) + index]
 
         def part(branch):
             norm = LayerNormalization(config.epsilon)
             return Residual(branch, norm, cls.normalize, config.dropout, stochastic_depth=rate)
 
-        attention = WindowAttention(cls.attention(config, stage, window), window, shift)
+        attention = WindowAttention(cls.attention(config, stage, window), window, shift, fixed=fixed)
         hidden = int(config.mlp_ratio * config.widths[stage])
         feedforward = FeedForward(hidden, config.activation, kernel_initializer=INITIALIZER)
         return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")

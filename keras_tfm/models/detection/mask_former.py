@@ -1,0 +1,159 @@
+"""MaskFormer of Cheng et al. 2021, "Per-Pixel Classification is Not All You Need for Semantic Segmentation".
+
+An image is cut into a set of segments, each a mask and one class for all of it. A backbone's maps are merged,
+the smallest first, into features of pixels (a feature pyramid, Lin et al. 2017); object queries attend to the
+last map in DETR's decoder. The dot product of a query's vector with a pixel's features says whether the pixel
+is in the query's mask: see `heads.MaskClassifier`. What is an object and what is ground is told alike, so
+that one model serves semantic, instance and panoptic segmentation. As in the authors' code a Swin's maps are
+normalised, and its windows keep their size on small maps. Deviates from it in that it has no Transformer
+encoder behind the backbone, which the authors use for COCO with a ResNet.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Depth, Heads, Rate, Size
+from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.image_positions import SineGridPositionEncoding
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import flatten_map
+from keras_tfm.layers.resizing import resize_nearest
+from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.detection.backbones import AroundBackbone
+from keras_tfm.models.detection.detr import EPSILON, ObjectQueries, detr_block
+from keras_tfm.models.vision.images import Side
+
+NORMALIZED = ("Swin",)  # whose last block's sum is not normalised
+NUM_GROUPS = 32  # of features that are normalised together in the pyramid
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskFormerConfig(AroundBackbone):
+    """`AroundBackbone` has the fields of the backbone. `dim`, `num_layers`, `num_heads` and
+    `intermediate_dim` are the decoder's, `pyramid_dim` is the width of the pyramid's maps, `mask_dim` that of
+    the features of pixels. `dropout` acts on what each sub-layer adds, the other two on attention weights and
+    in feed-forward layers.
+    """
+
+    image_size: Side | tuple[Side, Side] = 384
+    num_queries: Size = 100
+    dim: Size = 256
+    num_layers: Depth = 6
+    num_heads: Heads = 8
+    intermediate_dim: Size = 2048
+    pyramid_dim: Size = 256
+    mask_dim: Size = 256
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.0
+    activation_dropout: Rate = 0.0
+    activation: str = "relu"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.dim % 4:
+            raise ValueError(f"`dim` must be a multiple of four, for the sines; it is {self.dim}.")
+        if self.pyramid_dim % NUM_GROUPS:
+            raise ValueError(f"`pyramid_dim` must be a multiple of {NUM_GROUPS}; it is {self.pyramid_dim}.")
+
+    @property
+    def decoder_sizes(self):
+        """(Layers, heads, feed-forward width) of the decoder."""
+        return self.num_layers, self.num_heads, self.intermediate_dim
+
+
+class MaskFormer(ConfiguredModel):
+    """Images in, features of pixels and one vector for each object query out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `mask_features` (B, rows, columns, E), of the size
+    of the backbone's first map, `decoder_sequence_output` (B, Q, D), and `decoder_outputs` (B, L, Q, D), what
+    each decoder block gave, through the one last norm: the last of them is the former. `maps` are the
+    backbone's.
+    """
+
+    config_class = MaskFormerConfig
+
+    def __init__(self, config, name="mask_former", **kwargs):
+        backbone = config.new_backbone()
+        maps = list(backbone.maps)
+        if config.backbone in NORMALIZED:
+            maps = [LayerNormalization(EPSILON, name=f"map_norm_{i}")(x) for i, x in enumerate(maps)]
+        features = feature_pyramid(maps, config.pyramid_dim)
+        features = Convolution(config.mask_dim, 3, name="mask_features")(features)
+
+        x = maps[-1]
+        if x.shape[-1] != config.dim:
+            x = Convolution(config.dim, 1, name="decoder_projection")(x)
+        position = SineGridPositionEncoding(normalize=True, name="decoder_position")(ops.zeros_like(x))
+        context, position = flatten_map(x), flatten_map(position)  # (B, N, D)
+        queries = ObjectQueries(config.num_queries, name="decoder_queries")(context)
+        decoder = [detr_block(config, "decoder", i) for i in range(config.num_layers)]
+        given = {"position": queries, "context": context, "context_position": position}
+        decoded = states_of(decoder, ops.zeros_like(queries), **given)
+        norm = LayerNormalization(EPSILON, name="decoder_norm")
+        outputs = norm(ops.stack(decoded[1:], axis=1))  # (B, L, Q, D)
+        super().__init__(
+            config,
+            backbone.input,
+            {
+                "mask_features": features,
+                "decoder_sequence_output": outputs[:, -1],
+                "decoder_outputs": outputs,
+            },
+            {"backbone": backbone.blocks["encoder"], "decoder": decoder},
+            {"backbone": backbone.hidden_states["encoder"], "decoder": decoded},
+            name=name,
+            **kwargs,
+        )
+        self.maps = backbone.maps
+
+
+def feature_pyramid(maps, dim):
+    """The `maps`, the largest first, as one of the first's size: (B, rows, columns, `dim`).
+
+    The last is convolved; then, again and again, it is enlarged to the next larger one, which is projected
+    and added, and their sum is convolved.
+    """
+    x = _normalized(dim, 3, "relu", name="pyramid_stem")(maps[-1])
+    for i in reversed(range(len(maps) - 1)):
+        side = _normalized(dim, 1, name=f"pyramid_side_{i}")(maps[i])
+        x = resize_nearest(x, side.shape[1:3]) + side
+        x = _normalized(dim, 3, "relu", name=f"pyramid_block_{i}")(x)
+    return x
+
+
+def _normalized(dim, size, activation=None, name=None):
+    norm = keras.layers.GroupNormalization(NUM_GROUPS, epsilon=EPSILON)
+    return Convolution(dim, size, norm=norm, activation=activation, name=name)
+
+
+# Cheng et al. 2021: MaskFormer of 41 M (R50), 60 M (R101), 42 M (Swin-T), 63 M (S), 102 M (B) and 212 M (L)
+# parameters. tiny is this package's own, for images of some 96 x 96.
+def _swin(image_size, **fields):
+    config = {"stochastic_depth": 0.3, "fixed_windows": True, **fields}
+    return MaskFormerConfig(image_size, backbone="Swin", backbone_config=config)
+
+
+_DEEP = {"depths": (2, 2, 18, 2), "window": 12}
+MaskFormer.sizes = {
+    "tiny": MaskFormerConfig(
+        image_size=96,
+        backbone_config={"stem_dim": 32, "dims": (32, 64, 128), "depths": (1, 1, 1), "block": "basic"},
+        frozen_norms=False,
+        num_queries=16,
+        dim=128,
+        num_layers=3,
+        num_heads=4,
+        intermediate_dim=256,
+        pyramid_dim=64,
+        mask_dim=64,
+        dropout=0.0,
+    ),
+    "50": MaskFormerConfig(512),
+    "101": MaskFormerConfig(512, backbone_config={"depths": (3, 4, 23, 3)}),
+    "T": _swin(512),
+    "S": _swin(512, depths=(2, 2, 18, 2)),
+    "B": _swin(640, **_DEEP, dim=128, num_heads=(4, 8, 16, 32)),
+    "L": _swin(640, **_DEEP, dim=192, num_heads=(6, 12, 24, 48)),
+}
