@@ -45,6 +45,8 @@ FAST = ["numba>=0.61"]  # compiles the loops that count words and learn their ve
 
 PLOT = ["matplotlib>=3.9"]  # keras_tfm.visualize.plots, keras-tfm plot
 
+SEARCH = ["faiss-cpu>=1.12"]  # graphs of vectors, `keras-tfm search index --graph`
+
 # Formats of `Task.export` besides the SavedModel, each with the runtime that answers from it.
 ONNX = ["onnx>=1.18,<2", "onnxruntime>=1.22,<2", "tf2onnx>=1.17,<2"]
 LITERT = ["ai-edge-litert>=2.0,<3"]
@@ -53,6 +55,7 @@ OPENVINO = ["openvino>=2025.4"]
 TEST = [
     *FAST,
     *PLOT,
+    *SEARCH,
     *ONNX,
     *LITERT,
     *OPENVINO,
@@ -112,6 +115,7 @@ setup(
     extras_require={
         "fast": FAST,
         "plot": PLOT,
+        "search": SEARCH,
         "onnx": ONNX,
         "litert": LITERT,
         "openvino": OPENVINO,

@@ -6,7 +6,8 @@
 The pictures are those of `made_world.py`: two coloured things beside or above one another, 200 different
 sentences, one for a picture. The encoder is a ViT behind a few convolutions (Dosovitskiy et al. 2021, the
 hybrid), the decoder attends to its 49 patches. It is asked about 200 pictures that were never seen, by itself
-and as the SavedModel that it is exported to, which takes the bytes of PNG files.
+and as the SavedModel that it is exported to, which takes the bytes of PNG files. In 6 minutes of CPU on one
+core (--minutes 15, with other work beside it) all 200 captions were exact, also those of the SavedModel.
 """
 
 import argparse

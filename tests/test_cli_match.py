@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm import tasks
+from keras_tfm.tasks.image_index import ImageIndex
 from tests.tasks.test_image_text_matcher import CHANGES, SENTENCES, drawn
 from tests.test_cli import run
 
@@ -96,6 +97,14 @@ def test_an_index_is_made_grows_and_is_asked(world, trained, tmp_path, capsys):
     assert len(rows) == 3 and set(path for _, path in rows) <= set(paths)
     assert run("search", "query", index, "--image", paths[4], "--top", 1) == 0
     assert capsys.readouterr().out.startswith("1.0000\t")
+    again = "search", "index", trained, "--images", world / "photos", "--out", index, "--graph"
+    assert run(*again) == 0
+    output = capsys.readouterr().err
+    assert "0 images are new" in output and "no graph is written: it takes 10,000 vectors" in output
+    ImageIndex(index).connect(least=32)
+    for options in ((), ("--exact",)):
+        assert run("search", "query", index, "--text", text, "--top", 3, *options) == 0
+        assert [line.split("\t") for line in capsys.readouterr().out.splitlines()] == rows
 
 
 @pytest.mark.slow

@@ -200,8 +200,9 @@ def _timm_saver(task: Any) -> Any:
 
     if not isinstance(task, ImageClassifier):
         return None
-    options = {"preprocessing": task.preprocessing, "class_names": task.class_names}
-    return functools.partial(save_timm, task.model, **options)
+    return functools.partial(
+        save_timm, task.model, preprocessing=task.preprocessing, class_names=task.class_names
+    )
 
 
 def run_quantize(arguments: argparse.Namespace) -> None:

@@ -1,8 +1,8 @@
 """CLIP's checkpoints (Radford et al. 2021), with the logits' scale.
 
-Their configuration has one for each tower, whose entries are known here by both names, for example
-"text_config.hidden_size". In the first published ones the end token is 2, which stands for the last of the
-vocabulary.
+Their configuration holds one for each tower; its entries are named here by both, for example
+"text_config.hidden_size". In the first published folders `eos_token_id` is 2, which stands for the last token
+of the vocabulary.
 """
 
 from keras_tfm.convert.family import Entry, Family, Head
@@ -43,7 +43,7 @@ def block_rows(ours, theirs):
 
 
 def tower_rows(config):
-    """What CLIP and SigLIP have in common: tokens, patches, positions, blocks and their last norms."""
+    """The rows that CLIP and SigLIP share: of tokens, patches, positions, blocks and their last norms."""
     image = "vision_model.embeddings"
     text = "text_model.embeddings"
     return [
@@ -87,13 +87,13 @@ OF_BOTH = {"activation": "hidden_act", "epsilon": "layer_norm_eps", "attention_d
 
 
 def read_end(value, entries):
-    """The end of a text."""
+    """Our `end_id` of their `eos_token_id`, a number or a list."""
     first = value[0] if isinstance(value, list) else value
     return entries.get("text_config.vocab_size", 49_408) - 1 if first == LEGACY_END else first
 
 
 def write_end(config):
-    """Their end of a text; ValueError for one that they take for another."""
+    """Their `eos_token_id`; ValueError for a 2 that they would take for the last token."""
     if config.end_id == LEGACY_END != config.vocabulary_size - 1:
         raise ValueError(f"CLIPModel takes {LEGACY_END} for the last token: `end_id` cannot be {LEGACY_END}.")
     return config.end_id

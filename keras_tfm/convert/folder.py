@@ -3,13 +3,14 @@
 import os
 import pathlib
 
+from keras_tfm.training.folder import Path
 from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
 
-def find_folder(name):
+def find_folder(name: Path) -> pathlib.Path:
     """The folder `name` or, if there is none, that of the hub id `name` ("owner/model") in the local cache.
 
     Files that are not in the cache are downloaded if huggingface_hub is installed. Raises FileNotFoundError

@@ -2,10 +2,13 @@
 
 import json
 import os
+import pathlib
 from collections.abc import Callable
+from typing import Any
 
 from keras_tfm.convert.folder import inside, read_config
 from keras_tfm.tasks.decoding import DecodingDefaults
+from keras_tfm.training.folder import Path
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
 FILE = "generation_config.json"
@@ -40,12 +43,13 @@ WORDS = {
 }
 
 
-def read_decoding(folder, is_encoder_decoder):
+def read_decoding(folder: Path, is_encoder_decoder: bool) -> DecodingDefaults:
     """The `DecodingDefaults` of a folder, without the options for sampling.
 
     They are read from generation_config.json, or from config.json if that file is missing; ids of start, end
     and padding may come from either. Raises CheckpointError for a malformed value.
     """
+    folder = pathlib.Path(folder)
     entries, path = read_config(folder), folder / "config.json"
     own = entries
     if os.path.lexists(folder / FILE):
@@ -74,7 +78,7 @@ def decoding_entries(defaults):
     return _without_none(entries)
 
 
-def write_decoding(defaults):
+def write_decoding(defaults: DecodingDefaults) -> Callable[[pathlib.Path], Any]:
     """A function that writes generation_config.json into a folder."""
     text = json.dumps(decoding_entries(defaults), indent=2) + "\n"
     return lambda folder: (folder / FILE).write_text(text, "utf-8")

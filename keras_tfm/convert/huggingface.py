@@ -2,11 +2,14 @@
 
 import importlib
 import json
+import pathlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from keras_tfm.convert import keymap, timm
 from keras_tfm.convert.family import files_of
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
-from keras_tfm.training.folder import MARK, new_folder
+from keras_tfm.training.folder import MARK, Path, new_folder
 from keras_tfm.training.quantization import quantization_of
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.weights import write_tensors
@@ -63,7 +66,7 @@ def families_of(backbone):
     return [family for family in families if type(backbone) is family.model]
 
 
-def from_huggingface(name, with_head=True):
+def from_huggingface(name: Path, with_head: bool = True) -> Any:
     """Read the model in a folder of transformers; a folder of timm is passed on to `from_timm`.
 
     Args:
@@ -115,7 +118,7 @@ def from_huggingface(name, with_head=True):
     return model
 
 
-def head_arguments(backbone, head_class, entries):
+def head_arguments(backbone: Any, head_class: type, entries: dict) -> tuple[dict, dict]:
     """The arguments for a new `head_class` on `backbone`, and {part: whether the backbone must have it}.
 
     Both follow the family of the backbone in transformers; they are empty if it has no such head.
@@ -130,7 +133,14 @@ def head_arguments(backbone, head_class, entries):
     return {}, {}
 
 
-def save_huggingface(model, folder, overwrite=False, entries=None, tokenizer=None, writers=()):
+def save_huggingface(
+    model: Any,
+    folder: Path,
+    overwrite: bool = False,
+    entries: Mapping[str, Any] | None = None,
+    tokenizer: Any = None,
+    writers: Iterable[Callable[[pathlib.Path], Any]] = (),
+) -> None:
     """Write a model, with or without a head, to a new `folder` that transformers loads.
 
     Args:

@@ -22,7 +22,7 @@ from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_wei
 from keras_tfm.convert.state import read_state
 from keras_tfm.convert.timm_preprocessing import timm_entries
 from keras_tfm.heads import Classifier, DistilledClassifier
-from keras_tfm.training.folder import MARK, new_folder
+from keras_tfm.training.folder import MARK, Path, new_folder
 from keras_tfm.training.quantization import quantization_of
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.weights import write_tensors
@@ -79,7 +79,7 @@ def is_timm(entries):
     return "architecture" in entries and "model_type" not in entries
 
 
-def from_timm(name, with_head=True):
+def from_timm(name: Path, with_head: bool = True) -> Any:
     """Read the classifier in a folder of timm: a `Classifier`, or a `DistilledClassifier`.
 
     Args:
@@ -120,7 +120,14 @@ def from_timm(name, with_head=True):
     return model
 
 
-def save_timm(model, folder, architecture=None, preprocessing=None, class_names=None, overwrite=False):
+def save_timm(
+    model: Any,
+    folder: Path,
+    architecture: str | None = None,
+    preprocessing: Any = None,
+    class_names: Any = None,
+    overwrite: bool = False,
+) -> None:
     """Write a classifier to a new `folder`, which `timm.create_model("local-dir:FOLDER", pretrained=True)`
     loads.
 

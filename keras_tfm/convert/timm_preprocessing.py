@@ -5,10 +5,12 @@ resized image's sides that the centre crop keeps, and `keep_aspect`: whether ima
 size, or stretched to it.
 """
 
+import pathlib
 from typing import Any
 
 from keras_tfm.configs import brief
 from keras_tfm.convert.folder import read_config
+from keras_tfm.training.folder import Path
 from keras_tfm.training.safetensors import CheckpointError
 
 KEEPS_ASPECT = {"center": True, "squash": False}
@@ -22,11 +24,11 @@ DEFAULTS = {
 }
 
 
-def timm_preprocessing_of(folder):
+def timm_preprocessing_of(folder: Path) -> dict[str, Any]:
     """The fields in a `folder` of timm; CheckpointError for malformed entries."""
-    entries = read_config(folder)
+    path = pathlib.Path(folder, "config.json")
+    entries = read_config(path.parent)
     given = entries.get("pretrained_cfg", entries)  # old ones have no such part
-    path = folder / "config.json"
     if not isinstance(given, dict):
         raise CheckpointError(path, "pretrained_cfg", "an object", brief(given))
     values: dict[str, Any] = DEFAULTS | {

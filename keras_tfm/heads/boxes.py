@@ -1,15 +1,19 @@
-"""Boxes as numbers (..., 4), and how well they fit: pairs by broadcasting, in float32.
+"""Boxes as numbers (..., 4), and measures of how well pairs of boxes fit, in float32.
 
-A box is its centre, width and height, (x, y, width, height), as parts of the image's sides.
-`keras.utils.bounding_boxes` converts the formats of data sets; its IoU adds a constant to the union that is
-large beside that of small boxes.
+A box is its centre, width and height, (x, y, width, height), as shares of the image's sides.
+`keras.utils.bounding_boxes` converts the formats of data sets; its IoU adds a constant to the union, which is
+large compared with that of small boxes.
 """
 
 from keras import ops
 
 
 def corners_of(boxes):
-    """(x, y, width, height) around centres -> (left, top, right, bottom): (..., 4) both."""
+    """(x, y, width, height) around centres -> (left, top, right, bottom): (..., 4) both.
+
+    >>> keras_tfm.heads.corners_of(np.array([0.5, 0.5, 0.2, 0.4])).numpy().round(2).tolist()
+    [0.4, 0.3, 0.6, 0.7]
+    """
     centre, half = boxes[..., :2], boxes[..., 2:] / 2
     return ops.concatenate([centre - half, centre + half], axis=-1)
 
@@ -17,9 +21,13 @@ def corners_of(boxes):
 def generalized_iou(boxes, others):
     """The GIoU of `boxes` and `others`, (..., 4) both, which broadcast: (...), from -1 to 1.
 
-    The intersection over the union U, less (C - U) / C with C the area of the smallest box around both
-    (Rezatofighi et al. 2019, "Generalized Intersection over Union"). Of an empty union or box around both the
-    quotient is 0. All pairs of (B, Q, 4) and (B, M, 4) are `generalized_iou(a[:, :, None], b[:, None])`.
+    It is the intersection over the union U, less (C - U) / C, where C is the area of the smallest box around
+    both (Rezatofighi et al. 2019, "Generalized Intersection over Union"). A quotient by an area of 0 is 0.
+    All pairs of (B, Q, 4) and (B, M, 4) are `generalized_iou(a[:, :, None], b[:, None])`.
+
+    >>> left, right = np.array([0.25, 0.5, 0.5, 1.0]), np.array([0.75, 0.5, 0.5, 1.0])
+    >>> [float(keras_tfm.heads.generalized_iou(left, other)) for other in (left, right)]
+    [1.0, 0.0]
     """
     (first, area), (second, other_area) = (_corners_and_area(x) for x in (boxes, others))
     common = _area(ops.maximum(first[..., :2], second[..., :2]), ops.minimum(first[..., 2:], second[..., 2:]))

@@ -134,14 +134,26 @@ class TokenCrossEntropy(keras.losses.Loss):
 
 @register
 def token_accuracy(labels, logits):
-    """1 where the label has the highest logit, else 0: labels (B, T), logits (B, T, V) -> (B, T)."""
+    """1 where the label has the highest logit, else 0: labels (B, T), logits (B, T, V) -> (B, T).
+
+    >>> labels, logits = np.array([[1, 0]]), np.array([[[0.1, 0.9], [0.2, 0.8]]])
+    >>> keras_tfm.heads.token_accuracy(labels, logits).numpy().tolist()
+    [[1.0, 0.0]]
+    """
     label_logits = ops.sum(logits * ops.one_hot(labels, logits.shape[-1], dtype=logits.dtype), axis=-1)
     return ops.cast(label_logits >= ops.max(logits, axis=-1), "float32")
 
 
 @register
-def token_cross_entropy(labels, logits, label_smoothing=0.0):
-    """-log of the probability of each label (B, T) under the logits (B, T, V), in nats: (B, T)."""
+def token_cross_entropy(labels, logits, label_smoothing: float = 0.0):
+    """-log of the probability of each label (B, T) under the logits (B, T, V), in nats: (B, T).
+
+    `label_smoothing` is the share of the label that is spread evenly over the vocabulary.
+
+    >>> loss = keras_tfm.heads.token_cross_entropy(np.array([[1]]), np.zeros((1, 1, 2)))
+    >>> round(float(loss[0, 0]), 3)
+    0.693
+    """
     logits, size = ops.cast(logits, "float32"), logits.shape[-1]
     labels = ops.cast(labels, "int32")
 

@@ -29,7 +29,7 @@ from keras_tfm.registry import register
 
 
 class SwitchFeedForward(Layer):
-    """p_i expert_i(x) for the largest gate p_i of p = softmax(W x) (eq. 2): (B, T, D) in and out.
+    """p_i expert_i(x) for the largest gate p_i of p = softmax(W x) (equation 2): (B, T, D) in and out.
 
     Each expert is a feed-forward layer D -> `intermediate_dim` -> D; the gates are computed in float32.
     Training adds the loss `balance` * N sum_i f_i P_i (eq. 4), averaged over the sequences, where f_i is the

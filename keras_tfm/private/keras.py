@@ -220,6 +220,11 @@ def take_summed_gradients(optimizer):
     optimizer._all_reduce_sum_gradients = list
 
 
+def replace_clipping(optimizer, make):
+    """Let `optimizer` clip gradients by `make(clip)`, a function made of its own."""
+    optimizer._clip_gradients = make(optimizer._clip_gradients)
+
+
 def replace_update(optimizer, update):
     """Let `optimizer` call `update(gradients, variables)` for a step, which accumulates gradients if need
     be.

@@ -2,14 +2,17 @@
 
 A folder holds index.json, which describes the model that made the vectors, and one part for each time that
 images were added: images-NUMBER-….npy, (N, E) in float32, and a .jsonl file with one path per line. The .npy
-is written last, so that an interrupted run leaves no half of a part. Existing files are never rewritten.
+is written last, so that an interrupted run leaves no half of a part. A graph-FIRST-END-….faiss connects the
+vectors of these rows, counted over all parts. Existing files are never rewritten.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
 import pathlib
+import re
 import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Self
@@ -17,11 +20,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from keras_tfm.configs import Config, Size, brief, parse_json
+from keras_tfm.tasks.vector_graph import VectorGraph, faiss, write_graph
 from keras_tfm.training.folder import MARK, Path, new_file, new_folder
 from keras_tfm.training.safetensors import CheckpointError, read_json
 from keras_tfm.version import __version__
 
 NAME = "index.json"
+LEAST = 10_000  # vectors of a graph: fewer are compared as quickly as a graph is followed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +58,14 @@ class Image(NamedTuple):
         return cls(os.path.abspath(path), status.st_size, status.st_mtime_ns)
 
 
+class Part(NamedTuple):
+    """Vectors (N, E) that were added together: the file's name, and which row of the index is their first."""
+
+    name: str
+    first: int
+    vectors: np.ndarray
+
+
 class ImageIndex:
     """An index in a `folder` that `create` made: images and their vectors of length 1. ValueError if it is
     damaged.
@@ -71,10 +84,15 @@ class ImageIndex:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
         self.images: list[Image] = []
-        self._parts: list[np.ndarray] = []
+        self._parts: list[Part] = []
         self._rows: dict[str, int] = {}  # the last row of each path: a file may have changed since
         for part in sorted(self.folder.glob("images-*.npy")):
             self._take(_read_images(part.with_suffix(".jsonl")), _read_vectors(part), part)
+        self._graphs: list[tuple[VectorGraph, slice]] = []  # of the rows from 0 on, one behind the other
+        for file in sorted(self.folder.glob("graph-*.faiss")):
+            if faiss() is None:
+                break
+            self._take_graph(file)
 
     @classmethod
     def create(cls, folder: Path, config: IndexConfig) -> Self:
@@ -118,33 +136,91 @@ class ImageIndex:
             np.save(stream, vectors, allow_pickle=False)
         self._take(list(images), vectors, part)
 
-    def search(self, vector: np.ndarray, top: int = 5) -> list[tuple[str, float]]:
-        """The `top` nearest images as (path, cosine similarity), nearest first. `vector` (E,) has length
-        1.
+    @property
+    def num_connected(self) -> int:
+        """How many rows, from the first on, have a graph that a search can follow."""
+        return self._graphs[-1][1].stop if self._graphs else 0
+
+    def connect(self, least: int = LEAST) -> int:
+        """Write a graph of the rows that have none, if there are `least` or more; how many it connects.
+
+        Raises ImportError if Faiss, the extra `search`, is not installed.
+        """
+        first, end = self.num_connected, len(self.images)
+        if end - first < least:
+            return 0
+        path = self._graph_path(first, end)
+        write_graph(path, self._parts_from(first), self.config.width)
+        self._take_graph(path)
+        return end - first
+
+    def search(self, vector: np.ndarray, top: int = 5, exact: bool = False) -> list[tuple[str, float]]:
+        """The `top` nearest images as (path, cosine similarity), nearest first. `vector` (E,) has length 1.
+
+        Rows that have a graph are found by it, which misses a few, unless the search is to be `exact`.
         """
         if vector.shape != (self.config.width,):
             raise ValueError(f"`vector` must have the shape {(self.config.width,)}; it is {vector.shape}.")
         if not self._rows:
             return []
-        scores = np.concatenate([part @ vector.astype("float32") for part in self._parts])  # (N,)
-        if len(self._rows) < len(scores):  # some of them have newer vectors
-            current = np.full(len(scores), -np.inf, "float32")
-            rows = list(self._rows.values())
-            current[rows] = scores[rows]
-            scores = current
-        top = min(top, len(self._rows))
-        best = np.argpartition(scores, -top)[-top:]
-        best = best[np.argsort(-scores[best], kind="stable")]
-        return [(self.images[row].path, float(scores[row])) for row in best]
+        rows, cosines = self._candidates(vector.astype("float32"), top, exact)
+        is_current = self._is_current[rows]
+        rows, cosines = rows[is_current], cosines[is_current]
+        if not (top := min(top, len(rows))):
+            return []
+        best = np.argpartition(cosines, -top)[-top:]
+        best = best[np.argsort(-cosines[best], kind="stable")]
+        return [(self.images[rows[place]].path, float(cosines[place])) for place in best]
 
-    def _take(self, images: list[Image], vectors: np.ndarray, path: Path) -> None:
+    def _candidates(self, vector: np.ndarray, top: int, exact: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and their cosines: those that a graph finds near `vector`, and all that no graph connects."""
+        graphs = [] if exact else self._graphs
+        first = self.num_connected if graphs else 0
+        rows = [np.arange(first, len(self.images))]
+        cosines = [part @ vector for part in self._parts_from(first)]
+        for graph, connected in graphs:
+            near, products = graph.search(vector, top, self._is_current[connected])
+            rows.append(connected.start + near)
+            cosines.append(products)
+        return np.concatenate(rows), np.concatenate(cosines)
+
+    def _parts_from(self, first: int) -> list[np.ndarray]:
+        """The parts from row `first` on, where one of them begins."""
+        return [part.vectors for part in self._parts if part.first >= first]
+
+    @functools.cached_property
+    def _is_current(self) -> np.ndarray:
+        """(N,), False for a row whose image has a newer one, since its file changed."""
+        is_current = np.zeros(len(self.images), bool)
+        is_current[list(self._rows.values())] = True
+        return is_current
+
+    def _graph_path(self, first: int, end: int) -> pathlib.Path:
+        """The file of the graph of these rows.
+
+        Its name has a digest of their parts' names: a process that adds images at the same time may put a
+        part of its own between them, after which the rows are others.
+        """
+        names = "".join(part.name for part in self._parts if first <= part.first < end)
+        digest = hashlib.sha256(names.encode()).hexdigest()[:8]
+        return self.folder / f"graph-{first:09d}-{end:09d}-{digest}.faiss"
+
+    def _take_graph(self, path: pathlib.Path) -> None:
+        """Use a graph that begins where the others end, and of rows that are as they were."""
+        first, match = self.num_connected, re.fullmatch(r"graph-\d+-(\d+)-\w+", path.stem)
+        end = int(match[1]) if match else 0
+        if first < end <= len(self.images) and path == self._graph_path(first, end):
+            self._graphs.append((VectorGraph(path, end - first, self.config.width), slice(first, end)))
+
+    def _take(self, images: list[Image], vectors: np.ndarray, path: pathlib.Path) -> None:
         if vectors.shape != (len(images), self.config.width):
             expected = f"{len(images)} vectors of {self.config.width} numbers"
             raise ValueError(f"{path}: expected {expected}, got the shape {vectors.shape}")
-        for row, image in enumerate(images, start=len(self.images)):
-            self._rows[image.path] = row
+        first = len(self.images)
+        self._rows |= {image.path: row for row, image in enumerate(images, start=first)}
+        self._parts.append(Part(path.name, first, vectors))
         self.images += images
-        self._parts.append(vectors)
+        self.__dict__.pop("_is_current", None)  # computed from the rows
 
 
 def config_of(task: Any, model: Path) -> IndexConfig:

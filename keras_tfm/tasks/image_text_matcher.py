@@ -41,6 +41,9 @@ class ImageTextMatcher(ImageTextTask):
     `fit` and `evaluate` take (images, texts), where a row is a pair that belongs together, or a
     `data.ImageTexts`. Images may have the forms that `ImageTask` describes.
 
+        task = ImageTextMatcher.from_huggingface("clip-vit-base-patch32/")
+        task.similarity(["photo.jpg"], ["a cat", "a dog"])  # (1, 2), cosines
+
     Args:
         model: a `heads.Contrastive` model.
         tokenizer: the tokenizer of the texts.
@@ -154,6 +157,7 @@ class ImageTextMatcher(ImageTextTask):
         It is the share of images for which one of their own texts is among the 1, 5 or 10 nearest texts, and
         the share of texts for which one of their images is. Equal images, and equal texts, count once.
         """
+        self.tell_cut(examples.texts)
         images, texts = self.encode_images(examples.images), self.encode_texts(examples.texts)
         return recalls(images, texts, identities(examples.images), examples.texts)
 

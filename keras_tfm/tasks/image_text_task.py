@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_tfm.data.batches.encoding import in_chunks, surround
 from keras_tfm.data.batches.epochs import hold_out
@@ -124,7 +123,6 @@ class ImageTextTask(ImageTask, FineTunedTask):
             )  # fmt: skip
         return packed
 
-    def count_cut(self, texts: Sequence[str]) -> int:
-        """How many of the strings have more tokens than the model reads, and are cut."""
-        lengths = self.tokens(tf.constant(list(texts), tf.string))["lengths"]
-        return int(tf.reduce_sum(tf.cast(lengths > self.max_length, tf.int32)))
+    def tell_cut(self, texts: Sequence[str]) -> None:
+        """Warn how many of the strings have more tokens than the model reads, if any have."""
+        self.encode_all(texts)

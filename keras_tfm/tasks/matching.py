@@ -51,7 +51,7 @@ class MatcherOptions(ModelOptions):
 
     family: Annotated[
         Literal["clip", "siglip"],
-        Option("clip chooses the right one of all texts of a batch, siglip decides for each by itself"),
+        Option("clip learns to choose a text among those of a batch, siglip to judge each pair by itself"),
     ] = "clip"
     size: Annotated[
         str, Option("a published size of the family, or tiny, for images of some 32 x 32 pixels")

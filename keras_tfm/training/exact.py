@@ -1,8 +1,8 @@
 """Training that gives the same numbers on several replicas as on one: what `keras_tfm.Model` adds to Keras.
 
-On one replica everything is Keras's own. On several, each loss is one sum over all replicas divided by one
-denominator, gradients are summed once and clipped after that, and each replica draws different random
-numbers.
+On one replica everything is Keras's own, except for the norms by which gradients are clipped. On several,
+each loss is one sum over all replicas divided by one denominator, gradients are summed once and clipped after
+that, and each replica draws different random numbers.
 """
 
 import functools
@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from keras_tfm.added_losses import added_losses
 from keras_tfm.private import keras as private
+from keras_tfm.training.optimizers import as_dense
 from keras_tfm.training.strategy import use_own_collective_keys
 
 Base: Any = object  # a mixin: `keras.Model` follows it
@@ -29,6 +30,8 @@ class ExactTrainer(Base):
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """`keras.Model.compile`, with losses computed over all replicas of the strategy."""
         super().compile(*args, **kwargs)
+        if self.optimizer is not None:
+            clip_whole_gradients(getattr(self.optimizer, "inner_optimizer", self.optimizer))
         if not self._is_replicated:
             return
         use_own_collective_keys(self.distribute_strategy)
@@ -289,6 +292,18 @@ def sum_over_replicas(gradients: Sequence[tf.Tensor | None]) -> list[tf.Tensor |
 def batch_size_of(x: Any) -> tf.Tensor:
     """The number of examples in a batch: the first axis of its first array."""
     return tf.shape(next(leaf for leaf in keras.tree.flatten(x) if leaf is not None))[0]
+
+
+def clip_whole_gradients(optimizer: keras.optimizers.Optimizer) -> None:
+    """Make `optimizer` clip by the norms of whole gradients.
+
+    The gradient of a table of vectors comes in slices, one for each lookup of a row. Keras squares them one
+    by one, so that its norms depend on how often a row was looked up, and on the number of replicas.
+    """
+    if optimizer.clipnorm or optimizer.global_clipnorm or optimizer.clipvalue:
+        private.replace_clipping(
+            optimizer, lambda clip: lambda gradients: clip([as_dense(gradient) for gradient in gradients])
+        )
 
 
 def expect_summed_gradients(optimizer: keras.optimizers.Optimizer) -> None:

@@ -124,7 +124,7 @@ class YoungAverages(Base):
 
 def global_norm(gradients: Iterable[tf.Tensor]) -> tf.Tensor:
     """The Euclidean norm of all `gradients` together, in float32."""
-    return tf.sqrt(tf.add_n([_sum_of_squares(tf.cast(_dense(g), "float32")) for g in gradients]))
+    return tf.sqrt(tf.add_n([_sum_of_squares(tf.cast(as_dense(g), "float32")) for g in gradients]))
 
 
 def _sum_of_squares(x: tf.Tensor) -> tf.Tensor:
@@ -135,8 +135,9 @@ def _sum_of_squares(x: tf.Tensor) -> tf.Tensor:
     return tf.linalg.matvec(tf.ones_like(columns)[None], columns)[0]
 
 
-def _dense(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor:
-    if isinstance(gradient, tf.IndexedSlices):  # a row that was looked up twice occurs twice
+def as_dense(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor:
+    """The gradient as a tensor, in which the slices of a row are summed."""
+    if isinstance(gradient, tf.IndexedSlices):
         return tf.math.unsorted_segment_sum(gradient.values, gradient.indices, gradient.dense_shape[0])
     return gradient
 

@@ -80,7 +80,7 @@ def test_the_published_size(no_allocation):
 
 def test_refusals():
     for wrong, message in (
-        ({"image_connections": (0,)}, "must be as many; they are"),
+        ({"image_connections": (0,)}, "must have one length; they have"),
         ({"image_connections": (1, 0)}, "`image_connections` must rise, to 1 blocks at most"),
         ({"text_connections": (1, 3)}, "`text_connections` must rise, to 2 blocks at most"),
         ({"connection_dim": 5}, "`num_connection_heads` must divide `connection_dim`"),

@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import sys
 
 import numpy as np
 import pytest
 
 from keras_tfm.tasks.image_index import Image, ImageIndex, IndexConfig, unknown_images
+from keras_tfm.tasks.vector_graph import faiss, write_graph
 
 CONFIG = IndexConfig("runs/mine", "abc", 8)
 
@@ -95,6 +97,82 @@ def test_what_was_stopped_leaves_no_half(index):
     (index.folder / "images-000001-x.jsonl").write_text("cut sh")  # its vectors were never written
     (index.folder / ".images-000002-x.npy.1").write_bytes(b"cut")
     assert len(ImageIndex(index.folder)) == 1
+
+
+@pytest.fixture
+def connected(index):
+    """An index of 400 images in four parts, the first three of which a graph connects."""
+    vectors = unit(np.random.default_rng(0), 400)
+    for first in range(0, 400, 100):
+        if first == 300:
+            assert index.connect(least=300) == 300
+        index.add(images(*map(str, range(first, first + 100))), vectors[first : first + 100])
+    return index, vectors
+
+
+def test_a_graph_finds_the_nearest(connected):
+    index, vectors = connected
+    assert index.num_connected == 300 and index.connect() == 0  # what is left is too little
+    for found in (index, ImageIndex(index.folder)):
+        assert found.num_connected == 300
+        for asked in unit(np.random.default_rng(1), 5):
+            answers, exact = found.search(asked, 7), found.search(asked, 7, exact=True)
+            assert [path for path, _ in answers] == [path for path, _ in exact]
+            np.testing.assert_allclose([x for _, x in answers], [x for _, x in exact], atol=1e-6)
+    before = {path: path.stat().st_mtime_ns for path in index.folder.iterdir()}
+    assert index.connect(least=100) == 100
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert ImageIndex(index.folder).num_connected == 400
+    assert index.search(vectors[350], 1)[0][0] == "/photos/350"
+
+
+def test_a_graph_does_not_find_images_that_changed(connected):
+    index, vectors = connected
+    newer = [Image(f"/photos/{row}", 10, 99) for row in range(150)]
+    index.add(newer, -vectors[:150])
+    for found in (index, ImageIndex(index.folder)):
+        answers = found.search(vectors[7], 400)
+        assert len({path for path, _ in answers}) == len(answers) > 250
+        assert dict(answers)["/photos/7"] == pytest.approx(-1)
+        assert found.search(-vectors[7], 1)[0][0] == "/photos/7"
+
+
+def test_a_graph_of_other_rows_is_left(connected):
+    index, vectors = connected
+    part = index.folder / "images-000001-0.npy"  # of a process that added at the same time
+    np.save(part, vectors[:100])
+    lines = (json.dumps(image._asdict()) for image in images(*map(str, range(400, 500))))
+    part.with_suffix(".jsonl").write_text("\n".join(lines))
+    again = ImageIndex(index.folder)
+    assert again.num_connected == 0 and len(again) == 500
+    assert {path for path, _ in again.search(vectors[7], 2)} == {"/photos/7", "/photos/407"}
+
+
+def test_damaged_graphs_are_refused(connected):
+    index, _ = connected
+    (path,) = index.folder.glob("graph-*")
+    whole = path.read_bytes()
+    for content in (b"", b"no graph", whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="expected a graph of vectors by Faiss"):
+            ImageIndex(index.folder)
+    write_graph(path, [np.ones((9, 8), "float32")], 8)
+    with pytest.raises(ValueError, match="a graph of 300 vectors of 8 numbers, got IndexHNSWFlat of 9 of 8"):
+        ImageIndex(index.folder)
+
+
+def test_without_faiss_all_are_compared(connected, monkeypatch, caplog):
+    index, vectors = connected
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    faiss.cache_clear()
+    try:
+        again = ImageIndex(index.folder)
+        assert again.num_connected == 0 and again.search(vectors[7], 1)[0][0] == "/photos/7"
+        assert 'Faiss is not installed, so a search compares all vectors: pip install "keras' in caplog.text
+        with pytest.raises(ImportError, match=r'pip install "keras-tfm\[search\]"'):
+            again.connect(1)
+    finally:
+        faiss.cache_clear()
 
 
 @pytest.mark.parametrize(

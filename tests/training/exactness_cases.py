@@ -229,6 +229,23 @@ def paired(**options):
     return keras_tfm.Model(inputs, ContrastiveHead(1.0, **options)(*sides))
 
 
+def clip():
+    """A whole CLIP, two blocks a tower, of tokens and of their vectors as the pixels of 8 x 12."""
+    import keras
+
+    import keras_tfm
+    from keras_tfm import heads, models
+
+    tower = (2, 16, 2, 32)  # blocks, width, heads, hidden width
+    sizes = (8, 12), 4, 1, *tower, V, T, *tower
+    towers = models.CLIP(models.CLIPConfig(*sizes, embedding_dim=8, end_id=V - 1))
+    inputs = keras.Input((T,), dtype="int32")
+    pixels = keras.layers.Embedding(V, 16, keras.initializers.RandomNormal(stddev=1.0))(inputs)
+    images = keras.layers.Reshape((8, 12, 1))(pixels)
+    pairs = {"images": images, "token_ids": inputs, "padding_mask": keras.ops.not_equal(inputs, 0)}
+    return keras_tfm.Model(inputs, heads.Contrastive(towers)(pairs))
+
+
 def loss_of(name, **options):
     """What makes the loss of that name, of this package, with these options."""
 
@@ -346,6 +363,9 @@ CASES = {
     "sigmoid contrast": Case(
         lambda: paired(logit_bias=-1.0), batch_size=12, loss=loss_of("SigmoidContrast"),
         targets=first_label, compile={"jit_compile": True},
+    ),
+    "CLIP": Case(
+        clip, lambda: sgd(global_clipnorm=0.1), 13, loss=loss_of("SoftmaxContrast"), targets=first_label
     ),
     "rates, jit": Case(optimizer=by_path, batch_size=12, compile={"jit_compile": True}),
 }  # fmt: skip

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_tfm.tasks import Forecaster, Translator
 from keras_tfm.training import input_jacobians, norms, products_to_end, state_jacobians
+from keras_tfm.training.model import Model
 from keras_tfm.training.optimizers import SGD
 from keras_tfm.training.options import Training
 
@@ -95,6 +96,18 @@ def test_clipping_keeps_the_direction():
         step = -np.concatenate([np.ravel(weight) for weight in weights])
         np.testing.assert_allclose(np.linalg.norm(step), expected, rtol=1e-5)
         np.testing.assert_allclose(step @ joined, np.linalg.norm(step) * np.linalg.norm(joined), rtol=1e-5)
+
+
+def test_rows_that_are_looked_up_twice_are_clipped_as_one():
+    inputs = keras.Input((3,), dtype="int32")
+    model = Model(inputs, keras.layers.Embedding(4, 2, name="table")(inputs))
+    for options, expected in (({"global_clipnorm": 0.5}, 0.5), ({"clipnorm": 0.25}, 0.25), ({}, None)):
+        model.compile(SGD(1.0, **options), loss=lambda y, y_pred: keras.ops.sum(y_pred, axis=(1, 2)) * 7)
+        before = model.get_weights()[0]
+        model.train_on_batch(np.array([[1, 1, 2], [1, 2, 1]]), np.zeros(2))
+        step = before - model.get_weights()[0]
+        np.testing.assert_allclose(np.linalg.norm(step), expected or 7 * np.sqrt(2 * (2**2 + 1)), rtol=1e-5)
+        np.testing.assert_allclose(step[1], 2 * step[2], rtol=1e-5)
 
 
 def test_tasks_clip_by_an_option():

@@ -1,6 +1,7 @@
 """Batches of pairs of texts with little padding, and raw strings as a model's inputs."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -70,7 +71,7 @@ class PairBatches(LengthBatches):
 
 
 def encode_sources(
-    strings, tokenizer: Tokenizer, max_length: int, special: SpecialTokens | None = None
+    strings: Any, tokenizer: Tokenizer, max_length: int, special: SpecialTokens | None = None
 ) -> dict[str, tf.Tensor]:
     """An encoder's inputs {"token_ids", "padding_mask"}, (B, S) each, for strings (B,).
 
@@ -88,7 +89,7 @@ def encode_sources(
 
 
 def encode_prompts(
-    strings, tokenizer: Tokenizer, add_start: bool = False, delimit: int | None = None
+    strings: Any, tokenizer: Tokenizer, add_start: bool = False, delimit: int | None = None
 ) -> dict[str, tf.Tensor]:
     """Prompts {"token_ids", "padding_mask"}, (B, P) each, padded on the left, for strings (B,).
 

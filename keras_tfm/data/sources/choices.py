@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from keras_tfm.data.sources.labelled import LABELS
-from keras_tfm.data.sources.lines import check_text
+from keras_tfm.data.sources.lines import Paths, check_text
 from keras_tfm.data.sources.rows import Columns, parse_columns, read_all
 
 TEXTS = ("text", "question", "context", "premise", "sentence")
@@ -22,7 +22,7 @@ class Choices(NamedTuple):
     labels: list[int]
 
 
-def read_choices(paths, columns: Sequence[str | int] | None = None) -> Choices:
+def read_choices(paths: Paths, columns: Sequence[str | int] | None = None) -> Choices:
     """Read texts, their choices and the index of the right one from .jsonl or .parquet files, or data sets of
     TFDS.
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from keras_tfm.data.sources.files import read_lines
-from keras_tfm.data.sources.lines import DataError, files_of
+from keras_tfm.data.sources.lines import DataError, Paths, files_of
 from keras_tfm.data.sources.rows import Columns, has_names, parse_columns, read_all
 
 TEXTS = ("text", "document", "article", "content", "body", "sentence")
@@ -20,7 +20,9 @@ ENDS = re.compile(
 )
 
 
-def read_texts(paths, separator: str | None = None, columns: Sequence[str | int] | None = None) -> list[str]:
+def read_texts(
+    paths: Paths, separator: str | None = None, columns: Sequence[str | int] | None = None
+) -> list[str]:
     r"""Read texts from UTF-8 files (plain, .gz or .xz), or from standard input for "-".
 
     A file is one document, or several that `separator` separates ("\n\n" for a blank line). In .jsonl and
@@ -42,7 +44,7 @@ def read_texts(paths, separator: str | None = None, columns: Sequence[str | int]
     return texts
 
 
-def read_documents(paths, columns: Sequence[str | int] | None = None) -> list[str]:
+def read_documents(paths: Paths, columns: Sequence[str | int] | None = None) -> list[str]:
     """Read documents from text files (plain, .gz or .xz), whose paragraphs are lines and whose documents are
     separated by blank lines.
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from babel import Locale
 
-from keras_tfm.data.sources.lines import DataError, check_text, files_of, numbered_lines
+from keras_tfm.data.sources.lines import DataError, Path, Paths, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.rows import KINDS, Columns, is_table, parse_columns, read_all
 
 # Column names that mark a first row as a header, as do languages ("en", "pt-BR", "German").
@@ -28,7 +28,7 @@ class Pairs(NamedTuple):
     targets: list[str]
 
 
-def read_pairs(paths, columns: Sequence[str | int] | None = None) -> Pairs:
+def read_pairs(paths: Paths, columns: Sequence[str | int] | None = None) -> Pairs:
     """Read (source, target) pairs from tables, or from two parallel text files.
 
     Args:
@@ -65,7 +65,7 @@ def read_pairs(paths, columns: Sequence[str | int] | None = None) -> Pairs:
     return pairs
 
 
-def read_lines(path) -> Iterator[str]:
+def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 text file (plain, .gz or .xz), or of standard input for "-", without
     newlines.
 

@@ -5,7 +5,7 @@ import hashlib
 import logging
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,12 +104,8 @@ class ImageFiles:
             elif is_kept:
                 images[row] = found
 
-        # One thread per core, each with one image at its original size, so that memory stays bounded.
-        with (
-            concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads,
-            Bar(total=len(self), desc="reading", unit="image") as bar,
-        ):
-            for _ in threads.map(one, range(len(self))):
+        with Bar(total=len(self), desc="reading", unit="image") as bar:
+            for _ in in_threads(one, range(len(self))):
                 bar.update()
         return images, dict(sorted(problems.items()))
 
@@ -123,6 +119,18 @@ class ImageFiles:
             return self.preprocessing.decoded(data, *self.pixels)
 
         return rows.map(decode, os.cpu_count(), deterministic=True)
+
+
+def in_threads(function: Callable[[Any], Any], items: Sequence) -> Iterator:
+    """Yield `function` of each item, in order. The first is computed here, the others by a thread per core.
+
+    TensorFlow sets itself up in its first operations, which several threads should not make at once. Each
+    thread has one item at a time, so that memory stays bounded.
+    """
+    if len(items):
+        yield function(items[0])
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+        yield from threads.map(function, items[1:])
 
 
 def decoded_or_problem(

@@ -11,13 +11,13 @@ import numpy as np
 
 from keras_tfm.data.sources.image_files import ImageFiles, readable
 from keras_tfm.data.sources.images import IMAGES, STRETCHED, bytes_of
-from keras_tfm.data.sources.lines import DataError, check_text, files_of, numbered_lines
+from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import Columns, Row, parse_columns, read_all
 
 PATHS = (*IMAGES, "image_path", "path", "file", "filename", "file_name", "image_file")
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.tsv")  # a folder's table, as `datasets` names it
-TEXTS = ("text", "caption", "sentence", "description", "title")
+TEXTS = ("text", "caption", "sentence", "description", "title", "texts", "captions", "sentences")
 
 
 class ImageTexts(NamedTuple):
@@ -28,7 +28,7 @@ class ImageTexts(NamedTuple):
 
 
 def read_image_texts(
-    paths,
+    paths: Paths,
     shape: tuple[int, int, int],
     columns: Sequence[str | int] | None = None,
     preprocessing: Preprocessing = STRETCHED,
@@ -36,8 +36,9 @@ def read_image_texts(
     """Read pairs of an image and its text from tables.
 
     A .tsv, .csv or .jsonl file has paths of images, relative to the table's folder and inside it; a .parquet
-    file or a data set of TFDS has encoded images. `columns` are the two names, or positions, by default known
-    ones. Missing and broken images are skipped, with a warning that counts them and names some.
+    file or a data set of TFDS has encoded images. A list of texts gives as many pairs. `columns` are the two
+    names, or positions, by default known ones. Missing and broken images are skipped, with a warning that
+    counts them and names some.
 
     Raises:
         DataError: for a path that leads out of the folder, a blank text, and if no image can be read.
@@ -62,11 +63,23 @@ def read_image_texts(
 def _of_table(path: str, columns: Columns) -> Iterator[tuple[bytes | str, str, str]]:
     """(Image, where it stands, text) of each row."""
     for row in read_all(path, columns, "images and texts"):
-        source = row.cells[0]
+        source: bytes | str = row.cells[0]
         if isinstance(source, str):
-            yield _inside(row), source, row.text(1)
+            source, place = _inside(row), source
         else:
-            yield bytes_of(row), f"{row.path}, {row.place}", row.text(1)
+            source, place = bytes_of(row), f"{row.path}, {row.place}"
+        texts = _texts(row.cells[1])
+        if not texts:
+            row.refuse(f"expected a text, the {row.names[1]} is an empty list")
+        for text in texts:
+            yield source, place, check_text(text, row.path, row.number, row.names[1], row.unit)
+
+
+def _texts(cell: Any) -> list:
+    """The text of a cell, or those of a list; of records that of a known name, {"id": 3, "text": "a dog"}."""
+    if isinstance(cell, dict):
+        cell = next((cell[name] for name in TEXTS if name in cell), cell)
+    return [text for part in cell for text in _texts(part)] if isinstance(cell, list) else [cell]
 
 
 def _of_folder(path: str) -> Iterator[tuple[str, str, str]]:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_tfm.data.sources import image_arrays
 from keras_tfm.data.sources.image_files import ImageFiles, problem_of, read_bytes, readable, without_bad
-from keras_tfm.data.sources.lines import DataError, files_of
+from keras_tfm.data.sources.lines import DataError, Path, Paths, files_of
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import Columns, Row, has_names, kind_of, parse_columns, read_all
 
@@ -32,7 +32,7 @@ class LabelledImages(NamedTuple):
 
 
 def read_labelled_images(
-    path,
+    path: Paths,
     height: int,
     width: int,
     channels: int,
@@ -68,7 +68,7 @@ def read_labelled_images(
 
 
 def read_unlabelled_images(
-    paths,
+    paths: Paths,
     shape: tuple[int, int, int],
     columns: Sequence[str | int] | None = None,
     preprocessing: Preprocessing = STRETCHED,
@@ -139,7 +139,7 @@ def bytes_of(row: Row) -> bytes:
 
 
 def read_image_folder(
-    folder, height: int, width: int, channels: int, preprocessing: Preprocessing = STRETCHED
+    folder: Path, height: int, width: int, channels: int, preprocessing: Preprocessing = STRETCHED
 ) -> LabelledImages:
     """Read a folder that holds one folder of images per class; classes are sorted by name.
 
@@ -173,7 +173,7 @@ def _read_folders(
 
 
 def read_images(
-    path,
+    path: Paths,
     shape: tuple[int, int, int],
     columns: Sequence[str | int] | None = None,
     preprocessing: Preprocessing = STRETCHED,
@@ -230,7 +230,9 @@ def _visible(folder: pathlib.Path) -> list[pathlib.Path]:
         raise DataError(folder, None, f"cannot be read: {error.strerror or error}") from None
 
 
-def decode_image(data, height, width, channels, preprocessing: Preprocessing = STRETCHED):
+def decode_image(
+    data: tf.Tensor, height: int, width: int, channels: int, preprocessing: Preprocessing = STRETCHED
+) -> tf.Tensor:
     """The bytes of an image file, a string tensor (), as an 8-bit image (height, width, channels).
 
     See `preprocessing.decode_pixels`. InvalidArgumentError, also in a graph, if the bytes are not an image.
@@ -238,7 +240,9 @@ def decode_image(data, height, width, channels, preprocessing: Preprocessing = S
     return preprocessing.decoded(data, height, width, channels)
 
 
-def decode_images(data, height, width, channels, preprocessing: Preprocessing = STRETCHED):
+def decode_images(
+    data: tf.Tensor, height: int, width: int, channels: int, preprocessing: Preprocessing = STRETCHED
+) -> tf.Tensor:
     """`decode_image` for strings (B,): 8-bit images (B, height, width, channels)."""
     return tf.map_fn(
         lambda item: decode_image(item, height, width, channels, preprocessing),

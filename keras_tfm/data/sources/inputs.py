@@ -13,7 +13,7 @@ from keras_tfm.data.sources.documents import text_files
 from keras_tfm.data.sources.files import KNOWN_COLUMNS, known_pair
 from keras_tfm.data.sources.labelled import TEXTS, WORDS, is_tagged, parse_tagged_words, words_of
 from keras_tfm.data.sources.labelled import known_columns as known_labelled
-from keras_tfm.data.sources.lines import DataError, files_of, numbered_lines
+from keras_tfm.data.sources.lines import DataError, Path, files_of, numbered_lines
 from keras_tfm.data.sources.questions import MAX_BYTES, parse_questions
 from keras_tfm.data.sources.ratings import USERS, identifier
 from keras_tfm.data.sources.ratings import known_columns as known_ratings
@@ -29,7 +29,7 @@ class Inputs(NamedTuple):
     places: list[str]
 
 
-def read_input_lines(path) -> Inputs:
+def read_input_lines(path: Path) -> Inputs:
     """The lines of a text file (plain, .gz or .xz), of all files of a pattern or folder, or of standard input
     for "-".
     """
@@ -104,7 +104,7 @@ def read_unlabelled_words(path, labels: Sequence[str]) -> Inputs:
     return inputs
 
 
-def read_unanswered(path) -> Inputs:
+def read_unanswered(path: Path) -> Inputs:
     """(question, context) from a file in SQuAD's format or a table, or the lines of a text file, with a tab
     between.
     """

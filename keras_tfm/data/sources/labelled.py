@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from keras_tfm.data.sources.lines import DataError, check_text, files_of, numbered_lines
+from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.rows import Columns, Row, has_names, parse_columns, read_all
 
 LABELS = ("label", "labels", "class", "category", "sentiment", "score", "target", "gold_label")
@@ -39,7 +39,7 @@ class TaggedWords(NamedTuple):
 
 
 def read_labelled_texts(
-    paths, columns: Sequence[str | int] | None = None, problem: str = "classes"
+    paths: Paths, columns: Sequence[str | int] | None = None, problem: str = "classes"
 ) -> LabelledTexts:
     """Read texts, or pairs of texts, and their labels from tables.
 
@@ -95,7 +95,7 @@ def _label(row: Row, place: int, problem: str):
     return number
 
 
-def read_tagged_words(paths, columns: Sequence[str | int] | None = None) -> TaggedWords:
+def read_tagged_words(paths: Paths, columns: Sequence[str | int] | None = None) -> TaggedWords:
     """Read words and their tags from one or several files or patterns.
 
     A file has CoNLL columns: one word per line, first the word and last its tag, separated by tabs or else by

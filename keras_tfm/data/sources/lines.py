@@ -12,8 +12,11 @@ import lzma
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+
+Path = str | os.PathLike[str]
+Paths = Path | Iterable[Path]  # one or several, which may be patterns
 
 PREPARED = "tfds:"  # prefix for data sets of TensorFlow Datasets
 
@@ -29,12 +32,12 @@ class DataError(ValueError):
         super().__init__(f"{place}: {problem}")
 
 
-def files_of(paths) -> list[str]:
+def files_of(paths: Paths) -> list[str]:
     """The files that one or several paths stand for; a pattern ("data/*.tsv", "**" for nested folders) stands
     for its matches, sorted by name. DataError for a pattern without matches.
     """
     files: list[str] = []
-    for path in map(os.fspath, [paths] if isinstance(paths, (str, os.PathLike)) else paths):
+    for path in [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]:
         is_pattern = glob.has_magic(path) and not path.startswith(PREPARED) and not os.path.exists(path)
         found = sorted(glob.glob(path, recursive=True)) if is_pattern else [path]
         if not found:

@@ -1,6 +1,5 @@
 """Masks as they lie on the disk: PNGs whose grey values, or places in a palette, are numbers of classes."""
 
-import concurrent.futures
 import os
 import struct
 import zlib
@@ -56,12 +55,6 @@ class MaskFiles:
             else:
                 status = os.stat(source)
                 yield f"{source} {status.st_size} {status.st_mtime_ns}"
-
-
-def each(function: Any, items: Sequence) -> list:
-    """`function` of each of the items, by as many threads as there are cores."""
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
-        return list(threads.map(function, items))
 
 
 def decoded_mask(source: Source) -> np.ndarray | str:

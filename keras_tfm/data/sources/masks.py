@@ -15,9 +15,16 @@ import numpy as np
 
 from keras_tfm.configs import brief, parse_json
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.image_files import ImageFiles, read_bytes, readable, size_of, tell_left_out
+from keras_tfm.data.sources.image_files import (
+    ImageFiles,
+    in_threads,
+    read_bytes,
+    readable,
+    size_of,
+    tell_left_out,
+)
 from keras_tfm.data.sources.lines import DataError, files_of, numbered_lines
-from keras_tfm.data.sources.mask_files import MANY, MaskFiles, decoded_mask, each
+from keras_tfm.data.sources.mask_files import MANY, MaskFiles, decoded_mask
 from keras_tfm.data.sources.objects import path_within
 
 KINDS = (
@@ -68,7 +75,7 @@ def read_masks(
     if not pairs:
         raise DataError(files[0], None, "expected images, there are none")
     names = found if names is None else names
-    checked = each(lambda pair: _checked(pair, names, ignored), pairs)
+    checked = list(in_threads(lambda pair: _checked(pair, names, ignored), pairs))
     problems = {
         pair.place: problem for pair, (_, problem) in zip(pairs, checked, strict=True) if problem is not None
     }

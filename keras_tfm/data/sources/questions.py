@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from keras_tfm.configs import parse_json
-from keras_tfm.data.sources.lines import DataError, check_text, files_of, numbered_lines
+from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.rows import Columns, Row, has_names, parse_columns, read_all
 
 COLUMNS = ("question", "context", "answers")
@@ -31,7 +31,7 @@ class Questions(NamedTuple):
     answers: list[list[Answer]]
 
 
-def read_questions(paths, columns: Sequence[str | int] | None = None) -> Questions:
+def read_questions(paths: Paths, columns: Sequence[str | int] | None = None) -> Questions:
     """Read questions, contexts and answers from JSON files in the format of SQuAD 1.1 or 2.0, or from tables.
 
     A JSON file (plain, .gz or .xz) has the form {"data": [{"paragraphs": [{"context": "…", "qas": [{"id":

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.lines import DataError, Paths
 from keras_tfm.data.sources.rows import Columns, Row, parse_columns, read_all
 
 USERS = ("user", "user_id", "userid", "reader", "reviewer", "reviewer_id")
@@ -30,7 +30,7 @@ class Ratings(NamedTuple):
 
 
 def read_ratings(
-    paths,
+    paths: Paths,
     columns: Sequence[str | int] | None = None,
     lowest: float | None = None,
     highest: float | None = None,

@@ -14,6 +14,7 @@ from keras_tfm.data.sources.lines import (
     MAX_LINE_BYTES,
     PREPARED,
     DataError,
+    Paths,
     check_text,
     files_of,
     numbered_lines,
@@ -71,7 +72,7 @@ class Row(NamedTuple):
         raise DataError(self.path, self.number, problem, self.unit)
 
 
-def read_all(paths, columns: Columns, what: str, unknown: str | None = None) -> Iterator[Row]:
+def read_all(paths: Paths, columns: Columns, what: str, unknown: str | None = None) -> Iterator[Row]:
     """Yield the rows of all tables that `paths` name; DataError for an empty table, and as in `read_rows`."""
     for path in files_of(paths):
         rows = read_rows(path, columns, unknown)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from keras_tfm.data.sources.inputs import Inputs, read_input_lines
-from keras_tfm.data.sources.lines import files_of
+from keras_tfm.data.sources.lines import Paths, files_of
 from keras_tfm.data.sources.rows import Columns, Row, is_table, parse_columns, read_all
 
 VALUES = ("value", "values", "y", "close", "count", "price", "target", "temperature")
 
 
-def read_series(paths, columns: Sequence[str | int] | None = None) -> np.ndarray:
+def read_series(paths: Paths, columns: Sequence[str | int] | None = None) -> np.ndarray:
     """The numbers (N,) in one column of a .csv, .tsv, .jsonl or .parquet file, in order.
 
     `columns` names the column, or gives its position from 0; by default it is the only one, or one with a
@@ -22,8 +22,7 @@ def read_series(paths, columns: Sequence[str | int] | None = None) -> np.ndarray
         ValueError: for more than one file.
         DataError: for a value that is not a finite number; the message names the line.
     """
-    paths = [paths] if isinstance(paths, str) or not isinstance(paths, Sequence) else paths
-    files = [path for found in paths for path in files_of(found)]
+    files = files_of(paths)
     if len(files) != 1:
         raise ValueError(f"paths: expected one file, a series, got {len(files)}")
     rows = read_all(files[0], Columns(("value",), known_series, parse_columns(columns, (1,))), "a series")

@@ -4,7 +4,7 @@ import pathlib
 from typing import Any
 
 from keras_tfm.configs import brief
-from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.lines import DataError, Path
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.tokenizers.clip import START, SUFFIX, CLIPTokenizer
@@ -26,7 +26,7 @@ FILES: dict[str, Any] = {
 }
 
 
-def read_huggingface_tokenizer(folder) -> Tokenizer:
+def read_huggingface_tokenizer(folder: Path) -> Tokenizer:
     """Read the tokenizer in a folder of `transformers`; its kind follows from tokenizer.json or the files.
 
     Raises DataError if there is no tokenizer or one of another kind, and CheckpointError if a file is

@@ -8,6 +8,8 @@ GPT-2's, its WordPiece folds case where BERT's lower-cases, and there a word is 
 long numbers, and punctuation before words, get other ids.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
@@ -24,7 +26,7 @@ RULES = {
 PROBES = ("The quick brown fox didn't jump over 13 lazy dogs.", " (so  it seems) ", "naïve\ncafé, 東京", "")
 
 
-def from_keras_hub(tokenizer) -> Tokenizer:
+def from_keras_hub(tokenizer: Any) -> Tokenizer:
     """The tokenizer of this package with the ids of a KerasHub tokenizer.
 
     Args:
@@ -59,7 +61,7 @@ def from_keras_hub(tokenizer) -> Tokenizer:
     return ours
 
 
-def to_keras_hub(tokenizer):
+def to_keras_hub(tokenizer: Tokenizer) -> Any:
     """The KerasHub tokenizer with the ids of a tokenizer of this package.
 
     It is a `BertTokenizer`, `GPT2Tokenizer`, `RobertaTokenizer`, `BytePairTokenizer` or

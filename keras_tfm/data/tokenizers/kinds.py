@@ -4,7 +4,7 @@ import functools
 import pathlib
 from collections.abc import Callable, Iterable
 
-from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.lines import DataError, Path
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.tokenizers.characters import CharacterTokenizer
@@ -45,7 +45,7 @@ def train_tokenizer(
     return KINDS[kind](lines, vocabulary_size)
 
 
-def load_tokenizer(folder, name: str = "tokenizer") -> Tokenizer:
+def load_tokenizer(folder: Path, name: str = "tokenizer") -> Tokenizer:
     """Load the tokenizer that `save` wrote into a folder; the file's name tells its kind.
 
     Raises DataError if there is no such file, and DataError or CheckpointError if it is damaged.

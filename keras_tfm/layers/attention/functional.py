@@ -62,7 +62,7 @@ def multiply_heads(equation, x, y):
 
 
 def dot_product_attention(query, key, value, mask=None, bias=None, scale=None):
-    """Scaled dot-product attention (eq. 1): the mean of the values, weighed by `attention_weights`.
+    """Scaled dot-product attention (equation 1): the mean of the values, weighed by `attention_weights`.
 
     `query`, `key`, `mask`, `bias` and `scale` are as in `attention_weights`; `value` is (B, S, Kv) or (B, H,
     S, Kv). Returns (..., T, Kv) in the dtype of the values.

@@ -1,8 +1,8 @@
 """CLIP of Radford et al. 2021, "Learning Transferable Visual Models From Natural Language Supervision".
 
 A ViT that also normalises before its blocks and a causal Transformer like GPT-2's, whose state at the end of
-the text stands for the text; both are projected into one space. Deviates from the authors' code in the first
-values of kernels, which are Keras's; the logits' scale is learnt by the head, `heads.Contrastive`.
+the text stands for the text; both are projected into one space. Deviates from the authors' code in the
+initial values of kernels, which are Keras's. The logits' scale is a weight of the head, `heads.Contrastive`.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from keras_tfm.models.vision.images import image_input
 
 @dataclasses.dataclass(frozen=True)
 class CLIPConfig(DualEncoderConfig):
-    """As `DualEncoderConfig`; a text ends at its first `end_id`."""
+    """As `DualEncoderConfig`, with `end_id`, the token that ends a text; the first one counts."""
 
     end_id: TokenId = 49_407
 

@@ -1,4 +1,4 @@
-"""What models of two towers repeat: an encoder of images and one of texts, whose vectors lie in one space."""
+"""The base of models with two towers, of images and of texts, whose vectors lie in one space."""
 
 import dataclasses
 import functools
@@ -24,7 +24,7 @@ TextHeads = Annotated[Size, Divides("text_dim")]
 
 
 class Sizes(NamedTuple):
-    """Those of one tower's blocks."""
+    """The sizes of one side's blocks."""
 
     num_layers: int
     dim: int
@@ -32,12 +32,21 @@ class Sizes(NamedTuple):
     intermediate_dim: int
 
 
+def sizes_of(config, side):
+    """The `Sizes` of "image" or "text", from the fields of a configuration that name this side."""
+    fields = (f"num_{side}_layers", f"{side}_dim", f"num_{side}_heads", f"{side}_intermediate_dim")
+    return Sizes(*(getattr(config, field) for field in fields))
+
+
 @dataclasses.dataclass(frozen=True)
 class DualEncoderConfig(Config):
-    """Sizes of both towers; `image_size` and `patch_size` are sides or (height, width) pairs.
+    """The sizes of both towers.
 
-    `embedding_dim` is the width of the space in which images and texts meet, `attention_dropout` the rate of
-    dropout on attention weights.
+    Args:
+        image_size: the side of the images, or (height, width).
+        patch_size: the same for their patches.
+        embedding_dim: the width of the space in which images and texts meet.
+        attention_dropout: the rate for the attention weights of both towers.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -63,19 +72,9 @@ class DualEncoderConfig(Config):
         """The blocks of both towers."""
         return self.num_image_layers + self.num_text_layers
 
-    @property
-    def image(self):
-        """The `Sizes` of the images' tower."""
-        return Sizes(self.num_image_layers, self.image_dim, self.num_image_heads, self.image_intermediate_dim)
-
-    @property
-    def text(self):
-        """The `Sizes` of the texts' tower."""
-        return Sizes(self.num_text_layers, self.text_dim, self.num_text_heads, self.text_intermediate_dim)
-
 
 class Tower(NamedTuple):
-    """One side: its inputs by name, its hidden states, its outputs by name, and the blocks between them."""
+    """One side: its inputs and outputs by name, its blocks, and the states around and between these."""
 
     inputs: dict
     outputs: dict
@@ -89,9 +88,9 @@ class DualEncoder(ConfiguredModel):
     Inputs: `images` (B, H, W, C), floating-point, and those of the text. Outputs, for each side:
     `image_sequence_output` (B, N, D), `image_pooled_output` (B, D) and `image_embeddings` (B, E), of unit
     length; `text_sequence_output` (B, T, D), `text_pooled_output` and `text_embeddings`. `image` and `text`
-    are the towers alone, models of the same weights, for any number of images and texts. The towers are made
-    by two functions, `image(config)` and `text(config, embedding)`, of which the second is given the layer
-    that makes vectors of tokens and their positions.
+    are the towers alone, models of the same weights, for any number of images and texts. Two functions make
+    the towers, `image(config)` and `text(config, embedding)`; `embedding` is the layer that makes vectors of
+    tokens and their positions.
     """
 
     def __init__(self, config, image, text, **kwargs):
@@ -135,7 +134,7 @@ class DualEncoder(ConfiguredModel):
 
 def tower_blocks(config, side, causal=False):
     """The blocks of a tower, `{side}_block_{i}`, which normalise first; the lowest first."""
-    sizes: Sizes = getattr(config, side)
+    sizes = sizes_of(config, side)
     part = residuals(True, epsilon=config.epsilon)
 
     def block(name):
@@ -147,7 +146,7 @@ def tower_blocks(config, side, causal=False):
 
 
 class UnitLength(Layer):
-    """Vectors (..., E) over their lengths, which are computed in float32."""
+    """Vectors (..., E), each divided by its length, which is computed in float32."""
 
     def call(self, x):
         return ops.cast(ops.normalize(ops.cast(x, "float32"), axis=-1), x.dtype)

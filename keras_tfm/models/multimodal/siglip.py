@@ -2,8 +2,9 @@
 
 CLIP's two towers with other ends: the images' patches are pooled by a learned query (Zhai et al. 2022,
 "Scaling Vision Transformers"), the text is read in both directions and its last token stands for it. Padding
-is read as all other tokens are: the published models learnt with every text padded to `max_length`, and
-answer as published to such texts alone. The logits' scale and bias are the head's, `heads.Contrastive`.
+is read like any other token: the published models learnt with every text padded to `max_length`, and answer
+as published only if texts are padded so. The logits' scale and bias are weights of the head,
+`heads.Contrastive`.
 """
 
 import dataclasses

@@ -19,9 +19,7 @@ from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.models.base import ConfiguredModel
-from keras_tfm.models.multimodal.dual_encoder import ImageHeads, Sizes, TextHeads
-
-SIDES = ("image", "text")
+from keras_tfm.models.multimodal.dual_encoder import SIDES, ImageHeads, TextHeads, sizes_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +57,7 @@ class ViLBERTConfig(Config):
         if len(self.image_connections) != len(self.text_connections):
             counts = len(self.image_connections), len(self.text_connections)
             raise ValueError(
-                f"`image_connections` and `text_connections` must be as many; they are {counts}."
+                f"`image_connections` and `text_connections` must have one length; they have {counts}."
             )
         for side in SIDES:
             places, most = getattr(self, f"{side}_connections"), getattr(self, f"num_{side}_layers")
@@ -72,16 +70,6 @@ class ViLBERTConfig(Config):
     def num_layers(self):
         """The blocks of both streams, connections included."""
         return self.num_image_layers + self.num_text_layers + 2 * len(self.image_connections)
-
-    @property
-    def image(self):
-        """The `Sizes` of the image stream."""
-        return Sizes(self.num_image_layers, self.image_dim, self.num_image_heads, self.image_intermediate_dim)
-
-    @property
-    def text(self):
-        """The `Sizes` of the text stream."""
-        return Sizes(self.num_text_layers, self.text_dim, self.num_text_heads, self.text_intermediate_dim)
 
 
 class ViLBERT(ConfiguredModel):
@@ -102,7 +90,7 @@ class ViLBERT(ConfiguredModel):
 
     def __init__(self, config, name="vilbert", **kwargs):
         inputs = {
-            f"{side}_tokens": keras.Input((None, getattr(config, side).dim), name=f"{side}_tokens")
+            f"{side}_tokens": keras.Input((None, sizes_of(config, side).dim), name=f"{side}_tokens")
             for side in SIDES
         }
         masks = {side: keras.Input((None,), dtype="bool", name=f"{side}_mask") for side in SIDES}
@@ -138,7 +126,7 @@ class ViLBERT(ConfiguredModel):
 
 def stream_block(config, side, name):
     """A block of one stream: self-attention and a feed-forward layer, as BERT's."""
-    sizes: Sizes = getattr(config, side)
+    sizes = sizes_of(config, side)
     part = residuals(dropout=config.dropout, epsilon=config.epsilon)
     attention = MultiHeadAttention(sizes.num_heads, dropout=config.dropout)
     return Block(part(attention), part(FeedForward(sizes.intermediate_dim, config.activation)), name=name)
@@ -149,7 +137,7 @@ def connection_block(config, side, name):
     part = residuals(dropout=config.dropout, epsilon=config.epsilon)
     heads = config.num_connection_heads
     attention = MultiHeadAttention(heads, config.connection_dim // heads, dropout=config.dropout)
-    feedforward = FeedForward(getattr(config, side).intermediate_dim, config.activation)
+    feedforward = FeedForward(sizes_of(config, side).intermediate_dim, config.activation)
     return CoAttentionBlock(part(attention), part(feedforward), name=name)
 
 

@@ -102,7 +102,7 @@ Recurrent.sizes = {
 # Five kinds of models --------------------------------------------------------------------------------
 
 
-def one_to_one(input_dim, output_dim, hidden_dim=32):
+def one_to_one(input_dim: int, output_dim: int, hidden_dim: int = 32) -> Model:
     """x (B, m) -> y (B, n) by one tanh layer; the other models add recurrence to it.
 
     >>> keras_tfm.models.one_to_one(3, 2)(np.ones((1, 3))).shape
@@ -113,7 +113,14 @@ def one_to_one(input_dim, output_dim, hidden_dim=32):
     return Model(x, keras.layers.Dense(output_dim, name="output")(hidden), name="one_to_one")
 
 
-def one_to_many(input_dim, vocabulary_size, dim=32, hidden_dim=32, cell="lstm", num_layers=1):
+def one_to_many(
+    input_dim: int,
+    vocabulary_size: int,
+    dim: int = 32,
+    hidden_dim: int = 32,
+    cell: str = "lstm",
+    num_layers: int = 1,
+) -> Model:
     """A vector `x` (B, m) and the previous tokens `token_ids` (B, T) -> logits (B, T, V).
 
     The first states are a tanh layer on x. The tokens are those of the target, after a start token.
@@ -133,7 +140,14 @@ def one_to_many(input_dim, vocabulary_size, dim=32, hidden_dim=32, cell="lstm", 
     return Model(inputs, keras.layers.Dense(vocabulary_size, name="output")(y), name="one_to_many")
 
 
-def many_to_one(input_dim, output_dim, hidden_dim=32, cell="lstm", num_layers=1, bidirectional=False):
+def many_to_one(
+    input_dim: int,
+    output_dim: int,
+    hidden_dim: int = 32,
+    cell: str = "lstm",
+    num_layers: int = 1,
+    bidirectional: bool = False,
+) -> Model:
     """x (B, T, m) -> y (B, n): a linear layer on [h_T; h_1].
 
     >>> keras_tfm.models.many_to_one(3, 2)(np.ones((1, 5, 3))).shape
@@ -145,7 +159,14 @@ def many_to_one(input_dim, output_dim, hidden_dim=32, cell="lstm", num_layers=1,
     return Model(x, y, name="many_to_one")
 
 
-def many_to_many(input_dim, output_dim, hidden_dim=32, cell="lstm", num_layers=1, bidirectional=False):
+def many_to_many(
+    input_dim: int,
+    output_dim: int,
+    hidden_dim: int = 32,
+    cell: str = "lstm",
+    num_layers: int = 1,
+    bidirectional: bool = False,
+) -> Model:
     """x (B, T, m) -> y (B, T, n). In one direction y_t depends on x_1 .. x_t alone.
 
     >>> keras_tfm.models.many_to_many(3, 2)(np.ones((1, 5, 3))).shape
@@ -156,7 +177,9 @@ def many_to_many(input_dim, output_dim, hidden_dim=32, cell="lstm", num_layers=1
     return Model(x, keras.layers.Dense(output_dim, name="output")(encoder(x)[0]), name="many_to_many")
 
 
-def delayed_many_to_many(input_dim, output_dim, hidden_dim=32, cell="lstm", num_layers=1):
+def delayed_many_to_many(
+    input_dim: int, output_dim: int, hidden_dim: int = 32, cell: str = "lstm", num_layers: int = 1
+) -> Model:
     """`x` (B, S, m) and the previous outputs `before` (B, T, n) -> y (B, T, n).
 
     The decoder starts from the encoder's last states.

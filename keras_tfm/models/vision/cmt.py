@@ -186,7 +186,7 @@ def _block(config, stage, index):
 
 
 def _feedforward(dim, hidden):
-    """The inverted residual feed-forward layer, eq. 5."""
+    """The inverted residual feed-forward layer, equation 5."""
     layers = [
         *[keras.layers.Dense(hidden, "gelu"), BatchNormalization()],
         Residual(Convolution(hidden, groups=hidden)),

@@ -103,7 +103,7 @@ def _block(config, stage, index):
 
 
 def _feedforward(dim, hidden, activation):
-    """The mix feed-forward layer, eq. 3: a depthwise convolution between two dense layers."""
+    """The mix feed-forward layer, equation 3: a depthwise convolution between two dense layers."""
     widths = (keras.layers.Dense(width, kernel_initializer=own(INITIALIZER)) for width in (hidden, dim))
     first, last = widths
     return Chain([first, Convolution(hidden, groups=hidden, activation=activation), last])

@@ -65,7 +65,7 @@ class SwinV2(Swin):
 
 
 class CosineAttention(MultiHeadAttention):
-    """Self-attention by the cosines of queries and keys, times a learned factor for each head: eq. 2.
+    """Self-attention by the cosines of queries and keys, times a learned factor for each head (equation 2).
 
     The factor is exp(temperature), at first 10 and at most `max_factor`. Keys have no bias. The other
     arguments are those of `MultiHeadAttention`.

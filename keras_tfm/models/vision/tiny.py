@@ -4,6 +4,7 @@
 
 from typing import Any
 
+from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.vision.autoformer import AutoFormer
 from keras_tfm.models.vision.botnet import BoTNet
 from keras_tfm.models.vision.cait import CaiT
@@ -132,8 +133,12 @@ FIELDS: dict[Any, dict[str, Any]] = {
 }
 
 
-def tiny_config(family):
-    """The small configuration of a `family` of images; that of its own size "tiny", where it has one."""
+def tiny_config(family: type[ConfiguredModel]) -> Any:
+    """A small configuration of a `family` of image models: its size "tiny", or one for 32 x 32 pixels.
+
+    >>> keras_tfm.models.tiny_config(keras_tfm.models.ViT).image_size
+    32
+    """
     if "tiny" in family.sizes:
         return family.sizes["tiny"]
     return family.config_class(**{"image_size": 32} | FIELDS[family])

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_datasets as tfds
 
 from keras_tfm.data import DataError, ImageFiles, read_image_texts
 from keras_tfm.data.batches.image_texts import ImageTextBatches
@@ -43,6 +44,42 @@ def test_tables_name_images_beside_them(folder, monkeypatch, tmp_path):
     table = written(folder, ["id,title,picture", "1,x,a.png"], "pairs.csv")
     assert read_image_texts(table, SHAPE, ["picture", "title"]).texts == ["x"]
     assert read_image_texts([table, folder / "pairs.jsonl"], SHAPE).texts == ["x", "two"]
+
+
+def test_an_image_has_a_list_of_texts(folder):
+    rows = [
+        {"image": "a.png", "captions": ["one", "one again"]},
+        {"image": "b.png", "captions": [{"id": 3, "text": "two"}, {"id": 4, "text": "two again"}]},
+        {"image": "more/c.png", "captions": "three"},
+    ]
+    found = read_image_texts(written(folder, map(json.dumps, rows), "pairs.jsonl"), SHAPE)
+    assert found.texts == ["one", "one again", "two", "two again", "three"]
+    assert found.images[:, 0, 0, 0].tolist() == [10, 10, 20, 20, 30]
+    for texts, message in (
+        ([], "line 1: expected a text, the 'captions' is an empty list"),
+        (["one", " "], "line 1: expected a text, the 'captions' is empty"),
+        (["one", 3], "line 1: expected a string as 'captions', got 3"),
+        ({"id": 3}, "line 1: expected a string as 'captions'"),
+    ):
+        line = json.dumps({"image": "a.png", "captions": texts})
+        with pytest.raises(DataError, match=message):
+            read_image_texts(written(folder, [line], "pairs.jsonl"), SHAPE)
+
+
+def test_sets_of_tfds_hold_images_and_their_texts(folder, prepared):
+    text = tfds.features.Text()
+    captions = tfds.features.Sequence({"id": tf.int64, "text": text})  # as in coco_captions
+    features = {"image": tfds.features.Image(shape=(5, 6, 3)), "captions": captions}
+    examples = [
+        {"image": str(folder / name), "captions": [{"id": i, "text": x} for i, x in enumerate(texts)]}
+        for name, texts in (("a.png", ["one", "one again"]), ("b.png", ["two"]))
+    ]
+    path = prepared("tiny_captions", features, examples)
+    found = read_image_texts(path, SHAPE)
+    assert found.texts == ["one", "one again", "two"] and found.images[:, 0, 0, 0].tolist() == [10, 10, 20]
+    features = {"title": text, "photo": tfds.features.Image(shape=(5, 6, 3))}
+    path = prepared("tiny_titles", features, [{"title": "x", "photo": str(folder / "b.png")}])
+    assert read_image_texts(path, SHAPE, ["photo", "title"]).texts == ["x"]
 
 
 def test_folders_hold_a_table_or_texts_beside_their_images(folder, caplog):

@@ -2,6 +2,7 @@
 
 import io
 import struct
+import threading
 
 import numpy as np
 import PIL.Image
@@ -18,6 +19,7 @@ from keras_tfm.data import (
     read_labelled_images,
 )
 from keras_tfm.data.sources import image_files
+from keras_tfm.data.sources.image_files import in_threads
 from keras_tfm.data.sources.images import decode_images, read_images
 from keras_tfm.data.sources.preprocessing import decode_pixels
 from keras_tfm.log import begin
@@ -236,3 +238,10 @@ def test_images_to_be_answered_are_not_decoded(tmp_path):
     np.savez(tmp_path / "all.npz", images=noise(2, 8, 8))
     images, places = read_images(tmp_path / "all.npz", (4, 4, 3))
     assert images[0].shape == (4, 4, 3) and places[1] == f"{tmp_path / 'all.npz'}, image 2"
+
+
+def test_threads_begin_when_the_first_image_is_there():
+    here = threading.current_thread()
+    found = in_threads(lambda item: (item, threading.current_thread() is here), range(50))
+    assert list(found) == [(item, item == 0) for item in range(50)]
+    assert list(in_threads(str, ())) == []
