@@ -31,9 +31,16 @@ def detector(config=SMALL):
     return heads.ReferencedDetector(ConditionalDETR(config), 2)
 
 
-# The first decoder block's queries are zeros, and a vector that all keys share changes no softmax.
+# The first decoder block's queries are zeros: whatever they attend to has one value, a bias. Elsewhere a
+# vector that all keys share changes no softmax.
+FIRST = "decoder_block_0/attention/branch/projections/"
 WITHOUT_EFFECT = (
-    *(f"decoder_block_0/attention/branch/projections/{x}/kernel" for x in ("query", "key", "value")),
+    FIRST + "value/kernel",
+    *(
+        f"{FIRST}{x}/{y}"
+        for x in ("query", "key", "query_position", "key_position")
+        for y in ("kernel", "bias")
+    ),
     *(f"decoder_block_{i}/attention/branch/projections/key_position/bias" for i in range(2)),
     *(f"decoder_block_{i}/context_attention/branch/projections/key_position/bias" for i in range(2)),
 )

@@ -31,7 +31,7 @@ def sample_bilinear(maps, points):
     padding and `align_corners=False`.
 
     >>> keras_tfm.layers.sample_bilinear(np.eye(2).reshape(1, 2, 2, 1), np.array([[[0.5, 0.25]]])).numpy()
-    array([[[0.5]]], dtype=float32)
+    array([[[0.5]]])
     """
     _, rows, columns, dim = maps.shape
     shape = ops.shape(points)[:-1]
@@ -175,8 +175,8 @@ class OffsetRing(keras.initializers.Initializer):
     """The first offsets of deformable attention: each head looks in a direction of its own, its points 1, 2,
     ... cells away, the same in each map (Zhu et al. 2021, appendix A.2).
 
-    >>> keras_tfm.layers.OffsetRing(num_heads=4, num_levels=1, num_points=1)((8,)).numpy().round(1).tolist()
-    [1.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0, -1.0]
+    >>> keras_tfm.layers.OffsetRing(num_heads=4, num_levels=1, num_points=1)((4, 2)).numpy()[0]
+    array([1., 0.])
     """
 
     def __init__(self, num_heads, num_levels, num_points):
