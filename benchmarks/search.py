@@ -5,7 +5,8 @@
 
 The vectors are drawn near a space of 48 dimensions, so that they have neighbours, as those of real images
 have; they are added 1,024 at a time, as `keras-tfm search index` does. The graph needs Faiss, the extra
-`search`.
+`search`. Measured with one thread (OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1), other work beside it: all
+compared in 20 ms of CPU; a graph made in 113 s of CPU; by it 2.3 ms, and 100 % of the nearest ten.
 """
 
 import argparse

@@ -18,6 +18,7 @@ _PACKAGES = (
     "heads",
     "layers",
     "models",
+    "serving",
     "tasks",
     "training",
     "visualize",

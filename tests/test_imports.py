@@ -17,7 +17,8 @@ MAY_IMPORT = {
     "layers": set(),
     "word_vectors": set(),
     "data": set(),
-    "export": set(),
+    "export": {"serving", "training"},  # serving: an export is run as it is served; training: README's mark
+    "serving": set(),  # what answers without TensorFlow
     "training": set(),
     "heads": {"layers"},
     "models": {"layers"},
@@ -61,7 +62,7 @@ INSIDE_FUNCTIONS = {
 # Where tensorflow (and tensorflow_text, tensorflow_datasets) may be imported: elsewhere keras.ops speaks.
 # The command line imports it once, so that what it logs while starting stays unseen.
 TENSORFLOW = {
-    "data", "tasks", "export", "training", "word_vectors", "generation.loop", "cli", "private",
+    "data", "tasks", "export", "serving", "training", "word_vectors", "generation.loop", "cli", "private",
     "visualize.attribution", "visualize.receptive_field",  # gradients
     "visualize.size",  # a graph, to be counted
 }  # fmt: skip

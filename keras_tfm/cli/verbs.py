@@ -82,10 +82,19 @@ def add_evaluate(group: Any, add_verb: Any) -> None:
 def add_others(group: Any, add_verb: Any) -> None:
     """keras-tfm export, convert and quantize."""
     export = add_verb(
-        group, "export", run_export, "write a trained task as one SavedModel: text in, answers out"
+        group, "export", run_export, "write a trained task for servers: text or images in, answers out"
     )
     add_task_folder(export)
-    export.add_argument("--out", required=True, metavar="DIR", help="a new folder for the SavedModel")
+    export.add_argument("--out", required=True, metavar="DIR", help="a new folder for the export")
+    export.add_argument(
+        "--format",
+        default="saved_model",
+        metavar="NAME",
+        help="saved_model, or without TensorFlow: litert, onnx, openvino (default: %(default)s)",
+    )
+    export.add_argument(
+        "--quantization", metavar="NAME", help="int8: weights in 8 bits, in all formats but saved_model"
+    )
     export.add_argument("--overwrite", action="store_true", help="replace DIR if it exists")
     add_decoding(export)
 
@@ -159,14 +168,20 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
 
 
 def run_export(arguments: argparse.Namespace) -> None:
-    """export: a SavedModel folder."""
+    """export: a folder for servers."""
+    from keras_tfm.export.formats import check_format
     from keras_tfm.training.folder import refuse_existing
 
     refuse_existing(arguments.out, arguments.overwrite, "pass --overwrite")
+    chosen = {"format": arguments.format, "quantization": arguments.quantization}
+    try:
+        check_format(**chosen)
+    except ImportError as error:
+        raise ValueError(str(error)) from None
     task = loaded(arguments.task_folder)
     decoding = decoding_of(arguments, task.export_endpoints)
-    task.export(arguments.out, overwrite=arguments.overwrite, **decoding)
-    say(f"the SavedModel stands in {arguments.out}")
+    task.export(arguments.out, overwrite=arguments.overwrite, **chosen, **decoding)
+    say(f"the export ({arguments.format}) stands in {arguments.out}")
 
 
 def run_convert(arguments: argparse.Namespace) -> None:

@@ -35,3 +35,10 @@ def local_dataset_of(distributed):
     """This worker's share of a distributed dataset, before it is split between replicas."""
     (local,) = distributed._cloned_datasets
     return local
+
+
+def constant_graph(function):
+    """A concrete function whose variables are constants, with its loops as they are."""
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    return convert_variables_to_constants_v2(function, lower_control_flow=False)

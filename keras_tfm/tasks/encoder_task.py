@@ -4,7 +4,7 @@ choices.
 
 import abc
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import keras
@@ -18,6 +18,8 @@ from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.tasks.learning import ModelOptions
+from keras_tfm.tasks.served_texts import served_texts
+from keras_tfm.tasks.signatures import Served
 from keras_tfm.tasks.task import Task, check_length, check_vocabulary
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
@@ -286,6 +288,11 @@ class EncoderTask(FineTunedTask):
         """The model's output for columns without labels, and what `_encode` gave. Runs in a graph."""
         encoded = self._encode(*columns)
         return self._run(model_inputs(self._inputs(encoded), self.tokenizer.pad_id)), encoded
+
+    def served_by(self, run: Callable, answers: dict[str, Any], **options: Any) -> Served:
+        """The `Served` of the function `run` of the model's inputs; see `served_texts` for the `options`."""
+        names, length = set(self.model.input), self.config.max_length
+        return served_texts(self.tokenizer, length, names, run, self._encode, answers, **options)
 
     def _run(self, inputs: dict[str, tf.Tensor]) -> Any:
         """The model's output for its inputs, (B, T) each."""

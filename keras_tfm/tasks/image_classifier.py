@@ -30,7 +30,7 @@ from keras_tfm.tasks.image_task import (
 )
 from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.measures import cross_entropy
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
 from keras_tfm.tasks.task import describe_backbone, is_task_folder, load_any, make_backbone
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
@@ -355,6 +355,11 @@ class ImageClassifier(ImageTask, FineTunedTask):
             return {"label": labels, "probabilities": probabilities}
 
         return self.endpoints(answer)
+
+    def served(self) -> Served:
+        labels = [str(name) for name in self.class_names]
+        answers = {"kind": "classes", "labels": labels}
+        return self.served_by(lambda images: {"probabilities": self.classify(images)}, answers)
 
     def describe_model(self) -> dict[str, Any]:
         is_distilled = isinstance(self.model, DistilledClassifier)

@@ -24,7 +24,7 @@ from keras_tfm.tasks.image_task import (
 from keras_tfm.tasks.learning import columns_of
 from keras_tfm.tasks.pretraining import METHODS, ImagePretrainerConfig
 from keras_tfm.tasks.probes import linear_probe, nearest_neighbours
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
 from keras_tfm.tasks.task import make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
@@ -207,8 +207,11 @@ class ImagePretrainer(ImageTask, TrainableTask):
     def as_line(self, answer: np.ndarray) -> str:
         return ImageEncoder.as_line(answer)
 
-    def export(self, folder: Path, overwrite: bool = False, **options: Any) -> None:
-        self.as_vectors().export(folder, overwrite, **options)
+    def exported(self) -> Any:
+        return self.as_vectors().model
+
+    def served(self) -> Served:
+        return self.as_vectors().served()
 
     def export_endpoints(self) -> Endpoints:
         return self.as_vectors().export_endpoints()

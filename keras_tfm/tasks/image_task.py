@@ -17,11 +17,12 @@ from keras_tfm.data.sources.images import decode_images, read_images
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.log import Bar
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
 from keras_tfm.tasks.task import Task, refuse_rows
 from keras_tfm.training.folder import Path
 
 Kind = TypeVar("Kind", bound=Preprocessing)
+NUM_EXAMPLES = 4  # on which an export is compared with its task
 FIELDS = tuple(field.name for field in dataclasses.fields(Preprocessing))
 
 
@@ -113,6 +114,26 @@ class ImageTask(Task):
             ),
             "images": (answer, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
         }
+
+    def served_by(self, run: Callable[[tf.Tensor], dict[str, tf.Tensor]], answers: dict[str, Any]) -> Served:
+        """The `Served` of the function `run` of raw images (B, H, W, C) of the model's size."""
+        settings = self.preprocessing
+        examples = np.random.default_rng(0).integers(0, 256, (NUM_EXAMPLES, *self.image_shape), "uint8")
+        return Served(
+            function=lambda inputs: run(inputs["images"]),
+            inputs={"images": tf.TensorSpec([None, *self.image_shape], tf.float32)},
+            reads={
+                "kind": "images",
+                "shape": list(self.image_shape),
+                "interpolation": settings.interpolation,
+                "crop_fraction": settings.crop_fraction,
+                "keep_aspect": settings.keep_aspect,
+            },
+            answers=answers,
+            write_reader=lambda folder: None,
+            examples=list(examples),
+            encode=lambda images: {"images": np.stack(images).astype("float32") / 255},
+        )
 
 
 def is_file(image: Any) -> bool:

@@ -14,7 +14,8 @@ from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.classification import pooled_of
-from keras_tfm.tasks.signatures import Endpoints
+from keras_tfm.tasks.served_texts import served_texts
+from keras_tfm.tasks.signatures import Endpoints, Served
 from keras_tfm.tasks.task import Task, check_vocabulary, describe_backbone
 from keras_tfm.training.folder import Path
 
@@ -90,8 +91,11 @@ class SentenceEncoder(Task):
         """Strings (B,) to vectors (B, D). Runs in a graph."""
         packed = pack_texts(self.tokenizer, self.config.max_length, texts)
         packed = {name: x for name, x in packed.items() if name in self.model.input}
-        inputs = model_inputs(packed, self.tokenizer.pad_id)
-        vectors = pooled_of(inputs, self.model(inputs, training=False), "mean")  # (B, D)
+        return self._vectors(model_inputs(packed, self.tokenizer.pad_id))
+
+    def _vectors(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """The model's inputs (B, T) to vectors (B, D)."""
+        vectors = pooled_of(inputs, self.model(inputs, training=False), "mean")
         return tf.math.l2_normalize(vectors, axis=-1) if self.config.normalize else vectors
 
     def predict(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
@@ -123,6 +127,16 @@ class SentenceEncoder(Task):
                 [tf.TensorSpec([None], tf.string, "text")],
             )
         }
+
+    def served(self) -> Served:
+        return served_texts(
+            self.tokenizer,
+            self.config.max_length,
+            {*self.model.input, "padding_mask"},
+            lambda inputs: {"vector": self._vectors(inputs)},
+            lambda texts: pack_texts(self.tokenizer, self.config.max_length, tf.constant(texts)),
+            {"kind": "arrays"},
+        )
 
     def describe_model(self) -> dict[str, Any]:
         return describe_backbone(self.model)

@@ -22,9 +22,9 @@ from keras_tfm.data.sources.inputs import Inputs, read_input_lines
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.language_model import LanguageModel
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
 from keras_tfm.training.card import card, write_card
-from keras_tfm.training.folder import Path, mark_saved_model, new_folder
+from keras_tfm.training.folder import Path, new_folder
 from keras_tfm.training.quantization import quantization_of, quantize
 from keras_tfm.training.record import read_record
 from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
@@ -218,17 +218,32 @@ class Task(abc.ABC):
         """Store the weights in fewer bits from now on; ValueError for an unknown `mode`."""
         quantize(self.model, mode)
 
-    def export(self, folder: Path, overwrite: bool = False, **options: Any) -> None:
-        """Write a SavedModel to the new folder `folder`: its files stand directly in it.
+    def export(
+        self,
+        folder: Path,
+        overwrite: bool = False,
+        format: str = "saved_model",
+        quantization: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Write the task to the new folder `folder` for servers; `keras_tfm.serving.load` answers from it.
 
-        `options` become fixed in the SavedModel; for tasks that write text they are those of `generate`.
+        `format` is "saved_model", or "litert", "onnx" or "openvino", which answer without TensorFlow, with
+        weights of 8 bits for `quantization="int8"`. `options` become fixed in a SavedModel; for tasks that
+        write text they are those of `generate`.
+
+        Raises:
+            ValueError: for a format that does not carry this task or its model's operations, or answers
+                otherwise than the task: every export but a SavedModel is run and compared.
+            ImportError: if the format's packages are not installed.
         """
-        from keras_tfm.export.saved_model import write_saved_model
+        from keras_tfm.export.formats import export
 
-        endpoints = self.export_endpoints(**options)
-        with new_folder(folder, overwrite) as work:
-            write_saved_model(self.exported(), endpoints, self.export_resources(), work)
-            mark_saved_model(work)
+        export(self, folder, overwrite, format, quantization, options)
+
+    def served(self) -> Served:
+        """The task as a function of numbers, for other formats; ValueError if they do not carry it."""
+        raise ValueError(f"The task {self.name!r} is exported as a SavedModel alone, in no other format yet.")
 
     def exported(self) -> Any:
         """The trackable object that the endpoints compute with: the model."""

@@ -24,7 +24,7 @@ from keras_tfm.tasks.encoder_task import (
 )
 from keras_tfm.tasks.learning import TABLES
 from keras_tfm.tasks.measures import cross_entropy
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
 from keras_tfm.tasks.task import refuse_rows
 from keras_tfm.training.folder import Path
 from keras_tfm.training.monitor import Mode
@@ -286,3 +286,15 @@ class TextClassifier(EncoderTask):
 
         sides = ("text", "second") if self.config.pairs else ("text",)
         return {"serving_default": (answer, [tf.TensorSpec([None], tf.string, side) for side in sides])}
+
+    def served(self) -> Served:
+        def run(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            probabilities = self._activate(self._run(inputs))
+            if self.config.problem == "regression":
+                return {"value": probabilities[:, 0]}
+            is_label = {"is_label": probabilities >= 0.5} if self.config.problem == "multi-label" else {}
+            return {"probabilities": probabilities, **is_label}
+
+        is_one = self.config.problem == "classes"
+        answers = {"kind": "classes", "labels": list(self.config.labels)} if is_one else {"kind": "arrays"}
+        return self.served_by(run, answers, pairs=self.config.pairs)

@@ -16,7 +16,7 @@ from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words
 from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
 from keras_tfm.tasks.encoder_task import EncoderTask, check_labels, label_ids, with_parts
 from keras_tfm.tasks.learning import ROWS
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
 from keras_tfm.tasks.task import refuse_columns
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
@@ -188,3 +188,10 @@ class TokenClassifier(EncoderTask):
             return {"tags": tf.strings.reduce_join(tags, axis=1, separator=" ")}
 
         return {"serving_default": (answer, [tf.TensorSpec([None], tf.string, "text")])}
+
+    def served(self) -> Served:
+        def run(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            return {"scores": tf.cast(self._run(inputs), tf.float32)}
+
+        labels = {"labels": list(self.config.labels), "outside": self._outside}
+        return self.served_by(run, {"kind": "tags", **labels}, kind="words")

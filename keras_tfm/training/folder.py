@@ -17,6 +17,7 @@ Path = str | os.PathLike[str]
 
 MARK = "keras_tfm"  # the entry by which this package recognises its own config.json
 SAVED_MODEL_MARK = "assets.extra/keras_tfm.json"  # servers ignore assets.extra
+EXPORT_MARK = "serving.json"  # of the other formats
 
 # Patterns of the files that this package writes into folders; * also matches folders.
 OWN_FILES = (
@@ -25,7 +26,8 @@ OWN_FILES = (
     "checkpoints/.lock", "checkpoints/step-*", "checkpoints/.step-*", "checkpoints/invalid-step-*",
     "checkpoints/.invalid-step-*", "metrics.csv", ".metrics.csv.*", "metrics.png",
     "logs/*/events.out.tfevents.*", "saved_model.pb", "fingerprint.pb", "variables/variables.*",
-    "assets/*", SAVED_MODEL_MARK, ".README.md.*",
+    "assets/*", SAVED_MODEL_MARK, ".README.md.*", EXPORT_MARK, "serving.py", "model.onnx", "model.tflite",
+    "model.xml", "model.bin", "spiece.model",
 )  # fmt: skip
 CARD = "README.md"
 # A line in generated model cards: whoever removes it keeps the file from being overwritten.
@@ -130,8 +132,8 @@ def is_own_card(path: pathlib.Path) -> bool:
 
 
 def _has_mark(folder: pathlib.Path) -> bool:
-    """Whether the config.json or the SavedModel in the folder says that this package wrote it."""
-    for name in ("config.json", SAVED_MODEL_MARK):
+    """Whether the config.json, the SavedModel or the export in the folder says that this package wrote it."""
+    for name in ("config.json", SAVED_MODEL_MARK, EXPORT_MARK):
         with contextlib.suppress(OSError, ValueError, RecursionError):
             content = json.loads((folder / name).read_text("utf-8"))
             if isinstance(content, dict) and MARK in content:

@@ -1,0 +1,168 @@
+"""The formats of `Task.export`: how a task is written, run in the format's own runtime, and compared.
+
+A format besides the SavedModel is a module with `EXTRA`, what `pip install "keras-tfm[EXTRA]"` brings;
+`PACKAGES`, the modules that it imports; and `write(function, folder, quantization)`, which writes a
+`FrozenFunction` into `folder` and returns (the most rows of a call, the lengths that it takes), None where
+any will do. `keras_tfm.serving` has the runtime by the same name.
+"""
+
+import importlib.util
+import json
+import logging
+import shutil
+
+import numpy as np
+
+from keras_tfm import serving
+from keras_tfm.export import litert, onnx, openvino
+from keras_tfm.export.graph import FrozenFunction
+from keras_tfm.export.saved_model import write_saved_model
+from keras_tfm.training.folder import CARD_MARK, mark_saved_model, new_folder
+from keras_tfm.version import __version__
+
+LOG = logging.getLogger(__name__)
+
+FORMATS = {"litert": litert, "onnx": onnx, "openvino": openvino}
+NAMES = ("saved_model", *FORMATS)
+QUANTIZATIONS = ("int8",)
+
+# The largest difference from the task's outputs: of any number, as a share of the largest; in 8 bits, where
+# single answers that hang in the balance may tip, of all numbers, by their root mean squares.
+BOUNDS = {None: 1e-4, "int8": 0.1}
+
+
+def check_format(format, quantization=None):
+    """Raise ValueError for an unknown format or quantization, ImportError if a package is not installed."""
+    if format not in NAMES:
+        raise ValueError(f"`format` must be one of {', '.join(NAMES)}; it is {format!r}.")
+    if quantization is not None and quantization not in QUANTIZATIONS:
+        raise ValueError(
+            f"`quantization` must be None or one of {', '.join(QUANTIZATIONS)}; it is {quantization!r}."
+        )
+    if format == "saved_model":
+        if quantization is not None:
+            raise ValueError(
+                f"`quantization` needs a format of its own, {', '.join(FORMATS)}: a SavedModel has none."
+            )
+        return
+    missing = [package for package in FORMATS[format].PACKAGES if importlib.util.find_spec(package) is None]
+    if missing:
+        raise ImportError(
+            f"The format {format!r} needs {', '.join(missing)}: "
+            f'pip install "keras-tfm[{FORMATS[format].EXTRA}]"'
+        )
+
+
+def export(task, folder, overwrite, format, quantization, options):
+    """What `Task.export` does."""
+    check_format(format, quantization)
+    if format != "saved_model":
+        served = task.served(**options)
+        with new_folder(folder, overwrite) as work:
+            write_format(served, task.name, format, quantization, work)
+        return
+    endpoints = task.export_endpoints(**options)
+    with new_folder(folder, overwrite) as work:
+        write_saved_model(task.exported(), endpoints, task.export_resources(), work)
+        mark_saved_model(work)
+
+
+def write_format(served, task, name, quantization, folder):
+    """Write a task, as its `Served` describes it, into `folder`, and compare the file with the task.
+
+    Raises:
+        ValueError: if the format lacks an operation of the model, or answers otherwise than the task.
+        OSError: if the folder cannot be written.
+    """
+    function = FrozenFunction(served.function, served.inputs, served.reads.get("max_length"))
+    try:
+        most_rows, widths = FORMATS[name].write(function, folder, quantization)
+    except (OSError, ValueError, MemoryError):
+        raise
+    except Exception as error:  # each converter has its own
+        shutil.disk_usage(folder)  # OSError where the folder is gone
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"{name} cannot hold this model: {reason}") from error
+    served.write_reader(folder)
+    description = {
+        "layout": serving.LAYOUT,
+        "keras_tfm": __version__,
+        "task": task,
+        "format": name,
+        "quantization": quantization,
+        "inputs": list(function.inputs),
+        "outputs": function.outputs,
+        "most_rows": most_rows,
+        "widths": widths,
+        "reads": served.reads,
+        "answers": served.answers,
+    }
+    exported = serving.Served(folder, description)
+    description["difference"] = _difference(served, function, exported, name, quantization)
+    (folder / serving.NAME).write_text(json.dumps(description, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    shutil.copyfile(serving.__file__, folder / "serving.py")
+    (folder / "README.md").write_text(_readme(description), "utf-8")
+
+
+def _difference(served, function, exported, name, quantization):
+    """How far the exported function is from the task's on the task's examples; ValueError above the bound."""
+    most, squares, total = 0.0, 0.0, 0.0
+    for example in served.examples:
+        inputs, expected = exported.read([example]), served.encode([example])
+        if any(not np.array_equal(inputs[key][:, : x.shape[1]], x) for key, x in expected.items()):
+            raise ValueError(f"{name}: outside TensorFlow the task would read {example!r:.80} otherwise")
+        found, right = exported.run(inputs), function(expected)
+        for key, x in right.items():
+            y = found[key][tuple(slice(size) for size in x.shape)]
+            most = np.maximum(most, np.abs(x - y).max() / max(1e-6, np.abs(x).max()))  # NaN stays
+            squares, total = squares + float(np.square(x - y).sum()), total + float(np.square(x).sum())
+    difference = float(most if quantization is None else (squares / max(total, 1e-12)) ** 0.5)
+    if not difference <= BOUNDS[quantization]:  # NaN too
+        raise ValueError(
+            f"{name}: its answers differ from the task's by {difference:.2g}; the bound is "
+            f"{BOUNDS[quantization]:g}"
+        )
+    words = "at most" if quantization is None else f"{quantization}, root mean square of"
+    LOG.info("%s: %s %.2g from the task on %d examples", name, words, difference, len(served.examples))
+    return difference
+
+
+README = """{mark}
+
+# {task}, as {format}
+
+Answers without TensorFlow, Keras or keras_tfm: `pip install {packages}`, then in this folder
+
+```python
+from serving import load
+
+served = load(".")
+print(served({example}))
+```
+
+`served` takes a list, and gives {{name: array with one row for each}}. `serving.py` is keras_tfm's file of
+that name; where keras_tfm is installed, `keras_tfm.serving.load(folder)` is the same.
+
+The function of numbers itself is `served.run({{name: array}})`. In: {inputs}. Out: {outputs}.
+Its difference from the trained task, measured on examples when it was written, is {difference:.2g}.
+"""
+
+
+def _readme(description):
+    kind = description["reads"]["kind"]
+    examples = {"images": '["photo.jpg"]', "words": '["Ada lives in Rome"]', "texts": '["a text"]'}
+    if description["reads"].get("pairs"):
+        examples["texts"] = '[("a text", "another")]'
+    runtime = {"onnx": "onnxruntime", "litert": "ai-edge-litert", "openvino": "openvino"}[
+        description["format"]
+    ]
+    return README.format(
+        mark=CARD_MARK,
+        task=description["task"],
+        format=description["format"],
+        packages=f"numpy {runtime} " + ("pillow" if kind == "images" else "tokenizers"),
+        example=examples[kind],
+        inputs=", ".join(f"`{name}`" for name in description["inputs"]),
+        outputs=", ".join(f"`{name}`" for name in description["outputs"]),
+        difference=description["difference"],
+    )

@@ -1,0 +1,194 @@
+"""A function of numbers as a graph without variables, in operations that other formats have.
+
+Converters translate operation by operation. What they have no word for, or would run slowly, is replaced on
+the way by operations that compute the same: `RULES`, by the kind of TensorFlow's operation.
+"""
+
+import tensorflow as tf
+
+from keras_tfm.private.tensorflow import constant_graph
+
+LARGE = 1_024  # values of a constant that is a weight
+MATRIX_PRODUCTS = {"...ab,...bc->...ac": False, "...ab,...cb->...ac": True}  # is the second transposed?
+
+
+class FrozenFunction:
+    """`function`, {input: tensor} to {output: tensor}, with its weights as constants.
+
+    `inputs` are {name: tf.TensorSpec}; sizes that are None there may be fixed later, by `function`, lengths
+    to `max_length` at most. `outputs` are the names of what it gives, sorted.
+    """
+
+    def __init__(self, function, inputs, max_length=None):
+        names, self.max_length = list(inputs), max_length
+
+        def call(*tensors):
+            return function(dict(zip(names, tensors, strict=True)))
+
+        signature = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in inputs.items()]
+        traced = tf.function(call, input_signature=signature, autograph=False).get_concrete_function()
+        self.inputs = dict(zip(names, signature, strict=True))
+        self.outputs = sorted(traced.structured_outputs)
+        self._graph = constant_graph(traced)
+        constants = [op.outputs[0] for op in self._graph.graph.get_operations() if op.type == "Const"]
+        large = [x for x in constants if (x.shape.num_elements() or 0) >= LARGE]
+        self._weights = {f"weights_{number}": x for number, x in enumerate(large)}
+
+    def __call__(self, inputs):
+        """The function by TensorFlow: {name: array} to {name: array}."""
+        results = self._graph(*(tf.constant(inputs[name]) for name in self.inputs))
+        return {name: x.numpy() for name, x in zip(self.outputs, results, strict=True)}
+
+    def weights(self):
+        """The large constants, {name: array}."""
+        return {name: tf.get_static_value(x) for name, x in self._weights.items()}
+
+    def function(self, shapes=None, weights_apart=False):
+        """A tf.function of the rewritten graph, which gives {output: tensor}.
+
+        `shapes`, {input: shape}, fix sizes; `weights_apart` makes `weights` further inputs, for converters
+        that copy what a graph holds many times.
+        """
+        signature = [
+            tf.TensorSpec(shapes[name] if shapes else spec.shape, spec.dtype, name)
+            for name, spec in self.inputs.items()
+        ]
+        apart = self._weights if weights_apart else {}
+        signature += [tf.TensorSpec(x.shape, x.dtype, name) for name, x in apart.items()]
+
+        def call(*tensors):
+            given = [*self._graph.inputs, *apart.values()]
+            known = {placeholder.ref(): x for placeholder, x in zip(given, tensors, strict=True)}
+            _copy(self._graph.outputs, known)
+            return {name: known[x.ref()] for name, x in zip(self.outputs, self._graph.outputs, strict=True)}
+
+        return tf.function(call, input_signature=signature, autograph=False)
+
+
+def _copy(tensors, known):
+    """Compute `tensors` of another graph in this one; `known` maps the `ref` of its tensors to those here."""
+    target = tf.compat.v1.get_default_graph()
+    waiting = [tensor.op for tensor in tensors]
+    while waiting:  # a graph is deeper than Python's stack
+        op = waiting[-1]
+        if all(x.ref() in known for x in op.outputs):
+            waiting.pop()
+            continue
+        rule = RULES.get(op.type, lambda op: None)(op)
+        needed = op.inputs if rule is None else rule[0]
+        missing = [x.op for x in needed if x.ref() not in known]
+        if missing:
+            waiting += missing
+            continue
+        values = [known[x.ref()] for x in needed]
+        if rule is None:
+            kept = {name: x for name, x in op.node_def.attr.items() if not name.startswith("_")}
+            kinds = [x.dtype for x in op.outputs]
+            results = target.create_op(op.type, values, kinds, name=op.name, attrs=kept).outputs
+        else:
+            results = rule[1](*values)
+        known.update((x.ref(), result) for x, result in zip(op.outputs, results, strict=True))
+        waiting.pop()
+
+
+# For an operation, a rule gives the tensors that it needs and a function of them to all its results; or None
+# if it does not apply.
+
+
+def _identities(op):
+    """Keras's gradients of its own are no concern of a function that is only called."""
+    return list(op.inputs), lambda *values: values
+
+
+def _error_function(op):
+    """erfc(-x / sqrt 2) of GELU as 1 + erf(x / sqrt 2), which runtimes recognise; any other as 1 - erf."""
+    scaled = op.inputs[0].op
+    if scaled.type == "Mul" and scaled.inputs[0].op.type == "Neg":
+        factor = tf.get_static_value(scaled.inputs[1])
+        if factor is not None and factor.size == 1:
+            return [scaled.inputs[0].op.inputs[0]], lambda x: [tf.math.erf(x / (1 / factor)) + 1]
+    return [op.inputs[0]], lambda x: [1 - tf.math.erf(x)]
+
+
+def _einsum(op):
+    equation = op.get_attr("equation").decode()
+    if equation not in MATRIX_PRODUCTS:
+        return None
+    return list(op.inputs), lambda x, y: [tf.matmul(x, y, transpose_b=MATRIX_PRODUCTS[equation])]
+
+
+def _reshape(op):
+    """tf.tensordot over the last axis: a reshaped product of reshaped rows is one product."""
+    product = op.inputs[0].op
+    if product.type != "MatMul" or not product.name.endswith("/Tensordot/MatMul"):
+        return None
+    rows = product.inputs[0].op
+    if rows.type != "Reshape" or product.get_attr("transpose_a") or product.get_attr("transpose_b"):
+        return None
+    x = rows.inputs[0]
+    if x.op.type == "Transpose":
+        order = tf.get_static_value(x.op.inputs[1])
+        if order is None or list(order) != sorted(order):
+            return None
+        x = x.op.inputs[0]
+    is_last = (
+        x.shape.rank is not None and x.shape[-1] is not None and x.shape[-1] == product.inputs[1].shape[0]
+    )
+    return ([x, product.inputs[1]], lambda x, y: [tf.matmul(x, y)]) if is_last else None
+
+
+def _strided_slice(op):
+    """x[:, None, None, :] as new axes alone."""
+    count = op.inputs[1].shape[0]
+    masks = {name: op.get_attr(name) for name in ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")}
+    strides = tf.get_static_value(op.inputs[3])
+    if count is None or strides is None or op.get_attr("shrink_axis_mask") or masks["ellipsis_mask"]:
+        return None
+    is_new = [bool(masks["new_axis_mask"] >> place & 1) for place in range(count)]
+    is_whole = [
+        masks["begin_mask"] >> place & masks["end_mask"] >> place & 1 and strides[place] == 1
+        for place in range(count)
+    ]
+    if not any(is_new) or not all(a or b for a, b in zip(is_new, is_whole, strict=True)):
+        return None
+
+    def expand(x):
+        for axis, new in enumerate(is_new):
+            x = tf.expand_dims(x, axis) if new else x
+        return [x]
+
+    return [op.inputs[0]], expand
+
+
+def _product(op):
+    """x rsqrt(y) of a normalisation as x / sqrt(y), which runtimes recognise."""
+    root = op.inputs[1].op
+    if root.type != "Rsqrt":
+        return None
+    return [op.inputs[0], root.inputs[0]], lambda x, y: [x / tf.sqrt(y)]
+
+
+def _square(op):
+    """As a power, which runtimes recognise in a normalisation."""
+    return list(op.inputs), lambda x: [tf.pow(x, 2.0)] if x.dtype == tf.float32 else [x * x]
+
+
+def _mean(op):
+    """Over a list of axes, where OpenVINO takes no single one."""
+    axes = tf.get_static_value(op.inputs[1])
+    if axes is None or axes.shape:
+        return None
+    keep = op.get_attr("keep_dims")
+    return [op.inputs[0]], lambda x: [tf.reduce_mean(x, axis=[int(axes)], keepdims=keep)]
+
+
+RULES = {
+    "IdentityN": _identities,
+    "Erfc": _error_function,
+    "Einsum": _einsum,
+    "Reshape": _reshape,
+    "StridedSlice": _strided_slice,
+    "Mul": _product,
+    "Square": _square,
+    "Mean": _mean,
+}

@@ -1,0 +1,321 @@
+"""Exports in every format answer as the task does, in a process without TensorFlow too."""
+
+import json
+import resource
+import shutil
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_tfm import serving
+from keras_tfm.data import BERTTokenizer
+from keras_tfm.models import BERT, ViT
+from keras_tfm.tasks import ImageClassifier, SentenceEncoder, Task, TextClassifier, TokenClassifier
+from keras_tfm.tasks.signatures import Served
+from tests.fresh_process import run_fresh
+from tests.tasks.tiny import TINY
+
+FORMATS = ("litert", "onnx", "openvino")
+ONE_QUICK = [name if name == "onnx" else pytest.param(name, marks=pytest.mark.slow) for name in FORMATS]
+TEXTS = [
+    "a warm and funny film",
+    "",
+    "so bad it hurts, " * 20,
+    "Käse 東京 [SEP] no",
+    "what a great story",
+]
+SMALL = {"image_size": 8, "patch_size": 4, "num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 16}
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    keras.utils.set_random_seed(0)
+    examples = (
+        ["a warm and funny film", "what a great story", "so bad it hurts", "no"] * 4,
+        ["+", "+", "-", "-"] * 4,
+    )
+    return TextClassifier.from_examples(examples, "tiny", 400, changes=TINY, max_length=24, head={})
+
+
+@pytest.fixture(scope="module")
+def images():
+    keras.utils.set_random_seed(0)
+    return ImageClassifier(ViT.from_size("tiny", **SMALL), ["dark", "light"], interpolation="bicubic")
+
+
+@pytest.fixture(scope="module")
+def exports(classifier, tmp_path_factory):
+    """{format: the classifier's folder}."""
+    folder = tmp_path_factory.mktemp("exports")
+    for name in FORMATS:
+        classifier.export(folder / name, format=name)
+    return {name: folder / name for name in FORMATS}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_texts_are_answered_as_by_the_task(classifier, exports, name):
+    served = serving.load(exports[name])
+    answers = served(TEXTS * 3)
+    np.testing.assert_allclose(answers["probabilities"], classifier.predict(TEXTS * 3, True), atol=1e-5)
+    assert answers["label"].tolist() == classifier.predict(TEXTS * 3) and served([]) == {}
+    np.testing.assert_allclose(served(TEXTS[:1])["probabilities"], answers["probabilities"][:1], atol=1e-6)
+    assert served.description["difference"] < 1e-5
+
+
+def test_a_saved_model_has_the_same_interface(classifier, exports, tmp_path):
+    classifier.export(tmp_path / "served")
+    answers, others = serving.load(tmp_path / "served")(TEXTS), serving.load(exports["onnx"])(TEXTS)
+    assert answers.keys() == others.keys() and answers["label"].tolist() == others["label"].tolist()
+    np.testing.assert_allclose(answers["probabilities"], others["probabilities"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ONE_QUICK)
+def test_eight_bits_are_smaller_and_close(classifier, exports, name, tmp_path, caplog):
+    with caplog.at_level("INFO", "keras_tfm"):
+        classifier.export(tmp_path / "small", format=name, quantization="int8")
+    served = serving.load(tmp_path / "small")
+    assert served.description["quantization"] == "int8" and 0 < served.description["difference"] < 0.05
+    assert f"{name}: int8, root mean square" in caplog.text
+    found = served(TEXTS)["probabilities"]
+    assert 0 < np.abs(found - classifier.predict(TEXTS, True)).max() < 0.02
+    sizes = [
+        sum(path.stat().st_size for path in folder.glob("model.*"))
+        for folder in (tmp_path / "small", exports[name])
+    ]
+    assert sizes[0] < sizes[1]
+
+
+@pytest.mark.parametrize("name", ONE_QUICK)
+def test_images_are_answered_as_by_the_task(images, name, tmp_path):
+    images.export(tmp_path / "served", format=name)
+    served = serving.load(tmp_path / "served")
+    pictures = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), "uint8")
+    for given in (pictures, (pictures / 255).astype("float32")):
+        found = served(list(given))
+        np.testing.assert_allclose(found["probabilities"], images.probabilities(given), atol=1e-5)
+        assert found["label"].tolist() == images.predict(given).tolist()
+    images.export(tmp_path / "small", format=name, quantization="int8")
+    found = serving.load(tmp_path / "small")(list(pictures))
+    np.testing.assert_allclose(found["probabilities"], images.probabilities(pictures), atol=0.02)
+
+
+def test_image_files_are_resized_as_by_the_task(images, tmp_path):
+    """Pillow and TensorFlow differ by a grey level, in few pixels."""
+    options = {
+        "mean": (0.4, 0.5, 0.6),
+        "crop_fraction": 0.8,
+        "keep_aspect": True,
+        "interpolation": "bilinear",
+    }
+    task = ImageClassifier(images.model, ["dark", "light"], **options)
+    task.export(tmp_path / "served", format="onnx")
+    served = serving.load(tmp_path / "served")
+    generator = np.random.default_rng(0)
+    pictures = [
+        generator.integers(0, 256, (*size, 3), "uint8") for size in ((30, 20), (9, 50), (1, 1), (8, 8))
+    ]
+    files = [tf.io.encode_png(picture).numpy() for picture in pictures]
+    files += [tf.io.encode_png(generator.integers(0, 2**16, (12, 9, 1), "uint16")).numpy()]
+    read = served.read(files)["images"] * 255
+    expected = [task.preprocessing.decoded(tf.constant(data), 8, 8, 3).numpy() for data in files]
+    off = np.abs(read - np.stack(expected))
+    assert off[:4].max() < 1.01 and (off[:4] > 0.5).mean() < 0.05 and off.max() < 2.01  # 16 bits by two
+    (tmp_path / "one.png").write_bytes(files[0])
+    np.testing.assert_array_equal(served.read([tmp_path / "one.png"])["images"], read[:1] / 255)
+    with pytest.raises(ValueError, match="row 1: expected a whole PNG or JPEG image"):
+        served([files[0], files[1][:40]])
+
+
+def test_pairs_tags_and_vectors(classifier, tmp_path):
+    tokenizer, backbone = classifier.tokenizer, classifier.model.backbone
+    pairs = [("a warm film", "no"), ("what a great story " * 9, "so bad"), ("no", "it hurts " * 30)]
+    task = TextClassifier.from_backbone(backbone, tokenizer, (pairs, ["1", "2", "3"]), max_length=20)
+    task.export(tmp_path / "pairs", format="onnx")
+    found = serving.load(tmp_path / "pairs")(pairs)
+    np.testing.assert_allclose(found["probabilities"], task.predict(pairs, True), atol=1e-5)
+
+    words = [["a", "warm", "\x01", "film"], ["it", "hurts"] * 20, []]
+    examples = [["a", "film"]], [["O", "X"]]
+    tagger = TokenClassifier.from_backbone(backbone, tokenizer, examples, max_length=20)
+    tagger.export(tmp_path / "tags", format="onnx")
+    found = serving.load(tmp_path / "tags")(words)
+    assert found["tags"].tolist() == [" ".join(tags) for tags in tagger.predict(words)]
+
+    encoder = SentenceEncoder(backbone, tokenizer)
+    encoder.export(tmp_path / "vectors", format="onnx")
+    np.testing.assert_allclose(
+        serving.load(tmp_path / "vectors")(TEXTS)["vector"], encoder.predict(TEXTS), atol=1e-5
+    )
+
+
+ASK = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from serving import load
+for folder in sys.argv[1:]:
+    print(json.dumps(load(folder)(["a warm and funny film", "no"])["probabilities"].tolist()))
+"""
+
+
+def test_a_folder_answers_alone(classifier, exports):
+    """Where neither TensorFlow nor Keras nor this package can be imported."""
+    blocked = ("tensorflow", "keras", "keras_tfm", "tf2onnx")
+    done = run_fresh(ASK, *exports.values(), blocked=blocked)
+    assert done.returncode == 0, done.stderr
+    expected = classifier.predict(["a warm and funny film", "no"], True)
+    for line in done.stdout.splitlines():
+        np.testing.assert_allclose(json.loads(line), expected, atol=1e-5)
+    package = "from keras_tfm.serving import load\nimport sys\nload(sys.argv[1])(['no'])"
+    done = run_fresh(package, exports["onnx"], blocked=("tensorflow", "keras"))
+    assert done.returncode == 0, done.stderr
+
+
+# What is refused -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "pickle"}, "`format` must be one of saved_model, litert, onnx, openvino; it is 'pickle'"),
+        (
+            {"format": "onnx", "quantization": "int4"},
+            "`quantization` must be None or one of int8; it is 'int4'",
+        ),
+        ({"quantization": "int8"}, "a SavedModel has none"),
+    ],
+)
+def test_unknown_formats(classifier, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        classifier.export(tmp_path / "served", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_package_is_named(classifier, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tf2onnx", None)
+    with pytest.raises(ImportError, match=r'tf2onnx: pip install "keras-tfm\[onnx\]"'):
+        classifier.export(tmp_path / "served", format="onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_runtime_is_named(exports, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ImportError, match="This folder needs tokenizers: pip install tokenizers"):
+        serving.load(exports["onnx"])
+
+
+class Numbers(Task):
+    """A task that is one function of numbers."""
+
+    def __init__(self, function):
+        self.name, self.function = "numbers", function
+
+    def export_endpoints(self):
+        return {}
+
+    def served(self):
+        rows = list(np.random.default_rng(0).random((4, 16, 16, 1), "float32"))
+        return Served(
+            lambda inputs: {"y": self.function(inputs["images"])},
+            {"images": tf.TensorSpec([None, 16, 16, 1], tf.float32)},
+            {
+                "kind": "images",
+                "shape": (16, 16, 1),
+                "interpolation": "bilinear",
+                "crop_fraction": 1.0,
+                "keep_aspect": False,
+            },
+            {"kind": "arrays"},
+            lambda folder: None,
+            rows,
+            lambda rows: {"images": np.stack(rows)},
+        )
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_operation_that_a_format_lacks(tmp_path, name):
+    task = Numbers(lambda x: tf.linalg.qr(x[..., 0])[1])
+    with pytest.raises(ValueError, match=f"{name}.*(?i:qr)"):
+        task.export(tmp_path / "served", format=name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_answers_that_differ_too_much(tmp_path):
+    """Eight bits of two nearly equal products leave nothing of their difference."""
+    kernel = np.random.default_rng(0).standard_normal((256, 64)).astype("float32")
+    other = kernel + np.random.default_rng(1).standard_normal((256, 64)).astype("float32") * 1e-3
+
+    def function(x):
+        x = tf.reshape(x, [-1, 256])
+        return x @ kernel - x @ other
+
+    Numbers(function).export(tmp_path / "whole", format="onnx")
+    with pytest.raises(ValueError, match="onnx: its answers differ from the task's by"):
+        Numbers(function).export(tmp_path / "small", format="onnx", quantization="int8")
+    assert not (tmp_path / "small").exists()
+    with pytest.raises(ValueError, match="by nan"):
+        Numbers(lambda x: tf.math.log(x - 2)).export(tmp_path / "nan", format="onnx")
+
+
+def test_tasks_and_tokenizers_that_no_format_carries(tmp_path):
+    tokenizer = BERTTokenizer.train(["a film"], 300)
+    task = Numbers(None)
+    task.served = lambda: Task.served(task)
+    with pytest.raises(ValueError, match="The task 'numbers' is exported as a SavedModel alone"):
+        task.export(tmp_path / "served", format="onnx")
+    backbone = BERT.from_size("tiny", **TINY, vocabulary_size=tokenizer.vocabulary_size)
+    encoder = SentenceEncoder(backbone, tokenizer)
+    encoder.tokenizer = keras.utils  # anything else
+    with pytest.raises(ValueError, match="works in TensorFlow alone: export a SavedModel"):
+        encoder.export(tmp_path / "served", format="onnx")
+
+
+def test_sizes_beyond_the_exported(exports):
+    served = serving.load(exports["litert"])
+    inputs = served.read(TEXTS[:1])
+    with pytest.raises(ValueError, match="takes 1 rows at most, it was given 2"):
+        served.run({name: np.repeat(x, 2, axis=0) for name, x in inputs.items()})
+    with pytest.raises(ValueError, match=r"takes inputs of .*\(1, 24\).*, got \(1, 40\)"):
+        served.run({name: np.resize(x, (1, 40)) for name, x in inputs.items()})
+
+
+def test_other_folders(exports, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"expected an exported folder, with serving\.json or saved_model\.pb"
+    ):
+        serving.load(tmp_path)
+    content = json.loads((exports["onnx"] / "serving.json").read_text())
+    for changed, message in (
+        ({**content, "layout": 2}, "expected layout 1, got 2"),
+        ({}, "the file is damaged"),
+        ({"layout": 1}, "expected what this version writes"),
+    ):
+        (tmp_path / "serving.json").write_text(json.dumps(changed))
+        with pytest.raises(ValueError, match=message):
+            serving.load(tmp_path)
+
+
+def test_folders_are_replaced_and_foreign_files_are_not(classifier, exports, tmp_path):
+    shutil.copytree(exports["onnx"], tmp_path / "served")
+    with pytest.raises(FileExistsError):
+        classifier.export(tmp_path / "served", format="onnx")
+    (tmp_path / "served" / "mine.txt").write_text("x")
+    with pytest.raises(FileExistsError, match=r"mine\.txt"):
+        classifier.export(tmp_path / "served", True, format="openvino")
+    (tmp_path / "served" / "mine.txt").unlink()
+    classifier.export(tmp_path / "served", True, format="openvino")
+    assert not (tmp_path / "served" / "model.onnx").exists()
+
+
+@pytest.mark.parametrize("name", ONE_QUICK)
+def test_a_full_disk(classifier, tmp_path, name):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises((OSError, ValueError)):
+            classifier.export(tmp_path / "served", format=name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
