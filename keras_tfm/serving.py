@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+__all__ = ["Served", "SavedModel", "load"]
+
 NAME = "serving.json"  # what the folder holds, and how inputs become numbers and numbers answers
 LAYOUT = 1  # of serving.json: raised when an older reader would misread a newer file
 WASTE = 1.3  # texts share a batch if the longest is at most so many times as long as the shortest
@@ -110,7 +112,7 @@ class SavedModel:
 
         with contextlib.suppress(ImportError):  # only the models of texts need its operations
             import tensorflow_text  # noqa: F401
-        self._loaded = tf.saved_model.load(str(folder))
+        self._loaded = tf.saved_model.load(str(folder))  # kept: its signatures refer to it weakly
         self._constant, self._signatures = tf.constant, self._loaded.signatures
         if "serving_default" not in self._signatures:
             raise ValueError(f"{folder}: expected a SavedModel with the signature serving_default")
@@ -163,7 +165,7 @@ class Texts:
             return ids, len(ids)
         pair = example.split("\t") if isinstance(example, str) else tuple(example)
         if len(pair) != 2:
-            raise ValueError(f"row {place}: expected a pair of texts, got {len(pair)} of them")
+            raise ValueError(f"row {place}: expected two texts, got {len(pair)}")
         first, second = map(self.ids, pair)
         room = self._max_length - 2 - len(self._between)
         kept = min(len(first), max(room - len(second), room - room // 2))
@@ -332,11 +334,7 @@ def litert(folder, threads):
 
 def openvino(folder, threads):
     runtime = _imported("openvino", "openvino")
-    options = {
-        "INFERENCE_NUM_THREADS": threads,
-        "INFERENCE_PRECISION_HINT": "f32",
-        "PERFORMANCE_HINT": "LATENCY",
-    }
+    options = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
     compiled = runtime.Core().compile_model(str(folder / "model.xml"), "CPU", options)
     request, names = compiled.create_infer_request(), [port.any_name for port in compiled.inputs]
 

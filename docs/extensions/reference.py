@@ -16,6 +16,7 @@ PACKAGES = (
     "visualize",
     "visualize.plots",
     "convert",
+    "serving",
 )
 INDEX = """# API reference
 

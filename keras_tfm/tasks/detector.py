@@ -235,14 +235,21 @@ class Detector(CanvasTask):
         """All objects of raw images of the model's size (B, H, W, C), whose own `sizes` are (B, 2): `boxes`
         (B, Q, 4) in their own pixels, `classes` (B, Q) and `scores` (B, Q), the surest first.
         """
-        outputs = self.model(self.preprocessing.inputs(images, sizes), training=False)
-        probabilities = self.model.probabilities(outputs["logits"])
-        scores, order = tf.math.top_k(tf.reduce_max(probabilities, axis=-1), probabilities.shape[1])
-        classes = tf.gather(tf.argmax(probabilities, axis=-1), order, batch_dims=1)
-        corners = tf.clip_by_value(corners_of(tf.cast(outputs["boxes"], tf.float32)), 0.0, 1.0)
+        boxes, classes, scores = self.by_query(self.preprocessing.inputs(images, sizes))
+        scores, order = tf.math.top_k(scores, scores.shape[1])
+        classes = tf.gather(classes, order, batch_dims=1)
         scale = tf.cast(tf.gather(sizes, [1, 0, 1, 0], axis=1), tf.float32)[:, None]
-        boxes = tf.gather(corners * scale, order, batch_dims=1)
+        boxes = tf.gather(boxes * scale, order, batch_dims=1)
         return {"boxes": boxes, "classes": classes, "scores": scores}
+
+    def by_query(self, inputs: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The likeliest object of each query for the model's inputs: its box (B, Q, 4) in parts of the
+        image's sides, its class (B, Q) and its score (B, Q).
+        """
+        outputs = self.model(inputs, training=False)
+        probabilities = self.model.probabilities(outputs["logits"])
+        boxes = tf.clip_by_value(corners_of(tf.cast(outputs["boxes"], tf.float32)), 0.0, 1.0)
+        return boxes, tf.argmax(probabilities, axis=-1), tf.reduce_max(probabilities, axis=-1)
 
     def predict(
         self,

@@ -62,6 +62,17 @@ def evolve(
 
     Raises:
         ValueError: for numbers below 1, and for a score that is not finite.
+
+    >>> class Numbers:
+    ...     def sample(self, rng):
+    ...         return int(rng.integers(100))
+    ...     def mutate(self, candidate, rng):
+    ...         return candidate + int(rng.integers(-3, 4))
+    ...     def cross(self, candidate, other, rng):
+    ...         return (candidate + other) // 2
+    >>> found = keras_tfm.training.evolve(Numbers(), lambda x: -abs(x - 42), generations=9, size=9)
+    >>> found.best(1)
+    [42]
     """
     for name, number in (("generations", generations), ("size", size), ("num_parents", num_parents)):
         if number < 1:

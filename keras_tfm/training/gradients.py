@@ -25,6 +25,10 @@ def state_jacobians(
 
     The state s of P numbers is everything that the cell passes on; for an LSTM, h and c concatenated. It
     starts with `state`, by default zeros.
+
+    >>> jacobians = keras_tfm.training.state_jacobians(keras.layers.LSTMCell(3), np.ones((5, 2)))
+    >>> jacobians.shape, keras_tfm.training.products_to_end(jacobians).shape
+    ((5, 6, 6), (6, 6, 6))
     """
     inputs = tf.cast(tf.convert_to_tensor(x), cell.compute_dtype)[:, None]  # (T, 1, D)
     states: Any = cell.get_initial_state(batch_size=1) if state is None else state
@@ -52,7 +56,12 @@ def products_to_end(jacobians: np.ndarray) -> np.ndarray:
 
 
 def input_jacobians(model: Callable, x: np.ndarray) -> np.ndarray:
-    """d y_T / d x_k at the last position of a `model` from (1, T, D) to (1, T, P): an array (T, P, D)."""
+    """d y_T / d x_k at the last position of a `model` from (1, T, D) to (1, T, P): an array (T, P, D).
+
+    >>> layer = keras.layers.SimpleRNN(3, return_sequences=True)
+    >>> keras_tfm.training.input_jacobians(layer, np.ones((5, 2), "float32")).shape
+    (5, 3, 2)
+    """
     inputs = tf.convert_to_tensor(x)[None]
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(inputs)
@@ -61,5 +70,9 @@ def input_jacobians(model: Callable, x: np.ndarray) -> np.ndarray:
 
 
 def norms(jacobians: np.ndarray) -> np.ndarray:
-    """The largest singular value of each matrix of (..., P, D): by how much it can enlarge a small change."""
+    """The largest singular value of each matrix (..., P, D): the most that it can enlarge a small change.
+
+    >>> keras_tfm.training.norms(np.diag([3.0, -4.0])).round(6).item()
+    4.0
+    """
     return np.linalg.norm(jacobians, 2, axis=(-2, -1))

@@ -28,6 +28,14 @@ def adapted(model: keras.Model, rank: int, seed: int = 0) -> Iterator[None]:
     Raises:
         ValueError: for a model without blocks or without dense layers in them, or one that is adapted
             already.
+
+    >>> backbone = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=50, num_layers=1)
+    >>> model = keras_tfm.heads.Classifier(backbone, num_classes=2)
+    >>> with keras_tfm.training.adapted(model, rank=2):
+    ...     model.compile("adam", "mse")
+    ...     few = sum(variable.shape.num_elements() for variable in model.trainable_variables)
+    >>> few < model.count_params() / 10
+    True
     """
     if rank < 1:
         raise ValueError(f"`rank` must be at least 1; it is {rank}.")

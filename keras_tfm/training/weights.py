@@ -21,6 +21,13 @@ def save_weights(model: keras.Model, path: Path, trained: bool = True) -> None:
     """Write all weights of `model` to `path`, completely or not at all; low-rank updates are merged.
 
     `trained=False` is noted in the file: no epoch of the training has ended yet.
+
+    >>> import tempfile
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     keras_tfm.training.save_weights(model, f"{folder}/model.safetensors")
+    ...     keras_tfm.training.load_weights(model, f"{folder}/model.safetensors")
+    True
     """
     values = _plain(model)
     values |= {kernel_of(layer).path: layer.kernel for layer in adapted_layers(model)}

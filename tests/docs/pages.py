@@ -23,7 +23,7 @@ from keras_tfm.cli import main
 
 ROOT = pathlib.Path(__file__).parents[2]
 BLOCK = re.compile(
-    r"^(?:<!-- not run: (?P<why>.*) -->\n\n?)?```(?P<language>\w*)\n(?P<code>.*?)^```$",
+    r"^(?:<!-- not run: (?P<why>[^\n]*) -->\n\n?)?```(?P<language>\w*)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 SHAPE = re.compile(r"\((?:\d+, ?)+\d*\)")

@@ -50,6 +50,18 @@ def test_what_is_not_run():
     }
 
 
+def test_blocks_between_two_that_are_left_out(tmp_path):
+    page = tmp_path / "page.md"
+    fence = "```"
+    left_out = f"<!-- not run: why -->\n{fence}\none\n{fence}\n\n"
+    page.write_text(f"{left_out}{fence}python\ntwo\n{fence}\n\n{left_out}")
+    assert [(block.code.strip(), block.why) for block in blocks(page)] == [
+        ("one", "why"),
+        ("two", None),
+        ("one", "why"),
+    ]
+
+
 def test_comments_are_compared():
     run_python(
         "import numpy as np\nx = np.zeros((2, 3))  # (2, 3)\nx.shape, x.T.shape  # (2, 3), and (3, 2)",

@@ -37,6 +37,12 @@ class TextBlocks(Batches):
     With a `seed`, each epoch cuts the stream at other places and shuffles the rows. The last row and the last
     batch may end in padding. `num_tokens` is the number of labels, `num_bytes` that of the texts' bytes in
     UTF-8. Raises ValueError if the texts are empty.
+
+    >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")
+    >>> blocks = keras_tfm.data.TextBlocks(["abc", "cab"], tokenizer, max_length=4, min_batches=1)
+    >>> inputs, labels, weights = next(iter(blocks.dataset()))
+    >>> labels.numpy().tolist()  # the characters, and each text's end (2)
+    [[4, 5, 6, 2], [6, 4, 5, 2]]
     """
 
     def __init__(

@@ -25,6 +25,12 @@ class PairBatches(LengthBatches):
     before and after the pieces, if they are not the tokenizer's: a decoder reads all ids of a target but the
     last, and its labels are all but the first. `options` are those of `LengthBatches`, which chooses the
     shapes (B, S, T). Raises ValueError if no pair remains or the longest exceeds the budget.
+
+    >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")
+    >>> batches = keras_tfm.data.PairBatches(["ab", "c"], ["ba", "cc"], tokenizer, tokenizer, min_batches=1)
+    >>> inputs, labels, weights = next(iter(batches.dataset()))
+    >>> inputs["token_ids"].shape, labels.shape
+    (TensorShape([2, 3]), TensorShape([2, 3]))
     """
 
     def __init__(

@@ -43,7 +43,12 @@ def date_pairs(num_pairs: int, seed: int = 0, exclude: Collection[str] = ()) -> 
 
 
 def date_splits(num_train: int = 30_000, num_test: int = 1_000, seed: int = 0) -> tuple[Pairs, Pairs]:
-    """(train, test) pairs; no date of the test pairs occurs in training, in any language."""
+    """(train, test) pairs; no date of the test pairs occurs in training, in any language.
+
+    >>> train, test = keras_tfm.data.date_splits(num_train=20, num_test=5)
+    >>> len(train.sources), len(test.targets), set(train.targets) & set(test.targets)
+    (20, 5, set())
+    """
     test = date_pairs(num_test, 2 * seed)
     return date_pairs(num_train, 2 * seed + 1, exclude=test.targets), test
 

@@ -44,6 +44,13 @@ def read_pairs(paths: Paths, columns: Sequence[str | int] | None = None) -> Pair
     Raises:
         DataError: if a file is missing, empty, truncated or not UTF-8, if rows or parallel files differ in
             length, or if a text is blank.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "pairs.tsv")
+    ...     _ = path.write_text("one\\teins\\ntwo\\tzwei\\n", "utf-8")
+    ...     keras_tfm.data.read_pairs(path)
+    Pairs(sources=['one', 'two'], targets=['eins', 'zwei'])
     """
     chosen = Columns(("source", "target"), known_pair, parse_columns(columns))
     files = files_of(paths)

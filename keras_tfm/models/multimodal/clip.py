@@ -33,12 +33,17 @@ class CLIPConfig(DualEncoderConfig):
 
 
 class CLIP(DualEncoder):
-    """Pairs of an image and a text in, vectors of both out.
+    """An image encoder and a text encoder with outputs in one vector space.
 
     Inputs: `images` (B, H, W, C), floating-point, `token_ids` (B, T) and `padding_mask` (B, T). Outputs:
     `image_sequence_output` (B, N + 1, D), the class token first, `image_pooled_output` (B, D), its normalised
     state, `text_sequence_output` (B, T, D), `text_pooled_output` (B, D), the state at the end of the text,
-    `image_embeddings` and `text_embeddings` (B, E), of unit length. `image` and `text` are the towers alone.
+    `image_embeddings` and `text_embeddings` (B, E), of unit length. `image` and `text` are the two encoders.
+
+    >>> model = keras_tfm.models.CLIP.from_size("tiny", num_image_layers=1, num_text_layers=1)
+    >>> output = model({"images": np.zeros((2, 32, 32, 3)), "token_ids": np.ones((2, 5), "int32")})
+    >>> output["image_embeddings"].shape, output["text_embeddings"].shape
+    (TensorShape([2, 128]), TensorShape([2, 128]))
     """
 
     config_class = CLIPConfig

@@ -54,12 +54,17 @@ class SigLIPConfig(DualEncoderConfig):
 
 
 class SigLIP(DualEncoder):
-    """Pairs of an image and a text in, vectors of both out.
+    """An image encoder and a text encoder with outputs in one vector space.
 
     Inputs: `images` (B, H, W, C), floating-point, and `token_ids` (B, T). Outputs: `image_sequence_output`
     (B, N, D), `image_pooled_output` (B, D), `text_sequence_output` (B, T, D), `text_pooled_output` (B, E),
     the last token's projected state, `image_embeddings` and `text_embeddings` (B, E), the pooled outputs at
-    unit length. `image` and `text` are the towers alone.
+    unit length. `image` and `text` are the two encoders.
+
+    >>> model = keras_tfm.models.SigLIP.from_size("tiny", num_image_layers=1, num_text_layers=1)
+    >>> output = model({"images": np.zeros((2, 32, 32, 3)), "token_ids": np.ones((2, 64), "int32")})
+    >>> output["image_embeddings"].shape, output["text_embeddings"].shape
+    (TensorShape([2, 128]), TensorShape([2, 128]))
     """
 
     config_class = SigLIPConfig

@@ -49,6 +49,10 @@ class DINOv3(DINOv2):
     """`DINOv2` with rotary positions: `sequence_output` is (B, 1 + R + N, D), the class token first.
 
     `pooled_output` (B, D) is the class token's final state, `patch_output` (B, N, D) those of the patches.
+
+    >>> model = keras_tfm.models.DINOv3(keras_tfm.models.tiny_config(keras_tfm.models.DINOv3))
+    >>> model({"images": np.zeros((1, 32, 32, 3))})["patch_output"].shape
+    TensorShape([1, 64, 128])
     """
 
     config_class = DINOv3Config

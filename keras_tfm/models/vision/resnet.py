@@ -92,13 +92,18 @@ class ResidualNetwork(Pyramid):
 
 
 class ResNet(ResidualNetwork):
-    """`ResidualNetwork` with batch normalisation, whose blocks end with a ReLU."""
+    """`ResidualNetwork` with batch normalisation, whose blocks end with a ReLU.
+
+    >>> model = keras_tfm.models.ResNet(keras_tfm.models.tiny_config(keras_tfm.models.ResNet))
+    >>> model({"images": np.zeros((1, 32, 32, 3))})["pooled_output"].shape
+    TensorShape([1, 256])
+    """
 
     config_class = ResNetConfig
 
     @classmethod
     def stem(cls, config, images):
-        """What goes into the first block: sides a quarter as long."""
+        """The input of the first block: a map with sides a quarter as long."""
         x = Convolution(config.stem_dim, 7, 2, norm=BatchNormalization(), activation="relu", name="stem")(
             images
         )
