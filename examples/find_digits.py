@@ -4,8 +4,8 @@
     python examples/find_digits.py 3 1000      # 3 minutes, on 1,000 pictures
 
 The pictures are those of `digit_pictures.py`. Four passes through 3,600 of them, 900 steps of 16, take 196
-seconds of one core: then it stands at ap50 95.7 and ap 79.7 on a hundred pictures of other digits. DETR in its
-place stood at ap50 0.3 after 61 steps of 32.
+seconds of one core: then it stands at ap50 95.7 and ap 79.7 on a hundred pictures of other digits. DETR in
+its place stood at ap50 0.3 after 61 steps of 32.
 """
 
 import sys
