@@ -15,6 +15,7 @@ from keras_tfm.layers.attention.alignment import (
     StaticAlignment,
     additive_attention_weights,
 )
+from keras_tfm.layers.attention.axial import AxisAttention, GatedAxialAttention
 from keras_tfm.layers.attention.class_attention import ClassAttention, ClassAttentionBlock
 from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
 from keras_tfm.layers.attention.deformable import DeformableAttention, OffsetRing, sample_bilinear
