@@ -62,6 +62,7 @@ def test_the_table_of_families_is_whole():
         "deformabledetr",
         "detr",
         "maskformer",
+        "medt",
         "siglip",
         "vilbert",
         "visionencoderdecoder",
