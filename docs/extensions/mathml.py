@@ -7,14 +7,17 @@ from latex2mathml.converter import convert
 
 # `\begin{split}` is what Sphinx puts around lines that are aligned.
 ALIGNED = re.compile(r"\\(begin|end)\{(?:split|align\*?|aligned)\}")
-# latex2mathml makes operators of names such as softmax, and of infinity, around which browsers leave gaps.
-NAMES = re.compile(r"<mo>([A-Za-z]{2,}|&#x0221E;)</mo>")
+# latex2mathml makes operators of infinity and of names such as softmax, and browsers leave gaps around those.
+# A name needs a gap only before what follows without a bracket, as in log p.
+NAMES = re.compile(r"<mo>(&#x0221E;|[A-Za-z]{2,})</mo>")
+BEFORE_LETTERS = re.compile(r"(<mi>[A-Za-z]{2,}</mi>)(?=<m(?:i|n|sub|sup|over)>)")
 
 
 def to_mathml(formula, display="inline"):
     """The MathML of a LaTeX `formula`."""
     latex = " ".join(formula.split())
-    return NAMES.sub(r"<mi>\1</mi>", convert(ALIGNED.sub(r"\\\1{align*}", latex), display=display))
+    found = convert(ALIGNED.sub(r"\\\1{align*}", latex), display=display)
+    return BEFORE_LETTERS.sub(r'\1<mspace width="0.17em"/>', NAMES.sub(r"<mi>\1</mi>", found))
 
 
 def visit_inline(translator, node):

@@ -56,6 +56,8 @@ def run_info(arguments: argparse.Namespace) -> None:
     if most is not None and counted.length is not None and counted.length > most:
         raise ValueError(f"--length: the model takes {most} tokens at most, got {counted.length}")
     size = size_of(model, counted.length)
+    if size.length is None and counted.length is not None:
+        raise ValueError(f"--length: {arguments.model} reads no tokens")
     memory = {
         "inference_bytes": size.inference_bytes(counted.batch),
         "training_bytes": size.training_bytes(counted.batch),

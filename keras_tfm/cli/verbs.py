@@ -234,6 +234,7 @@ def run_demo(arguments: argparse.Namespace) -> None:
     """demo: written dates -> ISO 8601, from training to the answers of the exported SavedModel."""
     from keras_tfm.demo import run
 
-    command = "keras-tfm" if shutil.which("keras-tfm") else sys.argv[0]
+    called = sys.argv[0] if not sys.argv[0].endswith("__main__.py") else "python -m keras_tfm"
+    command = "keras-tfm" if shutil.which("keras-tfm") else called
     if not run(arguments.out, arguments.run_folder, command):
         raise SystemExit(1)

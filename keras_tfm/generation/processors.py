@@ -127,7 +127,12 @@ class MinP(Value):
 
 
 class Typical(Value):
-    """Keeps tokens of total probability `mass` whose -log p is nearest the entropy (Meister et al. 2023)."""
+    """Keeps tokens of total probability `mass` whose -log p is nearest the entropy (Meister et al. 2023).
+
+    >>> logits = np.log(np.array([[0.5, 0.3, 0.2]], "float32"))
+    >>> np.isfinite(keras_tfm.generation.Typical(0.4)(logits, None)).tolist()
+    [[True, True, False]]
+    """
 
     def __init__(self, mass):
         require("mass", mass, lambda mass: 0 < mass <= 1, "must lie in (0, 1]")
@@ -223,6 +228,12 @@ class ForcedTokens(Value):
 
     Each is an id, or several ids of which one is forced. By default it is a forced prefix; with `first` at
     the last token and an end token it is a forced end.
+
+    >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50))
+    >>> forced = [keras_tfm.generation.ForcedTokens([7, 8])]
+    >>> decode = keras_tfm.generation.Decoder(model, max_new_tokens=2, processors=forced)
+    >>> decode(np.array([[5, 6]])).numpy().tolist()
+    [[5, 6, 7, 8]]
     """
 
     def __init__(self, token_ids, first=0):

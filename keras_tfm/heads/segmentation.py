@@ -21,7 +21,7 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.registry import register
 
-DECODERS = ("mlp", "naive", "pup", "mla")
+DECODERS = ("mlp", "naive", "pup", "mla", "linear")
 IGNORED = 255  # the label of pixels that count nowhere, by the custom of data sets
 
 
@@ -29,7 +29,8 @@ class SemanticSegmenter(ModelWithHead):
     """A `backbone` and a decoder of its maps: images (B, H, W, C) in, logits (B, rows, columns, classes) out.
 
     `decoder` is "mlp", SegFormer's, whose logits have the size of the backbone's first map; or one of SETR's:
-    "naive" of the last map's size, "pup" and "mla" up to the image's. `dim` is the decoder's width, `dropout`
+    "naive" of the last map's size, "pup" and "mla" up to the image's. "linear" is none, for a backbone whose
+    first map has features of pixels, as MedT. `dim` is the decoder's width, `dropout`
     acts on its output, before the linear layer of the classes. The loss, and a task, resize logits to the
     size of a mask. A backbone is one with `maps`, or one that keeps patches to its end, a ViT for example.
     """
@@ -42,7 +43,8 @@ class SemanticSegmenter(ModelWithHead):
                 f"`num_classes` must be at least 2, the ground one of them; it is {num_classes}."
             )
         maps = maps_of(backbone)
-        x = decoder_of(decoder, dim, backbone.input["images"].shape[1], maps)(maps)
+        height = backbone.input["images"].shape[1]
+        x = maps[0] if decoder == "linear" else decoder_of(decoder, dim, height, maps)(maps)
         x = Dropout(dropout, name="dropout")(x)
         logits = Dense(num_classes, name="classes")(x)
         super().__init__(backbone, backbone.input, logits, name=name, **kwargs)

@@ -92,6 +92,15 @@ class Convolution(Layer):
         height, width = height_and_width(self.kernel_size)
         return (height - 1) // 2, (width - 1) // 2
 
+    @property
+    def picks(self):
+        """Whether every n-th cell is taken before a 1 x 1 kernel, rather than by its stride.
+
+        TensorFlow 2.21 on CPUs, by oneDNN, writes outside its arrays in the gradient of such a kernel whose
+        stride leaves cells over at the end.
+        """
+        return self.stride > 1 and tuple(height_and_width(self.kernel_size)) == (1, 1)
+
     def build(self, x_shape):
         if len(x_shape) != 4:
             raise ValueError(f"`x` must have the shape (B, height, width, C); it is {tuple(x_shape)}.")
@@ -102,7 +111,7 @@ class Convolution(Layer):
                 f"it is {self.groups}."
             )
         use_bias = self.norm is None if self.use_bias is None else self.use_bias
-        options = {"strides": self.stride, "use_bias": use_bias, "name": "convolution"}
+        options = {"strides": 1 if self.picks else self.stride, "use_bias": use_bias, "name": "convolution"}
         self.convolution = self._new_convolution(channels, height_and_width(self.kernel_size), options)
         output_shape = self.compute_output_shape(x_shape)
         self.convolution.build(self._padded_shape(x_shape))
@@ -124,6 +133,8 @@ class Convolution(Layer):
         rows, columns = self.margins
         if rows or columns:
             x = ops.pad(x, ((0, 0), (rows, rows), (columns, columns), (0, 0)))
+        if self.picks:
+            x = x[:, :: self.stride, :: self.stride]
         x = self.convolution(x)
         if self.norm is not None:
             x = self.norm(x, training=training)
@@ -139,6 +150,8 @@ class Convolution(Layer):
             None if side is None else side + 2 * margin
             for side, margin in zip(sides, self.margins, strict=True)
         ]
+        if self.picks:
+            sides = [None if side is None else -(-side // self.stride) for side in sides]
         return (batch_size, *sides, channels)
 
 

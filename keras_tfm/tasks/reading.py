@@ -11,7 +11,10 @@ import tensorflow as tf
 
 from keras_tfm.data.batches.encoding import model_inputs, pack_texts
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.tasks.canvas_task import CanvasTask, sizes_of
 from keras_tfm.tasks.captioner import Captioner
+from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, as_texts
+from keras_tfm.tasks.detector import Detector
 from keras_tfm.tasks.encoder_task import EncoderTask, parts_of
 from keras_tfm.tasks.image_task import ImageTask
 from keras_tfm.tasks.image_text_matcher import ImageTextMatcher
@@ -24,15 +27,30 @@ from keras_tfm.tasks.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True)
+class FoundObjects:
+    """What each query of a detector found: `boxes` (Q, 4), (left, top, right, bottom) in parts of the image's
+    sides, and `scores` (Q,), of which those of `threshold` and above count as objects.
+    """
+
+    boxes: np.ndarray
+    scores: np.ndarray
+    threshold: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Reading:
     """One example as a task's backbone reads it.
 
     Args:
         inputs: the backbone's inputs, with a batch of one.
         tokens: (S,), what the encoder reads; for a decoder alone, the prompt.
-        target_tokens: (T,), what the decoder reads, start token included; for a decoder alone, what it wrote.
+        target_tokens: (T,), what the decoder reads, start token included; for a decoder alone, what it
+            wrote; for a detector the object of each query.
         segments: (S,), the index of each token's text in a pair.
         image: (H, W, C), the image at the size that the model reads.
+        objects: what a detector found by each query, or None.
+        texts: the texts that were read, where the example holds others too.
+        answer: what the task answers, where that is known by now.
         model: the part of the task's model that reads, None for its backbone.
     """
 
@@ -41,6 +59,9 @@ class Reading:
     target_tokens: Sequence[str] = ()
     segments: Sequence[int] = ()
     image: np.ndarray | None = None
+    objects: FoundObjects | None = None
+    texts: Sequence[str] = ()
+    answer: str | None = None
     model: Any = None
 
 
@@ -72,6 +93,19 @@ def _(task: Any, example: Any, target: str | None = None, **options: Any) -> Rea
         raise ValueError(f"Expected a text, or two, with a tab between or in a tuple; got {len(texts)}.")
     columns = [tf.constant([text], tf.string) for text in texts]
     return _read_encoded(task, pack_texts(task.tokenizer, task.config.max_length, *columns))
+
+
+@read.register(ChoiceAnswerer)
+def _(task: ChoiceAnswerer, example: Any, target: str | None = None, **options: Any) -> Reading:
+    """The text with one of its choices: the one that the task takes, where there are several."""
+    _refuse_target(task, target, options)
+    is_pair = not isinstance(example, str) and isinstance(example[1], str)
+    text, *choices = example if is_pair else as_texts(example)
+    if not choices:
+        raise ValueError("Expected a text and its choices, with tabs between; got no choice.")
+    chosen = choices[task.predict([(text, choices)])[0]] if len(choices) > 1 else choices[0]
+    reading = _read_encoded(task, task._encode(tf.constant([text]), tf.constant([[chosen]])))
+    return dataclasses.replace(reading, texts=(text, chosen), answer=chosen)
 
 
 @read.register(TokenClassifier)
@@ -159,8 +193,49 @@ def _(task: Captioner, example: Any, target: str | None = None, **options: Any) 
 
 def _one_image(task: ImageTask, example: Any) -> np.ndarray:
     """The image alone in a batch, raw, of the size that the model reads."""
-    images = task.check_images(example if not hasattr(example, "ndim") or example.ndim > 3 else example[None])
-    return np.asarray(images)[:1]
+    return np.asarray(_checked(task, example))[:1]
+
+
+def _checked(task: ImageTask, example: Any) -> Any:
+    """An image, or the name of its file, as a batch of one."""
+    return task.check_images(example if not hasattr(example, "ndim") or example.ndim > 3 else example[None])
+
+
+@read.register(CanvasTask)
+def _(task: CanvasTask, example: Any, target: str | None = None, **options: Any) -> Reading:
+    _refuse_target(task, target, options)
+    images, inputs, _ = _on_canvas(task, example)
+    return Reading({name: inputs[name] for name in task.model.backbone.input}, image=images[0])
+
+
+@read.register(Detector)
+def _(task: Detector, example: Any, target: str | None = None, **options: Any) -> Reading:
+    """The decoder's tokens are the objects that its queries found."""
+    _refuse_target(task, target, options)
+    images, inputs, part = _on_canvas(task, example)
+    boxes, classes, scores = (np.asarray(some)[0] for some in task.by_query(inputs))
+    names = [
+        f"{query}: {task.class_names[number]} {score:.2f}"
+        for query, (number, score) in enumerate(zip(classes, scores, strict=True))
+    ]
+    objects = FoundObjects(boxes * part[[1, 0, 1, 0]], scores, task.config.threshold)
+    order = np.argsort(-scores, kind="stable")
+    sure = [task.class_names[classes[at]] for at in order if scores[at] >= objects.threshold]
+    return Reading(
+        inputs, target_tokens=names, image=images[0], objects=objects, answer=", ".join(dict.fromkeys(sure))
+    )
+
+
+def _on_canvas(task: CanvasTask, example: Any) -> tuple[np.ndarray, dict[str, tf.Tensor], np.ndarray]:
+    """The raw image in the model's size (1, H, W, C), the model's inputs, and which part of the height and
+    of the width the image covers, (2,): the rest is padding.
+    """
+    images = _checked(task, example)[:1]
+    sizes, canvas = tf.constant(sizes_of(images)), task.preprocessing
+    height, width = task.image_shape[:2]
+    fitted = canvas.fitted(tf.convert_to_tensor(np.asarray(images)), height, width)
+    part = np.asarray(canvas.content(sizes, height, width))[0] / (height, width)
+    return np.asarray(fitted), canvas.inputs(fitted, sizes), part
 
 
 @read.register(ImageTextMatcher)
@@ -170,10 +245,10 @@ def _(task: ImageTextMatcher, example: Any, target: str | None = None, **options
     towers = task.model.backbone
     if not isinstance(example, str) or os.path.isfile(example):
         images = _one_image(task, example)
-        return Reading({"images": task.prepare(images)}, image=images[0], model=towers.image)
+        return Reading({"images": task.prepare(images)}, image=images[0], answer="", model=towers.image)
     inputs = task.text_inputs(tf.constant([example]))
     tokens = tokens_of(task.tokenizer, inputs["token_ids"])
-    return Reading(inputs, tokens, segments=[0] * len(tokens), model=towers.text)
+    return Reading(inputs, tokens, segments=[0] * len(tokens), answer="", model=towers.text)
 
 
 def tokens_of(tokenizer: Tokenizer, token_ids: tf.Tensor) -> list[str]:

@@ -9,7 +9,7 @@ import keras
 from keras_tfm.configs import Config, Option, Rate, Size
 from keras_tfm.heads.mask_classifier import MaskClassifier
 from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
-from keras_tfm.models import MaskFormer
+from keras_tfm.models import GatedAxialUNet, MaskFormer, MedT
 from keras_tfm.tasks.image_classifier import FAMILIES, ImageOptions
 from keras_tfm.tasks.task import describe_backbone, make_backbone
 
@@ -21,6 +21,8 @@ PARTS: dict[type, tuple[str, str]] = {
 # {model: how transformers' class begins that prepares its images}
 PROCESSORS: dict[type, str] = {SemanticSegmenter: "Segformer", MaskClassifier: "MaskFormer"}
 ARCHITECTURES = "SegformerForSemanticSegmentation or MaskFormerForInstanceSegmentation"
+# Those that segment and nothing else, beside the families of images.
+FAMILIES_HERE = {family.__name__.lower(): family for family in (GatedAxialUNet, MaskFormer, MedT)}
 SegmentingModel = SemanticSegmenter | MaskClassifier
 
 
@@ -31,13 +33,16 @@ class SegmenterOptions(ImageOptions):
     family: Annotated[
         str,
         Option(
-            "maskformer, which tells masks and their classes; or a backbone: of models with maps, mit "
-            "(SegFormer's) or swin for example, or that keep patches, as vit"
+            "maskformer, which tells masks and their classes; medt or gatedaxialunet, with --decoder linear; "
+            "or a backbone: of models with maps, mit (SegFormer's) or swin for example, or that keep "
+            "patches, as vit"
         ),
     ] = "mit"
     decoder: Annotated[
         Literal[DECODERS],  # type: ignore[valid-type]
-        Option("from a backbone's maps to classes: mlp, SegFormer's; naive, pup or mla, SETR's"),
+        Option(
+            "from a backbone's maps to classes: mlp, SegFormer's; naive, pup or mla, SETR's; linear, none"
+        ),
     ] = "mlp"
     decoder_dim: Annotated[Size | None, Option("the decoder's width", default="256, of a tiny model 64")] = (
         None
@@ -46,12 +51,10 @@ class SegmenterOptions(ImageOptions):
     @property
     def model_class(self) -> Any:
         """The class of the family; ValueError for an unknown family."""
-        if self.family == MaskFormer.__name__.lower():
-            return MaskFormer
-        if self.family not in FAMILIES:
-            known = ", ".join(["maskformer", *FAMILIES])
-            raise ValueError(f"There is no family {self.family!r}; there are {known}.")
-        return super().model_class
+        known = FAMILIES | FAMILIES_HERE
+        if self.family not in known:
+            raise ValueError(f"There is no family {self.family!r}; there are {', '.join(known)}.")
+        return known[self.family]
 
     @property
     def dim(self) -> int:
@@ -97,7 +100,8 @@ def with_head_of(
     """
     new = segmenting(backbone, count, **head_of(model))
     for name in PARTS[type(model)][: 2 if has_classes else 1]:
-        new.get_layer(name).set_weights(model.get_layer(name).get_weights())
+        if name in {layer.name for layer in new.layers}:  # a linear decoder is none
+            new.get_layer(name).set_weights(model.get_layer(name).get_weights())
     return new
 
 

@@ -61,8 +61,13 @@ def new_folder(path: Path, overwrite: bool = False) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[pathlib.Path]:
-    """Provide a temporary path to write to, which is renamed to `path` if the block ends without an error."""
+    """Provide a temporary path to write to, which is renamed to `path` if the block ends without an error.
+
+    FileNotFoundError where its folder is missing.
+    """
     path = pathlib.Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
     work = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         work.touch()

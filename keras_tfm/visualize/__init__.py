@@ -13,4 +13,5 @@ from keras_tfm.visualize.page import attention_page
 from keras_tfm.visualize.patterns import PATTERNS, Patterns, attention_patterns
 from keras_tfm.visualize.receptive_field import receptive_field
 from keras_tfm.visualize.record import AttentionHistory, attention_of, record_attention, with_attention
+from keras_tfm.visualize.samples import AttentionSamples
 from keras_tfm.visualize.size import Part, Size, size_of

@@ -8,11 +8,12 @@ import keras
 import numpy as np
 
 from keras_tfm.layers.attention.alignment import Alignment
-from keras_tfm.layers.patches import height_and_width, patch_grid
+from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
 from keras_tfm.layers.windows import WindowAttention
 from keras_tfm.private.keras import layers_in
-from keras_tfm.tasks.reading import Reading, read
+from keras_tfm.tasks.reading import FoundObjects, Reading, read
 from keras_tfm.training.model import Model
+from keras_tfm.visualize.grids import Grid, grid_of, maps_of
 from keras_tfm.visualize.record import in_rows, record_attention
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -23,9 +24,10 @@ class Attention:
     """The weights of one attention layer, called `name`: the number `layer` of its `kind`, from 0.
 
     `weights` are (H, T, S), rows sum to 1, 0 where a key is hidden; within windows (N, H, T, S), as `axes`
-    says. `query_tokens` (T) and `key_tokens` (S) are what the rows and the columns stand for. Of windows of a
-    map of `map_size`, (rows, columns), `cells` (N, T) are the map's cells, counted row by row, at the places
-    of each window, -1 for padding.
+    says. `query_tokens` (T) and `key_tokens` (S) are what the rows and the columns stand for; `query_grid`
+    and `key_grid` say where those lie on an image, None of a text or of windows. Of windows of a map of
+    `map_size`, (rows, columns), `cells` (N, T) are the map's cells, counted row by row, at the places of each
+    window, -1 for padding.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Attention:
     query_tokens: Sequence[str]
     key_tokens: Sequence[str]
     axes: tuple[str, ...] = ("heads", "queries", "keys")
+    query_grid: Grid | None = None
+    key_grid: Grid | None = None
     cells: np.ndarray | None = None
     map_size: tuple[int, int] | None = None
 
@@ -65,11 +69,12 @@ class Look:
     """What a task's model attends to in one example.
 
     `tokens` (S) are the encoder's, or a decoder's prompt; `target_tokens` (T) what the decoder reads, from
-    its start token on, or wrote behind the prompt: at each of them the decoder predicts the next one.
+    its start token on, or wrote behind the prompt: at each of them the decoder predicts the next one. Of a
+    detector they are what each query found, and `objects` says where.
     `segments` (S) number the texts of a pair. `attention` is in the order of the calls. `hidden_states` are
     {stack: (layers + 1, T, D), or a list of arrays where widths differ}, of `model.hidden_states`. `image`
-    (H, W, C) is an image as the model read it, before normalisation, `grid` (rows, columns) its patches,
-    `num_prefix` how many tokens stand before theirs.
+    (H, W, C) is an image as the model read it, before normalisation, `grid` (rows, columns) the patches of
+    the first layer that attends over all of them, `num_prefix` how many tokens stand before theirs.
     """
 
     tokens: Sequence[str]
@@ -80,6 +85,7 @@ class Look:
     image: np.ndarray | None = None
     grid: tuple[int, int] | None = None
     num_prefix: int = 0
+    objects: FoundObjects | None = None
 
     def of(self, kind: Kind) -> list[Attention]:
         """The attention of one kind, the lowest layer first."""
@@ -131,16 +137,21 @@ def look_at(task: Any, reading: Reading) -> Look:
         states = inner(reading.inputs, training=False)["states"]
     if not recorded:
         raise ValueError(f"The {type(model).__name__} of {task.name!r} has no attention to look at.")
-    grid, num_prefix = (None, 0) if reading.image is None else _grid_of(model, recorded)
+    attention = _attention(model, reading, recorded)
+    grids = [one.query_grid for one in attention if one.query_grid]
+    grids += [one.key_grid for one in attention if one.key_grid and one.kind == "cross"]
+    first = grids[0] if grids else None
+    grid, num_prefix = (None, 0) if first is None else ((first.rows, first.columns), first.first)
     return Look(
         list(reading.tokens),
         list(reading.target_tokens),
-        _attention(model, reading, recorded, grid, num_prefix),
+        attention,
         list(reading.segments),
         {name: _stacked(values) for name, values in states.items()},
         reading.image,
         grid,
         num_prefix,
+        reading.objects,
     )
 
 
@@ -162,13 +173,7 @@ def _place(token: str | int, tokens: Sequence[str]) -> int:
     return list(tokens).index(token)
 
 
-def _attention(
-    model: keras.Model,
-    reading: Reading,
-    recorded: Mapping[str, Any],
-    grid: tuple[int, int] | None,
-    num_prefix: int,
-) -> list[Attention]:
+def _attention(model: keras.Model, reading: Reading, recorded: Mapping[str, Any]) -> list[Attention]:
     """Each recorded array, by what it joins."""
     kinds, layers = _kinds(model), {layer.path: layer for layer in layers_in(model)}
     windows_of = {
@@ -177,11 +182,9 @@ def _attention(
         if isinstance(layer, WindowAttention)
     }
     tokens, targets = list(reading.tokens), list(reading.target_tokens)
-    if "decoder_token_ids" not in reading.inputs:
+    if "decoder_token_ids" not in reading.inputs and reading.image is None:
         tokens = targets = tokens + targets
-    if grid is not None:
-        names = [f"[{i}]" for i in range(num_prefix)]
-        tokens = names + [f"{row},{column}" for row in range(grid[0]) for column in range(grid[1])]
+    maps = [] if reading.image is None else maps_of(model)
     sides = {"encoder": (tokens, tokens), "decoder": (targets, targets), "cross": (targets, tokens)}
     found: list[Attention] = []
     for path, calls in recorded.items():
@@ -189,20 +192,27 @@ def _attention(
         if isinstance(layers[path], Alignment) and isinstance(calls, list):
             # Keras runs the first step of a loop twice.
             calls = np.concatenate(calls[-len(targets) :], axis=2)  # (1, 1, T, S)
+        cells, map_size = windows_of.get(path, (None, None))
         for name, weights in _named(path, calls):
             number = sum(attention.kind == kind for attention in found)
             *windows, _, rows, columns = weights.shape
             axes = ("windows", "heads", "queries", "keys")[1 - len(windows) :]
-            cells, map_size = windows_of.get(path, (None, None))
-            queries, keys = (
-                _labels(names, length) for names, length in zip(sides[kind], (rows, columns), strict=True)
-            )
-            found.append(Attention(name, kind, number, weights, queries, keys, axes, cells, map_size))
+            is_of_cells = cells is None and not isinstance(layers[path], CrossCovarianceAttention)
+            at = maps if is_of_cells and not windows else []
+            is_one = rows == 1 < columns  # a class token, which reads all patches
+            query_grid = grid_of(rows, at) if kind == "encoder" and not is_one else None
+            key_grid = grid_of(columns, at) if kind != "decoder" else None
+            queries = _labels(sides[kind][0], rows, query_grid)
+            keys = _labels(sides[kind][1], columns, key_grid)
+            places = queries, keys, axes, query_grid, key_grid, cells, map_size
+            found.append(Attention(name, kind, number, weights, *places))
     return found
 
 
-def _labels(names: Sequence[str], length: int) -> list[str]:
-    """The tokens' names, or numbers where an attention has other places than the tokens."""
+def _labels(names: Sequence[str], length: int, grid: Grid | None) -> list[str]:
+    """The names of tokens or of a grid's cells, or numbers where an attention has other places."""
+    if grid is not None:
+        return grid.names()
     return list(names) if len(names) == length else [str(i) for i in range(length)]
 
 
@@ -230,24 +240,3 @@ def _kinds(model: keras.Model) -> dict[str, Kind]:
 
 def _layers_of(blocks: Iterable[Any]) -> Iterator[Any]:
     return (layer for block in blocks for layer in layers_in(block))
-
-
-def _grid_of(model: keras.Model, recorded: Mapping[str, Any]) -> tuple[tuple[int, int] | None, int]:
-    """The (rows, columns) of an image's patches, and how many tokens stand before theirs in the first layer
-    that attends over all of them, and not within windows; None where none does.
-    """
-    config = getattr(model.config, "of_encoder", model.config)
-    family = getattr(model.config, "encoder_class", type(model))
-    if hasattr(family, "grid_of"):
-        grid = family.grid_of(config)
-    elif hasattr(config, "image_size") and hasattr(config, "patch_size"):
-        grid = patch_grid(height_and_width(config.image_size), config.patch_size)
-    elif "decoder" in model.blocks and getattr(model, "maps", None):  # which a text's decoder attends to
-        grid = model.maps[-1].shape[1:3]
-    else:
-        return None, 0
-    num_cells = grid[0] * grid[1]
-    shapes = [(calls[0] if isinstance(calls, list) else calls).shape for calls in recorded.values()]
-    lengths = [shape[-1] for shape in shapes if shape[0] == 1]
-    num_prefix = next((length - num_cells for length in lengths if length >= num_cells), None)
-    return (None, 0) if num_prefix is None else (grid, num_prefix)

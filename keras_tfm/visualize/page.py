@@ -1,14 +1,17 @@
 """One page that shows what a task's model attends to: its data, which `web/` draws and `document` writes."""
 
+import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from keras_tfm.tasks.reading import Reading, read
+from keras_tfm.tasks.reading import FoundObjects, Reading, read
 from keras_tfm.training.folder import Path
 from keras_tfm.visualize.document import Page
+from keras_tfm.visualize.grids import Grid
 from keras_tfm.visualize.look import Attention, Look, look_at
 from keras_tfm.visualize.packing import packed_layers, packed_vectors, png
 from keras_tfm.visualize.patterns import attention_patterns
@@ -18,6 +21,7 @@ from keras_tfm.visualize.steps import answer_of, steps_of
 MOST_TOKENS = 512  # of a page: its size grows with the square
 NEW_TOKENS = 32  # for which a prompt that is cut leaves room, unless `max_new_tokens` says how many
 MOST_TOKENS_OF_ALL_VECTORS = 128  # up to which a page has the queries and keys of all layers
+SUREST = 5  # of a detector's queries, where none found an object
 ABOUT_PATTERNS = {
     "next": "The weight on the token behind the one that reads, the mean over all tokens.",
     "previous": "The weight on the token before the one that reads, the mean over all tokens.",
@@ -81,7 +85,7 @@ def _shortened(task: Any, example: Any, options: Mapping[str, Any]) -> Any:
 def _num_cut(task: Any, example: Any, reading: Reading) -> int:
     """How many tokens of the text, or of two, the model did not read."""
     parts = example.split("\t") if isinstance(example, str) and len(set(reading.segments)) == 2 else [example]
-    parts = list(example) if isinstance(example, tuple) else parts
+    parts = list(reading.texts) or (list(example) if isinstance(example, tuple) else parts)
     read_ids, cut = np.asarray(reading.inputs["token_ids"])[0], 0
     for part in parts:
         text = part if isinstance(part, str) else " ".join(part)
@@ -121,17 +125,17 @@ def _page(
             "heads": num_heads,
             "queries": num_queries,
             "keys": num_keys,
-            "query": sides.name_of(attention.query_tokens, attention),
-            "key": sides.name_of(attention.key_tokens, attention),
+            "query": sides.name_of(attention.query_tokens, attention.query_grid, attention),
+            "key": sides.name_of(attention.key_tokens, attention.key_grid, attention),
             "top": levels,
         }
         if num_windows > 1 or attention.cells is not None:
             entry["windows"] = num_windows
         vectors = vectors_of.get(attention.name) if keeps_all or index == chosen else None
-        if vectors is not None and _fit(vectors, some[0]):
+        if vectors is not None and _fit(vectors, some):
             query, key, scale = vectors
             entry |= {"key_dim": query.shape[-1], "scale": scale}
-            entry["is_biased"] = not _is_product(query, key, scale, some[0])
+            entry["is_biased"] = not _is_product(query, key, scale, some)
             blocks[f"vectors-{index}"] = packed_vectors(query, key)
         entries.append(entry)
     steps, written = steps_of(task, reading), None
@@ -142,7 +146,7 @@ def _page(
     return Page(
         {
             "about": _about(task, look),
-            "text": example if isinstance(example, str) else "",
+            "text": _named(example, reading),
             "answer": answer_of(task, example, reading),
             "notes": list(_notes(task, example, reading, look)),
             "precision": f"Weights are kept in {levels.bit_length()} bits of their row's maximum, each to "
@@ -165,21 +169,30 @@ class _Sides:
         self.look = look
         self.content: dict[str, dict[str, Any]] = {}
 
-    def name_of(self, tokens: Iterable[str], attention: Attention) -> str:
+    def name_of(self, tokens: Sequence[str], grid: Grid | None, attention: Attention) -> str:
         """The name of these tokens of the attention's; within windows they are those of all windows."""
-        grid, first = self.look.grid, self.look.num_prefix
-        tokens, place, windows = list(tokens), None, None
+        windows, objects = None, None
         if attention.cells is not None and attention.map_size is not None:
             rows, columns = attention.map_size
             windows = {"rows": rows, "columns": columns, "cells": attention.cells.tolist()}
-        elif grid is not None and len(tokens) == first + grid[0] * grid[1]:
-            place = {"rows": grid[0], "columns": grid[1], "first": first}
-        side = {"tokens": tokens, "grid": place, "windows": windows}
+        if self.look.objects is not None and tokens == self.look.target_tokens:
+            objects = _objects(self.look.objects)
+        place = None if grid is None else dataclasses.asdict(grid)
+        side = {"tokens": list(tokens), "grid": place, "windows": windows, "objects": objects}
         for name, known in self.content.items():
             if known == side:
                 return name
         self.content[name := f"side-{len(self.content)}"] = side
         return name
+
+
+def _objects(found: FoundObjects) -> dict[str, Any]:
+    """The box of each query, and which to show: those that count as objects, or the surest few, the surest
+    first.
+    """
+    order = np.argsort(-found.scores, kind="stable")
+    count = int((found.scores >= found.threshold).sum()) or SUREST
+    return {"boxes": np.round(found.boxes.astype(float), 4).tolist(), "shown": order[:count].tolist()}
 
 
 def _by_window(attention: Attention) -> np.ndarray:
@@ -188,27 +201,28 @@ def _by_window(attention: Attention) -> np.ndarray:
 
 
 def _vectors_by_name(products: Mapping[str, Any]) -> dict[str, tuple[np.ndarray, np.ndarray, float]]:
-    """{layer's name: queries (H, T, K), keys (H, S, K) and scale} of what was recorded, windows left out."""
+    """{layer's name: queries (N, H, T, K), keys (N, H, S, K) and scale} of what was recorded, of N windows or
+    of one.
+    """
     found = {}
     for path, calls in products.items():
         calls = calls if isinstance(calls, list) else [calls]
         for number, (query, key, scale) in enumerate(calls, start=1):
             name = path if len(calls) == 1 else f"{path} ({number} of {len(calls)})"
-            if len(query) == 1:
-                scale = np.asarray(scale, "float32")
-                each, scale = (1, float(scale)) if scale.size == 1 else (scale, 1.0)
-                found[name] = (np.asarray(query * each, "float32")[0], np.asarray(key, "float32")[0], scale)
+            scale = np.asarray(scale, "float32")
+            each, scale = (1, float(scale)) if scale.size == 1 else (scale, 1.0)
+            found[name] = (np.asarray(query * each, "float32"), np.asarray(key, "float32"), scale)
     return found
 
 
 def _fit(vectors: tuple[np.ndarray, np.ndarray, float], weights: np.ndarray) -> bool:
-    """Whether each weight (H, T, S) has its query and its key."""
+    """Whether each weight (N, H, T, S) has its query and its key."""
     query, key, _ = vectors
-    return query.ndim == 3 and (*query.shape[:2], key.shape[-2]) == weights.shape
+    return query.ndim == 4 and (*query.shape[:3], key.shape[-2]) == weights.shape
 
 
 def _is_product(query: np.ndarray, key: np.ndarray, scale: float, weights: np.ndarray) -> bool:
-    """Whether the weights (H, T, S) are the softmax of the products alone, hidden keys apart."""
+    """Whether the weights (N, H, T, S) are the softmax of the products alone, hidden keys apart."""
     scores = np.where(weights > 0, scale * query @ key.swapaxes(-1, -2), -np.inf)
     highest = np.max(scores, -1, keepdims=True)
     exponentials = np.exp(scores - np.where(np.isfinite(highest), highest, 0))
@@ -228,14 +242,24 @@ def _about(task: Any, look: Look) -> str:
     return f"{task.name} · {type(model).__name__} · attention layers: {', '.join(counts)}; {said}"
 
 
+def _named(example: Any, reading: Reading) -> str:
+    """The text that was given, or the name of the image's file, without its folder."""
+    if not isinstance(example, str):
+        return ""
+    return example if reading.image is None else os.path.basename(example)
+
+
 def _notes(task: Any, example: Any, reading: Reading, look: Look) -> Iterable[str]:
     """What differs from what a reader expects."""
     if reading.image is None and (cut := _num_cut(task, example, reading)):
         yield f"The text was cut: the last {cut} of its tokens are more than the model reads."
     if any("windows" in attention.axes for attention in look.attention):
         yield "Some layers attend within windows: choose one, or see the mean of all."
-    if look.image is not None and look.grid is None and all(some.cells is None for some in look.attention):
-        yield "This model's attention is not over one grid of patches: its places are numbered."
+    if look.image is not None:
+        off_grid = [some.key_grid is None and some.cells is None for some in look.of("encoder")]
+        if any(off_grid):
+            which = "Its layers do" if all(off_grid) else "Some layers do"
+            yield f"{which} not attend over a map of patches: their places are numbered."
     if any(attention.weights.min() < 0 for attention in look.attention):
         yield "Some weights are negative, since layers mix the heads: they are shown as 0."
 
@@ -243,9 +267,11 @@ def _notes(task: Any, example: Any, reading: Reading, look: Look) -> Iterable[st
 def _patterns(look: Look) -> list[dict[str, Any]]:
     """The scores of each pattern in layers whose queries are their keys; None where there is no score."""
     scores: dict[str, list[dict[str, Any]]] = {}
+    writes = look.image is None or bool(look.target_tokens and look.objects is None)  # not a set of objects
     for index, attention in enumerate(look.attention):
         tokens = list(attention.query_tokens)
-        if attention.kind == "cross" or "windows" in attention.axes or tokens != list(attention.key_tokens):
+        is_ordered = attention.kind == "encoder" or (attention.kind == "decoder" and writes)
+        if not is_ordered or "windows" in attention.axes or tokens != list(attention.key_tokens):
             continue
         segments = look.segments if len(look.segments) == len(tokens) else None
         found = attention_patterns(attention.weights, tokens, segments)

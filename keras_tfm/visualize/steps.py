@@ -43,10 +43,17 @@ def answer_of(task: Any, example: Any, reading: Reading) -> str:
         token_ids, first = _written_ids(reading)
         text = _tokenizer_of(task).detokenize(np.asarray([token_ids[first + 1 :]], "int32"))
         return np.asarray(text)[0].decode("utf-8", "replace")
-    if reading.model is not None:  # a part of the task's model
-        return ""
+    if reading.answer is not None:
+        return reading.answer
     (answer,) = task.predict(np.asarray(example)[None] if hasattr(example, "ndim") else [example])
-    return "" if isinstance(answer, np.ndarray) else str(answer)
+    if isinstance(answer, dict):  # a segmenter's: the names of what it saw, the largest first
+        shares = answer.get("shares", {})
+        return ", ".join(sorted(shares, key=shares.get, reverse=True))
+    if isinstance(answer, np.ndarray):
+        return ""
+    if isinstance(answer, float):
+        return f"{answer:.4g}"
+    return ", ".join(map(str, answer)) if isinstance(answer, list | tuple) else str(answer)
 
 
 def _written_ids(reading: Reading) -> tuple[np.ndarray, int]:

@@ -55,6 +55,9 @@ def test_formulas_become_mathml():
     inline, block = convert(r"x_t \in \mathbb{R}^{D}"), convert("a &= b \\\\\n c &= d", "block")
     assert inline.startswith("<math") and 'display="inline"' in inline and "<msub>" in inline
     assert 'display="block"' in block and "\\" not in block
+    name, before_letter = convert(r"\operatorname{softmax}(x)"), convert(r"\log p")
+    assert "<mi>softmax</mi><mo" in name and '<mi>log</mi><mspace width="0.17em"/><mi>p</mi>' in before_letter
+    assert "<mi>&#x0221E;</mi>" in convert(r"-\infty")
 
 
 def test_the_reference_has_what_packages_offer():

@@ -116,7 +116,9 @@ def test_the_loss_is_a_mean_over_labelled_pixels():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="`decoder` must be one of mlp, naive, pup, mla; it is 'fpn'"):
+    with pytest.raises(
+        ValueError, match="`decoder` must be one of mlp, naive, pup, mla, linear; it is 'fpn'"
+    ):
         segmenter("fpn")
     with pytest.raises(ValueError, match="`num_classes` must be at least 2"):
         heads.SemanticSegmenter(MiT(SMALL), 1)

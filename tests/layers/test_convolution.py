@@ -240,3 +240,14 @@ def test_cells_attend_to_what_a_reduction_makes_of_their_map():
     bias[..., 4] = 1e4  # all attend to the fifth of the reduced cells
     alone = layer.attention(cells, np.repeat(reduced[:, 4:5], 6, axis=1))
     np.testing.assert_allclose(np.reshape(layer(x, bias=bias), (2, 24, 8)), alone, atol=1e-5)
+
+
+def test_a_kernel_of_one_cell_takes_every_nth_before_it():
+    """Its gradient by a stride corrupts memory in TensorFlow 2.21, on CPUs, where cells are left over."""
+    x = np.random.default_rng(0).normal(size=(2, 6, 5, 4)).astype("float32")
+    layer = Convolution(3, 1, stride=2)
+    y = layer(x)
+    assert tuple(layer.convolution.strides) == (1, 1) and y.shape == layer.compute_output_shape(x.shape)
+    expected = x[:, ::2, ::2] @ np.asarray(layer.convolution.kernel)[0, 0]
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+    assert layer(keras.Input((None, None, 4))).shape == (None, None, None, 3)

@@ -1,6 +1,7 @@
 """In every family the recorded attention weights are those that the layers average by.
 
-They are computed once more, in float64, from the scores that the layers compute.
+They are computed once more, in float64, from the scores that the layers compute. Without attention are BiT,
+FNet, MLPMixer, ResNet, Recurrent and Autoregressive.
 """
 
 import dataclasses
@@ -11,22 +12,61 @@ from keras import ops
 
 from keras_tfm import models
 from keras_tfm.layers import Attention
+from keras_tfm.layers.attention.alignment import Alignment
 from keras_tfm.tasks import IMAGE_FAMILIES
 from keras_tfm.visualize import record_attention
 from tests import contract
+from tests.models import (
+    test_autoformer,
+    test_clip,
+    test_detr,
+    test_mask_former,
+    test_siglip,
+    test_vilbert,
+    test_vision_encoder_decoder,
+    test_vit_mae,
+    test_vivit,
+)
 
 SMALL = {"vocabulary_size": 9, "dim": 8, "num_heads": 2, "intermediate_dim": 6, "num_layers": 2}
 TEXT_FAMILIES = ("ALBERT", "BART", "BERT", "DeBERTa", "DistilBERT", "GPT2", "RoBERTa", "T5", "Transformer")
 WITHOUT_ATTENTION = ("bit", "mlpmixer", "resnet")
+# {family: (its small model, the shapes of its inputs)} of those that read more than ids, or than images.
+OTHERS = {
+    "AutoFormerSupernet": (
+        lambda: models.AutoFormerSupernet(test_autoformer.SPACE),
+        {"images": (8, 12, 1), "network": (5,)},
+    ),
+    "CLIP": (lambda: models.CLIP(test_clip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
+    "DETR": (lambda: models.DETR(test_detr.SMALL), {"images": (20, 24, 1)}),
+    "MaskFormer": (lambda: models.MaskFormer(test_mask_former.SMALL), {"images": (20, 24, 1)}),
+    "SigLIP": (lambda: models.SigLIP(test_siglip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
+    "ViLBERT": (
+        lambda: models.ViLBERT(test_vilbert.SMALL),
+        {"image_tokens": (4, 6), "text_tokens": (5, 8)},
+    ),
+    "VisionEncoderDecoder": (
+        lambda: models.VisionEncoderDecoder(test_vision_encoder_decoder.SMALL),
+        {"images": (12, 12, 1), "decoder_token_ids": (5,)},
+    ),
+    "ViTMAE": (lambda: models.ViTMAE(test_vit_mae.SMALL), {"images": (4, 6, 1), "noise": (6,)}),
+    "ViViT": (lambda: models.ViViT(test_vivit.FACTORIZED), {"videos": (4, 4, 6, 1)}),
+}
 # (Family, whether `make test` asks it): one of each kind of attention is enough there.
-QUICK = ("BERT", "T5", "xcit", "swinv2")
+QUICK = ("BERT", "T5", "xcit", "swinv2", "ViLBERT")
 FAMILIES = [
     pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
-    for name in (*TEXT_FAMILIES, *(name for name in IMAGE_FAMILIES if name not in WITHOUT_ATTENTION))
+    for name in (
+        *TEXT_FAMILIES,
+        *(name for name in IMAGE_FAMILIES if name not in WITHOUT_ATTENTION),
+        *OTHERS,
+    )
 ]
 
 
 def small_model(name):
+    if name in OTHERS:
+        return OTHERS[name][0]()
     if name in IMAGE_FAMILIES:
         family = IMAGE_FAMILIES[name]
         return family(models.tiny_config(family))
@@ -35,9 +75,17 @@ def small_model(name):
     return getattr(models, name)(config(**{key: SMALL[key] for key in SMALL.keys() & fields}))
 
 
-def draw(model):
+def draw(name, model):
     """Random images or ids; what else the model takes it fills in."""
     rng = np.random.default_rng(0)
+    if name in OTHERS:
+        shapes = OTHERS[name][1].items()
+        return {
+            key: rng.integers(4, 9, (2, *shape))
+            if key.endswith("_ids") or key == "network"
+            else rng.normal(size=(2, *shape)).astype("float32")
+            for key, shape in shapes
+        }
     if "images" in model.input:
         return {"images": rng.normal(size=(2, *model.input["images"].shape[1:])).astype("float32")}
     names = [name for name in model.input if name.endswith("token_ids")]
@@ -72,7 +120,7 @@ def test_recorded_weights_are_those_that_the_layers_average_by(name, monkeypatch
     monkeypatch.setattr(Attention, "weigh", spy_on_weigh)
     monkeypatch.setattr(Attention, "average", spy_on_average)
     with record_attention(model) as recorded:
-        model(draw(model))
+        model(draw(name, model))
     recorded = [w for found in recorded.values() for w in (found if isinstance(found, list) else [found])]
     assert len(recorded) == len(weighed) > 0
     by_place = sorted(map(id, recorded))
@@ -83,3 +131,24 @@ def test_recorded_weights_are_those_that_the_layers_average_by(name, monkeypatch
     for expected, heads in averaged:
         scale = max(1, np.abs(expected).max())
         np.testing.assert_allclose(ops.convert_to_numpy(heads) / scale, expected / scale, atol=1e-6)
+
+
+def test_recorded_alignments_are_those_that_the_cells_average_by(monkeypatch):
+    """tests/layers/test_recurrent.py computes the weights themselves once more, in float64."""
+    model = small_model("RecurrentSeq2Seq")
+    contract.randomise(model, seed=1)
+    averaged, average = [], Alignment._average
+
+    def spy(layer, weights, cache, query):
+        y = average(layer, weights, cache, query)
+        averaged.append((weights, np.asarray(weights, "float64") @ np.asarray(cache.value, "float64"), y))
+        return y
+
+    monkeypatch.setattr(Alignment, "_average", spy)
+    with record_attention(model) as recorded:
+        model(draw("RecurrentSeq2Seq", model))
+    (steps,) = recorded.values()
+    assert len(steps) == len(averaged) > 0
+    for weights, (own, expected, y) in zip(steps, averaged, strict=True):
+        np.testing.assert_array_equal(weights[:, 0], own)
+        np.testing.assert_allclose(y, expected, atol=1e-6)

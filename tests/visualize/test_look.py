@@ -170,6 +170,16 @@ def test_a_choice_is_read_by_itself():
     examples = ["the cat"], [["sat", "dog"]], [0]
     task = tasks.ChoiceAnswerer.from_backbone(base.model.backbone, base.tokenizer, examples, max_length=12)
     assert look(task, ("the cat", "sat")).attention[0].weights.shape == (2, 6, 6)
+    several = ["sat", "dog", "cat sat"]
+    chosen = several[task.predict([("the cat", several)])[0]]
+    for example in ("the cat\tsat\tdog\tcat sat", ("the cat", several)):
+        tokens = look(task, example).tokens
+        assert tokens == ["[CLS]", "the", "cat", "[SEP]", *chosen.split(), "[SEP]"]
+        page = attention_page(task, example)
+        assert page.header["answer"] == chosen and not page.header["notes"]
+    assert "was cut" in attention_page(task, ("the cat", ["sat " * 30, "dog " * 30])).header["notes"][0]
+    with pytest.raises(ValueError, match="got no choice"):
+        look(task, "the cat")
 
 
 def test_windows_are_an_axis_of_their_own():

@@ -70,7 +70,7 @@ def test_a_window_by_its_lines_and_the_mean_of_all(browser, tmp_path):
         names = tab.page.eval_on_selector_all(".tokens.key li", "all => all.map((one) => one.textContent)")
         assert names[0] == ("4,0" if chosen >= 0 else "0")
     views = tab.page.eval_on_selector_all("#views button", "tabs => tabs.map((tab) => tab.textContent)")
-    assert views == ["Lines", "All heads", "Matrix", "Picture"]
+    assert views == ["Lines", "All heads", "Matrix", "Query · key", "Picture"]
     for view in views:
         tab.view(view)
     assert tab.errors == []

@@ -7,11 +7,12 @@ import sys
 import keras
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import keras_tfm.models
 from keras_tfm.cli import main
 from keras_tfm.layers.positions import sines
-from keras_tfm.models import Swin, Transformer
+from keras_tfm.models import CLIP, DETR, Swin, Transformer, ViT
 from keras_tfm.private.keras import shapes_alone
 from keras_tfm.training import input_jacobians, norms, products_to_end, state_jacobians
 from keras_tfm.training.logs import write_rows
@@ -132,6 +133,23 @@ def test_a_pyramid_by_the_shapes_of_its_maps():
     told = texts_in(plots.plot_model(model))
     shapes = [text for text in told if text.count(" × ") == 2]
     assert shapes == ["56 × 56 × 96", "28 × 28 × 192", "14 × 14 × 384", "7 × 7 × 768"]
+
+
+@pytest.mark.parametrize(("family", "arrows"), [(ViT, 2), (CLIP, 4), (DETR, 6), (Transformer, 5)])
+def test_words_stay_in_their_boxes(family, arrows):
+    """Whatever the outputs are called. A detector's encoder has an arrow from its backbone."""
+    with shapes_alone():
+        model = family.from_size(next(iter(family.sizes)))
+    axes = plots.plot_model(model)
+    FigureCanvasAgg(axes.figure).draw()
+    boxes = [patch.get_window_extent() for patch in axes.patches]
+    told = [text for text in axes.texts if text.get_ha() == "center" and text.get_fontsize() == 9]
+    for text in told:
+        own = text.get_window_extent()
+        assert any(
+            box.x0 <= own.x0 and own.x1 <= box.x1 and box.y0 <= own.y0 and own.y1 <= box.y1 for box in boxes
+        ), text.get_text()
+    assert sum(text.arrow_patch is not None for text in axes.texts if hasattr(text, "arrow_patch")) == arrows
 
 
 FAMILIES = {

@@ -1,5 +1,7 @@
 """Attention weights of unchanged models, recorded while they are called."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -8,7 +10,13 @@ import tensorflow as tf
 import keras_tfm
 from keras_tfm import layers
 from keras_tfm.models import ALBERT, BERT, RecurrentSeq2Seq, Transformer
-from keras_tfm.visualize import AttentionHistory, attention_of, record_attention, with_attention
+from keras_tfm.visualize import (
+    AttentionHistory,
+    AttentionSamples,
+    attention_of,
+    record_attention,
+    with_attention,
+)
 from tests import contract
 
 IDS = np.array([[1, 2, 3, 4], [5, 6, 7, 0]])
@@ -122,15 +130,61 @@ def test_a_training_keeps_them_by_epochs():
         AttentionHistory(data, every=0)
 
 
+def test_a_training_gives_those_of_its_own_steps():
+    """What `fit` computes is the same with the samples and without, and the next training is without them."""
+
+    def trained(callbacks):
+        keras.utils.set_random_seed(1)
+        x = keras.Input((3, 4))
+        model = keras_tfm.Model(x, layers.MultiHeadAttention(2, dropout=0.1)(x))
+        data = np.random.default_rng(0).normal(size=(10, 3, 4)).astype("float32")
+        model.compile("sgd", "mse", jit_compile=False, steps_per_execution=2)
+        options = {"batch_size": 2, "shuffle": False, "verbose": 0, "validation_data": (data, data)}
+        model.fit(data, 10 * data, epochs=2, callbacks=callbacks, **options)
+        return model, data
+
+    sampled = AttentionSamples(every=3, keep=lambda weights: next(iter(weights.values())))
+    (model, data), (other, _) = trained([sampled]), trained([])
+    for one, same in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, same)
+    assert [step for step, _ in sampled.samples] == [0, 3, 6, 9]
+    for _, weights in sampled.samples:
+        assert weights.shape == (2, 2, 3, 3)
+        np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-6)  # before dropout
+    first, second = (weights for _, weights in sampled.samples[:2])
+    assert np.abs(first - second).max() > 1e-3  # other batches, other weights of the layer
+    model.fit(data, data, epochs=1, verbose=0)
+    assert len(sampled.samples) == 4
+
+    model.compile("sgd", "mse", jit_compile=True)
+    with pytest.raises(ValueError, match="jit_compile=False"):
+        model.fit(data, data, callbacks=[AttentionSamples()], verbose=0)
+    with pytest.raises(ValueError, match="`every` must be at least 1"):
+        AttentionSamples(every=0)
+
+
+def test_hidden_states_beside_them():
+    """A model's states are outputs like others, of a compiled call too."""
+    model = BERT.from_size("tiny", **SMALL)
+    states = keras_tfm.Model(model.input, {"states": model.hidden_states["encoder"]})
+    outputs = with_attention(states).predict({"token_ids": IDS}, verbose=0)
+    assert len(outputs["output"]["states"]) == 3 and len(outputs["attention"]) == 2
+    whole = model({"token_ids": IDS})["sequence_output"]
+    np.testing.assert_allclose(outputs["output"]["states"][-1], whole, atol=1e-5)
+
+
 def test_nothing_is_compiled_where_nobody_records():
-    """The program is the same with the tap and without it."""
+    """The compiled code is the same text with the tap and without it."""
     model = keras_tfm.Model(x := keras.Input((None, 8)), layers.TransformerBlock(2, 9)(x))
 
     def program():
         function = tf.function(lambda x: model(x), autograph=False, jit_compile=True)
-        return [op.type for op in function.get_concrete_function(tf.zeros((1, 3, 8))).graph.get_operations()]
+        text = function.experimental_get_compiler_ir(tf.zeros((1, 3, 8)))(stage="optimized_hlo")
+        # What a traced function is called is counted on; where an operation was made is told of each.
+        return re.sub(r"_inference_\w+|, metadata=\{[^}]*\}", "", text)
 
     before = program()
+    assert "exponential" in before or "exp" in before
     with_attention(model).predict(np.zeros((1, 3, 8)), verbose=0)
     assert program() == before
     with pytest.MonkeyPatch.context() as patch:

@@ -109,6 +109,7 @@ def test_the_verb_of_a_run(tmp_path, capsys):
         (["bert-base"], "expected a RUN, or FAMILY:SIZE"),
         (["bert:huge"], "BERT has no size 'huge'"),
         (["bert:tiny", "--length", "513"], "takes 512 tokens at most"),
+        (["vit:Ti/16", "--length", "5"], "--length: vit:Ti/16 reads no tokens"),
         (["bert:tiny", "--batch", "0"], "--batch: must be at least 1; it is 0"),
     ],
 )

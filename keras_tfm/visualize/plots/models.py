@@ -1,6 +1,8 @@
 """Models in pictures: how large they have become, and what stands in one."""
 
+import itertools
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,7 +52,7 @@ def plot_model(model: keras.Model, axes: Any = None) -> Any:
     the batch (T is any length): inputs at the bottom.
 
     Blocks that hold the same layers are drawn once, with their number; an encoder's output goes to all the
-    blocks of the decoder beside it.
+    blocks of the decoder beside it, and a backbone's to the stack beside it.
     """
     states = getattr(model, "hidden_states", {})
     stacks = {name: _folded(blocks, states.get(name, ())) for name, blocks in model.blocks.items()}
@@ -64,11 +66,15 @@ def plot_model(model: keras.Model, axes: Any = None) -> Any:
     axes = new_axes(axes, (1.35 * width, 0.42 * highest + 2.2))
     inputs = ", ".join(model.input if isinstance(model.input, dict) else [x.name for x in model.inputs])
     middle = (width - 1) / 2
-    _box(axes, middle, -1.6, width - 1, f"embedding  {_brief(_count(before))}", _colour("embedding"))
-    axes.text(middle, -2.35, inputs, ha="center", va="center", fontsize=8, color=INK)
-    for number, (name, folded) in enumerate(stacks.items()):
-        centre, level = 3 * number + 1, 0.0
-        axes.annotate("", (centre, -0.55), (centre, -1.25), arrowprops=_ARROW)
+    reads_backbone = "backbone" in stacks  # then the other stacks read its maps instead of the inputs
+    wide = 2 if reads_backbone else width - 1
+    _box(axes, wide / 2, -1.6, wide, f"embedding  {_brief(_count(before))}", _colour("embedding"))
+    axes.text(wide / 2, -2.35, inputs, ha="center", va="center", fontsize=8, color=INK)
+    centres = {name: 3 * number + 1 for number, name in enumerate(stacks)}
+    for name, folded in stacks.items():
+        centre, level = centres[name], 0.0
+        if name == "backbone" or not reads_backbone:
+            axes.annotate("", (centre, -0.55), (centre, -1.25), arrowprops=_ARROW)
         for parts, repeats, count, shape in folded:
             _frame(axes, centre, level - 0.45, len(parts) + 0.35)
             for row, part in enumerate(parts):
@@ -82,14 +88,20 @@ def plot_model(model: keras.Model, axes: Any = None) -> Any:
             centre - 0.12, -0.9, name, ha="right", va="center", fontsize=9, color=INK, fontweight="bold"
         )
         axes.annotate("", (centre, highest + 0.1), (centre, level - 1.25), arrowprops=_ARROW)
-    if {"encoder", "decoder"} <= stacks.keys():
-        axes.annotate("", (3.0, 0.9), (2.0, 0.9), arrowprops=_ARROW)
-    _box(axes, middle, highest + 0.5, width - 1, _output(model, _count(after)), COLOURS[6])
-    axes.set(xlim=(-0.6, width - 0.4), ylim=(-2.7, highest + 1.1), xticks=[], yticks=[])
+    for name, reader in itertools.pairwise(stacks):
+        if name == "backbone" or (name, reader) == ("encoder", "decoder"):
+            ends = (centres[reader] - 1, 0.9), (centres[name] + 1, 0.9)
+            axes.annotate("", *ends, arrowprops=_ARROW)
+    lines = textwrap.wrap(_output(model, _count(after)), LETTERS * (width - 1))
+    _box(axes, middle, highest + 0.5, width - 1, "\n".join(lines), COLOURS[6])
+    axes.set(xlim=(-0.6, width - 0.4), ylim=(-2.7, highest + 0.7 + LINE * len(lines)), xticks=[], yticks=[])
     title = f"{type(model).__name__}, {_brief(_count(model.weights))} parameters"
     axes.set_title(title, fontsize=11, color=INK)
     return bare(axes)
 
+
+LETTERS = 14  # of a line, in a box of width 1
+LINE = 0.4  # the height of one more line in a box
 
 _ARROW: Mapping[str, Any] = {"arrowstyle": "->", "color": INK, "lw": 1}
 
@@ -113,11 +125,13 @@ def _folded(blocks: Sequence[Any], states: Sequence[Any]) -> list[tuple[list[str
 
 
 def _box(axes: Any, x: float, y: float, width: float, text: str, colour: str) -> None:
+    """A box with a text of one line or several, whose first line would be in the middle at `y`."""
     from matplotlib.patches import FancyBboxPatch
 
+    height = 0.64 + LINE * text.count("\n")
     corner, style = (x - width / 2, y - 0.32), "round,pad=0.02,rounding_size=0.12"
-    axes.add_patch(FancyBboxPatch(corner, width, 0.64, boxstyle=style, fc=colour, ec="none", alpha=0.45))
-    axes.text(x, y, text, ha="center", va="center", fontsize=9, color="black")
+    axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle=style, fc=colour, ec="none", alpha=0.45))
+    axes.text(x, y - 0.32 + height / 2, text, ha="center", va="center", fontsize=9, color="black")
 
 
 def _frame(axes: Any, x: float, y: float, height: float) -> None:

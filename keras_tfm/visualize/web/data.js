@@ -76,11 +76,12 @@ class Layer {
   }
 }
 
-/** Queries and keys of one layer: signed bytes, in parts of each vector's largest entry, a float32. */
+/** Queries and keys of one layer: signed bytes, in parts of each vector's largest entry, a float32. Within
+ *  windows a head is counted on from one window to the next. */
 class Vectors {
   constructor(entry, bytes) {
-    const { heads, queries, keys, key_dim: size } = entry;
-    const [rows, columns] = [heads * queries, heads * keys];
+    const { heads, queries, keys, key_dim: size, windows = 1 } = entry;
+    const [rows, columns] = [windows * heads * queries, windows * heads * keys];
     Object.assign(this, { queries, keys, size, columns: rows });
     this.scales = new Float32Array(bytes.slice(0, 4 * (rows + columns)).buffer);
     this.values = new Int8Array(bytes.buffer, 4 * (rows + columns));
@@ -149,10 +150,10 @@ class Recording {
       cell < 0 ? "padding" : `${Math.floor(cell / windows.columns)},${cell % windows.columns}`));
   }
 
-  /** Where an entry's tokens lie on the picture: its `rows` and `columns`, how many tokens stand `first`, and
-   *  the `cells` (row by row) of the others, window by window, -1 for padding; null where it is no map. */
-  map(entry) {
-    const [name] = entry.key.split("/");
+  /** Where an entry's keys, or its queries, lie on the picture: `rows` and `columns`, how many tokens stand
+   *  `first`, and the `cells` (row by row) of the others, window by window, -1 for padding; null for no map. */
+  map(entry, side = "key") {
+    const [name] = entry[side].split("/");
     const { grid, tokens, windows } = this.sides[name];
     if (windows) return { ...windows, first: 0 };
     return grid && this.once(`map-${name}`, () => ({ ...grid, cells: [tokens.slice(grid.first).map((_, cell) => cell)] }));

@@ -27,9 +27,7 @@ class Page {
     this.recording = recording;
     const suited = VIEWS.filter((view) => !view.suits || view.suits(recording));
     const isWritten = recording.steps.length > 0;
-    const first = recording.entries.filter((entry) => entry.kind === "cross").at(-1) || recording.entries.at(-1);
-    const kind = isWritten ? first.kind : recording.entries[0].kind;
-    const entry = isWritten ? first : recording.entries[0];
+    const entry = recording.entries.filter(({ kind }) => kind === "cross").at(-1) || recording.entries.at(isWritten ? -1 : 0);
     const has = suited.some(({ title }) => title === this.state.view) && this.isOpen;
     const opening = suited.includes(Picture) ? "Picture" : isWritten ? "Steps" : "Lines";
     this.isOpen = true;
@@ -46,7 +44,7 @@ class Page {
     parts.views.onkeydown = (event) => this.turnTab(event);
     this.view = null;
     this.update({
-      kind, entry: entry.index, heads: allHeads(entry), query: -1, key: -1, pointed: null,
+      kind: entry.kind, entry: entry.index, heads: allHeads(entry), query: -1, key: -1, pointed: null,
       step: Math.max(0, recording.steps.length - 1), view: has ? this.state.view : opening,
     });
   }
@@ -306,7 +304,7 @@ class Page {
     const pointed = state.pointed?.side === "query" ? state.pointed.index : -1;
     const always = { Steps: recording.steps[state.step]?.query, "Query · key": Math.max(0, state.query) }[state.view];
     const isPicture = state.view === "Picture"; // one token or another is always shown there
-    const at = always ?? (pointed >= 0 ? pointed : Math.max(state.query, isPicture ? 0 : -1));
+    const at = isPicture ? this.view.row : always ?? (pointed >= 0 ? pointed : state.query);
     if (at < 0) {
       parts.chosen.replaceChildren(make("h2", { textContent: "No token chosen" }),
         make("p", { textContent: "Choose a token to read here, in numbers, what it reads." }));

@@ -1,17 +1,18 @@
 // An image's patches: what a patch reads of the others, over the picture, and head by head below. A layer that
-// attends within windows of a map of them is shown in the window of the chosen patch. Where words read patches, a
-// word is chosen, and the picture shows what was read for it.
+// attends within windows of a map of them is shown in the window of the chosen patch. Where words, or a detector's
+// objects, read patches, one of them is chosen, and the picture shows what was read for it.
 
 class Picture {
   static title = "Picture";
   static suits = (recording) => Boolean(recording.picture) && recording.entries.some((entry) => recording.map(entry));
   static takes = (recording, entry) => Boolean(recording.map(entry));
 
-  /** Within windows a patch is always chosen: at first, and in another layer, the one at the same spot. */
+  /** Where no token stands before the patches, one of them is always chosen: at first, and in another layer, the
+   *  one at the same spot. */
   static settle({ recording, state }) {
     const entry = recording.entries[state.entry];
-    if (!entry.windows || (state.window >= 0 && state.query >= 0)) return;
-    const map = recording.map(entry);
+    const map = recording.map(entry, "query");
+    if (!map || map.first || (state.query >= 0 && (!entry.windows || state.window >= 0))) return;
     Object.assign(state, placeOf(map, entry, cellAt(map, ...state.spot)));
   }
 
@@ -27,22 +28,22 @@ class Picture {
     stage.append(this.prefix, make("div", { className: "picture" }, this.canvas, this.small), this.caption);
     const under = (event) => {
       const box = this.canvas.getBoundingClientRect();
-      return cellAt(this.map, (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
+      return cellAt(this.from, (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
     };
     this.canvas.addEventListener("pointermove", (event) => {
       if (this.words) return;
-      const { query, window } = placeOf(this.map, page.entry, under(event));
+      const { query, window } = placeOf(this.from, page.entry, under(event));
       page.point("query", query, window);
     });
     this.canvas.addEventListener("pointerleave", () => page.point("query", -1));
     this.canvas.addEventListener("click", (event) => this.words || this.choose(under(event)));
     this.canvas.addEventListener("keydown", (event) => {
-      const { rows, columns } = this.map;
+      const { rows, columns } = this.from || this.map;
       const move = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
       if (!move) return;
       event.preventDefault();
       if (this.words) return this.chooseWord(this.words.findIndex(([row]) => row === this.row) + Math.sign(move));
-      if (!page.entry.windows) return page.step("query", move);
+      if (this.from.first) return page.step("query", move);
       const to = this.cell + move;
       if (to < 0 || to >= rows * columns || (Math.abs(move) === 1 && Math.floor(to / columns) !== Math.floor(this.cell / columns))) return;
       this.choose(to);
@@ -51,17 +52,19 @@ class Picture {
   }
 
   choose(cell) {
-    const { map, page } = this;
-    const { query, window } = placeOf(map, page.entry, cell);
-    if (window === undefined) return page.choose("query", query);
-    const spot = [((cell % map.columns) + 0.5) / map.columns, (Math.floor(cell / map.columns) + 0.5) / map.rows];
+    const { from, page } = this;
+    const { query, window = -1 } = placeOf(from, page.entry, cell);
+    if (from.first) return page.choose("query", query);
+    const spot = [((cell % from.columns) + 0.5) / from.columns, (Math.floor(cell / from.columns) + 0.5) / from.rows];
     page.update({ window, query, key: -1, pointed: null, spot });
   }
 
-  /** The words for which a layer reads patches, [row, word] each; null where patches read patches. */
+  /** The words or objects for which a layer reads patches, [row, word] each; null where patches read patches. */
   wordsOf(entry) {
     const { recording } = this.page;
-    if (entry.query === entry.key) return null;
+    if (recording.map(entry, "query")) return null;
+    const { objects, tokens } = recording.sides[entry.query];
+    if (objects) return objects.shown.map((row) => [row, tokens[row]]);
     if (entry.query === recording.written) return recording.steps.map(({ query, token }) => [query, token]);
     return recording.tokens(entry.query).map((token, row) => [row, token]);
   }
@@ -70,7 +73,7 @@ class Picture {
     const { page, words } = this;
     const [row, word] = words[Math.max(0, Math.min(words.length - 1, at))];
     page.update({ query: row, key: -1, pointed: null });
-    page.say(`“${seen(word)}”: ${this.caption.textContent}`);
+    page.recording.read(page.entry).then((layer) => page.say(`“${seen(word)}”: ${page.readSaid(layer, page.entry, row)}`));
   }
 
   async draw(layer, entry) {
@@ -81,19 +84,22 @@ class Picture {
       await this.image.decode();
     }
     this.map = page.recording.map(entry);
+    this.from = page.recording.map(entry, "query");
     const { first } = this.map;
     const { pointed, query: chosen } = page.state;
     this.words = this.wordsOf(entry);
-    const query = this.words ? Math.max(this.words[0][0], chosen) : pointed ? pointed.index : Math.max(0, chosen);
+    const isWord = this.words?.some(([row]) => row === chosen);
+    const query = this.words ? (isWord ? chosen : this.words[0][0]) : pointed ? pointed.index : Math.max(0, chosen);
     this.row = query;
     this.cells = this.map.cells[entry.window ?? 0];
-    this.cell = this.words || query < first ? -1 : this.cells[query - first];
-    this.prefix.ariaLabel = this.words ? "Words" : "Tokens before the patches";
+    this.cell = this.words || query < this.from.first ? -1 : this.from.cells[entry.window ?? 0][query - this.from.first];
+    this.box = page.recording.sides[entry.query.split("/")[0]].objects?.boxes[query];
+    this.prefix.ariaLabel = this.box ? "Objects" : this.words ? "Words" : "Tokens before the patches";
     this.prefix.replaceChildren(...(this.words
       ? this.words.map(([row, word], at) => radio("prefix", row, seen(word), row === query, () => this.chooseWord(at)))
-      : page.recording.tokens(entry.key).slice(0, first).map((token, at) =>
+      : page.recording.tokens(entry.query).slice(0, this.from.first).map((token, at) =>
         radio("prefix", at, seen(token), at === query, () => page.choose("query", at)))));
-    this.prefix.hidden = !this.words && !first;
+    this.prefix.hidden = !this.words && !this.from.first;
     const widest = Math.min(560, this.canvas.parentElement.clientWidth);
     const weights = layer.mean(page.heads(), query);
     this.paint(this.canvas, widest, weights);
@@ -133,10 +139,15 @@ class Picture {
       context.fillRect(left, top, right - left, bottom - top);
     });
     if (this.map.cells.length > 1) this.surround(context, x, y);
+    context.lineWidth = Math.max(2, width / 200);
+    context.strokeStyle = "#ffb000";
     if (this.cell >= 0) {
-      context.lineWidth = Math.max(2, width / 200);
-      context.strokeStyle = "#ffb000";
-      context.strokeRect((this.cell % columns) * x, Math.floor(this.cell / columns) * y, x, y);
+      const [wide, high] = [width / this.from.columns, height / this.from.rows];
+      context.strokeRect((this.cell % this.from.columns) * wide, Math.floor(this.cell / this.from.columns) * high, wide, high);
+    }
+    if (this.box) {
+      const [left, top, right, bottom] = this.box;
+      context.strokeRect(left * width, top * height, (right - left) * width, (bottom - top) * height);
     }
     canvas.drawn = patches;
   }

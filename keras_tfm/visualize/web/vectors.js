@@ -24,14 +24,20 @@ class QueryKey {
       this.caption.textContent = `The page has the queries and keys of ${kept.join(", ")}, not of this layer.`;
       return;
     }
+    if (entry.windows && entry.window === undefined) { // the mean of all windows has no query and no key
+      this.strips.replaceChildren();
+      this.caption.textContent = "Choose a window to see its queries and keys.";
+      return;
+    }
     const vectors = await page.recording.read(entry, "vectors");
     const [head] = page.heads();
+    const place = Math.max(0, entry.window ?? 0) * entry.heads + head;
     const query = Math.max(0, page.state.query);
     let { key } = page.state;
     if (key < 0) [[key]] = largest(layer.mean([head], query), 1);
     this.fill("query", entry.query, query);
     this.fill("key", entry.key, key);
-    const [one, other] = [vectors.query(head, query), vectors.key(head, key)];
+    const [one, other] = [vectors.query(place, query), vectors.key(place, key)];
     const product = one.map((value, at) => value * other[at]);
     const dot = product.reduce((sum, value) => sum + value, 0);
     const strip = (name, values) => make("figure", {}, make("figcaption", { textContent: name }), this.bars(name, values));

@@ -1,0 +1,171 @@
+"""Attention along one axis of a map, and the gated attention of MedT.
+
+Ho et al. 2019, "Axial Attention in Multidimensional Transformers"; Wang et al. 2020, "Axial-DeepLab";
+Valanarasu et al. 2021, "Medical Transformer: Gated Axial-Attention for Medical Image Segmentation". A cell
+attends to those of its column, then to those of its row; after both it has seen the whole map:
+
+    . a .        . . .
+    . x .  then  b x b
+    . a .        . . .
+"""
+
+from typing import Literal
+
+import keras
+from keras import ops
+
+from keras_tfm.layers.attention.tap import tap
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.convolution import BatchNormalization
+from keras_tfm.layers.dense import Dense
+
+Axis = Literal["height", "width"]
+# Of the authors' code, what each gate is at first; positions come to count more as they learn.
+GATES = {"query": 0.1, "key": 0.1, "value": 1.0, "value_position": 0.1}
+
+
+class AxisAttention(Layer):
+    """Applies a self-attention layer along one axis of a map: (B, rows, columns, D), D' wide afterwards.
+
+    Args:
+        attention: a self-attention layer for sequences (B, T, D).
+        axis: "height", where the cells of a column are a sequence, or "width", those of a row.
+
+    >>> attention = keras_tfm.layers.MultiHeadAttention(num_heads=2)
+    >>> keras_tfm.layers.AxisAttention(attention, "height")(np.ones((1, 4, 6, 8))).shape
+    TensorShape([1, 4, 6, 8])
+    """
+
+    def __init__(self, attention, axis: Axis, **kwargs):
+        super().__init__(**kwargs)
+        if axis not in ("height", "width"):
+            raise ValueError(f"`axis` must be 'height' or 'width'; it is {axis!r}.")
+        self.attention = attention
+        self.axis = axis
+
+    def build(self, x_shape):
+        if len(x_shape) != 4:
+            raise ValueError(f"`x` must have the shape (B, height, width, D); it is {tuple(x_shape)}.")
+        self.attention.build((None, x_shape[1 if self.axis == "height" else 2], x_shape[3]))
+        self.built = True
+
+    def call(self, x, training=None):
+        """(B, rows, columns, D) -> (B, rows, columns, D')."""
+        if self.axis == "height":
+            x = ops.transpose(x, (0, 2, 1, 3))  # (B, columns, rows, D)
+        lines, length, dim = x.shape[1:]
+        y = self.attention(ops.reshape(x, (-1, length, dim)), training=training)
+        y = ops.reshape(y, (-1, lines, length, y.shape[-1]))  # (B, lines, T, D')
+        return ops.transpose(y, (0, 2, 1, 3)) if self.axis == "height" else y
+
+    def compute_output_shape(self, x_shape):
+        shape = (x_shape[0], x_shape[1 if self.axis == "height" else 2], x_shape[3])
+        return (*x_shape[:3], self.attention.compute_output_shape(shape)[-1])
+
+
+class GatedAxialAttention(Layer):
+    """Self-attention (B, T, D) -> (B, T, `dim`) whose queries, keys and values meet vectors of distances.
+
+    With G the gates and r the vectors of the distance from i to j, the scores are the sum of three numbers,
+    each batch-normalised: q_i k_j, G_Q q_i r^q and G_K k_j r^k. What is read is the sum of G_V1 v_j and G_V2
+    r^v by their softmax, both batch-normalised (Valanarasu et al. 2021, eq. 3). Queries and keys are half as
+    wide as values. Scores have no scale: the normalisation has.
+
+    Args:
+        dim: the width of the output.
+        num_heads: H, which divides `dim`.
+        position: "gated"; "relative", without gates (Wang et al. 2020, eq. 4); or "none", without distances.
+
+    Raises:
+        ValueError: if `dim` is not a multiple of twice `num_heads`, or T is not known and not "none".
+
+    >>> keras_tfm.layers.GatedAxialAttention(dim=8, num_heads=2)(np.ones((1, 5, 6))).shape
+    TensorShape([1, 5, 8])
+    """
+
+    def __init__(self, dim, num_heads, position="gated", **kwargs):
+        super().__init__(**kwargs)
+        if num_heads < 1 or dim < 1 or dim % (2 * num_heads):
+            raise ValueError(
+                f"`dim` must be a multiple of twice `num_heads`; they are {dim} and {num_heads}."
+            )
+        if position not in ("gated", "relative", "none"):
+            raise ValueError(f"`position` must be 'gated', 'relative' or 'none'; it is {position!r}.")
+        self.dim = dim
+        self.num_heads = num_heads
+        self.position = position
+        self.projection = Dense(2 * dim, use_bias=False)
+        self.projection_norm = BatchNormalization()
+        self.score_norm = BatchNormalization()
+        self.output_norm = BatchNormalization()
+
+    @property
+    def widths(self):
+        """The widths of a head's queries, keys and values."""
+        width = self.dim // self.num_heads
+        return width // 2, width // 2, width
+
+    def build(self, x_shape):
+        batch_size, length, _ = x_shape
+        has_position = self.position != "none"
+        if has_position and length is None:
+            raise ValueError("The length T of `x` must be known, for the table of distances.")
+        self.projection.build(x_shape)
+        self.projection_norm.build((batch_size, length, 2 * self.dim))
+        self.score_norm.build((batch_size, length, length, (3 if has_position else 1) * self.num_heads))
+        self.output_norm.build((batch_size, length, (2 if has_position else 1) * self.dim))
+        if has_position:
+            self.length = length
+            width = self.dim // self.num_heads
+            initializer = keras.initializers.RandomNormal(stddev=width**-0.5)
+            self.table = self.add_weight((2 * length - 1, 2 * width), initializer, name="table")
+        if self.position == "gated":
+            self.gates = [
+                self.add_weight((), keras.initializers.Constant(value), name=f"{name}_gate")
+                for name, value in GATES.items()
+            ]
+        self.built = True
+
+    def call(self, x, training=None):
+        """(B, T, D) -> (B, T, dim)."""
+        length, num_heads = x.shape[1], self.num_heads
+        x = self.projection_norm(self.projection(x), training=training)
+        x = ops.reshape(x, (-1, length, num_heads, 2 * self.dim // num_heads))
+        first, second, _ = self.widths
+        query, key, value = ops.split(x, (first, first + second), axis=3)  # (B, T, H, K)
+        scores = [ops.einsum("bihc,bjhc->bijh", query, key)]
+        if self.position != "none":
+            of_query, of_key, of_value = self._distances()
+            scores.append(ops.einsum("bihc,ijc->bijh", query, of_query))
+            scores.append(ops.einsum("bjhc,jic->bijh", key, of_key))
+        scores = self._gated(scores, (None, 0, 1))
+        scores = self.score_norm(ops.concatenate(scores, axis=-1), training=training)
+        scores = ops.reshape(scores, (-1, length, length, scores.shape[-1] // num_heads, num_heads))
+        scores = ops.cast(ops.sum(scores, axis=3), "float32")
+        weights = ops.cast(ops.softmax(scores, axis=2), x.dtype)  # (B, T, T, H)
+        tap(self, ops.transpose(weights, (0, 3, 1, 2)))
+        outputs = [ops.einsum("bijh,bjhc->bihc", weights, value)]
+        if self.position != "none":
+            outputs.append(ops.einsum("bijh,ijc->bihc", weights, of_value))
+        outputs = ops.stack(self._gated(outputs, (2, 3)), axis=-1)  # (B, T, H, K, 1 or 2)
+        count = outputs.shape[-1]
+        outputs = self.output_norm(ops.reshape(outputs, (-1, length, count * self.dim)), training=training)
+        return ops.sum(ops.reshape(outputs, (-1, length, self.dim, count)), axis=-1)
+
+    def _gated(self, parts, gates):
+        """The `parts`, each times the gate of this number, where there are any."""
+        if self.position != "gated":
+            return parts
+        pairs = zip(parts, gates, strict=True)
+        return [x if i is None else x * ops.cast(self.gates[i], x.dtype) for x, i in pairs]
+
+    def _distances(self):
+        """The vectors of the distance from each place to each, for queries, keys and values: (T, T, K)."""
+        places = ops.arange(self.length)
+        distances = places[:, None] - places + self.length - 1  # (T, T)
+        first, second, _ = self.widths
+        table = ops.cast(self.table, self.compute_dtype)
+        return ops.split(ops.take(table, distances, axis=0), (first, first + second), axis=-1)
+
+    def compute_output_shape(self, x_shape):
+        return (*x_shape[:2], self.dim)

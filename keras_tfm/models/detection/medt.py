@@ -1,0 +1,169 @@
+"""MedT and its gated axial U-Net, for few and small images, without weights that were learnt elsewhere.
+
+Valanarasu et al. 2021, "Medical Transformer: Gated Axial-Attention for Medical Image Segmentation".
+
+A U-Net: stages of blocks that attend along columns and rows, each but the first of half the size, then
+convolutions that double the size and add the stage before. MedT joins two: a shallow one of the whole image,
+and a deep one, without positions, of each of 4 x 4 pieces. Deviates from the authors' code in that gates
+learn from the first step, which there start after ten epochs, and that the pieces of a batch are normalised
+together. They have features of pixels for `heads.SemanticSegmenter(model, num_classes, "linear")`.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Config, Depth, Size
+from keras_tfm.layers.attention.axial import AxisAttention, GatedAxialAttention
+from keras_tfm.layers.bottleneck import ShortcutBlock
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import BatchNormalization, Convolution
+from keras_tfm.layers.patches import height_and_width
+from keras_tfm.layers.resizing import resize_bilinear
+from keras_tfm.layers.windows import join_windows, split_windows
+from keras_tfm.models.base import ConfiguredModel, run_stages
+from keras_tfm.models.vision.images import Side, image_input
+
+NUM_STAGES = 4
+STEM_DIM = 128  # within the stem, whatever `dim`
+PIECES = 4  # along each axis, of MedT's images
+
+
+@dataclasses.dataclass(frozen=True)
+class MedTConfig(Config):
+    """`dim` is the width of the first stage's attention, which doubles with each of the four stages, whose
+    numbers of blocks are `depths`.
+    """
+
+    image_size: Side | tuple[Side, Side] = 128
+    num_channels: Size = 3
+    dim: Size = 16
+    depths: tuple[Depth, ...] = (1, 2, 4, 1)
+    num_heads: Size = 8
+
+    def __post_init__(self):
+        super().__post_init__()
+        if len(self.depths) != NUM_STAGES:
+            raise ValueError(f"`depths` must have {NUM_STAGES} numbers; they are {self.depths}.")
+        if self.dim % (2 * self.num_heads):
+            raise ValueError(
+                f"`dim` must be a multiple of twice `num_heads`, {2 * self.num_heads}; it is {self.dim}."
+            )
+        if any(side % 32 for side in height_and_width(self.image_size)):
+            raise ValueError(f"`image_size` must be a multiple of 32; it is {self.image_size}.")
+
+    @property
+    def num_layers(self):
+        """The number of blocks in all stages."""
+        return sum(self.depths)
+
+
+class GatedAxialUNet(ConfiguredModel):
+    """Images in, features of their pixels out: a U-Net of gated axial attention.
+
+    Input: `images` (B, H, W, C), floating-point. Output: `mask_features` (B, H, W, `dim`); `maps` is a list
+    of it alone. `hidden_states` are maps.
+    """
+
+    config_class = MedTConfig
+
+    def __init__(self, config, name=None, **kwargs):
+        images = image_input(config)
+        features, blocks, states = self.features(config, images)
+        name = name or type(self).__name__.lower()
+        stacks = {"encoder": blocks}, {"encoder": states}
+        super().__init__(
+            config, {"images": images}, {"mask_features": features}, *stacks, name=name, **kwargs
+        )
+        self.maps = [features]
+
+    @classmethod
+    def features(cls, config, images):
+        """(Features of the pixels, all blocks, hidden states)."""
+        return u_net(config, images, config.dim // 2, NUM_STAGES, "gated")
+
+
+class MedT(GatedAxialUNet):
+    """`GatedAxialUNet` of two stages, and another of four, without positions, of each of 4 x 4 pieces of the
+    image, whose features are added; a convolution joins them.
+    """
+
+    @classmethod
+    def features(cls, config, images):
+        x, blocks, states = u_net(config, images, config.dim // 2, 2, "gated")
+        height, width, channels = images.shape[1:]
+        if (height // PIECES) % 32 or (width // PIECES) % 32:
+            raise ValueError(f"`image_size` must be a multiple of {32 * PIECES}; it is {config.image_size}.")
+        size = height // PIECES, width // PIECES
+        pieces = ops.reshape(split_windows(images, size), (-1, *size, channels))  # (16 B, H / 4, W / 4, C)
+        y, local_blocks, local_states = u_net(config, pieces, 4 * config.dim, NUM_STAGES, "none", "local_")
+        y = join_windows(ops.reshape(y, (-1, size[0] * size[1], config.dim)), size, (height, width))
+        x = Convolution(config.dim, 3, activation="relu", name="joining")(x + y)
+        return x, blocks + local_blocks, states + local_states[1:]
+
+
+def u_net(config, x, stem_dim, num_stages, position, prefix=""):
+    """(Features of the pixels of `x`, all blocks, hidden states) of a U-Net of the first `num_stages`."""
+    for i, (width, size, stride) in enumerate(((stem_dim, 7, 2), (STEM_DIM, 3, 1), (stem_dim, 3, 1))):
+        norm = BatchNormalization()
+        x = Convolution(width, size, stride, norm=norm, activation="relu", name=f"{prefix}stem_{i}")(x)
+    stages, width = [], x.shape[-1]
+    for stage, depth in enumerate(config.depths[:num_stages]):
+        dim = config.dim * 2**stage
+        strides = [2 if stage and not i else 1 for i in range(depth)]
+        names = [f"{prefix}stage_{stage}_block_{i}" for i in range(depth)]
+        stages.append(
+            [
+                axial_block(dim, config.num_heads, position, width if not i else 2 * dim, stride, name)
+                for i, (stride, name) in enumerate(zip(strides, names, strict=True))
+            ]
+        )
+        width = 2 * dim
+    blocks, states, maps = run_stages(stages, x)
+    x = maps[-1]
+    if num_stages == NUM_STAGES:
+        x = _doubled(Convolution(x.shape[-1], 3, 2, name=f"{prefix}decoder_0")(x)) + x
+    for stage in reversed(range(num_stages)):
+        convolution = Convolution(config.dim * 2**stage, 3, name=f"{prefix}decoder_{NUM_STAGES - stage}")
+        x = _doubled(convolution(x))
+        x = x + maps[stage - 1] if stage else x
+    return x, blocks, states
+
+
+def _doubled(x):
+    """The map in twice its size, and ReLU."""
+    return ops.relu(resize_bilinear(x, (2 * x.shape[1], 2 * x.shape[2])))
+
+
+def axial_block(dim, num_heads, position, width, stride=1, name=None):
+    """A residual block for maps of this `width`: projected to `dim`, attended along columns, then rows, and
+    projected to 2 `dim`.
+    """
+
+    def attention(axis):
+        return AxisAttention(GatedAxialAttention(dim, num_heads, position), axis)
+
+    pool = [keras.layers.AveragePooling2D(stride, name="pooling")] if stride > 1 else []
+    branch = Chain(
+        [
+            Convolution(dim, 1, norm=BatchNormalization(), activation="relu"),
+            attention("height"),
+            attention("width"),
+            *pool,
+            keras.layers.Activation("relu", name="activation"),
+            Convolution(2 * dim, 1, norm=BatchNormalization(), name="output"),
+        ]
+    )
+    shortcut = None
+    if stride > 1 or width != 2 * dim:
+        shortcut = Convolution(2 * dim, 1, stride, norm=BatchNormalization())
+    return ShortcutBlock(branch, shortcut, activation="relu", name=name)
+
+
+# tiny is this package's own. The authors' code has dim 16 for images of 128 x 128.
+for _model in (GatedAxialUNet, MedT):
+    _model.sizes = {
+        "base": MedTConfig(),
+        "tiny": MedTConfig(dim=8, depths=(1, 1, 1, 1), num_heads=2),
+    }
