@@ -34,28 +34,46 @@ TIMM = {
 
 def rows(config):
     """The table of weights for a configuration."""
-    table = [
-        dataclasses.replace(row, theirs=tuple(BACKBONE + key for key in row.theirs))
-        for row in (resnet.resnet_rows(config.of_backbone) if config.backbone == "ResNet" else ())
-    ]
+    return [*map_rows(config), *block_rows("encoder"), *block_rows("decoder")]
+
+
+def map_rows(config):
+    """What DETR and its kin have outside of blocks: the backbone, the projection of its map, the queries."""
+    table = backbone_rows(config)
     table += weight("encoder_projection/convolution/kernel", "input_projection.weight", CONVOLVED)
     table += weight("encoder_projection/convolution/bias", "input_projection.bias")
-    table += weight("decoder_queries/table", "query_position_embeddings.weight")
-    return [*table, *block_rows("encoder"), *block_rows("decoder")]
+    return table + weight("decoder_queries/table", "query_position_embeddings.weight")
+
+
+def backbone_rows(config):
+    """The table of the backbone, a ResNet's."""
+    table = resnet.resnet_rows(config.of_backbone) if config.backbone == "ResNet" else ()
+    return [dataclasses.replace(row, theirs=tuple(BACKBONE + key for key in row.theirs)) for row in table]
 
 
 def block_rows(stack):
     """The blocks of the encoder or the decoder, and the norm behind the latter."""
-    table = norm("decoder_norm", "decoder.layernorm") if stack == "decoder" else []
-    ours, theirs = f"{stack}_block_{{}}", f"{stack}.layers.{{}}"
+    table = feedforward_rows(stack)
     for name, key in ATTENTIONS[stack].items():
-        branch = f"{ours}/{name}/branch/attention"
-        for part in ("query", "key", "value"):
-            table += linear(f"{branch}/projections/{part}", f"{theirs}.{key}.{part[0]}_proj")
-        table += linear(f"{branch}/output", f"{theirs}.{key}.out_proj")
-        table += norm(f"{ours}/{name}/norm", f"{theirs}.{key}_layer_norm")
-    table += feedforward(f"{ours}/feedforward", f"{theirs}.fc1", f"{theirs}.fc2")
-    return table + norm(f"{ours}/feedforward/norm", f"{theirs}.final_layer_norm")
+        table += attention_rows(stack, name, key)
+    return table
+
+
+def attention_rows(stack, name, key):
+    """The attention `name` of all blocks of a stack, which theirs calls `key`."""
+    ours, theirs = f"{stack}_block_{{}}/{name}", f"{stack}.layers.{{}}.{key}"
+    table = norm(f"{ours}/norm", f"{theirs}_layer_norm")
+    for part in ("query", "key", "value"):
+        table += linear(f"{ours}/branch/attention/projections/{part}", f"{theirs}.{part[0]}_proj")
+    return table + linear(f"{ours}/branch/attention/output", f"{theirs}.out_proj")
+
+
+def feedforward_rows(stack):
+    """The feed-forward layers of a stack, and the norm behind a decoder."""
+    ours, theirs = f"{stack}_block_{{}}/feedforward", f"{stack}.layers.{{}}"
+    table = norm("decoder_norm", "decoder.layernorm") if stack == "decoder" else []
+    table += feedforward(ours, f"{theirs}.fc1", f"{theirs}.fc2")
+    return table + norm(f"{ours}/norm", f"{theirs}.final_layer_norm")
 
 
 def read_backbone(value, entries):

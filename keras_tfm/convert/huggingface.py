@@ -41,6 +41,8 @@ TABLES = {
     "clip": "clip.FAMILY",
     "siglip": "siglip.FAMILY",
     "detr": "detr.FAMILY",
+    "conditional_detr": "conditional_detr.FAMILY",
+    "deformable_detr": "deformable_detr.FAMILY",
     "maskformer": "mask_former.FAMILY",
     "vision-encoder-decoder": "vision_encoder_decoder.FAMILY",
     "dinov2": "dinov2.FAMILY",

@@ -23,11 +23,11 @@ from keras_tfm.heads.masked_autoencoder import MaskedAutoencoder, patch_loss
 from keras_tfm.heads.masked_language_model import MaskedLM, MaskedLMHead, NextSentence, NextSentenceHead
 from keras_tfm.heads.matching import match
 from keras_tfm.heads.multiple_choice import MultipleChoice
-from keras_tfm.heads.object_detector import ObjectDetector
+from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, detector_around
 from keras_tfm.heads.patch_classifier import PatchClassifier
 from keras_tfm.heads.segmentation import SegmentationLoss, SemanticSegmenter
 from keras_tfm.heads.self_distillation import ProjectionHead, SelfDistillation, SelfDistillationLoss
-from keras_tfm.heads.set_prediction import SetPredictionLoss
+from keras_tfm.heads.set_prediction import FocalSetPredictionLoss, MatchingLoss, SetPredictionLoss
 from keras_tfm.heads.span_boundary import SpanBoundaryHead, SpanMaskedLM
 from keras_tfm.heads.span_finder import SpanCrossEntropy, SpanFinder, best_spans
 from keras_tfm.heads.tokens import TokenClassificationHead, TokenTagger

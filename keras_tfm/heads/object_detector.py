@@ -1,11 +1,20 @@
-"""DETR's head: one object, or none, of each query (Carion et al. 2020, section 3.2)."""
+"""Heads of detectors: one object, or none, of each query.
+
+DETR's (Carion et al. 2020, section 3.2), and that of detectors whose queries have references, places in the
+image from which boxes are measured (Zhu et al. 2021, "Deformable DETR", section 4.1).
+"""
+
+import math
 
 import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.set_prediction import FocalSetPredictionLoss, SetPredictionLoss
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
+
+NEVER = -100.0  # the logit of what a proposal is not asked
 
 
 class ObjectDetector(ModelWithHead):
@@ -14,21 +23,98 @@ class ObjectDetector(ModelWithHead):
     Outputs: `logits` (B, Q, num_classes + 1), the last one that of no object, and `boxes` (B, Q, 4), (x, y,
     width, height) around the centre as parts of the image's sides, padding apart. They are those of the last
     decoder block; `predictions` (B, L, Q, num_classes + 5), logits and boxes side by side, are of all. To
-    train, make a `keras_tfm.Model` of the model's `input` and `predictions`, with `SetPredictionLoss`.
+    train, make a `keras_tfm.Model` of the model's `input` and `predictions`, with the loss of `objective`.
     """
 
     def __init__(self, backbone, num_classes, name="object_detector", **kwargs):
-        if num_classes < 1:
-            raise ValueError(f"`num_classes` must be at least 1; it is {num_classes}.")
+        check_classes(num_classes)
         states = backbone.output["decoder_outputs"]
-        dim = states.shape[-1]
-        classes = keras.layers.Dense(num_classes + 1, name="class_head")
-        boxes = Chain([Dense(dim, "relu"), Dense(dim, "relu"), Dense(4, "sigmoid")], name="box_head")
-        logits, boxes = classes(states), boxes(states)
+        logits = keras.layers.Dense(num_classes + 1, name="class_head")(states)
+        boxes = box_head(states.shape[-1], "sigmoid")(states)
         outputs = {"logits": logits[:, -1], "boxes": boxes[:, -1]}
         super().__init__(backbone, backbone.input, outputs, name=name, **kwargs)
         self.num_classes = num_classes
         self.predictions = ops.concatenate([logits, boxes], axis=-1)
 
+    def objective(self):
+        """The loss of `predictions`."""
+        return SetPredictionLoss()
+
+    @staticmethod
+    def probabilities(logits):
+        """Those of the classes, (..., num_classes)."""
+        return ops.softmax(ops.cast(logits, "float32"))[..., :-1]
+
     def _fill(self, name, inputs):
         return self.backbone._fill(name, inputs)
+
+
+class ReferencedDetector(ModelWithHead):
+    """An `ObjectDetector` for a `backbone` whose queries have references: `DeformableDETR`.
+
+    Its boxes are the sigmoid of what the head gives and the backbone's `references`, or the backbone's own
+    `decoder_boxes`, and then each block has a head for classes of its own. Each class is a question of its
+    own: `logits` are (B, Q, num_classes), their sigmoid the probability. Where the backbone has `proposals`,
+    `predictions` (B, L + 1, Q, num_classes + 4) begin with them.
+    """
+
+    def __init__(self, backbone, num_classes, name="object_detector", **kwargs):
+        check_classes(num_classes)
+        given = backbone.output
+        states = given["decoder_outputs"]
+        boxes = given.get("decoder_boxes")
+        if boxes is None:
+            logits = class_head(num_classes, "class_head")(states)
+            boxes = box_head(states.shape[-1])(states)
+            boxes = ops.sigmoid(ops.cast(boxes, "float32") + given["references"])
+        else:
+            heads = [class_head(num_classes, f"class_head_{i}") for i in range(states.shape[1])]
+            logits = ops.stack([head(states[:, i]) for i, head in enumerate(heads)], axis=1)
+        outputs = {"logits": logits[:, -1], "boxes": ops.cast(boxes[:, -1], logits.dtype)}
+        super().__init__(backbone, backbone.input, outputs, name=name, **kwargs)
+        self.num_classes = num_classes
+        parts = [ops.cast(x, "float32") for x in (logits, boxes)]
+        self.predictions = ops.concatenate(parts, axis=-1)  # (B, L, Q, C + 4)
+        self.proposes = "proposals" in given
+        if self.proposes:
+            proposals = given["proposals"][:, None]  # (B, 1, Q, 5)
+            padding = [(0, 0)] * 3 + [(0, num_classes - 1)]
+            logit = ops.pad(proposals[..., :1], padding, constant_values=NEVER)
+            first = ops.concatenate([logit, proposals[..., 1:]], axis=-1)
+            self.predictions = ops.concatenate([first, self.predictions], axis=1)
+
+    def objective(self):
+        """The loss of `predictions`."""
+        return FocalSetPredictionLoss(proposes=self.proposes)
+
+    @staticmethod
+    def probabilities(logits):
+        """Those of the classes, (..., num_classes)."""
+        return ops.sigmoid(ops.cast(logits, "float32"))
+
+    def _fill(self, name, inputs):
+        return self.backbone._fill(name, inputs)
+
+
+def detector_around(backbone, num_classes):
+    """The head that fits what `backbone` gives, on it."""
+    has_references = {"references", "decoder_boxes"} & backbone.output.keys()
+    return (ReferencedDetector if has_references else ObjectDetector)(backbone, num_classes)
+
+
+def check_classes(num_classes):
+    """ValueError for no class."""
+    if num_classes < 1:
+        raise ValueError(f"`num_classes` must be at least 1; it is {num_classes}.")
+
+
+def box_head(dim, activation=None):
+    """Three dense layers to the four numbers of a box."""
+    last = Dense(4, activation)
+    return Chain([Dense(dim, "relu"), Dense(dim, "relu"), last], name="box_head")
+
+
+def class_head(num_classes, name):
+    """A dense layer to logits, of which each says at first 1 in 100 (Lin et al. 2017, section 4.1)."""
+    prior = keras.initializers.Constant(-math.log(99))
+    return keras.layers.Dense(num_classes, bias_initializer=prior, name=name)

@@ -1,35 +1,36 @@
 """Learning a set of objects: predictions are matched to targets, and then each learns its own.
 
-Carion et al. 2020, "End-to-End Object Detection with Transformers", sections 3.1 and A.2.
+Carion et al. 2020, "End-to-End Object Detection with Transformers", sections 3.1 and A.2; with a focal loss,
+Zhu et al. 2021, "Deformable DETR", section 4.2 and appendix A.3.
 """
+
+import abc
 
 import keras
 from keras import ops
 
 from keras_tfm.heads.boxes import box_distance, generalized_iou
+from keras_tfm.heads.mask_losses import focal_loss
 from keras_tfm.heads.matching import match
 from keras_tfm.registry import register
 
 
-@register
-class SetPredictionLoss(keras.losses.Loss):
-    """The loss of L predictions of a set of objects, one for each decoder block, in nats.
+class MatchingLoss(keras.losses.Loss, abc.ABC):
+    """The loss of L predictions of a set of objects, one for each decoder block, in nats. Abstract.
 
     Targets are (B, M, 5): an object's class, 0 to C - 1, and its box, (x, y, width, height) around the centre
-    as parts of the image's sides; the class -1 is padding. Predictions are (B, L, Q, C + 1 + 4): logits, the
-    last one that of no object, and boxes. For each block the queries are matched anew, by `match`, at the
-    cost of -p(class), the sum of absolute differences and -GIoU. The loss is the sum over the blocks of a
-    cross-entropy in which a query without an object weighs `no_object`, averaged by these weights, and of the
-    differences and 1 - GIoU of matched boxes over the number of targets. `weights` are those of the three in
-    the loss and, by default, in the `costs`. Both denominators are those of the whole batch, over all
-    replicas.
+    as parts of the image's sides; the class -1 is padding. Predictions are (B, L, Q, . + 4): logits, and
+    boxes. For each block the queries are matched anew, by `match`, at the cost of their class, the sum of
+    absolute differences and -GIoU. The loss is the sum over the blocks of what a subclass says of the
+    classes, and of the differences and 1 - GIoU of matched boxes over the number of targets. `weights` are
+    those of the three in the loss and, by default, in the `costs`. Denominators are those of the whole batch,
+    over all replicas.
     """
 
-    def __init__(self, weights=(1.0, 5.0, 2.0), costs=None, no_object=0.1, name="loss", reduction="sum"):
+    def __init__(self, weights, costs=None, name="loss", reduction="sum"):
         super().__init__(name=name, reduction=reduction)
         self.weights = tuple(weights)
         self.costs = self.weights if costs is None else tuple(costs)
-        self.no_object = no_object
 
     def call(self, targets, predictions):
         """The loss, a scalar."""
@@ -40,45 +41,125 @@ class SetPredictionLoss(keras.losses.Loss):
         targets, predictions = ops.cast(targets, "float32"), ops.cast(predictions, "float32")
         _, num_blocks, num_queries, width = predictions.shape
         num_targets = ops.sum(ops.cast(targets[..., 0] >= 0, "float32"))
-        targets = ops.repeat(targets, num_blocks, axis=0)  # (B L, M, 5)
-        predictions = ops.reshape(predictions, (-1, num_queries, width))  # (B L, Q, C + 5)
+        targets = self.of_blocks(targets, num_blocks)  # (B L, M, 5)
+        predictions = ops.reshape(predictions, (-1, num_queries, width))  # (B L, Q, . + 4)
         of_query = match(self.pair_costs(targets, predictions), targets[..., 0] >= 0)  # (B L, Q)
-        is_matched = ops.cast(of_query >= 0, "float32")
-        own = _taken(targets, of_query, no_object=width - 5)  # (B L, Q, 5)
-        logits, boxes, own_boxes = predictions[..., :-4], predictions[..., -4:], own[..., 1:]
-        entropies = ops.sparse_categorical_crossentropy(ops.cast(own[..., 0], "int32"), logits, True)
-        class_weights = ops.where(of_query >= 0, 1.0, self.no_object)  # (B L, Q)
-        of_class, of_distance, of_overlap = self.weights
+        own = _taken(targets, of_query)  # (B L, Q, 5)
+        boxes, own_boxes = predictions[..., -4:], own[..., 1:]
+        _, of_distance, of_overlap = self.weights
         badness = of_distance * box_distance(boxes, own_boxes)
         badness += of_overlap * (1 - generalized_iou(boxes, own_boxes))
-        return [
-            (of_class * ops.sum(class_weights * entropies), ops.sum(class_weights) / num_blocks),
-            (ops.sum(is_matched * badness), num_targets),
-        ]
+        is_matched = ops.cast(of_query >= 0, "float32")
+        classes = ops.cast(own[..., 0], "int32")  # -1 for none
+        total, count = self.class_mean(predictions[..., :-4], classes)
+        count = num_targets if count is None else count / num_blocks
+        return [(self.weights[0] * total, count), (ops.sum(is_matched * badness), num_targets)]
+
+    def of_blocks(self, targets, num_blocks):
+        """The `targets` (B, M, 5) of each of the L blocks: (B L, M, 5)."""
+        return ops.repeat(targets, num_blocks, axis=0)
 
     def pair_costs(self, targets, predictions):
         """What each pair of a query and a target would cost: (B, Q, M)."""
         labels, boxes = ops.cast(targets[..., 0], "int32"), targets[..., 1:]
-        probabilities = ops.softmax(predictions[..., :-4])
+        costs = self.class_costs(predictions[..., :-4])
         index = ops.broadcast_to(
             ops.maximum(labels, 0)[:, None], (*ops.shape(predictions)[:2], ops.shape(labels)[1])
         )
         of_class, of_distance, of_overlap = self.costs
         pairs = predictions[:, :, None, -4:], boxes[:, None]
-        costs = of_distance * box_distance(*pairs) - of_overlap * generalized_iou(*pairs)
-        return costs - of_class * ops.take_along_axis(probabilities, index, axis=2)
+        of_boxes = of_distance * box_distance(*pairs) - of_overlap * generalized_iou(*pairs)
+        return of_boxes + of_class * ops.take_along_axis(costs, index, axis=2)
+
+    @abc.abstractmethod
+    def class_costs(self, logits):
+        """What it would cost each query to be of each class: (B, Q, C)."""
+
+    @abc.abstractmethod
+    def class_mean(self, logits, classes):
+        """(total, count) of the loss of `logits` (B, Q, .) for `classes` (B, Q), -1 for none; the count is
+        None for the number of targets.
+        """
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "weights": self.weights,
-            "costs": self.costs,
-            "no_object": self.no_object,
-        }
+        return {**super().get_config(), "weights": self.weights, "costs": self.costs}
 
 
-def _taken(targets, of_query, no_object):
-    """The target of each query, (B, Q, 5), the class `no_object` and an empty box where it has none."""
-    none = ops.broadcast_to([[[no_object, 0.0, 0.0, 0.0, 0.0]]], (ops.shape(targets)[0], 1, 5))
+@register
+class SetPredictionLoss(MatchingLoss):
+    """DETR's `MatchingLoss`: a query is of one class of C + 1, the last one for no object.
+
+    Predictions are (B, L, Q, C + 1 + 4). The cost of a class is -p(class), and the loss of classes a
+    cross-entropy in which a query without an object weighs `no_object`, averaged by these weights.
+    """
+
+    def __init__(self, weights=(1.0, 5.0, 2.0), costs=None, no_object=0.1, name="loss", reduction="sum"):
+        super().__init__(weights, costs, name, reduction)
+        self.no_object = no_object
+
+    def class_costs(self, logits):
+        return -ops.softmax(logits)
+
+    def class_mean(self, logits, classes):
+        own = ops.where(classes >= 0, classes, logits.shape[-1] - 1)
+        entropies = ops.sparse_categorical_crossentropy(own, logits, True)
+        weights = ops.where(classes >= 0, 1.0, self.no_object)  # (B, Q)
+        return ops.sum(weights * entropies), ops.sum(weights)
+
+    def get_config(self):
+        return {**super().get_config(), "no_object": self.no_object}
+
+
+@register
+class FocalSetPredictionLoss(MatchingLoss):
+    """Deformable DETR's `MatchingLoss`: each of C classes is a question of its own, "no object" none.
+
+    Predictions are (B, L, Q, C + 4). The loss of classes is the sum of the `focal_loss` of all logits, over
+    the number of targets, with 2 for its exponent; the cost of a class is what it would add to it. Where the
+    first block `proposes`, its first logit alone tells objects, of any class, from none. A batch without
+    targets teaches nothing.
+    """
+
+    def __init__(
+        self,
+        weights=(2.0, 5.0, 2.0),
+        costs=None,
+        alpha=0.25,
+        proposes=False,
+        name="loss",
+        reduction="sum",
+    ):
+        super().__init__(weights, costs, name, reduction)
+        self.alpha = alpha
+        self.proposes = proposes
+
+    def of_blocks(self, targets, num_blocks):
+        repeated = super().of_blocks(targets, num_blocks)
+        if not self.proposes:
+            return repeated
+        is_first = ops.arange(ops.shape(repeated)[0])[:, None] % num_blocks == 0
+        labels = ops.where(is_first, ops.minimum(repeated[..., 0], 0.0), repeated[..., 0])
+        return ops.concatenate([labels[..., None], repeated[..., 1:]], axis=-1)
+
+    def class_costs(self, logits):
+        is_object = _focal(ops.ones_like(logits), logits, self.alpha)
+        return is_object - _focal(ops.zeros_like(logits), logits, self.alpha)
+
+    def class_mean(self, logits, classes):
+        own = ops.one_hot(classes, logits.shape[-1])  # zeros for -1
+        return ops.sum(_focal(own, logits, self.alpha)), None
+
+    def get_config(self):
+        return {**super().get_config(), "alpha": self.alpha, "proposes": self.proposes}
+
+
+def _focal(targets, logits, alpha):
+    """The focal loss of each logit."""
+    return focal_loss(targets[..., None], logits[..., None], alpha)
+
+
+def _taken(targets, of_query):
+    """The target of each query, (B, Q, 5), the class -1 and an empty box where it has none."""
+    none = ops.broadcast_to([[[-1.0, 0.0, 0.0, 0.0, 0.0]]], (ops.shape(targets)[0], 1, 5))
     targets = ops.concatenate([none, targets], axis=1)  # (B, 1 + M, 5)
     return ops.take_along_axis(targets, of_query[..., None] + 1, axis=1)

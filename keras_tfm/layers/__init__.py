@@ -18,6 +18,7 @@ from keras_tfm.layers.attention.alignment import (
 from keras_tfm.layers.attention.axial import AxisAttention, GatedAxialAttention
 from keras_tfm.layers.attention.class_attention import ClassAttention, ClassAttentionBlock
 from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
+from keras_tfm.layers.attention.deformable import DeformableAttention, OffsetRing, sample_bilinear
 from keras_tfm.layers.attention.disentangled import DisentangledAttention, DistanceEmbedding
 from keras_tfm.layers.attention.functional import (
     attention_scores,

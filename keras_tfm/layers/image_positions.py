@@ -118,16 +118,18 @@ class SineGridPositionEncoding(Layer):
     Each half is the vector of `SinePositionEncoding`, so D must be a multiple of four (Parmar et al. 2018,
     "Image Transformer"; Carion et al. 2020, "End-to-End Object Detection with Transformers", appendix A.4).
     The positions are 0, 1, ... With `normalize` they run from 2 pi / n to 2 pi along an axis of n cells, as
-    in the latter paper. Where a mask hides padding, only the visible cells of an axis are counted.
+    in the latter paper; `offset` is taken from them before, 0.5 for the centres of cells. Where a mask hides
+    padding, only the visible cells of an axis are counted.
 
     >>> keras_tfm.layers.SineGridPositionEncoding()(np.ones((1, 3, 3, 8))).shape
     TensorShape([1, 3, 3, 8])
     """
 
-    def __init__(self, base=10_000.0, normalize=False, **kwargs):
+    def __init__(self, base=10_000.0, normalize=False, offset=0.0, **kwargs):
         super().__init__(**kwargs)
         self.base = base
         self.normalize = normalize
+        self.offset = offset
 
     def build(self, x_shape):
         if x_shape[3] % 4:
@@ -146,9 +148,9 @@ class SineGridPositionEncoding(Layer):
         """The positions of cells along `axis` of their mask (B, rows, columns)."""
         counts = ops.cumsum(ops.cast(mask, "float32"), axis=axis)  # from 1
         if not self.normalize:
-            return counts - 1
+            return counts - 1 - self.offset
         last = ops.max(counts, axis=axis, keepdims=True)
-        return counts / (last + 1e-6) * (2 * math.pi)  # 1e-6 as in DETR's code, against 0 / 0
+        return (counts - self.offset) / (last + 1e-6) * (2 * math.pi)  # 1e-6 as in DETR's code, against 0 / 0
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)

@@ -8,6 +8,8 @@ sizes, and `Family.from_size(name)` makes one with new weights. The table in the
 checkpoints can be read.
 """
 
+from keras_tfm.models.detection.conditional_detr import ConditionalDETR, ConditionalDETRConfig
+from keras_tfm.models.detection.deformable_detr import DeformableDETR, DeformableDETRConfig
 from keras_tfm.models.detection.detr import DETR, DETRConfig
 from keras_tfm.models.detection.mask_former import MaskFormer, MaskFormerConfig
 from keras_tfm.models.detection.medt import GatedAxialUNet, MedT, MedTConfig

@@ -3,13 +3,20 @@
 import dataclasses
 from typing import Annotated
 
+import keras
+
 from keras_tfm.configs import Between, Option, Size
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.objects import Objects
-from keras_tfm.models import DETR
-from keras_tfm.models.detection.detr import DETRConfig
+from keras_tfm.models import DETR, ConditionalDETR, DeformableDETR
+from keras_tfm.models.detection.base import SetDetector, SetDetectorConfig
 from keras_tfm.tasks.learning import ModelOptions
 
+FAMILIES: dict[str, type[SetDetector]] = {
+    "deformable-detr": DeformableDETR,
+    "conditional-detr": ConditionalDETR,
+    "detr": DETR,
+}
 Score = Annotated[float, Between(0, 1)]
 
 
@@ -32,18 +39,34 @@ class DetectorConfig(Canvas):
 class DetectorOptions(ModelOptions):
     """A detector with fresh weights; --config changes its `backbone`, for example, and `backbone_config`."""
 
+    family: Annotated[str, Option(f"kind of detector: {', '.join(FAMILIES)}")] = "deformable-detr"
     size: Annotated[
-        str, Option("50 or 101, DETR around a ResNet, or tiny, for images of some 96 x 96 pixels")
+        str,
+        Option("50, around a ResNet, another one of the family, or tiny, for images of some 96 x 96 pixels"),
     ] = "tiny"
     num_queries: Annotated[
         Size | None, Option("objects of an image at most", flag="--queries", default="the size's")
     ] = None
 
-    def base(self) -> DETRConfig:
+    @property
+    def model_class(self) -> type[SetDetector]:
+        """The class of the family; ValueError for an unknown family."""
+        if self.family not in FAMILIES:
+            raise ValueError(f"There is no family {self.family!r}; there are {', '.join(FAMILIES)}.")
+        return FAMILIES[self.family]
+
+    def base(self) -> SetDetectorConfig:
         changes = {} if self.num_queries is None else {"num_queries": self.num_queries}
-        return DETR.config_of_size(self.size, **changes)
+        return self.model_class.config_of_size(self.size, **changes)
 
 
 def names_of(examples: Objects) -> list[str]:
     """The names of the classes of examples, in order."""
     return sorted({name for names in examples[-1] for name in names})
+
+
+def copy_heads(source: keras.Model, target: keras.Model, names: str | tuple[str, ...]) -> None:
+    """Give the heads of `target` whose names begin so the weights of those of `source`."""
+    for layer in target.layers:
+        if layer.name.startswith(names):
+            layer.set_weights(source.get_layer(layer.name).get_weights())

@@ -16,16 +16,15 @@ from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
 from keras_tfm.heads.boxes import corners_of
-from keras_tfm.heads.object_detector import ObjectDetector
-from keras_tfm.heads.set_prediction import SetPredictionLoss
+from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, detector_around
 from keras_tfm.models import DETR
 from keras_tfm.models.detection.backbones import BACKBONES
-from keras_tfm.models.detection.detr import DETRConfig
 from keras_tfm.tasks.average_precision import average_precision
 from keras_tfm.tasks.canvas_task import CanvasTask, sizes_of
 from keras_tfm.tasks.detection import (
     DetectorConfig,
     DetectorOptions,
+    copy_heads,
     names_of,
 )
 from keras_tfm.tasks.drawing import draw_objects
@@ -40,7 +39,8 @@ from keras_tfm.training.folder import Path
 from keras_tfm.training.model import Model
 from keras_tfm.training.options import DetectionTraining
 
-HEADS = "class_head", "box_head"  # of `ObjectDetector`
+DETECTORS = (ObjectDetector, ReferencedDetector)
+HEADS = "class_head", "box_head"  # how the names of their layers begin
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # of the published checkpoints
 
 
@@ -70,25 +70,24 @@ class Detector(CanvasTask):
         self.config = DetectorConfig(class_names=tuple(class_names), **options)
         self.class_names = list(self.config.class_names)
         count = len(self.class_names)
-        head = backbone if isinstance(backbone, ObjectDetector) else None
+        head = backbone if self.takes(backbone) else None
         if head is not None and head.num_classes != count:
             raise ValueError(
                 f"`class_names` must be {head.num_classes}, as the head has them; they are {count}."
             )
         old = backbone if head is None else head.backbone
         model = with_image_size(old, self.config.image_size)
-        self.model = head if head is not None and model is old else ObjectDetector(model, count)
+        self.model = head if head is not None and model is old else detector_around(model, count)
         if head not in (None, self.model):
-            for name in HEADS:
-                self.model.get_layer(name).set_weights(head.get_layer(name).get_weights())
+            copy_heads(head, self.model, HEADS)
         self.take_images(self.model.backbone)
         self._detect = tf.function(self.detect, autograph=False, reduce_retracing=True)
 
     @classmethod
-    def with_names(cls, model: ObjectDetector, class_names: Sequence[str], **options: Any) -> Self:
+    def with_names(cls, model: keras.Model, class_names: Sequence[str], **options: Any) -> Self:
         """A task for other classes: the weights of a `model` but for those that tell its classes apart."""
         task = cls(model.backbone, class_names, **options)
-        task.model.get_layer("box_head").set_weights(model.get_layer("box_head").get_weights())
+        copy_heads(model, task.model, "box_head")
         return task
 
     @classmethod
@@ -98,7 +97,8 @@ class Detector(CanvasTask):
         config = dataclasses.asdict(options.base()) | dict(changes)
         if fields.get("image_size") is not None:
             config["image_size"] = fields["image_size"]
-        return cls(DETR(DETRConfig.from_json(config)), names_of(examples), **fields)
+        family: Any = options.model_class
+        return cls(family(family.config_class.from_json(config)), names_of(examples), **fields)
 
     @classmethod
     def read_files(
@@ -136,7 +136,7 @@ class Detector(CanvasTask):
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
-        return isinstance(model, ObjectDetector)
+        return isinstance(model, DETECTORS)
 
     @classmethod
     def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
@@ -151,7 +151,7 @@ class Detector(CanvasTask):
         folder = find_folder(name)
         model = from_huggingface(folder)
         if not cls.takes(model):
-            raise CheckpointError(name, "architectures", "DetrForObjectDetection", type(model).__name__)
+            raise CheckpointError(name, "architectures", "a detector of objects", type(model).__name__)
         names = label_names(folder, model.num_classes)
         names = [label if names.count(label) == 1 else f"{label} {i}" for i, label in enumerate(names)]
         published = {"keep_aspect": True} | (IMAGENET if model.input["images"].shape[-1] == 3 else {})
@@ -225,7 +225,7 @@ class Detector(CanvasTask):
         )
 
     def objective(self, training: DetectionTraining) -> dict[str, Any]:
-        return {"loss": SetPredictionLoss()}
+        return {"loss": self.model.objective()}
 
     def learner(self, training: DetectionTraining) -> keras.Model:
         """A model of the same layers that gives the predictions of all decoder blocks."""
@@ -247,7 +247,7 @@ class Detector(CanvasTask):
         image's sides, its class (B, Q) and its score (B, Q).
         """
         outputs = self.model(inputs, training=False)
-        probabilities = tf.nn.softmax(tf.cast(outputs["logits"], tf.float32))[..., :-1]
+        probabilities = self.model.probabilities(outputs["logits"])
         boxes = tf.clip_by_value(corners_of(tf.cast(outputs["boxes"], tf.float32)), 0.0, 1.0)
         return boxes, tf.argmax(probabilities, axis=-1), tf.reduce_max(probabilities, axis=-1)
 

@@ -56,7 +56,19 @@ def test_the_table_of_families_is_whole():
     rows = re.findall(
         r"^\| `(\w+)` \| .* \| (-|timm|transformers|transformers, timm) \|$", README.read_text("utf-8"), re.M
     )
-    others = {"clip", "detr", "siglip", "vilbert", "visionencoderdecoder", "vitmae", "vivit"}
+    others = {
+        "clip",
+        "conditionaldetr",
+        "deformabledetr",
+        "detr",
+        "maskformer",
+        "medt",
+        "siglip",
+        "vilbert",
+        "visionencoderdecoder",
+        "vitmae",
+        "vivit",
+    }
     assert {name.lower() for name, _ in rows} == {*FAMILIES, *others}
     readers = {
         "transformers": {huggingface.family_of_type(name).model for name in huggingface.TABLES},

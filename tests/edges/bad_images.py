@@ -108,7 +108,15 @@ BAD = [
         "a box of one number",
     ),
     boxes("expected boxes, there are none", '{"image": "1.png"}', "images without boxes"),
-    Bad("a size of a detector", f"{DETECT} --size 52", "DETR has no size '52'; it has tiny, 50, 101", TWO),
+    Bad(
+        "a size of a detector", f"{DETECT} --size 52", "DeformableDETR has no size '52'; it has tiny, 50", TWO
+    ),
+    Bad(
+        "a kind of detector",
+        f"{DETECT} --family yolo",
+        "there are deformable-detr, conditional-detr, detr",
+        TWO,
+    ),
     Bad(
         "COCO's file without images",
         DETECT.replace("boxes.jsonl", "a.json"),

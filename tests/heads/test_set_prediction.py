@@ -85,3 +85,44 @@ def test_the_losses_of_masks_by_hand():
     np.testing.assert_allclose(heads.focal_loss(targets, logits), [focal], rtol=1e-6)
     np.testing.assert_allclose(heads.dice_loss(targets, logits), [1 - 2 / 3], rtol=1e-6)
     assert float(heads.focal_loss([[1.0]], [[-200.0]])[0]) == pytest.approx(0.25 * 200)
+
+
+def draw_predictions(rng, num_blocks=2, num_classes=3):
+    """Targets of two images, of two objects and of one, and predictions of `num_classes` logits and boxes."""
+    targets = np.concatenate(
+        [rng.integers(0, num_classes, (2, 2, 1)), rng.uniform(0.1, 0.4, (2, 2, 4))], axis=-1
+    ).astype("float32")
+    targets[1, 1] = [-1, 0, 0, 0, 0]
+    boxes = rng.uniform(0.1, 0.4, (2, num_blocks, 4, 4))
+    logits = rng.normal(size=(2, num_blocks, 4, num_classes))
+    return targets, np.concatenate([logits, boxes], axis=-1).astype("float32")
+
+
+def test_the_focal_loss_of_one_matched_query_by_hand():
+    """One query on its target: no distance, no overlap missing; the rest is the focal loss of two logits."""
+    box = [0.5, 0.5, 0.2, 0.2]
+    targets = np.array([[[1.0, *box]]], "float32")
+    predictions = np.array([[[[0.0, 0.0, *box]]]], "float32")
+    loss = heads.FocalSetPredictionLoss()(targets, predictions)
+    # p = 1/2: 0.25 (1/2)^2 log 2 for the right class, 0.75 (1/2)^2 log 2 for the other; the weight is 2.
+    assert float(loss) == pytest.approx(2 * 0.25 * np.log(2), rel=1e-5)
+
+
+def test_proposals_are_of_any_class():
+    rng = np.random.default_rng(0)
+    targets, predictions = draw_predictions(rng)
+    predictions[:, 0, :, 1:3] = -100.0  # what a proposal is not asked
+    loss = heads.FocalSetPredictionLoss(proposes=True)
+    whole = float(loss(targets, predictions))
+    alone = heads.FocalSetPredictionLoss()
+    any_class = targets.copy()
+    any_class[..., 0] = np.minimum(targets[..., 0], 0)
+    first = float(alone(any_class, np.delete(predictions[:, :1], [1, 2], axis=-1)))
+    assert whole == pytest.approx(first + float(alone(targets, predictions[:, 1:])), rel=1e-5)
+    restored = type(loss).from_config(loss.get_config())
+    assert float(restored(targets, predictions)) == pytest.approx(whole)
+
+
+def test_a_batch_without_objects_is_finite():
+    _, predictions = draw_predictions(np.random.default_rng(0))
+    assert float(heads.FocalSetPredictionLoss()(np.full((2, 1, 5), -1.0, "float32"), predictions)) == 0.0

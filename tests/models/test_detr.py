@@ -11,9 +11,9 @@ import pytest
 import keras_tfm
 from keras_tfm import heads, models
 from keras_tfm.convert import from_huggingface, save_huggingface
+from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models import DETR, DETRConfig
 from keras_tfm.models.detection.backbones import BACKBONES
-from keras_tfm.models.detection.detr import nearest_cells
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, mask, randomise
@@ -113,7 +113,7 @@ def test_the_content_of_padded_cells_changes_nothing():
 
 
 def test_cells_are_shown_as_torch_interpolates():
-    torch_like = nearest_cells(np.arange(7)[None, :, None] * np.ones((1, 7, 3)), (3, 2))
+    torch_like = resize_nearest(np.arange(7)[None, :, None] * np.ones((1, 7, 3)), (3, 2))
     np.testing.assert_array_equal(torch_like[0], [[0, 0], [2, 2], [4, 4]])
 
 

@@ -21,7 +21,7 @@ NAMES = {
 }
 
 
-def draw_config(rng, backbone):
+def draw_config(rng, backbone, config_class=transformers.DetrConfig):
     """One of their configurations, with a small ResNet or one by timm's name."""
     heads, decoder_heads = (int(x) for x in rng.choice([1, 2, 4], 2))
     widths = [4 * int(x) for x in rng.integers(1, 9, int(rng.integers(1, 5)))]
@@ -35,7 +35,7 @@ def draw_config(rng, backbone):
             layer_type=str(rng.choice(["basic", "bottleneck"])),
             out_features=[f"stage{len(widths)}"],
         )
-    return transformers.DetrConfig(
+    return config_class(
         backbone_config=backbone if isinstance(backbone, transformers.ResNetConfig) else None,
         backbone=backbone if isinstance(backbone, str) else None,
         image_size=[int(side) for side in rng.integers(40, 100, 2)],
@@ -53,12 +53,12 @@ def draw_config(rng, backbone):
     )
 
 
-def draw_model(rng, kind, config):
+def draw_model(rng, kind, config, frozen_norm=DetrFrozenBatchNorm2d):
     """A model of theirs with every weight at random, the frozen normalisation's too."""
     model = kind(config).eval()
     draw_weights(rng, model)
     for module in model.modules():
-        if isinstance(module, DetrFrozenBatchNorm2d):
+        if isinstance(module, frozen_norm):
             module.weight.normal_(1, 0.3)
             module.bias.normal_(0, 0.3)
             module.running_mean.normal_(0, 0.3)
@@ -91,7 +91,12 @@ def check(kind, config, rng, folder):
     four times theirs where it is not below 1e-5.
     """
     theirs = draw_model(rng, kind, config)
-    images = draw_images(rng, theirs.config)
+    return theirs, assert_detectors_agree(theirs, draw_images(rng, theirs.config), rng, folder, is_shown)
+
+
+def assert_detectors_agree(theirs, images, rng, folder, is_shown):
+    """Ours and theirs agree as `check` says; returns theirs of what ours wrote."""
+    kind = type(theirs)
     theirs.save_pretrained(folder / "theirs", max_shard_size=["5GB", "20KB"][rng.integers(2)])
     ours, exact = convert.from_huggingface(folder / "theirs"), copy.deepcopy(theirs).double()
     mask = draw_mask(rng, *images.shape[1:3])
@@ -112,15 +117,15 @@ def check(kind, config, rng, folder):
     again = outputs_of(back.eval(), images, mask)
     for name, y in outputs_of(theirs, images, mask).items():
         np.testing.assert_array_equal(again[name], y)
-    return theirs, back
+    return back
 
 
 def is_shown(model, mask):
     """The cells of the encoder that are no padding, (B, N)."""
-    from keras_tfm.models.detection.detr import nearest_cells
+    from keras_tfm.layers.resizing import resize_nearest
 
     grid = getattr(model, "backbone", model).maps[-1].shape[1:3]
-    return np.asarray(nearest_cells(mask, grid)).reshape(len(mask), -1)
+    return np.asarray(resize_nearest(mask, grid)).reshape(len(mask), -1)
 
 
 @pytest.mark.parametrize("seed", CONFIGS)

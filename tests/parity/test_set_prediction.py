@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import torch
-from transformers import DetrConfig
+from transformers import DeformableDetrConfig, DetrConfig
+from transformers.loss.loss_deformable_detr import DeformableDetrForObjectDetectionLoss
 from transformers.loss.loss_for_object_detection import ForObjectDetectionLoss, dice_loss, sigmoid_focal_loss
 
 from keras_tfm import heads
@@ -25,19 +26,19 @@ def draw(rng, sizes):
     return targets, np.concatenate([logits, predicted], axis=-1).astype("float32")
 
 
-def theirs(targets, predictions):
+def theirs(targets, predictions, loss_of=ForObjectDetectionLoss, config_class=DetrConfig):
     """transformers' loss, the blocks before the last as auxiliary ones, and its gradient."""
     tensor = torch.from_numpy(predictions).requires_grad_()
     blocks = tensor.transpose(0, 1)  # (L, B, Q, C + 5)
     images = [x[x[:, 0] >= 0] for x in targets]
     tensors = [torch.from_numpy(x) for x in images]
     labels = [{"class_labels": x[:, 0].long(), "boxes": x[:, 1:]} for x in tensors]
-    loss, *_ = ForObjectDetectionLoss(
+    loss, *_ = loss_of(
         blocks[-1, ..., :-4],
         labels,
         "cpu",
         blocks[-1, ..., -4:],
-        DetrConfig(auxiliary_loss=True, num_labels=3, decoder_layers=3),
+        config_class(auxiliary_loss=True, num_labels=3, decoder_layers=3),
         outputs_class=blocks[..., :-4],
         outputs_coord=blocks[..., -4:],
     )
@@ -54,6 +55,22 @@ def test_the_loss_and_its_gradient(seed):
     with tf.GradientTape() as tape:
         loss = heads.SetPredictionLoss()(targets, variable)
     expected, gradient = theirs(targets, predictions)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(tape.gradient(loss, variable), gradient, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_focal_loss_and_its_gradient(seed):
+    rng = np.random.default_rng(seed)
+    sizes = [*(int(n) for n in rng.integers(0, 6, 3)), 1]
+    targets, predictions = draw(rng, sizes)
+    targets, predictions = targets, np.delete(predictions, 3, axis=-1)  # 3 classes, and none for no object
+    variable = tf.Variable(predictions)
+    with tf.GradientTape() as tape:
+        loss = heads.FocalSetPredictionLoss((1.0, 5.0, 2.0))(targets, variable)
+    expected, gradient = theirs(
+        targets, predictions, DeformableDetrForObjectDetectionLoss, DeformableDetrConfig
+    )
     assert float(loss) == pytest.approx(expected, rel=1e-5)
     np.testing.assert_allclose(tape.gradient(loss, variable), gradient, rtol=1e-4, atol=1e-6)
 

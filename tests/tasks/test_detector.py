@@ -236,8 +236,12 @@ def test_refusals(task, tmp_path):
             Detector(DETR(SMALL), names)
     with pytest.raises(ValueError, match="`class_names` must be 2, as the head has them; they are 1"):
         Detector(task.model, ["a"])
-    with pytest.raises(ValueError, match="DETR has no size '52'; it has tiny, 50, 101"):
+    with pytest.raises(ValueError, match="DeformableDETR has no size '52'; it has tiny, 50, 50-refined"):
         tasks.detection.DetectorOptions(size="52").base()
+    with pytest.raises(
+        ValueError, match="There is no family 'yolo'; there are deformable-detr, conditional-detr, detr"
+    ):
+        tasks.detection.DetectorOptions(family="yolo").base()
     with pytest.raises(ValueError, match=r"expected a backbone with maps, BiT, .*; got ViT"):
         vit = ImageClassifier.from_size("tiny", ["a", "b"], image_size=8, patch_size=4, num_layers=1)
         Detector.adopt(vit, (None, None, [["cat"]]))

@@ -122,16 +122,34 @@ def detector():
 
 
 def detr():
-    """A whole detector, two blocks each, of tokens' vectors as the pixels of 16 x 24."""
-    import keras
-
-    import keras_tfm
+    """DETR, two blocks each, of tokens' vectors as the pixels of 16 x 24."""
     from keras_tfm import heads, models
 
     network = {"stem_dim": 8, "dims": (8, 16), "depths": (1, 1), "block": "basic"}
     sizes = {"num_queries": 7, "dim": 16, "num_layers": 2, "num_heads": 2, "intermediate_dim": 16}
     config = models.DETRConfig((16, 24), 1, "ResNet", network, dropout=0.0, activation="gelu", **sizes)
-    detector = heads.ObjectDetector(models.DETR(config), 2)
+    return of_pixels(heads.ObjectDetector(models.DETR(config), 2))
+
+
+def deformable_detr():
+    """Deformable DETR of the same size, in two stages."""
+    from keras_tfm import heads, models
+
+    network = {"stem_dim": 8, "dims": (8, 16), "depths": (1, 1), "block": "basic"}
+    sizes = {"num_queries": 7, "dim": 16, "num_layers": 2, "num_heads": 2, "intermediate_dim": 16}
+    levels = {"num_maps": 2, "num_levels": 2, "num_points": 2, "refines": True, "proposes": True}
+    config = models.DeformableDETRConfig(
+        (16, 24), 1, "ResNet", network, dropout=0.0, activation="gelu", **sizes, **levels
+    )
+    return of_pixels(heads.ReferencedDetector(models.DeformableDETR(config), 2))
+
+
+def of_pixels(detector):
+    """A learner of a `detector` for pictures of 16 x 24, whose pixels are numbers of tokens."""
+    import keras
+
+    import keras_tfm
+
     learner = keras_tfm.Model(detector.input, detector.predictions)
     inputs = keras.Input((T,), dtype="int32")
     pixels = keras.layers.Embedding(V, 64, keras.initializers.RandomNormal(stddev=1.0))(inputs)
@@ -228,13 +246,13 @@ def clip():
     return keras_tfm.Model(inputs, heads.Contrastive(towers)(pairs))
 
 
-def loss_of(name):
-    """What makes the loss of that name, of this package."""
+def loss_of(name, **options):
+    """What makes the loss of that name, of this package, with these options."""
 
     def make():
         from keras_tfm import heads
 
-        return getattr(heads, name)()
+        return getattr(heads, name)(**options)
 
     return make
 
@@ -320,6 +338,10 @@ CASES = {
     ),
     "DETR": Case(
         detr, lambda: sgd(global_clipnorm=0.1), 13, loss=loss_of("SetPredictionLoss"), targets=objects
+    ),
+    "Deformable DETR": Case(
+        deformable_detr, lambda: sgd(global_clipnorm=0.1), 13,
+        loss=loss_of("FocalSetPredictionLoss", proposes=True), targets=objects
     ),
     "segmentation": Case(
         segmenter, batch_size=13, loss=loss_of("SegmentationLoss"), targets=pixels

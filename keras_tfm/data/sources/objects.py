@@ -130,9 +130,9 @@ def _box(box: Any, width: int, height: int, place: str) -> list[float] | str:
     box = box.tolist() if isinstance(box, np.ndarray) else box
     if not isinstance(box, list | tuple) or len(box) != 4 or not all(map(_is_number, box)):
         raise DataError(place, None, f"expected a box of four numbers, got {brief(box)}")
+    left, top, right, bottom = box = list(map(_as_float, box))
     if not all(map(math.isfinite, box)):
         return "not finite"
-    left, top, right, bottom = box
     if right < left or bottom < top:
         return "reversed"
     if right == left or bottom == top:
@@ -140,6 +140,14 @@ def _box(box: Any, width: int, height: int, place: str) -> list[float] | str:
     left, right = (min(max(x / width, 0.0), 1.0) for x in (left, right))
     top, bottom = (min(max(y / height, 0.0), 1.0) for y in (top, bottom))
     return [left, top, right, bottom] if left < right and top < bottom else "outside of the picture"
+
+
+def _as_float(number: Any) -> float:
+    """A number in float64; infinite for an integer that is too large."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
 
 
 def _is_number(value: Any) -> bool:
@@ -183,7 +191,7 @@ def _coco(path: str) -> list[Found]:
     for number, annotation in enumerate(parts["annotations"], 1):
         for key, known in (("image_id", images), ("category_id", names)):
             value = annotation.get(key)
-            if not isinstance(value, int | str) or value not in known:
+            if not isinstance(value, int | str) or isinstance(value, bool) or value not in known:
                 unknown.append(f'annotation {number} has {brief(value)} as "{key}"')
                 break
         else:
@@ -211,7 +219,7 @@ def _columns(pairs: list) -> tuple:
 def _corners(box: Any) -> Any:
     """COCO's (left, top, width, height) as corners; anything else unchanged."""
     if isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)):
-        left, top, width, height = box
+        left, top, width, height = map(_as_float, box)
         return [left, top, left + width, top + height]
     return box
 

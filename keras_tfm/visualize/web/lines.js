@@ -80,18 +80,17 @@ class Lines {
     const { layer } = this;
     const focus = this.focus();
     const heads = this.page.heads();
-    const inView = (index) => index >= first && index <= last;
     const each = (visit) => {
       for (const head of heads) {
         for (let query = 0; query < layer.queries; query++) {
           if (focus?.side === "query" && query !== focus.index) continue;
           const row = head * layer.queries + query;
           const scale = layer.maxima[row] / layer.top;
-          const isSeen = inView(query);
-          const [from, to] = focus?.side === "key" ? [focus.index, focus.index + 1] : [0, layer.keys];
+          let [from, to] = focus?.side === "key" ? [focus.index, focus.index + 1] : [0, layer.keys];
+          if (query < first || query > last) [from, to] = [Math.max(from, first), Math.min(to, last + 1)];
           for (let key = from; key < to; key++) {
             const level = layer.levels[row * layer.keys + key];
-            if (level && (isSeen || inView(key))) visit(head, query, key, level * scale);
+            if (level) visit(head, query, key, level * scale);
           }
         }
       }

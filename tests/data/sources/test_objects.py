@@ -109,6 +109,17 @@ def test_boxes_that_are_none_are_left_out_and_counted(tmp_path, caplog):
         assert reason in said
 
 
+def test_numbers_that_no_float_holds_are_not_finite(tmp_path, caplog):
+    """Python reads integers of any length from JSON."""
+    image(tmp_path / "a.png")
+    boxes = [[2, 1, 12, 6], [1, 1, 5, 10**400], [1, 1, -(10**400), 5]]
+    path = lines(tmp_path, {"image": "a.png", "boxes": boxes, "labels": ["cat"] * 3})
+    with caplog.at_level(logging.WARNING):
+        found = read_objects(path, SHAPE)
+    assert len(found.boxes[0]) == 1
+    assert "box 2 (not finite)" in caplog.text and "box 3 (not finite)" in caplog.text
+
+
 def test_broken_images_are_left_out(tmp_path, caplog):
     image(tmp_path / "a.png")
     (tmp_path / "b.png").write_bytes(b"text")

@@ -1,0 +1,184 @@
+"""What detectors of a set of objects have in common: a backbone with maps, padding, queries, sizes."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Depth, Heads, Rate, Size
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import residuals
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlock
+from keras_tfm.layers.positions import sines
+from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.detection.backbones import OF_DETECTOR, AroundBackbone
+
+EPSILON = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class SetDetectorConfig(AroundBackbone):
+    """`AroundBackbone` has the fields of the backbone. What the `decoder_` fields leave open, None, is as in
+    the encoder. `dropout` acts on what each sub-layer adds, the other two on attention weights and in
+    feed-forward layers.
+    """
+
+    num_queries: Size = 100
+    dim: Size = 256
+    num_layers: Depth = 6
+    num_decoder_layers: Depth | None = None
+    num_heads: Heads = 8
+    num_decoder_heads: Heads | None = None
+    intermediate_dim: Size = 2048
+    decoder_intermediate_dim: Size | None = None
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.0
+    activation_dropout: Rate = 0.0
+    activation: str = "relu"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.dim % 4:
+            raise ValueError(f"`dim` must be a multiple of four, for the sines; it is {self.dim}.")
+
+    @property
+    def decoder_sizes(self):
+        """(Layers, heads, feed-forward width) of the decoder."""
+        own = self.num_decoder_layers, self.num_decoder_heads, self.decoder_intermediate_dim
+        encoders = self.num_layers, self.num_heads, self.intermediate_dim
+        return tuple(b if a is None else a for a, b in zip(own, encoders, strict=True))
+
+
+class SetDetector(ConfiguredModel):
+    """A model that turns images into a set of vectors, one for each object query. Abstract.
+
+    Inputs: `images` (B, H, W, C), floating-point, and `pixel_mask` (B, H, W), True for a pixel of an image
+    and False for padding, by default True. `maps` are the backbone's.
+    """
+
+    config_class: type[SetDetectorConfig]
+
+    def __init__(self, config, backbone, pixel_mask, outputs, blocks, hidden_states, **kwargs):
+        super().__init__(
+            config,
+            {"images": backbone.input["images"], "pixel_mask": pixel_mask},
+            outputs,
+            {"backbone": backbone.blocks["encoder"], **blocks},
+            {"backbone": backbone.hidden_states["encoder"], **hidden_states},
+            **kwargs,
+        )
+        self.maps = backbone.maps
+
+    @classmethod
+    def around(cls, backbone, **fields):
+        """A detector with the weights of `backbone`, a model of images with `maps`.
+
+        `fields` are those of its configuration. ValueError for images of another size for which the
+        backbone has no weights, and for a model without maps.
+        """
+        config = dataclasses.asdict(backbone.config)
+        own = {name: config.pop(name) for name in OF_DETECTOR}
+        make: Callable = cls
+        detector = make(
+            cls.config_class(**{**own, **fields}, backbone=type(backbone).__name__, backbone_config=config)
+        )
+        given = {weight.path: weight for weight in backbone.weights}
+        for weight in detector.weights:
+            if (value := given.get(weight.path)) is None:
+                continue
+            if value.shape != weight.shape:
+                size = detector.config.image_size
+                raise ValueError(f"`backbone` has weights for images of its own size alone; it is {size}.")
+            weight.assign(value)
+        return detector
+
+    def _fill(self, name, inputs):
+        if name != "pixel_mask" or "images" not in inputs:
+            return super()._fill(name, inputs)
+        return ops.ones_like(inputs["images"][..., 0], "bool")
+
+
+def start_of(config):
+    """The backbone of a detector of this configuration, and the input `pixel_mask`."""
+    backbone = config.new_backbone()
+    return backbone, keras.Input(backbone.input["images"].shape[1:3], dtype="bool", name="pixel_mask")
+
+
+def detr_block(config, stack, index):
+    """The block of this number of the encoder or the decoder."""
+    is_decoder = stack == "decoder"
+    encoder_sizes = config.num_layers, config.num_heads, config.intermediate_dim
+    _, num_heads, width = config.decoder_sizes if is_decoder else encoder_sizes
+    part = residuals(dropout=config.dropout, epsilon=EPSILON)
+
+    def attention():
+        return part(PositionedAttention(MultiHeadAttention(num_heads, dropout=config.attention_dropout)))
+
+    feedforward = FeedForward(width, config.activation, dropout=config.activation_dropout)
+    context_attention = attention() if is_decoder else None
+    return PositionedBlock(attention(), part(feedforward), context_attention, name=f"{stack}_block_{index}")
+
+
+def inverse_sigmoid(x):
+    """log(x / (1 - x)) of x from 0 to 1, both kept above 1e-5."""
+    x = ops.clip(x, 0.0, 1.0)
+    return ops.log(ops.maximum(x, 1e-5) / ops.maximum(1 - x, 1e-5))
+
+
+class ObjectQueries(Layer):
+    """A learned vector for each of `num_queries` objects: of a `context` (B, N, D) it gives (B, Q, `dim`).
+
+    `dim` is by default D.
+    """
+
+    def __init__(self, num_queries, dim=None, **kwargs):
+        super().__init__(**kwargs)
+        if num_queries < 1:
+            raise ValueError(f"`num_queries` must be at least 1; it is {num_queries}.")
+        self.num_queries = num_queries
+        self.dim = dim
+
+    def build(self, context_shape):
+        initializer = keras.initializers.RandomNormal(stddev=1.0)  # torch.nn.Embedding's
+        shape = (self.num_queries, self.dim or context_shape[-1])
+        self.table = self.add_weight(shape, initializer, name="table")
+        self.built = True
+
+    def call(self, context):
+        """Only the batch's size is read of the `context`."""
+        shape = (ops.shape(context)[0], *self.table.shape)
+        return ops.broadcast_to(ops.cast(self.table, context.dtype), shape)
+
+    def compute_output_shape(self, context_shape):
+        return (context_shape[0], self.num_queries, self.dim or context_shape[-1])
+
+    def compute_mask(self, context, previous_mask=None):
+        return None
+
+
+class CoordinateSines(Layer):
+    """The sines of coordinates from 0 to 1, turned to angles up to 2 pi: (B, Q, n) -> (B, Q, n `dim`).
+
+    `dim` numbers of each coordinate, those of `SinePositionEncoding`, stand side by side.
+    """
+
+    def __init__(self, dim, **kwargs):
+        super().__init__(**kwargs)
+        self.dim = dim
+
+    def build(self, coordinates_shape):
+        self.built = True
+
+    def call(self, coordinates):
+        """In float32 inside; the dtype of the coordinates comes out."""
+        count = coordinates.shape[-1]
+        encoding = sines(ops.cast(coordinates, "float32") * (2 * math.pi), self.dim)  # (B, Q, n, dim)
+        encoding = ops.reshape(encoding, (*ops.shape(coordinates)[:-1], count * self.dim))
+        return ops.cast(encoding, coordinates.dtype)
+
+    def compute_output_shape(self, coordinates_shape):
+        return (*coordinates_shape[:-1], coordinates_shape[-1] * self.dim)

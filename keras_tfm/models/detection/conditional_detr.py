@@ -1,0 +1,211 @@
+"""Conditional DETR of Meng et al. 2021, "Conditional DETR for Fast Training Convergence".
+
+Content and place of queries and keys have projections of their own. In cross-attention they stand side by
+side instead of being added, so that a score is the sum of how well the contents agree and how well the
+places do:
+
+    query  [content | sines of the query's reference, times what its state says]
+    key    [content | sines of the cell]
+
+The reference is a point that a query says itself, from which its box is measured. Deviates from the authors'
+code as `DETR` does; in transformers' an `auxiliary_loss` changes the answers, here it does not.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from keras_tfm.configs import Size
+from keras_tfm.layers.attention.multi_head import Attention
+from keras_tfm.layers.attention.projections import split_heads
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.image_positions import SineGridPositionEncoding
+from keras_tfm.layers.masks import combine_masks
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import flatten_map
+from keras_tfm.layers.resizing import resize_nearest
+from keras_tfm.models.base import states_of
+from keras_tfm.models.detection.base import (
+    EPSILON,
+    CoordinateSines,
+    ObjectQueries,
+    SetDetector,
+    SetDetectorConfig,
+    detr_block,
+    inverse_sigmoid,
+    start_of,
+)
+from keras_tfm.models.detection.detr import DETR
+
+
+@dataclasses.dataclass(frozen=True)
+class ConditionalDETRConfig(SetDetectorConfig):
+    """`SetDetectorConfig`, with 300 queries by default."""
+
+    num_queries: Size = 300
+
+
+class ConditionalDETR(SetDetector):
+    """Images in, one vector for each object query out, and where it looks.
+
+    Inputs and outputs as of `DETR`; beside them `references` (B, 1, Q, 4), the logits of a query's point
+    (x, y), and zeros, to which a head adds those of its boxes.
+    """
+
+    config_class = ConditionalDETRConfig
+
+    def __init__(self, config, name="conditional_detr", **kwargs):
+        backbone, pixel_mask = start_of(config)
+        encoder = [detr_block(config, "encoder", i) for i in range(config.num_layers)]
+        decoder = [_decoder_block(config, i) for i in range(config.decoder_sizes[0])]
+
+        x = Convolution(config.dim, 1, name="encoder_projection")(backbone.maps[-1])
+        cells = resize_nearest(pixel_mask, x.shape[1:3])
+        position = SineGridPositionEncoding(normalize=True, name="encoder_position")(ops.zeros_like(x), cells)
+        position, cells = flatten_map(position), flatten_map(cells[..., None])[..., 0]  # (B, N)
+        encoded = states_of(encoder, flatten_map(x), mask=cells, position=position)
+
+        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoded[-1])
+        references = Chain([Dense(config.dim, "relu"), Dense(2)], name="decoder_references")(queries)
+        references = ops.sigmoid(references)  # (B, Q, 2)
+        places = CoordinateSines(config.dim // 2, name="decoder_sines")(ops.flip(references, axis=-1))
+        scale = Chain([Dense(config.dim, "relu"), Dense(config.dim)], name="decoder_place_scale")
+        decoded = [ops.zeros_like(queries)]
+        for i, block in enumerate(decoder):
+            place = places * scale(decoded[-1]) if i else places
+            context = {"context_mask": cells, "context_position": position, "place": place}
+            decoded.append(block(decoded[-1], encoded[-1], position=queries, **context))
+        outputs = LayerNormalization(EPSILON, name="decoder_norm")(ops.stack(decoded[1:], axis=1))
+        super().__init__(
+            config,
+            backbone,
+            pixel_mask,
+            {
+                "encoder_sequence_output": encoded[-1],
+                "decoder_sequence_output": outputs[:, -1],
+                "decoder_outputs": outputs,  # (B, L, Q, D)
+                "references": ops.pad(inverse_sigmoid(references)[:, None], [(0, 0)] * 3 + [(0, 2)]),
+            },
+            {"encoder": encoder, "decoder": decoder},
+            {"encoder": encoded, "decoder": decoded},
+            name=name,
+            **kwargs,
+        )
+
+
+class PlacedProjections(Layer):
+    """Projections to heads of contents and places, each by a matrix of its own.
+
+    With `is_apart` places of queries and keys stand beside their contents, as in cross-attention, otherwise
+    they are added to them. `adds` says whether positions of queries and keys are added too.
+    """
+
+    def __init__(self, num_heads, is_apart=False, adds=True, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.is_apart = is_apart
+        self.adds = adds
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        width = query_shape[-1]
+        if width % self.num_heads:
+            raise ValueError(f"`num_heads` must divide the width {width}; it is {self.num_heads}.")
+        self.value_width = width // self.num_heads
+        self.key_width = self.value_width * (2 if self.is_apart else 1)
+        names = ["query", "key", "value", "key_position"]
+        names += ["query_position"] * self.adds + ["query_place"] * self.is_apart
+        for name in names:
+            layer = Dense(width, name=name)
+            setattr(self, name, layer)
+            layer.build(query_shape if name.startswith("query") else value_shape or query_shape)
+        self.built = True
+
+    def project(self, x, context, position, context_position, place=None):
+        """The queries of `x` (B, T, D), keys and values of `context` (B, S, D): (B, H, T or S, .)."""
+        query, key, value = self.query(x), self.key(context), self.value(context)
+        key_position = self.key_position(context_position)
+        if self.adds:
+            query, key = query + self.query_position(position), key + key_position
+        query, key, value = (split_heads(y, self.num_heads) for y in (query, key, value))
+        if self.is_apart:
+            places = (split_heads(y, self.num_heads) for y in (self.query_place(place), key_position))
+            query, key = (ops.concatenate(pair, -1) for pair in zip((query, key), places, strict=True))
+        return query, key, value
+
+
+class PlacedAttention(Attention):
+    """Attention whose `projections` are `PlacedProjections`."""
+
+    def call(  # type: ignore[override]
+        self,
+        x,
+        context=None,
+        position=None,
+        context_position=None,
+        place=None,
+        mask=None,
+        bias=None,
+        training=None,
+    ):
+        """Attend from `x` (B, T, D) to `context` (B, S, D), or to itself: (B, T, D).
+
+        `position` (B, T, D) and `context_position` (B, S, D) are theirs, `place` (B, T, D) is where each
+        query looks.
+        """
+        if context is None:
+            context, context_position = x, position
+        query, key, value = self.projections.project(x, context, position, context_position, place)
+        mask = combine_masks(mask)
+        return self.merge(self.attend(query, key, value, mask, bias, training=training))
+
+
+class ConditionalBlock(Block):
+    """A decoder's `Block` of `PlacedAttention`s."""
+
+    def call(
+        self,
+        x,
+        context=None,
+        mask=None,
+        context_mask=None,
+        bias=None,
+        training=None,
+        position=None,
+        context_position=None,
+        place=None,
+    ):
+        """(B, T, D) -> (B, T, D); the arguments are those of `Block` and of `PlacedAttention`."""
+        part = self.attention
+        y = part.branch(part.before(x), position=position, mask=mask, bias=bias, training=training)
+        x, part = part.after(x, y, training), self.context_attention
+        places = {"position": position, "context_position": context_position, "place": place}
+        y = part.branch(part.before(x), context, **places, mask=context_mask, training=training)
+        return self.feedforward(part.after(x, y, training), training=training)
+
+
+def _decoder_block(config, index):
+    """The decoder's block of this number; the first one alone adds positions in cross-attention too, as its
+    queries have no content yet.
+    """
+    part = residuals(dropout=config.dropout, epsilon=EPSILON)
+    _, num_heads, width = config.decoder_sizes
+    attentions = [
+        part(PlacedAttention(PlacedProjections(num_heads, **options), dropout=config.attention_dropout))
+        for options in ({}, {"is_apart": True, "adds": not index})
+    ]
+    feedforward = FeedForward(width, config.activation, dropout=config.activation_dropout)
+    return ConditionalBlock(attentions[0], part(feedforward), attentions[1], name=f"decoder_block_{index}")
+
+
+# Meng et al. 2021, table 1: 43 and 63 M parameters. tiny is this package's own, for images of some 96 x 96.
+ConditionalDETR.sizes = {
+    name: ConditionalDETRConfig.from_json(
+        {**dataclasses.asdict(size), "num_queries": 16 if name == "tiny" else 300}
+    )
+    for name, size in DETR.sizes.items()
+}
