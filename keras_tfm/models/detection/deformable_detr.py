@@ -15,12 +15,13 @@ Improved DeNoising Anchor Boxes", section 3.4, theirs as positions alone.
 
 import dataclasses
 import math
+from typing import Annotated
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.configs import Size
+from keras_tfm.configs import Between, Count, Size
 from keras_tfm.layers.attention.deformable import DeformableAttention
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
@@ -45,6 +46,7 @@ from keras_tfm.models.detection.base import (
 )
 
 GROUPS = 32  # of features at most, in the normalisation of maps
+Queries = Annotated[int, Between(1, 2**14)]
 SIDE = 0.05  # of a proposal, as a part of the image's, on the finest level
 
 
@@ -56,9 +58,9 @@ class DeformableDETRConfig(SetDetectorConfig):
     the former.
     """
 
-    num_queries: Size = 300
+    num_queries: Queries = 300  # proposals have no weights of their own
     intermediate_dim: Size = 1024
-    num_maps: Size = 3
+    num_maps: Count = 3
     num_levels: Size = 4
     num_points: Size = 4
     num_decoder_points: Size = 4
