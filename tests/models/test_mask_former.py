@@ -15,7 +15,7 @@ from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
 
-RESNET = {"stem_dim": 4, "dims": (8, 8), "depths": (1, 1), "block": "basic"}
+RESNET = {"stem_dim": 4, "dims": (32, 32), "depths": (1, 1)}
 SMALL = MaskFormerConfig(
     (20, 24),
     1,
