@@ -15,7 +15,7 @@ from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
 
-RESNET = {"stem_dim": 4, "dims": (32, 32), "depths": (1, 1)}
+RESNET = {"stem_dim": 4, "dims": (8, 8), "depths": (1, 1), "block": "basic"}
 SMALL = MaskFormerConfig(
     (20, 24),
     1,
@@ -25,7 +25,7 @@ SMALL = MaskFormerConfig(
     num_layers=2,
     num_heads=2,
     intermediate_dim=8,
-    pyramid_dim=32,
+    pyramid_dim=128,
     mask_dim=2,
 )
 SWIN = {"dim": 4, "depths": (1, 2, 1, 1), "num_heads": (1, 2, 2, 2), "window": 2, "fixed_windows": True}
