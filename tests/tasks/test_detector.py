@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Objects
-from keras_tfm.models import DETR, DETRConfig, ResNet
+from keras_tfm.models import DETR, DeformableDETR, DETRConfig, ResNet
 from keras_tfm.tasks import Detector, ImageClassifier
 from keras_tfm.tasks.average_precision import average_precision
 from tests.contract import randomise
@@ -104,6 +104,24 @@ def test_the_export_answers_as_the_task(task, tmp_path):
         np.testing.assert_allclose(served["boxes"][row], answer["boxes"], atol=1e-3)
         np.testing.assert_allclose(served["scores"][row], answer["scores"], atol=1e-5)
         assert list(served["labels"][row]) == answer["labels"]
+
+
+def test_queries_that_are_proposals_are_kept_and_exported(tmp_path):
+    """The default family, whose queries have no weights of their own."""
+    made = Detector(DeformableDETR.from_size("tiny", image_size=32, num_channels=1, dim=16), NAMES)
+    assert made.model.backbone.config.proposes
+    randomise(made.model, 1)
+    made.save(tmp_path / "saved")
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 1), "uint8")
+    expected, loaded = made.predict(images, 0.0), tasks.load(tmp_path / "saved")
+    made.export(tmp_path / "served")
+    files = [tf.io.encode_png(image).numpy() for image in images]
+    served = ask(tmp_path / "served", of_text=False, image_bytes=files)
+    for row, (answer, again) in enumerate(zip(expected, loaded.predict(images, 0.0), strict=True)):
+        for name in ("boxes", "scores"):
+            np.testing.assert_allclose(again[name], answer[name], atol=1e-4)
+            np.testing.assert_allclose(served[name][row], answer[name], atol=1e-3)
+        assert again["labels"] == answer["labels"] == list(served["labels"][row])
 
 
 def test_padding_is_hidden_and_the_same_in_training(task):
