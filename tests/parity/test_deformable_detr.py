@@ -42,7 +42,7 @@ def draw_config(rng, refines):
         encoder_layers=int(rng.integers(1, 4)),
         encoder_attention_heads=num_heads,
         encoder_ffn_dim=int(rng.integers(1, 40)),
-        decoder_layers=int(rng.integers(1, 4)),
+        decoder_layers=int(rng.integers(2, 4)),  # theirs refuses heads that tie one block to itself
         decoder_attention_heads=decoder_heads,
         decoder_ffn_dim=int(rng.integers(1, 40)),
         activation_function=str(rng.choice(["relu", "gelu"])),

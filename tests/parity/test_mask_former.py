@@ -30,7 +30,8 @@ def draw_config(rng, backbone):
     """One of their configurations; a Swin's last maps may be smaller than its window."""
     heads_, channels = int(rng.choice([1, 2, 4])), int(rng.integers(1, 4))
     if backbone == "resnet":
-        widths = [4 * int(x) for x in rng.integers(1, 9, int(rng.integers(1, 5)))]
+        # Their pyramid needs two maps.
+        widths = [4 * int(x) for x in rng.integers(1, 9, int(rng.integers(2, 5)))]
         backbone_config = transformers.ResNetConfig(
             num_channels=channels,
             embedding_size=int(rng.integers(1, 9)),
