@@ -1,7 +1,8 @@
 """In every family the recorded attention weights are those that the layers average by.
 
 They are computed once more, in float64, from the scores that the layers compute. Without attention are BiT,
-FNet, MLPMixer, ResNet, Recurrent and Autoregressive.
+FNet, MLPMixer, ResNet, Recurrent and Autoregressive. tests/layers/test_deformable.py has those of
+DeformableDETR's points, told by cells.
 """
 
 import dataclasses
@@ -19,8 +20,10 @@ from tests import contract
 from tests.models import (
     test_autoformer,
     test_clip,
+    test_conditional_detr,
     test_detr,
     test_mask_former,
+    test_medt,
     test_siglip,
     test_vilbert,
     test_vision_encoder_decoder,
@@ -38,8 +41,13 @@ OTHERS = {
         {"images": (8, 12, 1), "network": (5,)},
     ),
     "CLIP": (lambda: models.CLIP(test_clip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
+    "ConditionalDETR": (
+        lambda: models.ConditionalDETR(test_conditional_detr.SMALL),
+        {"images": (20, 24, 1)},
+    ),
     "DETR": (lambda: models.DETR(test_detr.SMALL), {"images": (20, 24, 1)}),
     "MaskFormer": (lambda: models.MaskFormer(test_mask_former.SMALL), {"images": (20, 24, 1)}),
+    "MedT": (lambda: models.MedT(test_medt.SMALL), {"images": (32, 32, 1)}),
     "SigLIP": (lambda: models.SigLIP(test_siglip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
     "ViLBERT": (
         lambda: models.ViLBERT(test_vilbert.SMALL),
