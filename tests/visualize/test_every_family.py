@@ -23,7 +23,6 @@ from tests.models import (
     test_conditional_detr,
     test_detr,
     test_mask_former,
-    test_medt,
     test_siglip,
     test_vilbert,
     test_vision_encoder_decoder,
@@ -47,7 +46,6 @@ OTHERS = {
     ),
     "DETR": (lambda: models.DETR(test_detr.SMALL), {"images": (20, 24, 1)}),
     "MaskFormer": (lambda: models.MaskFormer(test_mask_former.SMALL), {"images": (20, 24, 1)}),
-    "MedT": (lambda: models.MedT(test_medt.SMALL), {"images": (32, 32, 1)}),
     "SigLIP": (lambda: models.SigLIP(test_siglip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
     "ViLBERT": (
         lambda: models.ViLBERT(test_vilbert.SMALL),
