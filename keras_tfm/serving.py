@@ -304,6 +304,7 @@ def as_tags(labels, outside):
 
 
 def onnx(folder, threads):
+    """model.onnx by onnxruntime, on the CPU."""
     runtime = _imported("onnxruntime", "onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 3
@@ -314,6 +315,7 @@ def onnx(folder, threads):
 
 
 def litert(folder, threads):
+    """model.tflite by LiteRT: one of its functions per length."""
     interpreters = _imported("ai_edge_litert.interpreter", "ai-edge-litert")
     interpreter = interpreters.Interpreter(str(folder / "model.tflite"), num_threads=threads)
     runners: dict[tuple, Any] = {}
@@ -333,6 +335,7 @@ def litert(folder, threads):
 
 
 def openvino(folder, threads):
+    """model.xml by OpenVINO, on the CPU."""
     runtime = _imported("openvino", "openvino")
     options = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
     compiled = runtime.Core().compile_model(str(folder / "model.xml"), "CPU", options)
