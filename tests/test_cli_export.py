@@ -17,8 +17,9 @@ TEXTS = ["a good film", "a bad film"]
 def trained(tmp_path_factory):
     """The RUN of a classifier with fresh weights."""
     task = TextClassifier.from_examples((TEXTS * 4, ["+", "-"] * 4), "tiny", 300, changes=TINY, max_length=16)
-    task.save(tmp_path_factory.mktemp("runs") / "films")
-    return task, tmp_path_factory.getbasetemp() / "runs0" / "films"
+    folder = tmp_path_factory.mktemp("runs") / "films"
+    task.save(folder)
+    return task, folder
 
 
 def test_a_format_in_eight_bits(trained, tmp_path, capsys):

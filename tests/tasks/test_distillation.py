@@ -56,8 +56,8 @@ def teacher(tmp_path_factory):
     keras.utils.set_random_seed(4)
     backbone = ViT.from_size("tiny", **SMALL | {"image_size": 12})
     task = ImageClassifier(backbone, [NAMES[2], NAMES[0], NAMES[1]], mean=0.3, std=0.4)
-    task.save(tmp_path_factory.mktemp("runs") / "teacher")
-    task.folder = tmp_path_factory.getbasetemp() / "runs0" / "teacher"
+    task.folder = tmp_path_factory.mktemp("runs") / "teacher"
+    task.save(task.folder)
     return task
 
 
