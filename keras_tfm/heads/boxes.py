@@ -37,7 +37,12 @@ def generalized_iou(boxes, others):
 
 
 def box_distance(boxes, others):
-    """The sum of the absolute differences of `boxes` and `others`, (..., 4) both, which broadcast: (...)."""
+    """The sum of the absolute differences of `boxes` and `others`, (..., 4) both, which broadcast: (...).
+
+    >>> box, other = np.array([0.5, 0.5, 0.25, 0.5]), np.array([0.25, 0.5, 0.5, 0.5])
+    >>> float(keras_tfm.heads.box_distance(box, other))
+    0.5
+    """
     return ops.sum(ops.abs(ops.cast(boxes, "float32") - ops.cast(others, "float32")), axis=-1)
 
 

@@ -39,6 +39,11 @@ SMALL = 1_000  # values: smaller variables, such as dropout's seeds, need not be
 class TaskError(ValueError):
     """A task's folder that cannot be used: the message names the file, what was expected and what was
     found.
+
+    >>> keras_tfm.tasks.load("missing")
+    Traceback (most recent call last):
+        ...
+    keras_tfm.tasks.task.TaskError: missing: no task folder, it has no config.json
     """
 
 
@@ -50,6 +55,14 @@ class Task(abc.ABC):
     raw texts or images. A saved task is a folder with config.json (its "task" names the class),
     model.safetensors and the tokenizer's files. `is_trained` is False if the folder says that no epoch of its
     training has ended.
+
+    >>> class Doubler(keras_tfm.tasks.Task):
+    ...     def __init__(self):
+    ...         self.model = keras.layers.Rescaling(2.0)
+    ...     def export_endpoints(self):
+    ...         return {}
+    >>> Doubler()(np.array([1.0, 2.0])).numpy().tolist()
+    [2.0, 4.0]
     """
 
     name: str  # in config.json and on the command line
@@ -255,7 +268,17 @@ class Task(abc.ABC):
 
 
 def load_any(folder: Path, quantization: str | None = None) -> Any:
-    """The task of any kind that `save` wrote to `folder`; the arguments are those of `Task.load`."""
+    """The task of any kind that `save` wrote to `folder`; the arguments are those of `Task.load`.
+
+    >>> import tempfile
+    >>> names, sizes = ["dark", "light"], {"image_size": 8, "patch_size": 4}
+    >>> task = keras_tfm.tasks.ImageClassifier.from_size("tiny", names, **sizes)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     task.save(f"{folder}/run")
+    ...     again = keras_tfm.tasks.load(f"{folder}/run")
+    >>> again.class_names.tolist()
+    ['dark', 'light']
+    """
     name = read_config(folder)["task"]
     if name not in TASKS:
         raise TaskError(f"{folder}: unknown task {name!r}; known are {', '.join(TASKS)}")

@@ -39,6 +39,13 @@ def load_weights(model: keras.Model, path: Path) -> bool:
     changed.
 
     Returns whether the weights are trained: False if no epoch of their training had ended.
+
+    >>> import tempfile
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     keras_tfm.training.save_weights(model, f"{folder}/model.safetensors", trained=False)
+    ...     keras_tfm.training.load_weights(model, f"{folder}/model.safetensors")
+    False
     """
     weights = _plain(model)
     tensors, metadata = read_tensors(path)

@@ -1,7 +1,10 @@
-"""The examples in docstrings give what they say; those of tasks, which train models, are slow tests."""
+"""The examples in docstrings give what they say; those of tasks, which train models, are slow tests. Every
+public class and function has one.
+"""
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 
 import keras
@@ -19,6 +22,7 @@ import keras_tfm.tasks
 import keras_tfm.training
 import keras_tfm.visualize
 import keras_tfm.word_vectors
+from keras_tfm.configs import Config
 
 
 def examples(*packages):
@@ -63,3 +67,18 @@ def test_examples_give_what_they_say(name):
 @pytest.mark.parametrize("name", OF_TASKS)
 def test_examples_of_tasks_give_what_they_say(name):
     run(OF_TASKS[name])
+
+
+@pytest.mark.parametrize("name", ["layers", "heads", "models", "training", "visualize", "tasks"])
+def test_public_names_have_an_example(name):
+    """A configuration's example is its model's, or its task's."""
+    missing = []
+    for key, value in vars(importlib.import_module(f"keras_tfm.{name}")).items():
+        is_one = inspect.isclass(value) or inspect.isfunction(value)
+        if key[0] == "_" or not is_one or not value.__module__.startswith("keras_tfm."):
+            continue
+        if inspect.isclass(value) and issubclass(value, Config):
+            continue
+        if not doctest.DocTestParser().get_examples(value.__doc__ or ""):
+            missing.append(key)
+    assert not missing
