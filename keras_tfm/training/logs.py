@@ -153,14 +153,13 @@ class MetricsFile(keras.callbacks.Callback):
     Raises:
         ValueError: if the file exists and is not a table of metrics.
 
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     >>> model.compile("adam", "mse")
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     metrics = keras_tfm.training.MetricsFile(f"{folder}/metrics.csv")
-    ...     history = model.fit(np.ones((4, 2)), np.ones((4, 3)), verbose=0, callbacks=[metrics])
-    ...     print(pathlib.Path(folder, "metrics.csv").read_text().splitlines()[0])
-    epoch,step,learning_rate,seconds,loss
+    >>> metrics = keras_tfm.training.MetricsFile("metrics.csv")
+    >>> history = model.fit(np.ones((4, 2)), np.ones((4, 3)), verbose=0, callbacks=[metrics])
+    >>> pathlib.Path("metrics.csv").read_text().split()[0]
+    'epoch,step,learning_rate,seconds,loss'
     """
 
     def __init__(self, path: Path):
@@ -216,13 +215,12 @@ class TensorBoard(keras.callbacks.Callback):
 
     Unlike Keras's callback, it does not need the package tensorboard.
 
-    >>> import os, tempfile
+    >>> import os
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     >>> model.compile("adam", "mse")
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     board = keras_tfm.training.TensorBoard(folder)
-    ...     history = model.fit(np.ones((4, 2)), np.ones((4, 3)), verbose=0, callbacks=[board])
-    ...     print(sorted(os.listdir(folder)))
+    >>> board = keras_tfm.training.TensorBoard("logs")
+    >>> history = model.fit(np.ones((4, 2)), np.ones((4, 3)), verbose=0, callbacks=[board])
+    >>> sorted(os.listdir("logs"))
     ['train', 'validation']
     """
 

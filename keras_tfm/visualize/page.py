@@ -48,12 +48,11 @@ def attention_page(
     one layer alone, number `layer` of all. Raises ValueError above `max_tokens` tokens, for a task without a
     tokenizer or a model without attention.
 
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> examples = ["a good film", "a bad film"], ["+", "-"]
     >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = keras_tfm.visualize.attention_page(task, "a film", f"{folder}/page.html")
-    ...     "a film" in pathlib.Path(folder, "page.html").read_text("utf-8")
+    >>> page = keras_tfm.visualize.attention_page(task, "a film", "page.html")
+    >>> "a film" in pathlib.Path("page.html").read_text("utf-8")
     True
     """
     if task.tokenizer is None and hasattr(task, "generate"):
