@@ -12,6 +12,7 @@ from keras_tfm.heads.matching import match
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.resizing import resize_bilinear, resize_nearest
+from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
 
@@ -68,7 +69,7 @@ class MaskClassifier(ModelWithHead):
         return ops.divide_no_nan(scores, ops.sum(scores, axis=-1, keepdims=True))
 
 
-def class_maps(logits, masks):
+def class_maps(logits: Tensor, masks: Tensor) -> Tensor:
     """The scores of classes at each pixel, (B, rows, columns, C), by `logits` (B, Q, C + 1) and `masks` (B,
     Q, rows, columns) of a `MaskClassifier`.
 

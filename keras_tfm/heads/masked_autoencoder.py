@@ -98,7 +98,7 @@ def normalized_pixels(patches):
     return (patches - ops.mean(patches, axis=-1, keepdims=True)) / ops.sqrt(variance + 1e-6)
 
 
-def patch_loss():
+def patch_loss() -> keras.losses.Loss:
     """The mean squared error of the patches' numbers, averaged over the patches of weight 1.
 
     >>> loss = keras_tfm.heads.patch_loss()

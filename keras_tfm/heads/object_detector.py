@@ -5,6 +5,7 @@ image from which boxes are measured (Zhu et al. 2021, "Deformable DETR", section
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import keras
 from keras import ops
@@ -13,6 +14,9 @@ from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.set_prediction import FocalSetPredictionLoss, SetPredictionLoss
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Backbone
 
 NEVER = -100.0  # the logit of what a proposal is not asked
 
@@ -107,7 +111,7 @@ class ReferencedDetector(ModelWithHead):
         return self.backbone._fill(name, inputs)
 
 
-def detector_around(backbone, num_classes):
+def detector_around(backbone: "Backbone", num_classes: int) -> ObjectDetector | ReferencedDetector:
     """The head that fits what `backbone` gives, on it.
 
     >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32)

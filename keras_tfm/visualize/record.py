@@ -1,6 +1,8 @@
 """Attention weights of any model, unchanged: while it is called, compiled, or in the course of a training."""
 
 import contextlib
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,7 +14,7 @@ from keras_tfm.training.model import Model
 
 
 @contextlib.contextmanager
-def record_attention(model):
+def record_attention(model: keras.layers.Layer) -> Iterator[dict[str, Any]]:
     """{layer path: weights (B, H, T, S)} of every attention layer in `model` that is called within.
 
     They are those that average the values, but for dropout: 0 where a key is masked, rows sum to 1. A layer
@@ -56,7 +58,7 @@ def _check_eager(layer, array):
         )
 
 
-def attention_of(model, batch):
+def attention_of(model: Any, batch: Any) -> dict[str, Any]:
     """{layer path: weights (B, H, T, S)}, NumPy arrays, of every attention layer while `model` reads `batch`.
 
     `model` is a model or a task, `batch` what it is called on, in inference. A layer that runs several times
@@ -76,7 +78,7 @@ def attention_of(model, batch):
     }
 
 
-def with_attention(model):
+def with_attention(model: keras.Model) -> keras.Model:
     """A model of the same layers that gives {"output": `model`'s, "attention": {layer path: weights}}.
 
     Its calls may be compiled, so that `with_attention(model).predict(data)` gives the weights of all of
