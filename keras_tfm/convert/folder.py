@@ -15,6 +15,11 @@ def find_folder(name: Path) -> pathlib.Path:
 
     Files that are not in the cache are downloaded if huggingface_hub is installed. Raises FileNotFoundError
     if there is neither.
+
+    >>> import os
+    >>> os.mkdir("model")
+    >>> keras_tfm.convert.find_folder("model").name
+    'model'
     """
     folder = pathlib.Path(name)
     if folder.is_dir():

@@ -48,6 +48,11 @@ def read_decoding(folder: Path, is_encoder_decoder: bool) -> DecodingDefaults:
 
     They are read from generation_config.json, or from config.json if that file is missing; ids of start, end
     and padding may come from either. Raises CheckpointError for a malformed value.
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("config.json").write_text('{"eos_token_id": 2, "num_beams": 4}')
+    >>> keras_tfm.convert.read_decoding(".", is_encoder_decoder=True)
+    DecodingDefaults(start_id=None, end_ids=(2,), pad_id=None, options={'beam_size': 4})
     """
     folder = pathlib.Path(folder)
     entries, path = read_config(folder), folder / "config.json"
@@ -79,7 +84,14 @@ def decoding_entries(defaults):
 
 
 def write_decoding(defaults: DecodingDefaults) -> Callable[[pathlib.Path], Any]:
-    """A function that writes generation_config.json into a folder."""
+    """A function that writes generation_config.json into a folder.
+
+    >>> import pathlib
+    >>> defaults = keras_tfm.tasks.decoding.DecodingDefaults(end_ids=(2,), options={"beam_size": 4})
+    >>> _ = keras_tfm.convert.write_decoding(defaults)(pathlib.Path("."))
+    >>> pathlib.Path("generation_config.json").read_text().split()
+    ['{', '"num_beams":', '4,', '"eos_token_id":', '2', '}']
+    """
     text = json.dumps(decoding_entries(defaults), indent=2) + "\n"
     return lambda folder: (folder / FILE).write_text(text, "utf-8")
 

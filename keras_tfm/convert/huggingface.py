@@ -78,12 +78,9 @@ def from_huggingface(name: Path, with_head: bool = True) -> Any:
         CheckpointError: if anything in the folder is missing or not as expected; it names file and entry.
         FileNotFoundError: if there is no such folder.
 
-    >>> import tempfile
     >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=50, num_layers=1)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     keras_tfm.convert.save_huggingface(model, f"{folder}/bert")
-    ...     again = keras_tfm.convert.from_huggingface(f"{folder}/bert")
-    >>> again.config == model.config
+    >>> keras_tfm.convert.save_huggingface(model, "bert")
+    >>> keras_tfm.convert.from_huggingface("bert").config == model.config
     True
     """
     folder = find_folder(name)
@@ -122,6 +119,10 @@ def head_arguments(backbone: Any, head_class: type, entries: dict) -> tuple[dict
     """The arguments for a new `head_class` on `backbone`, and {part: whether the backbone must have it}.
 
     Both follow the family of the backbone in transformers; they are empty if it has no such head.
+
+    >>> backbone = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=50, num_layers=1)
+    >>> keras_tfm.convert.head_arguments(backbone, keras_tfm.heads.Classifier, {"classifier_dropout": 0.2})
+    ({'hidden_dim': None, 'dropout': 0.2}, {'pooler': True})
     """
     family = families_of(backbone)[0]
     for head in family.heads.values():
@@ -152,6 +153,12 @@ def save_huggingface(
     Raises:
         TypeError: for a model of no known family.
         FileExistsError: if `folder` exists.
+
+    >>> import os
+    >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=50, num_layers=1)
+    >>> keras_tfm.convert.save_huggingface(model, "bert")
+    >>> sorted(os.listdir("bert"))
+    ['config.json', 'model.safetensors']
     """
     if quantization_of(model):
         raise ValueError("Weights in 8 bits are not what transformers reads: save them before.")

@@ -89,6 +89,11 @@ def from_timm(name: Path, with_head: bool = True) -> Any:
     Raises:
         CheckpointError: if anything in the folder is missing or not as expected; it names file and entry.
         FileNotFoundError: if there is no such folder.
+
+    >>> backbone = keras_tfm.models.ViT.from_size("tiny", num_layers=1)
+    >>> keras_tfm.convert.save_timm(keras_tfm.heads.Classifier(backbone, num_classes=3), "vit")
+    >>> keras_tfm.convert.from_timm("vit").num_classes
+    3
     """
     folder = find_folder(name)
     path, entries = folder / "config.json", read_config(folder)
@@ -143,6 +148,13 @@ def save_timm(
         ValueError: for an unknown architecture, a configuration that timm does not have, or a wrong number of
             names.
         FileExistsError: if `folder` exists.
+
+    >>> import os
+    >>> backbone = keras_tfm.models.ViT.from_size("tiny", num_layers=1)
+    >>> model = keras_tfm.heads.Classifier(backbone, num_classes=2)
+    >>> keras_tfm.convert.save_timm(model, "vit", class_names=["cat", "dog"])
+    >>> sorted(os.listdir("vit"))
+    ['config.json', 'model.safetensors']
     """
     if quantization_of(model):
         raise ValueError("Weights in 8 bits are not what timm reads: save them before.")

@@ -25,7 +25,13 @@ DEFAULTS = {
 
 
 def timm_preprocessing_of(folder: Path) -> dict[str, Any]:
-    """The fields in a `folder` of timm; CheckpointError for malformed entries."""
+    """The fields in a `folder` of timm; CheckpointError for malformed entries.
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("config.json").write_text('{"pretrained_cfg": {"mean": [0.5], "std": [0.5]}}')
+    >>> keras_tfm.convert.timm_preprocessing_of(".")["mean"]
+    (0.5,)
+    """
     path = pathlib.Path(folder, "config.json")
     entries = read_config(path.parent)
     given = entries.get("pretrained_cfg", entries)  # old ones have no such part

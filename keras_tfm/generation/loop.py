@@ -174,6 +174,12 @@ class CompiledDecoding:
     Args:
         max_length: the longest prompt and continuation together, beyond which nothing is padded.
         max_context: the same for the context.
+
+    >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50))
+    >>> decode = keras_tfm.generation.CompiledDecoding(model, max_length=16)
+    >>> options = keras_tfm.generation.DecodingOptions(max_new_tokens=3)
+    >>> decode(options, np.array([[5, 6, 7]])).shape
+    TensorShape([1, 6])
     """
 
     def __init__(self, model, stop=None, pad_id=0, max_length=None, max_context=None):

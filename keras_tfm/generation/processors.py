@@ -172,6 +172,11 @@ class RepetitionPenalty(Value):
 class NoRepeatNGram(Value):
     """Forbids tokens that would repeat any `size` tokens in a row (Paulus et al. 2018), the prompt
     included.
+
+    >>> written = keras_tfm.generation.processors.Written(np.array([[1, 2, 1]]), np.ones((1, 3), bool), 3, 1)
+    >>> processor = keras_tfm.generation.NoRepeatNGram(2)  # 1 must not be followed by 2 again
+    >>> processor(np.zeros((1, 3), "float32"), written).numpy().tolist()
+    [[0.0, 0.0, -inf]]
     """
 
     def __init__(self, size):
@@ -197,7 +202,13 @@ class NoRepeatNGram(Value):
 
 
 class MinNewTokens(Value):
-    """Forbids `end_ids` until `count` tokens are generated."""
+    """Forbids `end_ids` until `count` tokens are generated.
+
+    >>> written = keras_tfm.generation.processors.Written(np.array([[5, 6, 1]]), np.ones((1, 3)), 3, 2)
+    >>> processor = keras_tfm.generation.MinNewTokens(2, end_ids=[0])  # one token is generated yet, 1
+    >>> processor(np.zeros((1, 3), "float32"), written).numpy().tolist()
+    [[-inf, 0.0, 0.0]]
+    """
 
     def __init__(self, count, end_ids):
         require("count", count, lambda count: count >= 0, "must be at least 0", whole=True)

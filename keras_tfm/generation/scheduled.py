@@ -20,6 +20,12 @@ class ScheduledSampling:
     it is drawn from what `model` predicts after the tokens read so far. 1 - epsilon is `share` times `done`,
     the share of the training that is done ("linear decay"). The draws depend only on `seed` and `step`. They
     come from a separate pass without dropout and, as in the paper, without a gradient.
+
+    >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.T5.from_size("tiny", vocabulary_size=50))
+    >>> sampling = keras_tfm.generation.ScheduledSampling(model, share=0.5)
+    >>> inputs = {name: keras.ops.ones((2, 5), "int32") for name in model.backbone.input}
+    >>> sampling(inputs, step=0, done=0.5)["decoder_token_ids"].shape
+    TensorShape([2, 5])
     """
 
     def __init__(self, model: "Decodes", share, seed=0):

@@ -10,7 +10,12 @@ from keras_tfm.word_vectors.vocabulary import Texts, Vocabulary, split
 
 
 class Dimensions(NamedTuple):
-    """The length of a word's vector, the length of a text's vector, and the entries of the dense matrix."""
+    """The length of a word's vector, the length of a text's vector, and the entries of the dense matrix.
+
+    >>> sizes = keras_tfm.word_vectors.dimensions(scipy.sparse.csr_array((50_000, 1_000)))
+    >>> sizes.of_a_word, sizes.of_a_text, sizes.of_the_matrix
+    (1000, 50000, 50000000)
+    """
 
     of_a_word: int
     of_a_text: int
@@ -40,12 +45,20 @@ def term_counts(texts: Texts, vocabulary: Vocabulary) -> scipy.sparse.csr_array:
 
 
 def density(matrix: scipy.sparse.sparray) -> float:
-    """The share of a sparse matrix that is not zero, which is low for a matrix of word counts."""
+    """The share of a sparse matrix that is not zero, which is low for a matrix of word counts.
+
+    >>> keras_tfm.word_vectors.density(scipy.sparse.csr_array([[2, 0], [0, 0]]))
+    0.25
+    """
     return float(matrix.count_nonzero() / np.prod(matrix.shape, dtype="f8")) if np.prod(matrix.shape) else 0.0
 
 
 def dimensions(matrix: scipy.sparse.sparray) -> Dimensions:
-    """The sizes of a matrix of words by texts (V, S), which grow with the corpus."""
+    """The sizes of a matrix of words by texts (V, S), which grow with the corpus.
+
+    >>> keras_tfm.word_vectors.dimensions(scipy.sparse.csr_array([[2, 0, 1], [0, 0, 1]]))
+    Dimensions(of_a_word=3, of_a_text=2, of_the_matrix=6)
+    """
     num_words, num_texts = matrix.shape
     return Dimensions(num_texts, num_words, num_words * num_texts)
 

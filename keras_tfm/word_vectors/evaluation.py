@@ -21,7 +21,15 @@ BATCH = 512  # questions that are compared with the whole vocabulary at once
 
 
 class Similarity(NamedTuple):
-    """Spearman's correlation, the number of pairs with known words, and their share of all pairs."""
+    """Spearman's correlation, the number of pairs with known words, and their share of all pairs.
+
+    >>> matrix = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
+    >>> vectors = keras_tfm.word_vectors.WordVectors(["frog", "toad", "car"], matrix)
+    >>> pairs = [("frog", "toad", 9.0), ("frog", "car", 1.0), ("frog", "zebra", 3.0)]
+    >>> result = keras_tfm.word_vectors.similarity(vectors, pairs)
+    >>> result.answered, round(result.coverage, 2)  # "zebra" has no vector
+    (2, 0.67)
+    """
 
     correlation: float
     answered: int
@@ -32,6 +40,11 @@ class Analogies(NamedTuple):
     """The share of right answers, the number of questions with known words, and their share of all questions.
 
     `sections` has the share of right answers in each section.
+
+    >>> matrix = np.array([[1.0, 1.0], [1.0, -1.0], [3.0, 1.0], [3.0, -1.0]])
+    >>> vectors = keras_tfm.word_vectors.WordVectors(["king", "queen", "man", "woman"], matrix)
+    >>> keras_tfm.word_vectors.analogies(vectors, {"sex": [("man", "king", "woman", "queen")]})
+    Analogies(accuracy=1.0, answered=1, coverage=1.0, sections={'sex': 1.0})
     """
 
     accuracy: float
@@ -106,10 +119,14 @@ def _rows(vectors: WordVectors, words: list[str]) -> np.ndarray:
 
 
 def read_similarities(path: Path) -> list[tuple[str, str, float]]:
-    """The (word, word, score) lines of a file such as WordSim-353, MEN or SimLex.
+    r"""The (word, word, score) lines of a file such as WordSim-353, MEN or SimLex.
 
     White space or commas separate the fields. A first line whose third field is no number is a header. Raises
     ValueError, naming file and line, for any other line.
+
+    >>> _ = pathlib.Path("pairs.csv").write_text("word,word,score\nfrog,toad,9.0\n")
+    >>> keras_tfm.word_vectors.read_similarities("pairs.csv")
+    [('frog', 'toad', 9.0)]
     """
     pairs = []
     for number, fields in _lines(path, ","):
@@ -125,10 +142,14 @@ def read_similarities(path: Path) -> list[tuple[str, str, float]]:
 
 
 def read_analogies(path: Path) -> dict[str, list[Question]]:
-    """Read questions by section, {section: [(a, b, c, d)]}.
+    r"""Read questions by section, {section: [(a, b, c, d)]}.
 
     In a file such as Mikolov's, a line ": name" starts a section; in a folder such as GloVe's, each .txt file
     is a section. Raises ValueError, naming file and line, for a line that has not four words.
+
+    >>> _ = pathlib.Path("questions.txt").write_text(": capitals\nParis France Rome Italy\n")
+    >>> keras_tfm.word_vectors.read_analogies("questions.txt")
+    {'capitals': [('Paris', 'France', 'Rome', 'Italy')]}
     """
     folder = pathlib.Path(path)
     files = sorted(folder.glob("*.txt")) if folder.is_dir() else [folder]

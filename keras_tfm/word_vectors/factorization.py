@@ -40,6 +40,11 @@ class Observed:
 
     Raises:
         ValueError: if a pair is stored twice, or a rating is not finite.
+
+    >>> ratings = scipy.sparse.coo_array(([5.0, 1.0, 4.0], ([0, 0, 1], [0, 1, 0])), shape=(2, 2))
+    >>> observed = keras_tfm.word_vectors.Observed(ratings)
+    >>> len(observed), observed.user_counts.tolist()
+    (3, [2, 1])
     """
 
     def __init__(self, ratings: Any, dtype: str = "float32"):

@@ -17,6 +17,12 @@ class TruncatedSVD:
     `left`, W (N, K), and `right`, V (D, K), have orthonormal columns; `singular_values`, the diagonal of S,
     are in falling order. `error` is the Frobenius norm of the difference from the matrix: the square root of
     the sum of the squares of the omitted singular values.
+
+    >>> svd = keras_tfm.word_vectors.truncated_svd(np.array([[3.0, 0.0], [0.0, 2.0]]), dim=1)
+    >>> left, right = svd.factors()
+    >>> (left @ right.T).round(6)
+    array([[3., 0.],
+           [0., 0.]])
     """
 
     left: np.ndarray

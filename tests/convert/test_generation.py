@@ -54,6 +54,12 @@ def test_both_files(tmp_path):
     assert read_decoding(tmp_path, True) == DecodingDefaults(5, None, None, {"beam_size": 2})
 
 
+def test_the_folder_may_be_a_string(tmp_path):
+    write(tmp_path, "config.json", {"eos_token_id": 2})
+    write(tmp_path, "generation_config.json", {"num_beams": 4})
+    assert read_decoding(str(tmp_path), True) == DecodingDefaults(None, (2,), None, {"beam_size": 4})
+
+
 @pytest.mark.parametrize(
     ("entry", "value"),
     [

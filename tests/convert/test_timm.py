@@ -201,6 +201,11 @@ def test_preprocessing_is_kept(tmp_path):
         assert timm_preprocessing_of(tmp_path / f"b{keep_aspect}") == own
 
 
+def test_the_folder_of_a_preprocessing_may_be_a_string(tmp_path):
+    (tmp_path / "config.json").write_text('{"pretrained_cfg": {"mean": [0.25]}}')
+    assert timm_preprocessing_of(str(tmp_path))["mean"] == (0.25,)
+
+
 def test_preprocessing_that_is_not_said_is_that_of_timm(folder):
     change(folder, pretrained_cfg={})
     assert timm_preprocessing_of(folder) == {

@@ -1,4 +1,7 @@
-"""The examples in docstrings give what they say; those of tasks, which train models, are slow tests."""
+"""The examples in docstrings give what they say; those of tasks, which train models, are slow tests.
+
+Each runs in an empty folder, so that one that reads a file writes it first, under a short name.
+"""
 
 import doctest
 import importlib
@@ -7,6 +10,7 @@ import pkgutil
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import keras_tfm
 import keras_tfm.convert
@@ -47,8 +51,13 @@ EXAMPLES = examples(
 OF_TASKS = examples(keras_tfm.tasks)
 
 
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
 def run(example):
-    example.globs.update(np=np, keras=keras, keras_tfm=keras_tfm)
+    example.globs.update(np=np, tf=tf, keras=keras, keras_tfm=keras_tfm)
     said: list = []
     results = doctest.DocTestRunner(verbose=False).run(example, out=said.append)
     assert not results.failed, "".join(said)

@@ -51,6 +51,15 @@ class Augmentation:
         mixup, cutmix: the parameters alpha of their Beta distributions, 0 for none. With both, each batch
             gets one of the two.
         label_smoothing: the share of the label that is spread over all classes.
+
+    >>> augmentation = keras_tfm.data.Augmentation("light", label_smoothing=0.1)
+    >>> images, labels = keras.ops.zeros((2, 8, 8, 3)), keras.ops.one_hot([0, 1], 2)
+    >>> images, labels = augmentation(images, labels, key=np.array([1, 2]))
+    >>> images.shape
+    TensorShape([2, 8, 8, 3])
+    >>> labels.numpy().round(2)
+    array([[0.95, 0.05],
+           [0.05, 0.95]], dtype=float32)
     """
 
     def __init__(

@@ -29,7 +29,12 @@ COLOURS: list[tuple[Any, dict[str, Any]]] = [
 
 
 class Crops(NamedTuple):
-    """`number` crops of each image, of the `size` (height, width); their shares of it are in `areas`."""
+    """`number` crops of each image, of the `size` (height, width); their shares of it are in `areas`.
+
+    >>> crops = keras_tfm.data.Crops(number=8, size=(96, 96), areas=(0.05, 0.4))
+    >>> crops.number, crops.size
+    (8, (96, 96))
+    """
 
     number: int
     size: tuple[int, int]
@@ -42,6 +47,12 @@ class CropBatches(ImageBatches):
     `kinds` is {name: Crops}. `flips` mirrors half of the crops; `normalize` turns raw crops into a model's
     input. With a `seed` each epoch is shuffled, as by `ImageBatches`; without it the images keep their order,
     and the crops are those of a fixed seed.
+
+    >>> kinds = {"large": keras_tfm.data.Crops(number=2, size=(8, 8), areas=(0.4, 1.0))}
+    >>> images, normalize = np.zeros((6, 16, 16, 3), "uint8"), keras_tfm.data.Preprocessing().normalized
+    >>> (crops,) = next(iter(keras_tfm.data.CropBatches(images, kinds, normalize, batch_size=3).dataset()))
+    >>> crops["large"].shape
+    TensorShape([3, 2, 8, 8, 3])
     """
 
     def __init__(
@@ -83,6 +94,14 @@ class MaskedBatches(ImageBatches):
 
     `hide(images, noise)` returns inputs, targets and weights for a model's input and `noise`
     (B, `num_patches`), which is uniform in [0, 1). The other `options` are those of `ImageBatches`.
+
+    >>> def hide(images, noise):  # hide the patches with much noise
+    ...     return {"images": images, "is_hidden": noise > 0.25}, images, noise > 0.25
+    >>> images, normalize = np.zeros((4, 8, 8, 3), "uint8"), keras_tfm.data.Preprocessing().normalized
+    >>> batches = keras_tfm.data.MaskedBatches(images, normalize, 2, hide, num_patches=16)
+    >>> inputs, targets, weights = next(iter(batches.dataset()))
+    >>> inputs["is_hidden"].shape
+    TensorShape([2, 16])
     """
 
     def __init__(

@@ -161,6 +161,13 @@ class DenoisingBatches(Batches):
     An epoch has each text once, in `num_batches` batches of `batch_size`, the last of which may be smaller.
     Every epoch has other corruptions and another order; both follow from `seed` and the epoch's number.
     Raises ValueError if there is no text.
+
+    >>> token_ids = keras_tfm.data.CharacterTokenizer("abc").tokenize(["abba", "cab"])
+    >>> corruption = keras_tfm.data.SpanCorruption(sentinel_ids=[7, 8], start_id=1, end_id=2)
+    >>> batches = keras_tfm.data.DenoisingBatches(token_ids, corruption, batch_size=2)
+    >>> inputs, labels, weights = next(iter(batches.dataset()))
+    >>> inputs["token_ids"].shape, labels.shape
+    (TensorShape([2, 5]), TensorShape([2, 3]))
     """
 
     def __init__(self, token_ids: tf.RaggedTensor, corruption, batch_size: int = 32, seed: int = 0):

@@ -26,6 +26,11 @@ class Batches(abc.ABC):
     """Examples in batches, `num_batches` in each epoch; `num_dropped` examples are in none. Abstract.
 
     A subclass makes the batches of one epoch, in the graph.
+
+    >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")
+    >>> blocks = keras_tfm.data.TextBlocks(["abc", "cab"], tokenizer, max_length=2)  # a subclass
+    >>> blocks.num_batches, len(list(blocks.dataset())), len(list(blocks.epochs().take(9)))
+    (4, 4, 9)
     """
 
     num_batches: int

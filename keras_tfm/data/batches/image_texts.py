@@ -14,6 +14,13 @@ class ImageTextBatches(ImageBatches):
 
     `images` are an array or `ImageFiles`, `texts` {input: (N, T)}. The image and the text of a row belong
     together, so no targets are needed. Order and shifts are those of `ImageBatches`.
+
+    >>> images, texts = np.zeros((4, 8, 8, 3), "uint8"), {"token_ids": np.arange(12).reshape(4, 3)}
+    >>> normalize = keras_tfm.data.Preprocessing().normalized
+    >>> batches = keras_tfm.data.ImageTextBatches(images, texts, normalize, batch_size=2)
+    >>> inputs, _ = next(iter(batches.dataset()))
+    >>> inputs["images"].shape, inputs["token_ids"].numpy().tolist()
+    (TensorShape([2, 8, 8, 3]), [[0, 1, 2], [3, 4, 5]])
     """
 
     def __init__(

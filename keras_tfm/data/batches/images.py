@@ -41,6 +41,13 @@ class ImageBatches(Batches):
     `augmentation`, in a way that depends on the seed and the epoch; examples that do not fill a batch are
     left out of the epoch, so that all batches have one shape. Without a `seed` the images keep their order.
     With `num_classes` the labels are soft, (B, `num_classes`). `prepare` makes the model's input.
+
+    >>> images, labels = np.zeros((5, 8, 8, 3), "uint8"), np.array([0, 1, 0, 1, 1])
+    >>> normalize = keras_tfm.data.Preprocessing().normalized
+    >>> batches = keras_tfm.data.ImageBatches(images, labels, normalize, batch_size=2)
+    >>> inputs, labels = next(iter(batches.dataset()))
+    >>> inputs["images"].shape, labels.numpy().tolist()
+    (TensorShape([2, 8, 8, 3]), [0, 1])
     """
 
     def __init__(

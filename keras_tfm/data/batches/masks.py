@@ -26,6 +26,13 @@ class MaskBatches(ImageBatches):
         flips: whether half of the images are mirrored.
         areas: (least, most) of a crop's share of the image, which is then resized. Above 1 the image shrinks,
             and the pixels around it are ignored.
+
+    >>> images, masks = np.zeros((2, 8, 8, 3), "uint8"), np.ones((2, 8, 8), "uint8")
+    >>> canvas, shape = keras_tfm.data.Canvas(), (8, 8, 3)
+    >>> batches = keras_tfm.data.MaskBatches(images, [(8, 8)] * 2, masks, canvas, shape, batch_size=2)
+    >>> inputs, labels = next(iter(batches.dataset()))
+    >>> inputs["images"].shape, labels.shape
+    (TensorShape([2, 8, 8, 3]), TensorShape([2, 8, 8]))
     """
 
     def __init__(

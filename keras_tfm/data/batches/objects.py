@@ -44,6 +44,13 @@ class ObjectBatches(ImageBatches):
         flips: whether half of the images are mirrored.
         least_area: the smallest share of an image that a crop may have. An object whose centre is outside the
             crop is removed.
+
+    >>> images, targets = np.zeros((2, 8, 8, 3), "uint8"), np.full((2, 1, 5), 0.5, "float32")
+    >>> canvas, shape = keras_tfm.data.Canvas(), (8, 8, 3)
+    >>> batches = keras_tfm.data.ObjectBatches(images, [(8, 8)] * 2, targets, canvas, shape, batch_size=2)
+    >>> inputs, targets = next(iter(batches.dataset()))
+    >>> inputs["images"].shape, inputs["pixel_mask"].shape, targets.shape
+    (TensorShape([2, 8, 8, 3]), TensorShape([2, 8, 8]), TensorShape([2, 1, 5]))
     """
 
     def __init__(

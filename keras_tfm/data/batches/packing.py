@@ -34,6 +34,12 @@ class PackedPairs(Batches):
     this length. B follows from `batch_tokens`, or is smaller so that there are `min_batches`. An epoch has
     every pair once, in `num_batches` batches; a `seed` shuffles each epoch. Raises ValueError if no pair
     remains.
+
+    >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")
+    >>> batches = keras_tfm.data.PackedPairs(["ab", "c"], ["ba", "cc"], tokenizer, min_batches=1)
+    >>> inputs, labels, weights = next(iter(batches.dataset()))
+    >>> inputs["token_ids"].numpy().tolist(), labels.numpy().tolist()
+    ([[4, 5, 1, 5, 4], [6, 1, 6, 6, 0]], [[0, 0, 5, 4, 2], [0, 6, 6, 2, 0]])
     """
 
     def __init__(

@@ -83,6 +83,10 @@ def encode_sources(
 
     A row is the text's pieces and the end token, or the pieces between the `special` tokens. A text of more
     than `max_length` tokens loses its last pieces. Runs in a graph.
+
+    >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")
+    >>> keras_tfm.data.encode_sources(["ab", "cab"], tokenizer, max_length=8)["token_ids"].numpy().tolist()
+    [[4, 5, 2, 0], [6, 4, 5, 2]]
     """
     prefix, suffix = special or SpecialTokens([], [tokenizer.end_id])
     pieces = tokenizer.tokenize(strings)[:, : max(0, max_length - len(prefix) - len(suffix))]
@@ -101,6 +105,10 @@ def encode_prompts(
 
     `add_start` puts the start token before each text. `delimit` puts it after each text, as `PackedPairs`
     does, and is the largest number of tokens with it. Runs in a graph.
+
+    >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")
+    >>> keras_tfm.data.encode_prompts(["ab", "cab"], tokenizer)["token_ids"].numpy().tolist()
+    [[0, 4, 5], [6, 4, 5]]
     """
     token_ids = tokenizer.tokenize(strings)
     start = tf.fill([token_ids.nrows(), 1], tokenizer.start_id)

@@ -47,6 +47,13 @@ class SentencePairs(Batches):
 
     Raises:
         ValueError: if no document remains, or only one for the objective "next".
+
+    >>> tokenizer = keras_tfm.data.BERTTokenizer("[PAD] [UNK] [CLS] [SEP] [MASK] a cat dog sat .".split())
+    >>> documents, masking = ["A cat sat. A dog.", "A dog sat. A cat."], keras_tfm.data.Masking.of(tokenizer)
+    >>> batches = keras_tfm.data.SentencePairs(documents, tokenizer, masking, max_length=16, batch_size=2)
+    >>> inputs, labels, weights = next(iter(batches.dataset()))
+    >>> inputs["token_ids"].shape, labels["mlm"].shape, labels["nsp"].shape
+    (TensorShape([2, 16]), TensorShape([2, 2]), TensorShape([2]))
     """
 
     def __init__(

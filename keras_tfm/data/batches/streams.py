@@ -95,7 +95,7 @@ class StreamBatches(Batches):
 
 
 class StreamBlocks(StreamBatches):
-    """Training batches `(inputs, labels, weights)` of a stream, each like those of `TextBlocks`.
+    r"""Training batches `(inputs, labels, weights)` of a stream, each like those of `TextBlocks`.
 
         inputs["token_ids"], ["padding_mask"], ["segment_ids"]   (B, T)
         labels                                                   (B, T)  the next tokens
@@ -104,6 +104,13 @@ class StreamBlocks(StreamBatches):
     T is `max_length`, and B follows from `batch_tokens`. A pass over the stream has every token once as a
     label, except where a part of the stream begins inside a document; the last row of a part may end in
     padding. An epoch is the next `epoch_batches` batches. `seed` and `buffer` are those of `StreamBatches`.
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("text.txt").write_text("abcab\n" * 9)
+    >>> stream, tokenizer = keras_tfm.data.TextStream("text.txt"), keras_tfm.data.CharacterTokenizer("abc\n")
+    >>> batches = keras_tfm.data.StreamBlocks(stream, tokenizer, max_length=8, batch_tokens=16)
+    >>> next(iter(batches.dataset()))[0]["token_ids"].numpy().tolist()
+    [[1, 5, 6, 7, 5, 6, 4, 5], [6, 7, 5, 6, 4, 5, 6, 7]]
     """
 
     def __init__(
@@ -161,6 +168,15 @@ class StreamSentencePairs(StreamBatches):
     the rest. B is `batch_size`, S is `max_length`. An epoch is the next `epoch_batches` batches, each with
     new masks. `seed` and `buffer` are those of `StreamBatches`. Raises ValueError for other objectives, whose
     pairs need all documents in memory.
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("text.txt").write_text("A cat sat. " * 9)
+    >>> tokenizer = keras_tfm.data.BERTTokenizer("[PAD] [UNK] [CLS] [SEP] [MASK] a cat sat .".split())
+    >>> stream, masking = keras_tfm.data.TextStream("text.txt"), keras_tfm.data.Masking.of(tokenizer)
+    >>> batches = keras_tfm.data.StreamSentencePairs(stream, tokenizer, masking, batch_size=2, buffer=4)
+    >>> inputs, labels, weights = next(iter(batches.dataset()))
+    >>> inputs["token_ids"].shape, labels.shape
+    (TensorShape([2, 128]), TensorShape([2, 19]))
     """
 
     def __init__(

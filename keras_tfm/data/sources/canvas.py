@@ -17,6 +17,10 @@ from keras_tfm.data.sources.preprocessing import Preprocessing, decode_pixels
 class Canvas(Preprocessing):
     """`Preprocessing` that keeps an image whole: it is stretched to the model's size or, with `keep_aspect`,
     resized until it fits and padded.
+
+    >>> canvas = keras_tfm.data.Canvas(keep_aspect=True)
+    >>> canvas.content(np.array([[480, 640]]), height=224, width=224).numpy().tolist()
+    [[168, 224]]
     """
 
     crop_fraction: Annotated[float, Between(1, 1)] = 1.0

@@ -15,6 +15,10 @@ class Choices(NamedTuple):
     """Three lists of equal length: a text, its choices, and the index of the right one, from 0.
 
     All texts have the same number of choices.
+
+    >>> examples = keras_tfm.data.Choices(["The sun is"], [["hot", "cold"]], [0])
+    >>> examples.choices[0][examples.labels[0]]
+    'hot'
     """
 
     texts: list[str]
@@ -32,6 +36,12 @@ def read_choices(paths: Paths, columns: Sequence[str | int] | None = None) -> Ch
     Raises:
         DataError: for any mistake, for example a different number of choices than in the first line; the
             message names the file and the line.
+
+    >>> import pathlib
+    >>> line = '{"text": "The sun is", "choices": ["hot", "cold"], "label": 0}'
+    >>> _ = pathlib.Path("choices.jsonl").write_text(line)
+    >>> keras_tfm.data.read_choices("choices.jsonl")
+    Choices(texts=['The sun is'], choices=[['hot', 'cold']], labels=[0])
     """
     chosen = Columns(("text", "choices", "label"), known_columns, parse_columns(columns, counts=(3,)))
     examples = Choices([], [], [])

@@ -32,6 +32,11 @@ def read_texts(
 
     Raises:
         DataError: if a file is missing, truncated, not UTF-8, or without text.
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("texts.txt").write_text("A cat.\n\nA dog.")
+    >>> keras_tfm.data.read_texts("texts.txt", separator="\n\n")
+    ['A cat.', 'A dog.\n']
     """
     texts = []
     for path in files_of(paths):
@@ -45,7 +50,7 @@ def read_texts(
 
 
 def read_documents(paths: Paths, columns: Sequence[str | int] | None = None) -> list[str]:
-    """Read documents from text files (plain, .gz or .xz), whose paragraphs are lines and whose documents are
+    r"""Read documents from text files (plain, .gz or .xz), whose paragraphs are lines and whose documents are
     separated by blank lines.
 
     A folder stands for its .txt, .txt.gz and .txt.xz files, sorted by name, "-" for standard input. In .jsonl
@@ -54,6 +59,11 @@ def read_documents(paths: Paths, columns: Sequence[str | int] | None = None) -> 
 
     Raises:
         DataError: if a file is missing, truncated, not UTF-8, or without text.
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("documents.txt").write_text("A title\nA paragraph.\n\nAnother document.\n")
+    >>> keras_tfm.data.read_documents("documents.txt")
+    ['A title\nA paragraph.', 'Another document.']
     """
     documents: list[str] = []
     for path in files_of(paths):

@@ -32,6 +32,11 @@ class ImageFiles:
 
     `files[3:5]` and `files[np.array([7, 2])]` select images, `np.asarray(files)` decodes them. `places` name
     the sources of images that are bytes, for messages.
+
+    >>> tf.io.write_file("grey.png", tf.io.encode_png(np.full((6, 4, 1), 128, "uint8")))
+    >>> files = keras_tfm.data.ImageFiles(["grey.png"] * 3, shape=(2, 2, 1))
+    >>> files.shape, np.asarray(files[:1]).ravel().tolist()
+    ((3, 2, 2, 1), [128, 128, 128, 128])
     """
 
     dtype = np.dtype("uint8")

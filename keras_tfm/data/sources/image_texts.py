@@ -21,7 +21,12 @@ TEXTS = ("text", "caption", "sentence", "description", "title", "texts", "captio
 
 
 class ImageTexts(NamedTuple):
-    """Images (N, H, W, C), 8-bit or from 0 to 1, or their files, and the text of each."""
+    """Images (N, H, W, C), 8-bit or from 0 to 1, or their files, and the text of each.
+
+    >>> pairs = keras_tfm.data.ImageTexts(np.zeros((2, 8, 8, 3), "uint8"), ["a cat", "a dog"])
+    >>> pairs.images.shape, pairs.texts
+    ((2, 8, 8, 3), ['a cat', 'a dog'])
+    """
 
     images: Any
     texts: list[str]
@@ -33,7 +38,7 @@ def read_image_texts(
     columns: Sequence[str | int] | None = None,
     preprocessing: Preprocessing = STRETCHED,
 ) -> ImageTexts:
-    """Read pairs of an image and its text from tables.
+    r"""Read pairs of an image and its text from tables.
 
     A .tsv, .csv or .jsonl file has paths of images, relative to the table's folder and inside it; a .parquet
     file or a data set of TFDS has encoded images. A list of texts gives as many pairs. `columns` are the two
@@ -42,6 +47,13 @@ def read_image_texts(
 
     Raises:
         DataError: for a path that leads out of the folder, a blank text, and if no image can be read.
+
+    >>> import pathlib
+    >>> tf.io.write_file("grey.png", tf.io.encode_png(np.full((6, 4, 3), 128, "uint8")))
+    >>> _ = pathlib.Path("pairs.csv").write_text("image,text\ngrey.png,a grey square\n")
+    >>> pairs = keras_tfm.data.read_image_texts("pairs.csv", shape=(8, 8, 3))
+    >>> pairs.images.shape, pairs.texts
+    ((1, 8, 8, 3), ['a grey square'])
     """
     chosen = Columns(("image", "text"), _known, parse_columns(columns))
     sources: list[bytes | str] = []

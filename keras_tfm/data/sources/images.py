@@ -24,7 +24,13 @@ KINDS = (
 
 
 class LabelledImages(NamedTuple):
-    """Images (N, H, W, C), 8-bit, and labels (N,), which are indices of `class_names`."""
+    """Images (N, H, W, C), 8-bit, and labels (N,), which are indices of `class_names`.
+
+    >>> images, labels = np.zeros((2, 8, 8, 3), "uint8"), np.array([1, 0])
+    >>> data = keras_tfm.data.LabelledImages(images, labels, class_names=["cat", "dog"])
+    >>> [data.class_names[label] for label in data.labels]
+    ['dog', 'cat']
+    """
 
     images: np.ndarray | ImageFiles
     labels: np.ndarray
@@ -47,6 +53,11 @@ def read_labelled_images(
 
     Raises:
         DataError: as in `read_image_folder`.
+
+    >>> np.savez("digits.npz", images=np.zeros((3, 28, 28), "uint8"), labels=np.array([7, 1, 7]))
+    >>> data = keras_tfm.data.read_labelled_images("digits.npz", height=28, width=28, channels=1)
+    >>> data.images.shape, data.labels.tolist(), data.class_names
+    ((3, 28, 28, 1), [1, 0, 1], ['1', '7'])
     """
     files = files_of(path)
     if all(map(image_arrays.is_array_file, files)):
@@ -78,6 +89,10 @@ def read_unlabelled_images(
 
     `columns` are one name or, for arrays, two. Broken images are skipped, with a warning. DataError if there
     are none.
+
+    >>> np.savez("digits.npz", images=np.zeros((3, 28, 28), "uint8"))
+    >>> keras_tfm.data.read_unlabelled_images("digits.npz", shape=(14, 14, 1)).shape
+    (3, 14, 14, 1)
     """
     files = files_of(paths)
     beside = {image_arrays.labels_beside(file) for file in files if image_arrays.is_idx(file)}
@@ -149,6 +164,12 @@ def read_image_folder(
 
     Raises:
         DataError: if there are fewer than two classes, or a class has no image that can be decoded.
+
+    >>> for name in ("cat", "dog"):
+    ...     tf.io.write_file(f"pets/{name}/1.png", tf.io.encode_png(np.zeros((6, 4, 3), "uint8")))
+    >>> data = keras_tfm.data.read_image_folder("pets", height=8, width=8, channels=3)
+    >>> data.images.shape, data.labels.tolist(), data.class_names
+    ((2, 8, 8, 3), [0, 1], ['cat', 'dog'])
     """
     return _read_folders([folder], (height, width, channels), preprocessing)
 
@@ -236,6 +257,10 @@ def decode_image(
     """The bytes of an image file, a string tensor (), as an 8-bit image (height, width, channels).
 
     See `preprocessing.decode_pixels`. InvalidArgumentError, also in a graph, if the bytes are not an image.
+
+    >>> data = tf.io.encode_png(np.zeros((6, 4, 3), "uint8"))
+    >>> keras_tfm.data.decode_image(data, height=8, width=8, channels=3).shape
+    TensorShape([8, 8, 3])
     """
     return preprocessing.decoded(data, height, width, channels)
 

@@ -23,7 +23,13 @@ Found = Callable[[list[str]], tuple[int, ...] | None]
 
 
 class Inputs(NamedTuple):
-    """The examples to answer, a list or an array of images, and the place of each, "line 3" for example."""
+    r"""The examples to answer, a list or an array of images, and the place of each, "line 3" for example.
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("texts.txt").write_text("A cat.\nA dog.\n")
+    >>> keras_tfm.data.sources.inputs.read_input_lines("texts.txt")
+    Inputs(examples=['A cat.', 'A dog.'], places=['line 1', 'line 2'])
+    """
 
     examples: Any
     places: list[str]

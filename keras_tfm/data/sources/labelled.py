@@ -25,6 +25,11 @@ class LabelledTexts(NamedTuple):
     """Two lists of equal length: a text, or a tuple of two texts, and its label.
 
     A label is a string, a list of strings for several labels, or a number.
+
+    >>> pair = ("A cat sleeps.", "An animal sleeps.")
+    >>> examples = keras_tfm.data.LabelledTexts(texts=[pair], labels=["entailment"])
+    >>> examples.texts[0][1], examples.labels[0]
+    ('An animal sleeps.', 'entailment')
     """
 
     texts: list
@@ -32,7 +37,12 @@ class LabelledTexts(NamedTuple):
 
 
 class TaggedWords(NamedTuple):
-    """Two lists of equal length: the words of a sentence, and their tags."""
+    """Two lists of equal length: the words of a sentence, and their tags.
+
+    >>> sentences = keras_tfm.data.TaggedWords(words=[["Ada", "wrote"]], tags=[["B-PER", "O"]])
+    >>> list(zip(sentences.words[0], sentences.tags[0]))
+    [('Ada', 'B-PER'), ('wrote', 'O')]
+    """
 
     words: list[list[str]]
     tags: list[list[str]]
@@ -41,7 +51,7 @@ class TaggedWords(NamedTuple):
 def read_labelled_texts(
     paths: Paths, columns: Sequence[str | int] | None = None, problem: str = "classes"
 ) -> LabelledTexts:
-    """Read texts, or pairs of texts, and their labels from tables.
+    r"""Read texts, or pairs of texts, and their labels from tables.
 
     Args:
         paths: one or several .tsv, .csv, .jsonl or .parquet files, patterns of them, or data sets of TFDS.
@@ -52,6 +62,11 @@ def read_labelled_texts(
 
     Raises:
         DataError: for any mistake in a file; the message names the file and the line.
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("reviews.csv").write_text("text,label\nVery good,positive\nToo long,negative\n")
+    >>> keras_tfm.data.read_labelled_texts("reviews.csv")
+    LabelledTexts(texts=['Very good', 'Too long'], labels=['positive', 'negative'])
     """
     if problem not in PROBLEMS:
         raise ValueError(f"problem: expected one of {', '.join(PROBLEMS)}, got {problem!r}")
@@ -96,7 +111,7 @@ def _label(row: Row, place: int, problem: str):
 
 
 def read_tagged_words(paths: Paths, columns: Sequence[str | int] | None = None) -> TaggedWords:
-    """Read words and their tags from one or several files or patterns.
+    r"""Read words and their tags from one or several files or patterns.
 
     A file has CoNLL columns: one word per line, first the word and last its tag, separated by tabs or else by
     spaces, a blank line after each sentence; -DOCSTART- lines are skipped. Or it is a .jsonl or .parquet file
@@ -106,6 +121,11 @@ def read_tagged_words(paths: Paths, columns: Sequence[str | int] | None = None) 
     Raises:
         DataError: if lines differ in the number of columns, if a sentence has more or fewer tags than words,
             or if a file is empty.
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("words.conll").write_text("Ada B-PER\nwrote O\n\nBabbage B-PER\n")
+    >>> keras_tfm.data.read_tagged_words("words.conll").words
+    [['Ada', 'wrote'], ['Babbage']]
     """
     chosen = Columns(("words", "tags"), known_words, parse_columns(columns))
     examples = TaggedWords([], [])

@@ -25,7 +25,13 @@ MAX_LINE_BYTES = 1 << 26
 
 
 class DataError(ValueError):
-    """A mistake in a data file; the message is one line for the person who owns the file."""
+    """A mistake in a data file; the message is one line for the person who owns the file.
+
+    >>> keras_tfm.data.read_pairs("missing.tsv")
+    Traceback (most recent call last):
+    ...
+    keras_tfm.data.sources.lines.DataError: missing.tsv: cannot be read: No such file or directory
+    """
 
     def __init__(self, path, line: int | None, problem: str, unit: str = "line"):
         place = f"{path}, {unit} {line}" if line else f"{path}"

@@ -23,6 +23,12 @@ class MaskFiles:
 
     `files[3:5]` and `files[np.array([7, 2])]` are some of them. `names` are the classes' by their values in
     the masks.
+
+    >>> values = np.array([[0, 1], [1, 1]], "uint8")
+    >>> tf.io.write_file("mask.png", tf.io.encode_png(values[..., None]))
+    >>> files = keras_tfm.data.MaskFiles(["mask.png"], {0: "background", 1: "cat"})
+    >>> [mask.tolist() for mask in files]
+    [[[0, 1], [1, 1]]]
     """
 
     dtype = np.dtype("uint8")

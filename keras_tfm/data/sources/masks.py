@@ -40,6 +40,11 @@ class Masks(NamedTuple):
     """Images, their own (height, width) (N, 2), and the class of every pixel of each.
 
     Masks are files, or an array (N, H, W), of the values by which a task tells its classes.
+
+    >>> images, sizes = np.zeros((1, 8, 8, 3), "uint8"), np.array([(8, 8)])
+    >>> data = keras_tfm.data.Masks(images, sizes, masks=np.ones((1, 8, 8), "uint8"))
+    >>> data.images.shape, data.masks.shape
+    ((1, 8, 8, 3), (1, 8, 8))
     """
 
     images: np.ndarray | ImageFiles
@@ -69,6 +74,13 @@ def read_masks(
     names some: an image without a mask, or a mask without an image, one of another size or that cannot be
     decoded, one with a value that is no class. DataError for a file that is not as it must be, for a path
     that leads out of its folder, and where no image is left.
+
+    >>> image, mask = np.zeros((2, 2, 3), "uint8"), np.array([[0, 1], [1, 1]], "uint8")[..., None]
+    >>> tf.io.write_file("cats/images/1.png", tf.io.encode_png(image))
+    >>> tf.io.write_file("cats/masks/1.png", tf.io.encode_png(mask))
+    >>> data = keras_tfm.data.read_masks("cats", shape=(8, 8, 3), names={0: "background", 1: "cat"})
+    >>> data.images.shape, data.sizes.tolist(), next(iter(data.masks)).tolist()
+    ((1, 8, 8, 3), [[2, 2]], [[0, 1], [1, 1]])
     """
     files = files_of(paths)
     pairs, found = pairs_in(files)

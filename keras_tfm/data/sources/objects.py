@@ -37,6 +37,11 @@ STRETCHED = Canvas()
 class Objects(NamedTuple):
     """Images, their original (height, width) (N, 2), and for each image its boxes (M, 4), (left, top, right,
     bottom) relative to its sides, and the M names of their classes.
+
+    >>> images, boxes = np.zeros((1, 8, 8, 3), "uint8"), np.array([[0.0, 0.0, 0.5, 1.0]])
+    >>> data = keras_tfm.data.Objects(images, np.array([(8, 8)]), boxes=[boxes], labels=[["cat"]])
+    >>> data.labels[0], data.boxes[0].tolist()  # a cat in the left half
+    (['cat'], [[0.0, 0.0, 0.5, 1.0]])
     """
 
     images: np.ndarray | ImageFiles
@@ -66,6 +71,13 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
     Raises:
         DataError: for a mistake in a file, for a path that leads out of its folder, and if no image, or no
             box, is left.
+
+    >>> import pathlib
+    >>> tf.io.write_file("cat.png", tf.io.encode_png(np.zeros((4, 4, 3), "uint8")))
+    >>> line = '{"image": "cat.png", "boxes": [[0, 0, 2, 4]], "labels": ["cat"]}'
+    >>> _ = pathlib.Path("objects.jsonl").write_text(line)
+    >>> keras_tfm.data.read_objects("objects.jsonl", shape=(8, 8, 3)).boxes[0].tolist()
+    [[0.0, 0.0, 0.5, 1.0]]
     """
     found = [image for file in files_of(paths) for image in found_in(file)]
     first = os.fspath(paths if isinstance(paths, str | os.PathLike) else paths[0])

@@ -27,6 +27,11 @@ class Preprocessing(Config):
         interpolation: "bilinear" or "bicubic".
         crop_fraction: images are resized to `image_size` / `crop_fraction`, then the centre is cropped.
         keep_aspect: resize until both sides are long enough, instead of stretching the image.
+
+    >>> preprocessing = keras_tfm.data.Preprocessing(mean=(0.5,), std=(0.5,))
+    >>> images = np.full((1, 8, 8, 1), 255, "uint8")
+    >>> preprocessing.prepared(images, height=2, width=2).numpy().ravel().tolist()
+    [1.0, 1.0, 1.0, 1.0]
     """
 
     image_size: Annotated[

@@ -13,7 +13,12 @@ MAX_BYTES = 1 << 28  # longest line: such files, of up to some hundred megabytes
 
 
 class Answer(NamedTuple):
-    """A part of a context, and the index of its first character there."""
+    """A part of a context, and the index of its first character there.
+
+    >>> answer = keras_tfm.data.Answer("blue", start=11)
+    >>> "The sky is blue."[answer.start :]
+    'blue.'
+    """
 
     text: str
     start: int
@@ -24,6 +29,11 @@ class Questions(NamedTuple):
     text.
 
     The list of answers is empty for a question without an answer.
+
+    >>> answer = keras_tfm.data.Answer("The sky", start=0)
+    >>> data = keras_tfm.data.Questions(["What is blue?"], ["The sky is blue."], [[answer]])
+    >>> data.answers[0][0].text
+    'The sky'
     """
 
     questions: list[str]
@@ -43,6 +53,13 @@ def read_questions(paths: Paths, columns: Sequence[str | int] | None = None) -> 
     Raises:
         DataError: for any mistake in a file, for example an answer that is not at its place in the context;
             the message names the file and the place.
+
+    >>> import json, pathlib
+    >>> answers = {"text": ["The sky"], "answer_start": [0]}
+    >>> row = {"question": "What is blue?", "context": "The sky is blue.", "answers": answers}
+    >>> _ = pathlib.Path("questions.jsonl").write_text(json.dumps(row))
+    >>> keras_tfm.data.read_questions("questions.jsonl").answers
+    [[Answer(text='The sky', start=0)]]
     """
     chosen = Columns(COLUMNS, known_columns, parse_columns(columns, counts=(3,)))
     examples = Questions([], [], [])

@@ -22,6 +22,10 @@ LARGEST = float(np.finfo("float32").max)
 class Ratings(NamedTuple):
     """Three columns of equal length: ids of users, ids of items (strings), and the users' ratings of the
     items.
+
+    >>> data = keras_tfm.data.Ratings(["ana", "ben"], ["1984", "1984"], np.array([5.0, 3.0]))
+    >>> float(data.ratings.mean())
+    4.0
     """
 
     users: list[str]
@@ -35,7 +39,7 @@ def read_ratings(
     lowest: float | None = None,
     highest: float | None = None,
 ) -> Ratings:
-    """Read users, items and ratings from one or several tables, given by paths or patterns.
+    r"""Read users, items and ratings from one or several tables, given by paths or patterns.
 
     Tables are .tsv, .csv, .jsonl or .parquet files, or data sets of TFDS; a file with another name, such as
     MovieLens' u.data, is read as .tsv. `columns` chooses user, item and rating, by name or by position from
@@ -44,6 +48,11 @@ def read_ratings(
     Raises:
         DataError: for a blank id, a rating that is not a finite number from `lowest` to `highest`, a pair of
             user and item that occurs twice, and as in `read_rows`; the message names the file and the line.
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("ratings.csv").write_text("user,item,rating\nana,1984,5\nben,1984,3\n")
+    >>> keras_tfm.data.read_ratings("ratings.csv", lowest=1, highest=5)
+    Ratings(users=['ana', 'ben'], items=['1984', '1984'], ratings=array([5., 3.], dtype=float32))
     """
     chosen = Columns(("user", "item", "rating"), known_columns, parse_columns(columns, counts=(3,)))
     users: list[str] = []

@@ -62,6 +62,12 @@ class TextStream:
 
     Raises:
         DataError: for a missing file, a table, an .xz file, and if there is no text at all.
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("text.txt").write_text("A cat sat. " * 9)
+    >>> stream = keras_tfm.data.TextStream("text.txt")
+    >>> stream.num_bytes, stream.sample(characters=10)
+    (99, ['A cat sat.'])
     """
 
     def __init__(self, paths, separator: str | None = None):

@@ -31,6 +31,11 @@ def read_huggingface_tokenizer(folder: Path) -> Tokenizer:
 
     Raises DataError if there is no tokenizer or one of another kind, and CheckpointError if a file is
     damaged.
+
+    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat"]
+    >>> keras_tfm.data.BERTTokenizer(pieces).save_huggingface(".")
+    >>> type(keras_tfm.data.read_huggingface_tokenizer(".")).__name__
+    'BERTTokenizer'
     """
     path = pathlib.Path(folder, "tokenizer.json")
     if path.is_file():

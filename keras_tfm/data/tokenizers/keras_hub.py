@@ -37,6 +37,12 @@ def from_keras_hub(tokenizer: Any) -> Tokenizer:
         TypeError: for another kind.
         ValueError: if the ids would differ: for other special tokens, other rules than `RULES`, or other ids
             of a text in `PROBES`.
+
+    >>> import keras_hub
+    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat"]
+    >>> tokenizer = keras_tfm.data.from_keras_hub(keras_hub.tokenizers.BertTokenizer(pieces, lowercase=True))
+    >>> tokenizer.tokenize(["a cat"]).to_list()
+    [[5, 6]]
     """
     from keras_hub import tokenizers
 
@@ -67,6 +73,11 @@ def to_keras_hub(tokenizer: Tokenizer) -> Any:
     It is a `BertTokenizer`, `GPT2Tokenizer`, `RobertaTokenizer`, `BytePairTokenizer` or
     `SentencePieceTokenizer`. Raises TypeError for a kind that KerasHub does not have, such as the lossless
     models of `SentencePieceTokenizer.train`.
+
+    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat"]
+    >>> tokenizer = keras_tfm.data.to_keras_hub(keras_tfm.data.BERTTokenizer(pieces))
+    >>> tokenizer("a cat").tolist()
+    [5, 6]
     """
     from keras_hub import tokenizers
 

@@ -49,6 +49,11 @@ def load_tokenizer(folder: Path, name: str = "tokenizer") -> Tokenizer:
     """Load the tokenizer that `save` wrote into a folder; the file's name tells its kind.
 
     Raises DataError if there is no such file, and DataError or CheckpointError if it is damaged.
+
+    >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")
+    >>> path = tokenizer.save(".")
+    >>> keras_tfm.data.load_tokenizer(".").tokens == tokenizer.tokens
+    True
     """
     if pathlib.Path(folder, f"{name}.json").is_file():
         return BERTTokenizer.load(pathlib.Path(folder, f"{name}.json"))

@@ -11,7 +11,13 @@ import tensorflow as tf
 
 
 class SpecialTokens(NamedTuple):
-    """The ids that are added before and after the ids of a text."""
+    """The ids that are added before and after the ids of a text.
+
+    >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")
+    >>> special = keras_tfm.data.SpecialTokens(prefix=[tokenizer.start_id], suffix=[tokenizer.end_id])
+    >>> keras_tfm.data.encode_sources(["ab"], tokenizer, 8, special)["token_ids"].numpy().tolist()
+    [[1, 4, 5, 2]]
+    """
 
     prefix: Sequence[int]
     suffix: Sequence[int]
@@ -22,6 +28,12 @@ class Tokenizer(tf.Module):
 
     There are `vocabulary_size` ids. Unless a subclass says otherwise, 0 is padding, 1 the start, 2 the end, 3
     an unknown token, and the others are pieces of words.
+
+    >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")  # a subclass
+    >>> tokenizer.vocabulary_size, tokenizer.num_added(), tokenizer.tokens[:4]
+    (7, 2, ['[PAD]', '[START]', '[END]', '[UNK]'])
+    >>> tokenizer.detokenize(tokenizer.tokenize(["cab"])).numpy().tolist()
+    [b'cab']
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)
