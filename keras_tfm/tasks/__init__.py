@@ -51,8 +51,9 @@ from keras_tfm.tasks.segmentation import SegmenterConfig
 from keras_tfm.tasks.segmenter import Segmenter
 from keras_tfm.tasks.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from keras_tfm.tasks.summarizer import Summarizer
-from keras_tfm.tasks.task import TASKS, Task, TaskError
+from keras_tfm.tasks.task import TASKS, Task
 from keras_tfm.tasks.task import load_any as load
+from keras_tfm.tasks.task_folder import TaskError
 from keras_tfm.tasks.text_classifier import TextClassifier, TextClassifierConfig
 from keras_tfm.tasks.text_generator import TextGenerator, TextGeneratorConfig
 from keras_tfm.tasks.token_classifier import TokenClassifier, TokenClassifierConfig

@@ -18,7 +18,8 @@ from keras_tfm.data.batches.epochs import hold_out
 from keras_tfm.data.sources.files import fingerprint
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.tasks.signatures import ColumnNames
-from keras_tfm.tasks.task import Task, is_task_folder, load_any, refuse_columns
+from keras_tfm.tasks.task import Task, load_any, refuse_columns
+from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.training.card import write_card
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import Kept, Learning
