@@ -112,7 +112,8 @@ def model_of(name: str) -> Any:
 
 def _model_of_run(folder: str) -> Any:
     """The model of the task in `folder`, with its head; ValueError if it is not a Keras model."""
-    from keras_tfm.tasks.task import TASKS, read_config
+    from keras_tfm.tasks.task import TASKS
+    from keras_tfm.tasks.task_folder import read_config
 
     content = read_config(folder)
     if content["task"] not in TASKS:

@@ -133,7 +133,7 @@ def run_query(arguments: argparse.Namespace) -> None:
 def matcher_at(name: str) -> Any:
     """The task of a RUN, or of a published folder; ValueError for one that does not match."""
     from keras_tfm import tasks
-    from keras_tfm.tasks.task import is_task_folder
+    from keras_tfm.tasks.task_folder import is_task_folder
 
     if not os.path.exists(name) and (os.path.isabs(name) or name.count("/") > 1):
         raise ValueError(f"expected {MODEL}; there is no {name}")

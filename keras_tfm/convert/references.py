@@ -1,7 +1,8 @@
 """The converters for weights of reference implementations of image models.
 
 `read(arguments, weights)` in a family's file returns our model for a reference's constructor arguments and
-PyTorch state, and the outputs by the reference's names, for example `logits` and `features/block_0`.
+PyTorch state, and the outputs by the reference's names, for example `logits` and `features/block_0`. Where
+sizes of inputs are constants of our model and not among the arguments, it also takes the `shapes` of inputs.
 """
 
 import importlib
@@ -21,6 +22,7 @@ CONVERTERS = {
     "lib/models/axialnet.py AxialBlock_wopos": "medt.read_none",
     "lib/models/axialnet.py ResAxialAttentionUNet": "medt.read_u_net",
     "lib/models/axialnet.py medt_net": "medt",
+    "gaopengcuhk/SMCA-DETR models/transformer.py Transformer": "smca",
     "ggjy/CMT.pytorch cmt.py CMT": "cmt",
     "linhezheng19/CAT src/cat.py CAT": "cat",
     "models.py HVT": "hvt",

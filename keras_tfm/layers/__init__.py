@@ -27,6 +27,7 @@ from keras_tfm.layers.attention.functional import (
     dot_product_attention,
     parameter_free_attention,
 )
+from keras_tfm.layers.attention.gaussian import GaussianBias, gaussian_bias
 from keras_tfm.layers.attention.grid_position import (
     GridPositionBias,
     ImageRelativePosition,

@@ -77,17 +77,19 @@ class PositionedBlock(Block):
         training=None,
         position=None,
         context_position=None,
+        context_bias=None,
     ):
         """(B, T, D) -> (B, T, D), attending to `context` (B, S, D) too if there is cross-attention.
 
-        The positions are those of `PositionedAttention`, the other arguments those of `Block`.
+        The positions are those of `PositionedAttention`, `context_bias` is added to the scores of
+        cross-attention, and the other arguments are those of `Block`.
         """
         positions: dict = {"position": position, "training": training}
         part = self.attention
         x = part.after(x, part.branch(part.before(x), mask=mask, bias=bias, **positions), training)
         if self.context_attention is not None:
             part = self.context_attention
-            positions |= {"context_position": context_position, "mask": context_mask}
+            positions |= {"context_position": context_position, "mask": context_mask, "bias": context_bias}
             x = part.after(x, part.branch(part.before(x), context, **positions), training)
         return self.feedforward(x, training=training)
 

@@ -13,6 +13,7 @@ from keras_tfm.models.detection.deformable_detr import DeformableDETR, Deformabl
 from keras_tfm.models.detection.detr import DETR, DETRConfig
 from keras_tfm.models.detection.mask_former import MaskFormer, MaskFormerConfig
 from keras_tfm.models.detection.medt import GatedAxialUNet, MedT, MedTConfig
+from keras_tfm.models.detection.smca import SMCA, SMCAConfig
 from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig
 from keras_tfm.models.multimodal.siglip import SigLIP, SigLIPConfig
 from keras_tfm.models.multimodal.vilbert import ViLBERT, ViLBERTConfig

@@ -8,7 +8,7 @@ import keras
 from keras_tfm.configs import Between, Option, Size
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.objects import Objects
-from keras_tfm.models import DETR, ConditionalDETR, DeformableDETR
+from keras_tfm.models import DETR, SMCA, ConditionalDETR, DeformableDETR
 from keras_tfm.models.detection.base import SetDetector, SetDetectorConfig
 from keras_tfm.tasks.learning import ModelOptions
 
@@ -16,6 +16,7 @@ FAMILIES: dict[str, type[SetDetector]] = {
     "deformable-detr": DeformableDETR,
     "conditional-detr": ConditionalDETR,
     "detr": DETR,
+    "smca": SMCA,
 }
 Score = Annotated[float, Between(0, 1)]
 

@@ -114,7 +114,7 @@ BAD = [
     Bad(
         "a kind of detector",
         f"{DETECT} --family yolo",
-        "there are deformable-detr, conditional-detr, detr",
+        "there are deformable-detr, conditional-detr, detr, smca",
         TWO,
     ),
     Bad(

@@ -21,6 +21,7 @@ NUM_OUTPUTS = {
     "levit": 4,
     "localvit": 6,
     "regionvit": 9,
+    "smca": 3,
     "vilbert": 6,
     "vilbert_connection_layer": 4,
     "xcit": 7,

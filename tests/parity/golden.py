@@ -7,6 +7,7 @@ and, for each output, the greatest difference as a part of the reference's great
 where one exceeds 2e-5 or is not made. PyTorch is not needed.
 """
 
+import inspect
 import json
 import sys
 
@@ -35,7 +36,9 @@ def errors_of(path):
     keys = [name for name in arrays if name.startswith("weights/")]
     weights = {name.removeprefix("weights/"): arrays.pop(name) for name in keys}
     sample = {"sample": config["sample"]} if "sample" in config else {}
-    model, outputs = read(config["args"] | sample, weights)
+    shapes = {"shapes": {name: x.shape for name, x in arrays.items()}}
+    takes_shapes = "shapes" in inspect.signature(read).parameters
+    model, outputs = read(config["args"] | sample, weights, **(shapes if takes_shapes else {}))
     arrays = {name: x for name, x in arrays.items() if not name.startswith("sampled/")}
     ours = keras.Model(model.input, outputs)({name: arrays.pop(name) for name in model.input})
     errors = dict.fromkeys(arrays, np.inf)

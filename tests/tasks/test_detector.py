@@ -13,9 +13,10 @@ import tensorflow as tf
 from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Objects
-from keras_tfm.models import DETR, DeformableDETR, DETRConfig, ResNet
+from keras_tfm.models import DETR, SMCA, DeformableDETR, DETRConfig, ResNet
 from keras_tfm.tasks import Detector, ImageClassifier
 from keras_tfm.tasks.average_precision import average_precision
+from keras_tfm.tasks.detection import DetectorOptions
 from tests.contract import randomise
 from tests.fresh_process import ask
 
@@ -122,6 +123,16 @@ def test_queries_that_are_proposals_are_kept_and_exported(tmp_path):
             np.testing.assert_allclose(again[name], answer[name], atol=1e-4)
             np.testing.assert_allclose(served[name][row], answer[name], atol=1e-3)
         assert again["labels"] == answer["labels"] == list(served["labels"][row])
+
+
+@pytest.mark.slow
+def test_a_family_by_its_name_learns():
+    given = examples(64)
+    changes = dataclasses.asdict(SMALL)
+    made = Detector.make(given, DetectorOptions(family="smca"), changes)
+    assert isinstance(made.model.backbone, SMCA)
+    history = made.fit(given, 0.25, epochs=3, batch_size=16)
+    assert history["loss"][-1] < history["loss"][0]
 
 
 def test_padding_is_hidden_and_the_same_in_training(task):
@@ -255,11 +266,11 @@ def test_refusals(task, tmp_path):
     with pytest.raises(ValueError, match="`class_names` must be 2, as the head has them; they are 1"):
         Detector(task.model, ["a"])
     with pytest.raises(ValueError, match="DeformableDETR has no size '52'; it has tiny, 50, 50-refined"):
-        tasks.detection.DetectorOptions(size="52").base()
+        DetectorOptions(size="52").base()
     with pytest.raises(
-        ValueError, match="There is no family 'yolo'; there are deformable-detr, conditional-detr, detr"
+        ValueError, match="There is no family 'yolo'; there are deformable-detr, conditional-detr, detr, smca"
     ):
-        tasks.detection.DetectorOptions(family="yolo").base()
+        DetectorOptions(family="yolo").base()
     with pytest.raises(ValueError, match=r"expected a backbone with maps, BiT, .*; got ViT"):
         vit = ImageClassifier.from_size("tiny", ["a", "b"], image_size=8, patch_size=4, num_layers=1)
         Detector.adopt(vit, (None, None, [["cat"]]))

@@ -24,6 +24,7 @@ from tests.models import (
     test_detr,
     test_mask_former,
     test_siglip,
+    test_smca,
     test_vilbert,
     test_vision_encoder_decoder,
     test_vit_mae,
@@ -47,6 +48,7 @@ OTHERS = {
     "DETR": (lambda: models.DETR(test_detr.SMALL), {"images": (20, 24, 1)}),
     "MaskFormer": (lambda: models.MaskFormer(test_mask_former.SMALL), {"images": (20, 24, 1)}),
     "SigLIP": (lambda: models.SigLIP(test_siglip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
+    "SMCA": (lambda: models.SMCA(test_smca.SMALL), {"images": (20, 24, 1)}),
     "ViLBERT": (
         lambda: models.ViLBERT(test_vilbert.SMALL),
         {"image_tokens": (4, 6), "text_tokens": (5, 8)},

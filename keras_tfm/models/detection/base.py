@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -11,10 +12,14 @@ from keras_tfm.configs import Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import residuals
+from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.image_positions import SineGridPositionEncoding
+from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlock
 from keras_tfm.layers.positions import sines
-from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.layers.resizing import resize_nearest
+from keras_tfm.models.base import ConfiguredModel, states_of
 from keras_tfm.models.detection.backbones import OF_DETECTOR, AroundBackbone
 
 EPSILON = 1e-5
@@ -106,6 +111,37 @@ def start_of(config):
     """The backbone of a detector of this configuration, and the input `pixel_mask`."""
     backbone = config.new_backbone()
     return backbone, keras.Input(backbone.input["images"].shape[1:3], dtype="bool", name="pixel_mask")
+
+
+class EncodedMap(NamedTuple):
+    """What the encoder makes of a map of N cells.
+
+    `cells` (B, rows, columns) are True where no padding is; `blocks` are the encoder's, and `states` what
+    goes into the first and comes out of each (B, N, D); `context` are the arguments with which a
+    `PositionedBlock` attends to the last of them.
+    """
+
+    cells: Any
+    blocks: list
+    states: list
+    context: dict
+
+    @property
+    def grid(self):
+        """(Rows, columns) of the map."""
+        return tuple(self.cells.shape[1:3])
+
+
+def encoded_map(config, backbone, pixel_mask):
+    """The last map of `backbone`, projected to the width of the Transformer and encoded."""
+    blocks = [detr_block(config, "encoder", i) for i in range(config.num_layers)]
+    x = Convolution(config.dim, 1, name="encoder_projection")(backbone.maps[-1])
+    cells = resize_nearest(pixel_mask, x.shape[1:3])
+    position = SineGridPositionEncoding(normalize=True, name="encoder_position")(ops.zeros_like(x), cells)
+    position, mask = flatten_map(position), ops.reshape(cells, (-1, x.shape[1] * x.shape[2]))  # (B, N)
+    states = states_of(blocks, flatten_map(x), mask=mask, position=position)
+    context = {"context": states[-1], "context_mask": mask, "context_position": position}
+    return EncodedMap(cells, blocks, states, context)
 
 
 def detr_block(config, stack, index):

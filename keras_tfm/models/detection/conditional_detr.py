@@ -21,22 +21,17 @@ from keras_tfm.layers.attention.projections import split_heads
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
-from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.masks import combine_masks
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import flatten_map
-from keras_tfm.layers.resizing import resize_nearest
-from keras_tfm.models.base import states_of
 from keras_tfm.models.detection.base import (
     EPSILON,
     CoordinateSines,
     ObjectQueries,
     SetDetector,
     SetDetectorConfig,
-    detr_block,
+    encoded_map,
     inverse_sigmoid,
     start_of,
 )
@@ -55,22 +50,20 @@ class ConditionalDETR(SetDetector):
 
     Inputs and outputs as of `DETR`; beside them `references` (B, 1, Q, 4), the logits of a query's point
     (x, y), and zeros, to which a head adds those of its boxes.
+
+    >>> model = keras_tfm.models.ConditionalDETR.from_size("tiny", image_size=32)
+    >>> model({"images": np.zeros((1, 32, 32, 3))})["references"].shape
+    TensorShape([1, 1, 16, 4])
     """
 
     config_class = ConditionalDETRConfig
 
     def __init__(self, config, name="conditional_detr", **kwargs):
         backbone, pixel_mask = start_of(config)
-        encoder = [detr_block(config, "encoder", i) for i in range(config.num_layers)]
+        encoder = encoded_map(config, backbone, pixel_mask)
         decoder = [_decoder_block(config, i) for i in range(config.decoder_sizes[0])]
 
-        x = Convolution(config.dim, 1, name="encoder_projection")(backbone.maps[-1])
-        cells = resize_nearest(pixel_mask, x.shape[1:3])
-        position = SineGridPositionEncoding(normalize=True, name="encoder_position")(ops.zeros_like(x), cells)
-        position, cells = flatten_map(position), flatten_map(cells[..., None])[..., 0]  # (B, N)
-        encoded = states_of(encoder, flatten_map(x), mask=cells, position=position)
-
-        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoded[-1])
+        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.states[-1])
         references = Chain([Dense(config.dim, "relu"), Dense(2)], name="decoder_references")(queries)
         references = ops.sigmoid(references)  # (B, Q, 2)
         places = CoordinateSines(config.dim // 2, name="decoder_sines")(ops.flip(references, axis=-1))
@@ -78,21 +71,20 @@ class ConditionalDETR(SetDetector):
         decoded = [ops.zeros_like(queries)]
         for i, block in enumerate(decoder):
             place = places * scale(decoded[-1]) if i else places
-            context = {"context_mask": cells, "context_position": position, "place": place}
-            decoded.append(block(decoded[-1], encoded[-1], position=queries, **context))
+            decoded.append(block(decoded[-1], position=queries, place=place, **encoder.context))
         outputs = LayerNormalization(EPSILON, name="decoder_norm")(ops.stack(decoded[1:], axis=1))
         super().__init__(
             config,
             backbone,
             pixel_mask,
             {
-                "encoder_sequence_output": encoded[-1],
+                "encoder_sequence_output": encoder.states[-1],
                 "decoder_sequence_output": outputs[:, -1],
                 "decoder_outputs": outputs,  # (B, L, Q, D)
                 "references": ops.pad(inverse_sigmoid(references)[:, None], [(0, 0)] * 3 + [(0, 2)]),
             },
-            {"encoder": encoder, "decoder": decoder},
-            {"encoder": encoded, "decoder": decoded},
+            {"encoder": encoder.blocks, "decoder": decoder},
+            {"encoder": encoder.states, "decoder": decoded},
             name=name,
             **kwargs,
         )

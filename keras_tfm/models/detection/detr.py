@@ -11,11 +11,7 @@ import dataclasses
 
 from keras import ops
 
-from keras_tfm.layers.convolution import Convolution
-from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import flatten_map
-from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import states_of
 from keras_tfm.models.detection.base import (
     EPSILON,
@@ -23,6 +19,7 @@ from keras_tfm.models.detection.base import (
     SetDetector,
     SetDetectorConfig,
     detr_block,
+    encoded_map,
     start_of,
 )
 
@@ -39,24 +36,20 @@ class DETR(SetDetector):
     and False for padding, by default True. Outputs: `encoder_sequence_output` (B, N, D), the cells of the
     encoded map row by row, `decoder_sequence_output` (B, Q, D), and `decoder_outputs` (B, L, Q, D), what each
     decoder block gave, through the one last norm: the last of them is the former. `maps` are the backbone's.
+
+    >>> model = keras_tfm.models.DETR.from_size("tiny", image_size=32)
+    >>> model({"images": np.zeros((1, 32, 32, 3))})["decoder_sequence_output"].shape
+    TensorShape([1, 16, 128])
     """
 
     config_class = DETRConfig
 
     def __init__(self, config, name="detr", **kwargs):
         backbone, pixel_mask = start_of(config)
-        encoder = [detr_block(config, "encoder", i) for i in range(config.num_layers)]
+        encoder = encoded_map(config, backbone, pixel_mask)
         decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]
-
-        x = Convolution(config.dim, 1, name="encoder_projection")(backbone.maps[-1])
-        cells = resize_nearest(pixel_mask, x.shape[1:3])
-        position = SineGridPositionEncoding(normalize=True, name="encoder_position")(ops.zeros_like(x), cells)
-        position, cells = flatten_map(position), ops.reshape(cells, (-1, x.shape[1] * x.shape[2]))  # (B, N)
-        encoded = states_of(encoder, flatten_map(x), mask=cells, position=position)
-
-        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoded[-1])
-        context = {"context": encoded[-1], "context_mask": cells, "context_position": position}
-        decoded = states_of(decoder, ops.zeros_like(queries), position=queries, **context)
+        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.states[-1])
+        decoded = states_of(decoder, ops.zeros_like(queries), position=queries, **encoder.context)
         norm = LayerNormalization(EPSILON, name="decoder_norm")
         outputs = norm(ops.stack(decoded[1:], axis=1))  # (B, L, Q, D)
         super().__init__(
@@ -64,12 +57,12 @@ class DETR(SetDetector):
             backbone,
             pixel_mask,
             {
-                "encoder_sequence_output": encoded[-1],
+                "encoder_sequence_output": encoder.states[-1],
                 "decoder_sequence_output": outputs[:, -1],
                 "decoder_outputs": outputs,
             },
-            {"encoder": encoder, "decoder": decoder},
-            {"encoder": encoded, "decoder": decoded},
+            {"encoder": encoder.blocks, "decoder": decoder},
+            {"encoder": encoder.states, "decoder": decoded},
             name=name,
             **kwargs,
         )

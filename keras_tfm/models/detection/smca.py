@@ -1,0 +1,104 @@
+"""SMCA of Gao et al. 2021, "Fast Convergence of DETR with Spatially Modulated Co-Attention": DETR whose
+queries look around a centre of their own.
+
+    query + state ---> norm ---> centre (the first block's alone), and of each head its offset and scales
+                                    |
+    query . cell  ---> score  + log Gaussian(cell) ---> softmax over the cells
+
+A query's centre is also the reference from which its box is measured. Architecture only: there are no weights
+to read. The paper's variant with several maps is missing. A centre is a share of the cells that are no
+padding; the authors' is a share of the image's sides over 32, which is the same for sides that 32 divides.
+"""
+
+import dataclasses
+from typing import Annotated
+
+from keras import ops
+
+from keras_tfm.configs import Between, Size
+from keras_tfm.layers.attention.gaussian import GaussianBias
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.models.detection.base import (
+    EPSILON,
+    ObjectQueries,
+    SetDetector,
+    SetDetectorConfig,
+    detr_block,
+    encoded_map,
+    start_of,
+)
+from keras_tfm.models.detection.detr import DETR
+
+
+@dataclasses.dataclass(frozen=True)
+class SMCAConfig(SetDetectorConfig):
+    """`SetDetectorConfig`, with 300 queries by default; `num_scales` and `smoothness` are those of
+    `GaussianBias`.
+    """
+
+    num_queries: Size = 300
+    num_scales: Annotated[int, Between(0, 2)] = 2
+    smoothness: Annotated[float, Between(0, is_above=True)] = 8.0
+
+
+class SMCA(SetDetector):
+    """Images in, one vector for each object query out, and where it looks.
+
+    Inputs and outputs as of `DETR`; beside them `references` (B, 1, Q, 4), the logits of a query's centre
+    (x, y), and zeros, to which a head adds those of its boxes.
+
+    >>> model = keras_tfm.models.SMCA.from_size("tiny", image_size=32)
+    >>> model({"images": np.zeros((1, 32, 32, 3))})["references"].shape
+    TensorShape([1, 1, 16, 4])
+    """
+
+    config_class = SMCAConfig
+
+    def __init__(self, config, name="smca", **kwargs):
+        backbone, pixel_mask = start_of(config)
+        encoder = encoded_map(config, backbone, pixel_mask)
+        num_layers, num_heads, _ = config.decoder_sizes
+        decoder = [detr_block(config, "decoder", i) for i in range(num_layers)]
+
+        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.states[-1])
+        decoded = [ops.zeros_like(queries)]
+        for i, block in enumerate(decoder):
+            own = LayerNormalization(EPSILON, name=f"decoder_place_norm_{i}")(decoded[-1] + queries)
+            if i == 0:
+                mlp = [Dense(config.dim, "relu"), Dense(config.dim, "relu"), Dense(2)]
+                references = Chain(mlp, name="decoder_references")(own)  # (B, Q, 2)
+                centres = ops.sigmoid(references) * ops.cast(_extent(encoder.cells), references.dtype)
+            scales = config.num_scales, config.smoothness
+            bias = GaussianBias(num_heads, encoder.grid, *scales, name=f"decoder_bias_{i}")(own, centres)
+            decoded.append(block(decoded[-1], position=queries, context_bias=bias, **encoder.context))
+        outputs = LayerNormalization(EPSILON, name="decoder_norm")(ops.stack(decoded[1:], axis=1))
+        super().__init__(
+            config,
+            backbone,
+            pixel_mask,
+            {
+                "encoder_sequence_output": encoder.states[-1],
+                "decoder_sequence_output": outputs[:, -1],
+                "decoder_outputs": outputs,  # (B, L, Q, D)
+                "references": ops.pad(references[:, None], [(0, 0)] * 3 + [(0, 2)]),
+            },
+            {"encoder": encoder.blocks, "decoder": decoder},
+            {"encoder": encoder.states, "decoder": decoded},
+            name=name,
+            **kwargs,
+        )
+
+
+def _extent(cells):
+    """How many (columns, rows) of a map are no padding, by its first row and column: (B, 1, 2)."""
+    first = ops.cast(cells[:, 0], "float32"), ops.cast(cells[:, :, 0], "float32")
+    return ops.stack([ops.sum(x, axis=1) for x in first], axis=-1)[:, None]
+
+
+# Around the ResNets of DETR. tiny is this package's own, for images of some 96 x 96.
+SMCA.sizes = {
+    name: SMCAConfig.from_json({**dataclasses.asdict(size), "num_queries": 16 if name == "tiny" else 300})
+    for name, size in DETR.sizes.items()
+}
