@@ -175,8 +175,8 @@ class CompiledDecoding:
         max_length: the longest prompt and continuation together, beyond which nothing is padded.
         max_context: the same for the context.
 
-    >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50))
-    >>> decode = keras_tfm.generation.CompiledDecoding(model, max_length=16)
+    >>> backbone = keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50, num_layers=1)
+    >>> decode = keras_tfm.generation.CompiledDecoding(keras_tfm.heads.LanguageModel(backbone))
     >>> options = keras_tfm.generation.DecodingOptions(max_new_tokens=3)
     >>> decode(options, np.array([[5, 6, 7]])).shape
     TensorShape([1, 6])

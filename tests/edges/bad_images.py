@@ -134,7 +134,7 @@ BAD = [
     Bad(
         "masks of one class",
         SEGMENT,
-        "expected masks with two classes or more, got 0 alone; 255 is ignored, which --ignored -1",
+        "expected masks with two classes or more, got 0 alone; 255 is ignored unless --ignored is -1",
         {f"{part}/{i}.png": x for part, x in PAIR.items() for i in range(4)},
     ),
     Bad(
