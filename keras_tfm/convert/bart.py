@@ -36,7 +36,7 @@ def stack(name):
         *norm(f"{block}/attention/norm", f"{layer}.self_attn_layer_norm"),
         *feedforward(f"{block}/feedforward", f"{layer}.fc1", f"{layer}.fc2"),
         *norm(f"{block}/feedforward/norm", f"{layer}.final_layer_norm"),
-        *norm(f"{name}_norm", f"{name}.layer_norm"),  # mBART's
+        *norm(f"{name}_norm", f"{name}.layer_norm"),  # only mBART has it
     ]
 
 
@@ -85,7 +85,7 @@ HEADS = {
         {"hidden_dim": lambda config: config.dim, "activation": "tanh"},
         {
             "num_classes": LABELS,
-            "dropout": rate("classifier_dropout", default=0.0),  # before each of its layers
+            "dropout": rate("classifier_dropout", default=0.0),  # used before each of the classifier's layers
             "input_dropout": rate("classifier_dropout", default=0.0, written=False),
         },
     ),

@@ -9,7 +9,7 @@ from keras_tfm.models.vision.resnet import BiTConfig
 
 MODEL = BiT
 ARCHITECTURES = {f"resnetv2_{size}_bit": size for size in BiT.sizes}
-WIDTHS = BiTConfig().dims  # of a width factor of 1
+WIDTHS = BiTConfig().dims  # the widths for the factor 1
 
 
 def rows(config):

@@ -76,8 +76,8 @@ def rows(config):
         *_normalized(f"{BLOCK}/branch/layer_1", f"{THEIRS}.conv2_kxk"),
         *attention_rows(f"{BLOCK}/branch/layer_1/layer_0/attention", f"{THEIRS}.self_attn."),
         *batch_norm(f"{BLOCK}/branch/layer_2", f"{THEIRS}.post_attn"),
-        *_normalized(f"{BLOCK}/branch/layer_2", f"{THEIRS}.conv3_1x1"),  # where a block convolves
-        *_normalized(f"{BLOCK}/branch/layer_4", f"{THEIRS}.conv3_1x1"),  # where it attends
+        *_normalized(f"{BLOCK}/branch/layer_2", f"{THEIRS}.conv3_1x1"),  # in blocks that convolve
+        *_normalized(f"{BLOCK}/branch/layer_4", f"{THEIRS}.conv3_1x1"),  # in blocks that attend
         *linear("head/output", "head.fc"),
     ]
     for i in range(len(config.inner_stem_dims) + 1):

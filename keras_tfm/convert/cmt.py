@@ -29,7 +29,7 @@ FIELDS = {
     "attn_drop_rate": "attention_dropout",
     "drop_path_rate": "stochastic_depth",
 }
-LETTERS = "abcdefghijklmnopqrstuvwxyz"  # by which theirs numbers the stages
+LETTERS = "abcdefghijklmnopqrstuvwxyz"  # theirs names the stages by letters
 
 
 def rows(config):
@@ -56,7 +56,7 @@ def block_rows(ours, theirs):
     projections, keys = f"{attention}/attention/projections", [f"{theirs}.attn.{x}" for x in "qkv"]
     return [
         *convolution(f"{ours}/position/branch", f"{theirs}.proj", depthwise_kernel()),
-        *linear(f"{projections}/query_key_value", *keys),  # where the map is not reduced
+        *linear(f"{projections}/query_key_value", *keys),  # if the map is not reduced
         *linear(f"{projections}/query", keys[0]),
         *linear(f"{projections}/key_value", *keys[1:]),
         *linear(f"{attention}/attention/output", f"{theirs}.attn.proj"),

@@ -1,8 +1,8 @@
 """CvT's checkpoints (Wu et al. 2021).
 
-The last norm is the classifier's in transformers, and the backbone's here: `CvtModel` is read with one that
-has the gain 1, and does not heed the one that is written. transformers has no entry for an image size; an
-additional one stores that of our configuration.
+The last norm belongs to the classifier in transformers, and to the backbone here. A `CvtModel` is therefore
+read with a norm that neither scales nor shifts, and ignores the one that is written. transformers has no
+entry for an image size; an additional one stores that of our configuration.
 """
 
 import dataclasses

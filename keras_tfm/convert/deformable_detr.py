@@ -1,7 +1,7 @@
 """Deformable DETR's checkpoints by transformers' names (Zhu et al. 2021), around a ResNet.
 
-Their two-stage variant computes otherwise than ours and is refused. Heads of classes that are one in theirs,
-as in a model that it makes anew, are several of the same values in ours.
+Their two-stage variant computes something else than ours and is refused. If their blocks share one head of
+classes, as in a new model of theirs, ours gets several heads with the same values.
 """
 
 import re

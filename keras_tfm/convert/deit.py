@@ -1,6 +1,6 @@
-"""DeiT's checkpoints (Touvron et al. 2021): distilled ones, with one head or with the teacher's too.
+"""DeiT's checkpoints (Touvron et al. 2021): distilled ones, with one head, or with a second for the teacher.
 
-The pooling layer, which only `DeiTModel` has and no classifier reads, is not read.
+The pooling layer of `DeiTModel` is not read, since no classifier uses it.
 """
 
 import dataclasses

@@ -144,7 +144,7 @@ def read_backbone(value, entries):
 def write_backbone(config):
     """Their configuration for our ResNet."""
     entries = resnet.FAMILY.write_config(config.of_backbone)
-    entries.pop("image_size")  # which stands beside
+    entries.pop("image_size")  # an entry of the detector stores it
     return {**entries, "out_features": [f"stage{len(config.of_backbone.depths)}"]}
 
 
@@ -176,7 +176,7 @@ FAMILY = Family(
     model=DETR,
     prefix="model.",
     fields={
-        "image_size": "image_size",  # which theirs does not read
+        "image_size": "image_size",  # theirs ignores it
         "num_channels": Entry("num_channels", read_channels, lambda config: config.num_channels),
         "backbone_config": Entry("backbone_config", read_backbone, write_backbone),
         "num_queries": "num_queries",

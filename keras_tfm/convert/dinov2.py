@@ -1,6 +1,6 @@
 """DINOv2's checkpoints (Oquab et al. 2023), without and with registers, with transformers' or timm's names.
 
-The mask token, which no classifier reads, is not read.
+The mask token is not read, since no classifier uses it.
 """
 
 import dataclasses

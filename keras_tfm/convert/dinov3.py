@@ -1,6 +1,6 @@
 """DINOv3's checkpoints (Siméoni et al. 2025) by transformers' names, which have no classifier.
 
-The mask token, which only pre-training reads, is not read.
+The mask token is not read, since only pre-training uses it.
 """
 
 from keras_tfm.convert.family import Family

@@ -195,9 +195,9 @@ class Family:
             if name in entries:
                 value = _read(theirs, entries, path) if isinstance(theirs, Entry) else entries[name]
                 if isinstance(value, list) and _takes_lists(kinds[ours]):
-                    values[ours] = tuple(value)  # whose items the configuration checks
+                    values[ours] = tuple(value)  # the configuration checks its items
                 elif isinstance(value, dict) and kinds[ours] is dict:
-                    values[ours] = value  # likewise
+                    values[ours] = value  # the configuration checks its items
                 else:
                     values[ours] = _value(value, ours, defaults[ours], path, name)
         try:
@@ -338,7 +338,7 @@ def _read(entry, entries, path):
     """The value of our field for `entry`; CheckpointError if it has another type."""
     try:
         return entry.read(entries[entry.name], entries)
-    except CheckpointError as error:  # of a configuration within this one
+    except CheckpointError as error:  # raised for a configuration inside of this one
         raise CheckpointError(path, error.key, error.expected, error.got) from None
     except (TypeError, ValueError, KeyError, AttributeError):
         got = brief(entries[entry.name])
@@ -346,7 +346,7 @@ def _read(entry, entries, path):
 
 
 def _value(value, ours, default, path, theirs):
-    """`value` in the type of our field, which its `default` tells."""
+    """`value` in the type of our field, which follows from its `default`."""
     if ours == "activation":
         if not isinstance(value, str) or value not in ACTIVATIONS:
             raise CheckpointError(path, theirs, f"one of {', '.join(ACTIVATIONS)}", brief(value))

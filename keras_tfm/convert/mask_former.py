@@ -1,7 +1,7 @@
 """MaskFormer's checkpoints by transformers' names (Cheng et al. 2021), around a Swin or a ResNet.
 
-Theirs has, in its Swin, a norm behind the last stage that has no effect: it is not read, and written as a
-fresh one is. Its configuration says no image size for a ResNet: ours is written beside its own entries.
+Their Swin has a norm after the last stage that has no effect: it is not read, and written with its initial
+values. Their configuration has no image size for a ResNet: an additional entry stores ours.
 """
 
 import dataclasses
@@ -23,13 +23,13 @@ ENCODER, PYRAMID = "pixel_level_module.encoder.", "pixel_level_module.decoder."
 LAST_NORM = f"{ENCODER}model.layernorm."
 SWIN = dataclasses.replace(
     swin.FAMILY,
-    fields={**swin.FAMILY.fields, "window": "window_size"},  # of maps of any size
+    fields={**swin.FAMILY.fields, "window": "window_size"},  # the maps may have any size
     only={"fixed_windows": True},
 )
 # {our backbone: (its family, what stands before its keys)}
 BACKBONES = {"Swin": (SWIN, f"{ENCODER}model."), "ResNet": (resnet.FAMILY, ENCODER)}
 KINDS = {"swin": "Swin", "maskformer-swin": "Swin", "resnet": "ResNet"}
-NUM_STAGES = 4  # theirs takes the maps of so many of a Swin
+NUM_STAGES = 4  # theirs reads the maps of this number of stages of a Swin
 
 
 def family_of(config):
@@ -66,7 +66,7 @@ def write_backbone(config):
         raise ValueError(f"MaskFormerModel takes a Swin of {NUM_STAGES} stages; it has {len(stages)}.")
     entries = family.write_config(config.of_backbone)
     if config.backbone == "ResNet":
-        entries.pop("image_size")  # which stands beside
+        entries.pop("image_size")  # an entry of the detector stores it
     return {**entries, "out_features": stages}
 
 
@@ -75,7 +75,7 @@ def read_own(name):
 
     def read(_, entries):
         value = getattr(read_backbone(entries)[1], name)
-        return list(value) if isinstance(value, tuple) else value  # as JSON has it
+        return list(value) if isinstance(value, tuple) else value  # JSON has lists
 
     return read
 
@@ -98,7 +98,7 @@ def rows(config):
     table += norm("map_norm_{}", f"{ENCODER}hidden_states_norms.{{}}")
     table += normalized("pyramid_stem", f"{PYRAMID}fpn.stem")
     sides = len(config.of_backbone.depths) - 1
-    for i in range(sides):  # theirs counts from the smallest map
+    for i in range(sides):  # theirs counts the maps from the smallest one
         theirs = f"{PYRAMID}fpn.layers.{sides - 1 - i}"
         table += normalized(f"pyramid_side_{i}", f"{theirs}.proj")
         table += normalized(f"pyramid_block_{i}", f"{theirs}.block")

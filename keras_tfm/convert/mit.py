@@ -28,7 +28,7 @@ def rows(config):
     keys = [f"{their_attention}.{part}" for part in PARTS]
     projections = f"{attention}/attention/projections"
     return [
-        *linear(f"{projections}/query_key_value", *keys),  # where the map is not reduced
+        *linear(f"{projections}/query_key_value", *keys),  # if the map is not reduced
         *linear(f"{projections}/query", keys[0]),
         *linear(f"{projections}/key_value", *keys[1:]),
         *linear(f"{attention}/attention/output", f"{theirs}.attention.output.dense"),
@@ -109,7 +109,7 @@ FAMILY = Family(
     model=MiT,
     prefix="segformer.",
     fields={
-        "image_size": "image_size",  # which theirs does not read
+        "image_size": "image_size",  # theirs ignores it
         "num_channels": "num_channels",
         "dims": "hidden_sizes",
         "depths": "depths",

@@ -39,7 +39,7 @@ ARGUMENTS = Arguments(
     fixed={"qkv_bias": False, "global_pool": "token"},
     only={"epsilon": 1e-5, "dropout": 0.0},
 )
-DEFAULTS = {"embed_dim": 768, "num_heads_outer": 12, "inner_dim": 48}  # of timm's class
+DEFAULTS = {"embed_dim": 768, "num_heads_outer": 12, "inner_dim": 48}  # the defaults of timm's class
 FIRST_OF_ONE = Transform(lambda array: array[0], lambda array, _: [array[None]])
 
 

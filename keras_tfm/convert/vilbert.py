@@ -10,7 +10,7 @@ from keras_tfm.training.model import Model
 from keras_tfm.training.safetensors import CheckpointError
 
 LETTERS = {"image": "v_", "text": ""}  # prefixes of a stream's arguments and layers
-NUMBERS = {"image": (1, 2), "text": (2, 1)}  # of the queries' stream, and of the keys' stream
+NUMBERS = {"image": (1, 2), "text": (2, 1)}  # {stream: (its number, that of the other one)}
 OF_STREAMS = {
     "num_{}_layers": "num_hidden_layers",
     "{}_dim": "hidden_size",

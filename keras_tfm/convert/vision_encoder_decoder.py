@@ -1,7 +1,7 @@
 """Checkpoints of transformers' `VisionEncoderDecoderModel`: an image encoder and GPT-2's or BART's decoder,
 each with its own configuration and its own table of weights.
 
-The pooling layer of their ViT and DeiT has no effect here: it is not read, and written as zeros.
+The pooling layer of their ViT and DeiT has no effect here: it is not read, and is written as zeros.
 """
 
 import dataclasses
@@ -80,7 +80,7 @@ def fields_of(side):
     def read_own(name):
         def read(_, entries):
             value = getattr(read_side(side, entries)[1], name)
-            return list(value) if isinstance(value, tuple) else value  # as JSON has it
+            return list(value) if isinstance(value, tuple) else value  # JSON has lists
 
         return read
 
@@ -167,7 +167,7 @@ FAMILY = Family(
     prefix="",
     fields={**fields_of("encoder"), **fields_of("decoder")},
     fixed={"is_encoder_decoder": True},
-    written={"tie_word_embeddings": lambda _: False},  # of the encoder's table with the decoder's
+    written={"tie_word_embeddings": lambda _: False},  # encoder and decoder share no table
     shapes=shapes,
     num_blocks=lambda config: config.of_encoder.num_layers + config.of_decoder.num_layers,
     rows=rows,

@@ -1,7 +1,7 @@
 """ViT's checkpoints (Dosovitskiy et al. 2021), with the names of transformers and of timm.
 
-transformers' have the pooling layer of `ViTModel` or a classifier. What timm calls a DeiT without
-distillation is a ViT too.
+Those of transformers have the pooling layer of `ViTModel`, or a classifier. timm's DeiT without distillation
+is a ViT too.
 """
 
 import dataclasses

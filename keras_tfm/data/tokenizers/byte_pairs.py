@@ -97,12 +97,14 @@ class ByteLevelTokenizer(Tokenizer):
         special = next((kind for kind in KINDS if known.issuperset(kind.names)), None)
         if len({"", *tokens}) != 1 + len(tokens) or special is None:
             kinds = " or ".join(", ".join(kind.names) for kind in KINDS)
-            raise ValueError(f"tokens: expected each once, among them {kinds}")
+            raise ValueError(f"tokens: expected different ones, among them {kinds}")
         if missing := {*NAMES, *made}.union(*pairs) - known:
-            raise ValueError(f"tokens: expected every byte and what is merged, {min(missing)!r} is missing")
+            raise ValueError(
+                f"tokens: expected every byte and all merged tokens; {min(missing)!r} is missing"
+            )
         surplus = known - {*NAMES, *made}
         if special.mask is None and surplus != {END}:
-            raise ValueError(f"tokens: expected a merge that makes {min(surplus - {END})!r}, got none")
+            raise ValueError(f"tokens: expected a merge that gives {min(surplus - {END})!r}, got none")
         self.vocabulary_size = self.unknown_id = len(tokens)
         self.pad_id, self.start_id, self.end_id = map(tokens.index, special[:3])
         self.blank = special.mask

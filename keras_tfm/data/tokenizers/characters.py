@@ -32,7 +32,7 @@ class CharacterTokenizer(Tokenizer):
     def __init__(self, characters: str):
         super().__init__(name="character_tokenizer")
         if not characters or len(set(characters)) != len(characters):
-            raise ValueError(f"characters: expected each once, one at least, got {characters[:40]!r}")
+            raise ValueError(f"characters: expected different ones, at least one, got {characters[:40]!r}")
         self._characters = "".join(sorted(characters))
         self._codes = np.array([ord(character) for character in self._characters], np.int32)
         special = [b"", b"", b"", "\ufffd".encode()]

@@ -73,15 +73,15 @@ class CLIPTokenizer(Tokenizer):
         known = set(tokens)
         if len({"", *tokens}) != 1 + len(tokens) or not known.issuperset((START, END, pad)):
             needed = ", ".join(dict.fromkeys((START, END, pad)))
-            raise ValueError(f"tokens: expected each once, among them {needed}")
+            raise ValueError(f"tokens: expected different ones, among them {needed}")
         symbols = {*NAMES, *(name + SUFFIX for name in NAMES)}
         if missing := {*symbols, *made}.union(*(merge.split(" ") for merge in merges)) - known:
             raise ValueError(
-                f"tokens: expected every byte, with {SUFFIX} behind it too, and what is merged, "
+                f"tokens: expected every byte, alone and with {SUFFIX}, and all merged tokens; "
                 f"{min(missing)!r} is missing"
             )
         if surplus := known - {*symbols, *made, START, END, pad}:
-            raise ValueError(f"tokens: expected a merge that makes {min(surplus)!r}, got none")
+            raise ValueError(f"tokens: expected a merge that gives {min(surplus)!r}, got none")
         self.vocabulary_size = self.unknown_id = len(tokens)
         self.pad_id, self.start_id, self.end_id = map(tokens.index, (pad, START, END))
         self.special_ids = self.start_id, self.end_id

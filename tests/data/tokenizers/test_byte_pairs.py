@@ -143,7 +143,7 @@ def test_a_stop_string_is_found_inside_tokens(ours):
 def test_impossible_vocabularies_are_refused():
     with pytest.raises(ValueError, match="expected at least 257, got 256"):
         ByteLevelTokenizer.train(["a"], 256)
-    with pytest.raises(ValueError, match="expected each once"):
+    with pytest.raises(ValueError, match="expected different ones"):
         ByteLevelTokenizer(["a", "a"], [])
     with pytest.raises(ValueError, match="expected every byte"):
         ByteLevelTokenizer(["a", "<|endoftext|>"], [])

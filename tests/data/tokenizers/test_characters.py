@@ -36,9 +36,9 @@ def test_its_file(tmp_path):
     kept = load_tokenizer(tmp_path)
     assert kept.tokenize(["be 日"]).to_list() == TOKENIZER.tokenize(["be 日"]).to_list()
     (tmp_path / "tokenizer.characters.json").write_text('{"characters": "aa"}')
-    with pytest.raises(DataError, match="expected each once"):
+    with pytest.raises(DataError, match="expected different ones"):
         load_tokenizer(tmp_path)
-    with pytest.raises(ValueError, match="one at least"):
+    with pytest.raises(ValueError, match="at least one"):
         CharacterTokenizer.train([])
 
 

@@ -154,7 +154,10 @@ def test_other_rules_and_files_are_refused(ours, tmp_path):
         ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]}}, "normalizer: expected"),
         ({"normalizer": None}, "no tokenizer of CLIP's kind"),
         ({"pre_tokenizer": {"type": "ByteLevel"}}, "no tokenizer of CLIP's kind"),
-        ({"model": content["model"] | {"vocab": {"a": 0}}, "added_tokens": []}, "expected each once, among"),
+        (
+            {"model": content["model"] | {"vocab": {"a": 0}}, "added_tokens": []},
+            "expected different ones, among",
+        ),
         ({"added_tokens": [{"content": "<|startoftext|>", "id": 9_000}]}, "with the ids 0, 1"),
     ):
         path.write_text(json.dumps(content | change))
@@ -162,7 +165,7 @@ def test_other_rules_and_files_are_refused(ours, tmp_path):
             read_huggingface_tokenizer(tmp_path)
     path.unlink()
     (tmp_path / "tokenizer.clip.json").write_text('{"tokens": ["a"], "merges": []}')
-    with pytest.raises(DataError, match=r"tokenizer\.clip\.json: tokens: expected each once, among them"):
+    with pytest.raises(DataError, match=r"tokenizer\.clip\.json: tokens: expected different ones"):
         load_tokenizer(tmp_path)
 
 
@@ -170,9 +173,9 @@ def test_impossible_vocabularies_are_refused(ours):
     with pytest.raises(ValueError, match="expected at least 514, got 513"):
         CLIPTokenizer.train(["a"], 513)
     assert CLIPTokenizer.train(["a b"], 514).vocabulary_size == 514
-    with pytest.raises(ValueError, match="expected each once"):
+    with pytest.raises(ValueError, match="expected different ones"):
         CLIPTokenizer([*ours.tokens, "a"], [])
-    with pytest.raises(ValueError, match="expected a merge that makes 'zzz', got none"):
+    with pytest.raises(ValueError, match="expected a merge that gives 'zzz', got none"):
         CLIPTokenizer([*ours.tokens, "zzz"], ours.content["merges"])
     with pytest.raises(ValueError, match=r"among them .*, <pad>"):
         CLIPTokenizer(ours.tokens, ours.content["merges"], pad="<pad>")
