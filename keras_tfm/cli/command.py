@@ -15,7 +15,7 @@ from keras_tfm.cli.columns import check_columns
 from keras_tfm.cli.generated import defaults_of, flag_of, given, in_flags
 from keras_tfm.configs import Config, Option, checked, kinds_of, rules_of
 from keras_tfm.data.sources.lines import PREPARED
-from keras_tfm.tasks.task import read_config
+from keras_tfm.tasks.task_folder import read_config
 from keras_tfm.training.checkpoint import refuse_changes
 from keras_tfm.training.options import Kept, Learning
 from keras_tfm.training.record import NAME, read_record

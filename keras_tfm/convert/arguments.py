@@ -9,7 +9,7 @@ from keras_tfm.configs import brief
 from keras_tfm.convert.family import Entry
 from keras_tfm.training.safetensors import CheckpointError
 
-HEAD_ARGUMENTS = ("num_classes", "drop_rate")  # of a classifier, whatever its backbone
+HEAD_ARGUMENTS = ("num_classes", "drop_rate")  # arguments of the classifier, for every backbone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Arguments:
 
 
 def times(ratio, width):
-    """The product, rounded down, item by item for lists; None for values that are no numbers."""
+    """The product, rounded down, item by item for lists; None for values that are not numbers."""
     if isinstance(ratio, list | tuple) and isinstance(width, list | tuple) and len(ratio) == len(width):
         products = [times(*pair) for pair in zip(ratio, width, strict=True)]
         return None if None in products else products

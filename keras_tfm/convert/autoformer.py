@@ -1,9 +1,9 @@
 """AutoFormer's checkpoints in the format of the authors' code (Chen et al. 2021): supernets, sliced.
 
-A published file holds a supernet. The network that its search found is the leading part of each array: of
-a linear layer the first outputs and inputs, as many as the network has. The projection to queries, keys and
-values has their components in turns, so that the rows i, i + 3, i + 6, ... are one part; its bias, though,
-has the queries' first, then the keys' and the values', of however many heads the network has.
+A published file holds a supernet. The network that its search found is the first part of each array: of a
+linear layer, as many outputs and inputs as the network has. In the projection to queries, keys and values,
+the rows i, i + 3, i + 6, ... are one of the three. Its bias is ordered in another way: it has the queries
+first, then the keys and the values, for the number of heads that the network has.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from keras_tfm.models import AutoFormer, AutoFormerConfig
 
 BLOCK = "blocks.{}"
 ATTENTION = "block_{}/attention/branch"
-# A table of one example: (1, N, D) of theirs, (N, D) of ours.
+# A table of positions: theirs is (1, N, D), ours (N, D).
 FIRST = Transform(lambda array: array[0], lambda array, count: [array[None]])
 
 

@@ -22,7 +22,7 @@ ROW_VECTOR = Transform(lambda array: array.reshape(-1), lambda array, count: [ar
 
 
 def projections(theirs):
-    """Those of queries, keys, values and of the output of an attention of theirs."""
+    """Their keys for the queries', keys', values' and output projections of an attention layer."""
     return [f"{theirs}.{part}_proj" for part in ("q", "k", "v", "out")]
 
 
@@ -51,7 +51,7 @@ ROWS = [
 
 
 def decoders(name, index):
-    """The decoder's size `index`, which is left open where it is the encoder's."""
+    """The entry of the decoder's size `index`; our field is None where it equals the encoder's."""
 
     def read(value, entries):
         return None if value == entries.get(f"encoder_{name}") else value
@@ -60,7 +60,7 @@ def decoders(name, index):
 
 
 def left_out(tensors):
-    """Other names of the one table of vectors, and no bias of the logits."""
+    """What a file may omit: the other names of the shared embedding table, and the logits' bias, 0."""
     filled = {}
     for prefix in ("", "model."):
         names = [

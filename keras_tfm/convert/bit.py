@@ -13,13 +13,13 @@ WIDTHS = BiTConfig().dims  # of a width factor of 1
 
 
 def rows(config):
-    """transformers' names; its norms stand before the convolutions of the same number."""
+    """The table with transformers' names; there a norm stands before the convolution of its number."""
     theirs = "encoder.stages.{}.layers.{}"
     return [*convolution("stem", "embedder.convolution"), *_blocks(theirs), *norm("norm/layer_0", "norm")]
 
 
 def timm_rows(config):
-    """timm's names, the classifier's too, which is a convolution there."""
+    """The table with timm's names and the classifier, which is a convolution there."""
     return [
         *convolution("stem", "stem.conv"),
         *_blocks("stages.{}.blocks.{}"),
@@ -41,14 +41,14 @@ def _blocks(theirs):
 
 
 def read_depths(value, _):
-    """Ours for theirs, which dilates the convolutions of a fifth stage."""
+    """Our depths for theirs; from a fifth stage on they dilate convolutions, which is refused."""
     if len(value) > 4:
         raise ValueError
     return value
 
 
 def write_depths(config):
-    """Theirs for ours; ValueError for more stages than theirs computes as ours does."""
+    """Their depths for ours; ValueError for more stages than both compute in the same way."""
     if len(config.depths) > 4:
         raise ValueError(f"BitModel computes only four stages; there are {len(config.depths)}.")
     return config.depths
@@ -107,7 +107,7 @@ ARGUMENTS = Arguments(
 
 
 def config_of(arguments):
-    """Our configuration of timm's arguments, `img_size` too, of which its class has none."""
+    """Our configuration for timm's arguments and `img_size`, which timm's class does not have."""
     given = {"channels": WIDTHS, "stem_chs": 64, "width_factor": 1, **arguments}
     factor, channels, stem = (given.pop(name) for name in ("width_factor", "channels", "stem_chs"))
     factors = [factor] * len(channels) if isinstance(channels, list | tuple) else None
@@ -118,7 +118,7 @@ def config_of(arguments):
 def arguments_of(config):
     """timm's arguments for a configuration; ValueError for one that timm does not have.
 
-    The width factor is that of the published sizes, which timm's names say, and 1 of other widths.
+    The width factor of a published size is part of timm's name; for other widths it is 1.
     """
     factor, arguments = config.dims[0] // WIDTHS[0], ARGUMENTS.arguments_of(config)
     if (config.stem_dim, *config.dims) != tuple(factor * dim for dim in (64, *WIDTHS)):

@@ -18,9 +18,10 @@ from keras_tfm.training.safetensors import CheckpointError
 MODEL = BoTNet
 ARCHITECTURES = {"botnet26t_256": "26T"}
 BLOCK, THEIRS = "stage_{}_block_{}", "stages.{}.{}"
-STEMS = {"7x7": (), "tiered": (3 / 8, 1 / 2)}  # parts of the width, of the convolutions before the last
+# {kind of stem: the widths of the convolutions before the last one, as shares of the last one's width}
+STEMS = {"7x7": (), "tiered": (3 / 8, 1 / 2)}
 _26T = BoTNet.sizes["26T"]
-# What a folder says: timm's name says the blocks, a factor their widths.
+# In a folder, the architecture's name determines the blocks, and a factor their widths.
 ARGUMENTS = Arguments(
     BoTNet,
     fields={
@@ -53,7 +54,7 @@ ARGUMENTS = Arguments(
     defaults={},
     check=lambda config: _refuse_odd(config.image_size),
 )
-# What is said of timm's class where it is made by hand: the parts of a `ByoModelCfg` among them.
+# Arguments of timm's class when it is made directly, with the fields of its `ByoModelCfg`.
 CLASS_ARGUMENTS = {
     "img_size",
     "in_chans",
@@ -85,7 +86,7 @@ def rows(config):
 
 
 def attention_rows(ours, theirs):
-    """An attention's rows; `theirs` ends in a full stop, or is nothing."""
+    """The rows of an attention layer; `theirs` is empty or ends with a full stop."""
     return [
         *linear(f"{ours}/projections/query_key_value", f"{theirs}qkv", transform=POINTWISE),
         *weight(f"{ours}/position/vertical", f"{theirs}pos_embed.height_rel"),
@@ -98,10 +99,10 @@ def _normalized(ours, theirs):
 
 
 def config_of(arguments):
-    """Our configuration of the arguments in a folder of timm's."""
+    """Our configuration for the arguments in a folder of timm."""
     arguments = {"img_size": 256, "width_factor": 1.0, **arguments}
     factor = arguments["width_factor"]
-    if arguments.get("global_pool") == "avg":  # which its class takes where nothing is said
+    if arguments.get("global_pool") == "avg":  # the default of timm's class
         del arguments["global_pool"]
     config = ARGUMENTS.config_of(arguments)
     stem = round(_26T.stem_dim * factor)
@@ -122,13 +123,13 @@ def arguments_of(config):
 
 
 def _refuse_odd(image_size):
-    """ValueError for images whose maps timm counts otherwise than its convolutions make them."""
+    """ValueError for images of whose feature maps timm computes other sizes than its convolutions have."""
     if any(side % 32 for side in np.broadcast_to(image_size, 2)):
         raise ValueError(f"timm's class computes only sides that are multiples of 32; they are {image_size}.")
 
 
 def _known(activation, _=None):
-    """The name of an activation that is timm's too."""
+    """`activation`, if timm has one of this name; ValueError otherwise."""
     if activation not in ("relu", "silu"):
         raise ValueError(f"`activation` must be relu or silu; it is {activation!r}.")
     return activation
@@ -141,10 +142,9 @@ def _widths(dims, factor):
 
 
 def class_config_of(arguments):
-    """Our configuration of the arguments of timm's class, those of a `ByoModelCfg` among them; without
-    `blocks` it is botnet26t_256.
+    """Our configuration for the arguments of timm's class, among them the fields of a `ByoModelCfg`.
 
-    CheckpointError for those that mean another model.
+    Without `blocks` it is botnet26t_256. CheckpointError for arguments of another model.
     """
     check_arguments(arguments, CLASS_ARGUMENTS)
     if arguments.get("stem_pool", "maxpool") != "maxpool":
@@ -170,7 +170,9 @@ def class_config_of(arguments):
 
 
 def _stage(parts):
-    """(Width, depth, inner width, stride, how many blocks attend) of a stage's parts of equal blocks."""
+    """(Width, depth, inner width, stride, number of attending blocks) of a stage, given as runs of equal
+    blocks.
+    """
     kinds = [part["type"] for part in parts for _ in range(part["d"])]
     attending = kinds.count("self_attn")
     if kinds != ["bottle"] * (len(kinds) - attending) + ["self_attn"] * attending:
@@ -180,7 +182,7 @@ def _stage(parts):
 
 
 def _divisible(width, by=8):
-    """The multiple that timm rounds a width to."""
+    """A width, rounded as timm does."""
     rounded = max(by, int(width + by / 2) // by * by)
     return rounded + by if rounded < 0.9 * width else rounded
 

@@ -20,12 +20,12 @@ FIELDS = {
     "attn_drop_rate": "attention_dropout",
     "drop_path_rate": "stochastic_depth",
 }
-FIXED = {"qkv_bias": True, "ape": False, "patch_norm": True}  # of what it may be otherwise too
-KINDS = ("pre_ipsa", "cpsa", "post_ipsa")  # of the blocks in a three
+FIXED = {"qkv_bias": True, "ape": False, "patch_norm": True}  # other values are not supported
+KINDS = ("pre_ipsa", "cpsa", "post_ipsa")  # the kinds of three consecutive blocks
 
 
 def rows(config):
-    """The table of a configuration; theirs counts a merging to the stage before."""
+    """The table of a configuration; in theirs a merging belongs to the stage before it."""
     table = [
         *patches("patch_embedding", "patch_embed.proj", config.patch_size),
         *norm("embedding_norm", "patch_embed.norm"),

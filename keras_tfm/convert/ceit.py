@@ -22,7 +22,7 @@ from keras_tfm.convert.variant import (
 from keras_tfm.heads import Classifier
 from keras_tfm.models import CeiT, CeiTConfig
 
-# In the attention of class tokens queries come from one and keys and values from all.
+# In the attention of class tokens, the queries come from one token, keys and values from all.
 CLASS_ATTENTION = "class_block_0/attention"
 
 

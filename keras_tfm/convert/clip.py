@@ -1,8 +1,8 @@
 """CLIP's checkpoints (Radford et al. 2021), with the logits' scale.
 
-Their configuration holds one for each tower; its entries are named here by both, for example
-"text_config.hidden_size". In the first published folders `eos_token_id` is 2, which stands for the last token
-of the vocabulary.
+Their configuration contains one configuration for each tower, whose entries are called "tower.entry" here,
+for example "text_config.hidden_size". In the first published folders `eos_token_id` is 2, which stands for
+the last token of the vocabulary.
 """
 
 from keras_tfm.convert.family import Entry, Family, Head
@@ -20,8 +20,8 @@ from keras_tfm.convert.vit import num_patches, side
 from keras_tfm.heads import Contrastive
 from keras_tfm.models import CLIP
 
-ROW = Transform(lambda array: array[None, None], lambda array, _: [array[0, 0]])  # a token: (D,)
-SIDES = {"image": "vision", "text": "text"}  # our names of the towers, and theirs
+ROW = Transform(lambda array: array[None, None], lambda array, _: [array[0, 0]])  # theirs is (D,)
+SIDES = {"image": "vision", "text": "text"}  # {our name of a tower: theirs}
 OF_TOWERS = {
     "num_{}_layers": "num_hidden_layers",
     "{}_dim": "hidden_size",
@@ -43,7 +43,7 @@ def block_rows(ours, theirs):
 
 
 def tower_rows(config):
-    """The rows that CLIP and SigLIP share: of tokens, patches, positions, blocks and their last norms."""
+    """The rows that CLIP and SigLIP share: tokens, patches, positions, blocks and last norms."""
     image = "vision_model.embeddings"
     text = "text_model.embeddings"
     return [
@@ -70,7 +70,7 @@ def rows(config):
 
 
 def tower_fields():
-    """The configuration's fields, and the entries that repeat them for the texts' tower."""
+    """The configuration's fields, and the entries that repeat fields in the configuration of texts."""
     fields = {
         ours.format(side): f"{theirs}_config.{entry}"
         for side, theirs in SIDES.items()
@@ -87,7 +87,7 @@ OF_BOTH = {"activation": "hidden_act", "epsilon": "layer_norm_eps", "attention_d
 
 
 def read_end(value, entries):
-    """Our `end_id` of their `eos_token_id`, a number or a list."""
+    """Our `end_id` for their `eos_token_id`, a number or a list."""
     first = value[0] if isinstance(value, list) else value
     return entries.get("text_config.vocab_size", 49_408) - 1 if first == LEGACY_END else first
 
@@ -100,7 +100,7 @@ def write_end(config):
 
 
 def tower_shapes(has_class):
-    """Sizes of weights that the configuration bears out."""
+    """The sizes of some weights, which are compared with the configuration before a model is made."""
     image, text = "vision_model.embeddings", "text_model.embeddings"
     return {
         f"{image}.patch_embedding.weight": ("image_dim", "num_channels", side(0), side(1)),

@@ -51,7 +51,7 @@ def rows(config):
 
 
 def block_rows(ours, theirs):
-    """Those of the blocks of one stage."""
+    """The rows of the blocks of one stage."""
     attention, branch = f"{ours}/attention/branch", f"{ours}/feedforward/branch"
     projections, keys = f"{attention}/attention/projections", [f"{theirs}.attn.{x}" for x in "qkv"]
     return [

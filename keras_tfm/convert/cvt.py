@@ -45,7 +45,7 @@ for part in ("query", "key", "value"):
 
 
 class CvTFamily(Family):
-    """A `Family` whose last norm stands beside the backbone in a file, not in it."""
+    """A `Family` whose files have the last norm outside the backbone's prefix."""
 
     def rows_with(self, head, prefix):
         return [
@@ -57,8 +57,10 @@ class CvTFamily(Family):
 
 
 def depths(config):
-    """Theirs for ours; ValueError where theirs would fail, which reads a rate by a stage's number in the list
-    of its blocks' rates.
+    """Their depths for ours.
+
+    ValueError where `CvtModel` would fail: it takes the number of a stage as an index into the rates of that
+    stage's blocks.
     """
     if any(depth <= stage for stage, depth in enumerate(config.depths)):
         raise ValueError(f"CvtModel needs `depths` of at least 1, 2 and 3; they are {config.depths}.")

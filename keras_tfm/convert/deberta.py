@@ -75,7 +75,7 @@ def version_1(config):
     ]
 
 
-# A classifier's and a choice's: their hidden layer is called the pooler there.
+# The rows of classifiers and of multiple choice, whose hidden layer transformers calls a pooler.
 HIDDEN_OPTIONS = {
     "dropout": rate("cls_dropout", "hidden_dropout_prob"),
     "activation": Option(
@@ -88,7 +88,7 @@ DROPOUT_OF_STATES = rate("hidden_dropout_prob", written=False)
 
 
 def terms_of(value, entries):
-    """("c2p", "p2c") of a list, or of "c2p|p2c"; none without relative attention."""
+    """("c2p", "p2c") for a list or for "c2p|p2c"; () without relative attention."""
     terms = value.lower().split("|") if isinstance(value, str) else value or []
     terms = tuple(term.strip() for term in terms)
     if bool(terms) != (entries.get("relative_attention", False) is True):
@@ -97,7 +97,7 @@ def terms_of(value, entries):
 
 
 def at_least_0(value, _):
-    """A number, 0 where theirs is below 1."""
+    """Read a number; a negative one counts as 0."""
     return max(value, 0)
 
 
@@ -151,7 +151,7 @@ HIDDEN_LAYER = {"hidden_dim": lambda config: config.dim}
 
 
 def heads(prefix):
-    """Those of the architectures whose names begin with `prefix`."""
+    """The heads of the architectures whose names begin with `prefix`."""
     return {
         f"{prefix}ForMaskedLM": Head(
             MaskedLM, MASKED_LM, {"next_sentence": False, "activation": own_activation}
@@ -222,7 +222,7 @@ V2 = Family(
         "cls.predictions.decoder.weight": "{prefix}embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
-    # Those of the enhanced mask decoder and of replaced-token detection, which transformers leaves out too.
+    # The enhanced mask decoder and the head of replaced-token detection, which transformers does not read.
     ignored=(r"embeddings\.position_(ids|embeddings\.weight)", r"mask_predictions\..*"),
 )
 V1 = dataclasses.replace(

@@ -31,8 +31,8 @@ def rows(config):
 def config_of(arguments):
     """Our configuration for their constructor's arguments.
 
-    `apply_transform` says of each block whether it mixes its heads; the last ones do. CheckpointError where
-    blocks take the weights of others, and for a stem, whose names are not known here.
+    `apply_transform` tells for each block whether it mixes its heads; only the last blocks do. Raises
+    CheckpointError if blocks share weights, and for a convolutional stem, whose names are not known here.
     """
     for name, is_there in (
         ("depth", any(arguments["depth"])),

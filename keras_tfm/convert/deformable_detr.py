@@ -44,7 +44,7 @@ def rows(config):
 
 
 def stages_of(value, entries):
-    """Of how many stages theirs reads the maps; ValueError for others than the last ones."""
+    """The number of stages whose maps are read; ValueError unless they are the last stages."""
     theirs = value or {}
     if theirs.get("model_type", "timm_backbone") == "timm_backbone":
         count = 4
@@ -60,14 +60,14 @@ def stages_of(value, entries):
 
 
 def write_backbone(config):
-    """Theirs for our ResNet, and the maps that are read."""
+    """Their entries for our ResNet and for the maps that are read."""
     count = len(config.of_backbone.depths)
     stages = range(count + 1 - config.num_maps, count + 1)
     return {**detr.write_backbone(config), "out_features": [f"stage{stage}" for stage in stages]}
 
 
 def copies(config):
-    """What a file may hold twice: of heads that all blocks share, and of boxes that blocks correct."""
+    """Tensors that a file may contain twice: heads that all blocks share, and heads of corrected boxes."""
     count = config.decoder_sizes[0]
     boxes = [f"layers.{i}.{name}" for i in range(3) for name in ("weight", "bias")]
     if config.refines:
@@ -78,7 +78,7 @@ def copies(config):
 
 
 def shared_classes(tensors):
-    """The heads of classes that a file with boxes for each block leaves out, as theirs shares them."""
+    """The heads of classes that a file omits: their blocks share one, even if each has a head of boxes."""
     found = [re.fullmatch(r"model\.decoder\.bbox_embed\.(\d+)\.layers\.0\.bias", key) for key in tensors]
     first = {x: tensors[f"class_embed.0.{x}"] for x in ("weight", "bias") if f"class_embed.0.{x}" in tensors}
     return {f"class_embed.{match[1]}.{x}": value for match in found if match for x, value in first.items()}

@@ -40,7 +40,7 @@ def rows(config):
 
 
 def timm_rows(config):
-    """timm's names, those of both classifiers too."""
+    """The table with timm's names, with both classifiers."""
     return [
         *patches("patch_embedding", "patch_embed.proj", config.patch_size),
         Row("tokens/embedding", ("cls_token", "dist_token"), ONE_BY_ONE),

@@ -1,8 +1,8 @@
 """DETR's checkpoints by transformers' names (Carion et al. 2020), around a ResNet.
 
-Theirs names its backbone by timm's name or by a configuration of their own ResNet; we write the latter, which
-needs no timm. An `auxiliary_loss` in their configuration changes what theirs answers: it feeds normalised
-states to the next block of the decoder, where the paper, and we, normalise outputs alone.
+Their configuration has timm's name of the backbone, or a configuration of their own ResNet; we write the
+latter, which does not need timm. With `auxiliary_loss` their model gives other outputs: it passes normalised
+states to the next block of the decoder, whereas the paper, and our model, only normalise the outputs.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ ATTENTIONS = {
     "encoder": {"attention": "self_attn"},
     "decoder": {"attention": "self_attn", "context_attention": "encoder_attn"},
 }
-# What timm calls the parts of a ResNet, by transformers' names; the stem's first.
+# {transformers' name of a part of a ResNet: timm's}; the parts of the stem come first.
 TIMM = {
     f"{BACKBONE}conv1.": f"{BACKBONE}embedder.embedder.convolution.",
     f"{BACKBONE}bn1.": f"{BACKBONE}embedder.embedder.normalization.",
@@ -39,7 +39,7 @@ def rows(config):
 
 
 def map_rows(config):
-    """What DETR and its kin have outside of blocks: the backbone, the projection of its map, the queries."""
+    """The rows outside of blocks, also of DETR's variants: backbone, projection of its map, queries."""
     table = backbone_rows(config)
     table += weight("encoder_projection/convolution/kernel", "input_projection.weight", CONVOLVED)
     table += weight("encoder_projection/convolution/bias", "input_projection.bias")
@@ -47,13 +47,13 @@ def map_rows(config):
 
 
 def backbone_rows(config):
-    """The table of the backbone, a ResNet's."""
+    """The rows of the backbone, a ResNet."""
     table = resnet.resnet_rows(config.of_backbone) if config.backbone == "ResNet" else ()
     return [dataclasses.replace(row, theirs=tuple(BACKBONE + key for key in row.theirs)) for row in table]
 
 
 def block_rows(stack):
-    """The blocks of the encoder or the decoder, and the norm behind the latter."""
+    """The rows of the blocks of the encoder, or of the decoder with the norm after it."""
     table = feedforward_rows(stack)
     for name, key in ATTENTIONS[stack].items():
         table += attention_rows(stack, name, key)
@@ -61,7 +61,7 @@ def block_rows(stack):
 
 
 def attention_rows(stack, name, key):
-    """The attention `name` of all blocks of a stack, which theirs calls `key`."""
+    """The rows of the attention `name` in all blocks of a stack; `key` is their name of it."""
     ours, theirs = f"{stack}_block_{{}}/{name}", f"{stack}.layers.{{}}.{key}"
     table = norm(f"{ours}/norm", f"{theirs}_layer_norm")
     for part in ("query", "key", "value"):
@@ -70,7 +70,7 @@ def attention_rows(stack, name, key):
 
 
 def feedforward_rows(stack):
-    """The feed-forward layers of a stack, and the norm behind a decoder."""
+    """The rows of a stack's feed-forward layers and, for a decoder, of the norm after it."""
     ours, theirs = f"{stack}_block_{{}}/feedforward", f"{stack}.layers.{{}}"
     table = norm("decoder_norm", "decoder.layernorm") if stack == "decoder" else []
     table += feedforward(ours, f"{theirs}.fc1", f"{theirs}.fc2")
@@ -120,7 +120,7 @@ def transformer_of(model):
 
 
 def read_backbone(value, entries):
-    """Our ResNet's fields for theirs, or for timm's name of it; ValueError for another backbone."""
+    """The fields of our ResNet for their configuration or timm's name; ValueError for another backbone."""
     theirs = value or {}
     if theirs.get("model_type", "timm_backbone") == "timm_backbone":
         architecture = theirs.get("backbone", entries.get("backbone"))
@@ -142,25 +142,25 @@ def read_backbone(value, entries):
 
 
 def write_backbone(config):
-    """Theirs for our ResNet."""
+    """Their configuration for our ResNet."""
     entries = resnet.FAMILY.write_config(config.of_backbone)
     entries.pop("image_size")  # which stands beside
     return {**entries, "out_features": [f"stage{len(config.of_backbone.depths)}"]}
 
 
 def read_channels(value, entries):
-    """Those of the backbone: the detector's own entry is not read there."""
+    """The channels of the backbone; transformers ignores the detector's own entry."""
     backbone = entries.get("backbone_config")
     return backbone.get("num_channels", value) if isinstance(backbone, dict) else value
 
 
 def of_decoder(index):
-    """A function of a configuration: the decoder's size `index`."""
+    """A function of a configuration that returns the decoder's size number `index`."""
     return lambda config: config.decoder_sizes[index]
 
 
 def backbone_shapes():
-    """Those of a ResNet, by functions of our configuration."""
+    """The `shapes` of a `Family` for the ResNet, as functions of our configuration."""
 
     def of_backbone(field):
         return lambda config: (

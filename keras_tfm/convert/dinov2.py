@@ -29,7 +29,7 @@ BLOCK, LAYER = "block_{}", "encoder.layer.{}"
 
 
 def rows(config):
-    """The table of a configuration: with a gate its projection and the values' are one of theirs."""
+    """The table of a configuration; of a gated layer, theirs has one projection for gate and values."""
     table = [
         *embedding_rows(config),
         *weight("register_tokens/embedding", "embeddings.register_tokens"),
@@ -49,13 +49,13 @@ def rows(config):
 
 
 def hidden_width(dim, ratio, gated):
-    """The feed-forward width by their ratio to the model's: with a gate 2/3 of it, made a multiple of 8."""
+    """The feed-forward width for their ratio; with a gate 2/3 of the product, as a multiple of 8."""
     hidden = int(dim * ratio)
     return (int(hidden * 2 / 3) + 7) // 8 * 8 if gated else hidden
 
 
 def read_width(ratio, entries):
-    """Our feed-forward width; TypeError where theirs are no numbers."""
+    """Our feed-forward width; TypeError if their entries are not numbers."""
     dim = entries.get("hidden_size", 768)
     if type(dim) is not int or type(ratio) not in (int, float):
         raise TypeError
@@ -63,7 +63,7 @@ def read_width(ratio, entries):
 
 
 def write_ratio(config):
-    """Their ratio, a whole number; ValueError where there is none for our width."""
+    """Their ratio, a whole number; ValueError if no ratio gives our width."""
     width, dim = config.intermediate_dim, config.dim
     guess = width * 3 // (2 * dim) if config.gated else width // dim
     for ratio in range(max(guess - 1, 1), guess + 3):
@@ -75,7 +75,7 @@ def write_ratio(config):
 
 
 def hidden_size(config):
-    """The first dense layer's width, 0 with a gate, where it has another key."""
+    """The first dense layer's width; 0 with a gate, since its key is another one then."""
     return 0 if config.gated else config.intermediate_dim
 
 
@@ -126,7 +126,7 @@ WITH_REGISTERS = dataclasses.replace(
 
 
 def timm_rows(config):
-    """timm's names, those of a classifier of the class token too."""
+    """The table with timm's names and a classifier that reads the class token."""
     encoder, branch = "patch_encoder", f"{BLOCK}/feedforward/branch"
     table = [
         *patches(f"{encoder}/patches", "patch_embed.proj", config.patch_size),
@@ -148,7 +148,7 @@ def timm_rows(config):
 
 
 def from_timm_weights(config, tensors):
-    """timm's weights, with a position of the class token, 0, where registers leave theirs without one."""
+    """timm's weights with a position of the class token: models with registers have none, so it is 0."""
     positions = tensors.get("pos_embed")
     if not config.num_registers or positions is None or positions.ndim != 3:
         return tensors
@@ -156,7 +156,7 @@ def from_timm_weights(config, tensors):
 
 
 def to_timm_weights(config, tensors):
-    """timm's weights of ours: beside registers it adds the class token's position to the token itself."""
+    """timm's weights for ours; with registers, the class token's position is added to the token."""
     if not config.num_registers:
         return tensors
     positions, token = tensors["pos_embed"], tensors["cls_token"]

@@ -28,17 +28,18 @@ def find_folder(name: Path) -> pathlib.Path:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise FileNotFoundError(
-            f"{name} is no folder; to look for it on the Hugging Face hub, install huggingface_hub."
+            f"{name} is not a folder; to look for it on the Hugging Face hub, install huggingface_hub."
         ) from None
     patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]
     try:
         return pathlib.Path(snapshot_download(str(name), allow_patterns=patterns, local_files_only=True))
-    except (OSError, ValueError):  # not in the cache, or no hub id at all
+    except (OSError, ValueError):  # it is not in the cache, or no hub id
         pass
     try:
         return pathlib.Path(snapshot_download(str(name), allow_patterns=patterns))
     except (OSError, ValueError) as error:
-        raise FileNotFoundError(f"{name} is neither a folder nor to be had from the hub ({error}).") from None
+        problem = f"{name} is neither a folder nor available from the Hugging Face hub ({error})."
+        raise FileNotFoundError(problem) from None
 
 
 def read_config(folder):
@@ -79,7 +80,7 @@ def inside(folder, name):
         home = home.parent.parent
     try:
         path = (folder / name).resolve()
-    except (OSError, RuntimeError) as error:  # links in a circle
+    except (OSError, RuntimeError) as error:  # circular links
         raise CheckpointError(folder / name, None, "a file", str(error)) from None
     if not path.is_relative_to(home):
         raise CheckpointError(folder / name, None, f"a file inside {home}", f"a link to {path}")

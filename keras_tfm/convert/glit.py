@@ -47,10 +47,11 @@ def rows(config):
 
 
 def config_of(arguments):
-    """Ours of the authors' arguments, in which a layer is two numbers.
+    """Our configuration for the authors' arguments, in which a layer is two numbers.
 
-    `base_arch` says how many thirds of the heads attend, `arch` counts the pairs of what is searched: of a
-    kernel's size and an expansion where none attends, else of an expansion and a feed-forward's.
+    `base_arch` has the number of thirds of the heads that attend. `arch` has indices of searched pairs: of
+    kernel size and expansion for a layer without attention, else of two expansions, the second one that of
+    the feed-forward layer.
     """
     layers: list[tuple] = []
     for thirds, choice in zip(arguments["base_arch"], arguments["arch"], strict=True):

@@ -7,7 +7,7 @@ from keras_tfm.models import GPT2
 
 
 def conv1d(ours, theirs):
-    """A `Dense` and the `Conv1D` of theirs, which keeps (in, out) as Keras does."""
+    """The rows of a `Dense`, which is a `Conv1D` in theirs: it stores (in, out), as Keras does."""
     return [*weight(f"{ours}/kernel", f"{theirs}.weight"), *weight(f"{ours}/bias", f"{theirs}.bias")]
 
 

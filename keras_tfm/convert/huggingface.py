@@ -108,7 +108,7 @@ def from_huggingface(name: Path, with_head: bool = True) -> Any:
         )
     except CheckpointError:
         raise
-    except (ValueError, TypeError, KeyError) as error:  # of entries that only a head reads
+    except (ValueError, TypeError, KeyError) as error:  # raised for entries that only a head reads
         raise CheckpointError(path, None, f"a configuration of {family.model.__name__}", str(error)) from None
     read = keymap.load(model, tensors, family.rows_with(head, prefix), file)
     family.check_unread(tensors, read, prefix, file, with_head)
@@ -128,7 +128,7 @@ def head_arguments(backbone: Any, head_class: type, entries: dict) -> tuple[dict
     for head in family.heads.values():
         if head.model is head_class:
             options = head.read_options({**entries, "id2label": None, "num_labels": 2})
-            options.pop("num_classes", None)  # the caller's
+            options.pop("num_classes", None)  # the caller gives it
             arguments = {**head.arguments_for(backbone.config), **options}
             return arguments, {part: part not in head.lacks for part in family.parts}
     return {}, {}
@@ -152,7 +152,8 @@ def save_huggingface(
 
     Raises:
         TypeError: for a model of no known family.
-        FileExistsError: if `folder` exists.
+        ValueError: for weights in 8 bits, and a configuration that transformers does not have.
+        FileExistsError: if `folder` exists and is not to be replaced.
 
     >>> import os
     >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=50, num_layers=1)
@@ -161,7 +162,7 @@ def save_huggingface(
     ['config.json', 'model.safetensors']
     """
     if quantization_of(model):
-        raise ValueError("Weights in 8 bits are not what transformers reads: save them before.")
+        raise ValueError("transformers does not read weights in 8 bits: save the model before quantising it.")
     backbone = getattr(model, "backbone", model)
     families = families_of(backbone)
     if not families:
@@ -202,8 +203,8 @@ def _head_of(model, family):
         if (
             type(model) is head.model
             and all(getattr(model, name) == value for name, value in arguments.items())
-            and getattr(model, "pooling", "first")
-            == "first"  # transformers has no classifier that takes a mean or a maximum
+            # transformers has no classifier of a mean or a maximum.
+            and getattr(model, "pooling", "first") == "first"
             and all(getattr(config, part) for part in needs)
             and not any(getattr(config, part) for part in head.excludes)
         ):

@@ -17,7 +17,7 @@ ARCHITECTURES = {
     "vit_large_r50_s32_224": "R50+L/32",
     "vit_large_r50_s32_384": "R50+L/32",
 }
-STAGES = ("stem_dim", "stage_dims", "stage_depths", "num_groups")  # which timm's arguments do not say
+STAGES = ("stem_dim", "stage_dims", "stage_depths", "num_groups")  # not among timm's arguments
 ARGUMENTS = dataclasses.replace(
     vit.ARGUMENTS,
     model=HybridViT,
@@ -50,6 +50,6 @@ def rows(config):
 
 
 def _normalized(ours, first, theirs, their_norm):
-    """A convolution and its norm, of which the convolution is the layer `first` of a chain."""
+    """The rows of a convolution and its norm; the convolution is the layer `first` of a chain."""
     kernel = weight(f"{ours}/layer_{first}/kernel", f"{theirs}.weight", convolution("", "")[0].transform)
     return [*kernel, *norm(f"{ours}/layer_{first + 1}", their_norm)]

@@ -5,12 +5,12 @@ from keras_tfm.convert.variant import attention_rows, embedding_rows, fields_of,
 from keras_tfm.models import LocalViT, LocalViTConfig
 from keras_tfm.training.safetensors import CheckpointError
 
-# Their numbers of the activation: (its name, whether squeeze-and-excitation follows).
+# {their number of an activation: (its name, whether squeeze-and-excitation follows)}
 ACTIVATIONS = {1: ("relu6", False), 2: ("hard_swish", False), 3: ("hard_swish", True)}
 
 
 def rows(config):
-    """The table of a configuration; theirs numbers all that stands in a row."""
+    """The table of a configuration; theirs numbers all layers of a sequence, with and without weights."""
     ours, theirs = "block_{}/feedforward/layer/branch", "blocks.{}.conv.conv"
     output = 6 if config.reduction is None else 7
     table = [*embedding_rows(config), *attention_rows()]

@@ -33,7 +33,7 @@ NUM_STAGES = 4  # theirs takes the maps of so many of a Swin
 
 
 def family_of(config):
-    """(The family of our configuration's backbone, the prefix of its keys); ValueError where none is."""
+    """(The family of the configuration's backbone, the prefix of its keys); ValueError for another one."""
     if config.backbone not in BACKBONES:
         names = ", ".join(BACKBONES)
         raise ValueError(f"MaskFormerModel has only `backbone` {names}; it is {config.backbone!r}.")
@@ -59,7 +59,7 @@ def read_backbone(entries):
 
 
 def write_backbone(config):
-    """Theirs for our backbone; ValueError where there is none."""
+    """Their entry for our backbone; ValueError if they have none for it."""
     family, _ = family_of(config)
     stages = [f"stage{i + 1}" for i in range(len(config.of_backbone.depths))]
     if config.backbone == "Swin" and len(stages) != NUM_STAGES:
@@ -71,7 +71,7 @@ def write_backbone(config):
 
 
 def read_own(name):
-    """A function that reads our field `name` of the backbone's own."""
+    """A function that reads the field `name` of our backbone's configuration."""
 
     def read(_, entries):
         value = getattr(read_backbone(entries)[1], name)
@@ -81,13 +81,13 @@ def read_own(name):
 
 
 def read_fields(_, entries):
-    """Our fields of the backbone but for those that stand outside it."""
+    """The fields of our backbone's configuration without those that the detector's has."""
     fields = dataclasses.asdict(read_backbone(entries)[1])
     return {name: value for name, value in fields.items() if name not in OF_DETECTOR}
 
 
 def of_backbone(read):
-    """The entry of the backbone, read by this function."""
+    """The entry of the backbone, read by the function `read`."""
     return Entry("backbone_config", read, write_backbone)
 
 
@@ -112,12 +112,12 @@ def rows(config):
 
 
 def normalized(ours, theirs):
-    """A convolution and its norm."""
+    """The rows of a convolution and its norm."""
     return [*convolution(ours, f"{theirs}.0"), *norm(f"{ours}/norm", f"{theirs}.1")]
 
 
 def shapes(config):
-    """Some keys' sizes, which are compared before a model of such sizes is made."""
+    """The sizes of some weights, which are compared with the configuration before a model is made."""
     family, prefix = family_of(config)
     own = config.of_backbone
     sizes = {
@@ -134,7 +134,7 @@ def shapes(config):
 
 
 def added(tensors):
-    """What theirs has beside our `tensors`: counts of batches, a norm without effect, places in tables of
+    """The tensors that theirs has in addition to ours: counts of batches, a norm without effect, indices of
     positions, weights of a loss.
     """
     found = batch_counts(tensors)

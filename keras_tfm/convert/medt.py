@@ -10,7 +10,7 @@ from keras_tfm.training.safetensors import CheckpointError
 GATES = {"query": "f_qr", "key": "f_kr", "value": "f_sv", "value_position": "f_sve"}
 AXES = {"layer_1": "hight_block", "layer_2": "width_block"}
 POSITIONS = {"AxialBlock_dynamic": "gated", "AxialBlock": "relative", "AxialBlock_wopos": "none"}
-# torch.nn.Conv1d of one place keeps (out, in, 1).
+# A torch.nn.Conv1d of kernel 1 stores (out, in, 1).
 LINE = Transform(lambda array: array[..., 0].T, lambda array, _: [array.T[..., None]])
 TABLE = Transform(lambda array: array.T, lambda array, _: [array.T])
 
@@ -55,7 +55,7 @@ def _normalized(ours, theirs, their_norm):
 
 
 def read_model(model_class, arguments, weights, fixed):
-    """(A segmenter around our `model_class`, the latter); CheckpointError for arguments that mean another."""
+    """(A segmenter around our `model_class`, that model); CheckpointError for arguments of another model."""
     for name, value in fixed.items():
         if arguments.get(name) != value:
             raise CheckpointError("axialnet.py", name, repr(value), repr(arguments.get(name)))
@@ -67,9 +67,9 @@ def read_model(model_class, arguments, weights, fixed):
         num_heads=arguments["groups"],
     )
     backbone = model_class(config)
-    classes = keras.layers.Dense(arguments["num_classes"], name="classes")  # theirs has one class too
+    classes = keras.layers.Dense(arguments["num_classes"], name="classes")  # theirs allows one class too
     model = keras.Model(backbone.input, classes(backbone.maps[0]))
-    # What theirs has and never uses.
+    # Weights that theirs has and never uses.
     unused = [
         key
         for key in weights
@@ -80,7 +80,7 @@ def read_model(model_class, arguments, weights, fixed):
 
 
 def read_u_net(arguments, weights):
-    """Our model of the authors' U-Net, and its outputs by the names of theirs."""
+    """The model for the authors' U-Net, and its outputs by their names."""
     model, backbone = read_model(GatedAxialUNet, arguments, weights, {"block": "AxialBlock_dynamic"})
     depths = backbone.config.depths
     states = backbone.hidden_states["encoder"]
@@ -89,7 +89,7 @@ def read_u_net(arguments, weights):
 
 
 def read(arguments, weights):
-    """Our model of the authors' MedT, and its output."""
+    """The model for the authors' MedT, and its output."""
     fixed = {"block": "AxialBlock_dynamic", "block_2": "AxialBlock_wopos"}
     model, _ = read_model(MedT, arguments, weights, fixed)
     return model, {"logits": model.output}

@@ -46,7 +46,7 @@ def rows(config):
 
 
 def ratios(config):
-    """Theirs for ours; ValueError for one that is no whole number: theirs takes none."""
+    """Their ratios for ours; ValueError for one that is not a whole number, as theirs must be."""
     if any(ratio % 1 for ratio in config.mlp_ratios):
         raise ValueError(f"SegformerConfig takes whole `mlp_ratios`; they are {config.mlp_ratios}.")
     return [int(ratio) for ratio in config.mlp_ratios]
@@ -65,7 +65,7 @@ def hidden_width(stage):
 
 
 def stage_shapes(stage):
-    """Some keys' sizes, which are compared before a model of such sizes is made."""
+    """The sizes of some weights, which are compared with the configuration before a model is made."""
     before = of_stage("dims", stage - 1) if stage else "num_channels"
     dim, side, ratio = (of_stage(name, stage) for name in ("dims", "patch_sizes", "reductions"))
     return {
@@ -80,7 +80,7 @@ def stage_shapes(stage):
 
 
 def decoder_dim(entries):
-    """The width of the decoder, bounded before anything of that size is made."""
+    """The width of the decoder; it is checked before anything of that size is made."""
     dim = entries.get("decoder_hidden_size", 256)
     if type(dim) is not int or not 0 < dim <= MAX_DECODER_DIM:
         raise CheckpointError("config.json", "decoder_hidden_size", f"1 to {MAX_DECODER_DIM}", brief(dim))

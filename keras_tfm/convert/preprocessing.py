@@ -13,7 +13,7 @@ from keras_tfm.convert.timm_preprocessing import timm_preprocessing_of
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
 NAME = "preprocessor_config.json"
-WHOLE = "processor_config.json"  # of transformers 5, for a model with a tokenizer: it contains the other file
+WHOLE = "processor_config.json"  # in transformers 5, for models with a tokenizer: it contains the other file
 # {the beginning of the class's name in lower case, also the model's name in config.json: its defaults}
 PUBLISHED = {
     "clip": {
@@ -66,7 +66,7 @@ def label_names(folder, count):
 def preprocessing_of(folder):
     """The fields of `Preprocessing` in a folder's preprocessor_config.json or processor_config.json.
 
-    They are {} if there is no such file, and no default for the model. Raises CheckpointError for
+    They are {} if there is no such file and the model has no defaults here. Raises CheckpointError for
     preprocessing that this package does not have, for example another filter.
     """
     entries, path = _read_entries(folder)
@@ -74,8 +74,8 @@ def preprocessing_of(folder):
 
 
 def canvas_fields_of(folder):
-    """Fields of `data.sources.canvas.Canvas` that the folder says, and `image_size` where theirs resizes the
-    shorter side and keeps the aspect: here such an image is made to fit that size, and padded.
+    """The fields of `data.Canvas` in a folder's file, with `image_size` if it gives the size of the shorter
+    side and keeps the aspect ratio. Here the whole image is then resized to fit that size, and padded.
     """
     entries, path = _read_entries(folder)
     size = entries.get("size")
@@ -88,7 +88,7 @@ def canvas_fields_of(folder):
 
 
 def _fields(entries, path):
-    """How pixels become numbers, and by which filter images are resized."""
+    """The fields for normalisation and interpolation."""
     for name, value in {"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255}.items():
         given = entries.get(name, value)
         if not isinstance(given, bool | float | int) or abs(given - value) > 1e-6:
@@ -107,7 +107,7 @@ def _fields(entries, path):
 
 
 def shifts_labels(folder):
-    """Whether masks for the folder's model number the labels from 1, with 0 for pixels of no class."""
+    """Whether masks for the folder's model number the labels from 1, and 0 is for pixels without a class."""
     entries, _ = _read_entries(folder)
     return bool(entries.get("do_reduce_labels", entries.get("reduce_labels", False)))
 
@@ -127,7 +127,7 @@ def _read_entries(folder):
     kind = str(entries.get("image_processor_type") or entries.get("feature_extractor_type")).lower()
     defaults = next((PUBLISHED[name] for name in PUBLISHED if kind.startswith(name)), {})
     entries = {name: value for name, value in entries.items() if value is not None}
-    if kind.startswith("clip") and isinstance(entries.get("size"), int):  # before 2022: the shorter side
+    if kind.startswith("clip") and isinstance(entries.get("size"), int):  # the shorter side, before 2022
         entries["size"] = {"shortest_edge": entries["size"]}
     return defaults | entries, path
 
@@ -138,14 +138,14 @@ def _cutting(entries, path):
     size = size if isinstance(size, dict) else {"height": size, "width": size}
     shortest = size.get("shortest_edge")
     side = shortest if shortest is not None else size.get("height")
-    if "crop_pct" in entries and shortest is not None:  # ConvNeXt's
+    if "crop_pct" in entries and shortest is not None:  # the entries of ConvNeXt
         if shortest >= LEAST_STRETCHED:
             return {}
         fraction = _numbers([entries["crop_pct"]], "crop_pct", path)[0]
         return {"crop_fraction": fraction, "keep_aspect": True}
     if not entries.get("do_center_crop", False):
         if shortest is not None:
-            raise CheckpointError(path, "size", "a height and a width, or a part to cut out", brief(size))
+            raise CheckpointError(path, "size", "a height and a width, or a centre crop", brief(size))
         return {}
     crop = entries.get("crop_size", side)
     crop = crop.get("height") if isinstance(crop, dict) else crop

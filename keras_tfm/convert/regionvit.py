@@ -31,13 +31,15 @@ FIELDS = {
 }
 FIXED = {"patch_size": 4, "qkv_bias": True, "computed_cls_token": True, "peg": False, "det_norm": False}
 STEMS = {"3conv": True, "1conv": False}
-# The norms of maps have their features on the second of four axes.
+# The norms of feature maps have the features on the second of four axes.
 OF_MAPS = Transform(lambda array: array[0, :, 0, 0], lambda array, _: [array[None, :, None, None]])
 
 
 def offsets(window):
-    """Our table of query - key, each axis from the lowest, in theirs of key - query, which begins at
-    -(window // 2) and comes round.
+    """Their indices of our table.
+
+    Ours is sorted by the differences query - key on each axis. Theirs has key - query, begins at
+    -(window // 2), and continues with the remaining differences after the largest one.
     """
     count = 2 * window - 1
     axis = (window // 2 - np.arange(1 - window, window)) % count
@@ -47,7 +49,7 @@ def offsets(window):
 
 
 def map_norm(ours, theirs):
-    """A `LayerNormalization` and the authors' norm of maps."""
+    """The rows of a `LayerNormalization`, which is a norm of feature maps in theirs."""
     return [
         *weight(f"{ours}/gamma", f"{theirs}.weight", OF_MAPS),
         *weight(f"{ours}/beta", f"{theirs}.bias", OF_MAPS),
@@ -55,7 +57,7 @@ def map_norm(ours, theirs):
 
 
 def rows(config):
-    """The table of a configuration; theirs counts a merging as the first block of its stage."""
+    """The table of a configuration; in theirs a merging is the first block of its stage."""
     table = [
         *convolution("stem", "patch_embed.proj"),
         *patches("region_embedding", "cls_token.proj", 4 * config.window),
@@ -114,7 +116,8 @@ def read(arguments, weights):
     """The model for the authors' arguments and weights, and its outputs by their names."""
     backbone = RegionViT(config_of(arguments))
     model = Classifier(backbone, arguments.get("num_classes", 1000))
-    shared = [key for key in weights if ".proj_cls." in key]  # a merging's for regions is that for cells
+    # A merging has the same weights for regions and for cells.
+    shared = [key for key in weights if ".proj_cls." in key]
     read_state(model, weights, rows(backbone.config), shared)
     outputs = {
         "logits": model.output,

@@ -24,7 +24,7 @@ FIELDS = {
 
 
 def resnet_rows(config):
-    """transformers' names for either kind of block."""
+    """The table with transformers' names, for both kinds of blocks."""
     table = _normalized("stem", "embedder.embedder.convolution", "embedder.embedder.normalization")
     table += _normalized(
         f"{BLOCK}/shortcut", f"{THEIRS}.shortcut.convolution", f"{THEIRS}.shortcut.normalization"
@@ -36,9 +36,9 @@ def resnet_rows(config):
 
 
 def timm_rows(config):
-    """The table with timm's names, the classifier's too."""
+    """The table with timm's names and the classifier."""
     table = [*_normalized("stem", "conv1", "bn1"), *linear("head/output", "fc")]
-    for stage in range(len(config.depths)):  # which theirs counts from 1
+    for stage in range(len(config.depths)):  # theirs counts from 1
         ours, theirs = f"stage_{stage}_block_{{}}", f"layer{stage + 1}.{{}}"
         table += _normalized(f"{ours}/shortcut", f"{theirs}.downsample.0", f"{theirs}.downsample.1")
         for i in range(2 if config.block == "basic" else 3):
@@ -79,12 +79,12 @@ ARCHITECTURES = {f"resnet{size}": size for size in ResNet.sizes}
 
 
 def read_block(value, _):
-    """Ours for timm's class, or for the word of ours that stands for it."""
+    """Our kind of block for the name of timm's class, or for our own name of it."""
     return "bottleneck" if "bottleneck" in str(value).lower() else "basic"
 
 
 def read_dims(value, arguments):
-    """Our widths for theirs, which are the inner ones."""
+    """Our widths for theirs, which are the inner widths of blocks."""
     return times([1 if read_block(arguments.get("block"), None) == "basic" else 4] * len(value), value)
 
 
@@ -122,7 +122,7 @@ ARGUMENTS = Arguments(
 
 
 def config_of(arguments):
-    """Our configuration of timm's arguments, `img_size` too, of which its class has none."""
+    """Our configuration for timm's arguments and `img_size`, which timm's class does not have."""
     return ARGUMENTS.config_of({"block": "Bottleneck", "channels": (64, 128, 256, 512), **arguments})
 
 

@@ -15,12 +15,12 @@ MASKED_LM = [
 TWO_LAYERS = [*linear("head/hidden", "classifier.dense"), *linear("head/output", "classifier.out_proj")]
 
 
-# One rate, before each of the classifier's layers.
+# A single rate, used before each of the classifier's layers.
 INPUT_DROPOUT = rate("classifier_dropout", "hidden_dropout_prob", written=False)
 
 
 def length_of(num_positions, entries):
-    """The longest text, of which the table's first rows are no positions."""
+    """The length of the longest text; the first rows of the table are not positions."""
     return num_positions - entries["pad_token_id"] - 1
 
 

@@ -26,12 +26,12 @@ FIELDS = {
     "attn_drop_rate": "attention_dropout",
     "drop_path_rate": "stochastic_depth",
 }
-# Of what it may be otherwise too; the last switches the bias of the convolution, not those of the queries.
+# Other values are not supported. The last one turns on the bias of the convolution, not that of the queries.
 FIXED = {"relative_pos_embedding": True, "shuffle": True, "qkv_bias": True}
 
 
 def rows(config):
-    """The table of a configuration; theirs has the blocks of a stage in pairs."""
+    """The table of a configuration; in theirs the blocks of a stage are grouped in pairs."""
     table = [
         *linear("stem/layer_2", "to_token.conv3", transform=POINTWISE),
         *linear("head/output", "head"),

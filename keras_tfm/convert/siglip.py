@@ -11,7 +11,7 @@ LOGIT_BIAS = -10.0  # what it begins with (section 3.2)
 
 
 def rows(config):
-    """The table of a configuration: the queries', keys' and values' projections of the pooling are one."""
+    """The table of a configuration; the pooling has one projection for queries, keys and values."""
     head, pooling = "vision_model.head", "image_pooling"
     table = [
         *tower_rows(config),

@@ -15,7 +15,7 @@ ARCHITECTURES = {
 
 
 def check_windows(config):
-    """ValueError where timm's windows are others: it shifts each axis by itself, and before it pads."""
+    """ValueError if timm's windows differ: it shifts each axis on its own, and before padding."""
     for stage, (grid, depth) in enumerate(zip(config.grids, config.depths, strict=True)):
         is_longer = [side > config.window for side in grid]
         is_same = len({min(side, config.window) for side in grid}) == 1
@@ -64,7 +64,7 @@ def rows(config):
 
 
 def common_rows(config):
-    """transformers' names for what Swin V2 has too; it counts a merging to the stage before."""
+    """The rows that Swin V2 has too, with transformers' names; a merging belongs to the stage before it."""
     block = THEIR_BLOCK
     table = [
         *patches("patch_embedding", "embeddings.patch_embeddings.projection", config.patch_size),
@@ -82,7 +82,7 @@ def common_rows(config):
 
 
 def timm_rows(config):
-    """The table with timm's names, the classifier's too."""
+    """The table with timm's names and the classifier."""
     return [
         *common_timm_rows(config),
         *linear(f"{ATTENTION}/projections/query_key_value", f"{TIMM_BLOCK}.attn.qkv"),
@@ -91,7 +91,7 @@ def timm_rows(config):
 
 
 def common_timm_rows(config):
-    """timm's names for what Swin V2 has too; its merging is the next stage's, as ours."""
+    """The rows that Swin V2 has too, with timm's names; a merging belongs to the stage after it, as here."""
     block = TIMM_BLOCK
     return [
         *patches("patch_embedding", "patch_embed.proj", config.patch_size),
@@ -108,7 +108,7 @@ def common_timm_rows(config):
 
 
 def merging(ours, theirs):
-    """A `PatchMerging`, in both of their libraries."""
+    """The rows of a `PatchMerging`; transformers and timm name its weights alike."""
     kernel = weight(f"{ours}/projection/kernel", f"{theirs}.reduction.weight", TRANSPOSED)
     return [*norm(f"{ours}/norm", f"{theirs}.norm"), *kernel]
 
@@ -131,7 +131,7 @@ def read(arguments, weights):
 
 
 def window(config):
-    """Theirs for ours; ValueError where theirs would not shrink its table to a small map's window."""
+    """Their window size for ours; ValueError for a smaller map: theirs does not shrink its table then."""
     if min(config.grids[-1]) < config.window:
         raise ValueError(
             f"SwinModel needs maps of at least `window` {config.window}; the last is {config.grids[-1]}."

@@ -43,7 +43,7 @@ config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 def rows(config):
     """The table with transformers' names."""
-    window(config)  # refuses, in both directions, what is not the same model
+    window(config)  # raises an error, in both directions, if the models differ
     theirs = f"{THEIR_BLOCK}.attention.self"
     kernels = [row for row in linear(PROJECTIONS, *(f"{theirs}.{x}" for x in PARTS)) if "kernel" in row.ours]
     return [
@@ -56,7 +56,7 @@ def rows(config):
 
 
 def timm_rows(config):
-    """The table with timm's names, the classifier's too."""
+    """The table with timm's names and the classifier."""
     theirs = f"{TIMM_BLOCK}.attn"
     return [
         *common_timm_rows(config),
@@ -71,7 +71,7 @@ PROJECTIONS = f"{ATTENTION}/projections/query_key_value"
 
 
 def _cosines(theirs, network):
-    """The factor of the cosines, and the network that makes the position bias."""
+    """The rows of the factor of the cosines, and of the network that computes the position bias."""
     return [
         *weight(f"{ATTENTION}/temperature", f"{theirs}.logit_scale"),
         *linear(f"{ATTENTION}/position/hidden", f"{theirs}.{network}.0"),
@@ -93,7 +93,7 @@ def read(arguments, weights):
 
 
 def window(config):
-    """Theirs for ours; CheckpointError where theirs, which goes by the rows alone, would cut others."""
+    """Their window size for ours; CheckpointError if theirs, which looks at rows only, has other windows."""
     for stage, (grid, depth) in enumerate(zip(config.grids, config.depths, strict=True)):
         side, rows = min(grid), config.grids[0][0] // 2**stage
         is_same = min(rows, config.window) == min(side, config.window)

@@ -7,12 +7,12 @@ from keras_tfm.models import T5
 
 
 def gamma(ours, theirs):
-    """A norm without bias."""
+    """The row of a norm without bias."""
     return weight(f"{ours}/gamma", f"{theirs}.weight")
 
 
 def projections(theirs):
-    """Those of queries, keys, values and of the output of an attention of theirs."""
+    """Their keys for the queries', keys', values' and output projections of an attention layer."""
     return [f"{theirs}.{part}" for part in "qkvo"]
 
 
@@ -46,12 +46,12 @@ ROWS = [
 
 
 def activation(value, entries):
-    """Their activation out of "relu" or "gated-gelu", by which they mean the approximate one."""
+    """Our activation for "relu" or "gated-gelu", which is the approximate GELU."""
     return "gelu_new" if value == "gated-gelu" else value.split("-")[-1]
 
 
 def feed_forward_proj(config):
-    """ "relu", "gated-gelu", ... for our configuration; ValueError for what they have no name for."""
+    """ "relu", "gated-gelu", ... for our configuration; ValueError if they have no name for it."""
     if config.gated and config.activation == "gelu":
         raise ValueError('T5 has no gate with the exact GELU; use "gelu_tanh".')
     names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
@@ -60,17 +60,17 @@ def feed_forward_proj(config):
 
 
 def is_tied(value, entries):
-    """Since version 5 of transformers another entry says so, and this one is always true."""
+    """Whether the embedding tables are tied: since transformers 5 another entry tells, and this is true."""
     return entries.get("scale_decoder_outputs", value is not False)
 
 
 def decoder_layers(value, entries):
-    """The decoder's, left open where they are as many as the encoder's."""
+    """The number of the decoder's layers; None if it is that of the encoder."""
     return None if value == entries.get("num_layers") else value
 
 
 def left_out(tensors):
-    """Other names of the one table of vectors, and the output's table where it is that one."""
+    """What a file may omit: other names of the shared embedding table, and the output's table if tied."""
     names = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
     table = next((tensors[name] for name in names if name in tensors), None)
     return {} if table is None else {"shared.weight": table, "lm_head.weight": table}

@@ -116,7 +116,7 @@ def from_timm(name: Path, with_head: bool = True) -> Any:
     except CheckpointError as error:
         raise CheckpointError(path, error.key, error.expected, error.got) from None
     except (ValueError, TypeError) as error:
-        raise CheckpointError(path, "model_args", "arguments of timm's", str(error)) from None
+        raise CheckpointError(path, "model_args", "timm's arguments", str(error)) from None
     rows = rows_of(family, config)
     left = [key for row in rows if row.ours.startswith(HEAD) for key in row.theirs] if not with_head else []
     buffers = [key for key in tensors if key.endswith(BUFFERS)]
@@ -147,7 +147,7 @@ def save_timm(
         TypeError: for a model that timm does not have.
         ValueError: for an unknown architecture, a configuration that timm does not have, or a wrong number of
             names.
-        FileExistsError: if `folder` exists.
+        FileExistsError: if `folder` exists and is not to be replaced.
 
     >>> import os
     >>> backbone = keras_tfm.models.ViT.from_size("tiny", num_layers=1)
@@ -157,7 +157,7 @@ def save_timm(
     ['config.json', 'model.safetensors']
     """
     if quantization_of(model):
-        raise ValueError("Weights in 8 bits are not what timm reads: save them before.")
+        raise ValueError("timm does not read weights in 8 bits: save the model before quantising it.")
     backbone: Any = getattr(model, "backbone", None)
     family = _family_of_model(backbone)
     linear = getattr(model, "hidden_dim", None) is None and getattr(model, "pooling", "first") == "first"

@@ -25,7 +25,7 @@ DEFAULTS = {
 
 
 def timm_preprocessing_of(folder: Path) -> dict[str, Any]:
-    """The fields in a `folder` of timm; CheckpointError for malformed entries.
+    """Read the fields of `data.Preprocessing` in a `folder` of timm; CheckpointError for malformed entries.
 
     >>> import pathlib
     >>> _ = pathlib.Path("config.json").write_text('{"pretrained_cfg": {"mean": [0.5], "std": [0.5]}}')
@@ -34,7 +34,7 @@ def timm_preprocessing_of(folder: Path) -> dict[str, Any]:
     """
     path = pathlib.Path(folder, "config.json")
     entries = read_config(path.parent)
-    given = entries.get("pretrained_cfg", entries)  # old ones have no such part
+    given = entries.get("pretrained_cfg", entries)  # older files have no such part
     if not isinstance(given, dict):
         raise CheckpointError(path, "pretrained_cfg", "an object", brief(given))
     values: dict[str, Any] = DEFAULTS | {
@@ -43,7 +43,7 @@ def timm_preprocessing_of(folder: Path) -> dict[str, Any]:
     for name in ("mean", "std"):
         numbers = values[name]
         if not isinstance(numbers, list) or not all(_is_number(x, name == "std") for x in numbers):
-            raise CheckpointError(path, name, "numbers, a channel's each", brief(numbers))
+            raise CheckpointError(path, name, "a list of numbers, one for each channel", brief(numbers))
     if values["interpolation"] not in ("bilinear", "bicubic"):
         raise CheckpointError(path, "interpolation", "bilinear or bicubic", brief(values["interpolation"]))
     if not _is_number(values["crop_pct"], True) or values["crop_pct"] > 1:

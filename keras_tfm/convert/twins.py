@@ -15,7 +15,7 @@ ARCHITECTURES = {
 
 
 def check_windows(config):
-    """ValueError for a map smaller than its windows, which timm pads."""
+    """ValueError for a map that is smaller than its windows: timm pads it."""
     for grid, window in zip(config.grids, config.windows or (), strict=False):
         if min(grid) < window:
             raise ValueError(f"timm pads a map of {grid} for `windows` of {window}; ours are the map's then.")

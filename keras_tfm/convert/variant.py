@@ -1,4 +1,4 @@
-"""The rows that checkpoints of DeiT's kin share, as timm named its ViT's weights in 2021."""
+"""The rows that checkpoints of DeiT's variants share: timm's names of the weights of a ViT in 2021."""
 
 from keras import ops
 
@@ -7,12 +7,12 @@ from keras_tfm.convert.keymap import Transform, linear, norm, patches, weight
 from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier
 
-# The bias of heads that are mixed: theirs is (H,), ours (H, 1, 1).
+# The bias of mixed heads: theirs is (H,), ours (H, 1, 1).
 OF_HEADS = Transform(lambda x: x[:, None, None], lambda x, _: [x[:, 0, 0]])
 
 
 def embedding_rows(config, patches_key="patch_embed.proj"):
-    """Patches, the class token where there is one, positions, the last norm and the classifier's head."""
+    """The rows of patches, class token if there is one, positions, last norm and classifier."""
     return [
         *patches("patch_embedding", patches_key, config.patch_size),
         *weight("tokens/embedding", "cls_token"),
@@ -23,7 +23,7 @@ def embedding_rows(config, patches_key="patch_embed.proj"):
 
 
 def attention_rows(ours="block_{}/attention", branch="branch", theirs="blocks.{}"):
-    """A block's attention and its norm."""
+    """The rows of a block's attention and its norm."""
     return [
         *linear(f"{ours}/{branch}/projections/query_key_value", f"{theirs}.attn.qkv"),
         *linear(f"{ours}/{branch}/output", f"{theirs}.attn.proj"),
@@ -32,7 +32,7 @@ def attention_rows(ours="block_{}/attention", branch="branch", theirs="blocks.{}
 
 
 def feedforward_rows(ours="block_{}/feedforward", branch="branch", theirs="blocks.{}"):
-    """A block's feed-forward layer and its norm."""
+    """The rows of a block's feed-forward layer and its norm."""
     return [
         *linear(f"{ours}/{branch}/hidden", f"{theirs}.mlp.fc1"),
         *linear(f"{ours}/{branch}/output", f"{theirs}.mlp.fc2"),
@@ -41,7 +41,7 @@ def feedforward_rows(ours="block_{}/feedforward", branch="branch", theirs="block
 
 
 def fields_of(arguments):
-    """The fields of a `VariantConfig` that their constructors' arguments name alike, where they are given."""
+    """The given fields of a `VariantConfig` that all their constructors name alike."""
     fields = {name: arguments[theirs] for name, theirs in FIELDS.items() if theirs in arguments}
     dim = arguments["embed_dim"]
     return {**fields, "intermediate_dim": int(arguments.get("mlp_ratio", 4) * dim)}

@@ -9,8 +9,8 @@ from keras_tfm.models import ViLBERT, ViLBERTConfig
 from keras_tfm.training.model import Model
 from keras_tfm.training.safetensors import CheckpointError
 
-LETTERS = {"image": "v_", "text": ""}  # before the names of a stream's arguments and layers
-NUMBERS = {"image": (1, 2), "text": (2, 1)}  # of the side that asks, and of the one that is asked
+LETTERS = {"image": "v_", "text": ""}  # prefixes of a stream's arguments and layers
+NUMBERS = {"image": (1, 2), "text": (2, 1)}  # of the queries' stream, and of the keys' stream
 OF_STREAMS = {
     "num_{}_layers": "num_hidden_layers",
     "{}_dim": "hidden_size",
@@ -43,7 +43,7 @@ def config_of(arguments):
 
 
 def stream_rows(side):
-    """The blocks of one stream."""
+    """The rows of the blocks of one stream."""
     ours, theirs = f"{side}_block_{{}}", f"{LETTERS[side]}layer.{{}}"
     query, key, value = (f"{theirs}.attention.self.{part}" for part in ("query", "key", "value"))
     return [
@@ -55,7 +55,7 @@ def stream_rows(side):
 
 
 def connection_rows(side, ours, theirs):
-    """A connection's part for one stream; `theirs` stands before the names of its weights."""
+    """The rows of a connection's part for one stream; `theirs` is the prefix of its keys."""
     own, other = NUMBERS[side]
     letter = side[0].replace("i", "v")
     ask, answer = f"{theirs}biattention", f"{theirs}biOutput"
@@ -93,7 +93,7 @@ def read(arguments, weights):
 
 
 def read_connection(arguments, weights):
-    """The same of their layer of one connection."""
+    """The same for a single connection layer of theirs."""
     alone = {
         "num_hidden_layers": 1,
         "v_num_hidden_layers": 1,
@@ -116,7 +116,7 @@ def read_connection(arguments, weights):
 
 
 class Contexts(keras.layers.Layer):
-    """What an `attention` layer of queries (B, T, D) on a context averages, before its output layer."""
+    """The averages of an `attention` layer for queries (B, T, D) and a context, before its output layer."""
 
     def __init__(self, attention, **kwargs):
         super().__init__(**kwargs)

@@ -28,18 +28,18 @@ def as_decoder(family):
     return dataclasses.replace(family, fixed={**family.fixed, **AS_DECODER})
 
 
-# {side: the families that theirs may have there, and that are known here}
+# {side: the families that both their model and this package may have there}
 FAMILIES = {
     "encoder": (VIT, DEIT, dinov2.FAMILY, dinov2.WITH_REGISTERS, SWIN, SWIN_V2),
     "decoder": tuple(map(as_decoder, (gpt2.FAMILY, bart.FAMILY, bart.MBART))),
 }
 OWN = {"encoder": OF_ENCODER, "decoder": OF_DECODER}
-# {our decoder: (what stands before its keys, that of its tokens)}
+# {our decoder: (the prefix of its keys, the key of its token table)}
 KEYS = {"GPT2": ("decoder.transformer.", "wte"), "BART": ("decoder.model.decoder.", "embed_tokens")}
 
 
 def family_of(side, config):
-    """The family of one side of our configuration; ValueError where theirs has none."""
+    """The family of one side of our configuration; ValueError if they have none for it."""
     own = getattr(config, f"of_{side}")
     known = [family for family in FAMILIES[side] if family.model.config_class is type(own)]
     if not known:
@@ -50,7 +50,7 @@ def family_of(side, config):
 
 
 def read_side(side, entries):
-    """(The name of our model, its configuration) of their entry `side`."""
+    """(The name of our model, its configuration) for their entry `side`."""
     theirs = entries.get(side)
     kinds = {family.model_type: family for family in FAMILIES[side]}
     kind = theirs.get("model_type") if isinstance(theirs, dict) else None
@@ -65,7 +65,7 @@ def read_side(side, entries):
 
 
 def fields_of(side):
-    """Our fields about one side: the model's name, its configuration, and what of that stands outside it."""
+    """Our fields for one side: the model's name, its configuration, and fields kept outside the latter."""
 
     def write(config):
         return family_of(side, config).write_config(getattr(config, f"of_{side}"))
@@ -92,7 +92,7 @@ def fields_of(side):
 
 
 def renamed(rows, ours="", theirs=""):
-    """The rows with something before our paths and before their keys."""
+    """The rows with prefixes before our paths and before their keys."""
     return [
         dataclasses.replace(row, ours=ours + row.ours, theirs=tuple(theirs + key for key in row.theirs))
         for row in rows
@@ -123,7 +123,7 @@ def rows(config):
 
 
 def shapes(config):
-    """Sizes that the configuration bears out, of both sides."""
+    """The sizes of some weights of both sides, compared with the configuration before a model is made."""
 
     def of_side(side, field):
         own = getattr(config, f"of_{side}")
@@ -143,13 +143,13 @@ def shapes(config):
 
 
 def copies(config):
-    """The head's table, which is that of the decoder's tokens."""
+    """The output table, which repeats the table of the decoder's tokens."""
     prefix, tokens = KEYS[config.decoder]
     return {"decoder.lm_head.weight": f"{{prefix}}{prefix}{tokens}.weight"}
 
 
 def unread(tensors):
-    """What theirs has beside our `tensors`: counts of batches, and the pooling layer of a ViT or a DeiT."""
+    """The tensors that theirs has in addition to ours: counts of batches, pooling layer of ViT or DeiT."""
     name = "encoder.encoder.layer.0.layernorm_before.weight"
     if name not in tensors:
         return batch_counts(tensors)

@@ -18,13 +18,13 @@ FIRST_OF_ONE = Transform(lambda array: array[0], lambda array, _: [array[None]])
 
 
 def attention_rows(ours, theirs):
-    """The attention of a block."""
+    """The rows of a block's attention."""
     parts = ("attention.query", "attention.key", "attention.value", "output.dense")
     return attention(f"{ours}/attention", *(f"{theirs}.attention.{part}" for part in parts))
 
 
 def encoder_rows(ours, theirs):
-    """The blocks of ViT and its kin, as transformers names them."""
+    """The rows of blocks with transformers' names, for ViT and its variants."""
     return [
         *attention_rows(ours, theirs),
         *norm(f"{ours}/attention/norm", f"{theirs}.layernorm_before"),
@@ -34,7 +34,7 @@ def encoder_rows(ours, theirs):
 
 
 def embedding_rows(config):
-    """The `PatchEncoder`, for patches of the configuration's size."""
+    """The rows of the `PatchEncoder`, for patches of the configuration's size."""
     encoder = "patch_encoder"
     return [
         *patches(f"{encoder}/patches", "embeddings.patch_embeddings.projection", config.patch_size),
@@ -54,7 +54,7 @@ def rows(config):
 
 
 def timm_encoder_rows(ours, theirs):
-    """The blocks as timm names them."""
+    """The rows of blocks with timm's names."""
     return [
         *linear(f"{ours}/attention/branch/projections/query_key_value", f"{theirs}.attn.qkv"),
         *linear(f"{ours}/attention/branch/output", f"{theirs}.attn.proj"),
@@ -65,7 +65,7 @@ def timm_encoder_rows(ours, theirs):
 
 
 def timm_rows(config):
-    """The table with timm's names, the classifier's too."""
+    """The table with timm's names and the classifier."""
     encoder = "patch_encoder"
     return [
         *patches(f"{encoder}/patches", "patch_embed.proj", config.patch_size),
@@ -114,7 +114,7 @@ def side(axis):
 
 
 def num_patches(config):
-    """How many patches there are, those counted that are whole."""
+    """The number of whole patches."""
     rows, columns = (size // side(axis)(config) for axis, size in enumerate(sides(config.image_size)))
     return rows * columns
 

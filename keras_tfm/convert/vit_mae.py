@@ -8,7 +8,7 @@ from keras_tfm.heads import MaskedAutoencoder
 from keras_tfm.models import ViTMAE
 from keras_tfm.training.safetensors import CheckpointError
 
-MAX_SIZE = 2**14  # of a decoder's sizes
+MAX_SIZE = 2**14  # the largest size of the decoder
 
 
 def rows(config):

@@ -42,7 +42,7 @@ def side(axis):
 
 
 def num_tokens(config):
-    """Tubelets, as many as are whole, and the class token."""
+    """The number of whole tubelets, and one for the class token."""
     height, width = sides(config.image_size)
     frames, *patch = config.tubelet_size
     return (config.num_frames // frames) * (height // patch[0]) * (width // patch[1]) + 1

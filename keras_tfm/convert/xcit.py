@@ -73,7 +73,7 @@ ROWS = [
     *norm("norm", "norm"),
     *linear("head/output", "head"),
 ]
-# Theirs numbers a block's parts in the order of the paper's text; the third comes second.
+# Theirs numbers the parts of a block in the order of the paper's text; part 3 is computed second.
 for part, number in (("attention", 1), ("neighbours", 3), ("feedforward", 2)):
     ROWS += norm(f"block_{{}}/{part}/norm", f"{BLOCK}.norm{number}")
     ROWS += weight(f"block_{{}}/{part}/scale", f"{BLOCK}.gamma{number}")

@@ -7,7 +7,8 @@ mask is True for tokens and False for padding.
     key                    shape     dtype
     token_ids              (B, S)    int32     sub-word ids; 0 pads on the right
     padding_mask           (B, S)    bool      which token_ids are not padding
-    segment_ids            (B, S)    int32     0 for the first text, 1 for the second; numbers packed texts
+    segment_ids            (B, S)    int32     0 for the first text, 1 for the second; or the number of each
+                                               text in a packed row
     decoder_token_ids      (B, T)    int32     start token + ids: what the decoder sees before each label
     decoder_padding_mask   (B, T)    bool      which decoder_token_ids are not padding
     images                 (B, height, width, channels)  float32

@@ -21,6 +21,15 @@ class ModelWithHead(FunctionalModel):
     A subclass takes the backbone, plain values and `name`, and keeps each as the attribute of the same name;
     `get_config` and loading follow from that. To fine-tune a pre-trained backbone, give it a new head. The
     head has the backbone's dtype policy unless `dtype` is given.
+
+    >>> class Scorer(keras_tfm.heads.ModelWithHead):
+    ...     def __init__(self, backbone, num_scores=1, name="scorer", **kwargs):
+    ...         scores = keras.layers.Dense(num_scores, name="head")(backbone.output["pooled_output"])
+    ...         super().__init__(backbone, backbone.input, scores, name=name, **kwargs)
+    ...         self.num_scores = num_scores
+    >>> model = Scorer(keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100))
+    >>> model.head_arguments, model.output.shape
+    ({'num_scores': 1}, (None, 1))
     """
 
     backbone: Any  # a `Backbone`; for a head that decodes it has the methods of `Decodes` too

@@ -7,8 +7,10 @@ large compared with that of small boxes.
 
 from keras import ops
 
+from keras_tfm.layers.signatures import Tensor
 
-def corners_of(boxes):
+
+def corners_of(boxes: Tensor) -> Tensor:
     """(x, y, width, height) around centres -> (left, top, right, bottom): (..., 4) both.
 
     >>> keras_tfm.heads.corners_of(np.array([0.5, 0.5, 0.2, 0.4])).numpy().round(2).tolist()
@@ -18,7 +20,7 @@ def corners_of(boxes):
     return ops.concatenate([centre - half, centre + half], axis=-1)
 
 
-def generalized_iou(boxes, others):
+def generalized_iou(boxes: Tensor, others: Tensor) -> Tensor:
     """The GIoU of `boxes` and `others`, (..., 4) both, which broadcast: (...), from -1 to 1.
 
     It is the intersection over the union U, less (C - U) / C, where C is the area of the smallest box around
@@ -36,8 +38,13 @@ def generalized_iou(boxes, others):
     return ops.divide_no_nan(common, union) - ops.divide_no_nan(hull - union, hull)
 
 
-def box_distance(boxes, others):
-    """The sum of the absolute differences of `boxes` and `others`, (..., 4) both, which broadcast: (...)."""
+def box_distance(boxes: Tensor, others: Tensor) -> Tensor:
+    """The sum of the absolute differences of `boxes` and `others`, (..., 4) both, which broadcast: (...).
+
+    >>> box, other = np.array([0.5, 0.5, 0.25, 0.5]), np.array([0.25, 0.5, 0.5, 0.5])
+    >>> float(keras_tfm.heads.box_distance(box, other))
+    0.5
+    """
     return ops.sum(ops.abs(ops.cast(boxes, "float32") - ops.cast(others, "float32")), axis=-1)
 
 

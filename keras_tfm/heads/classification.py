@@ -135,7 +135,7 @@ def pooled_of(inputs, outputs, pooling):
     return masked_mean(hidden, mask) if pooling == "mean" else masked_max(hidden, mask)
 
 
-def classification_loss():
+def classification_loss() -> keras.losses.Loss:
     """The cross-entropy of integer labels (B,) with logits (B, num_classes), in nats, averaged over the
     batch.
 

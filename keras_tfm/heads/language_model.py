@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer
+from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
 
 
@@ -133,7 +134,7 @@ class TokenCrossEntropy(keras.losses.Loss):
 
 
 @register
-def token_accuracy(labels, logits):
+def token_accuracy(labels: Tensor, logits: Tensor) -> Tensor:
     """1 where the label has the highest logit, else 0: labels (B, T), logits (B, T, V) -> (B, T).
 
     >>> labels, logits = np.array([[1, 0]]), np.array([[[0.1, 0.9], [0.2, 0.8]]])
@@ -145,7 +146,7 @@ def token_accuracy(labels, logits):
 
 
 @register
-def token_cross_entropy(labels, logits, label_smoothing: float = 0.0):
+def token_cross_entropy(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
     """-log of the probability of each label (B, T) under the logits (B, T, V), in nats: (B, T).
 
     `label_smoothing` is the share of the label that is spread evenly over the vocabulary.

@@ -25,6 +25,10 @@ class MLPDecoder(Layer):
     To fuse is one linear layer of the maps side by side, the last first, batch normalisation and ReLU. A
     product within each cell and the resizing commute: each map is multiplied by its part of the kernel where
     it is small, and the results are added, which gives the same up to rounding.
+
+    >>> maps = [np.ones((1, 8, 8, 4)), np.ones((1, 4, 4, 6))]
+    >>> keras_tfm.heads.MLPDecoder(dim=16)(maps).shape
+    TensorShape([1, 8, 8, 16])
     """
 
     def __init__(self, dim=256, **kwargs):
@@ -59,7 +63,11 @@ class MLPDecoder(Layer):
 
 
 class NaiveDecoder(Layer):
-    """SETR-Naïve: the last map, normalised, by a 1 x 1 convolution to `dim`, batch-normalised, and ReLU."""
+    """SETR-Naïve: the last map, normalised, by a 1 x 1 convolution to `dim`, batch-normalised, and ReLU.
+
+    >>> keras_tfm.heads.NaiveDecoder(dim=16)([np.ones((1, 8, 8, 4)), np.ones((1, 4, 4, 6))]).shape
+    TensorShape([1, 4, 4, 16])
+    """
 
     def __init__(self, dim=256, **kwargs):
         super().__init__(**kwargs)
@@ -86,6 +94,9 @@ class ProgressiveDecoder(Layer):
 
     A convolution has `dim` filters, batch normalisation and ReLU; to double a map at a time keeps the noise
     of one large step out.
+
+    >>> keras_tfm.heads.ProgressiveDecoder(dim=16, num_steps=2)([np.ones((1, 4, 4, 6))]).shape
+    TensorShape([1, 16, 16, 16])
     """
 
     def __init__(self, dim=256, num_steps=4, **kwargs):
@@ -127,6 +138,10 @@ class MultiLevelDecoder(Layer):
     sum is convolved by 3 x 3 to `dim` and twice to half of it, and resized to `scale` times the first map's
     sides. All convolutions have batch normalisation and ReLU. Maps of a pyramid are resized to the next
     larger one before they are added.
+
+    >>> maps = [np.ones((1, 8, 8, 4)), np.ones((1, 4, 4, 6))]
+    >>> keras_tfm.heads.MultiLevelDecoder(dim=16, scale=2)(maps).shape
+    TensorShape([1, 16, 16, 16])
     """
 
     def __init__(self, dim=256, scale=4, **kwargs):

@@ -12,6 +12,7 @@ from keras_tfm.heads.matching import match
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.resizing import resize_bilinear, resize_nearest
+from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
 
@@ -23,6 +24,12 @@ class MaskClassifier(ModelWithHead):
     columns), the logits of each pixel's being in a query's mask. They are those of the last decoder block;
     `predictions` (B, L, Q, num_classes + 1 + rows columns), logits and masks side by side, are of all. To
     train, make a `keras_tfm.Model` of the model's `input` and `predictions`, with `MaskSetLoss`.
+
+    >>> backbone = keras_tfm.models.MaskFormer.from_size("tiny", image_size=32)
+    >>> model = keras_tfm.heads.MaskClassifier(backbone, num_classes=3)
+    >>> outputs = model({"images": np.zeros((1, 32, 32, 3))})
+    >>> outputs["logits"].shape, outputs["masks"].shape
+    (TensorShape([1, 16, 4]), TensorShape([1, 16, 8, 8]))
     """
 
     def __init__(self, backbone, num_classes, name="mask_classifier", **kwargs):
@@ -62,12 +69,17 @@ class MaskClassifier(ModelWithHead):
         return ops.divide_no_nan(scores, ops.sum(scores, axis=-1, keepdims=True))
 
 
-def class_maps(logits, masks):
+def class_maps(logits: Tensor, masks: Tensor) -> Tensor:
     """The scores of classes at each pixel, (B, rows, columns, C), by `logits` (B, Q, C + 1) and `masks` (B,
     Q, rows, columns) of a `MaskClassifier`.
 
     The sum over the queries of the class's probability times that of the pixel's being in the mask (section
     3.4); it is not a probability itself.
+
+    >>> logits = np.array([[[9.0, 0.0, 0.0]]])  # one query, most likely of the first of two classes
+    >>> masks = np.array([[[[9.0, -9.0]]]])  # of two pixels the first is in its mask
+    >>> keras_tfm.heads.class_maps(logits, masks).numpy().round(2).tolist()
+    [[[[1.0, 0.0], [0.0, 0.0]]]]
     """
     classes = ops.softmax(ops.cast(logits, "float32"))[..., :-1]
     return ops.einsum("bqc,bqyx->byxc", classes, ops.sigmoid(ops.cast(masks, "float32")))
@@ -86,6 +98,13 @@ class MaskSetLoss(keras.losses.Loss):
     focal and the dice loss of matched masks, at the targets' size, over the number of segments. `weights` are
     those of the three, in the costs too but for the class, which counts once there. Both denominators are
     those of the whole batch, over all replicas.
+
+    >>> loss = keras_tfm.heads.MaskSetLoss(grid=(1, 2))
+    >>> targets = np.array([[[0, 1]]])  # two pixels, each a segment of its own
+    >>> logits, masks = np.zeros((2, 3)), np.array([[9.0, -9.0], [-9.0, 9.0]])
+    >>> predictions = np.concatenate([logits, masks], axis=-1)[None, None]  # one block, two queries
+    >>> round(float(loss(targets, predictions)), 2)  # log 3: the masks are right, the classes a guess
+    1.1
     """
 
     def __init__(

@@ -2,8 +2,10 @@
 
 from keras import ops
 
+from keras_tfm.layers.signatures import Tensor
 
-def focal_loss(targets, logits, alpha=0.25, gamma=2.0):
+
+def focal_loss(targets: Tensor, logits: Tensor, alpha: float = 0.25, gamma: float = 2.0) -> Tensor:
     """The binary focal loss of logits (..., N) for targets 0 or 1, in nats, averaged over N: (...).
 
     With p the probability of the right answer, the cross-entropy of a cell is weighed by (1 - p)^`gamma`,
@@ -21,7 +23,7 @@ def focal_loss(targets, logits, alpha=0.25, gamma=2.0):
     return ops.mean(-balance * wrong**gamma * right, axis=-1)
 
 
-def dice_loss(targets, logits):
+def dice_loss(targets: Tensor, logits: Tensor) -> Tensor:
     """1 - (2 |A B| + 1) / (|A| + |B| + 1), for targets A of 0 or 1 and the probabilities B of logits, (...,
     N): (...).
 

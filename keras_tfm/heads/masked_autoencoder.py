@@ -98,6 +98,12 @@ def normalized_pixels(patches):
     return (patches - ops.mean(patches, axis=-1, keepdims=True)) / ops.sqrt(variance + 1e-6)
 
 
-def patch_loss():
-    """The mean squared error of the patches' numbers, averaged over the patches of weight 1."""
+def patch_loss() -> keras.losses.Loss:
+    """The mean squared error of the patches' numbers, averaged over the patches of weight 1.
+
+    >>> loss = keras_tfm.heads.patch_loss()
+    >>> weights = np.array([[1.0, 0.0]])  # the second patch was visible
+    >>> float(loss(np.zeros((1, 2, 4)), np.array([[[2.0] * 4, [5.0] * 4]]), weights))
+    4.0
+    """
     return keras.losses.MeanSquaredError(reduction="mean_with_sample_weight", name="loss")

@@ -17,10 +17,12 @@ import math
 
 from keras import ops
 
+from keras_tfm.layers.signatures import Tensor
+
 FREE = -1
 
 
-def match(costs, mask):
+def match(costs: Tensor, mask: Tensor) -> Tensor:
     """The target of each query, (B, Q) integers, -1 for none, given the `costs` (B, Q, M) of all pairs.
 
     Only targets where `mask` (B, M) is True take part. Each query gets at most one target, as many pairs as

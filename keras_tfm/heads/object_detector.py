@@ -5,6 +5,7 @@ image from which boxes are measured (Zhu et al. 2021, "Deformable DETR", section
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import keras
 from keras import ops
@@ -13,6 +14,9 @@ from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.set_prediction import FocalSetPredictionLoss, SetPredictionLoss
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Backbone
 
 NEVER = -100.0  # the logit of what a proposal is not asked
 
@@ -24,6 +28,12 @@ class ObjectDetector(ModelWithHead):
     width, height) around the centre as parts of the image's sides, padding apart. They are those of the last
     decoder block; `predictions` (B, L, Q, num_classes + 5), logits and boxes side by side, are of all. To
     train, make a `keras_tfm.Model` of the model's `input` and `predictions`, with the loss of `objective`.
+
+    >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32)
+    >>> model = keras_tfm.heads.ObjectDetector(backbone, num_classes=3)
+    >>> outputs = model({"images": np.zeros((1, 32, 32, 3))})
+    >>> outputs["logits"].shape, outputs["boxes"].shape
+    (TensorShape([1, 16, 4]), TensorShape([1, 16, 4]))
     """
 
     def __init__(self, backbone, num_classes, name="object_detector", **kwargs):
@@ -56,6 +66,11 @@ class ReferencedDetector(ModelWithHead):
     `decoder_boxes`, and then each block has a head for classes of its own. Each class is a question of its
     own: `logits` are (B, Q, num_classes), their sigmoid the probability. Where the backbone has `proposals`,
     `predictions` (B, L + 1, Q, num_classes + 4) begin with them.
+
+    >>> backbone = keras_tfm.models.DeformableDETR.from_size("tiny", image_size=32)
+    >>> model = keras_tfm.heads.ReferencedDetector(backbone, num_classes=3)
+    >>> model.output["logits"].shape, model.output["boxes"].shape
+    ((None, 16, 3), (None, 16, 4))
     """
 
     def __init__(self, backbone, num_classes, name="object_detector", **kwargs):
@@ -96,8 +111,13 @@ class ReferencedDetector(ModelWithHead):
         return self.backbone._fill(name, inputs)
 
 
-def detector_around(backbone, num_classes):
-    """The head that fits what `backbone` gives, on it."""
+def detector_around(backbone: "Backbone", num_classes: int) -> ObjectDetector | ReferencedDetector:
+    """The head that fits what `backbone` gives, on it.
+
+    >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32)
+    >>> type(keras_tfm.heads.detector_around(backbone, num_classes=3)).__name__
+    'ObjectDetector'
+    """
     has_references = {"references", "decoder_boxes"} & backbone.output.keys()
     return (ReferencedDetector if has_references else ObjectDetector)(backbone, num_classes)
 

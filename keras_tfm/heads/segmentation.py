@@ -33,6 +33,11 @@ class SemanticSegmenter(ModelWithHead):
     first map has features of pixels, as MedT. `dim` is the decoder's width, `dropout`
     acts on its output, before the linear layer of the classes. The loss, and a task, resize logits to the
     size of a mask. A backbone is one with `maps`, or one that keeps patches to its end, a ViT for example.
+
+    >>> backbone = keras_tfm.models.MiT(keras_tfm.models.tiny_config(keras_tfm.models.MiT))
+    >>> model = keras_tfm.heads.SemanticSegmenter(backbone, num_classes=3)
+    >>> model({"images": np.zeros((1, 32, 32, 3))}).shape
+    TensorShape([1, 16, 16, 3])
     """
 
     def __init__(
@@ -90,6 +95,11 @@ class SegmentationLoss(keras.losses.Loss):
     Targets are labels (B, H, W), `ignored` where a pixel counts nowhere; predictions are logits (B, rows,
     columns, classes), which are resized to (H, W). Its denominator, the number of labelled pixels, is that of
     the whole batch, over all replicas.
+
+    >>> loss = keras_tfm.heads.SegmentationLoss()
+    >>> labels = np.array([[[0, 255]]])  # two pixels, the second without a label
+    >>> round(float(loss(labels, np.zeros((1, 1, 2, 2)))), 4)  # log 2
+    0.6931
     """
 
     def __init__(self, ignored=IGNORED, name="loss", reduction="sum"):

@@ -8,6 +8,7 @@ from keras import ops
 from keras_tfm.heads.base import ModelWithHead, reading_of
 from keras_tfm.heads.tokens import TokenClassificationHead
 from keras_tfm.layers.masks import LOWEST
+from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
 
 
@@ -53,7 +54,7 @@ class SpanCrossEntropy(keras.losses.Loss):
         return ops.sparse_categorical_crossentropy(labels[:, 0], logits, from_logits=True)
 
 
-def best_spans(start, end, mask, max_length):
+def best_spans(start: Tensor, end: Tensor, mask: Tensor, max_length: int) -> tuple[Tensor, Tensor, Tensor]:
     """The likeliest span of each row: its first and last position, and the sum of their logits, (B,) each.
 
     `start` and `end` (B, T) are logits. Both ends lie where `mask` (B, T) is True, and a span has at most

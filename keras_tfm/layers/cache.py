@@ -26,6 +26,12 @@ class KeyValueCache(NamedTuple):
     - `mask` (B, S, G): which entries of its group a sequence may attend to. A beam attends to the entries of
       the beams that it descends from, so beams are reordered by changing their masks, not their entries.
     - `index` (): the next position to write.
+
+    >>> attention = keras_tfm.layers.MultiHeadAttention(num_heads=2)
+    >>> y = attention(np.ones((1, 1, 8)))  # creates the weights
+    >>> y, cache = attention.step(np.ones((1, 1, 8)), attention.start(1, max_length=4))
+    >>> int(cache.index), cache.attention_mask(1).numpy().tolist()
+    (1, [[[[True, False, False, False]]]])
     """
 
     key: Any
@@ -136,6 +142,12 @@ class ContextCache(NamedTuple):
     """The projected keys and values of B contexts (encoder outputs, for example) and their masks (B, S).
 
     The queries come from R = B G sequences: G neighbouring ones, the beams of one input, share a context.
+
+    >>> attention = keras_tfm.layers.MultiHeadAttention(num_heads=2)
+    >>> y = attention(np.ones((1, 1, 8)), np.ones((1, 5, 8)))  # creates the weights
+    >>> cache = attention.start_context(np.ones((1, 5, 8)))
+    >>> cache.key.shape, attention.step_context(np.ones((1, 1, 8)), cache).shape
+    (TensorShape([1, 2, 5, 4]), TensorShape([1, 1, 8]))
     """
 
     key: Any
@@ -169,6 +181,12 @@ class ContextCache(NamedTuple):
 class BlockCache(NamedTuple):
     """The cache of a decoder block: that of its self-attention and, with cross-attention, that of its
     context.
+
+    >>> block = keras_tfm.layers.TransformerBlock(num_heads=2, intermediate_dim=16, causal=True)
+    >>> y = block(np.ones((1, 3, 8)))  # creates the weights
+    >>> y, cache = block.step(np.ones((1, 1, 8)), block.start(1, max_length=4))
+    >>> int(cache.attention.index), cache.context
+    (1, ())
     """
 
     attention: KeyValueCache

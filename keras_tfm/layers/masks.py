@@ -14,13 +14,14 @@ B is the batch size, T the number of queries, S that of keys and H that of heads
 import keras
 from keras import ops
 
+from keras_tfm.layers.signatures import Tensor
 from keras_tfm.private.keras import get_keras_mask
 
 # Half of the lowest float32: far below any score, and adding a score to it does not overflow.
 LOWEST = -1.7e38
 
 
-def causal_mask(query_length, key_length, offset=0):
+def causal_mask(query_length: int | Tensor, key_length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
     """Query t, at position `offset` + t, sees the keys at positions up to its own: a mask (1, T, S).
 
     >>> keras_tfm.layers.causal_mask(2, 3, offset=1)[0].numpy().tolist()
@@ -62,7 +63,7 @@ def expand_mask(mask, rank=4, name="mask"):
     )
 
 
-def combine_masks(*masks, rank=4, name="mask"):
+def combine_masks(*masks: Tensor | None, rank: int = 4, name: str = "mask") -> Tensor | None:
     """The masks that are given, combined by AND; None if none is given.
 
     >>> padding, causal = np.array([[True, False]]), keras_tfm.layers.causal_mask(2, 2)
@@ -98,7 +99,7 @@ def in_float32(x):
     return ops.cast(x, dtype if dtype == "float64" else "float32")
 
 
-def masked_mean(x, mask):
+def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
     """The mean of the tokens where `mask` (B, T) is True, in float32 or float64: (B, T, D) -> (B, D).
 
     Without such a token the result is 0.
@@ -122,7 +123,7 @@ def masked_max(x, mask):
     return ops.where(ops.any(mask, axis=1), highest, ops.zeros_like(highest))
 
 
-def masked_softmax(scores, mask=None):
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """The softmax over the last axis, in float32 or float64, with a weight of exactly 0 where `mask` is
     False.
 

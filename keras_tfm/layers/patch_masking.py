@@ -11,6 +11,7 @@ are put back into place, with a learned mask token m elsewhere:
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.signatures import Tensor
 
 
 def patch_ranks(noise):
@@ -23,7 +24,7 @@ def num_visible(num_patches, mask_ratio):
     return int(num_patches * (1 - mask_ratio))
 
 
-def is_hidden(noise, mask_ratio):
+def is_hidden(noise: Tensor, mask_ratio: float) -> Tensor:
     """Which patches `PatchMasking` hides: (B, N), boolean.
 
     >>> keras_tfm.layers.is_hidden(np.array([[0.7, 0.1, 0.9, 0.4]]), mask_ratio=0.5).numpy().tolist()

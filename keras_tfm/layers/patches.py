@@ -18,9 +18,10 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.signatures import Sides, Tensor
 
 
-def extract_patches(images, patch_size):
+def extract_patches(images: Tensor, patch_size: Sides) -> Tensor:
     """Cut images (B, H, W, C) into N = (H / P) (W / P) patches, flattened: (B, N, P P C).
 
     `patch_size` is P or a (height, width) pair. Raises ValueError if the patches do not divide the image,
@@ -39,7 +40,7 @@ def extract_patches(images, patch_size):
     return ops.reshape(x, (-1, rows * columns, patch_height * patch_width * channels))  # (B, N, P P C)
 
 
-def combine_patches(patches, patch_size, image_size):
+def combine_patches(patches: Tensor, patch_size: Sides, image_size: Sides) -> Tensor:
     """The inverse of `extract_patches`: patches (B, N, P P C) -> images (B, H, W, C).
 
     `image_size` is the side of the images or their (H, W). Raises ValueError if the sizes do not fit
@@ -227,7 +228,7 @@ class PatchMerging(Layer):
         return (batch_size, *halves, self.dim)
 
 
-def flatten_map(x):
+def flatten_map(x: Tensor) -> Tensor:
     """The cells of a map as a sequence, row by row: (B, rows, columns, D) -> (B, N, D).
 
     >>> keras_tfm.layers.flatten_map(np.ones((1, 3, 3, 8))).shape

@@ -26,6 +26,7 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.patches import height_and_width, patch_grid
+from keras_tfm.layers.signatures import Sides, Tensor
 
 
 def filtered(x, filters):
@@ -83,7 +84,7 @@ def receptive_field(function, x, position):
     return (y[1:] != y[:1]).any(axis=-1)
 
 
-def local_attention_mask(grid, window):
+def local_attention_mask(grid: Sides, window: Sides) -> np.ndarray:
     """A mask (1, T, T) by which each cell of a `grid` attends only to the window around it; a NumPy array.
 
     `window` is an odd side, or a (height, width) pair of odd sides. At the borders of the grid the window is
@@ -109,7 +110,9 @@ class AttentionCost(NamedTuple):
     num_bytes: int
 
 
-def attention_cost(image_size, patch_size=1, dim=768, num_heads=12, bytes_per_weight=4):
+def attention_cost(
+    image_size: Sides, patch_size: Sides = 1, dim: int = 768, num_heads: int = 12, bytes_per_weight: int = 4
+) -> AttentionCost:
     """The `AttentionCost` of multi-head attention between all patches of an image; by default each pixel is
     a patch.
 
@@ -128,7 +131,9 @@ def attention_cost(image_size, patch_size=1, dim=768, num_heads=12, bytes_per_we
     return AttentionCost(tokens, weights, multiplications, weights * bytes_per_weight)
 
 
-def attention_from_convolution(kernel, grid, bias=None, sharpness=60.0):
+def attention_from_convolution(
+    kernel: Tensor, grid: Sides, bias: Tensor | None = None, sharpness: float = 60.0
+) -> keras.layers.Layer:
     """Multi-head attention that computes a given convolution: a layer for maps (B, height, width, C) of this
     `grid`.
 

@@ -22,7 +22,7 @@ from keras_tfm.private.keras import (
 )
 
 
-def rematerialize(layer):
+def rematerialize(layer: keras.layers.Layer) -> keras.layers.Layer:
     """Let every block in `layer`, a model or a stack, keep only its inputs while training; returns `layer`.
 
     Recomputing draws the same dropout again, so no result changes, and the setting is not saved with the

@@ -16,9 +16,10 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.patches import height_and_width, pair_of
+from keras_tfm.layers.signatures import Sides, Tensor
 
 
-def split_windows(x, size, grid=False):
+def split_windows(x: Tensor, size: Sides, grid: bool = False) -> Tensor:
     """Cut maps (B, H, W, D) into windows of T = size x size cells, each a sequence: (B N, T, D).
 
     The N windows of an example are neighbours in the batch, row by row, and so are the cells within a
@@ -41,7 +42,7 @@ def split_windows(x, size, grid=False):
     return ops.reshape(x, (-1, height * width, dim))  # (B N, T, D)
 
 
-def join_windows(windows, size, map_size, grid=False):
+def join_windows(windows: Tensor, size: Sides, map_size: Sides, grid: bool = False) -> Tensor:
     """The inverse of `split_windows`: windows (B N, T, D) -> maps (B, H, W, D).
 
     `map_size` is the side of the map or its (H, W).
@@ -58,7 +59,7 @@ def join_windows(windows, size, map_size, grid=False):
     return ops.reshape(x, (-1, map_height, map_width, dim))  # (B, H, W, D)
 
 
-def shifted_window_mask(height, width, size, shift):
+def shifted_window_mask(height: int, width: int, size: Sides, shift: Sides) -> np.ndarray:
     """Which cells of each window may attend to each other after a map was rolled up and left by `shift`: (N,
     T, T).
 

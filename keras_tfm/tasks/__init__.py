@@ -51,8 +51,9 @@ from keras_tfm.tasks.segmentation import SegmenterConfig
 from keras_tfm.tasks.segmenter import Segmenter
 from keras_tfm.tasks.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from keras_tfm.tasks.summarizer import Summarizer
-from keras_tfm.tasks.task import TASKS, Task, TaskError
+from keras_tfm.tasks.task import TASKS, Task
 from keras_tfm.tasks.task import load_any as load
+from keras_tfm.tasks.task_folder import TaskError
 from keras_tfm.tasks.text_classifier import TextClassifier, TextClassifierConfig
 from keras_tfm.tasks.text_generator import TextGenerator, TextGeneratorConfig
 from keras_tfm.tasks.token_classifier import TokenClassifier, TokenClassifierConfig
@@ -65,6 +66,12 @@ def from_huggingface(name: str | os.PathLike[str]) -> Any:
 
     Raises:
         CheckpointError: if no task has such a head.
+
+    >>> names, sizes = ["dark", "light"], {"image_size": 8, "patch_size": 4}
+    >>> task = keras_tfm.tasks.ImageClassifier.from_size("tiny", names, **sizes)
+    >>> task.save_huggingface("vit")  # as transformers would write it
+    >>> keras_tfm.tasks.from_huggingface("vit").class_names.tolist()
+    ['dark', 'light']
     """
     from keras_tfm.convert import CheckpointError, find_folder
     from keras_tfm.convert import from_huggingface as read_model

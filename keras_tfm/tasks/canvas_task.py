@@ -19,7 +19,8 @@ from keras_tfm.tasks.image_task import (
     preprocessing_in,
 )
 from keras_tfm.tasks.signatures import Endpoints
-from keras_tfm.tasks.task import is_task_folder, load_any
+from keras_tfm.tasks.task import load_any
+from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 

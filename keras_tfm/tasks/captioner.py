@@ -46,6 +46,14 @@ class Captioner(ImageTextTask):
 
         task = Captioner.from_huggingface("vit-gpt2-image-captioning/")
         task.generate(["photo.jpg"], beam_size=4)  # ["a cat sitting on a sofa"]
+
+    >>> images, texts = np.zeros((8, 32, 32, 3), "uint8"), ["a dark picture"] * 8
+    >>> options = keras_tfm.tasks.CaptionerOptions(vocabulary_size=300)
+    >>> small = {"encoder_config": {"patch_size": 8, "num_layers": 1}, "decoder_config": {"num_layers": 1}}
+    >>> task = keras_tfm.tasks.Captioner.make(keras_tfm.data.ImageTexts(images, texts), options, small)
+    >>> history = task.fit((images, texts), (images, texts), epochs=1)
+    >>> len(task.generate(images[:2], max_new_tokens=4))
+    2
     """
 
     name = "caption"

@@ -37,7 +37,12 @@ class CaptionerConfig(Preprocessing):
 
 @dataclasses.dataclass(frozen=True)
 class CaptionerOptions(ModelOptions):
-    """An image encoder and a text decoder with fresh weights, and a vocabulary."""
+    """An image encoder and a text decoder with fresh weights, and a vocabulary.
+
+    >>> options = keras_tfm.tasks.CaptionerOptions(encoder="deit", decoder="bart", max_length=32)
+    >>> options.base().encoder, options.base().decoder, options.base().max_length
+    ('DeiT', 'BART', 32)
+    """
 
     set_here: ClassVar[Mapping[str, str]] = {
         "encoder": "--encoder",

@@ -51,6 +51,13 @@ class Detector(CanvasTask):
     Examples are (images, boxes, labels): of each image its boxes, (left, top, right, bottom) in its own
     pixels, and their names. An answer is {"boxes": (M, 4) in pixels, "labels": M names, "scores": (M,)}, the
     surest first. `options` are the fields of `DetectorConfig`.
+
+    >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32, num_layers=1, num_decoder_layers=1)
+    >>> task = keras_tfm.tasks.Detector(backbone, ["cat", "dog"])
+    >>> images = np.zeros((8, 32, 32, 3), "uint8")
+    >>> history = task.fit((images, [[[0, 0, 16, 16]]] * 8, [["cat"]] * 8), epochs=1)
+    >>> sorted(task.predict(images[:1])[0])
+    ['boxes', 'labels', 'scores']
     """
 
     name = "detect"

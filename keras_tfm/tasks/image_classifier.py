@@ -31,7 +31,8 @@ from keras_tfm.tasks.image_task import (
 from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
-from keras_tfm.tasks.task import describe_backbone, is_task_folder, load_any, make_backbone
+from keras_tfm.tasks.task import describe_backbone, load_any, make_backbone
+from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImageTraining

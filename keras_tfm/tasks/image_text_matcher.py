@@ -51,6 +51,14 @@ class ImageTextMatcher(ImageTextTask):
 
     Raises:
         ValueError: if the tokenizer does not fit the model.
+
+    >>> images, texts = np.zeros((8, 32, 32, 3), "uint8"), ["a dark picture", "a black picture"] * 4
+    >>> options = keras_tfm.tasks.MatcherOptions(vocabulary_size=600)
+    >>> small = {"num_image_layers": 1, "num_text_layers": 1}
+    >>> task = keras_tfm.tasks.ImageTextMatcher.make(keras_tfm.data.ImageTexts(images, texts), options, small)
+    >>> history = task.fit((images, texts), (images, texts), epochs=1)
+    >>> task.similarity(images[:1], ["a cat", "a dog"]).shape
+    (1, 2)
     """
 
     name = "match-images"

@@ -17,7 +17,8 @@ from keras_tfm.tasks.image_task import ImageTask, image_shape_of, shape_and_prep
 from keras_tfm.tasks.learning import ModelOptions, rows_of
 from keras_tfm.tasks.retrieval import distinct
 from keras_tfm.tasks.signatures import ColumnNames
-from keras_tfm.tasks.task import Task, is_task_folder, load_any
+from keras_tfm.tasks.task import Task, load_any
+from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 

@@ -18,7 +18,8 @@ from keras_tfm.data.batches.epochs import hold_out
 from keras_tfm.data.sources.files import fingerprint
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.tasks.signatures import ColumnNames
-from keras_tfm.tasks.task import Task, is_task_folder, load_any, refuse_columns
+from keras_tfm.tasks.task import Task, load_any, refuse_columns
+from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.training.card import write_card
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import Kept, Learning
@@ -31,7 +32,14 @@ ROWS = ".jsonl (.gz, .xz) or .parquet files, or tfds:NAME[/CONFIG][:VERSION]#SPL
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions(Config):
-    """The options for a model with fresh weights; `--config FILE` may change further fields of the model."""
+    """The options for a model with fresh weights; `--config FILE` may change further fields of the model.
+
+    >>> class Options(keras_tfm.tasks.ModelOptions):
+    ...     def base(self):
+    ...         return keras_tfm.models.GPT2.config_of_size("tiny")
+    >>> Options().base().num_layers
+    4
+    """
 
     # {field of the model's configuration: the command line's option for it}
     set_here: ClassVar[Mapping[str, str]] = {}
@@ -49,6 +57,13 @@ class LearningTask(Task):
     how good its answers are (`measure`), and how an untrained task is made (`make`, with the options
     `model_options`). The class attributes hold its defaults and the texts of its help; `keras-tfm train NAME`
     is generated from them.
+
+    >>> ratings = ["Ann", "Ann", "Bob", "Bob"], ["x", "y", "x", "z"], [5.0, 1.0, 4.0, 2.0]
+    >>> task = keras_tfm.tasks.Recommender.from_ratings(ratings, dim=2)
+    >>> isinstance(task, keras_tfm.tasks.LearningTask)
+    True
+    >>> [task.describe(part) for part in task.hold_out(task.check_examples(ratings), 0.25, 0)]
+    ['3 ratings', '1 ratings']
     """
 
     training: ClassVar[Learning] = Learning()

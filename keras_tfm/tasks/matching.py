@@ -41,7 +41,12 @@ class ImageTextMatcherConfig(Preprocessing):
 
 @dataclasses.dataclass(frozen=True)
 class MatcherOptions(ModelOptions):
-    """An image encoder and a text encoder with fresh weights, and a vocabulary."""
+    """An image encoder and a text encoder with fresh weights, and a vocabulary.
+
+    >>> options = keras_tfm.tasks.MatcherOptions(family="siglip")
+    >>> type(options.base()).__name__
+    'SigLIPConfig'
+    """
 
     set_here: ClassVar[Mapping[str, str]] = {
         "vocabulary_size": "--vocabulary",

@@ -53,6 +53,14 @@ class Segmenter(CanvasTask):
     Examples are (images, masks), whole numbers (H, W) of each image's own size, by which the configuration
     tells classes. An answer is {"mask": (H, W), "shares": {name: part of the pixels}, "scores": {name: mean
     probability in its pixels}}. `options` are the fields of `SegmenterConfig`.
+
+    >>> sizes = {"image_size": 8, "patch_size": 4, "num_layers": 2, "dim": 32, "num_heads": 2}
+    >>> backbone = keras_tfm.models.ViT.from_size("B/16", intermediate_dim=64, **sizes)
+    >>> task = keras_tfm.tasks.Segmenter(backbone, ["ground", "cat"])
+    >>> images, masks = np.zeros((8, 8, 8, 3), "uint8"), np.zeros((8, 8, 8), "uint8")
+    >>> history = task.fit((images, masks), epochs=1)
+    >>> task.predict(images[:1])[0]["mask"].shape
+    (8, 8)
     """
 
     name = "segment"

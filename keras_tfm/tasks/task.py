@@ -3,11 +3,9 @@
 import abc
 import contextlib
 import dataclasses
-import hashlib
 import json
 import math
 import pathlib
-import re
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -23,23 +21,18 @@ from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
+from keras_tfm.tasks.task_folder import TaskError, check_files, digest_of, read_config
 from keras_tfm.training.card import card, write_card
 from keras_tfm.training.folder import Path, new_folder
 from keras_tfm.training.quantization import quantization_of, quantize
 from keras_tfm.training.record import read_record
-from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
+from keras_tfm.training.safetensors import CheckpointError, read_tensors
 from keras_tfm.training.weights import load_weights, save_weights
 from keras_tfm.version import __version__
 
 TASKS: dict[str, Any] = {}  # {name: class} of all tasks
 WEIGHTS = "model.safetensors"
 SMALL = 1_000  # values: smaller variables, such as dropout's seeds, need not be in the file of weights
-
-
-class TaskError(ValueError):
-    """A task's folder that cannot be used: the message names the file, what was expected and what was
-    found.
-    """
 
 
 class Task(abc.ABC):
@@ -50,6 +43,14 @@ class Task(abc.ABC):
     raw texts or images. A saved task is a folder with config.json (its "task" names the class),
     model.safetensors and the tokenizer's files. `is_trained` is False if the folder says that no epoch of its
     training has ended.
+
+    >>> class Doubler(keras_tfm.tasks.Task):
+    ...     def __init__(self):
+    ...         self.model = keras.layers.Rescaling(2.0)
+    ...     def export_endpoints(self):
+    ...         return {}
+    >>> Doubler()(np.array([1.0, 2.0])).numpy().tolist()
+    [2.0, 4.0]
     """
 
     name: str  # in config.json and on the command line
@@ -133,7 +134,7 @@ class Task(abc.ABC):
                 "keras_tfm": __version__,
                 "config": dataclasses.asdict(self.config),
                 "model": self.describe_model(),
-                "files": {file.name: _digest(file) for file in sorted(work.iterdir())},
+                "files": {file.name: digest_of(file) for file in sorted(work.iterdir())},
             }
             if quantization := self.quantization():
                 config["quantization"] = quantization
@@ -255,19 +256,18 @@ class Task(abc.ABC):
 
 
 def load_any(folder: Path, quantization: str | None = None) -> Any:
-    """The task of any kind that `save` wrote to `folder`; the arguments are those of `Task.load`."""
+    """The task of any kind that `save` wrote to `folder`; the arguments are those of `Task.load`.
+
+    >>> names, sizes = ["dark", "light"], {"image_size": 8, "patch_size": 4}
+    >>> task = keras_tfm.tasks.ImageClassifier.from_size("tiny", names, **sizes)
+    >>> task.save("run")
+    >>> keras_tfm.tasks.load("run").class_names.tolist()
+    ['dark', 'light']
+    """
     name = read_config(folder)["task"]
     if name not in TASKS:
         raise TaskError(f"{folder}: unknown task {name!r}; known are {', '.join(TASKS)}")
     return TASKS[name].load(folder, quantization)
-
-
-def is_task_folder(path: Path) -> bool:
-    """Whether a task was saved at `path`; False for a folder of Hugging Face and where nothing exists."""
-    try:
-        return "task" in read_json(pathlib.Path(path, "config.json"))
-    except CheckpointError:
-        return False
 
 
 def check_length(max_length: int, model_config: Any) -> None:
@@ -297,51 +297,6 @@ def refuse_columns(columns: ColumnNames, why: str) -> None:
     """Raise ValueError if `columns` were chosen for examples that have none."""
     if columns is not None:
         raise ValueError(f"--columns: {why}")
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The content of a task folder's config.json; TaskError if the file is missing, or not that of a task."""
-    path = pathlib.Path(folder) / "config.json"
-    if not path.exists():
-        raise TaskError(f"{folder}: no task folder, it has no config.json")
-    try:
-        content = read_json(path)
-    except CheckpointError as error:
-        raise TaskError(str(error)) from None
-    for name, kind in (("task", str), ("config", dict), ("model", dict)):
-        if not isinstance(content.get(name), kind):
-            words = {str: "a string", dict: "an object"}[kind]
-            raise TaskError(f"{path}: expected {words} as {name!r}, got {brief(content.get(name))}")
-    version = content.get("keras_tfm", __version__)
-    if not isinstance(version, str) or not re.match(r"\d{1,9}\.\d{1,9}", version):
-        raise TaskError(f"{path}: expected the version that wrote it as 'keras_tfm', got {brief(version)}")
-    if _release(version) > _release(__version__):
-        raise TaskError(f"{path}: written by keras_tfm {version}, newer than this one, {__version__}")
-    return content
-
-
-def _release(version: str) -> list[int]:
-    """The first two numbers of a version; the third one never changes the format."""
-    return [int(number) for number in re.findall(r"\d+", version)[:2]]
-
-
-def check_files(folder: pathlib.Path, digests: Any) -> None:
-    """Raise TaskError unless `folder` holds the files that were saved next to the weights, unchanged.
-
-    With the tokenizer of another model the weights would give meaningless answers.
-    """
-    if not isinstance(digests, dict):
-        raise TaskError(f"{folder}/config.json: expected an object as 'files', got {brief(digests)}")
-    for name, digest in digests.items():
-        path = folder / name
-        if pathlib.PurePath(name).name != name or not path.is_file():
-            raise TaskError(f"{folder}: expected the file {brief(name)}, as its config.json says, got none")
-        if _digest(path) != digest:
-            raise TaskError(f"{path}: expected the file that was saved with these weights, got another")
-
-
-def _digest(path: pathlib.Path) -> str:
-    return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
 def no_variable_larger_than(size: int) -> contextlib.AbstractContextManager:

@@ -27,6 +27,15 @@ class TrainableTask(LearningTask):
 
     In addition to what `LearningTask` asks for, a subclass defines how examples become batches (`batches`)
     and which losses and metrics the model is compiled with (`objective`).
+
+    >>> names, sizes = ["dark", "light"], {"image_size": 8, "patch_size": 4}
+    >>> task = keras_tfm.tasks.ImageClassifier.from_size("tiny", names, **sizes)
+    >>> isinstance(task, keras_tfm.tasks.TrainableTask)
+    True
+    >>> images = np.repeat(np.array([0, 255] * 8, "uint8"), 8 * 8 * 3).reshape(16, 8, 8, 3)
+    >>> history = task.fit((images, names * 8), 0.25, epochs=2, run="run")  # a quarter is for validation
+    >>> len(history["val_loss"])
+    2
     """
 
     training: ClassVar[Training] = Training()

@@ -17,7 +17,15 @@ LOG = logging.getLogger(__name__)
 
 
 class Progress(keras.callbacks.Callback):
-    """Shows a progress bar per epoch, and logs the metrics at its end."""
+    """Shows a progress bar per epoch, and logs the metrics at its end.
+
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    >>> model.compile("adam", "mse")
+    >>> progress = keras_tfm.training.Progress()
+    >>> history = model.fit(np.ones((4, 2)), np.ones((4, 3)), epochs=2, verbose=0, callbacks=[progress])
+    >>> progress.name
+    'epoch 2/2'
+    """
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self.name = f"epoch {epoch + 1}/{self.params['epochs']}"
@@ -53,6 +61,13 @@ class BestWeights(keras.callbacks.Callback):
         load_best: called at the end if the best epoch belongs to an earlier process.
 
     Its state is `score`, the lower the better, and `waited`, the epochs since the best one.
+
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, kernel_initializer="zeros")])
+    >>> model.compile(keras.optimizers.SGD(9.0), "mse")  # a rate at which training diverges
+    >>> best = keras_tfm.training.BestWeights("loss", patience=1)
+    >>> history = model.fit(np.ones((4, 2)), np.ones((4, 3)), epochs=5, verbose=0, callbacks=[best])
+    >>> len(history.epoch), best.score, best.waited
+    (2, 1.0, 1)
     """
 
     def __init__(

@@ -54,6 +54,14 @@ class Checkpoint(keras.callbacks.Callback):
 
     An endless dataset that shuffles should repeat before it batches: tf.data does not save the state of a
     shuffle in `shuffle().batch().repeat()` between two passes, and may then continue in another order.
+
+    >>> inputs = keras.Input((2,))
+    >>> model = keras_tfm.Model(inputs, keras.layers.Dense(3)(inputs))
+    >>> model.compile("adam", "mse")
+    >>> checkpoint = keras_tfm.training.Checkpoint("checkpoints", every_steps=100)
+    >>> history = model.fit(np.ones((4, 2)), np.ones((4, 3)), epochs=2, verbose=0, callbacks=[checkpoint])
+    >>> checkpoint.step, len(checkpoint.history["loss"])
+    (2, 2)
     """
 
     def __init__(

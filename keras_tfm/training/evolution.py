@@ -29,7 +29,12 @@ class Space(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Population:
-    """The state of a search after `generations`: {candidate: score}, None for a refused candidate."""
+    """The state of a search after `generations`: {candidate: score}, None for a refused candidate.
+
+    >>> population = keras_tfm.training.Population(1, {"a": 0.5, "b": 0.9, "too large": None})
+    >>> population.best(2)
+    ['b', 'a']
+    """
 
     generations: int = 0
     scores: dict[Hashable, float | None] = dataclasses.field(default_factory=dict)

@@ -20,6 +20,13 @@ def trainable_kept(model: keras.Model) -> Iterator[None]:
     error.
 
     Compile the model again afterwards if the block changed what is trained.
+
+    >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100)
+    >>> before = len(model.trainable_variables)
+    >>> with keras_tfm.training.trainable_kept(model):
+    ...     keras_tfm.training.freeze(model)
+    >>> len(model.trainable_variables) == before
+    True
     """
     layers = [(layer, layer.trainable) for layer in layers_in(model)]
     variables = [(variable, variable.trainable) for variable in model.variables]

@@ -48,7 +48,12 @@ def state_jacobians(
 
 
 def products_to_end(jacobians: np.ndarray) -> np.ndarray:
-    """d s_T / d s_k, the products of d s_j / d s_(j-1) for j = k+1 .. T, for k = 0 .. T: (T + 1, P, P)."""
+    """d s_T / d s_k, the products of d s_j / d s_(j-1) for j = k+1 .. T, for k = 0 .. T: (T + 1, P, P).
+
+    >>> jacobians = np.array([[[0.5]], [[0.5]], [[4.0]]])  # of three steps, for a state of one number
+    >>> keras_tfm.training.products_to_end(jacobians).ravel().tolist()
+    [1.0, 2.0, 4.0, 1.0]
+    """
     products = [np.eye(jacobians.shape[-1], dtype=jacobians.dtype)]
     for jacobian in jacobians[::-1]:
         products.append(products[-1] @ jacobian)

@@ -28,6 +28,13 @@ class Throughput(keras.callbacks.Callback):
     windows of `window` steps; reading the counters waits for the device once per window. Validation and
     saving are excluded, and so is compilation if it affects only a few windows. The first step of an epoch is
     excluded too; an epoch of a single step has NaN.
+
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    >>> model.compile("adam", "mse")
+    >>> throughput = keras_tfm.training.Throughput()
+    >>> history = model.fit(np.ones((8, 2)), np.ones((8, 3)), batch_size=2, verbose=0, callbacks=[throughput])
+    >>> bool(history.history["examples_per_second"][0] > 0)
+    True
     """
 
     def __init__(self, window: int = WINDOW):
@@ -115,7 +122,15 @@ def work_in(x: Any) -> tf.Tensor:
 
 
 class GradientNorm(keras.callbacks.Callback):
-    """Logs `gradient_norm`, its mean over the updates of an epoch; needs an optimizer of this package."""
+    """Logs `gradient_norm`, its mean over the updates of an epoch; needs an optimizer of this package.
+
+    >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+    >>> model.compile(keras_tfm.training.SGD(0.1), "mse")
+    >>> norm = keras_tfm.training.GradientNorm()
+    >>> history = model.fit(np.zeros((4, 1)), np.ones((4, 1)), verbose=0, callbacks=[norm])
+    >>> history.history["gradient_norm"]  # of the bias: 2 (0 - 1)
+    [2.0]
+    """
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
@@ -137,6 +152,14 @@ class MetricsFile(keras.callbacks.Callback):
 
     Raises:
         ValueError: if the file exists and is not a table of metrics.
+
+    >>> import pathlib
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    >>> model.compile("adam", "mse")
+    >>> metrics = keras_tfm.training.MetricsFile("metrics.csv")
+    >>> history = model.fit(np.ones((4, 2)), np.ones((4, 3)), verbose=0, callbacks=[metrics])
+    >>> pathlib.Path("metrics.csv").read_text().split()[0]
+    'epoch,step,learning_rate,seconds,loss'
     """
 
     def __init__(self, path: Path):
@@ -191,6 +214,14 @@ class TensorBoard(keras.callbacks.Callback):
     """Writes the logs of each epoch for TensorBoard, to `folder`/train and `folder`/validation.
 
     Unlike Keras's callback, it does not need the package tensorboard.
+
+    >>> import os
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    >>> model.compile("adam", "mse")
+    >>> board = keras_tfm.training.TensorBoard("logs")
+    >>> history = model.fit(np.ones((4, 2)), np.ones((4, 3)), verbose=0, callbacks=[board])
+    >>> sorted(os.listdir("logs"))
+    ['train', 'validation']
     """
 
     def __init__(self, folder: Path):

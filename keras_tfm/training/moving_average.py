@@ -17,6 +17,15 @@ class MovingAverage(ChangedStep):
     `total_steps`: after step t, counted from 0, m = 1 - (1 - momentum) (cos(pi t / total) + 1) / 2 (Grill et
     al. 2020, "Bootstrap Your Own Latent"). The variables must belong to the model, so that checkpoints
     include them.
+
+    >>> inputs = keras.Input((1,))
+    >>> student, teacher = keras.layers.Dense(1), keras.layers.Dense(1, trainable=False)
+    >>> model = keras_tfm.Model(inputs, student(inputs) - teacher(inputs))
+    >>> model.compile("sgd", "mse")
+    >>> average = keras_tfm.training.MovingAverage([(teacher.kernel, student.kernel)], 0.0, total_steps=10)
+    >>> history = model.fit(np.ones((1, 1)), np.ones((1, 1)), verbose=0, callbacks=[average])
+    >>> bool(teacher.kernel.numpy() == student.kernel.numpy())  # a momentum of 0 keeps nothing at first
+    True
     """
 
     def __init__(

@@ -147,6 +147,11 @@ class Adam(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.Adam):
     """Keras's Adam (Kingma and Ba 2015) with `rates`, decay per variable, gradient norms and quick averages.
 
     `rates` and `not_decayed` are described at `AdamW`.
+
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    >>> model.compile(keras_tfm.training.Adam(1e-3, use_ema=True), "mse")
+    >>> model.train_on_batch(np.ones((1, 2)), np.ones((1, 3))) > 0
+    True
     """
 
 
@@ -175,4 +180,10 @@ class SGD(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.SGD):
     """Keras's SGD with `rates`, decay per variable, gradient norms and quick averages.
 
     `rates` and `not_decayed` are described at `AdamW`.
+
+    >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+    >>> model.compile(keras_tfm.training.SGD(0.25), "mse")
+    >>> loss = model.train_on_batch(np.zeros((1, 1)), np.ones((1, 1)))
+    >>> model.layers[0].bias.numpy().tolist()  # 0.25 times the gradient, 2
+    [0.5]
     """

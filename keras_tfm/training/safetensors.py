@@ -25,6 +25,12 @@ class CheckpointError(ValueError):
         path: the file.
         key: the name of the weight or entry; None for the file itself.
         expected, got: what was expected and what was found, in words.
+
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    >>> keras_tfm.training.load_weights(model, "missing.safetensors")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    keras_tfm.training.safetensors.CheckpointError: missing.safetensors: expected a file to read, got ...
     """
 
     def __init__(self, path: Path, key: str | None, expected: str, got: str):

@@ -108,6 +108,12 @@ class TimedSchedule(keras.optimizers.schedules.LearningRateSchedule):
     `share`, a variable from 0 to 1, is the elapsed share of the time; `TimeLimit` sets it. The first tenth of
     the time corresponds to the warm-up, the rest to all other steps. As long as the share is 0, the learning
     rates are exactly those of `schedule`.
+
+    >>> warmup = keras_tfm.training.WarmupLinearSchedule(peak=1.0, warmup_steps=10, total_steps=100)
+    >>> schedule = keras_tfm.training.TimedSchedule(warmup, total_steps=100)
+    >>> share = schedule.share.assign(0.55)  # of the time; in a training a `TimeLimit` says it
+    >>> round(float(schedule(step=20)), 2)  # the rate of step 55
+    0.49
     """
 
     def __init__(self, schedule: WarmupSchedule, total_steps: int):

@@ -29,6 +29,14 @@ class TimeLimit(keras.callbacks.Callback):
     Its state, which a `Checkpoint` saves that tracks it, continues in a resumed training: `elapsed` seconds
     since training first began, the seconds `in_steps`, and the `usual` seconds of a step. Several workers
     stop at the same step and use the chief's times. `clock` returns seconds.
+
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    >>> model.compile("adam", "mse")
+    >>> seconds = iter(range(1000))  # a clock that goes on by a second at each look
+    >>> limit = keras_tfm.training.TimeLimit(minutes=0.1, clock=lambda: next(seconds))
+    >>> history = model.fit(np.ones((9, 2)), np.ones((9, 3)), batch_size=1, verbose=0, callbacks=[limit])
+    >>> limit.elapsed, model.stop_training
+    (9.0, True)
     """
 
     def __init__(

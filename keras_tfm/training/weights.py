@@ -39,6 +39,11 @@ def load_weights(model: keras.Model, path: Path) -> bool:
     changed.
 
     Returns whether the weights are trained: False if no epoch of their training had ended.
+
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    >>> keras_tfm.training.save_weights(model, "model.safetensors", trained=False)
+    >>> keras_tfm.training.load_weights(model, "model.safetensors")
+    False
     """
     weights = _plain(model)
     tensors, metadata = read_tensors(path)

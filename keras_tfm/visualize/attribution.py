@@ -25,6 +25,12 @@ class Attribution:
     """How much each of the `tokens` (T) adds to a logit: `values` (T), to first order, of `score`, the logit.
 
     For images the tokens are those of their first hidden states, class tokens before patches.
+
+    >>> examples = ["a good film", "a bad film"], ["+", "-"]
+    >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> found = keras_tfm.visualize.input_attribution(task, "film")["encoder"]
+    >>> found.tokens, found.values.shape
+    (['[CLS]', 'film', '[SEP]'], (3,))
     """
 
     tokens: Sequence[str]
@@ -45,6 +51,12 @@ def input_attribution(
     default it is the highest logit, of a sequence that of the last place. Of the vectors that go into the
     first block each is multiplied by the score's gradient there (Shrikumar et al. 2016, "Not Just a Black
     Box"). ValueError for a model whose head does not stand on the stacks themselves.
+
+    >>> examples = ["a good film", "a bad film"], ["+", "-"]
+    >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> found = keras_tfm.visualize.input_attribution(task, "a film")["encoder"]
+    >>> found.tokens[found.values.argmax()] in ("[CLS]", "a", "film", "[SEP]")  # which adds most
+    True
     """
     reading = read(task, example, target, **options)
     model = task.model
@@ -79,6 +91,12 @@ def attention_gradients(
 
     The arguments are those of `input_attribution`. What is below 0 speaks against the score; Chefer et al.
     2021, "Generic Attention-model Explainability", keep what is above, and average the heads.
+
+    >>> examples = ["a good film", "a bad film"], ["+", "-"]
+    >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> found = keras_tfm.visualize.attention_gradients(task, "a film")
+    >>> {name: products.shape for name, products in found.items()}
+    {'block_0/attention/branch': (1, 2, 4, 4), 'block_1/attention/branch': (1, 2, 4, 4)}
     """
     reading = read(task, example, target, **options)
     model = task.model
@@ -110,6 +128,10 @@ def attention_rollout(scores: Any, residual: float = 0.5) -> np.ndarray:
     are multiplied, the last one on the left (Abnar and Zuidema 2020, "Quantifying Attention Flow in
     Transformers"). `scores` as for `attention_patterns`, the lowest layer first. ValueError where the layers
     are not of one shape.
+
+    >>> weights = np.array([[[[0.0, 1.0], [0.5, 0.5]]]])  # one layer with one head, of two tokens
+    >>> keras_tfm.visualize.attention_rollout(weights).tolist()
+    [[[0.5, 0.5], [0.25, 0.75]]]
     """
     if not 0 <= residual <= 1:
         raise ValueError(f"`residual` must lie in [0, 1]; it is {residual}.")

@@ -21,6 +21,10 @@ def attention_distance(
     default one, which measures in patches. The first T - rows columns tokens are no patches, class tokens for
     example: they are left out, and what is left of a row sums to 1 again. NaN for a layer of fewer heads.
     ValueError where T is less than the patches.
+
+    >>> weights = np.full((1, 4, 4), 0.25)  # one head, of 2 x 2 patches, which looks at all alike
+    >>> keras_tfm.visualize.attention_distance(weights, (2, 2)).round(2).tolist()  # (0 + 1 + 1 + √2) / 4
+    [[0.85]]
     """
     rows, columns = grid
     sides = np.array(height_and_width(patch_size, "patch_size"))

@@ -24,6 +24,12 @@ FRAME_HEIGHT = 820  # pixels, in a notebook
 class Page:
     """What a page shows: a `header` that JSON can say, and `blocks` of base64 by name. A notebook shows it
     inline; `html` is the whole file, `write` writes it.
+
+    >>> examples = ["a good film", "a bad film"], ["+", "-"]
+    >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> page = keras_tfm.visualize.attention_page(task, "a film")
+    >>> page.html().startswith("<!doctype html>"), page.header["text"]
+    (True, 'a film')
     """
 
     header: dict[str, Any]

@@ -28,6 +28,12 @@ class Attention:
     and `key_grid` say where those lie on an image, None of a text or of windows. Of windows of a map of
     `map_size`, (rows, columns), `cells` (N, T) are the map's cells, counted row by row, at the places of each
     window, -1 for padding.
+
+    >>> examples = ["a good film", "a bad film"], ["+", "-"]
+    >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> attention = keras_tfm.visualize.look(task, "a film").attention[0]
+    >>> attention.name, attention.weights.shape, attention.key_tokens
+    ('block_0/attention/branch', (2, 4, 4), ['[CLS]', 'a', 'film', '[SEP]'])
     """
 
     name: str
@@ -75,6 +81,12 @@ class Look:
     {stack: (layers + 1, T, D), or a list of arrays where widths differ}, of `model.hidden_states`. `image`
     (H, W, C) is an image as the model read it, before normalisation, `grid` (rows, columns) the patches of
     the first layer that attends over all of them, `num_prefix` how many tokens stand before theirs.
+
+    >>> examples = ["a good film", "a bad film"], ["+", "-"]
+    >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> found = keras_tfm.visualize.look(task, "a film")
+    >>> found.between("a", "film").shape  # of two layers with two heads
+    (2, 2)
     """
 
     tokens: Sequence[str]
@@ -124,6 +136,12 @@ def look(task: Any, example: Any, target: str | None = None, **options: Any) -> 
     A task that writes text then reads `target`, or what it writes itself by `options`, those of its
     `generate`, in one pass over all tokens. The model runs eagerly, without dropout. ValueError for a task
     that reads neither texts nor images, and for a model without attention.
+
+    >>> examples = ["a good film", "a bad film"], ["+", "-"]
+    >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> found = keras_tfm.visualize.look(task, "a film")
+    >>> found.tokens, [attention.weights.shape for attention in found.of("encoder")]
+    (['[CLS]', 'a', 'film', '[SEP]'], [(2, 4, 4), (2, 4, 4)])
     """
     return look_at(task, read(task, example, target, **options))
 

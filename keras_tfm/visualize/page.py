@@ -47,6 +47,13 @@ def attention_page(
     text longer than the model is cut, which the page says. Above 128 tokens the page has queries and keys of
     one layer alone, number `layer` of all. Raises ValueError above `max_tokens` tokens, for a task without a
     tokenizer or a model without attention.
+
+    >>> import pathlib
+    >>> examples = ["a good film", "a bad film"], ["+", "-"]
+    >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> page = keras_tfm.visualize.attention_page(task, "a film", "page.html")
+    >>> "a film" in pathlib.Path("page.html").read_text("utf-8")
+    True
     """
     if task.tokenizer is None and hasattr(task, "generate"):
         raise ValueError(f"This task {task.name!r} has no tokenizer: it reads ids, and a page shows texts.")

@@ -28,6 +28,11 @@ class Patterns:
     that looks at one key at a time, 1 for one that looks at all alike. NaN where there is nothing to
     measure: no token twice, one segment, one visible key, a layer of fewer heads. `even` is {pattern:
     (L,)}, what attention to all keys alike would score.
+
+    >>> weights = np.array([[[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]])  # one head
+    >>> found = keras_tfm.visualize.attention_patterns(weights, ["the", "cat", "sat"])
+    >>> found.next.round(2).tolist(), found.strongest() == [["next"]]
+    ([[0.8]], True)
     """
 
     layers: Sequence[str]
@@ -78,6 +83,11 @@ def attention_patterns(
     T, T). `tokens` are an example's, or a list for each example; what stands behind them, up to T, is padding
     and counts neither as query nor as key. `segments` number each token's sentence. ValueError for attention
     from one sequence to another, and for tokens that do not fit.
+
+    >>> weights = np.array([[[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])  # one head
+    >>> found = keras_tfm.visualize.attention_patterns(weights, ["the", "cat", "sat"])
+    >>> found.next.tolist(), found.previous.tolist()
+    ([[0.5]], [[1.0]])
     """
     rows: Any = [list(tokens)] if not tokens or isinstance(tokens[0], str) else [list(row) for row in tokens]
     numbers = _segments(segments, rows)

@@ -23,6 +23,13 @@ def receptive_field(
     output at one position, projected on a random direction that `seed` draws, by the vector at the other: 0
     where nothing reaches from there to here. The positions of a map are its cells, row by row. T times the
     work of one backward pass for each block. ValueError for a task that reads neither texts nor images.
+
+    >>> sizes = {"max_length": 32, "dim": 8, "num_layers": 2, "num_heads": 1, "intermediate_dim": 8}
+    >>> texts = ["To be, or not to be: that is the question."]
+    >>> task = keras_tfm.tasks.TextGenerator.from_texts(texts, tokenizer="characters", **sizes)
+    >>> fields = keras_tfm.visualize.receptive_field(task, "To", target=" be")["decoder"]
+    >>> fields[-1].shape, bool(np.triu(fields[-1], 1).any())  # nothing comes from later positions
+    ((5, 5), False)
     """
     reading = read(task, example, target, **options)
     model = getattr(task.model, "backbone", task.model)

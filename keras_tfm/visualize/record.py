@@ -1,6 +1,8 @@
 """Attention weights of any model, unchanged: while it is called, compiled, or in the course of a training."""
 
 import contextlib
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,16 +14,19 @@ from keras_tfm.training.model import Model
 
 
 @contextlib.contextmanager
-def record_attention(model):
-    """{layer path: weights} of every attention layer in `model` that is called within.
+def record_attention(model: keras.layers.Layer) -> Iterator[dict[str, Any]]:
+    """{layer path: weights (B, H, T, S)} of every attention layer in `model` that is called within.
 
-        with record_attention(model) as weights:
-            model(batch)
-        weights["block_0/attention/branch"]  # (B, H, T, S), 0 where a key is masked, rows sum to 1
+    They are those that average the values, but for dropout: 0 where a key is masked, rows sum to 1. A layer
+    that runs several times has a list of them, in the order of its calls. RuntimeError where the model is
+    compiled, as `predict` does: no value is there to be seen; `with_attention` makes a model whose compiled
+    calls give them.
 
-    They are those that average the values, but for dropout. A layer that runs several times has a list of
-    them, in the order of its calls. RuntimeError where the model is compiled, as `predict` does: no value is
-    there to be seen; `with_attention` makes a model whose compiled calls give them.
+    >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100)
+    >>> with keras_tfm.visualize.record_attention(model) as weights:
+    ...     output = model({"token_ids": np.array([[1, 2, 3]])})
+    >>> list(weights), weights["block_0/attention/branch"].shape
+    (['block_0/attention/branch', 'block_1/attention/branch'], TensorShape([1, 2, 3, 3]))
     """
     recorded: dict = {}
     with recording(_recorder(model, recorded, _check_eager)):
@@ -53,11 +58,16 @@ def _check_eager(layer, array):
         )
 
 
-def attention_of(model, batch):
+def attention_of(model: Any, batch: Any) -> dict[str, Any]:
     """{layer path: weights (B, H, T, S)}, NumPy arrays, of every attention layer while `model` reads `batch`.
 
     `model` is a model or a task, `batch` what it is called on, in inference. A layer that runs several times
     has a list of arrays.
+
+    >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100)
+    >>> weights = keras_tfm.visualize.attention_of(model, {"token_ids": np.array([[1, 2, 3]])})
+    >>> {path: array.shape for path, array in weights.items()}
+    {'block_0/attention/branch': (1, 2, 3, 3), 'block_1/attention/branch': (1, 2, 3, 3)}
     """
     model = getattr(model, "model", model)
     with record_attention(model) as recorded:
@@ -68,12 +78,18 @@ def attention_of(model, batch):
     }
 
 
-def with_attention(model):
+def with_attention(model: keras.Model) -> keras.Model:
     """A model of the same layers that gives {"output": `model`'s, "attention": {layer path: weights}}.
 
     Its calls may be compiled, so that `with_attention(model).predict(data)` gives the weights of all of
     `data`, (N, H, T, S); `model` itself stays as it is. RuntimeError where a layer attends within a loop, as
     recurrent decoders do: what is computed there does not leave the graph.
+
+    >>> inputs = keras.Input((5, 8))
+    >>> model = keras_tfm.Model(inputs, keras_tfm.layers.MultiHeadAttention(2, name="attention")(inputs))
+    >>> found = keras_tfm.visualize.with_attention(model).predict(np.ones((4, 5, 8)), verbose=0)
+    >>> found["output"].shape, found["attention"]["attention"].shape
+    ((4, 5, 8), (4, 2, 5, 5))
     """
     return ModelWithAttention(model)
 
@@ -107,6 +123,14 @@ class AttentionHistory(keras.callbacks.Callback):
 
     `epochs` are [(epochs so far, what `attention_of` gives)]; with `keep` what that function makes of it,
     `attention_patterns` for example, whose memory is less. What `fit` compiles stays as it is.
+
+    >>> inputs = keras.Input((5, 8))
+    >>> model = keras_tfm.Model(inputs, keras_tfm.layers.MultiHeadAttention(2, name="attention")(inputs))
+    >>> model.compile("adam", "mse")
+    >>> history = keras_tfm.visualize.AttentionHistory(batch=np.ones((1, 5, 8)))
+    >>> logs = model.fit(np.ones((4, 5, 8)), np.ones((4, 5, 8)), epochs=2, verbose=0, callbacks=[history])
+    >>> [(epochs, weights["attention"].shape) for epochs, weights in history.epochs]
+    [(0, (1, 2, 5, 5)), (1, (1, 2, 5, 5)), (2, (1, 2, 5, 5))]
     """
 
     def __init__(self, batch, every=1, keep=None):

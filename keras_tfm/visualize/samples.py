@@ -19,6 +19,15 @@ class AttentionSamples(keras.callbacks.Callback):
     step's own batch, in training mode; with `keep` what that function makes of each dict. The other steps
     compute what they do without. ValueError where XLA compiles the step, which has no way out of it for
     arrays: `AttentionHistory` then reads a batch of its own between the epochs.
+
+    >>> inputs = keras.Input((5, 8))
+    >>> model = keras_tfm.Model(inputs, keras_tfm.layers.MultiHeadAttention(2, name="attention")(inputs))
+    >>> model.compile("adam", "mse", jit_compile=False)
+    >>> samples = keras_tfm.visualize.AttentionSamples(every=2)
+    >>> x = np.ones((4, 5, 8))
+    >>> logs = model.fit(x, x, batch_size=1, verbose=0, callbacks=[samples])
+    >>> [(step, weights["attention"].shape) for step, weights in samples.samples]
+    [(0, (1, 2, 5, 5)), (2, (1, 2, 5, 5))]
     """
 
     def __init__(self, every: int = 1, keep: Callable[[dict[str, Any]], Any] | None = None):

@@ -37,6 +37,10 @@ LENGTH = 128  # tokens, where an input has any number of them and nothing is sai
 class Part:
     """How many parameters a part has, and how many multiply-adds it takes for one example; None where a
     loop hides them.
+
+    >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100)
+    >>> keras_tfm.visualize.size_of(model).parts["attention"]
+    Part(parameters=132096, multiply_adds=25165824)
     """
 
     parameters: int = 0
@@ -52,6 +56,10 @@ class Size:
     the largest product takes in and gives out. Training by AdamW: 16 bytes for each parameter (it, its
     gradient, two moments) and, for each of `activations`, 8: what a product gives out is kept for the
     gradients, and so is as much again of what stands between the products.
+
+    >>> size = keras_tfm.visualize.size_of(keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100))
+    >>> list(size.parts), size.training_bytes(batch_size=8) > size.inference_bytes(batch_size=8)
+    (['normalization', 'attention', 'feed-forward', 'embedding', 'head'], True)
     """
 
     parts: Mapping[str, Part]
@@ -89,6 +97,11 @@ class Size:
 def size_of(model: keras.Model, length: int | None = None) -> Size:
     """How large a functional `model` is, for one example of `length` tokens, by default 128, or as many as it
     takes. A model that was made in `shapes_alone()` is counted too, and never filled in.
+
+    >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100)
+    >>> size = keras_tfm.visualize.size_of(model, length=10)
+    >>> size.parameters == model.count_params(), size.multiply_adds
+    (True, 3999744)
     """
     length = min(LENGTH, getattr(_config_of(model), "max_length", LENGTH)) if length is None else length
     with shapes_alone():

@@ -116,5 +116,5 @@ def test_nothing_pickled_is_read(tmp_path):
 
 def test_neither_folder_nor_hub(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(FileNotFoundError, match=r"is no folder; .* install huggingface_hub"):
+    with pytest.raises(FileNotFoundError, match=r"is not a folder; .* install huggingface_hub"):
         find_folder("owner/name")

@@ -1,10 +1,12 @@
-"""The examples in docstrings give what they say; those of tasks, which train models, are slow tests.
+"""The examples in docstrings give what they say; those of tasks, which train models, are slow tests. Every
+public class and function has one.
 
 Each runs in an empty folder, so that one that reads a file writes it first, under a short name.
 """
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 
 import keras
@@ -23,6 +25,7 @@ import keras_tfm.tasks
 import keras_tfm.training
 import keras_tfm.visualize
 import keras_tfm.word_vectors
+from keras_tfm.configs import Config
 
 
 def examples(*packages):
@@ -37,7 +40,7 @@ def examples(*packages):
     return found
 
 
-EXAMPLES = examples(
+QUICK = (
     keras_tfm.layers,
     keras_tfm.heads,
     keras_tfm.models,
@@ -48,6 +51,7 @@ EXAMPLES = examples(
     keras_tfm.word_vectors,
     keras_tfm.convert,
 )
+EXAMPLES = examples(*QUICK)
 OF_TASKS = examples(keras_tfm.tasks)
 
 
@@ -72,3 +76,18 @@ def test_examples_give_what_they_say(name):
 @pytest.mark.parametrize("name", OF_TASKS)
 def test_examples_of_tasks_give_what_they_say(name):
     run(OF_TASKS[name])
+
+
+@pytest.mark.parametrize("package", [*QUICK, keras_tfm.tasks])
+def test_public_names_have_an_example(package):
+    """A configuration's example is its model's, or its task's."""
+    missing = []
+    for key, value in vars(package).items():
+        is_one = inspect.isclass(value) or inspect.isfunction(value)
+        if key[0] == "_" or not is_one or not value.__module__.startswith("keras_tfm."):
+            continue
+        if inspect.isclass(value) and issubclass(value, Config):
+            continue
+        if not doctest.DocTestParser().get_examples(value.__doc__ or ""):
+            missing.append(key)
+    assert not missing

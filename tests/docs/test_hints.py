@@ -1,5 +1,5 @@
-"""Signatures of public functions say what they take and give, in the packages whose functions are no formulas
-on arrays.
+"""Signatures of public functions say what they take and give. A tensor of any kind is a `Tensor` of
+`layers/signatures.py`; its shape is in the docstring.
 """
 
 import importlib
@@ -7,7 +7,18 @@ import inspect
 
 import pytest
 
-PACKAGES = ("convert", "data", "generation", "models", "tasks", "training", "word_vectors")
+PACKAGES = (
+    "convert",
+    "data",
+    "generation",
+    "heads",
+    "layers",
+    "models",
+    "tasks",
+    "training",
+    "visualize",
+    "word_vectors",
+)
 
 
 @pytest.mark.parametrize("name", PACKAGES)

@@ -4,8 +4,8 @@
     strong   that, two operations of RandAugment (Cubuk et al. 2020), a rectangle erased (Zhong et al. 2020)
 
 MixUp (Zhang et al. 2018) and CutMix (Yun et al. 2019) mix the images of a batch, and their labels. Deviates
-from RandAugment in that all images of a batch get the same two operations, with different strengths. So they
-do in Keras's own layer, which computes all of its eleven operations for each batch: 2.5 s for 16 images of
+from RandAugment in that all images of a batch get the same two operations, with different strengths. Keras's
+own layer does that too, but computes all of its eleven operations for each batch: 2.5 s for 16 images of
 224 x 224.
 """
 
@@ -19,8 +19,8 @@ import tensorflow as tf
 
 Changed = tuple[tf.Tensor, tf.Tensor]
 NUM_OPERATIONS = 2
-ERASED = 0.25  # the share of images in which a rectangle is erased, as DeiT has it
-ASPECTS = (3 / 4, 4 / 3)  # of what is cut out, width by height
+ERASED = 0.25  # the share of images in which a rectangle is erased, as for DeiT
+ASPECTS = (3 / 4, 4 / 3)  # the least and largest width of a crop, divided by its height
 
 
 class KeySeeds(keras.random.SeedGenerator):
@@ -98,7 +98,7 @@ class Augmentation:
             images = cut_out(images, (self.least_area, 1.0), self.seeds.next())
             images = self.flip(images) if self.flips else images
         for _ in range(NUM_OPERATIONS if self.operations else 0):
-            # Colours of one channel have nothing to lose.
+            # Images of one channel have no colour to remove.
             layers = [x for x in self.operations if shape[-1] == 3 or not isinstance(x, OF_COLOURS)]
             images = self._one_of([functools.partial(layer, training=True) for layer in layers], images)
         if self.kind == "strong":
@@ -124,7 +124,7 @@ class Augmentation:
 def drawing(seeds: KeySeeds, make: Any, *arguments: Any, **options: Any) -> Any:
     """A Keras layer, made by `make`, that draws with `seeds`."""
     takes = "seed" in inspect.signature(make.__init__).parameters
-    seed = {"seed": 0} if takes else {}  # without one it would draw one of Python's generator
+    seed = {"seed": 0} if takes else {}  # without it the layer would draw a seed from Python's generator
     layer = make(*arguments, dtype="float32", **options, **seed)
     layer.generator = seeds
     return layer
@@ -153,7 +153,8 @@ def cut_out(
     area = areas[0] + (areas[1] - areas[0]) * draws[0]
     low, high = (tf.math.log(aspect) for aspect in ASPECTS)
     aspect = tf.exp(low + (high - low) * draws[1])
-    sides = tf.minimum(tf.sqrt(tf.stack([area / aspect, area * aspect])), 1.0)  # of 1, by height and width
+    # (2, B): height and width as shares of the image's.
+    sides = tf.minimum(tf.sqrt(tf.stack([area / aspect, area * aspect])), 1.0)
     start = (1 - sides) * draws[2:]
     boxes = tf.transpose(tf.concat([start, start + sides], axis=0))  # (B, 4): top, left, bottom, right
     return tf.image.crop_and_resize(images, boxes, tf.range(batch_size), size or (height, width))

@@ -22,7 +22,7 @@ from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.log import Bar
 
 CHUNK = 1 << 16  # characters that are tokenized together
-MANY = 20  # with this many texts, whole ones are held out instead of their ends
+MANY = 20  # from this number of texts on, whole texts are held out; of fewer, the end of each
 
 
 class TextBlocks(Batches):
@@ -74,7 +74,7 @@ class TextBlocks(Batches):
         first, order = tf.zeros((), tf.int64), tf.range(self.num_blocks)
         if self._seed is not None:
             order = shuffled(self.num_blocks, self._seed, number)
-            seed = tf.stack([tf.constant(self._seed, tf.int64), ~number])  # ~: another draw than the order's
+            seed = tf.stack([tf.constant(self._seed, tf.int64), ~number])  # ~: a seed unlike the order's
             first = tf.random.stateless_uniform([], seed, 0, self.num_tokens, tf.int64, alg="philox")
         missing = self.num_batches * self.num_rows - self.num_blocks
         rows = tf.concat([order, tf.fill([missing], self.num_blocks)], axis=0)
@@ -145,7 +145,7 @@ def hold_out_texts(texts, seed):
         return tuple([texts[row] for row in rows] for rows in parts)
     places = [len(text) - len(text) // 10 for text in texts]
     both = zip(texts, places, strict=True)
-    train, judge = zip(*((text[:place], text[place:]) for text, place in both), strict=True)
-    if not any(judge):
-        raise ValueError("At least 10 characters are needed, to train on some and judge by others.")
-    return list(train), list(judge)
+    train, validation = zip(*((text[:place], text[place:]) for text, place in both), strict=True)
+    if not any(validation):
+        raise ValueError("At least 10 characters are needed, some for training and some for validation.")
+    return list(train), list(validation)

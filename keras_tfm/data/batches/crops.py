@@ -173,6 +173,6 @@ class MaskedBatches(ImageBatches):
     def _batch(self, step, images, rows):
         inputs, _ = super()._batch(step, images, rows)
         key = tf.random.experimental.stateless_fold_in(step, self.seed or 0)
-        key = tf.random.experimental.stateless_fold_in(key, 1)  # the augmentation has drawn by the first
+        key = tf.random.experimental.stateless_fold_in(key, 1)  # the augmentation has used the first key
         noise = tf.random.stateless_uniform((tf.shape(rows)[0], self.num_patches), key)
         return self.hide(inputs["images"], noise)

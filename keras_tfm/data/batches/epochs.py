@@ -87,7 +87,7 @@ def hold_out(
     """
     if not 0 < share < 1 or num_examples < 2:
         raise ValueError(
-            "At least 2 examples are needed to train on some and judge by a share in (0, 1); "
+            "At least 2 examples are needed, and a share of them in (0, 1) for validation; "
             f"there are {num_examples}, and the share is {share}."
         )
     rows = np.random.default_rng(seed).permutation(num_examples)

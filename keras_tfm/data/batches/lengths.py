@@ -82,7 +82,7 @@ class LengthBatches(Batches):
         examples, batches = self._examples, self._batches
         if self._seed is not None:
             examples = tf.gather(examples, shuffled(self.num_examples, self._seed, number, self._groups))
-            # ~: another draw than that of the examples
+            # ~: a seed unlike that of the examples
             batches = tf.gather(batches, shuffled(self.num_batches, self._seed, ~number))
 
         def batch(bounds):
@@ -153,7 +153,7 @@ def cut(widths: np.ndarray, steps: list[int], budget: int) -> Iterator[tuple[int
                 for last in range(stop, start, -rows):
                     yield max(start, last - rows), last, (rows, *largest)
                 stop = start
-            start = lower  # with the examples from below the widths may have grown: once more
+            start = lower  # the examples from the shorter run may be wider on one side: compute again
 
 
 def _round(rows: int, down: bool = False) -> int:

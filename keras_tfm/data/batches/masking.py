@@ -137,7 +137,7 @@ class Masking:
         draws = tf.gather(_uniform(decision_seed, tf.shape(token_ids)), groups, batch_dims=1)
         size = self._begins_word.shape[0] - len(self._special_ids)
         others = tf.random.stateless_uniform(tf.shape(token_ids), id_seed, 0, size, tf.int32, alg="philox")
-        for special_id in self._special_ids:  # in rising order: each shifts the drawn ids past itself
+        for special_id in self._special_ids:  # in ascending order: each moves the drawn ids beyond itself
             others += tf.cast(others >= special_id, tf.int32)
         replaced = tf.where(draws < self.mask_share + self.random_share, others, token_ids)
         return tf.where(draws < self.mask_share, self._mask_id, replaced)

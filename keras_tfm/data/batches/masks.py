@@ -94,8 +94,9 @@ def cut_out(
     sides = tf.sqrt(tf.stack([area / aspect, area * aspect]))  # (2, B): of the height, of the width
     sides = tf.minimum(sides, max(1.0, areas[1] ** 0.5))
     start = (1 - sides) * draws[2:]
-    # From the centre of the first pixel to that of the last, as parts of the distance between the outermost
-    # centres of images with their edges repeated: what lies between an edge and a centre is in the image.
+    # `crop_and_resize` takes the centres of a crop's first and last pixels, as shares of the distance between
+    # the image's outermost centres. The edges are repeated, so that the half pixels outside these centres
+    # belong to the image too.
     size = tf.constant([[float(side)] for side in images.shape[1:3]])
     first = start * size + 0.5 * sides + 0.5
     ends = tf.concat([first, first + (size - 1) * sides], axis=0) / tf.tile(size + 1, [2, 1])

@@ -107,7 +107,8 @@ def cut_out(
     aspect = tf.exp(low + (high - low) * draws[1])
     sides = tf.transpose(tf.minimum(tf.sqrt(tf.stack([area / aspect, area * aspect])), 1.0))  # (B, 2): y, x
     start = (1 - sides) * tf.transpose(draws[2:])
-    # From the centre of the first pixel to that of the last, as parts of the canvas from centre to centre.
+    # `crop_and_resize` takes the centres of a crop's first and last pixels, as shares of the distance between
+    # the outermost centres of the canvas.
     canvas = tf.constant([float(side) for side in images.shape[1:3]])
     first = start * tf.cast(content, tf.float32) + 0.5 * sides - 0.5
     places = tf.concat([first, first + (canvas - 1) * sides], axis=1)

@@ -89,7 +89,7 @@ class SentencePairs(Batches):
         self.num_tokens = int(lengths.sum())
         if not rows or (objective == "next" and np.count_nonzero(counts) < 2):
             raise ValueError(
-                f"documents: of {len(documents)} too few have sentences enough to make pairs of them"
+                f"documents: too few of {len(documents)} have enough sentences to make pairs of them"
             )
         self.num_batches = -(-self.num_rows // batch_size)
         self.num_positions = masking.max_positions(room)
@@ -107,7 +107,7 @@ class SentencePairs(Batches):
         missing = self.num_batches * self.batch_size - self.num_rows
         rows = tf.concat([tf.cast(rows, tf.int64), tf.fill([missing], tf.constant(-1, tf.int64))], axis=0)
         rows = tf.reshape(rows, [self.num_batches, self.batch_size])
-        batches = shuffled(self.num_batches, self._seed, ~number)  # ~: another draw than that of the rows
+        batches = shuffled(self.num_batches, self._seed, ~number)  # ~: a seed unlike that of the rows
         seed = tf.stack([tf.constant(self._seed, tf.int64), drawing])
         return tf.data.Dataset.from_tensor_slices(batches).map(
             lambda batch: self._batch(rows[batch], tf.random.fold_in(seed, batch, alg="philox"))
@@ -211,7 +211,8 @@ def _tokenize(documents: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarra
     lines = [sentence for parts in sentences for sentence in parts]
     tokens, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for start in Bar(range(0, len(lines), 16_384), "tokenizing documents", unit="chunk"):
-        token_ids = tokenizer.tokenize_words(lines[start : start + 16_384])  # most are behind a space
+        # As after a space, which stands before most sentences.
+        token_ids = tokenizer.tokenize_words(lines[start : start + 16_384])
         tokens.append(token_ids.flat_values.numpy())
         lengths.append(token_ids.row_lengths().numpy())
     num_tokens = np.concatenate(lengths)
@@ -244,6 +245,6 @@ def _stretches(lengths, counts, room: int, least: int) -> Iterator[tuple[int, in
 
 
 def _integers(seed: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
-    """Uniform integers from 0 up to, without them, `limits` (B,), int64; 0 where a limit is 0."""
+    """Uniform integers from 0 to `limits` - 1, (B,) int64; 0 where a limit is 0."""
     draws = tf.random.stateless_uniform(tf.shape(limits), seed, 0, 2**62, tf.int64, alg="philox")
     return draws % tf.maximum(limits, 1)

@@ -78,7 +78,7 @@ class StreamBatches(Batches):
         return tf.data.Dataset.from_tensor_slices(tf.cast(order, tf.int64))
 
     def _shuffle(self, number: tf.Tensor, rows: tuple) -> tuple:
-        # ~: another draw than that of the parts
+        # ~: a seed unlike that of the parts
         order = shuffled(self._buffer, self._seed, ~number)
         return tf.nest.map_structure(lambda x: tf.gather(x, order), rows)
 
@@ -195,8 +195,8 @@ class StreamSentencePairs(StreamBatches):
     ):
         if objective != "none":
             raise ValueError(
-                f"objective: expected none, for pairs are made of documents in memory (SentencePairs), "
-                f"got {objective!r}"
+                f'objective: expected "none", got {objective!r}; pairs need all documents in memory: use '
+                "SentencePairs"
             )
         if max_length < 4:
             raise ValueError(f"max_length: expected 4 or more, got {max_length}")

@@ -16,7 +16,7 @@ from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import Columns, Row, parse_columns, read_all
 
 PATHS = (*IMAGES, "image_path", "path", "file", "filename", "file_name", "image_file")
-METADATA = ("metadata.jsonl", "metadata.csv", "metadata.tsv")  # a folder's table, as `datasets` names it
+METADATA = ("metadata.jsonl", "metadata.csv", "metadata.tsv")  # a folder's table, named as in `datasets`
 TEXTS = ("text", "caption", "sentence", "description", "title", "texts", "captions", "sentences")
 
 
@@ -73,7 +73,7 @@ def read_image_texts(
 
 
 def _of_table(path: str, columns: Columns) -> Iterator[tuple[bytes | str, str, str]]:
-    """(Image, where it stands, text) of each row."""
+    """(Image, its place, text) of each row."""
     for row in read_all(path, columns, "images and texts"):
         source: bytes | str = row.cells[0]
         if isinstance(source, str):
@@ -88,14 +88,14 @@ def _of_table(path: str, columns: Columns) -> Iterator[tuple[bytes | str, str, s
 
 
 def _texts(cell: Any) -> list:
-    """The text of a cell, or those of a list; of records that of a known name, {"id": 3, "text": "a dog"}."""
+    """The text of a cell, or the texts of a list; a record has it under a known name: {"text": "a dog"}."""
     if isinstance(cell, dict):
         cell = next((cell[name] for name in TEXTS if name in cell), cell)
     return [text for part in cell for text in _texts(part)] if isinstance(cell, list) else [cell]
 
 
 def _of_folder(path: str) -> Iterator[tuple[str, str, str]]:
-    """(Image, where it stands, text) of each line of the .txt files of a folder and of those in it."""
+    """(Image, its place, text) of each line of the .txt files in a folder and its subfolders."""
     home = pathlib.Path(path).resolve()
     files = sorted(home.rglob("*.txt"))
     if not files:

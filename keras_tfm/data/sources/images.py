@@ -224,9 +224,8 @@ def read_images(
                 and len(files) == 1
                 and (problem := problem_of(read_bytes(found)))
             ):
-                raise DataError(
-                    found, None, problem
-                )  # what is asked for by its name alone is meant to be one
+                # A single path that is no folder is meant to be an image.
+                raise DataError(found, None, problem)
             images += inside
             places += map(str, inside)
     return images, places

@@ -1,4 +1,4 @@
-"""Masks as they lie on the disk: PNGs whose grey values, or places in a palette, are numbers of classes."""
+"""Segmentation masks as files: PNGs whose grey values, or indices of a palette, are class numbers."""
 
 import os
 import struct
@@ -13,16 +13,17 @@ from keras_tfm.data.sources.image_files import NOT_WHOLE, Source, problem_of, re
 from keras_tfm.data.sources.lines import DataError
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-GREY, PALETTE, GREY_AND_ALPHA = 0, 3, 4  # PNG's types of colour
-STEPS = {1: 255, 2: 85, 4: 17}  # between the grey values that TensorFlow makes of so few bits
-MANY = 256  # values of 8 bits
+GREY, PALETTE, GREY_AND_ALPHA = 0, 3, 4  # the colour types of PNG
+# {bits: the distance of neighbouring values after TensorFlow has scaled values of so few bits to 0 .. 255}
+STEPS = {1: 255, 2: 85, 4: 17}
+MANY = 256  # the number of values of 8 bits
 
 
 class MaskFiles:
-    """Encoded masks, each a path or the bytes of a PNG, that give arrays (H, W) one after the other.
+    """Encoded masks, each a path or the bytes of a PNG, which are iterated over as arrays (H, W).
 
-    `files[3:5]` and `files[np.array([7, 2])]` are some of them. `names` are the classes' by their values in
-    the masks.
+    `files[3:5]` and `files[np.array([7, 2])]` select masks. `names` is {value in the masks: name of the
+    class}.
 
     >>> values = np.array([[0, 1], [1, 1]], "uint8")
     >>> tf.io.write_file("mask.png", tf.io.encode_png(values[..., None]))
@@ -45,7 +46,7 @@ class MaskFiles:
         return MaskFiles([self.sources[row] for row in chosen], self.names)
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """The masks (H, W), one after the other, decoded when they are asked for."""
+        """The masks (H, W), each decoded when it is needed; DataError for one that cannot be decoded."""
         for row, source in enumerate(self.sources):
             mask = decoded_mask(source)
             if isinstance(mask, str):
@@ -54,7 +55,7 @@ class MaskFiles:
             yield mask
 
     def identity(self) -> Iterator[str]:
-        """Strings that change where the masks do."""
+        """Strings that change if the masks change."""
         for source in self.sources:
             if isinstance(source, bytes):
                 yield str(zlib.crc32(source))
@@ -64,13 +65,13 @@ class MaskFiles:
 
 
 def decoded_mask(source: Source) -> np.ndarray | str:
-    """A mask's values (H, W), 8-bit, as its file has them, or why there are none."""
+    """The values (H, W), 8-bit, in a mask's file, or the reason why it cannot be decoded."""
     try:
         data = read_bytes(source)
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
     if not data.startswith(SIGNATURE) or len(data) < 33:
-        return "expected a PNG, which keeps values as they are"
+        return "expected a PNG, which stores values without loss"
     if problem := problem_of(data):
         return problem
     depth, colour = data[24], data[25]
@@ -82,14 +83,14 @@ def decoded_mask(source: Source) -> np.ndarray | str:
         return NOT_WHOLE
     values = pixels[..., 0] // STEPS.get(depth, 1)
     if channels == 3 and (pixels != pixels[..., :1]).any():
-        return "expected a mask of grey values or a palette; its colours are no numbers of classes"
+        return "expected a mask of grey values or of a palette, since other colours are not class numbers"
     if values.max(initial=0) >= MANY:
         return f"expected values below {MANY}, got {values.max():,}"
     return values.astype("uint8")
 
 
 def as_grey(data: bytes) -> bytes:
-    """A PNG with a palette as one whose grey values are the places in it: its other chunks are left out."""
+    """A PNG whose grey values are the palette indices of the given PNG; all other chunks are left out."""
     header = data[16:25] + bytes([GREY]) + data[26:29]
     parts, place = [SIGNATURE, _chunk(b"IHDR", header)], 33
     while place < len(data):

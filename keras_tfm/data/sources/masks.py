@@ -1,9 +1,10 @@
 """Images with the class of every pixel: folders of images and of masks, or JSON lines that name both.
 
-FOLDER/images/ and FOLDER/masks/ hold files of the same stems, in folders inside of them too; or these are two
-folders, that of images first. JSON lines: {"image": path, "mask": path}, which lead from the file's folder
-and not out. A mask is a PNG as `mask_files` has it. classes.txt, in the folder or beside the lines, names the
-values 0, 1, ... line by line; without it every value that occurs is a class, by its number.
+The image FOLDER/images/NAME.jpg has the mask FOLDER/masks/NAME.png, where NAME may contain subfolders;
+instead of FOLDER two folders can be given, that of the images first. JSON lines are {"image": path, "mask":
+path}; paths are relative to the file's folder and must stay inside. Masks are PNGs, see `mask_files`. The
+lines of classes.txt, in FOLDER or in the folder of the JSON lines, name the values 0, 1, ...; without it each
+value that occurs is a class, named by its number.
 """
 
 import os
@@ -37,9 +38,9 @@ STRETCHED = Canvas()
 
 
 class Masks(NamedTuple):
-    """Images, their own (height, width) (N, 2), and the class of every pixel of each.
+    """Images, their original (height, width) (N, 2), and the class of every pixel of each.
 
-    Masks are files, or an array (N, H, W), of the values by which a task tells its classes.
+    Masks are files or an array (N, H, W); their values stand for classes.
 
     >>> images, sizes = np.zeros((1, 8, 8, 3), "uint8"), np.array([(8, 8)])
     >>> data = keras_tfm.data.Masks(images, sizes, masks=np.ones((1, 8, 8), "uint8"))
@@ -53,7 +54,7 @@ class Masks(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """The paths of an image and of its mask, None for one that is not there, and where both are named."""
+    """The paths of an image and of its mask, None for a missing one, and the place that names them."""
 
     image: str | None
     mask: str | None
@@ -67,13 +68,22 @@ def read_masks(
     names: Mapping[int, str] | None = None,
     ignored: int = 255,
 ) -> Masks:
-    """The images of one or several files, of the `shape` or decoded so when asked for, and their masks.
+    """Read the images of one or several files or folders, and their masks.
 
-    `names` are those of the classes by their values, by default what the files say; pixels of the value
-    `ignored`, -1 for none, are of no class. What does not fit is left out, with a warning that counts it, and
-    names some: an image without a mask, or a mask without an image, one of another size or that cannot be
-    decoded, one with a value that is no class. DataError for a file that is not as it must be, for a path
-    that leads out of its folder, and where no image is left.
+    Skipped, with a warning that counts them and names some, are images without a mask, masks without an
+    image, masks of another size than their image or with a value that is no class, and what cannot be
+    decoded.
+
+    Args:
+        paths: folders, or .jsonl files, as the header of this module describes them.
+        shape: of the images, (height, width, channels), which are decoded now or, if they are many, when
+            they are needed.
+        canvas: how an image is placed on this shape.
+        names: {value in the masks: name of the class}, by default as in classes.txt.
+        ignored: the value of pixels without a class, -1 for none.
+
+    Raises:
+        DataError: for a mistake in a file, for a path that leads out of its folder, and if no image is left.
 
     >>> image, mask = np.zeros((2, 2, 3), "uint8"), np.array([[0, 1], [1, 1]], "uint8")[..., None]
     >>> tf.io.write_file("cats/images/1.png", tf.io.encode_png(image))
@@ -108,7 +118,7 @@ def read_masks(
 
 
 def _checked(pair: Pair, names: Mapping[int, str] | None, ignored: int) -> tuple[np.ndarray, str | None]:
-    """(Which of the values 0 to 255 a pair's mask has, why it cannot be learnt from)."""
+    """(Which of the values 0 to 255 occur in a pair's mask, why the pair is skipped or None)."""
     nothing = np.zeros(MANY, bool)
     if pair.mask is None:
         return nothing, "there is no mask"
@@ -121,7 +131,7 @@ def _checked(pair: Pair, names: Mapping[int, str] | None, ignored: int) -> tuple
         size = size_of(read_bytes(pair.image))
     except OSError as error:
         return nothing, f"cannot be read: {error.strerror or error}"
-    if size is not None and size != mask.shape:  # of what is no image the reading of images tells
+    if size is not None and size != mask.shape:  # None: no image, which is reported when images are read
         (height, width), (rows, columns) = size, mask.shape
         return nothing, f"expected a mask of {width} x {height}, as the image, got {columns} x {rows}"
     occurs = np.bincount(mask.ravel(), minlength=MANY) > 0
@@ -129,15 +139,15 @@ def _checked(pair: Pair, names: Mapping[int, str] | None, ignored: int) -> tuple
 
 
 def too_few(names: Mapping[int, str], ignored: int) -> str | None:
-    """What to tell where masks have not two classes."""
+    """The error for masks with fewer than two classes; None if there are two or more."""
     if len(names) > 1:
         return None
-    hint = f"; {ignored} is ignored, which --ignored -1 would change" if ignored >= 0 else ""
+    hint = f"; {ignored} is ignored unless --ignored is -1" if ignored >= 0 else ""
     return f"expected masks with two classes or more, got {', '.join(names.values()) or 'none'} alone{hint}"
 
 
 def unknown_values(occurs: np.ndarray, names: Mapping[int, str] | None, ignored: int) -> str | None:
-    """What to tell of values, among 0 to 255, that `occurs` says are there and that are no class."""
+    """The error for values that occur, by `occurs` (256,), and are no class; None if there is none."""
     if names is None:
         return None
     unknown = [value for value in np.flatnonzero(occurs).tolist() if value not in names and value != ignored]
@@ -148,7 +158,7 @@ def unknown_values(occurs: np.ndarray, names: Mapping[int, str] | None, ignored:
 
 
 def pairs_in(files: Sequence[str]) -> tuple[list[Pair], dict[int, str] | None]:
-    """(The pairs that files and folders name, the names of classes where a classes.txt says them)."""
+    """(The pairs of files and folders, the names of the classes or None if there is no classes.txt)."""
     whole = [path for path in files if not _has_both(path)]
     if len(files) == 2 and len(whole) == 2 and all(map(os.path.isdir, files)):
         return _pairs_of(pathlib.Path(files[0]), pathlib.Path(files[1])), _names_beside(files[1])
@@ -173,19 +183,19 @@ def pairs_in(files: Sequence[str]) -> tuple[list[Pair], dict[int, str] | None]:
 
 
 def images_in(path: str) -> list[tuple[str, str]]:
-    """(Path of an image, its place) of each in JSON lines or in a folder with images/ and masks/."""
+    """(Path, place) of each image in JSON lines, or in a folder with images/ and masks/."""
     pairs = _json_lines(path) if path.lower().endswith(LINES) else _pairs_of(*_folders(path))
     return [(pair.image, pair.place) for pair in pairs if pair.image is not None]
 
 
 def has_pairs(path: str) -> bool:
-    """Whether a file or folder names images as `read_masks` takes them."""
+    """Whether `read_masks` reads this file or folder by itself."""
     return path.lower().endswith(LINES) or _has_both(path)
 
 
 def read_names(path: pathlib.Path) -> dict[int, str] | None:
-    """{value: name} of a file of names, line by line, None where there is none; DataError for a blank or
-    repeated one.
+    """{line - 1: name} of a file of names, or None if there is no file; DataError for a blank or repeated
+    name.
     """
     if not path.is_file():
         return None
@@ -208,13 +218,13 @@ def _has_both(path: str) -> bool:
 
 
 def _names_beside(folder: str) -> dict[int, str] | None:
-    """Those of a classes.txt in a folder, or beside it."""
+    """The names in a classes.txt in the folder, or else in the folder around it."""
     path = pathlib.Path(folder).absolute()
     return read_names(path / CLASSES) or read_names(path.parent / CLASSES)
 
 
 def _pairs_of(images: pathlib.Path, masks: pathlib.Path) -> list[Pair]:
-    """The files of two folders by their stems, in order."""
+    """The files of two folders, paired by their names without the suffix, in order."""
     found, of_masks = (_by_stem(folder) for folder in (images, masks))
     return [
         Pair(found.get(stem), of_masks.get(stem), found.get(stem) or of_masks[stem])
@@ -223,7 +233,9 @@ def _pairs_of(images: pathlib.Path, masks: pathlib.Path) -> list[Pair]:
 
 
 def _by_stem(folder: pathlib.Path) -> dict[str, str]:
-    """{path from the folder, without its ending: path} of the visible files in it, all the way down."""
+    """{path relative to the folder, without the suffix: path} of the visible files in it and its
+    subfolders.
+    """
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)

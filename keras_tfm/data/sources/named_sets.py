@@ -33,7 +33,7 @@ def open_parquet(path: str) -> NamedSet:
     DataError if the file cannot be read, or is not a Parquet file.
     """
     import pyarrow
-    import pyarrow.parquet  # heavy, and needed here alone
+    import pyarrow.parquet  # slow to import, and only needed here
 
     try:
         with open(path, "rb") as stream:
@@ -74,7 +74,7 @@ def open_prepared(path: str) -> NamedSet:
     if match is None:
         raise DataError(path, None, "expected tfds:NAME[/CONFIG][:VERSION]#SPLIT")
     import tensorflow as tf
-    import tensorflow_datasets as tfds  # heavy, and needed here alone
+    import tensorflow_datasets as tfds  # slow to import, and only needed here
 
     try:
         builder = tfds.builder(match["name"])

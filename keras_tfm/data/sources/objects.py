@@ -151,7 +151,7 @@ def _box(box: Any, width: int, height: int, place: str) -> list[float] | str:
         return "of no area"
     left, right = (min(max(x / width, 0.0), 1.0) for x in (left, right))
     top, bottom = (min(max(y / height, 0.0), 1.0) for y in (top, bottom))
-    return [left, top, right, bottom] if left < right and top < bottom else "outside of the picture"
+    return [left, top, right, bottom] if left < right and top < bottom else "outside of the image"
 
 
 def _as_float(number: Any) -> float:

@@ -92,7 +92,7 @@ class Preprocessing(Config):
         return whole, (whole - tf.constant([height, width], tf.int64)) // 2
 
     def fitted(self, images: tf.Tensor, height: int, width: int) -> tf.Tensor:
-        """`resized`; images that have this size already are taken as resized and cropped before."""
+        """`resized` images; those of this size already count as resized and cropped, and stay."""
         if tuple(images.shape[-3:-1]) == (height, width):
             return images
         return self.resized(images, height, width)

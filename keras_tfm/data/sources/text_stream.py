@@ -231,7 +231,7 @@ class TextStream:
 
 def _whole(path: str) -> Segment:
     if path == "-" or path.lower().endswith(".xz") or is_table(path):
-        raise DataError(path, None, "expected a text file, plain or .gz, to read in parts")
+        raise DataError(path, None, "expected a text file, plain or .gz, that can be read in parts")
     try:
         size = os.stat(path).st_size
     except OSError as error:

@@ -25,7 +25,7 @@ from keras_tfm.training.safetensors import read_json
 PARTS = ("model", "normalizer", "pre_tokenizer")  # of tokenizer.json
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_CHARACTERS = 100  # longer words are unknown
-COVERAGE = 0.9995  # SentencePiece's default: of the characters that become pieces of a trained vocabulary
+COVERAGE = 0.9995  # the share of a text's characters that get pieces in training: SentencePiece's default
 
 
 class BERTTokenizer(Tokenizer):
@@ -93,7 +93,8 @@ class BERTTokenizer(Tokenizer):
         for start in range(0, len(lines), 8192):
             normal = (text.decode() for text in normalize(lines[start : start + 8192]).numpy())
             texts += [re.sub(rf"{SIGN}\w+", "", text) for text in normal]  # without special tokens
-        # Half the pieces at most are single characters, each at a word's beginning and within one.
+        # A character has two pieces, one for the beginning of a word and one for its inside. At most half
+        # of the vocabulary consists of such pieces.
         texts = common_characters(texts, vocabulary_size // 4, COVERAGE)
         return cls(
             learn_word_pieces(texts, vocabulary_size, SPECIAL, MAX_CHARACTERS, stands_alone), lowercase
@@ -258,7 +259,8 @@ class BERTTokenizer(Tokenizer):
     def _normal(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
         """The normalised code points of each character of (B, characters): (B, characters, None)."""
         points = characters.flat_values
-        above = NUM_CHARACTERS + tf.cast(points == ord(SIGN), tf.int32)  # one row for all that are none
+        # The row after the table's characters is that of all other code points, the last one that of SIGN.
+        above = NUM_CHARACTERS + tf.cast(points == ord(SIGN), tf.int32)
         rows = characters.with_flat_values(tf.where(points < NUM_CHARACTERS, points, above))
         return tf.gather(self._rows, rows)
 

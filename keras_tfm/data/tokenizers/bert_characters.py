@@ -10,9 +10,10 @@ import unicodedata
 
 import numpy as np
 
-NUM_CHARACTERS = 0x323B0  # all assigned ones but the tags, variation selectors and private planes above
-SIGN = chr(0x10FFF0)  # a private character, before the names of special tokens on their way to WordPiece
-# Han by the original code: where each block begins and ends, one of them from 2B920 instead of 2B820.
+NUM_CHARACTERS = 0x323B0  # above it there are only tags, variation selectors and private planes
+SIGN = chr(0x10FFF0)  # a private character, put before the names of special tokens for WordPiece
+# The blocks of Chinese characters in the original code: where each begins and ends. One begins there at
+# 2B920, although Unicode's block begins at 2B820.
 HAN = (
     0x3400, 0x4DC0, 0x4E00, 0xA000, 0xF900, 0xFB00, 0x20000, 0x2A6E0,
     0x2A700, 0x2B740, 0x2B740, 0x2B820, 0x2B920, 0x2CEB0, 0x2F800, 0x2FA20,
@@ -38,7 +39,8 @@ def characters(lowercase: bool, strip_accents: bool) -> tuple[np.ndarray, np.nda
 def _normal(character: str, lowercase: bool, strip_accents: bool) -> list[int]:
     category = unicodedata.category(character)
     is_han = _is_han(character)
-    if category in ("Lo", "Cn") and unicodedata.is_normalized("NFD", character):  # most: no case, no accents
+    if category in ("Lo", "Cn") and unicodedata.is_normalized("NFD", character):
+        # Most characters have neither case nor accents, so that nothing else changes them.
         return [32, ord(character), 32] if is_han else [ord(character)]
     if character in "\t\n\r" or category.startswith("Z"):
         return [32]

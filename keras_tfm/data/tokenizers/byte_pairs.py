@@ -35,8 +35,9 @@ from keras_tfm.private.tensorflow_text import use_model
 from keras_tfm.training.safetensors import read_json
 
 END = "<|endoftext|>"
-# Of several white spaces before a word the last is the word's. Expressions here cannot look ahead, so a
-# mark is set before it: a code point that is no character, and that text is not to hold.
+# If several spaces stand before a word, only the last one belongs to it. RE2's expressions cannot look ahead,
+# so this mark is put before that space first. It is a code point that is not a character, so that no text
+# should contain it.
 _MARK = r"\x{10ffff}"
 _LAST_SPACE = rf"([{SPACE}])([{SPACE}][^{SPACE}])"
 _WORDS = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{SPACE}\p{{L}}\p{{N}}{_MARK}]+|[{SPACE}]+"
@@ -112,7 +113,7 @@ class ByteLevelTokenizer(Tokenizer):
         self._role_ids = tuple(tokens.index(name) for name in special.names)
         mask = f"[{SPACE}]*{re.escape(str(special.mask))}"
         self._pattern = "|".join([*map(re.escape, special[:4]), mask])
-        # As text: a module would wrap lists.
+        # Kept as text, since tf.Module wraps the lists among its attributes.
         self._content = json.dumps({"tokens": tokens, "merges": list(merges)}, ensure_ascii=False)
         byte_of = {name: bytes([byte]) for byte, name in enumerate(NAMES)}
         silent = special[:3]
@@ -129,7 +130,7 @@ class ByteLevelTokenizer(Tokenizer):
     @classmethod
     def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "ByteLevelTokenizer":
         """Learn merges from `lines`; `vocabulary_size`, at least 257, is an upper bound."""
-        import tokenizers  # of its own training alone
+        import tokenizers  # imported here, since only training needs it
 
         if vocabulary_size < 257:
             raise ValueError(f"vocabulary_size: expected at least 257, got {vocabulary_size}")
@@ -175,7 +176,8 @@ class ByteLevelTokenizer(Tokenizer):
     def save_huggingface(self, folder, add_start: bool = False):
         """Write tokenizer.json and tokenizer_config.json into `folder`, as `transformers` reads them.
 
-        With `add_start` a text begins with the start token; tokenizers with a mask put start and end around.
+        With `add_start` a text begins with the start token. Tokenizers with a mask token always put the start
+        and the end token around it.
         """
         import tokenizers
 
@@ -252,7 +254,7 @@ class ByteLevelTokenizer(Tokenizer):
 
     def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         strings = tf.convert_to_tensor(strings, tf.string)
-        # The two marks become what has as many bytes.
+        # The two marks are replaced by a character of the same number of bytes, so that offsets stay right.
         texts = tf.strings.regex_replace(strings, f"{_MARK}|{NUL}", chr(0x10FFFD))
         token_ids = self._tokenize(tf.strings.regex_replace(texts, r"\x00", NUL))
         sizes = tf.constant([len(x) for x in self._spelled], tf.int64)

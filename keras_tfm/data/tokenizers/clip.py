@@ -1,9 +1,9 @@
 """CLIP's tokenizer in a TensorFlow graph: byte pairs that know where a word ends (Radford et al. 2021).
 
-A text is composed (NFC) and lower-cased, its white space parts words and is lost, and each word's bytes are
-merged, the earliest merge first, of which the last is another symbol than the same byte elsewhere: "</w>" is
-written behind it. To SentencePiece, which merges here (see `merges.py`), that symbol is one private
-character. As in `transformers` 5, which leaves out the authors' mending of broken text (ftfy, HTML).
+A text is composed (NFC), lower-cased and split into words; white space is lost. Then the bytes of each word
+are merged, the earliest merge first. The last byte of a word is a symbol of its own, spelled with "</w>"
+after it. SentencePiece, which does the merging here (see `merges.py`), knows that symbol as one private
+character. The authors' repair of broken text (ftfy, HTML) is left out, as in `transformers` 5.
 """
 
 import functools
@@ -36,15 +36,15 @@ from keras_tfm.private.tensorflow_text import use_model
 from keras_tfm.training.safetensors import read_json
 
 START, END = "<|startoftext|>", "<|endoftext|>"
-SUFFIX = "</w>"  # of a byte that ends a word
-LAST = dict(zip(NAMES, map(chr, range(0xE000, 0xE100)), strict=True))  # what such a byte is to SentencePiece
+SUFFIX = "</w>"  # follows a byte that ends a word
+LAST = dict(zip(NAMES, map(chr, range(0xE000, 0xE100)), strict=True))  # such bytes as private characters
 SPELLED = r"<\|startoftext\|>|<\|endoftext\|>"
 WORDS = rf"'s|'t|'re|'ve|'m|'ll|'d|\p{{L}}+|\p{{N}}|[^{SPACE}\p{{L}}\p{{N}}]+"
 # The expression as published folders write it; some begin with the special tokens.
 THEIR_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
-NUM_SYMBOLS = 2 * len(NAMES) + 2  # of which no merge is needed
+NUM_SYMBOLS = 2 * len(NAMES) + 2  # the tokens that no merge makes: bytes, last bytes, start and end
 SPLIT = f"{WORDS}|[{SPACE}]+"
-OTHER_LENGTH = "İ"  # the only letter whose small one is several characters
+OTHER_LENGTH = "İ"  # the only letter that lower-casing turns into several characters
 OTHER_SIZE = len(OTHER_LENGTH.lower().encode())
 
 
@@ -85,7 +85,7 @@ class CLIPTokenizer(Tokenizer):
         self.vocabulary_size = self.unknown_id = len(tokens)
         self.pad_id, self.start_id, self.end_id = map(tokens.index, (pad, START, END))
         self.special_ids = self.start_id, self.end_id
-        # As text: a module would wrap lists.
+        # Kept as text, since tf.Module wraps the lists among its attributes.
         content = {"tokens": tokens, "merges": list(merges), "pad": pad}
         self._content = json.dumps(content, ensure_ascii=False)
         self._spelled = np.array([*map(_spelling, tokens), "\ufffd".encode()], object)
@@ -184,9 +184,10 @@ class CLIPTokenizer(Tokenizer):
         return tokenize_parts(strings, SPELLED, (START, END), self.special_ids, self._tokenize)
 
     def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        # What `tokenize` reads NUL as has more bytes: here another control character stands for it.
+        # `tokenize` replaces NUL by a character of more bytes, which would shift the offsets. Here another
+        # control character, of one byte, replaces it.
         strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), r"\x00", "\x01")
-        # A text more, for of none tensorflow_text would read where nothing is.
+        # One empty string is added: for no strings at all tensorflow_text would read outside its memory.
         composed, sources = tf_text.normalize_utf8_with_offsets_map(tf.concat([strings, [""]], 0), "NFC")
         composed = composed[:-1]
         points, characters = tf.strings.unicode_decode_with_offsets(composed, "UTF-8")  # (B, characters)
@@ -243,7 +244,7 @@ class CLIPTokenizer(Tokenizer):
 
 
 def _at_source(sources: tf.Tensor, offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Offsets (B, None) in composed strings as those in the strings that they were, of B + 1 `sources`."""
+    """Offsets (B, None) in composed strings as offsets in the original strings; `sources` has B + 1 maps."""
     found = tf_text.find_source_offsets(sources, tf.pad(offsets.to_tensor(), [[0, 1], [0, 1]]))
     return tf.RaggedTensor.from_tensor(found[:-1], offsets.row_lengths())
 

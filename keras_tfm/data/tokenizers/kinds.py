@@ -15,12 +15,12 @@ from keras_tfm.training.safetensors import read_json
 
 KINDS: dict[str, Callable[[Iterable[str], int], Tokenizer]] = {
     "sentencepiece": SentencePieceTokenizer.train,
-    "wordpiece": functools.partial(BERTTokenizer.train, lowercase=False),  # what is written keeps its case
+    "wordpiece": functools.partial(BERTTokenizer.train, lowercase=False),  # it writes answers too
     "bytes": ByteLevelTokenizer.train,
     "characters": CharacterTokenizer.train,
 }
 
-# What a file's name has before ".json", of those kinds that are made by what is in it.
+# What stands before ".json" in a file's name, for the kinds whose constructor takes the file's entries.
 SUFFIXES: dict[str, Callable[..., Tokenizer]] = {
     "bytes": ByteLevelTokenizer,
     "characters": CharacterTokenizer,

@@ -1,7 +1,7 @@
 """Shared parts of the byte-pair tokenizers: printable bytes, white space, files, and the merging.
 
-SentencePiece's byte-pair model does the merging, in C++: it merges by scores, which are the ranks of the
-merges here, and its characters are GPT-2's printable characters for bytes.
+SentencePiece's byte-pair model does the merging, in C++. It merges the pair with the highest score first,
+here that of the lowest rank. Its characters are the printable ones that GPT-2 writes for bytes.
 """
 
 import functools
@@ -14,10 +14,10 @@ from sentencepiece import sentencepiece_model_pb2
 from keras_tfm.data.tokenizers.unigram import train_unigram
 from keras_tfm.training.safetensors import read_json
 
-# White space by Unicode; \s of TensorFlow's expressions is that of ASCII.
+# White space according to Unicode; in TensorFlow's expressions \s matches only that of ASCII.
 SPACE = r"\t\n\v\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
-# What NUL, at which TensorFlow's splitting ends, is while a text is split: no character, and that text is not
-# to hold.
+# TensorFlow's splitting ends at a NUL, so this replaces it while a text is split. It is a code point that is
+# not a character, so that no text should contain it.
 NUL = chr(0x10FFFE)
 
 
@@ -90,7 +90,7 @@ def merging_model(tokens: Sequence[str], ranks: Mapping[str, int]) -> bytes:
     proto.normalizer_spec.remove_extra_whitespaces = False
     proto.normalizer_spec.escape_whitespaces = False
     kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
-    proto.trainer_spec.unk_piece = "no token"  # none holds a space
+    proto.trainer_spec.unk_piece = "no token"  # equals no token, since none contains a space
     proto.pieces.add(piece=proto.trainer_spec.unk_piece, score=0.0, type=kinds.UNKNOWN)
     for token in tokens:
         kind = kinds.NORMAL if len(token) == 1 or token in ranks else kinds.CONTROL

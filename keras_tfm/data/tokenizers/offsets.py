@@ -20,7 +20,7 @@ def original_offsets(
     kept = sizes > 0
     characters, sizes = (tf.ragged.boolean_mask(x, kept) for x in (characters, sizes))
     limits = tf.concat([characters, lengths[:, None]], axis=1)[:, 1:]  # (B, C)
-    source = tf.repeat(tf.range(tf.size(sizes.flat_values)), sizes.flat_values)  # of each byte, a character
+    source = tf.repeat(tf.range(tf.size(sizes.flat_values)), sizes.flat_values)  # the character of each byte
     base = tf.cumsum(tf.reduce_sum(sizes, axis=1), exclusive=True)  # (B,)
     base = tf.gather(base, starts.value_rowids())
     firsts, lasts = (tf.gather(source, base + x) for x in (starts.flat_values, ends.flat_values - 1))

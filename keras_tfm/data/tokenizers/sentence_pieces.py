@@ -25,10 +25,10 @@ from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.data.tokenizers.unigram import common_characters, require_size, sample_of, train_unigram
 from keras_tfm.private.tensorflow_text import sentencepiece_model, use_model
 
-# By Unicode's rule a capital sigma is written as a final one where, apart from marks, a letter is before it
-# and none behind it.
+# Unicode's rule: a capital sigma becomes a final small sigma if a letter stands before it and none after it,
+# where marks do not count.
 LETTERS, MARKS = r"\p{Lu}\p{Ll}\p{Lt}", r"\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'.:·’‘․﹒＇．："
-FINAL = chr(0x10FFFD)  # a private character, where no letter is behind
+FINAL = chr(0x10FFFD)  # a private character that replaces a sigma with no letter after it
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -58,9 +58,7 @@ class SentencePieceTokenizer(Tokenizer):
         try:
             proto = sentencepiece_model_pb2.ModelProto.FromString(model)
             processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except (
-            Exception
-        ) as error:  # protobuf's DecodeError has no public home, RuntimeError is SentencePiece's
+        except Exception as error:  # a RuntimeError, or protobuf's DecodeError, which is private
             raise ValueError("expected a SentencePiece model, the file is damaged") from error
         self.pad_id, self.end_id = processor.pad_id(), processor.eos_id()
         self.unknown_id = processor.unk_id()
@@ -71,7 +69,7 @@ class SentencePieceTokenizer(Tokenizer):
                 f"got the ids {self.pad_id} and {self.end_id}"
             )
         self.vocabulary_size = processor.vocab_size()
-        # What keeps white space as it is has been trained here, on texts spelled as `tokenize` does.
+        # Only models that `train` made keep white space as it is.
         normalizer = proto.normalizer_spec
         self._is_lossless = not (normalizer.add_dummy_prefix or normalizer.remove_extra_whitespaces)
         self._is_canonical = normalizer.name == CANONICAL
@@ -84,7 +82,7 @@ class SentencePieceTokenizer(Tokenizer):
         numbered = (ids.get(f"<extra_id_{i}>") for i in range(len(special)))
         self.sentinel_ids = tuple(i for i in numbered if i is not None)
         self._special = np.array([piece.encode() for piece in ids], object)
-        # The longest first, where one begins another.
+        # The longest comes first, in case that one begins with another.
         self._pattern = "|".join(re.escape(piece) for piece in sorted(ids, key=len, reverse=True))
         self._spelled = np.array([_spelling(proto, piece) for piece in proto.pieces], object)
         self.begins_word = tf.constant([piece.piece.startswith("▁") for piece in proto.pieces])
@@ -102,7 +100,8 @@ class SentencePieceTokenizer(Tokenizer):
         require_size(vocabulary_size, least=300)
         # Half the pieces at most are single characters: Chinese would otherwise leave no room for words.
         limit = (vocabulary_size - 4 - cls.NUM_BYTES) // 2
-        lines = common_characters(sample_of(lines), limit, barred="▁\0")  # SentencePiece's own
+        # SentencePiece uses both barred characters itself.
+        lines = common_characters(sample_of(lines), limit, barred="▁\0")
         return cls(train_unigram(lines, vocabulary_size))
 
     @classmethod
@@ -158,14 +157,14 @@ class SentencePieceTokenizer(Tokenizer):
         strings = tf.convert_to_tensor(strings, tf.string)
         if self._is_lossless:
             strings = tf.strings.regex_replace(strings, "▁", "\0")
-            # A space before the text lets the first word share its pieces with the same word further on.
+            # With a space before the text, its first word has the same pieces as that word in another place.
             return self._pieces.tokenize(tf.where(strings == "", strings, " " + strings))
-        strings = tf.strings.regex_replace(strings, r"\x00", "\U0010ffff")  # it would end the splitting
+        strings = tf.strings.regex_replace(strings, r"\x00", "\U0010ffff")  # splitting would end at a NUL
         strings = with_final_sigmas(strings) if self._is_canonical else strings
         return tokenize_parts(strings, self._pattern, self._special, self.special_ids, self._pieces.tokenize)
 
     def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        # What `tokenize` would replace becomes here what has as many bytes.
+        # The characters that `tokenize` replaces are replaced here by others of the same number of bytes.
         strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), r"\x00", " ")
         if not self._is_lossless:
             texts = with_final_sigmas(strings) if self._is_canonical else strings
@@ -188,8 +187,8 @@ class SentencePieceTokenizer(Tokenizer):
         `transformers` reads them.
 
         `special` are the ids before and after a text, by default start and end, and for T5 and mBART only the
-        end; `max_length` is the longest text of SigLIP. Raises TypeError for a lossless tokenizer, which
-        `transformers` cannot express.
+        end. `max_length` is the longest text that SigLIP reads. Raises TypeError for a lossless tokenizer,
+        which `transformers` cannot express.
         """
         if self._is_lossless:
             super().save_huggingface(folder)
@@ -233,14 +232,15 @@ def _spelling(proto, piece) -> bytes:
 class SharedModel(tf.saved_model.experimental.TrackableResource):
     """A SentencePiece model that lives as long as the process.
 
-    tensorflow_text's own belongs to an eager kernel, and is freed when TensorFlow clears its kernels, as
-    `tf.random.set_seed` does.
+    The one that tensorflow_text makes belongs to an eager kernel. It is freed when TensorFlow clears its
+    kernels, for example in `tf.random.set_seed`.
     """
 
     def __init__(self, model: bytes):
         super().__init__()
         self._model = model
-        with tf.init_scope():  # now: made within a function's first trace, it would belong to that trace
+        # Made now: if a function's first trace made it, it would belong to that trace.
+        with tf.init_scope():
             self.resource_handle  # noqa: B018
 
     def _create_resource(self):

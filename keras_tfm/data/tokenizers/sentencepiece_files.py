@@ -1,10 +1,10 @@
-"""Published SentencePiece models, each made one whose ids are its checkpoint's and whose rules are its own.
+"""Published SentencePiece models, completed so that one model has all ids and all rules of its family.
 
-T5, ALBERT, DeBERTa-v2/v3, mBART and SigLIP add tokens to their model's pieces, move them, or change a text
-before it comes to them. All of that goes into the model itself: pieces in their final order, and a
-normalisation that does in one what the family does in several. A tokenizer.json of the same kind becomes such
-a model too, and is what a model is written as. One character is SentencePiece's and not `tokenizers`': a next
-line, U+0085, at the ends of a text stays.
+T5, ALBERT, DeBERTa-v2/v3, mBART and SigLIP add tokens to the pieces of their model, move pieces, or change a
+text before the model reads it. Here the model itself is changed instead: it gets all pieces in their final
+order, and one table of normalisation that does all of the family's steps. A tokenizer.json of the same kind
+is read as such a model, and a model is written as a tokenizer.json. The results differ in one character: at
+the ends of a text, SentencePiece keeps a "next line", U+0085, which the `tokenizers` library removes.
 """
 
 import base64
@@ -29,7 +29,7 @@ from keras_tfm.training.safetensors import read_json
 
 Kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
 NUM_SENTINELS = 100
-DEMOTION = 100  # ALBERT has no piece that ends in a digit and a comma, where there is another way
+DEMOTION = 100  # ALBERT takes a piece that ends in a digit and a comma only if there is no other way
 MASKS = "[MASK]", "<mask>"
 ROLES = {"pad": ("<pad>", "[PAD]"), "bos": ("[CLS]", "<s>"), "eos": ("[SEP]", "</s>")}
 # mBART: Liu et al. 2020, table 1; mBART-50: Tang et al. 2020, table 1, in the order of their ids.
@@ -42,11 +42,11 @@ MORE_LANGUAGES = """
     sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI
 """
 CANONICAL = "siglip"  # the name of SigLIP's normalisation: small letters, no punctuation, single spaces
-SEPARATOR = "\U0010ffff"  # no character, and no rule is about it
+SEPARATOR = "\U0010ffff"  # not a character, so that no rule applies to it
 
 
 def read_model(folder) -> bytes:
-    """The model of a folder's spiece.model, spm.model or sentencepiece.bpe.model, else of tokenizer.json."""
+    """The model in a folder's spiece.model, spm.model or sentencepiece.bpe.model, or else tokenizer.json."""
     folder = pathlib.Path(folder)
     options: dict = {}
     for name in ("config.json", "tokenizer_config.json"):
@@ -62,7 +62,7 @@ def read_model(folder) -> bytes:
                 proto = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
                 arrange(proto, options)
                 return _finish(proto, options)
-            except Exception as error:  # protobuf's DecodeError has no public home
+            except Exception as error:  # protobuf's DecodeError is private
                 raise DataError(path, None, f"expected a SentencePiece model ({error})") from error
     path = folder / "tokenizer.json"
     if not path.is_file():
@@ -82,8 +82,9 @@ def read_model(folder) -> bytes:
 
 
 def train_canonical(lines: list[str], vocabulary_size: int) -> bytes:
-    """Trains a unigram model of at most `vocabulary_size` pieces as SigLIP's is, and returns it, serialised:
-    of small letters without punctuation, without pieces for bytes, padded by the end.
+    """Train a unigram model of at most `vocabulary_size` pieces like SigLIP's, and return it serialised.
+
+    It reads lower-cased text without punctuation, has no pieces for bytes, and pads with the end token.
     """
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -107,7 +108,7 @@ def train_canonical(lines: list[str], vocabulary_size: int) -> bytes:
 
 def write_model(model: bytes, special: SpecialTokens, folder):
     """Write `model` into `folder` as tokenizer.json and tokenizer_config.json; `special` are the ids before
-    and behind a text.
+    and after a text.
     """
     import tokenizers
     from tokenizers import decoders, normalizers, pre_tokenizers, processors
@@ -121,7 +122,8 @@ def write_model(model: bytes, special: SpecialTokens, folder):
     table = sentencepiece.SentencePieceNormalizer(normalizer_spec=proto.normalizer_spec)
     whole.normalizer = normalizers.Sequence(
         [
-            # There the table is asked for a character at a time, with its marks.
+            # The library looks up one character with its marks at a time; rules for several ASCII characters
+            # would never apply, so they are written as replacements before the table.
             *(normalizers.Replace(*rule) for rule in table.Decompile() if rule[0].isascii() and rule[0][1:]),
             normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap),
             normalizers.Strip(),
@@ -130,7 +132,7 @@ def write_model(model: bytes, special: SpecialTokens, folder):
     )
     whole.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     whole.decoder = decoders.Metaspace(prepend_scheme="always")
-    is_pair = "[CLS]" in control  # the kind whose second texts are another segment
+    is_pair = "[CLS]" in control  # models of this kind number the second text of a pair as segment 1
     prefix, suffix = ([proto.pieces[i].piece for i in ids] for ids in special)
     last = [f"{name}:{int(is_pair)}" for name in suffix]
     whole.post_processor = processors.TemplateProcessing(
@@ -149,14 +151,14 @@ def write_model(model: bytes, special: SpecialTokens, folder):
 
 
 def write_canonical(model: bytes, folder, max_length: int | None = None):
-    """Write `model`, of SigLIP, into `folder` as spiece.model and tokenizer_config.json, for texts of
-    `max_length` tokens. `transformers` normalises again what the model's own table does too.
+    """Write a `model` of SigLIP into `folder` as spiece.model and tokenizer_config.json, for texts of at most
+    `max_length` tokens. `transformers` normalises a text too before the model's table does it again.
     """
     pathlib.Path(folder, "spiece.model").write_bytes(model)
     spec = sentencepiece_model_pb2.ModelProto.FromString(model).trainer_spec
     options = {
         "tokenizer_class": "SiglipTokenizer",
-        "model_input_names": ["input_ids"],  # no mask: padding is read as all else is
+        "model_input_names": ["input_ids"],  # no mask: SigLIP reads padding like other tokens
         "do_lower_case": True,
         "eos_token": spec.eos_piece,
         "pad_token": spec.pad_piece,
@@ -166,10 +168,13 @@ def write_canonical(model: bytes, folder, max_length: int | None = None):
 
 
 def _arrange_spiece(proto, options):
-    """T5's, its sentinels after the pieces, the last one first; ALBERT's, told by its [CLS]; or SigLIP's."""
+    """Complete the model of a spiece.model: SigLIP's, ALBERT's, which has [CLS], or T5's.
+
+    T5's sentinels come after the pieces, the last one first.
+    """
     if "siglip" in f"{options.get('tokenizer_class', '')} {options.get('model_type', '')}".lower():
         if not options.get("do_lower_case", True):
-            raise ValueError("expected a tokenizer of small letters, do_lower_case is false")
+            raise ValueError("expected a tokenizer of lower-cased text, do_lower_case is false")
         _normalize_first(proto, [str.lower, _without_punctuation, functools.partial(re.sub, r"\s", " ")])
         proto.normalizer_spec.name = CANONICAL
         return
@@ -191,14 +196,16 @@ def _arrange_spiece(proto, options):
 
 
 def _arrange_spm(proto, options):
-    """DeBERTa-v2's and -v3's: [MASK] comes after the pieces."""
+    """Complete the model of DeBERTa-v2 or -v3: [MASK] comes after the pieces."""
     _append(proto, ["[MASK]"])
     if options.get("do_lower_case", False):
         _normalize_first(proto, [str.lower])
 
 
 def _arrange_fairseq(proto, options):
-    """mBART's (and XLM-R's): four of fairseq's own in front, languages and <mask> behind."""
+    """Complete the model of mBART or XLM-R: fairseq's four special tokens come first, languages and <mask>
+    last.
+    """
     pieces = list(proto.pieces)[3:]
     unknown = proto.pieces[0]
     del proto.pieces[:]
@@ -211,7 +218,7 @@ def _arrange_fairseq(proto, options):
 
 
 def _from_json(content, path):
-    """A model of the content of tokenizer.json; DataError for another kind of tokenizer."""
+    """The model for the content of a tokenizer.json; DataError for another kind of tokenizer."""
     model, vocabulary = content.get("model") or {}, (content.get("model") or {}).get("vocab")
     if model.get("type") != "Unigram" or not isinstance(vocabulary, list):
         raise DataError(path, None, f"model type: expected 'Unigram', got {model.get('type')!r}")
@@ -237,7 +244,7 @@ def _from_json(content, path):
 
 
 def _normalization(content, path):
-    """(The steps of tokenizer.json that are not the table of characters, which is the last; that table)."""
+    """(The steps of normalisation in tokenizer.json before its table of characters; that table)."""
     steps: list = []
     charsmap = b""
     for rule in _parts(content.get("normalizer"), "normalizers"):
@@ -253,7 +260,7 @@ def _normalization(content, path):
             steps.append((pattern["String"], rule["content"]))
         elif kind in STEPS:
             steps.append(STEPS[kind])
-        elif kind != "Strip" and pattern.get("Regex") != " {2,}":  # as SentencePiece does
+        elif kind != "Strip" and pattern.get("Regex") != " {2,}":  # SentencePiece does these two itself
             raise DataError(path, None, f"normalizer: expected SentencePiece's rules, got {kind!r}")
     kinds = []
     for rule in _parts(content.get("pre_tokenizer"), "pretokenizers"):
@@ -269,7 +276,7 @@ def _normalization(content, path):
 
 
 def _parts(rule, name) -> Iterable[dict]:
-    """A rule, or those of the sequence that it is."""
+    """The rules of a sequence, or a single rule as a list."""
     if rule is None:
         return []
     return rule.get(name) or [] if rule.get("type") == "Sequence" else [rule]
@@ -299,9 +306,9 @@ def _append(proto, names):
 
 
 def _normalize_first(proto, steps):
-    """Have the model's own normalisation come after `steps` in one table of characters.
+    """Put `steps`, and the model's own normalisation after them, into one table of characters.
 
-    A step is a function of a text, or a pair: what to replace by what.
+    A step is a function of a text, or a pair: the string to replace and its replacement.
     """
     spec = proto.normalizer_spec
     options: dict = {"normalizer_spec": spec} if spec.precompiled_charsmap else {"rule_name": "nfkc"}
@@ -309,7 +316,7 @@ def _normalize_first(proto, steps):
     own = sentencepiece.SentencePieceNormalizer(**options | dict.fromkeys(flags, False))
 
     def normal(texts):
-        joined = SEPARATOR.join(texts)  # all at once, for there are hundreds of thousands
+        joined = SEPARATOR.join(texts)  # joined into one text, since there are hundreds of thousands
         for step in steps:
             joined = joined.replace(*step) if isinstance(step, tuple) else step(joined)
         values = joined.split(SEPARATOR)
@@ -328,7 +335,7 @@ def _normalize_first(proto, steps):
 
 
 def _finish(proto, options) -> bytes:
-    """The model with its roles by their pieces' names, of which SigLIP pads with the end."""
+    """The serialised model, with padding, start and end found by their names; SigLIP pads with the end."""
     ids = {piece.piece: i for i, piece in enumerate(proto.pieces)}
     spec = proto.trainer_spec
     unknown = next((i for i, piece in enumerate(proto.pieces) if piece.type == Kinds.UNKNOWN), None)
@@ -349,7 +356,7 @@ def _finish(proto, options) -> bytes:
 
 
 def _charsmap(rules: dict[str, str]) -> bytes:
-    """SentencePiece's table for `rules`, of which the longest that fits is applied."""
+    """SentencePiece's table for `rules`; where several fit, it applies the longest."""
     sentencepiece.set_min_log_level(2)
     normalizer = sentencepiece.SentencePieceNormalizer(norm_map=sorted(rules.items()))
     spec = sentencepiece_model_pb2.NormalizerSpec.FromString(normalizer.serialized_normalizer_spec())

@@ -18,8 +18,8 @@ def tokenize_parts(
 ) -> tf.RaggedTensor:
     """Ids (B, None), int32, of strings (B,) that may contain special tokens.
 
-    The regular expression `pattern` matches a special token, one of `names`, perhaps with spaces before it;
-    it gets the id at the same place of `token_ids`. `tokenize` is applied to the texts in between.
+    The regular expression `pattern` matches a special token, one of `names`, perhaps with spaces before it.
+    The token gets the id at the same place of `token_ids`; `tokenize` is applied to the texts in between.
     """
     parts = tf_text.regex_split(strings, pattern, keep_delim_regex_pattern=pattern)
     is_special = tf.strings.regex_full_match(parts.flat_values, pattern)

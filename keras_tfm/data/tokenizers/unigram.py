@@ -39,7 +39,7 @@ def train_unigram(lines: list[str], vocabulary_size: int) -> bytes:
             bos_id=1,
             eos_id=2,
             unk_id=3,
-            num_threads=4,  # fixed: the sums over threads, and so the model, depend on it
+            num_threads=4,  # fixed, since the sums over threads, and with them the model, depend on it
             minloglevel=2,
         )
     proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())

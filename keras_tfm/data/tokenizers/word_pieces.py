@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import tokenizers
 
-MIN_FREQUENCY = 2  # of a piece in the text, the library's own for BERT
+MIN_FREQUENCY = 2  # how often a piece occurs in the text at least: the library's default for BERT
 
 
 def learn_word_pieces(

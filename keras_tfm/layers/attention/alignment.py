@@ -21,9 +21,12 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.cache import ContextCache
 from keras_tfm.layers.masks import combine_masks, key_mask_of, masked_softmax
 from keras_tfm.layers.positions import outside_is_nan
+from keras_tfm.layers.signatures import Tensor
 
 
-def additive_attention_weights(query, key, scale, mask=None):
+def additive_attention_weights(
+    query: Tensor, key: Tensor, scale: Tensor, mask: Tensor | None = None
+) -> Tensor:
     """softmax(scale · tanh(query + key)) over the keys that `mask` allows, of shape (B, T, S).
 
     `query` (B, T, U) and `key` (B, S, U) are already projected; `scale` is a vector (U,); `mask` is

@@ -19,10 +19,11 @@ from keras_tfm.layers.attention.tap import is_recorded, tap
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import key_mask_of
+from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
 
 
-def sample_bilinear(maps, points):
+def sample_bilinear(maps: Tensor, points: Tensor) -> Tensor:
     """The values of `maps` (B, rows, columns, D) at `points` (B, ..., 2), bilinearly interpolated: (B, ...,
     D).
 

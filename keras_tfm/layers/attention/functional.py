@@ -4,9 +4,10 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.masks import LOWEST, combine_masks, in_float32, masked_softmax
+from keras_tfm.layers.signatures import Tensor
 
 
-def attention_scores(query, key, scale=None):
+def attention_scores(query: Tensor, key: Tensor, scale: float | None = None) -> Tensor:
     """The scores scale * query keyᵀ, of shape (..., T, S).
 
     `query` is (B, T, K) or (B, H, T, K), `key` (B, S, K) or (B, H, S, K). `scale` defaults to 1/sqrt(K),
@@ -34,7 +35,13 @@ def add_bias(scores, bias=None):
     return ops.maximum(scores + ops.cast(bias, scores.dtype), LOWEST)
 
 
-def attention_weights(query, key, mask=None, bias=None, scale=None):
+def attention_weights(
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+) -> Tensor:
     """softmax(scale * query keyᵀ + bias) over the keys that `mask` allows, of shape (..., T, S).
 
     `query`, `key` and `scale` are as in `attention_scores`; the shapes of `mask` are described in
@@ -61,7 +68,14 @@ def multiply_heads(equation, x, y):
     return ops.reshape(product, (*rows, length, ops.shape(product)[-1]))  # (B, H, T, …)
 
 
-def dot_product_attention(query, key, value, mask=None, bias=None, scale=None):
+def dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+) -> Tensor:
     """Scaled dot-product attention (equation 1): the mean of the values, weighed by `attention_weights`.
 
     `query`, `key`, `mask`, `bias` and `scale` are as in `attention_weights`; `value` is (B, S, Kv) or (B, H,
@@ -75,7 +89,7 @@ def dot_product_attention(query, key, value, mask=None, bias=None, scale=None):
     return ops.matmul(ops.cast(weights, value.dtype), value)
 
 
-def parameter_free_attention(x, mask=None):
+def parameter_free_attention(x: Tensor, mask: Tensor | None = None) -> Tensor:
     """Self-attention without weights: token i becomes the mean of all tokens x_j by softmax(x_i · x_j).
 
     >>> keras_tfm.layers.parameter_free_attention(np.ones((1, 5, 4))).shape
@@ -84,7 +98,9 @@ def parameter_free_attention(x, mask=None):
     return dot_product_attention(x, x, x, mask=mask, scale=1.0)
 
 
-def bilinear_attention(x, matrix, value=None, mask=None):
+def bilinear_attention(
+    x: Tensor, matrix: Tensor, value: Tensor | None = None, mask: Tensor | None = None
+) -> Tensor:
     """Self-attention with the scores x_iᵀ P x_j, where P is the (D, D) `matrix`; `value` defaults to `x`.
 
     P = I gives `parameter_free_attention`. P = W_Q W_Kᵀ of rank K is single-head dot-product attention

@@ -8,9 +8,10 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.signatures import Tensor
 
 
-def gaussian_bias(centres, scales, grid, smoothness=8.0):
+def gaussian_bias(centres: Tensor, scales: Tensor, grid: tuple[int, int], smoothness: float = 8.0) -> Tensor:
     """The logarithm of a Gaussian around each of the `centres` (..., 2), at all N cells of a map: (..., N).
 
     It is -((s_x (x - c_x))² + (s_y (y - c_y))²) / `smoothness` at the cell in column x and row y, with the

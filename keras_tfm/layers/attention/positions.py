@@ -15,6 +15,12 @@ class AttentionPosition(Layer):
     The hooks are `rotate`, `scores` and `values`. Queries are (B, H, T, K) at `positions` (T,) or (B, T),
     keys (B, H, S, K) at `key_positions` (S,) or (B, S). In cross-attention the positions of both sequences
     count from 0.
+
+    >>> class Nearness(keras_tfm.layers.AttentionPosition):
+    ...     def scores(self, query, key, positions, key_positions, scale):
+    ...         return -abs(keras.ops.cast(positions[:, None] - key_positions, query.dtype))  # (T, S)
+    >>> keras_tfm.layers.MultiHeadAttention(2, position=Nearness())(np.ones((1, 5, 8))).shape
+    TensorShape([1, 5, 8])
     """
 
     def build_for(self, num_heads, key_dim, value_dim):

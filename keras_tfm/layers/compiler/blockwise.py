@@ -21,11 +21,21 @@ from keras import ops
 
 from keras_tfm.layers.compiler.bits import fold_in, keeps
 from keras_tfm.layers.masks import LOWEST, combine_masks, in_float32
+from keras_tfm.layers.signatures import Tensor
 
 
 def blockwise_attention(
-    query, key, value, mask=None, bias=None, scale=None, causal=False, dropout=0.0, seed=None, block_size=512
-):
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+    block_size: int = 512,
+) -> Tensor:
     """`dot_product_attention` that never holds more than one block of its (T, S) weights.
 
     Shapes, `mask`, `bias` and `scale` are as in `attention_weights`; a mask or bias of full size takes the

@@ -50,6 +50,10 @@ class ConditionalDETR(SetDetector):
 
     Inputs and outputs as of `DETR`; beside them `references` (B, 1, Q, 4), the logits of a query's point
     (x, y), and zeros, to which a head adds those of its boxes.
+
+    >>> model = keras_tfm.models.ConditionalDETR.from_size("tiny", image_size=32)
+    >>> model({"images": np.zeros((1, 32, 32, 3))})["references"].shape
+    TensorShape([1, 1, 16, 4])
     """
 
     config_class = ConditionalDETRConfig

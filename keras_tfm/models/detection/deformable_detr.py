@@ -85,6 +85,10 @@ class DeformableDETR(SetDetector):
     Beside them `references` (B, 1, Q, 4), the logits of the point (x, y), and zeros, to which a head adds
     those of its boxes; or, with `refines`, `decoder_boxes` (B, L, Q, 4), boxes around centres; with
     `proposes` also `proposals` (B, Q, 5), the logit of an object and the box of each proposal.
+
+    >>> model = keras_tfm.models.DeformableDETR.from_size("tiny", image_size=32)
+    >>> model({"images": np.zeros((1, 32, 32, 3))})["decoder_boxes"].shape
+    TensorShape([1, 2, 16, 4])
     """
 
     config_class = DeformableDETRConfig

@@ -70,6 +70,11 @@ class MaskFormer(ConfiguredModel):
     of the backbone's first map, `decoder_sequence_output` (B, Q, D), and `decoder_outputs` (B, L, Q, D), what
     each decoder block gave, through the one last norm: the last of them is the former. `maps` are the
     backbone's.
+
+    >>> model = keras_tfm.models.MaskFormer.from_size("tiny", image_size=32)
+    >>> outputs = model({"images": np.zeros((1, 32, 32, 3))})
+    >>> outputs["mask_features"].shape, outputs["decoder_sequence_output"].shape
+    (TensorShape([1, 8, 8, 64]), TensorShape([1, 16, 128]))
     """
 
     config_class = MaskFormerConfig

@@ -64,6 +64,10 @@ class GatedAxialUNet(ConfiguredModel):
 
     Input: `images` (B, H, W, C), floating-point. Output: `mask_features` (B, H, W, `dim`); `maps` is a list
     of it alone. `hidden_states` are maps.
+
+    >>> model = keras_tfm.models.GatedAxialUNet.from_size("tiny", image_size=32)
+    >>> model({"images": np.zeros((1, 32, 32, 3))})["mask_features"].shape
+    TensorShape([1, 32, 32, 8])
     """
 
     config_class = MedTConfig
@@ -87,6 +91,10 @@ class GatedAxialUNet(ConfiguredModel):
 class MedT(GatedAxialUNet):
     """`GatedAxialUNet` of two stages, and another of four, without positions, of each of 4 x 4 pieces of the
     image, whose features are added; a convolution joins them.
+
+    >>> model = keras_tfm.models.MedT.from_size("tiny")
+    >>> model.output["mask_features"].shape
+    (None, 128, 128, 8)
     """
 
     @classmethod

@@ -129,7 +129,12 @@ class ResNet(ResidualNetwork):
 
 
 class BiT(ResidualNetwork):
-    """`ResidualNetwork` with group normalisation and a ReLU before each convolution of a block."""
+    """`ResidualNetwork` with group normalisation and a ReLU before each convolution of a block.
+
+    >>> model = keras_tfm.models.BiT(keras_tfm.models.tiny_config(keras_tfm.models.BiT))
+    >>> model({"images": np.zeros((1, 32, 32, 3))})["pooled_output"].shape
+    TensorShape([1, 512])
+    """
 
     config_class = BiTConfig
 

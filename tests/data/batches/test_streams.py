@@ -185,7 +185,7 @@ def test_masked_texts_are_those_of_the_documents(files, tokenizers):
 def test_what_cannot_be_batched(files, tokenizers):
     stream = TextStream(files / "*.txt")
     masking = Masking.of(tokenizers["bert"])
-    with pytest.raises(ValueError, match=r"objective: expected none, .* \(SentencePairs\), got 'next'"):
+    with pytest.raises(ValueError, match=r'expected "none", got .*; pairs need all documents'):
         StreamSentencePairs(stream, tokenizers["bert"], masking, objective="next")
     with pytest.raises(ValueError, match="max_length: expected 4 or more, got 3"):
         StreamSentencePairs(stream, tokenizers["bert"], masking, max_length=3)

@@ -63,7 +63,7 @@ def test_what_is_no_mask_is_told(tmp_path):
         (whole[:50], "expected a whole PNG"),
         (cut, "expected a whole PNG"),
         (b"\x89PNG\r\n\x1a\n", "expected a PNG"),
-        (str(tmp_path / "c.png"), "its colours are no numbers"),
+        (str(tmp_path / "c.png"), "other colours are not class numbers"),
         (str(tmp_path / "w.png"), "expected values below 256, got 314"),
         (str(tmp_path / "none.png"), "cannot be read: No such file"),
         (whole[:16] + (2**20).to_bytes(4, "big") * 2 + whole[24:], "pixels at most"),

@@ -105,7 +105,7 @@ def test_boxes_that_are_none_are_left_out_and_counted(tmp_path, caplog):
     np.testing.assert_allclose(found.boxes[0][1], [0, 0, 1, 1])  # cut off at the edges
     (said,) = caplog.messages
     assert said.startswith("4 of 6 boxes are skipped: ") and said.endswith("1 more")
-    for reason in ("box 2 (outside of the picture)", "box 3 (of no area)", "box 4 (reversed)"):
+    for reason in ("box 2 (outside of the image)", "box 3 (of no area)", "box 4 (reversed)"):
         assert reason in said
 
 

@@ -165,7 +165,7 @@ def test_of_many_files_whole_ones_are_held_out(tmp_path, small):
 def test_what_is_no_stream_is_refused(tmp_path):
     (tmp_path / "a.txt.xz").write_bytes(lzma.compress(b"x"))
     for path in (tmp_path / "a.txt.xz", "-", "tfds:lm1b#train", "a.parquet"):
-        with pytest.raises(DataError, match=r"expected a text file, plain or \.gz, to read in parts"):
+        with pytest.raises(DataError, match=r"expected a text file, plain or \.gz, that can be read"):
             TextStream(path)
     with pytest.raises(DataError, match="cannot be read: No such file"):
         TextStream(tmp_path / "none.txt")
