@@ -27,7 +27,7 @@ def test_a_format_in_eight_bits(trained, tmp_path, capsys):
     out = tmp_path / "served"
     assert run("export", folder, "--out", out, "--format", "onnx", "--quantization", "int8") == 0
     output = capsys.readouterr()
-    assert not output.out and f"the export (onnx) stands in {out}" in output.err
+    assert not output.out and f"the export (onnx) is in {out}" in output.err
     assert "onnx: int8, root mean square of" in output.err
     assert json.loads((out / "serving.json").read_text())["task"] == "classify"
     assert serving.load(out)(TEXTS)["label"].tolist() == task.predict(TEXTS)

@@ -82,10 +82,10 @@ def test_labels_without_training(world, trained, capsys, tmp_path):
 def test_an_index_is_made_grows_and_is_asked(world, trained, tmp_path, capsys):
     index = tmp_path / "index"
     assert run("search", "index", trained, "--images", world / "photos" / "0*.png", "--out", index) == 0
-    assert "10 images are new; 10 stand in" in capsys.readouterr().err
+    assert f"10 images are new; {index} now has 10\n" in capsys.readouterr().err
     before = {path: path.stat().st_mtime_ns for path in index.iterdir()}
     assert run("search", "index", trained, "--images", world / "photos", "--out", index) == 0
-    assert "22 images are new; 32 stand in" in capsys.readouterr().err
+    assert f"22 images are new; {index} now has 32\n" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in before} == before
     text = "The red half is top."
     assert run("search", "query", index, "--text", text, "--top", 3) == 0
@@ -100,7 +100,7 @@ def test_an_index_is_made_grows_and_is_asked(world, trained, tmp_path, capsys):
     again = "search", "index", trained, "--images", world / "photos", "--out", index, "--graph"
     assert run(*again) == 0
     output = capsys.readouterr().err
-    assert "0 images are new" in output and "no graph is written: it takes 10,000 vectors" in output
+    assert "0 images are new" in output and "no graph was written: it needs at least 10,000 vectors" in output
     ImageIndex(index).connect(least=32)
     for options in ((), ("--exact",)):
         assert run("search", "query", index, "--text", text, "--top", 3, *options) == 0
@@ -118,7 +118,7 @@ def test_an_index_knows_its_model(world, trained, tmp_path, capsys):
     config = json.loads((index / "index.json").read_text())
     (index / "index.json").write_text(json.dumps(config | {"model": "/nowhere/run"}))
     assert run("search", "query", index, "--text", text) == 2
-    assert "its model is no longer at /nowhere/run: say by --model where it is" in capsys.readouterr().err
+    assert "its model is no longer at /nowhere/run: give its place by --model" in capsys.readouterr().err
     assert run("search", "query", index, "--text", text, "--model", tmp_path / "moved") == 0
     # Another model, and another width.
     weight = task.model.weights[0]

@@ -4,7 +4,7 @@
 
 156 seconds of CPU time. It learns a text letter by letter, prints how sure it is at the first and at later
 places, what it writes at three temperatures, and how long one masked pass takes beside a pass for each
-prefix. gpt.png shows the loss by place: what stands before a letter helps to tell it.
+prefix. gpt.png shows the loss by place: what stands before a letter helps to predict it.
 """
 
 import time
@@ -74,7 +74,7 @@ def main(picture="gpt.png"):
     for temperature in (0.1, 0.7, 1.5):
         print(f"temperature {temperature}: {write(model, 'the name of ', temperature)}")
     axes = plots.plot_curves({"held-out text": (np.arange(1, LENGTH + 1), bits)})
-    axes.set(xlabel="letters before the one to be told", ylabel="loss in bits")
+    axes.set(xlabel="letters before the predicted one", ylabel="loss in bits per letter")
     plots.save(axes, picture, dpi=100)
 
 

@@ -15,7 +15,7 @@ Port = Annotated[int, Between(0, 65_535)]
 
 @dataclasses.dataclass(frozen=True)
 class Shown(Config):
-    """What the page contains, and where it is served."""
+    """The content of the page, and the port that serves it."""
 
     layer: Annotated[
         Place | None,

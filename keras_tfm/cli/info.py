@@ -39,7 +39,7 @@ def add(group: Any, add_verb: Any) -> None:
     info.add_argument(
         "--measure",
         action="store_true",
-        help="also measure the memory of a step of inference and of one of training, each in a process",
+        help="also measure the memory of one step of inference and one of training, each in its own process",
     )
     info.add_argument("--json", action="store_true", help="print one line of JSON instead of a table")
 
@@ -72,18 +72,18 @@ def run_info(arguments: argparse.Namespace) -> None:
             for step in steps
         }
     if arguments.json:
-        beside = {"measured": measured} if measured else {}
-        print(json.dumps({"length": size.length, "parts": size.table(), **memory, **beside}))
+        more = {"measured": measured} if measured else {}
+        print(json.dumps({"length": size.length, "parts": size.table(), **memory, **more}))
         return
     print(f"{'part':<16}{'parameters':>18}{'multiply-adds':>22}")
     for row in size.table():
         print(f"{row['part']:<16}{row['parameters']:>18,}{_number(row['multiply_adds']):>22}")
-    read = "" if size.length is None else f" of {size.length} tokens"
-    print(f"\nmultiply-adds for one example{read}; estimated memory for a batch of {counted.batch}:")
+    tokens = "" if size.length is None else f" of {size.length} tokens"
+    print(f"\nmultiply-adds for one example{tokens}; estimated memory for a batch of {counted.batch}:")
     for name, count in memory.items():
-        told = "unknown, because of a loop" if count is None else f"{count / GIGA:.3g} GB"
-        found = f"; measured {measured[name] / GIGA:.3g} GB" if measured else ""
-        print(f"{name.removesuffix('_bytes')}: {told}{found}")
+        estimate = "unknown, because of a loop" if count is None else f"{count / GIGA:.3g} GB"
+        measure = f"; measured {measured[name] / GIGA:.3g} GB" if measured else ""
+        print(f"{name.removesuffix('_bytes')}: {estimate}{measure}")
     say("In float32; training with AdamW. In bfloat16 inference takes half of it.")
     if measured:
         say("Measured: a process's peak above TensorFlow alone, tracing and compilation included.")

@@ -1,4 +1,4 @@
-"""`keras-tfm launch`."""
+"""`keras-tfm launch`: train with several processes on one machine."""
 
 import argparse
 import dataclasses
@@ -19,7 +19,7 @@ print("strategy", vars(check(sys.argv[1:])).get("Command.strategy", "none"))
 
 @dataclasses.dataclass(frozen=True)
 class Workers(Config):
-    """How many processes train, and how they are stopped."""
+    """The number of training processes, and how they are stopped."""
 
     workers: Annotated[
         Annotated[int, Between(1, 1_000)], Option("number of processes; GPUs are divided among them")
@@ -38,7 +38,7 @@ def add(verbs: Any, add_verb: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """launch: run `train` in each of N processes, which write one RUN."""
+    """launch: run `train` in N processes, which train one model and write one RUN."""
     from keras_tfm.launch import launch
 
     command = arguments.command[arguments.command[:1] == ["--"] :]

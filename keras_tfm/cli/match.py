@@ -1,4 +1,4 @@
-"""The verbs of a model that matches images and texts: classify-zero-shot, and search index and query."""
+"""The verbs of a model that matches images and texts: classify-zero-shot, search index and search query."""
 
 import argparse
 import dataclasses
@@ -11,32 +11,35 @@ from keras_tfm.cli.console import say, tell_untrained
 from keras_tfm.cli.generated import add_options, given
 from keras_tfm.configs import Config, Count, Option
 
-AT_ONCE = 1_024  # images of which the vectors are computed, and kept, together
-MODEL = "a RUN of match-images, or a folder, or hub id, of CLIP or SigLIP"
-IMAGES = "image files, patterns of them, folders of images, or of such folders"
+AT_ONCE = 1_024  # how many images are read, and their vectors written, at a time
+MODEL = "a RUN of match-images, or a folder or hub id of CLIP or SigLIP"
+IMAGES = "image files, patterns of them, folders of images, or folders of such folders"
 
 
 @dataclasses.dataclass(frozen=True)
 class Searching(Config):
     """How many images a query prints."""
 
-    top: Annotated[Count, Option("images, the nearest first")] = 5
+    top: Annotated[Count, Option("number of images to print, the nearest first")] = 5
 
 
 def add(group: Any, add_verb: Any) -> None:
     """keras-tfm classify-zero-shot, search index and search query."""
     classify = add_verb(
-        group, "classify-zero-shot", run_classify, "classify images by labels that no training has seen"
+        group, "classify-zero-shot", run_classify, "classify images by any labels, without a training on them"
     )
     classify.add_argument("model", metavar="MODEL", help=MODEL)
-    classify.add_argument("--labels", required=True, metavar="FILE", help="a text file, a label a line")
+    classify.add_argument(
+        "--labels", required=True, metavar="FILE", help="a text file with one label per line"
+    )
     classify.add_argument("--images", nargs="+", required=True, metavar="FILE", help=IMAGES)
     classify.add_argument(
         "--template",
         nargs="+",
         default=["{}"],
         metavar="TEXT",
-        help='what is read of a label, "a photo of a {}"; several are averaged (default: the label alone)',
+        help='text that the model reads for a label, such as "a photo of a {}"; several are averaged '
+        "(default: the label alone)",
     )
     classify.add_argument(
         "--json", action="store_true", help="print a JSON object for each image, with all probabilities"
@@ -46,25 +49,30 @@ def add(group: Any, add_verb: Any) -> None:
     search = group.add_parser("search", help=words, description=words[0].upper() + words[1:] + ".")
     verbs = search.add_subparsers(title="verbs", dest="search_verb", required=True, metavar="VERB")
     index = add_verb(
-        verbs, "index", run_index, "compute vectors of images, and add to an index those that it lacks"
+        verbs,
+        "index",
+        run_index,
+        "compute the vectors of images, and add to an index those that it does not have yet",
     )
     index.add_argument("model", metavar="MODEL", help=MODEL)
     index.add_argument("--images", nargs="+", required=True, metavar="FILE", help=IMAGES)
-    index.add_argument("--out", required=True, metavar="INDEX", help="the folder to write, or to add to")
+    index.add_argument(
+        "--out", required=True, metavar="INDEX", help="the folder of the index: a new one, or one to add to"
+    )
     index.add_argument(
         "--graph",
         action="store_true",
-        help="also connect the vectors by a graph: queries are quicker, and miss a few of the nearest; "
-        "for hundreds of thousands of images (needs Faiss, the extra search)",
+        help="also connect the vectors by a graph: queries are faster, but may miss some of the nearest "
+        "images; for hundreds of thousands of images (needs Faiss, the extra search)",
     )
     query = add_verb(verbs, "query", run_query, "print the nearest images of an index: cosine, tab, path")
     query.add_argument("index", metavar="INDEX", help="what search index wrote")
     asked = query.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--text", metavar="TEXT", help="what is to be seen on the images")
-    asked.add_argument("--image", metavar="FILE", help="an image that they are to be like")
-    query.add_argument("--model", metavar="MODEL", help="where the index's model is now, if it was moved")
+    asked.add_argument("--text", metavar="TEXT", help="a text that describes the images")
+    asked.add_argument("--image", metavar="FILE", help="an image to compare with")
+    query.add_argument("--model", metavar="MODEL", help="the model of the index, if it was moved")
     query.add_argument(
-        "--exact", action="store_true", help="compare all vectors, also where a graph connects them"
+        "--exact", action="store_true", help="compare with all vectors, even if a graph connects them"
     )
     add_options(query, Searching)
 
@@ -88,7 +96,7 @@ def run_classify(arguments: argparse.Namespace) -> None:
 
 
 def run_index(arguments: argparse.Namespace) -> None:
-    """search index: the vectors of what is not there yet."""
+    """search index: add the vectors of the images that the index does not have yet."""
     from keras_tfm.tasks.image_index import LEAST, Image, ImageIndex, config_of, unknown_images
     from keras_tfm.training.folder import refuse_existing
 
@@ -104,9 +112,9 @@ def run_index(arguments: argparse.Namespace) -> None:
     rows = [known[image.path] for image in unknown_images(index, known)]
     for paths, images in readable_parts(task, files[rows]):
         index.add([Image.at(path) for path in paths], task.encode_images(images))
-    say(f"{len(index) - before:,} images are new; {len(index):,} stand in {arguments.out}")
+    say(f"{len(index) - before:,} images are new; {arguments.out} now has {len(index):,}")
     if arguments.graph and not index.connect():
-        say(f"no graph is written: it takes {LEAST:,} vectors that are in none")
+        say(f"no graph was written: it needs at least {LEAST:,} vectors that are in no graph yet")
 
 
 def run_query(arguments: argparse.Namespace) -> None:
@@ -118,7 +126,7 @@ def run_query(arguments: argparse.Namespace) -> None:
         raise ValueError("--text: expected a text, it is blank")
     name = arguments.model or index.config.model
     if os.path.isabs(name) and not os.path.exists(name):
-        raise ValueError(f"{arguments.index}: its model is no longer at {name}: say by --model where it is")
+        raise ValueError(f"{arguments.index}: its model is no longer at {name}: give its place by --model")
     task = matcher_at(name)
     index.check(config_of(task, name))
     if arguments.text is not None:
@@ -176,7 +184,7 @@ def readable_parts(task: Any, files: Any) -> Iterator[tuple[list[str], Any]]:
 
 
 def read_labels(path: str) -> list[str]:
-    """The lines of a file; DataError for a blank line, a label that stands twice, or fewer than two."""
+    """The lines of a file; DataError for a blank line, a repeated label, or fewer than two labels."""
     from keras_tfm.data.sources.lines import DataError, numbered_lines
 
     lines: dict[str, int] = {}
@@ -185,7 +193,7 @@ def read_labels(path: str) -> list[str]:
         if not label:
             raise DataError(path, number, "expected a label, the line is blank")
         if label in lines:
-            raise DataError(path, number, f"the label {label!r:.60} stands in line {lines[label]} too")
+            raise DataError(path, number, f"the label {label!r:.60} is in line {lines[label]} too")
         lines[label] = number
     if len(lines) < 2:
         raise DataError(path, None, f"expected two labels or more, got {len(lines)}")

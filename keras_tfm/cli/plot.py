@@ -30,7 +30,7 @@ def run_plot(arguments: argparse.Namespace) -> None:
         path = os.path.join(folder, "metrics.csv")
         rows[os.path.basename(os.path.abspath(folder))] = table = read_rows(path)
         if not table:
-            raise ValueError(f"{path}: expected a row for each epoch; there are none")
+            raise ValueError(f"{path}: expected one row per epoch, got none")
     path = arguments.out or os.path.join(arguments.runs[0], "metrics.png")
     try:
         plots.save(plots.draw_training(rows), path)

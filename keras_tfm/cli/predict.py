@@ -41,9 +41,9 @@ like a file.) Each input gets one line of output. It is empty (null with --json)
 cannot be answered; the reason is written to standard error.
 """
 MOST_TOLD = 20  # how many inputs without an answer are reported one by one
-MOST_AT_ONCE = 1_024  # how many lines of standard input are answered together at most
-# So few answers are not worth compiling for: GPT-2 with 86 M weights took 3.2 s per line of 64 tokens without
-# compilation, 1.9 s with it, and 7 s to compile.
+MOST_AT_ONCE = 1_024  # the largest number of lines of standard input that are answered together
+# Up to this many answers are computed without XLA, since compiling would take longer than it saves: GPT-2
+# with 86 M weights took 3.2 s per line of 64 tokens without XLA, 1.9 s with it, and 7 s to compile.
 FEW = 4
 
 
@@ -59,7 +59,7 @@ class Asking(Config):
     )
     threshold: Annotated[
         Annotated[float, Between(0, 1)] | None,
-        Option("least score of the objects to print (detect)", default="the task's, 0.5"),
+        Option("lowest score of the objects that are printed (detect)", default="the task's, 0.5"),
     ] = None
     draw: Annotated[
         str | None,
@@ -69,7 +69,7 @@ class Asking(Config):
         str | None, Option("folder for masks, PNG files of class values (segment)", default="none")
     ] = None
     batch_size: Annotated[
-        Count | None, Option("how many inputs are processed at once", default="the task's, 16 or 64")
+        Count | None, Option("number of inputs that are processed at once", default="the task's, 16 or 64")
     ] = None
 
 
@@ -257,7 +257,7 @@ class StandardInput:
             return True
 
     def _read(self) -> bool:
-        """Take what has arrived, or wait for something; returns whether there was more."""
+        """Take what has arrived, or wait for something; return False at the end of the stream."""
         if not self.is_at_end:
             data = self.stream.read1(1 << 16)
             self.is_at_end = not data

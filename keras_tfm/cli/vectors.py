@@ -87,7 +87,7 @@ def add(group: Any, add_verb: Any) -> None:
 class Asking(Config):
     """What is printed for a word."""
 
-    count: Annotated[Count, Option("how many words to print")] = 10
+    count: Annotated[Count, Option("number of words to print")] = 10
 
 
 def run_vectors(arguments: argparse.Namespace) -> None:
@@ -96,7 +96,7 @@ def run_vectors(arguments: argparse.Namespace) -> None:
 
     out = arguments.out
     if os.path.isdir(out):
-        raise IsADirectoryError(f"{out} is a folder, and a file is to be written: choose another name.")
+        raise IsADirectoryError(f"{out} is a folder, not a file: choose another name.")
     if os.path.exists(out) and not arguments.overwrite:
         raise FileExistsError(f"{out} exists already: choose another name, or pass --overwrite.")
     if not os.path.isdir(os.path.dirname(out) or "."):
@@ -108,7 +108,7 @@ def run_vectors(arguments: argparse.Namespace) -> None:
         matrix, words = cooccurrence(_texts(arguments.corpus, words_by), **options)
         if not matrix.nnz:
             kept = f"{len(words):,} word{'s' * (len(words) > 1)} of {counting.min_count:,} occurrences"
-            raise ValueError(f"{arguments.corpus[0]}: expected words beside each other, got {kept} or more")
+            raise ValueError(f"{arguments.corpus[0]}: expected words next to each other, got {kept} or more")
         method = {"glove": "adagrad", "glove-als": "als"}[learning.method]
         glove = GloVe(learning.dim, learning.x_max, method=method, seed=learning.seed)
         glove.fit(matrix, learning.epochs, learning.minutes)

@@ -1,4 +1,4 @@
-"""Verbs for trained tasks, except `predict`: evaluate, export, convert, quantize; and the demo."""
+"""Verbs for trained tasks, except `predict`: evaluate, export, convert and quantize; and the demo."""
 
 import argparse
 import dataclasses
@@ -181,7 +181,7 @@ def run_export(arguments: argparse.Namespace) -> None:
     task = loaded(arguments.task_folder)
     decoding = decoding_of(arguments, task.export_endpoints)
     task.export(arguments.out, overwrite=arguments.overwrite, **chosen, **decoding)
-    say(f"the export ({arguments.format}) stands in {arguments.out}")
+    say(f"the export ({arguments.format}) is in {arguments.out}")
 
 
 def run_convert(arguments: argparse.Namespace) -> None:

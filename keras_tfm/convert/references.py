@@ -23,6 +23,7 @@ CONVERTERS = {
     "lib/models/axialnet.py ResAxialAttentionUNet": "medt.read_u_net",
     "lib/models/axialnet.py medt_net": "medt",
     "gaopengcuhk/SMCA-DETR models/transformer.py Transformer": "smca",
+    "dddzg/up-detr models/updetr.py UPDETR": "up_detr",
     "ggjy/CMT.pytorch cmt.py CMT": "cmt",
     "linhezheng19/CAT src/cat.py CAT": "cat",
     "models.py HVT": "hvt",

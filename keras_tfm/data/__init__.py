@@ -23,7 +23,7 @@ with the end token last; weights (B, T) float32 are 1.0 for labels and 0.0 for p
 
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.blocks import TextBlocks
-from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches
+from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches, PatchBatches
 from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.image_texts import ImageTextBatches
@@ -112,6 +112,7 @@ __all__ = [
     "PackedPairs",
     "PairBatches",
     "Pairs",
+    "PatchBatches",
     "Preprocessing",
     "Questions",
     "Ratings",

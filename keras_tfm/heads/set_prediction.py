@@ -55,9 +55,10 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         _, of_distance, of_overlap = self.weights
         badness = of_distance * box_distance(boxes, own_boxes)
         badness += of_overlap * (1 - generalized_iou(boxes, own_boxes))
+        badness += self.further_badness(predictions, of_query)
         is_matched = ops.cast(of_query >= 0, "float32")
         classes = ops.cast(own[..., 0], "int32")  # -1 for none
-        total, count = self.class_mean(predictions[..., :-4], classes)
+        total, count = self.class_mean(self.logits_of(predictions), classes)
         count = num_targets if count is None else count / num_blocks
         return [(self.weights[0] * total, count), (ops.sum(is_matched * badness), num_targets)]
 
@@ -65,10 +66,21 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         """The `targets` (B, M, 5) of each of the L blocks: (B L, M, 5)."""
         return ops.repeat(targets, num_blocks, axis=0)
 
+    def logits_of(self, predictions):
+        """Those of the classes in the `predictions` (B L, Q, . + 4)."""
+        return predictions[..., :-4]
+
+    def further_badness(self, predictions, of_query):
+        """What the loss has beside classes and boxes, for each query (B L, Q) if it is matched.
+
+        `of_query` (B L, Q) are the targets of the queries, -1 for none.
+        """
+        return 0.0
+
     def pair_costs(self, targets, predictions):
         """What each pair of a query and a target would cost: (B, Q, M)."""
         labels, boxes = ops.cast(targets[..., 0], "int32"), targets[..., 1:]
-        costs = self.class_costs(predictions[..., :-4])
+        costs = self.class_costs(self.logits_of(predictions))
         index = ops.broadcast_to(
             ops.maximum(labels, 0)[:, None], (*ops.shape(predictions)[:2], ops.shape(labels)[1])
         )

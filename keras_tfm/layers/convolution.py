@@ -11,9 +11,11 @@ from keras_tfm.jit import is_cpu_alone
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.empty_batch import is_empty, never_empty
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.patches import grid_of_windows, height_and_width, pair_of
 from keras_tfm.registry import register
+from keras_tfm.training.replicas import is_one_of_several
 
 
 @register
@@ -26,8 +28,21 @@ class BatchNormalization(keras.layers.BatchNormalization):
     TensorShape([1, 8, 8, 3])
     """
 
+    momentum: float
+
     def __init__(self, epsilon=1e-5, momentum=0.9, **kwargs):
         super().__init__(epsilon=epsilon, momentum=momentum, **kwargs)
+
+    def call(self, inputs, training=None, mask=None):
+        """The shape stays. A replica that has no examples leaves its moving averages as they are."""
+        if mask is not None or not (training and is_one_of_several()):
+            return super().call(inputs, training=training, mask=mask)
+        momentum = self.momentum
+        self.momentum = ops.where(is_empty(inputs), 1.0, momentum)
+        try:
+            return never_empty(lambda x: super(BatchNormalization, self).call(x, training=True), inputs)
+        finally:
+            self.momentum = momentum
 
 
 class Convolution(Layer):
@@ -136,7 +151,7 @@ class Convolution(Layer):
             x = ops.pad(x, ((0, 0), (rows, rows), (columns, columns), (0, 0)))
         if self.picks:
             x = x[:, :: self.stride, :: self.stride]
-        x = self.convolution(x)
+        x = never_empty(self.convolution, x)
         if self.norm is not None:
             x = self.norm(x, training=training)
         return self.function(x)
@@ -213,7 +228,8 @@ class StandardizedConv2D(keras.layers.Conv2D):
         kernel = ops.cast(self.kernel, "float32")
         mean, variance = ops.moments(kernel, axes=(0, 1, 2), keepdims=True)
         kernel = (kernel - mean) * ops.rsqrt(variance + self.epsilon)
-        return self.convolution_op(inputs, ops.cast(kernel, self.compute_dtype))
+        kernel = ops.cast(kernel, self.compute_dtype)
+        return never_empty(lambda x: self.convolution_op(x, kernel), inputs)
 
     def get_config(self):
         return {**super().get_config(), "epsilon": self.epsilon}

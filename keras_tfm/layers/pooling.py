@@ -5,6 +5,7 @@ from keras import ops
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.empty_batch import never_empty
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import grid_of_windows, height_and_width, pair_of
@@ -74,7 +75,8 @@ class MaxPooling(Layer):
     """The maximum of each feature in windows of a map: (B, height, width, D) -> (B, height', width', D).
 
     Each side becomes (side + 2 padding - size) // stride + 1 long. `pool_size`, `stride` (by default the
-    size) and `padding` are a number or a (height, width) pair. Padding is never the maximum.
+    size) and `padding` are a number or a (height, width) pair. Padding is never the maximum. With the padding
+    "same", as Keras has it, sides become ceil(side / stride) long, and an odd cell is added after the map.
 
     >>> keras_tfm.layers.MaxPooling(pool_size=2)(np.ones((1, 8, 8, 3))).shape
     TensorShape([1, 4, 4, 3])
@@ -85,7 +87,9 @@ class MaxPooling(Layer):
         sides = height_and_width(pool_size, "pool_size")
         if stride is not None:
             height_and_width(stride, "stride")
-        if not all(0 <= 2 * margin <= side for margin, side in zip(pair_of(padding), sides, strict=True)):
+        if padding != "same" and not all(
+            0 <= 2 * margin <= side for margin, side in zip(pair_of(padding), sides, strict=True)
+        ):
             raise ValueError(f"`padding` must lie in 0 to half of `pool_size`, {pool_size}; it is {padding}.")
         self.pool_size = pool_size
         self.stride = stride
@@ -99,14 +103,19 @@ class MaxPooling(Layer):
 
     def call(self, x):
         """(B, height, width, D) -> (B, height', width', D)."""
-        rows, columns = pair_of(self.padding)
+        padding = "same" if self.padding == "same" else "valid"
+        rows, columns = (0, 0) if padding == "same" else pair_of(self.padding)
         if rows or columns:
             edges = ((0, 0), (rows, rows), (columns, columns), (0, 0))
             x = ops.pad(x, edges, constant_values=float("-inf"))
-        size, stride = height_and_width(self.pool_size), self.stride or self.pool_size
-        return ops.max_pool(x, size, height_and_width(stride), "valid")
+        size, stride = height_and_width(self.pool_size), height_and_width(self.stride or self.pool_size)
+        return never_empty(lambda x: ops.max_pool(x, size, stride, padding), x)
 
     def compute_output_shape(self, x_shape):
         stride = self.stride or self.pool_size
-        grid = grid_of_windows(x_shape[1:3], self.pool_size, stride, self.padding)
+        if self.padding == "same":
+            steps = zip(x_shape[1:3], height_and_width(stride), strict=True)
+            grid = [None if side is None else -(-side // step) for side, step in steps]
+        else:
+            grid = grid_of_windows(x_shape[1:3], self.pool_size, stride, self.padding)
         return (x_shape[0], *grid, x_shape[-1])

@@ -17,6 +17,7 @@ from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
 from keras_tfm.heads.boxes import corners_of
 from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, detector_around
+from keras_tfm.heads.patch_detector import PatchDetector
 from keras_tfm.models import DETR
 from keras_tfm.models.detection.backbones import BACKBONES
 from keras_tfm.tasks.average_precision import average_precision
@@ -60,7 +61,10 @@ class Detector(CanvasTask):
     """
 
     name = "detect"
-    start = "a RUN, of this task or, for its backbone, of classify-images, or a transformers folder or hub id"
+    start = (
+        "a RUN, of this task, of pretrain-images --method updetr or, for its backbone, of classify-images, "
+        "or a transformers folder or hub id"
+    )
     help = "train a detector: boxes around objects in images, and what they are"
     files = KINDS
     examples_class = Objects
@@ -126,7 +130,8 @@ class Detector(CanvasTask):
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         """A task of this kind: the other's weights, its head where it knows the examples' classes; of a
-        classifier its backbone's, with a fresh Transformer around it.
+        pre-trained detector all but its classes'; of a classifier its backbone's, with a fresh Transformer
+        around it.
         """
         task = check_reads_images(task)
         if isinstance(task, cls):
@@ -134,12 +139,16 @@ class Detector(CanvasTask):
             if set(names_of(examples)) <= set(task.class_names):
                 return cls(task.model, **kept)
             return cls.with_names(task.model, **{**kept, "class_names": names_of(examples)})
+        kept = {name: getattr(task.config, name) for name in ("mean", "std", "interpolation")} | fields
+        if isinstance(task.model, PatchDetector):
+            made = cls(task.model.detector(), names_of(examples), **kept)
+            copy_heads(task.model, made.model, "box_head")
+            return made
         backbone = task.encoder
         if type(backbone).__name__ not in BACKBONES:
             known = ", ".join(BACKBONES)
             raise ValueError(f"--from: expected a backbone with maps, {known}; got {type(backbone).__name__}")
-        kept = {name: getattr(task.config, name) for name in ("mean", "std", "interpolation")}
-        return cls(DETR.around(backbone), names_of(examples), **{**kept, **fields})
+        return cls(DETR.around(backbone), names_of(examples), **kept)
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:

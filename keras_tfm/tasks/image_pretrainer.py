@@ -3,16 +3,17 @@
 import dataclasses
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import keras
 import numpy as np
 
+from keras_tfm.configs import Option
 from keras_tfm.data.batches.epochs import Batches, hold_out
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_unlabelled_images
-from keras_tfm.models import ViTMAE
-from keras_tfm.tasks.image_classifier import ImageClassifier, ImageOptions
+from keras_tfm.models import DETR, ViTMAE
+from keras_tfm.tasks.image_classifier import FAMILIES, ImageClassifier, ImageOptions
 from keras_tfm.tasks.image_encoder import ImageEncoder
 from keras_tfm.tasks.image_task import (
     ImageTask,
@@ -33,12 +34,31 @@ from keras_tfm.training.options import PretrainImagesTraining
 PROBED = 0.2  # the share of labelled images that tests the vectors; the probes learn from the others
 
 
+NEEDED = {"mae": "vit", "updetr": "detr"}  # the families of methods that learn with one alone
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainerOptions(ImageOptions):
+    """A vision model with fresh weights, or a detector."""
+
+    family: Annotated[str, Option(f"kind of model: {', '.join(FAMILIES)}; detr for updetr")] = "vit"
+
+    @property
+    def model_class(self) -> Any:
+        return DETR if self.family == "detr" else super().model_class
+
+    def base(self) -> Any:
+        return DETR.config_of_size(self.size) if self.family == "detr" else super().base()
+
+
 class ImagePretrainer(ImageTask, TrainableTask):
     """Pre-trains an image encoder without labels, by the method that its configuration names.
 
-    `backbone` is a `ViTMAE` for "mae", and any model with a `pooled_output` for "dino". Labels of the images
-    are only used by `evaluate`. `predict` and `export` give the vectors of an `ImageEncoder` around the
-    task's `encoder`, a copy of what was learnt: the ViT on all patches, or the teacher.
+    `backbone` is a `ViTMAE` for "mae", any model with a `pooled_output` for "dino", and for "updetr" a `DETR`
+    or a backbone for one. Labels of the images are only used by `evaluate`. `predict` and `export` give the
+    vectors of an `ImageEncoder` around the task's `encoder`, a copy of what was learnt: the ViT on all
+    patches, or the teacher; for "updetr" it is the backbone, which is frozen, and what was learnt is for a
+    `Detector` that starts from the task.
 
     >>> sizes = {"image_size": 8, "patch_size": 4, "num_layers": 1, "dim": 32, "num_heads": 2}
     >>> backbone = keras_tfm.models.ViTMAE.from_size("B/16", intermediate_dim=64, **sizes)
@@ -50,7 +70,10 @@ class ImagePretrainer(ImageTask, TrainableTask):
 
     name = "pretrain-images"
     help = "pre-train an encoder on images without labels"
-    start = "a RUN of this task; for dino also another RUN of images, or a folder or hub id of an image model"
+    start = (
+        "a RUN of this task; for dino and updetr also another RUN of images, or a folder or hub id of an "
+        "image model"
+    )
     files = (
         "a folder of images, or of such folders; .npz or idx files; or images in .parquet files or "
         "tfds:NAME[/CONFIG][:VERSION]#SPLIT; labels are ignored"
@@ -62,24 +85,30 @@ class ImagePretrainer(ImageTask, TrainableTask):
     training = PretrainImagesTraining(
         epochs=100, patience=None, learning_rate=5e-4, schedule="cosine", weight_decay=0.05
     )
-    model_options = ImageOptions
+    model_options = PretrainerOptions
     config_class = ImagePretrainerConfig
 
     def __init__(self, backbone: keras.Model, config: ImagePretrainerConfig | None = None):
         self.config = config or ImagePretrainerConfig()
         self.method = METHODS[self.config.method]
         self.judged_by = self.method.judged_by
+        self.optimizer_options = self.method.optimizer_options
         self.model = self.method.model(with_image_size(backbone, self.config.image_size), self.config)
         self.take_images(self.model.backbone)
 
     @classmethod
-    def make(cls, examples: Any, options: ImageOptions, changes: Mapping[str, Any], **fields: Any) -> Self:
+    def make(
+        cls, examples: Any, options: PretrainerOptions, changes: Mapping[str, Any], **fields: Any
+    ) -> Self:
         config = ImagePretrainerConfig(**fields)
         if config.image_size is not None:
             changes = {**changes, "image_size": config.image_size}
+        family = NEEDED.get(config.method)
+        if family not in (None, options.family):
+            raise ValueError(f"--method {config.method} needs --family {family}; it is {options.family!r}.")
+        if config.method == "dino" and options.family == "detr":
+            raise ValueError("--family detr needs --method updetr; it is 'dino'.")
         if config.method == "mae":
-            if options.family != "vit":
-                raise ValueError(f"--method mae needs --family vit; it is {options.family!r}.")
             changes = {**changes, "mask_ratio": config.mask_ratio}
             return cls(ViTMAE.from_size(options.size, **changes), config)
         return cls(options.model(changes), config)
@@ -105,8 +134,8 @@ class ImagePretrainer(ImageTask, TrainableTask):
         config = ImagePretrainerConfig(**dataclasses.asdict(kept) | fields)
         if is_ours and config == task.config:
             return task
-        of_patches = is_ours and config.method == task.config.method == "mae"
-        return cls(task.model.backbone if of_patches else task.encoder, config)
+        goes_on = is_ours and config.method == task.config.method != "dino"  # whose encoder is the teacher
+        return cls(task.model.backbone if goes_on else task.encoder, config)
 
     @classmethod
     def from_huggingface(cls, name: Path, **fields: Any) -> Self:
@@ -152,7 +181,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
         return self.method.batches(self, columns_of(examples)[0], training, is_validation)
 
     def objective(self, training: PretrainImagesTraining) -> dict[str, Any]:
-        return {"loss": self.method.loss(training)}
+        return {"loss": self.method.loss(self.model, training)}
 
     def optimizer(
         self,

@@ -12,15 +12,18 @@ import keras
 
 from keras_tfm.configs import Depth, Option, Rate, Size, Whole
 from keras_tfm.data.batches.augmentation import Augmentation
-from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches
+from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches, PatchBatches
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.heads.masked_autoencoder import MaskedAutoencoder, patch_loss
+from keras_tfm.heads.patch_detector import PatchDetector
 from keras_tfm.heads.self_distillation import SelfDistillation, SelfDistillationLoss
-from keras_tfm.models import ViTMAE
+from keras_tfm.models import DETR, ViTMAE
+from keras_tfm.models.detection.backbones import BACKBONES
 from keras_tfm.training.moving_average import MovingAverage
 from keras_tfm.training.options import PretrainImagesTraining
 
+PATCH_SHARE = 128 / 480  # side of a patch divided by that of the image, as in Dai et al. 2021
 LOCAL_SHARE = 96 / 224  # side of a local crop divided by that of the image, as in Caron et al. 2021
 
 
@@ -30,7 +33,7 @@ class ImagePretrainerConfig(Preprocessing):
 
     Args:
         method: "mae" predicts the pixels of hidden patches; "dino" predicts what a moving average of the
-            model says of other crops.
+            model says of other crops; "updetr" finds the places of patches that were cut out.
         mask_ratio: mae: the share of patches that a new model hides.
         decoder_layers: mae: blocks of the decoder.
         decoder_dim: mae: width of the decoder, a multiple of 32.
@@ -38,12 +41,14 @@ class ImagePretrainerConfig(Preprocessing):
         head_dim: dino: width of the head's hidden layers.
         bottleneck_dim: dino: width before the head's last layer.
         num_local: dino: how many small crops of an image the student sees.
+        num_patches: updetr: how many patches of an image are to be found, a divisor of the queries.
     """
 
     method: Annotated[
-        Literal["mae", "dino"],
+        Literal["mae", "dino", "updetr"],
         Option(
-            "what is learnt: the pixels of hidden patches, or the outputs of a moving average of the model"
+            "what is learnt: the pixels of hidden patches, the outputs of a moving average of the model, or, "
+            "by a detector, the places of patches that were cut out of the image"
         ),
     ] = "mae"
     mask_ratio: Annotated[Rate, Option("mae: the share of patches that is hidden")] = 0.75
@@ -53,6 +58,12 @@ class ImagePretrainerConfig(Preprocessing):
     head_dim: Size = 2048
     bottleneck_dim: Size = 256
     num_local: Annotated[Whole, Option("dino: small crops of each image", "--local-crops")] = 6
+    num_patches: Annotated[
+        Size | None,
+        Option(
+            "updetr: patches of each image, a divisor of the queries", "--patches", "the largest one up to 10"
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,6 +76,7 @@ class Method(abc.ABC):
 
     judged_by: ClassVar[tuple[str, str]]  # as in `LearningTask`
     averages: ClassVar[bool]  # whether moving averages of the weights are kept
+    optimizer_options: ClassVar[Mapping[str, Any]] = {"global_clipnorm": 1.0}  # arguments of AdamW
 
     @staticmethod
     @abc.abstractmethod
@@ -90,7 +102,7 @@ class Method(abc.ABC):
 
     @staticmethod
     @abc.abstractmethod
-    def loss(training: PretrainImagesTraining) -> keras.losses.Loss:
+    def loss(model: keras.Model, training: PretrainImagesTraining) -> keras.losses.Loss:
         """The loss that the model minimises."""
 
     @staticmethod
@@ -141,7 +153,7 @@ class MaskedPatches(Method):
         )
 
     @staticmethod
-    def loss(training: PretrainImagesTraining) -> keras.losses.Loss:
+    def loss(model: keras.Model, training: PretrainImagesTraining) -> keras.losses.Loss:
         return patch_loss()
 
 
@@ -178,7 +190,7 @@ class OwnTeacher(Method):
         return CropBatches(images, kinds, task.config.normalized, training.batch_size, seed, training.flip)
 
     @staticmethod
-    def loss(training: PretrainImagesTraining) -> keras.losses.Loss:
+    def loss(model: keras.Model, training: PretrainImagesTraining) -> keras.losses.Loss:
         return SelfDistillationLoss(training.teacher_temperature, training.student_temperature)
 
     @staticmethod
@@ -188,7 +200,67 @@ class OwnTeacher(Method):
         return [MovingAverage(model.followed, training.teacher_momentum, total_steps)]
 
 
-METHODS: dict[str, Any] = {"mae": MaskedPatches, "dino": OwnTeacher}
+class FoundPatches(Method):
+    """UP-DETR (Dai et al. 2021): a DETR finds patches that were cut out of its image.
+
+    The backbone of images is frozen, so let it have learnt before. The vectors are the backbone's; what is
+    learnt is for a detector that starts from the run.
+    """
+
+    judged_by = ("val_loss", "min")
+    averages = True
+    optimizer_options: ClassVar[Mapping[str, Any]] = {"global_clipnorm": 0.1}  # as in Carion et al. 2020
+
+    @staticmethod
+    def model(backbone: Any, config: ImagePretrainerConfig) -> keras.Model:
+        if type(backbone).__name__ in BACKBONES:
+            backbone = DETR.around(backbone)
+        if not isinstance(backbone, DETR):
+            name = type(backbone).__name__
+            known = ", ".join(BACKBONES)
+            raise ValueError(f"The method updetr needs a DETR, or for its backbone {known}; it is a {name}.")
+        count = config.num_patches
+        if count is None:
+            queries = backbone.config.num_queries
+            count = next(number for number in range(10, 0, -1) if queries % number == 0)
+        return PatchDetector(backbone, count, patch_size_of(backbone))
+
+    @staticmethod
+    def encoder(model: Any) -> keras.Model:
+        config = model.backbone.config
+        copied = config.backbone_class(config.of_backbone)
+        weights = {weight.path: weight for weight in model.backbone.weights}
+        for weight in copied.weights:
+            weight.assign(weights[weight.path])
+        return copied
+
+    @classmethod
+    def published(cls, model: Any) -> keras.Model:
+        return model.detector()
+
+    @staticmethod
+    def batches(task: Any, images: Any, training: PretrainImagesTraining, is_validation: bool) -> Batches:
+        count, *size, _ = task.model.input["patches"].shape[1:]
+        seed = None if is_validation else training.seed
+        return PatchBatches(images, count, tuple(size), task.config.normalized, training.batch_size, seed)
+
+    @staticmethod
+    def loss(model: Any, training: PretrainImagesTraining) -> keras.losses.Loss:
+        return model.objective()
+
+
+METHODS: dict[str, Any] = {"mae": MaskedPatches, "dino": OwnTeacher, "updetr": FoundPatches}
+READ_ANY_SIZE = ("BiT", "ResNet")  # backbones of convolutions alone
+
+
+def patch_size_of(backbone: DETR) -> int | None:
+    """The side of patches: `PATCH_SHARE` of the image's, at least 32 pixels.
+
+    None, for the size of the images, where the backbone's layers only work at that size.
+    """
+    if backbone.config.backbone not in READ_ANY_SIZE:
+        return None
+    return max(32, round(PATCH_SHARE * min(backbone.input["images"].shape[1:3])))
 
 
 def local_size_of(backbone: Any) -> int | None:

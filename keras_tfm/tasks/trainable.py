@@ -42,7 +42,7 @@ class TrainableTask(LearningTask):
     kept: ClassVar[type[Kept]] = Run
     start = "a RUN of this task or a related one, or a folder or hub id of Hugging Face"
     has_devices = True
-    optimizer_options: ClassVar[Mapping[str, Any]] = {"global_clipnorm": 1.0}  # arguments of AdamW
+    optimizer_options: Mapping[str, Any] = {"global_clipnorm": 1.0}  # arguments of AdamW
 
     @abc.abstractmethod
     def batches(self, examples: Any, training: Any, /, is_validation: bool = False) -> Batches:

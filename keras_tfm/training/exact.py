@@ -16,6 +16,7 @@ import tensorflow as tf
 from keras_tfm.added_losses import added_losses
 from keras_tfm.private import keras as private
 from keras_tfm.training.optimizers import as_dense
+from keras_tfm.training.replicas import is_one_of_several
 from keras_tfm.training.strategy import use_own_collective_keys
 
 Base: Any = object  # a mixin: `keras.Model` follows it
@@ -264,9 +265,9 @@ def over_all_replicas(total: tf.Tensor, count: tf.Tensor | None) -> tf.Tensor:
     The value is the same on each replica, so that trackers are right; the gradient is that of the local part,
     so that the sum of gradients is right.
     """
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
+    if not is_one_of_several():
         return total if count is None else tf.math.divide_no_nan(total, count)
+    context = tf.distribute.get_replica_context()
     if count is not None:
         total = tf.math.divide_no_nan(total, context.all_reduce("SUM", count))
     part = context.all_reduce("SUM", tf.stop_gradient(total)) / context.num_replicas_in_sync
@@ -276,9 +277,8 @@ def over_all_replicas(total: tf.Tensor, count: tf.Tensor | None) -> tf.Tensor:
 def mean_over_replicas(x: tf.Tensor) -> tf.Tensor:
     """The mean of `x` (B, ...) over its first axis, and over the batches of all replicas."""
     sums = [tf.reduce_sum(x, axis=0), tf.cast(tf.shape(x)[0], x.dtype)]
-    context = tf.distribute.get_replica_context()
-    if context is not None and context.num_replicas_in_sync > 1:
-        sums = context.all_reduce("SUM", sums)
+    if is_one_of_several():
+        sums = tf.distribute.get_replica_context().all_reduce("SUM", sums)
     return tf.math.divide_no_nan(*sums)
 
 
@@ -352,9 +352,9 @@ def _accumulate(
 
 def _next_on_replica(draw: Callable[..., tf.Tensor], *args: Any, **kwargs: Any) -> tf.Tensor:
     seed = draw(*args, **kwargs)
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
+    if not is_one_of_several():
         return seed
     # A large offset, so that it does not meet the seeds of other generators.
-    offset = tf.cast(context.replica_id_in_sync_group, seed.dtype) * tf.cast(0x3C6EF372, seed.dtype)
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    offset = tf.cast(replica, seed.dtype) * tf.cast(0x3C6EF372, seed.dtype)
     return seed + tf.stack([offset, tf.zeros_like(offset)])

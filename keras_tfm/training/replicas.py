@@ -1,8 +1,14 @@
-"""What a replica of `tf.distribute` needs from the others, for losses that compare all examples of a
-batch.
+"""What a replica of `tf.distribute` knows of the others, and needs from them for losses that compare all
+examples of a batch.
 """
 
 import tensorflow as tf
+
+
+def is_one_of_several() -> bool:
+    """Whether this code runs on one of several replicas, of which some may have got no example."""
+    context = tf.distribute.get_replica_context()
+    return context is not None and context.num_replicas_in_sync > 1
 
 
 def rows_of_all_replicas(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | int]:
@@ -12,9 +18,9 @@ def rows_of_all_replicas(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | int]:
     own rows to zeros, and the gradient of that sum is the sum of the gradients. Without a strategy, or on a
     single replica, the result is `x` and 0.
     """
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
+    if not is_one_of_several():
         return x, 0
+    context = tf.distribute.get_replica_context()
     size = tf.shape(x)[0]
     own = tf.one_hot(context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=tf.int32)
     sizes = context.all_reduce("SUM", own * size)

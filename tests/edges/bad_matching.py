@@ -44,7 +44,7 @@ BAD = [
     labels("none", "", "labels.txt: expected two labels or more, got 0"),
     labels("one", "red\n", "expected two labels or more, got 1"),
     labels("a blank", "red\n\nblue\n", "labels.txt, line 2: expected a label, the line is blank"),
-    labels("one twice", "red\nblue\nred \n", "line 3: the label 'red' stands in line 1 too"),
+    labels("one twice", "red\nblue\nred \n", "line 3: the label 'red' is in line 1 too"),
     labels("a template of none", "a\nb\n", "`template` must have {} where", f"{CLASSIFY} --template photo"),
     labels("no picture", "a\nb\n", "none.png: cannot be read", CLASSIFY.replace("a.png", "none.png")),
     labels("no model", "a\nb\n", "CLIP or SigLIP; there is no", CLASSIFY.replace("{run}", "{folder}/none")),

@@ -21,7 +21,7 @@ BAD = [
     text_of("blank lines", " \n\n", "text.txt: expected text, the file is empty"),
     text_of("one word", "a " * 3 + "\n", "--min-count must leave words; it is 5, and 'a' occurs most often"),
     text_of(
-        "a word a line", "a\n" * 9, "expected words beside each other, got 1 word of 5 occurrences or more"
+        "a word a line", "a\n" * 9, "expected words next to each other, got 1 word of 5 occurrences or more"
     ),
     text_of("no text", b"\xff\n", "text.txt, line 1: expected UTF-8, got byte 0xff at position 0"),
     text_of("punctuation", "! ?\n", "`texts` must hold words; there are none", VECTORS + " --words letters"),
@@ -31,7 +31,7 @@ BAD = [
         VECTORS.replace(".txt --", "*.txt --"),
         "expected files, but nothing matches the pattern",
     ),
-    Bad("vectors: a folder", "vectors {folder} --out {folder}", "is a folder, and a file is to be written"),
+    Bad("vectors: a folder", "vectors {folder} --out {folder}", "is a folder, not a file"),
     Bad("vectors: a file that is", "vectors a --out {folder}/v", "v exists already", {"v": ""}),
     Bad("vectors: nowhere", "vectors a --out {folder}/b/v", "v: the folder"),
     Bad("vectors: a method", VECTORS + " --method svd", "invalid choice: 'svd'"),

@@ -22,6 +22,7 @@ NUM_OUTPUTS = {
     "localvit": 6,
     "regionvit": 9,
     "smca": 3,
+    "up_detr": 7,
     "vilbert": 6,
     "vilbert_connection_layer": 4,
     "xcit": 7,

@@ -49,6 +49,7 @@ test_contract = contract.check(
     Case("stem", lambda: ConvolutionalStem(4, 2, "silu"), MAP, convolves=True),
     Case("Fourier positions", lambda: FourierPositions(4), MAP),
     Case("pooling", lambda: MaxPooling((3, 2), 2, (1, 0)), MAP, kind="pooling"),
+    Case("pooling, same", lambda: MaxPooling(3, 2, "same"), MAP, kind="pooling"),
     Case("attention among cells", lambda: MapAttention(MultiHeadAttention(2)), MAP, attends=True),
     Case(
         "attention to a smaller map",
@@ -224,6 +225,11 @@ def test_pooling_takes_the_greatest_of_each_window():
         axis=1,
     )
     np.testing.assert_array_equal(MaxPooling((3, 2), 2, (1, 0))(x), expected)
+    for sides in ((5, 6), (6, 3)):
+        maps = np.resize(x, (2, *sides, 3))
+        np.testing.assert_array_equal(
+            MaxPooling(3, 2, "same")(maps), keras.layers.MaxPooling2D(3, 2, "same")(maps)
+        )
     with pytest.raises(ValueError, match=r"`padding` must lie in 0 to half of `pool_size`, 3; it is 2"):
         MaxPooling(3, padding=2)
     with pytest.raises(ValueError, match="A map of 5 x 2 is smaller than a window of 3 x 3"):

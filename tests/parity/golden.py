@@ -43,7 +43,7 @@ def errors_of(path):
     ours = keras.Model(model.input, outputs)({name: arrays.pop(name) for name in model.input})
     errors = dict.fromkeys(arrays, np.inf)
     for name in arrays.keys() & ours.keys():
-        y, expected = keras.ops.convert_to_numpy(ours[name]), arrays[name]
+        y, expected = (np.asarray(x, "float64") for x in (ours[name], arrays[name]))
         if y.shape == expected.shape:
             errors[name] = float(np.abs(y - expected).max() / max(np.abs(expected).max(), 1e-30))
     return config["class"], errors

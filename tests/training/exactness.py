@@ -80,6 +80,24 @@ def run_dropout(scope):
     return results | {"masks": np.stack(model.distribute_strategy.experimental_local_results(masks))}
 
 
+def run_averages(scope):
+    """The moving averages of each replica's batch normalisation after a batch of one example, (3, 5)."""
+    import keras
+
+    import keras_tfm
+
+    with scope():
+        inputs = keras.Input((2,))
+        norm = keras_tfm.layers.BatchNormalization(momentum=0.9)
+        model = keras_tfm.Model(inputs, norm(inputs))
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+    example = np.array([[3.0, 5.0]], "float32")
+    model.fit(example, example, batch_size=1, verbose=0)
+    averages = norm.moving_mean.value, norm.moving_variance.value
+    local = [model.distribute_strategy.experimental_local_results(x) for x in averages]
+    return {"means": np.stack(local[0]), "variances": np.stack(local[1])}
+
+
 def run_teacher(scope):
     """What a model and its moving average, the teacher, end with: their weights, and the center."""
     import keras
@@ -185,6 +203,8 @@ def main(layouts, file, *names):
         for name in names or CASES:
             if name == "dropout":
                 results = run_dropout(scope)
+            elif name == "averages":
+                results = run_averages(scope)
             elif name == "teacher":
                 results = run_teacher(scope)
             elif name.startswith("pairs "):

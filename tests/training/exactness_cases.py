@@ -158,6 +158,31 @@ def of_pixels(detector):
     return keras_tfm.Model(inputs, learner({"images": images, "pixel_mask": mask}))
 
 
+def convolutional():
+    """Convolutions of every kind, and pooling, of tokens' vectors as the pixels of 16 x 24."""
+    import keras
+
+    import keras_tfm
+    from keras_tfm import layers
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = keras.layers.Embedding(V, 64, keras.initializers.RandomNormal(stddev=1.0))(inputs)
+    x = keras.layers.Reshape((16, 24, 1))(x)
+    for layer in (
+        layers.Convolution(8, activation="gelu"),
+        layers.Convolution(8, groups=8, activation="gelu"),
+        layers.StandardizedConvolution(8, stride=2, norm=keras.layers.GroupNormalization(2)),
+        layers.Convolution(8, groups=2, activation="gelu"),
+        layers.MaxPooling(2),
+        layers.Convolution(8, kernel_size=1, stride=2),
+        keras.layers.Flatten(),
+        keras.layers.Dense(T * V),
+        keras.layers.Reshape((T, V)),
+    ):
+        x = layer(x)
+    return keras_tfm.Model(inputs, x)
+
+
 def objects(ids, labels):
     """Those in the place of every third token or so, of class 0 or 1, and padding: (B, T, 5)."""
     is_object = (ids % 3 == 1)[..., None]
@@ -336,6 +361,7 @@ CASES = {
     "set of objects": Case(
         detector, batch_size=13, loss=loss_of("SetPredictionLoss"), targets=objects
     ),
+    "convolutions": Case(convolutional, lambda: sgd(global_clipnorm=0.1), batch_size=13),
     "DETR": Case(
         detr, lambda: sgd(global_clipnorm=0.1), 13, loss=loss_of("SetPredictionLoss"), targets=objects
     ),
@@ -370,7 +396,7 @@ CASES = {
     "rates, jit": Case(optimizer=by_path, batch_size=12, compile={"jit_compile": True}),
 }  # fmt: skip
 # What each of these ends with depends on another part of training.
-QUICK = ("mean by sample weights", "accumulation", "jit", "softmax contrast")
+QUICK = ("mean by sample weights", "accumulation", "jit", "softmax contrast", "convolutions")
 QUICK_OF_PROCESSES = ("mean by sample weights", "accumulation")
 # Not as on one device: each replica drops other values. Both of them drop the same.
 DRAWING = {

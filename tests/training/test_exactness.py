@@ -16,13 +16,21 @@ def check(results, expected):
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """The quick cases, and dropout, on one device and on two replicas."""
+    """The quick cases, and others, on one device and on two replicas."""
     file = tmp_path_factory.mktemp("first") / "results.npz"
-    return run_layouts(["none", "mirrored:2"], file, [*QUICK, "dropout", "teacher"])
+    return run_layouts(["none", "mirrored:2"], file, [*QUICK, "dropout", "teacher", "averages"])
 
 
 def test_two_replicas_are_exact(first):
     check({name: first["mirrored:2"][name] for name in QUICK}, first["none"])
+
+
+def test_a_replica_without_examples_keeps_its_moving_averages(first):
+    one, two = first["none"]["averages"], first["mirrored:2"]["averages"]
+    np.testing.assert_allclose(one["means"], [[0.3, 0.5]], rtol=1e-6)
+    np.testing.assert_allclose(one["variances"], [[0.9, 0.9]], rtol=1e-6)
+    np.testing.assert_allclose(two["means"], [[0.3, 0.5], [0, 0]], rtol=1e-6)
+    np.testing.assert_allclose(two["variances"], [[0.9, 0.9], [1, 1]], rtol=1e-6)
 
 
 def test_a_teacher_follows_alike_on_two_replicas(first):

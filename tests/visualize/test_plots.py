@@ -213,7 +213,7 @@ def test_a_run_without_measures_is_one_line(tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["plot", str(tmp_path)])
     assert stopped.value.code == 2
-    assert "metrics.csv: expected a row for each epoch" in capsys.readouterr().err
+    assert "metrics.csv: expected one row per epoch" in capsys.readouterr().err
 
 
 def test_without_matplotlib_the_extra_is_named(run, monkeypatch, capsys):

@@ -1,8 +1,9 @@
-"""Batches of images without labels: crops of several sizes, and images with hidden patches.
+"""Batches of images without labels: crops of several sizes, images with hidden patches, patches to be found.
 
-Caron et al. 2021, "Emerging Properties in Self-Supervised Vision Transformers", and He et al. 2022, "Masked
-Autoencoders Are Scalable Vision Learners". The crops deviate from Caron et al. in that each is blurred with
-the same probability, one half, its colours always change a little, and none is solarised.
+Caron et al. 2021, "Emerging Properties in Self-Supervised Vision Transformers", He et al. 2022, "Masked
+Autoencoders Are Scalable Vision Learners", and Dai et al. 2021, "UP-DETR: Unsupervised Pre-training for
+Object Detection with Transformers". The crops deviate from Caron et al. in that each is blurred with the same
+probability, one half, its colours always change a little, and none is solarised.
 """
 
 from collections.abc import Callable
@@ -83,10 +84,62 @@ class CropBatches(ImageBatches):
         if self.flips:
             is_flipped = tf.random.stateless_uniform((tf.shape(x)[0], 1, 1, 1), self.seeds.next()) < 0.5
             x = tf.where(is_flipped, x[:, :, ::-1], x)
+        return self._prepared(x, kind)
+
+    def _prepared(self, x, kind):
+        """Crops (B number, height, width, C) in other colours, as a model's input (B, number, ...)."""
         for layer in self.layers:
             x = layer(x, training=True)
         x = self.prepare(tf.clip_by_value(x, 0.0, 1.0))
-        return tf.reshape(x, (-1, kind.number, *kind.size, images.shape[-1]))
+        return tf.reshape(x, (-1, kind.number, *kind.size, x.shape[-1]))
+
+
+class PatchBatches(CropBatches):
+    """Batches ({"images": (B, H, W, C), "patches": (B, P, h, w, C)}, targets (B, P, 5)) of raw images.
+
+    Patches of any place and sides, of `least` of the image's to all but `least`, are resized to `size` (h, w)
+    and change their colours; a target is (0, x, y, width, height), the patch's centre and sides as shares of
+    the image's. Nothing is mirrored, as in Dai et al. 2021. The other arguments are those of `CropBatches`.
+    """
+
+    def __init__(
+        self,
+        images: Any,
+        num_patches: int,
+        size: tuple[int, int],
+        normalize: Callable,
+        batch_size: int,
+        seed: int | None = None,
+        least: float = 0.05,
+    ):
+        kinds = {"patches": Crops(num_patches, size, (0.0, 1.0))}
+        super().__init__(images, kinds, normalize, batch_size, seed, flips=False)
+        self.least = least
+
+    def _batch(self, step, images, rows):
+        self.seeds.begin(tf.random.experimental.stateless_fold_in(step, self.seed or 0))
+        images, kind = as_floats(images), self.kinds["patches"]
+        count = tf.shape(images)[0] * kind.number
+        draws = tf.random.stateless_uniform((2, count, 2), self.seeds.next())
+        sides = self.least + (1 - 2 * self.least) * draws[0]  # (B P, 2): x, y
+        start = (1 - sides) * draws[1]
+        patches = self._cut(images, start[:, ::-1], sides[:, ::-1], kind)
+        targets = tf.concat([tf.zeros((count, 1)), start + sides / 2, sides], axis=-1)
+        inputs = {"images": self.prepare(images), "patches": self._prepared(patches, kind)}
+        return inputs, tf.reshape(targets, (-1, kind.number, 5))
+
+    @staticmethod
+    def _cut(images, start, sides, kind):
+        """The patches (B P, h, w, C) that begin at `start` and have these `sides`, shares (B P, 2) of height
+        and width.
+        """
+        extent = tf.constant([float(side) for side in images.shape[1:3]])
+        step = sides * extent / kind.size  # the side of a patch's pixel, in pixels of the image
+        first = start * extent + step / 2 - 0.5  # centres of pixels are at whole numbers
+        places = tf.concat([first, first + step * (np.array(kind.size, "float32") - 1)], axis=-1)
+        owners = tf.repeat(tf.range(tf.shape(images)[0]), kind.number)
+        places /= tf.tile(tf.maximum(extent - 1, 1.0), [2])
+        return tf.image.crop_and_resize(images, places, owners, kind.size)
 
 
 class MaskedBatches(ImageBatches):

@@ -66,6 +66,7 @@ class DETR(SetDetector):
             name=name,
             **kwargs,
         )
+        self.context = encoder.context
 
 
 # Carion et al. 2020, table 1: DETR, of 41 M parameters, and DETR-R101, of 60 M. tiny is this package's own,

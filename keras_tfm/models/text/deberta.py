@@ -17,6 +17,7 @@ from keras_tfm.layers.attention.disentangled import DisentangledAttention, Dista
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
+from keras_tfm.layers.empty_batch import never_empty
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.masks import combine_masks, key_mask_of
 from keras_tfm.layers.normalization import LayerNormalization
@@ -112,7 +113,7 @@ class ConvolutionBranch(Layer):
     def call(self, x, y, mask, training=None):
         """(B, T, D) -> (B, T, D); `mask` (B, T) is False at padding."""
         seen = ops.cast(mask, x.dtype)[..., None]  # (B, T, 1)
-        x = self.inner_dropout(self.convolution(x * seen), training=training)
+        x = self.inner_dropout(never_empty(self.convolution, x * seen), training=training)
         return self.norm(y + activation_of(self.activation)(x))
 
     def compute_output_shape(self, x_shape, y_shape=None, mask_shape=None):

@@ -16,6 +16,7 @@ from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import StandardizedConv2D
 from keras_tfm.layers.patches import height_and_width
+from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.models.vision.images import Side
 from keras_tfm.models.vision.vit import ViT, ViTConfig
 
@@ -81,7 +82,7 @@ class HybridViT(ViT):
     def feature_map(cls, config, images):
         """The residual network's map for images (B, H, W, C)."""
         x = Chain(_normalized(config, config.stem_dim, 7, 2, "relu"), name="stem")(images)
-        x = keras.layers.MaxPooling2D(3, 2, padding="same", name="stem_pooling")(x)
+        x = MaxPooling(3, 2, "same", name="stem_pooling")(x)
         for stage, depth in enumerate(config.stage_depths):
             for index in range(depth):
                 x = cls.residual_block(config, stage, index)(x)

@@ -1,0 +1,200 @@
+"""Pre-training a detector without labels: find the places from which patches were cut out of an image.
+
+    patch --- backbone ---> mean ---> dense ---+
+                                               + --> position of the query ---> decoder ---> is it there,
+    object query ------------------------------+                                where, and which features
+
+Dai et al. 2021, "UP-DETR: Unsupervised Pre-training for Object Detection with Transformers", whose shuffling
+of the object queries is missing. The backbone of images is frozen. Each patch has Q / P queries in a row,
+which attend in the decoder's self-attention to each other alone:
+
+    query   0 1 2 3 4 5        Q = 6 queries, P = 2 patches
+    0       x x x . . .
+    1       x x x . . .
+    2       x x x . . .
+    3       . . . x x x
+    4       . . . x x x
+    5       . . . x x x
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.object_detector import box_head, check_classes
+from keras_tfm.heads.set_prediction import SetPredictionLoss
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.compiler.bits import keeps
+from keras_tfm.layers.dense import Dense
+from keras_tfm.models.base import states_of
+from keras_tfm.registry import register
+
+
+class PatchDetector(ModelWithHead):
+    """A `backbone`, a `DETR`, that finds `num_patches` patches of its images, by heads of its own.
+
+    Inputs: those of the backbone, and `patches` (B, P, h, w, C), each cut out of its image and resized. The
+    output, `predictions` (B, L, Q, P + num_classes + 5) of the L decoder blocks, is for the loss of
+    `objective`: how far the features that a query tells are from those of each patch, logits of the classes
+    and of no object, and boxes. `found` has them of the last block by name: `logits`, `boxes`, `features`
+    (B, Q, F), and `patch_features` (B P, F). The layers of the backbone's own backbone are frozen here;
+    `detector` is a copy in which they learn.
+
+    Args:
+        num_patches: P, which must divide the backbone's queries Q.
+        patch_size: h and w, or one for both, by default the size of the images. Another needs layers that
+            read any size, such as those of a `ResNet`.
+        dropout: the rate at which queries are not told their patch in training.
+        num_classes: the patches are of the first one.
+
+    >>> config = keras_tfm.models.DETR.config_of_size("tiny", image_size=64)
+    >>> model = keras_tfm.heads.PatchDetector(keras_tfm.models.DETR(config), num_patches=4, patch_size=32)
+    >>> model.output.shape  # 3 decoder blocks, 16 queries, 4 distances, 2 logits and a box
+    (None, 3, 16, 10)
+    """
+
+    def __init__(
+        self,
+        backbone,
+        num_patches=10,
+        patch_size=None,
+        dropout=0.1,
+        num_classes=1,
+        name="patch_detector",
+        **kwargs,
+    ):
+        check_classes(num_classes)
+        num_queries = backbone.config.num_queries
+        if num_patches < 1 or num_queries % num_patches:
+            raise ValueError(f"`num_patches` must divide the {num_queries} queries; it is {num_patches}.")
+        images, features = backbone.input["images"], backbone.maps[-1]
+        reader = keras.Model(images, features, name="patch_reader")
+        reader.trainable = False
+        shape = tuple(images.shape[1:])
+        size = shape[:2] if patch_size is None else tuple(np.broadcast_to(patch_size, 2).tolist())
+        if size != shape[:2]:
+            shape = (*size, shape[-1])
+            reader = keras.models.clone_model(
+                reader, input_tensors=keras.Input(shape), clone_function=lambda layer: layer
+            )  # the same layers for images of another size
+        patches = keras.Input((num_patches, *shape), name="patches")
+        maps = reader(ops.reshape(patches, (-1, *shape)))  # (B P, rows, columns, F)
+        told = keras.layers.GlobalAveragePooling2D(name="patch_mean")(maps)  # (B P, F)
+
+        queries = backbone.get_layer("decoder_queries").output  # (B, Q, D)
+        by_patch = ops.reshape(told, (-1, num_patches, told.shape[-1]))  # (B, P, F)
+        queries = PatchQueries(dropout, name="patch_queries")(queries, by_patch)
+        options = {"mask": own_queries(num_queries, num_patches), "position": queries, **backbone.context}
+        states = states_of(backbone.blocks["decoder"], ops.zeros_like(queries), **options)[1:]
+        states = backbone.get_layer("decoder_norm")(ops.stack(states, axis=1))  # (B, L, Q, D)
+
+        dim = states.shape[-1]
+        logits = Dense(num_classes + 1, name="class_head")(states)
+        boxes = box_head(dim, "sigmoid")(states)
+        align = Chain([Dense(dim, "relu"), Dense(told.shape[-1])], name="feature_head")
+        found = align(states)  # (B, L, Q, F)
+        distances = squared_distances(found, by_patch)  # (B, L, Q, P)
+        inputs = {**backbone.input, "patches": patches}
+        predictions = ops.concatenate([ops.cast(distances, logits.dtype), logits, boxes], axis=-1)
+        super().__init__(backbone, inputs, predictions, name=name, **kwargs)
+        self.num_patches = num_patches
+        self.patch_size = patch_size
+        self.dropout = dropout
+        self.num_classes = num_classes
+        last = {"logits": logits, "boxes": boxes, "features": found}
+        self.found = {name: x[:, -1] for name, x in last.items()} | {"patch_features": told}
+
+    def objective(self):
+        """The loss of the output."""
+        return PatchDetectionLoss(self.num_patches)
+
+    def detector(self):
+        """A copy of the backbone, all of whose layers learn that its configuration does not freeze."""
+        copied = type(self.backbone).from_config(self.backbone.get_config())
+        copied.set_weights(self.backbone.get_weights())
+        return copied
+
+    def _fill(self, name, inputs):
+        return self.backbone._fill(name, inputs)
+
+
+class PatchQueries(Layer):
+    """Object queries (B, Q, D), to which a linear function of patches' features (B, P, F) is added.
+
+    Each patch is told to Q / P queries in a row. In training a query is told nothing at the rate `dropout`;
+    what the others are told stays as it is.
+
+    >>> keras_tfm.heads.PatchQueries()(np.ones((1, 6, 8)), np.ones((1, 2, 5))).shape
+    TensorShape([1, 6, 8])
+    """
+
+    def __init__(self, dropout=0.1, **kwargs):
+        super().__init__(**kwargs)
+        if not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must lie in [0, 1); it is {dropout}.")
+        self.dropout = dropout
+        self.seed_generator = keras.random.SeedGenerator()
+
+    def build(self, queries_shape, features_shape):
+        if queries_shape[1] % features_shape[1]:
+            raise ValueError(f"{features_shape[1]} patches do not divide {queries_shape[1]} queries.")
+        self.projection = Dense(queries_shape[-1], name="projection")
+        self.projection.build(features_shape)
+        self.built = True
+
+    def call(self, queries, features, training=False):
+        """(B, Q, D) -> (B, Q, D)."""
+        told = ops.repeat(self.projection(features), queries.shape[1] // features.shape[1], axis=1)
+        if training and self.dropout:
+            keep = keeps(ops.shape(told)[:2], self.dropout, self.seed_generator.next())
+            told = ops.where(keep[..., None], told, ops.zeros((), told.dtype))
+        return queries + told
+
+    def compute_output_shape(self, queries_shape, features_shape):
+        return tuple(queries_shape)
+
+    def compute_mask(self, queries, previous_mask=None):
+        return None
+
+
+@register
+class PatchDetectionLoss(SetPredictionLoss):
+    """The `SetPredictionLoss` of a `PatchDetector`, and of matched queries the distance of their features.
+
+    Predictions are (B, L, Q, P + C + 5), targets (B, P, 5) the patches in their order, of the class 0. The
+    distance, squared and of features of length 1, is divided by the number of targets.
+    """
+
+    def __init__(self, num_patches, weights=(1.0, 5.0, 2.0), costs=None, no_object=0.1, **kwargs):
+        super().__init__(weights, costs, no_object, **kwargs)
+        self.num_patches = num_patches
+
+    def logits_of(self, predictions):
+        return predictions[..., self.num_patches : -4]
+
+    def further_badness(self, predictions, of_query):
+        index = ops.maximum(of_query, 0)[..., None]  # (B L, Q, 1)
+        return ops.take_along_axis(predictions[..., : self.num_patches], index, axis=-1)[..., 0]
+
+    def get_config(self):
+        return {**super().get_config(), "num_patches": self.num_patches}
+
+
+def own_queries(num_queries, num_patches):
+    """Which queries attend to which: to those of the same patch. (1, Q, Q), boolean.
+
+    >>> keras_tfm.heads.own_queries(4, 2).astype(int).tolist()
+    [[[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]]
+    """
+    of_query = np.arange(num_queries) // (num_queries // num_patches)
+    return (of_query[:, None] == of_query)[None]
+
+
+def squared_distances(found, told):
+    """The squared distances of `found` (B, L, Q, F) from `told` (B, P, F), both scaled to the length 1: (B,
+    L, Q, P). In float32.
+    """
+    found, told = (ops.normalize(ops.cast(x, "float32")) for x in (found, told))
+    return 2 - 2 * ops.einsum("blqf,bpf->blqp", found, told)
