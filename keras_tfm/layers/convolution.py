@@ -28,6 +28,8 @@ class BatchNormalization(keras.layers.BatchNormalization):
     TensorShape([1, 8, 8, 3])
     """
 
+    momentum: float
+
     def __init__(self, epsilon=1e-5, momentum=0.9, **kwargs):
         super().__init__(epsilon=epsilon, momentum=momentum, **kwargs)
 

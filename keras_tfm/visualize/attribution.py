@@ -17,6 +17,7 @@ from keras_tfm.layers.attention.tap import recording
 from keras_tfm.private.keras import layers_in
 from keras_tfm.tasks.reading import Reading, read
 from keras_tfm.training.model import Model
+from keras_tfm.visualize.grids import grid_of, maps_of
 from keras_tfm.visualize.record import by_layer
 
 
@@ -24,7 +25,8 @@ from keras_tfm.visualize.record import by_layer
 class Attribution:
     """How much each of the `tokens` (T) adds to a logit: `values` (T), to first order, of `score`, the logit.
 
-    For images the tokens are those of their first hidden states, class tokens before patches.
+    For images the tokens are those of the first hidden states: "[0]" for a class token, "row,column" for a
+    patch or a cell.
 
     >>> examples = ["a good film", "a bad film"], ["+", "-"]
     >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
@@ -70,14 +72,12 @@ def input_attribution(
     tokens = {"encoder": reading.tokens, "decoder": reading.target_tokens}
     if "decoder_token_ids" not in reading.inputs:
         tokens = {name: [*reading.tokens, *reading.target_tokens] for name in tokens}
-    return {
-        name: Attribution(
-            list(tokens.get(name, ())),
-            np.asarray(tf.reduce_sum(gradients[name] * state, axis=-1)[0], "float32"),
-            float(value),
-        )
-        for name, state in outputs["states"].items()
-    }
+    maps = [] if reading.image is None else maps_of(getattr(model, "backbone", model))
+    found = {}
+    for name, state in outputs["states"].items():
+        values = np.asarray(tf.reduce_sum(gradients[name] * state, axis=-1)[0], "float32").reshape(-1)
+        found[name] = Attribution(_named(tokens.get(name, ()), len(values), maps), values, float(value))
+    return found
 
 
 def attention_gradients(
@@ -144,6 +144,12 @@ def attention_rollout(scores: Any, residual: float = 0.5) -> np.ndarray:
         mean = mean / np.maximum(mean.sum(-1, keepdims=True), 1e-30)
         flow = (residual * np.eye(mean.shape[-1]) + (1 - residual) * mean) @ flow
     return flow
+
+
+def _named(tokens: Sequence[str], length: int, maps: list[tuple[int, int]]) -> list[str]:
+    """The tokens of a text, or of an image the names of its patches, or of a map's cells."""
+    grid = None if len(tokens) == length else grid_of(length, maps)
+    return list(tokens) if grid is None else grid.names()
 
 
 def highest_logit(outputs: Any) -> Any:

@@ -24,6 +24,7 @@ import keras_tfm.models
 import keras_tfm.tasks
 import keras_tfm.training
 import keras_tfm.visualize
+import keras_tfm.visualize.plots
 import keras_tfm.word_vectors
 from keras_tfm.configs import Config
 
@@ -78,7 +79,7 @@ def test_examples_of_tasks_give_what_they_say(name):
     run(OF_TASKS[name])
 
 
-@pytest.mark.parametrize("package", [*QUICK, keras_tfm.tasks])
+@pytest.mark.parametrize("package", [*QUICK, keras_tfm.tasks, keras_tfm.visualize.plots])
 def test_public_names_have_an_example(package):
     """A configuration's example is its model's, or its task's."""
     missing = []

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_tfm import tasks
+from keras_tfm import models, tasks
 from keras_tfm.visualize import attention_gradients, attention_rollout, input_attribution, look
 from tests import contract
 from tests.visualize.test_look import classifier, translator
@@ -35,6 +35,18 @@ def test_gradients_at_the_first_hidden_states(task):
     assert found.tokens == view.tokens
     np.testing.assert_allclose(found.score, logit, rtol=1e-5)
     np.testing.assert_allclose(found.values, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_the_tokens_of_an_image_are_its_patches_or_cells():
+    vit = tasks.ImageClassifier.from_size("tiny", ["a", "b"], image_size=8, patch_size=4)
+    image = np.random.default_rng(0).integers(0, 256, (8, 8, 3), "uint8")
+    found = input_attribution(vit, image)["encoder"]
+    assert found.tokens == ["[0]", "0,0", "0,1", "1,0", "1,1"] == look(vit, image).attention[0].query_tokens
+    assert found.values.shape == (5,)
+    pyramid = tasks.ImageClassifier(models.MiT(models.tiny_config(models.MiT)), ["a", "b"])
+    image = np.zeros((32, 32, 3), "uint8")
+    found = input_attribution(pyramid, image)["encoder"]
+    assert found.tokens[:2] == ["0,0", "0,1"] and len(found.tokens) == len(found.values) == 16 * 16
 
 
 def test_gradients_at_the_weights(task):

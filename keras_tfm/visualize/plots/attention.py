@@ -27,6 +27,11 @@ def plot_alignment(
 
     As in figure 3 of Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to Align and
     Translate". ValueError where the tokens are not as many.
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.plot_alignment(np.eye(2), ["the", "cat"], ["le", "chat"])
+    >>> [label.get_text() for label in axes.get_xticklabels()]
+    ['le', 'chat']
     """
     if np.shape(weights) != (len(query_tokens), len(key_tokens)):
         expected = (len(query_tokens), len(key_tokens))
@@ -44,6 +49,11 @@ def plot_heads(scores: Any, axes: Any = None) -> Any:
 
     `scores` are what `record_attention` gives, of one example, or one array (H, T, S). A map is as dark as
     its largest weight is near to 1.
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.plot_heads(np.full((2, 3, 3), 1 / 3))  # one layer with two heads
+    >>> len(axes.get_images())
+    2
     """
     layers = by_layer(scores)
     columns = max(weights.shape[1] for _, weights in layers)
@@ -63,7 +73,15 @@ def plot_heads(scores: Any, axes: Any = None) -> Any:
 
 
 def plot_patterns(patterns: Patterns, axes: Any = None) -> Any:
-    """The strongest pattern of every head by its colour, the score in the cell: layers in rows."""
+    """The strongest pattern of every head by its colour, the score in the cell: layers in rows.
+
+    >>> from keras_tfm import visualize
+    >>> from keras_tfm.visualize import plots
+    >>> weights = np.array([[[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]])  # one head
+    >>> axes = plots.plot_patterns(visualize.attention_patterns(weights, ["the", "cat", "sat"]))
+    >>> axes.texts[0].get_text()  # the score of the pattern "next"
+    '0.80'
+    """
     names = patterns.strongest()
     columns = max(map(len, names))
     axes = new_axes(axes, (0.62 * columns + 1, 0.5 * len(names) + 1.1))
@@ -89,6 +107,11 @@ def plot_distances(distances: np.ndarray, axes: Any = None, unit: str = "pixels"
     """Mean attention distances (L, H) by the depth of the layer, a dot for each head.
 
     As in figure 7 of Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words".
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.plot_distances(np.array([[2.0, 5.0], [4.0, 6.0]]))  # two layers with two heads
+    >>> axes.get_ylabel()
+    'mean attention distance, pixels'
     """
     axes = new_axes(axes)
     layers, heads = np.indices(distances.shape)
@@ -101,7 +124,13 @@ def plot_distances(distances: np.ndarray, axes: Any = None, unit: str = "pixels"
 
 
 def plot_mask(mask: np.ndarray, tokens: Sequence[str] = (), axes: Any = None) -> Any:
-    """Which keys (columns) each query (row) attends to: a boolean mask (T, S), dark where it may."""
+    """Which keys (columns) each query (row) attends to: a boolean mask (T, S), dark where it may.
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.plot_mask(keras_tfm.layers.causal_mask(3, 3)[0], ["the", "cat", "sat"])
+    >>> axes.get_xlabel(), axes.get_ylabel()
+    ('key', 'query')
+    """
     mask = np.asarray(mask)
     if mask.ndim != 2:
         raise ValueError(f"`mask` must have the shape (T, S); it is {mask.shape}.")
@@ -123,6 +152,11 @@ def plot_query_and_keys(
 
     Beyond three numbers the arrows are projected to the query and to the two directions beside it in which
     the keys vary most. `scale` is that of the dot products, by default 1/sqrt(K). `axes` are 3-D.
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.plot_query_and_keys([1.0, 0.0, 0.0], np.eye(3), ["the", "cat", "sat"])
+    >>> axes.name
+    '3d'
     """
     query, keys = np.asarray(query, float), np.asarray(keys, float)
     scores = keys @ query * (query.size**-0.5 if scale is None else scale)
@@ -159,6 +193,11 @@ def _in_space(query: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def plot_softmax(dim: int = 64, num_keys: int = 200, seed: int = 0, axes: Any = None) -> Any:
     """The weights of a random query over random keys of unit variance, the largest first, with the scores
     divided by sqrt(dim) and without: what Vaswani et al. 2017 scale them for, section 3.2.1.
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.plot_softmax(dim=16, num_keys=50)
+    >>> len(axes.lines)
+    2
     """
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(num_keys, dim)) @ rng.normal(size=dim)

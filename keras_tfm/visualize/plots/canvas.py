@@ -21,7 +21,13 @@ def matplotlib() -> Any:
 
 
 def new_axes(axes: Any = None, size: tuple[float, float] = (6, 4), *place: int, **options: Any) -> Any:
-    """`axes`, or those of a new figure of `size` inches, which `Figure.add_subplot` puts at `place`."""
+    """`axes`, or those of a new figure of `size` inches, which `Figure.add_subplot` puts at `place`.
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.new_axes(size=(3, 2))
+    >>> plots.new_axes(axes) is axes
+    True
+    """
     if axes is not None:
         return axes
     matplotlib()
@@ -31,7 +37,14 @@ def new_axes(axes: Any = None, size: tuple[float, float] = (6, 4), *place: int, 
 
 
 def save(picture: Any, path: str | os.PathLike[str], dpi: int = 150) -> None:
-    """Write axes, or a figure, to a file whose name ends in .png, .svg or .pdf; ValueError for another."""
+    """Write axes, or a figure, to a file whose name ends in .png, .svg or .pdf; ValueError for another.
+
+    >>> import os
+    >>> from keras_tfm.visualize import plots
+    >>> plots.save(plots.plot_clocks(), "clocks.png")
+    >>> os.listdir()
+    ['clocks.png']
+    """
     if not str(path).lower().endswith((".png", ".svg", ".pdf")):
         raise ValueError(f"{path}: expected a name that ends in .png, .svg or .pdf")
     getattr(picture, "figure", picture).savefig(path, dpi=dpi)

@@ -17,6 +17,11 @@ def plot_curves(curves: Mapping[str, Any], axes: Any = None, log: bool = False, 
     """Named curves: {name: values (N,)} at 0, 1, 2, ..., or {name: (places, values)}; `labels` are `xlabel`,
     `ylabel` and `title`. With `log` the values are shown by powers of ten: how gradients vanish, for example.
     A name that differs from the one before only in its end, behind a comma, has its colour, dashed.
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.plot_curves({"training": [3.0, 2.0, 1.5], "validation": [3.1, 2.4, 2.2]}, xlabel="epoch")
+    >>> [line.get_label() for line in axes.lines]
+    ['training', 'validation']
     """
     axes, before = new_axes(axes), ""
     number = -1
@@ -41,6 +46,12 @@ def plot_reach(jacobians: Mapping[str, np.ndarray], axes: Any = None) -> Any:
 
     After section 2 of Pascanu, Mikolov and Bengio 2013, "On the Difficulty of Training Recurrent Neural
     Networks". ValueError for other shapes.
+
+    >>> from keras_tfm.visualize import plots
+    >>> jacobians = np.array([[[0.25]], [[0.5]], [[1.0]]])  # of the last of three states by each
+    >>> axes = plots.plot_reach({"RNN": jacobians})
+    >>> axes.get_yscale(), axes.lines[0].get_ydata().tolist()
+    ('log', [1.0, 0.5, 0.25])
     """
     curves = {}
     for name, some in jacobians.items():
@@ -55,6 +66,11 @@ def plot_reach(jacobians: Mapping[str, np.ndarray], axes: Any = None) -> Any:
 def plot_training(tables: Rows | Mapping[str, Rows], measure: str = "loss", axes: Any = None) -> Any:
     """A measure by epochs, and its validation's: `tables` are the rows of a metrics.csv, {column: text}, or
     {name: rows} of several trainings. ValueError where no row has the measure.
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.plot_training([{"epoch": "1", "loss": "2.0"}, {"epoch": "2", "loss": "1.5"}])
+    >>> axes.lines[0].get_ydata()
+    array([2. , 1.5])
     """
     named = tables if isinstance(tables, Mapping) else {"": tables}
     curves = {}
@@ -79,7 +95,14 @@ def measures_of(tables: Mapping[str, Rows]) -> list[str]:
 
 
 def draw_training(tables: Mapping[str, Rows]) -> Any:
-    """A figure with a panel for each measure of the {name: rows} of trainings."""
+    """A figure with a panel for each measure of the {name: rows} of trainings.
+
+    >>> from keras_tfm.visualize import plots
+    >>> rows = [{"epoch": "1", "loss": "2.0", "error": "0.5"}, {"epoch": "2", "loss": "1.5", "error": "0.4"}]
+    >>> figure = plots.draw_training({"first": rows})  # as a `MetricsFile` has them
+    >>> [axes.get_ylabel() for axes in figure.axes]
+    ['loss', 'error']
+    """
     matplotlib()
     from matplotlib.figure import Figure
 
@@ -95,7 +118,13 @@ def draw_training(tables: Mapping[str, Rows]) -> Any:
 def plot_embeddings(
     words: Sequence[str], vectors: np.ndarray, axes: Any = None, pairs: Sequence[tuple[str, str]] = ()
 ) -> Any:
-    """Vectors (N, D) at their two principal components, a dot and a word each; `pairs` are joined."""
+    """Vectors (N, D) at their two principal components, a dot and a word each; `pairs` are joined.
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.plot_embeddings(["cat", "dog", "car"], np.eye(3), pairs=[("cat", "dog")])
+    >>> [text.get_text() for text in axes.texts]
+    ['cat', 'dog', 'car']
+    """
     vectors = np.asarray(vectors, float)
     if len(words) != len(vectors) or len(words) < 3:
         raise ValueError(f"Expected three words or more, and a vector each; {len(words)}, {len(vectors)}.")

@@ -30,7 +30,13 @@ MODEL_SIZES = (
 
 
 def plot_sizes(models: Sequence[tuple[str, float, float]] = MODEL_SIZES, axes: Any = None) -> Any:
-    """Parameters of models, (name, year, count) each, by powers of ten along the years."""
+    """Parameters of models, (name, year, count) each, by powers of ten along the years.
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.plot_sizes([("BERT", 2018.8, 340e6), ("GPT-2", 2019.1, 1.5e9)])
+    >>> [text.get_text() for text in axes.texts]
+    ['BERT, 340M', 'GPT-2, 1.5B']
+    """
     axes = new_axes(axes, (8, 4.5))
     _, years, counts = zip(*models, strict=True)
     axes.scatter(years, counts, color=COLOURS[0], s=30, zorder=2)
@@ -53,6 +59,11 @@ def plot_model(model: keras.Model, axes: Any = None) -> Any:
 
     Blocks that hold the same layers are drawn once, with their number; an encoder's output goes to all the
     blocks of the decoder beside it, and a backbone's to the stack beside it.
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.plot_model(keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100))
+    >>> axes.texts[0].get_text()
+    'embedding  78.6K'
     """
     states = getattr(model, "hidden_states", {})
     stacks = {name: _folded(blocks, states.get(name, ())) for name, blocks in model.blocks.items()}

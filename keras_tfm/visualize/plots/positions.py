@@ -8,7 +8,14 @@ from keras_tfm.visualize.plots.canvas import COLOURS, INK, bare, colour_bar, hea
 
 
 def plot_positions(encoding: np.ndarray, axes: Any = None) -> Any:
-    """The vectors (T, D) of positions as cells, a row for each position: of sines, or of learnt ones."""
+    """The vectors (T, D) of positions as cells, a row for each position: of sines, or of learnt ones.
+
+    >>> from keras_tfm.visualize import plots
+    >>> encoding = keras_tfm.layers.SinePositionEncoding()(np.zeros((1, 10, 8)))[0]
+    >>> axes = plots.plot_positions(encoding)
+    >>> axes.get_images()[0].get_array().shape
+    (10, 8)
+    """
     encoding = np.asarray(encoding)
     axes = new_axes(axes, (7, 4))
     most = float(np.abs(encoding).max())
@@ -23,6 +30,11 @@ def plot_clocks(num_positions: int = 12, dim: int = 8, base: float = 10_000.0, a
     which from one position to the next turns clockwise by the frequency; later positions are darker.
 
     Each pair has a plane of its own: the clocks stand side by side only here.
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.plot_clocks(num_positions=6, dim=4)
+    >>> len(axes.texts)
+    2
     """
     if dim % 2 or dim < 2:
         raise ValueError(f"`dim` must be even, a sine and a cosine for each frequency; it is {dim}.")
@@ -45,7 +57,12 @@ def plot_clocks(num_positions: int = 12, dim: int = 8, base: float = 10_000.0, a
 
 
 def shift_matrix(shift: float, dim: int, base: float = 10_000.0) -> np.ndarray:
-    """T (D, D) with p(t + shift) = T p(t) for sinusoidal positions p, whatever t: a rotation in each pair."""
+    """T (D, D) with p(t + shift) = T p(t) for sinusoidal positions p, whatever t: a rotation in each pair.
+
+    >>> from keras_tfm.visualize import plots
+    >>> plots.shift_matrix(np.pi / 2, dim=2).round(6).tolist()  # a quarter of a turn
+    [[0.0, 1.0], [-1.0, 0.0]]
+    """
     angles = shift * base ** (-np.arange(0, dim, 2) / dim)
     matrix = np.zeros((dim, dim))
     even, odd = np.arange(0, dim, 2), np.arange(1, dim, 2)
@@ -55,7 +72,13 @@ def shift_matrix(shift: float, dim: int, base: float = 10_000.0) -> np.ndarray:
 
 
 def plot_shift(shift: float = 3, dim: int = 16, base: float = 10_000.0, axes: Any = None) -> Any:
-    """The linear map that moves sinusoidal positions by `shift`: blocks of 2 x 2 on the diagonal."""
+    """The linear map that moves sinusoidal positions by `shift`: blocks of 2 x 2 on the diagonal.
+
+    >>> from keras_tfm.visualize import plots
+    >>> axes = plots.plot_shift(shift=3, dim=8)
+    >>> axes.get_title()
+    'p(t + 3) = T p(t)'
+    """
     axes = new_axes(axes, (5, 4.2))
     image = heat_map(axes, shift_matrix(shift, dim, base), "RdBu_r", vmin=-1, vmax=1)
     axes.set_aspect("equal")
