@@ -166,13 +166,11 @@ class PatchDetectionLoss(SetPredictionLoss):
     Predictions are (B, L, Q, P + C + 5), targets (B, P, 5) the patches in their order, of the class 0. The
     distance, squared and of features of length 1, is divided by the number of targets.
 
-    >>> loss = keras_tfm.heads.PatchDetectionLoss(num_patches=2)
-    >>> targets = np.array([[[0, 0.25, 0.5, 0.5, 1.0], [0, 0.75, 0.5, 0.5, 1.0]]], "float32")
-    >>> distances = np.array([[0, 2], [2, 0]])  # of the features of each query and each patch
-    >>> logits = np.array([[50.0, 0.0]] * 2)  # of the class 0 and of no object
-    >>> predictions = np.concatenate([distances, logits, targets[0, :, 1:]], axis=1)[None, None]
-    >>> round(float(loss(targets, predictions.astype("float32"))), 4)  # each query found its patch
-    0.0
+    >>> loss = keras_tfm.heads.PatchDetectionLoss(num_patches=1)
+    >>> targets = np.array([[[0, 0.5, 0.5, 0.2, 0.2]]])  # a patch
+    >>> predictions = np.array([[[[0.3, 9.0, -9.0, 0.5, 0.5, 0.2, 0.2]]]])  # right but for the features
+    >>> round(float(loss(targets, predictions)), 2)
+    0.3
     """
 
     def __init__(self, num_patches, weights=(1.0, 5.0, 2.0), costs=None, no_object=0.1, **kwargs):

@@ -101,11 +101,11 @@ class PatchBatches(CropBatches):
     and change their colours; a target is (0, x, y, width, height), the patch's centre and sides as shares of
     the image's. Nothing is mirrored, as in Dai et al. 2021. The other arguments are those of `CropBatches`.
 
-    >>> images, normalize = np.zeros((4, 16, 16, 3), "uint8"), keras_tfm.data.Preprocessing().normalized
-    >>> batches = keras_tfm.data.PatchBatches(images, 3, (8, 8), normalize, batch_size=2)
+    >>> images, normalize = np.zeros((6, 16, 16, 3), "uint8"), keras_tfm.data.Preprocessing().normalized
+    >>> batches = keras_tfm.data.PatchBatches(images, 4, (8, 8), normalize, batch_size=3)
     >>> inputs, targets = next(iter(batches.dataset()))
     >>> inputs["patches"].shape, targets.shape
-    (TensorShape([2, 3, 8, 8, 3]), TensorShape([2, 3, 5]))
+    (TensorShape([3, 4, 8, 8, 3]), TensorShape([3, 4, 5]))
     """
 
     def __init__(
