@@ -13,11 +13,10 @@ changed as `--augment light` and `strong` do. Needs the [parity] extra.
 import argparse
 import os
 import sys
-import unittest.mock
 
 import numpy as np
 
-from benchmarks.rounds import compare, serve
+from benchmarks.rounds import compare, import_torchvision, serve
 
 BATCH, SIDE, CLASSES = 8, 224, 1000
 MODULE = "benchmarks.vit"
@@ -89,10 +88,7 @@ def run_keras_hub(name, part, jit_compile):
 def run_torch(peer, name, part):
     import torch
 
-    # Both peers import torchvision, whose compiled operators fit only torch with CUDA; none of them is used.
-    with unittest.mock.patch("torch.library.register_fake", lambda *_, **__: lambda function: function):
-        import torchvision  # noqa: F401
-
+    import_torchvision()
     torch.set_num_threads(os.cpu_count())
     torch.manual_seed(0)
     model = (timm_model if peer == "timm" else transformers_model)(name)
