@@ -188,7 +188,7 @@ class PatchDetectionLoss(SetPredictionLoss):
         return {**super().get_config(), "num_patches": self.num_patches}
 
 
-def own_queries(num_queries, num_patches):
+def own_queries(num_queries: int, num_patches: int) -> np.ndarray:
     """Which queries attend to which: to those of the same patch. (1, Q, Q), boolean.
 
     >>> keras_tfm.heads.own_queries(4, 2).astype(int).tolist()
