@@ -36,7 +36,7 @@ from keras_tfm.training.folder import Path
 from keras_tfm.training.options import Seq2SeqTraining
 
 Family = Literal["transformer", "recurrent", "gpt2"]
-FAMILIES = {
+FAMILIES: dict[str, Any] = {
     "transformer": keras_tfm.models.Transformer,
     "recurrent": keras_tfm.models.RecurrentSeq2Seq,
     "gpt2": keras_tfm.models.GPT2,

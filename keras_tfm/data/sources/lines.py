@@ -33,7 +33,7 @@ class DataError(ValueError):
     keras_tfm.data.sources.lines.DataError: missing.tsv: cannot be read: No such file or directory
     """
 
-    def __init__(self, path, line: int | None, problem: str, unit: str = "line"):
+    def __init__(self, path: str | os.PathLike, line: int | None, problem: str, unit: str = "line") -> None:
         place = f"{path}, {unit} {line}" if line else f"{path}"
         super().__init__(f"{place}: {problem}")
 

@@ -12,6 +12,7 @@ code as `DETR` does; in transformers' an `auxiliary_loss` changes the answers, h
 """
 
 import dataclasses
+from typing import Any
 
 from keras import ops
 
@@ -58,7 +59,7 @@ class ConditionalDETR(SetDetector):
 
     config_class = ConditionalDETRConfig
 
-    def __init__(self, config, name="conditional_detr", **kwargs):
+    def __init__(self, config: ConditionalDETRConfig, name: str = "conditional_detr", **kwargs: Any) -> None:
         backbone, pixel_mask = start_of(config)
         encoder = encoded_map(config, backbone, pixel_mask)
         decoder = [_decoder_block(config, i) for i in range(config.decoder_sizes[0])]

@@ -15,7 +15,7 @@ Improved DeNoising Anchor Boxes", section 3.4, theirs as positions alone.
 
 import dataclasses
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 import keras
 import numpy as np
@@ -93,7 +93,7 @@ class DeformableDETR(SetDetector):
 
     config_class = DeformableDETRConfig
 
-    def __init__(self, config, name="deformable_detr", **kwargs):
+    def __init__(self, config: DeformableDETRConfig, name: str = "deformable_detr", **kwargs: Any) -> None:
         backbone, pixel_mask = start_of(config)
         if len(backbone.maps) < config.num_maps:
             raise ValueError(f"`num_maps` must be at most {len(backbone.maps)}; it is {config.num_maps}.")

@@ -8,6 +8,7 @@ unless they are frozen.
 """
 
 import dataclasses
+from typing import Any
 
 from keras import ops
 
@@ -44,7 +45,7 @@ class DETR(SetDetector):
 
     config_class = DETRConfig
 
-    def __init__(self, config, name="detr", **kwargs):
+    def __init__(self, config: DETRConfig, name: str = "detr", **kwargs: Any) -> None:
         backbone, pixel_mask = start_of(config)
         encoder = encoded_map(config, backbone, pixel_mask)
         decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]

@@ -10,6 +10,7 @@ encoder behind the backbone, which the authors use for COCO with a ResNet.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -79,7 +80,7 @@ class MaskFormer(ConfiguredModel):
 
     config_class = MaskFormerConfig
 
-    def __init__(self, config, name="mask_former", **kwargs):
+    def __init__(self, config: MaskFormerConfig, name: str = "mask_former", **kwargs: Any) -> None:
         backbone = config.new_backbone()
         maps = list(backbone.maps)
         if config.backbone in NORMALIZED:

@@ -10,6 +10,7 @@ together. They have features of pixels for `heads.SemanticSegmenter(model, num_c
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -72,7 +73,7 @@ class GatedAxialUNet(ConfiguredModel):
 
     config_class = MedTConfig
 
-    def __init__(self, config, name=None, **kwargs):
+    def __init__(self, config: MedTConfig, name: str | None = None, **kwargs: Any) -> None:
         images = image_input(config)
         features, blocks, states = self.features(config, images)
         name = name or type(self).__name__.lower()

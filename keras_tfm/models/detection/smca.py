@@ -11,7 +11,7 @@ padding; the authors' is a share of the image's sides over 32, which is the same
 """
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Any
 
 from keras import ops
 
@@ -56,7 +56,7 @@ class SMCA(SetDetector):
 
     config_class = SMCAConfig
 
-    def __init__(self, config, name="smca", **kwargs):
+    def __init__(self, config: SMCAConfig, name: str = "smca", **kwargs: Any) -> None:
         backbone, pixel_mask = start_of(config)
         encoder = encoded_map(config, backbone, pixel_mask)
         num_layers, num_heads, _ = config.decoder_sizes

@@ -6,6 +6,7 @@ initial values of kernels, which are Keras's. The logits' scale is a weight of t
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -48,7 +49,7 @@ class CLIP(DualEncoder):
 
     config_class = CLIPConfig
 
-    def __init__(self, config, name="clip", **kwargs):
+    def __init__(self, config: CLIPConfig, name: str = "clip", **kwargs: Any) -> None:
         super().__init__(config, _image, _text, name=name, **kwargs)
 
 

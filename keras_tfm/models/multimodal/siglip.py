@@ -8,6 +8,7 @@ as published only if texts are padded so. The logits' scale and bias are weights
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -69,7 +70,7 @@ class SigLIP(DualEncoder):
 
     config_class = SigLIPConfig
 
-    def __init__(self, config, name="siglip", **kwargs):
+    def __init__(self, config: SigLIPConfig, name: str = "siglip", **kwargs: Any) -> None:
         super().__init__(config, _image, _text, name=name, **kwargs)
 
 

@@ -7,7 +7,7 @@ and tokens are not part of this model.
 """
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Any
 
 import keras
 from keras import ops
@@ -88,7 +88,7 @@ class ViLBERT(ConfiguredModel):
 
     config_class = ViLBERTConfig
 
-    def __init__(self, config, name="vilbert", **kwargs):
+    def __init__(self, config: ViLBERTConfig, name: str = "vilbert", **kwargs: Any) -> None:
         inputs = {
             f"{side}_tokens": keras.Input((None, sizes_of(config, side).dim), name=f"{side}_tokens")
             for side in SIDES

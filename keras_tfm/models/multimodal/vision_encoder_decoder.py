@@ -26,7 +26,7 @@ from keras_tfm.models.vision.vit import ViT
 from keras_tfm.training.model import Model
 
 ENCODERS = {family.__name__: family for family in (ViT, Swin, *FIELDS)}
-DECODERS = {"GPT2": gpt2.GPT2, "BART": bart.BART}
+DECODERS: dict[str, Any] = {"GPT2": gpt2.GPT2, "BART": bart.BART}
 OF_ENCODER = ("image_size", "num_channels")  # the fields of an encoder that are this configuration's
 OF_DECODER = ("vocabulary_size", "max_length")
 
@@ -116,7 +116,9 @@ class VisionEncoderDecoder(ConfiguredModel):
 
     config_class = VisionEncoderDecoderConfig
 
-    def __init__(self, config, name="vision_encoder_decoder", **kwargs):
+    def __init__(
+        self, config: VisionEncoderDecoderConfig, name: str = "vision_encoder_decoder", **kwargs: Any
+    ) -> None:
         encoder = config.encoder_class(config.of_encoder, name="encoder")
         encoded, width = encoder.output["sequence_output"], config.of_decoder.dim
         if encoded.shape[-1] != width:

@@ -11,7 +11,7 @@ determine stay out of a linear model; they would grow each time a prediction is 
 """
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 
@@ -55,7 +55,7 @@ class Autoregressive(ConfiguredModel):
 
     config_class = AutoregressiveConfig
 
-    def __init__(self, config, name="autoregressive", **kwargs):
+    def __init__(self, config: AutoregressiveConfig, name: str = "autoregressive", **kwargs: Any) -> None:
         values = keras.Input((config.window,), name="values")
         last = values[:, -1:]
         x = values - last

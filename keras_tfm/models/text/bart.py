@@ -6,6 +6,7 @@ models the tables of positions have two rows that no token uses.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -93,7 +94,7 @@ class BART(Seq2SeqModel):
 
     config_class = BARTConfig
 
-    def __init__(self, config, name="bart", **kwargs):
+    def __init__(self, config: BARTConfig, name: str = "bart", **kwargs: Any) -> None:
         embedding = TokenEmbedding(
             config.vocabulary_size,
             config.dim,

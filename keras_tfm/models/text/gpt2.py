@@ -7,6 +7,7 @@ as in GPT-2's released code, except that positions are drawn with a deviation of
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -67,7 +68,7 @@ class GPT2(ConfiguredModel):
 
     config_class = GPT2Config
 
-    def __init__(self, config, name="gpt2", **kwargs):
+    def __init__(self, config: GPT2Config, name: str = "gpt2", **kwargs: Any) -> None:
         inputs = {
             "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
             "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),

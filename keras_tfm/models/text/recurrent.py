@@ -13,7 +13,7 @@ padding.
 
 import dataclasses
 import functools
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 
@@ -22,6 +22,7 @@ from keras_tfm.layers.attention.alignment import NoAttention
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
 from keras_tfm.layers.regularization import Dropout
+from keras_tfm.layers.signatures import Tensor
 from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.text.encoder import token_inputs
 from keras_tfm.training.model import Model
@@ -68,7 +69,9 @@ class Recurrent(ConfiguredModel):
 
     config_class = RecurrentConfig
 
-    def __init__(self, config, vectors=None, name="recurrent", **kwargs):
+    def __init__(
+        self, config: RecurrentConfig, vectors: Tensor | None = None, name: str = "recurrent", **kwargs: Any
+    ) -> None:
         inputs = token_inputs()
         # As large as word vectors: with smaller inputs the recurrence needs several times as many steps.
         initializer = keras.initializers.RandomNormal(stddev=0.5)

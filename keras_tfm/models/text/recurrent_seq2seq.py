@@ -9,7 +9,7 @@ the decoder starts from the encoder's last states and knows nothing else of the 
 """
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 from keras import ops
@@ -79,7 +79,9 @@ class RecurrentSeq2Seq(ConfiguredModel):
 
     config_class = RecurrentSeq2SeqConfig
 
-    def __init__(self, config, name="recurrent_seq2seq", **kwargs):
+    def __init__(
+        self, config: RecurrentSeq2SeqConfig, name: str = "recurrent_seq2seq", **kwargs: Any
+    ) -> None:
         inputs = seq2seq_inputs()
         embedding = self._embedding(config, config.vocabulary_size, "embedding")
         decoder_embedding = embedding

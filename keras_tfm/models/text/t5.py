@@ -9,6 +9,7 @@ table.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -78,7 +79,7 @@ class T5(Seq2SeqModel):
 
     config_class = T5Config
 
-    def __init__(self, config, name="t5", **kwargs):
+    def __init__(self, config: T5Config, name: str = "t5", **kwargs: Any) -> None:
         embedding = TokenEmbedding(
             config.vocabulary_size,
             config.dim,

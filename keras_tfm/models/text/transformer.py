@@ -6,6 +6,7 @@ in the authors' code.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 
@@ -61,7 +62,7 @@ class Transformer(Seq2SeqModel):
 
     config_class = TransformerConfig
 
-    def __init__(self, config, name="transformer", **kwargs):
+    def __init__(self, config: TransformerConfig, name: str = "transformer", **kwargs: Any) -> None:
         embedding = output_embedding = _embedding(config, config.vocabulary_size, "embedding")
         if config.target_vocabulary_size is not None:
             output_embedding = _embedding(config, config.target_vocabulary_size, "decoder_embedding")

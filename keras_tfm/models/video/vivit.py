@@ -7,7 +7,7 @@ in the released code GELU is approximated with tanh.
 """
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Any
 
 import keras
 from keras import ops
@@ -68,7 +68,7 @@ class ViViT(ConfiguredModel):
 
     config_class = ViViTConfig
 
-    def __init__(self, config, name="vivit", **kwargs):
+    def __init__(self, config: ViViTConfig, name: str = "vivit", **kwargs: Any) -> None:
         image_size = height_and_width(config.image_size, "image_size")
         videos = keras.Input((config.num_frames, *image_size, config.num_channels), name="videos")
         embedding = TubeletEmbedding(config.dim, config.tubelet_size, name="tubelets")

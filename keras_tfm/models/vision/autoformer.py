@@ -6,6 +6,7 @@ The pooled output is the mean of the patches, as in the authors' code.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -74,7 +75,7 @@ class AutoFormer(ConfiguredModel):
 
     config_class = AutoFormerConfig
 
-    def __init__(self, config, name="autoformer", **kwargs):
+    def __init__(self, config: AutoFormerConfig, name: str = "autoformer", **kwargs: Any) -> None:
         images = image_input(config)
         blocks = [Block(*parts(config, i), name=f"block_{i}") for i in range(len(config.num_heads))]
         states = states_of(blocks, embedded(config, images))

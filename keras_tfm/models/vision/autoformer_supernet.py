@@ -7,6 +7,8 @@ authors' code in the bias of queries, keys and values: here a network has the le
 three, there of the three as one vector.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -33,7 +35,7 @@ class AutoFormerSupernet(ConfiguredModel):
 
     config_class = SearchSpace
 
-    def __init__(self, config, name="autoformer_supernet", **kwargs):
+    def __init__(self, config: SearchSpace, name: str = "autoformer_supernet", **kwargs: Any) -> None:
         largest = config.largest
         images = image_input(config)
         depth = len(largest.num_heads)

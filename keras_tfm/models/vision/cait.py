@@ -7,6 +7,7 @@ token.
 """
 
 import dataclasses
+from typing import Any
 
 from keras import ops
 
@@ -64,7 +65,7 @@ class CaiT(ConfiguredModel):
 
     config_class = CaiTConfig
 
-    def __init__(self, config, name="cait", **kwargs):
+    def __init__(self, config: CaiTConfig, name: str = "cait", **kwargs: Any) -> None:
         images = image_input(config)
         x = flatten_map(PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images))
         x = PositionEmbedding(x.shape[1], INITIALIZER, name="position")(x)

@@ -7,6 +7,7 @@ it instead.
 """
 
 import dataclasses
+from typing import Any
 
 from keras import ops
 
@@ -61,7 +62,7 @@ class CeiT(ConfiguredModel):
 
     config_class = CeiTConfig
 
-    def __init__(self, config, name="ceit", **kwargs):
+    def __init__(self, config: CeiTConfig, name: str = "ceit", **kwargs: Any) -> None:
         images = image_input(config)
         stem = [Convolution(config.stem_dim, 7, 2, norm=BatchNormalization()), MaxPooling(3, 2, 1)]
         x = Chain(stem, name="stem")(images)

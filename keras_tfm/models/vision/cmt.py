@@ -6,6 +6,7 @@ bias for each pair of query and key, so a model is for images of one size.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -73,7 +74,7 @@ class CMT(ConfiguredModel):
 
     config_class = CMTConfig
 
-    def __init__(self, config, name="cmt", **kwargs):
+    def __init__(self, config: CMTConfig, name: str = "cmt", **kwargs: Any) -> None:
         images = image_input(config)
         x = _stem(config)(images)
         blocks: list = []

@@ -8,6 +8,7 @@ grows with the blocks of each stage. Deviates from transformers in the latter.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -82,7 +83,7 @@ class CvT(ConfiguredModel):
 
     config_class = CvTConfig
 
-    def __init__(self, config, name="cvt", **kwargs):
+    def __init__(self, config: CvTConfig, name: str = "cvt", **kwargs: Any) -> None:
         images = image_input(config)
         blocks: list = []
         states: list = []

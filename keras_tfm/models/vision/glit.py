@@ -6,7 +6,7 @@ code the convolution runs over the class token too.
 """
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Any
 
 from keras import Input, ops
 
@@ -81,7 +81,7 @@ class GLiT(ConfiguredModel):
 
     config_class = GLiTConfig
 
-    def __init__(self, config, name="glit", **kwargs):
+    def __init__(self, config: GLiTConfig, name: str = "glit", **kwargs: Any) -> None:
         size = height_and_width(config.image_size, "image_size")
         images = Input((*size, config.num_channels), name="images")
         blocks = [_block(config, i) for i in range(len(config.mlp_ratios))]

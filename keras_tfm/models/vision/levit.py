@@ -7,6 +7,7 @@ attention shrinks the grid: only every second row and column has a query.
 
 import dataclasses
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -65,7 +66,7 @@ class LeViT(ConfiguredModel):
 
     config_class = LeViTConfig
 
-    def __init__(self, config, name="levit", **kwargs):
+    def __init__(self, config: LeViTConfig, name: str = "levit", **kwargs: Any) -> None:
         images = image_input(config)
         stem = ConvolutionalStem(config.dims[0], 4, "hard_swish", name="stem")
         grid = stem.compute_output_shape(images.shape)[1:3]

@@ -6,6 +6,7 @@ is exact, as in timm.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -59,7 +60,7 @@ class MLPMixer(ConfiguredModel):
 
     config_class = MLPMixerConfig
 
-    def __init__(self, config, name="mlp_mixer", **kwargs):
+    def __init__(self, config: MLPMixerConfig, name: str = "mlp_mixer", **kwargs: Any) -> None:
         images = image_input(config)
         x = flatten_map(PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images))
         rates = growing_rates(config.stochastic_depth, config.num_layers)

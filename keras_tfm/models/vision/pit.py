@@ -7,6 +7,7 @@ token at the end: here all tokens are normalised, which does not change the clas
 """
 
 import dataclasses
+from typing import Any
 
 from keras import ops
 
@@ -84,7 +85,7 @@ class PiT(ConfiguredModel):
 
     config_class = PiTConfig
 
-    def __init__(self, config, name="pit", **kwargs):
+    def __init__(self, config: PiTConfig, name: str = "pit", **kwargs: Any) -> None:
         images = image_input(config)
         patches = PatchEmbedding(config.dims[0], config.patch_size, config.stride, name="patch_embedding")
         x = GridPositionEmbedding(initializer=INITIALIZER, name="position")(patches(images))

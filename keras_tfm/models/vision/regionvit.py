@@ -10,6 +10,7 @@ refused.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -89,7 +90,7 @@ class RegionViT(ConfiguredModel):
 
     config_class = RegionViTConfig
 
-    def __init__(self, config, name="regionvit", **kwargs):
+    def __init__(self, config: RegionViTConfig, name: str = "regionvit", **kwargs: Any) -> None:
         images = image_input(config)
         cells = _stem(config)(images)
         regions = PatchEmbedding(config.dims[0], PATCH_SIZE * config.window, name="region_embedding")(images)

@@ -8,7 +8,7 @@ version, whose published weights are older (`legacy`), it is applied to the whol
 
 import dataclasses
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 import keras
 from keras import ops
@@ -89,7 +89,7 @@ class TNT(ConfiguredModel):
 
     config_class = TNTConfig
 
-    def __init__(self, config, name="tnt", **kwargs):
+    def __init__(self, config: TNTConfig, name: str = "tnt", **kwargs: Any) -> None:
         images = image_input(config)
         image_size = tuple(images.shape[1:3])
         num_patches = math.prod(patch_grid(image_size, config.patch_size))

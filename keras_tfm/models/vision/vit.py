@@ -7,7 +7,7 @@ layer.
 """
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import keras
 from keras import ops
@@ -83,7 +83,7 @@ class ViT(ConfiguredModel):
     config_class: type[Config] = ViTConfig
     reads_any_size = True  # whether the layers of `embed` do, as `reading` needs it
 
-    def __init__(self, config, name=None, **kwargs):
+    def __init__(self, config: ViTConfig, name: str | None = None, **kwargs: Any) -> None:
         images = image_input(config)
         position, x = self.embed(config, images)
         x = Dropout(config.dropout, name="embedding_dropout")(x)

@@ -7,6 +7,7 @@ which patches are visible, so that results can be reproduced; if it is left out,
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -45,7 +46,7 @@ class ViTMAE(ConfiguredModel):
 
     config_class = ViTMAEConfig
 
-    def __init__(self, config, name="vitmae", **kwargs):
+    def __init__(self, config: ViTMAEConfig, name: str = "vitmae", **kwargs: Any) -> None:
         images = image_input(config)
         image_size = tuple(images.shape[1:3])
         grid = patch_grid(image_size, config.patch_size)

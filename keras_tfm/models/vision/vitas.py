@@ -7,6 +7,7 @@ weights.
 """
 
 import dataclasses
+from typing import Any
 
 from keras import ops
 
@@ -58,7 +59,7 @@ class ViTAS(ConfiguredModel):
 
     config_class = ViTASConfig
 
-    def __init__(self, config, name="vitas", **kwargs):
+    def __init__(self, config: ViTASConfig, name: str = "vitas", **kwargs: Any) -> None:
         images = image_input(config)
         blocks = [_block(config, i) for i in range(len(config.num_heads))]
         states = states_of(blocks, embedded(config, images))

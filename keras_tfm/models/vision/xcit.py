@@ -6,7 +6,7 @@ their cost is linear in the number of patches. Then blocks in which only a class
 """
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from keras import ops
 
@@ -67,7 +67,7 @@ class XCiT(ConfiguredModel):
 
     config_class = XCiTConfig
 
-    def __init__(self, config, name="xcit", **kwargs):
+    def __init__(self, config: XCiTConfig, name: str = "xcit", **kwargs: Any) -> None:
         images = image_input(config)
         size = tuple(images.shape[1:3])
         grid = patch_grid(size, config.patch_size)
