@@ -14,7 +14,8 @@ from tests import contract
 from tests.contract import Case, randomise
 from tests.models import test_detr
 
-SMALL = dataclasses.replace(test_detr.SMALL, dim=16, num_heads=8)
+# With dim 16 and random weights a DETR's logits, an `ObjectDetector`'s too, miss the bound for bfloat16.
+SMALL = dataclasses.replace(test_detr.SMALL, dim=32, num_heads=8)
 NETWORK = {**SMALL.backbone_config, "dims": (4, 8, 8, 8), "depths": (1, 1, 1, 1)}
 FOUR = dataclasses.replace(SMALL, image_size=(32, 40), backbone_config=NETWORK)
 
@@ -26,7 +27,7 @@ def detector(config=SMALL, **options):
 # Where each channel is normalised by itself, the bias of the convolution before has no effect.
 WITHOUT_EFFECT = (
     *test_detr.WITHOUT_EFFECT,
-    *(f"{name}/convolution/bias" for name in ("mask_block_1", "mask_stage_0")),
+    *(f"{name}/convolution/bias" for name in ("mask_stage_0",)),
 )
 
 test_contract = contract.check(
