@@ -5,6 +5,7 @@ import statistics
 import subprocess
 import sys
 import time
+import unittest.mock
 
 import numpy as np
 
@@ -46,6 +47,15 @@ def serve(step):
         print(time.perf_counter() - began, tokens, flush=True)
 
 
+def import_torchvision():
+    """Import torchvision, as transformers and timm do, where torch has no CUDA.
+
+    Its compiled operators only fit one that has; none of them is used.
+    """
+    with unittest.mock.patch("torch.library.register_fake", lambda *_, **__: lambda function: function):
+        import torchvision  # noqa: F401
+
+
 def sgemm_rate(size=2048, times=4):
     """The machine's float32 matrix product rate in FLOP/s, as NumPy's library reaches it now."""
     a = np.random.default_rng(0).random((size, size), np.float32)
@@ -69,10 +79,10 @@ def race(workers, rounds, steps, warmup):
     return rates, sgemm
 
 
-def report(workers, rates, sgemm, flops_per_token=None):
-    """Print a row a worker: tokens/s, the first worker's ratio to it (median, min, max), memory."""
+def report(workers, rates, sgemm, flops_per_token=None, unit="tokens"):
+    """Print a row a worker: `unit`s a second, the first worker's ratio to it (median, min, max), memory."""
     first = rates[workers[0].name]
-    print(f"{'':22}{'tokens/s':>10}{'ratio':>8}{'min':>7}{'max':>7}{'of sgemm':>10}{'peak MiB':>10}")
+    print(f"{'':22}{unit + '/s':>10}{'ratio':>8}{'min':>7}{'max':>7}{'of sgemm':>10}{'peak MiB':>10}")
     for worker in workers:
         own = rates[worker.name]
         ratio = [a / b for a, b in zip(first, own, strict=True)]
@@ -81,21 +91,23 @@ def report(workers, rates, sgemm, flops_per_token=None):
             share = (
                 f"{statistics.median(r * flops_per_token / g for r, g in zip(own, sgemm, strict=True)):.0%}"
             )
+        rate = statistics.median(own)
+        rate = f"{rate:,.1f}" if rate < 100 else f"{rate:,.0f}"
         print(
-            f"{worker.name:22}{statistics.median(own):10,.0f}{statistics.median(ratio):8.2f}{min(ratio):7.2f}"
+            f"{worker.name:22}{rate:>10}{statistics.median(ratio):8.2f}{min(ratio):7.2f}"
             f"{max(ratio):7.2f}{share:>10}{float(worker.ask('memory')[0]):10,.0f}"
         )
 
 
-def compare(title, module, peers, rounds, steps, warmup, arguments=(), flops_per_token=None):
+def compare(title, module, peers, rounds, steps, warmup, arguments=(), flops_per_token=None, unit="tokens"):
     """Race `peers`, a worker process of `module` each with `arguments`, and print the table.
 
-    Returns {name: median tokens per second}.
+    Returns {name: median `unit`s per second}.
     """
     workers = [Worker(module, name, *arguments) for name in peers]
     print(f"\n{title}, {rounds} rounds of {steps} steps, ratio = {peers[0]} / row", flush=True)
     rates, sgemm = race(workers, rounds, steps, warmup)
-    report(workers, rates, sgemm, flops_per_token)
+    report(workers, rates, sgemm, flops_per_token, unit)
     for worker in workers:
         worker.close()
     return {name: statistics.median(own) for name, own in rates.items()}

@@ -1,23 +1,22 @@
 """ViT-S/16 and Swin-T at 224 x 224: this package, KerasHub, timm and transformers on torch.
 
-    python -m benchmarks.vit                                a training step and inference of both models
+    python -m benchmarks.vit                                all of it, for both models: 15 minutes on 2 cores
     python -m benchmarks.vit --models swin --parts inference
     python -m benchmarks.vit --models vit --parts input     the training step beside reading its images alone
 
 1000 classes, 8 images a batch, no dropout, float32, every core. A training step is forward, backward and
 AdamW (fused in torch). KerasHub runs with jit_compile on and off; its models have no classifier of this form:
-a Dense layer stands on the class token or on the mean. What is counted in a second are images. "input" reads
-JPEG files of 500 x 375, whole, or changed as `--augment light` and `strong` do. Needs the [parity] extra.
+a Dense layer stands on the class token or on the mean. "input" reads JPEG files of 500 x 375, whole, or
+changed as `--augment light` and `strong` do. Needs the [parity] extra.
 """
 
 import argparse
 import os
 import sys
-import unittest.mock
 
 import numpy as np
 
-from benchmarks.rounds import compare, serve
+from benchmarks.rounds import compare, import_torchvision, serve
 
 BATCH, SIDE, CLASSES = 8, 224, 1000
 MODULE = "benchmarks.vit"
@@ -89,10 +88,7 @@ def run_keras_hub(name, part, jit_compile):
 def run_torch(peer, name, part):
     import torch
 
-    # Both peers import torchvision, whose compiled operators fit only torch with CUDA; none of them is used.
-    with unittest.mock.patch("torch.library.register_fake", lambda *_, **__: lambda function: function):
-        import torchvision  # noqa: F401
-
+    import_torchvision()
     torch.set_num_threads(os.cpu_count())
     torch.manual_seed(0)
     model = (timm_model if peer == "timm" else transformers_model)(name)
@@ -199,6 +195,7 @@ def main():
                 warmup=2,
                 arguments=arguments,
                 flops_per_token=None if part == "input" else flops,
+                unit="images",
             )
 
 

@@ -92,10 +92,14 @@ class Residual(Layer):
 
         A branch without a `mask` argument, such as `FeedForward`, treats padding like any other token.
         """
-        inputs = (self.before(x),) if context is None else (self.before(x), context)
+        inputs = () if context is None else (context,)
         options = {"mask": mask if self.takes_mask else None, "bias": bias, "causal": causal or None}
         options = {name: value for name, value in options.items() if value is not None}
-        return self.after(x, self.branch(*inputs, **options, training=training), training)
+        return self.around(x, *inputs, **options, training=training)
+
+    def around(self, x, *inputs, training=None, **options):
+        """The residual's output, where the branch also takes `inputs` after its first one, and `options`."""
+        return self.after(x, self.branch(self.before(x), *inputs, **options, training=training), training)
 
     def before(self, x):
         """The input of the branch: `x`, normalised where the norm is at the input."""

@@ -84,13 +84,11 @@ class PositionedBlock(Block):
         The positions are those of `PositionedAttention`, `context_bias` is added to the scores of
         cross-attention, and the other arguments are those of `Block`.
         """
-        positions: dict = {"position": position, "training": training}
-        part = self.attention
-        x = part.after(x, part.branch(part.before(x), mask=mask, bias=bias, **positions), training)
+        x = self.attention.around(x, position=position, mask=mask, bias=bias, training=training)
         if self.context_attention is not None:
-            part = self.context_attention
-            positions |= {"context_position": context_position, "mask": context_mask, "bias": context_bias}
-            x = part.after(x, part.branch(part.before(x), context, **positions), training)
+            options = {"position": position, "context_position": context_position}
+            options |= {"mask": context_mask, "bias": context_bias}
+            x = self.context_attention.around(x, context, **options, training=training)
         return self.feedforward(x, training=training)
 
 

@@ -100,6 +100,12 @@ class PatchBatches(CropBatches):
     Patches of any place and sides, of `least` of the image's to all but `least`, are resized to `size` (h, w)
     and change their colours; a target is (0, x, y, width, height), the patch's centre and sides as shares of
     the image's. Nothing is mirrored, as in Dai et al. 2021. The other arguments are those of `CropBatches`.
+
+    >>> images, normalize = np.zeros((6, 16, 16, 3), "uint8"), keras_tfm.data.Preprocessing().normalized
+    >>> batches = keras_tfm.data.PatchBatches(images, 4, (8, 8), normalize, batch_size=3)
+    >>> inputs, targets = next(iter(batches.dataset()))
+    >>> inputs["patches"].shape, targets.shape
+    (TensorShape([3, 4, 8, 8, 3]), TensorShape([3, 4, 5]))
     """
 
     def __init__(

@@ -172,12 +172,10 @@ class ConditionalBlock(Block):
         place=None,
     ):
         """(B, T, D) -> (B, T, D); the arguments are those of `Block` and of `PlacedAttention`."""
-        part = self.attention
-        y = part.branch(part.before(x), position=position, mask=mask, bias=bias, training=training)
-        x, part = part.after(x, y, training), self.context_attention
+        x = self.attention.around(x, position=position, mask=mask, bias=bias, training=training)
         places = {"position": position, "context_position": context_position, "place": place}
-        y = part.branch(part.before(x), context, **places, mask=context_mask, training=training)
-        return self.feedforward(part.after(x, y, training), training=training)
+        x = self.context_attention.around(x, context, **places, mask=context_mask, training=training)
+        return self.feedforward(x, training=training)
 
 
 def _decoder_block(config, index):

@@ -214,8 +214,8 @@ class DeformableBlock(Block):
         """
         part = self.attention
         if self.context_attention is not None:
-            y = part.branch(part.before(x), position=position, mask=mask, bias=bias, training=training)
-            x, part = part.after(x, y, training), self.context_attention
+            x = part.around(x, position=position, mask=mask, bias=bias, training=training)
+            part = self.context_attention
         before = part.before(x)
         cells, is_shown = (before, mask) if self.context_attention is None else (context, context_mask)
         y = part.branch(before + position, cells, references, mask=is_shown)
@@ -297,7 +297,7 @@ def _proposals(config, encoded, centres, cells, grids):
     prior = keras.initializers.Constant(-math.log(99))
     scores = Dense(1, bias_initializer=prior, name="proposal_class_head")(x)  # (B, N, 1)
     boxes = _corrected(ops.where(is_possible, boxes, 0.5), box_head(config.dim, "proposal_box_head")(x))
-    likely = ops.where(is_possible, ops.cast(scores, "float32"), -1e9)[..., 0]
+    likely = ops.where(is_possible, ops.cast(scores, "float32"), -math.inf)[..., 0]
     _, best = ops.top_k(likely, config.num_queries)
     x, scores, boxes = (ops.take_along_axis(y, best[..., None], axis=1) for y in (x, scores, boxes))
     proposals = ops.concatenate([ops.cast(scores, "float32"), ops.cast(boxes, "float32")], axis=-1)

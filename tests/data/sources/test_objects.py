@@ -164,6 +164,8 @@ def test_lines_that_are_refused(row, message, tmp_path):
         ({"images": 3}, 'expected a list of objects as "images", got 3'),
         ({"annotations": ["x"]}, 'expected a list of objects as "annotations"'),
         ({"images": [{"file_name": "a.png"}]}, '"images", item 1: expected "id" and "file_name"'),
+        ({"images": [{"id": True, "file_name": "a.png"}]}, '"images", item 1: expected "id" and "file_name"'),
+        ({"annotations": [{"image_id": True, "category_id": 1}]}, 'annotation 1 has True as "image_id"'),
         ({"images": [{"id": 1, "file_name": "a.png"}] * 2}, '"images", item 2: the id 1 occurs before'),
         ({"categories": [{"id": 1}]}, '"categories", item 1: expected "id" and "name"'),
         ({"annotations": [{"image_id": 9, "category_id": 1}] * 3},
