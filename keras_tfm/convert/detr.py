@@ -10,8 +10,17 @@ import dataclasses
 from keras_tfm.convert import resnet
 from keras_tfm.convert.bart import decoders
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
-from keras_tfm.convert.keymap import CONVOLVED, TRANSPOSED, Row, feedforward, linear, norm, weight
-from keras_tfm.heads import ObjectDetector
+from keras_tfm.convert.keymap import (
+    CONVOLVED,
+    TRANSPOSED,
+    Row,
+    convolution,
+    feedforward,
+    linear,
+    norm,
+    weight,
+)
+from keras_tfm.heads import ObjectDetector, PanopticDetector
 from keras_tfm.models import DETR, ResNet
 from keras_tfm.models.detection.backbones import OF_DETECTOR
 from keras_tfm.training.model import Model
@@ -145,7 +154,8 @@ def write_backbone(config):
     """Their configuration for our ResNet."""
     entries = resnet.FAMILY.write_config(config.of_backbone)
     entries.pop("image_size")  # an entry of the detector stores it
-    return {**entries, "out_features": [f"stage{len(config.of_backbone.depths)}"]}
+    # DetrForSegmentation needs the maps of all stages; the others take the last one.
+    return {**entries, "out_features": [f"stage{i + 1}" for i in range(len(config.of_backbone.depths))]}
 
 
 def read_channels(value, entries):
@@ -168,6 +178,23 @@ def backbone_shapes():
         )
 
     return {BACKBONE + key: tuple(map(of_backbone, fields)) for key, fields in resnet.FAMILY.shapes.items()}
+
+
+def head_rows(prefix=""):
+    """The rows of the heads for classes and boxes; `prefix` stands before their keys."""
+    table = linear("class_head", f"{prefix}class_labels_classifier")
+    return table + linear("box_head/layer_{}", f"{prefix}bbox_predictor.layers.{{}}")
+
+
+def mask_rows():
+    """The rows of the head for masks, by the names that transformers writes."""
+    table = linear("mask_query", "bbox_attention.q_linear") + linear("mask_key", "bbox_attention.k_linear")
+    blocks = ["mask_block_0", "mask_block_1", *(f"mask_stage_{i}" for i in range(3))]
+    for i, name in enumerate(blocks, start=1):
+        table += convolution(name, f"mask_head.lay{i}") + norm(f"{name}/norm", f"mask_head.gn{i}")
+    for i in range(3):
+        table += convolution(f"mask_side_{i}", f"mask_head.adapter{i + 1}")
+    return table + convolution("mask_output", "mask_head.out_lay")
 
 
 FAMILY = Family(
@@ -223,12 +250,16 @@ FAMILY = Family(
     heads={
         "DetrForObjectDetection": Head(
             ObjectDetector,
-            [
-                *linear("class_head", "class_labels_classifier"),
-                *linear("box_head/layer_{}", "bbox_predictor.layers.{}"),
-            ],
+            head_rows(),
             options={"num_classes": LABELS},
-        )
+        ),
+        "DetrForSegmentation": Head(
+            PanopticDetector,
+            head_rows("detr.") + mask_rows(),
+            arguments={"num_maps": 4},
+            options={"num_classes": LABELS},
+            prefix="detr.model.",
+        ),
     },
     renamed=TIMM,
     ignored=(r".*\.num_batches_tracked",),

@@ -87,6 +87,7 @@ class Head:
             all others.
         excludes: those of `lacks` that our head would read; a backbone with one of them has another
             architecture.
+        prefix: what precedes the backbone's keys, where that is not the family's prefix.
     """
 
     model: Any
@@ -95,6 +96,7 @@ class Head:
     options: Mapping[str, Option] = dataclasses.field(default_factory=dict)
     lacks: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
+    prefix: str = ""
 
     def arguments_for(self, config):
         """The arguments for a backbone of `config`."""
@@ -168,6 +170,15 @@ class Family:
         """The family with its tables for one configuration."""
         made = {name: getattr(self, name) for name in ("rows", "copies")}
         return dataclasses.replace(self, **{n: x(config) if callable(x) else x for n, x in made.items()})
+
+    def prefix_with(self, head):
+        """What precedes the backbone's keys in a model with `head` (or None)."""
+        return (head.prefix or self.prefix) if head else ""
+
+    def prefix_in(self, tensors):
+        """What precedes the backbone's keys in `tensors`."""
+        known = [self.prefix, *(head.prefix for head in self.heads.values() if head.prefix)]
+        return next((prefix for prefix in known if any(key.startswith(prefix) for key in tensors)), "")
 
     def rows_with(self, head, prefix):
         """The table for the backbone under `prefix` and `head` (or None)."""

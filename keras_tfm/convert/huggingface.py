@@ -95,7 +95,7 @@ def from_huggingface(name: Path, with_head: bool = True) -> Any:
     head = family.heads.get(_architecture(entries, family, path)) if with_head else None
     tensors, file = read_weights(folder)
     tensors = _with_modern_names(tensors, family, file)
-    prefix = family.prefix if any(key.startswith(family.prefix) for key in tensors) else ""
+    prefix = family.prefix_in(tensors)
     tensors = {**family.left_out(tensors), **tensors}
     config = family.read_config(entries, path)
     family.check_sizes(config, tensors, prefix, file)
@@ -171,7 +171,7 @@ def save_huggingface(
     family = family.of(backbone.config)
     architecture, head = (family.backbone, None) if model is backbone else _head_of(model, family)
     own = family.write_config(backbone.config) | (head.write_options(model) if head else {})
-    rows = family.rows_with(head, family.prefix if head else "")
+    rows = family.rows_with(head, family.prefix_with(head))
     tensors = keymap.save(model, rows)
     for part in head.lacks if head else ():
         tensors = {k: x for k, x in tensors.items() if not k.startswith(family.prefix + family.parts[part])}

@@ -15,6 +15,7 @@ from tests.parity.images import draw_images, draw_weights
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
 KINDS = (transformers.DetrModel, transformers.DetrForObjectDetection)
+PANOPTIC = transformers.DetrForSegmentation
 NAMES = {
     "encoder_sequence_output": "encoder_last_hidden_state",
     "decoder_sequence_output": "last_hidden_state",
@@ -83,6 +84,8 @@ def outputs_of(model, images, mask):
             pixel_mask=torch.from_numpy(mask.astype("int64")),
         )
     names = {"logits": "logits", "boxes": "pred_boxes"} if "logits" in given else NAMES
+    if "pred_masks" in given:
+        names = {**names, "masks": "pred_masks"}
     return {ours: getattr(given, theirs).numpy() for ours, theirs in names.items()}
 
 
@@ -150,3 +153,19 @@ def test_both_directions(kind, seed, tmp_path):
 def test_a_backbone_of_timm(name, tmp_path):
     rng = np.random.default_rng(0)
     check(KINDS[1], draw_config(rng, name), rng, tmp_path)
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+def test_masks(seed, tmp_path):
+    """Theirs needs the maps of four stages, and widths that its groups divide."""
+    rng = np.random.default_rng(seed)
+    config = draw_config(rng, None)
+    network = config.backbone_config
+    network.hidden_sizes = [4 * int(x) for x in rng.integers(1, 9, 4)]
+    network.depths = [int(x) for x in rng.integers(1, 3, 4)]
+    network.stage_names = ["stem", *(f"stage{i + 1}" for i in range(4))]
+    network.out_features = network.stage_names[1:]
+    config.d_model, config.encoder_attention_heads = int(rng.choice([16, 32, 64])), 8
+    theirs, back = check(PANOPTIC, config, rng, tmp_path)
+    for (name, a), (_, b) in zip(theirs.state_dict().items(), back.state_dict().items(), strict=True):
+        assert torch.equal(a, b), name

@@ -208,7 +208,7 @@ def test_other_tasks_go_on(learnt):
     randomise(classifier.model, 1)
     made = Segmenter.adopt(classifier, (None, None, MaskFiles([], {0: "a", 9: "b"})))
     assert made.class_names == ["a", "b"] and made.model.backbone is classifier.model.backbone
-    with pytest.raises(ValueError, match="two classes or more, got 0 alone; 255 is ignored, which --ig"):
+    with pytest.raises(ValueError, match="two classes or more, got 0 alone; 255 is ignored unless --ig"):
         Segmenter.adopt(classifier, (None, None, np.array([0, 255])))
 
 

@@ -52,7 +52,7 @@ def test_a_masked_language_model_learns_from_a_stream(path):
     history = task.fit(TextStream([path], "\n\n"), texts, epochs=1, epoch_batches=2, batch_tokens=96)
     assert np.isfinite(history["val_loss"]).all()
     paired = MaskedLanguageModel.from_tokenizer(tokenizer, "tiny", MaskedLanguageModelConfig(24), **TINY)
-    with pytest.raises(ValueError, match="objective: expected none"):
+    with pytest.raises(ValueError, match='objective: expected "none"'):
         paired.fit(TextStream([path], "\n\n"), texts, epochs=1)
 
 

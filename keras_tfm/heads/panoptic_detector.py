@@ -1,0 +1,110 @@
+"""DETR's head for panoptic segmentation: beside the class and the box of each query, its mask.
+
+Carion et al. 2020, "End-to-End Object Detection with Transformers", section 4.3.
+"""
+
+import keras
+from keras import ops
+
+from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.object_detector import box_head, check_classes
+from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.masks import masked_softmax
+from keras_tfm.layers.resizing import resize_nearest
+
+EPSILON = 1e-5
+NUM_GROUPS = 8  # of channels that are normalised together; a narrower map has one for each channel
+
+
+class PanopticDetector(ModelWithHead):
+    """A `DETR` as `backbone` and a head: images in, Q objects out, each with a mask.
+
+    Outputs: `logits` (B, Q, num_classes + 1) and `boxes` (B, Q, 4) as those of an `ObjectDetector`, and
+    `masks` (B, Q, rows, columns), the logits of each pixel's being in a query's mask. Each query attends to
+    the encoded map, by one softmax over the cells of all heads; its weights, beside the projected map, go
+    through convolutions, and are enlarged step by step to the backbone's earlier maps, which are added. Of
+    `num_maps` maps, counted from the last, the first one gives the masks their size. The authors train the
+    head alone, on a detector that stays as it is; this model has no loss for that.
+
+    Raises:
+        ValueError: for a backbone of fewer maps or, as the channels are normalised in groups of equal size,
+            for a width and heads that do not fit.
+
+    >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32, num_heads=8)
+    >>> model = keras_tfm.heads.PanopticDetector(backbone, num_classes=3, num_maps=3)
+    >>> outputs = model({"images": np.zeros((1, 32, 32, 3))})
+    >>> outputs["logits"].shape, outputs["boxes"].shape, outputs["masks"].shape
+    (TensorShape([1, 16, 4]), TensorShape([1, 16, 4]), TensorShape([1, 16, 8, 8]))
+    """
+
+    def __init__(self, backbone, num_classes, num_maps=4, name="panoptic_detector", **kwargs):
+        check_classes(num_classes)
+        maps = list(backbone.maps)
+        if not 1 <= num_maps <= len(maps):
+            raise ValueError(f"`num_maps` must be 1 to {len(maps)}, the backbone's; it is {num_maps}.")
+        states = backbone.output["decoder_sequence_output"]
+        logits = keras.layers.Dense(num_classes + 1, name="class_head")(states)
+        boxes = box_head(states.shape[-1], "sigmoid")(states)
+        features = backbone.get_layer("encoder_projection").output  # (B, rows, columns, D)
+        earlier = maps[len(maps) - num_maps : -1][::-1]
+        masks = query_masks(query_maps(backbone, states, features), features, earlier, backbone.config)
+        outputs = {"logits": logits, "boxes": boxes, "masks": masks}
+        super().__init__(backbone, backbone.input, outputs, name=name, **kwargs)
+        self.num_classes = num_classes
+        self.num_maps = num_maps
+
+    def _fill(self, name, inputs):
+        return self.backbone._fill(name, inputs)
+
+
+def query_maps(backbone, states, features):
+    """The weights with which each query attends to the encoded map: (B, Q, rows, columns, heads).
+
+    The sum over the cells and heads is 1; there is no weight on padding.
+    """
+    num_heads, num_queries = backbone.config.num_heads, states.shape[1]
+    rows, columns, dim = features.shape[1:]
+    query = Dense(dim, name="mask_query")(states)
+    key = Dense(dim, name="mask_key")(backbone.output["encoder_sequence_output"])
+    width = dim // num_heads
+    query, key = (ops.reshape(x, (-1, x.shape[1], num_heads, width)) for x in (query, key))
+    scores = ops.einsum("bqhk,bnhk->bqnh", query * width**-0.5, key)
+    scores = ops.reshape(scores, (-1, num_queries, rows * columns * num_heads))
+    is_shown = ops.repeat(backbone.context["context_mask"], num_heads, axis=1)[:, None]  # (B, 1, N H)
+    weights = ops.cast(masked_softmax(scores, is_shown), features.dtype)
+    return ops.reshape(weights, (-1, num_queries, rows, columns, num_heads))
+
+
+def query_masks(weights, features, earlier, config):
+    """The logits of masks (B, Q, rows, columns), of the size of the last of the `earlier` maps, by the
+    `weights` (B, Q, rows, columns, heads) of queries and the projected map, `features`.
+    """
+    num_queries = weights.shape[1]
+    x = ops.concatenate([of_each(features, num_queries), ops.reshape(weights, (-1, *weights.shape[2:]))], -1)
+    x = _normalized(x, x.shape[-1], config.activation, "mask_block_0")  # (B Q, rows, columns, D + heads)
+    width = config.dim // 2
+    x = _normalized(x, width, config.activation, "mask_block_1")
+    for i, small in enumerate(earlier):
+        side = Convolution(width, 1, name=f"mask_side_{i}")(small)
+        x = resize_nearest(x, side.shape[1:3]) + of_each(side, num_queries)
+        width //= 2
+        x = _normalized(x, width, config.activation, f"mask_stage_{i}")
+    x = Convolution(1, 3, name="mask_output")(x)
+    return ops.reshape(x, (-1, num_queries, *x.shape[1:3]))
+
+
+def of_each(x, num_queries):
+    """A map (B, rows, columns, D), once for each query: (B Q, rows, columns, D)."""
+    return ops.reshape(ops.tile(x[:, None], (1, num_queries, 1, 1, 1)), (-1, *x.shape[1:]))
+
+
+def _normalized(x, width, activation, name):
+    groups = min(NUM_GROUPS, width)
+    if not width or width % groups:
+        raise ValueError(
+            "`dim` + `num_heads` must be a multiple of 8, and so each width above 8 that halving `dim` "
+            f"gives; a width is {width}."
+        )
+    norm = keras.layers.GroupNormalization(groups, epsilon=EPSILON)
+    return Convolution(width, 3, norm=norm, activation=activation, use_bias=True, name=name)(x)
