@@ -134,7 +134,7 @@ class AdditiveAttention(Alignment):
     TensorShape([1, 2, 6])
     """
 
-    def __init__(self, units, use_bias=True, **kwargs):
+    def __init__(self, units: int, use_bias: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if units < 1:
             raise ValueError(f"`units` must be at least 1; it is {units}.")
@@ -192,7 +192,7 @@ class StaticAlignment(Alignment):
 
     follows_state = False
 
-    def __init__(self, max_target_length, max_source_length, **kwargs):
+    def __init__(self, max_target_length: int, max_source_length: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         for name, size in (
             ("max_target_length", max_target_length),

@@ -9,7 +9,7 @@ attends to those of its column, then to those of its row; after both it has seen
     . a .        . . .
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 from keras import ops
@@ -36,7 +36,7 @@ class AxisAttention(Layer):
     TensorShape([1, 4, 6, 8])
     """
 
-    def __init__(self, attention, axis: Axis, **kwargs):
+    def __init__(self, attention: keras.layers.Layer, axis: Axis, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if axis not in ("height", "width"):
             raise ValueError(f"`axis` must be 'height' or 'width'; it is {axis!r}.")
@@ -83,7 +83,13 @@ class GatedAxialAttention(Layer):
     TensorShape([1, 5, 8])
     """
 
-    def __init__(self, dim, num_heads, position="gated", **kwargs):
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        position: Literal["gated", "relative", "none"] = "gated",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if num_heads < 1 or dim < 1 or dim % (2 * num_heads):
             raise ValueError(

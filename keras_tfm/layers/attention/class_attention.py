@@ -1,5 +1,8 @@
 """Attention from the class token alone, as in CaiT and CeiT."""
 
+from typing import Any
+
+import keras
 from keras import ops
 
 from keras_tfm.layers.base import Layer
@@ -16,7 +19,7 @@ class ClassAttention(Layer):
     TensorShape([1, 5, 8])
     """
 
-    def __init__(self, attention, **kwargs):
+    def __init__(self, attention: keras.layers.Layer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.attention = attention
 
@@ -48,7 +51,7 @@ class ClassAttentionBlock(Layer):
 
     is_block = True
 
-    def __init__(self, attention, feedforward, **kwargs):
+    def __init__(self, attention: keras.layers.Layer, feedforward: keras.layers.Layer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.attention = attention
         self.feedforward = feedforward

@@ -1,9 +1,13 @@
 """Attention between features instead of tokens, whose cost is linear in the length of the sequence."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from keras import ops
 
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.masks import in_float32
+from keras_tfm.layers.signatures import Initializer
 
 
 class CrossCovarianceAttention(MultiHeadAttention):
@@ -22,7 +26,14 @@ class CrossCovarianceAttention(MultiHeadAttention):
     TensorShape([1, 5, 8])
     """
 
-    def __init__(self, num_heads, dropout=0.0, use_bias=True, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self,
+        num_heads: int,
+        dropout: float = 0.0,
+        use_bias: bool | Sequence[str] = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             num_heads, dropout=dropout, use_bias=use_bias, kernel_initializer=kernel_initializer, **kwargs
         )

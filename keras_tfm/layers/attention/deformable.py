@@ -10,6 +10,8 @@ Zhu et al. 2021, "Deformable DETR: Deformable Transformers for End-to-End Object
 """
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -96,7 +98,9 @@ class DeformableAttention(Layer):
     TensorShape([1, 5, 8])
     """
 
-    def __init__(self, num_heads, grids, num_points=4, **kwargs):
+    def __init__(
+        self, num_heads: int, grids: Sequence[tuple[int, int]], num_points: int = 4, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         for name, size in (("num_heads", num_heads), ("num_points", num_points)):
             if size < 1:
@@ -180,7 +184,7 @@ class OffsetRing(keras.initializers.Initializer):
     array([1., 0.])
     """
 
-    def __init__(self, num_heads, num_levels, num_points):
+    def __init__(self, num_heads: int, num_levels: int, num_points: int) -> None:
         self.num_heads = num_heads
         self.num_levels = num_levels
         self.num_points = num_points

@@ -12,6 +12,9 @@ scores are computed once for each distance and then shifted into place row by ro
 than a look-up for each pair of tokens.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from keras import ops
 
@@ -21,6 +24,7 @@ from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
+from keras_tfm.layers.signatures import Initializer
 
 FARTHEST = 2**20  # a limit of memory: each distance has an entry in an array
 CONTENT_TO_POSITION, POSITION_TO_CONTENT = "c2p", "p2c"
@@ -44,13 +48,13 @@ class DistanceEmbedding(Layer):
 
     def __init__(
         self,
-        dim,
-        max_distance,
-        num_buckets=0,
-        epsilon=None,
-        initializer="uniform",
-        **kwargs,
-    ):
+        dim: int,
+        max_distance: int,
+        num_buckets: int = 0,
+        epsilon: float | None = None,
+        initializer: Initializer = "uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if dim < 1:
             raise ValueError(f"`dim` must be at least 1; it is {dim}.")
@@ -151,15 +155,15 @@ class DisentangledAttention(Attention):
 
     def __init__(
         self,
-        num_heads,
-        terms=(CONTENT_TO_POSITION, POSITION_TO_CONTENT),
-        share_projections=False,
-        key_bias=True,
-        dropout=0.0,
-        distance_dropout=0.0,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        num_heads: int,
+        terms: Sequence[str] = (CONTENT_TO_POSITION, POSITION_TO_CONTENT),
+        share_projections: bool = False,
+        key_bias: bool = True,
+        dropout: float = 0.0,
+        distance_dropout: float = 0.0,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         if len({*terms}) != len(terms) or not {*terms} <= {CONTENT_TO_POSITION, POSITION_TO_CONTENT}:
             raise ValueError(f"`terms` must be 'c2p', 'p2c' or both, each once; they are {terms}.")
         use_bias = True if key_bias else ("query", "value")

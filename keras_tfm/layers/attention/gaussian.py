@@ -3,6 +3,8 @@
 Gao et al. 2021, "Fast Convergence of DETR with Spatially Modulated Co-Attention", section 3.2.
 """
 
+from typing import Any, cast
+
 import numpy as np
 from keras import ops
 
@@ -46,7 +48,14 @@ class GaussianBias(Layer):
     TensorShape([1, 2, 5, 12])
     """
 
-    def __init__(self, num_heads, grid, num_scales=2, smoothness=8.0, **kwargs):
+    def __init__(
+        self,
+        num_heads: int,
+        grid: tuple[int, int],
+        num_scales: int = 2,
+        smoothness: float = 8.0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if num_heads < 1:
             raise ValueError(f"`num_heads` must be at least 1; it is {num_heads}.")
@@ -55,7 +64,7 @@ class GaussianBias(Layer):
         if not smoothness > 0:
             raise ValueError(f"`smoothness` must be above 0; it is {smoothness}.")
         self.num_heads = num_heads
-        self.grid = tuple(grid)
+        self.grid = cast(tuple[int, int], tuple(grid))
         self.num_scales = num_scales
         self.smoothness = smoothness
         self.offsets = Dense(2 * num_heads, kernel_initializer="zeros")

@@ -1,5 +1,7 @@
 """Positions for attention between the cells of a grid, by their offset: learned biases or learned vectors."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -7,6 +9,7 @@ from keras import ops
 from keras_tfm.layers.attention.positions import AttentionPosition
 from keras_tfm.layers.base import own
 from keras_tfm.layers.patches import height_and_width
+from keras_tfm.layers.signatures import Initializer, Sides
 
 
 class GridPositionBias(AttentionPosition):
@@ -27,7 +30,15 @@ class GridPositionBias(AttentionPosition):
     TensorShape([1, 9, 8])
     """
 
-    def __init__(self, grid, signed=True, query_stride=1, prefix=0, initializer="zeros", **kwargs):
+    def __init__(
+        self,
+        grid: Sides,
+        signed: bool = True,
+        query_stride: int = 1,
+        prefix: int = 0,
+        initializer: Initializer = "zeros",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         height_and_width(grid, "grid")
         if query_stride < 1 or prefix < 0:
@@ -97,13 +108,13 @@ class ImageRelativePosition(AttentionPosition):
 
     def __init__(
         self,
-        grid,
-        max_distance=14,
-        with_values=False,
-        prefix=0,
-        initializer="glorot_uniform",
-        **kwargs,
-    ):
+        grid: Sides,
+        max_distance: int = 14,
+        with_values: bool = False,
+        prefix: int = 0,
+        initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         height_and_width(grid, "grid")
         if max_distance < 1 or prefix < 0:
@@ -176,7 +187,7 @@ class QuadraticPosition(AttentionPosition):
     TensorShape([1, 9, 8])
     """
 
-    def __init__(self, grid, initializer="random_normal", **kwargs):
+    def __init__(self, grid: Sides, initializer: Initializer = "random_normal", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         height_and_width(grid, "grid")
         self.grid = grid

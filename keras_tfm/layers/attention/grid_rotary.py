@@ -1,12 +1,14 @@
 """Rotary positions for the cells of a grid: half of each head turns with the row, half with the column."""
 
 import math
+from typing import Any
 
 import numpy as np
 from keras import ops
 
 from keras_tfm.layers.attention.positions import AttentionPosition, rotate_pairs
 from keras_tfm.layers.patches import height_and_width
+from keras_tfm.layers.signatures import Sides
 
 
 class GridRotaryEmbedding(AttentionPosition):
@@ -28,7 +30,7 @@ class GridRotaryEmbedding(AttentionPosition):
     TensorShape([1, 10, 8])
     """
 
-    def __init__(self, grid, prefix=0, base=100.0, **kwargs):
+    def __init__(self, grid: Sides, prefix: int = 0, base: float = 100.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         height_and_width(grid, "grid")
         if prefix < 0 or base <= 0:

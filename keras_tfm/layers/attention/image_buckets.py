@@ -13,6 +13,9 @@ A bucket holds a number that is added to the scores (`BucketedBias`), or a vecto
 query is added (`BucketedContext`).
 """
 
+from collections.abc import Sequence
+from typing import Any, Literal
+
 import keras
 import numpy as np
 from keras import ops
@@ -20,6 +23,7 @@ from keras import ops
 from keras_tfm.layers.attention.positions import AttentionPosition
 from keras_tfm.layers.base import own
 from keras_tfm.layers.patches import height_and_width
+from keras_tfm.layers.signatures import Initializer, Sides
 
 CURVE = (1.9, 3.8, 15.2)  # the authors' alpha, beta and gamma
 METHODS = ("product", "cross", "euclidean", "quantization")
@@ -72,7 +76,15 @@ class BucketedPosition(AttentionPosition):
     `method` and `curve` are those of `image_buckets`.
     """
 
-    def __init__(self, grid, method="product", curve=CURVE, prefix=0, initializer="zeros", **kwargs):
+    def __init__(
+        self,
+        grid: Sides,
+        method: Literal["product", "cross", "euclidean", "quantization"] = "product",
+        curve: Sequence[float] = CURVE,
+        prefix: int = 0,
+        initializer: Initializer = "zeros",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         height_and_width(grid, "grid")
         if method not in METHODS:
@@ -144,14 +156,14 @@ class BucketedContext(BucketedPosition):
 
     def __init__(
         self,
-        grid,
-        method="product",
-        curve=CURVE,
-        prefix=0,
-        initializer="zeros",
-        with_values=False,
-        **kwargs,
-    ):
+        grid: Sides,
+        method: Literal["product", "cross", "euclidean", "quantization"] = "product",
+        curve: Sequence[float] = CURVE,
+        prefix: int = 0,
+        initializer: Initializer = "zeros",
+        with_values: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(grid, method, curve, prefix, initializer, **kwargs)
         self.with_values = with_values
 

@@ -10,6 +10,10 @@ Vaswani et al. 2017, "Attention Is All You Need", section 3.2. The tap is where 
 weights.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
+import keras
 from keras import ops
 
 from keras_tfm.layers.attention.functional import add_bias, add_if_given, attention_scores, multiply_heads
@@ -21,6 +25,7 @@ from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import causal_mask, combine_masks, key_mask_of, masked_softmax
 from keras_tfm.layers.regularization import Dropout
+from keras_tfm.layers.signatures import Initializer
 
 
 class Attention(Layer):
@@ -44,15 +49,15 @@ class Attention(Layer):
 
     def __init__(
         self,
-        projections,
-        position=None,
-        scale=None,
-        dropout=0.0,
-        on_scores=None,
-        on_weights=None,
-        output_layer=None,
-        **kwargs,
-    ):
+        projections: keras.layers.Layer,
+        position: keras.layers.Layer | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        on_scores: keras.layers.Layer | None = None,
+        on_weights: keras.layers.Layer | None = None,
+        output_layer: keras.layers.Layer | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.projections = projections
         self.position = position
@@ -218,16 +223,16 @@ class MultiHeadAttention(Attention):
 
     def __init__(
         self,
-        num_heads,
-        key_dim=None,
-        value_dim=None,
-        dropout=0.0,
-        use_bias=True,
-        position=None,
-        scale=None,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool | Sequence[str] = True,
+        position: keras.layers.Layer | None = None,
+        scale: float | None = None,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         projections = HeadProjections(
             num_heads, key_dim, value_dim, use_bias, kernel_initializer, name="projections"
         )
@@ -261,17 +266,17 @@ class BlockwiseAttention(MultiHeadAttention):
 
     def __init__(
         self,
-        num_heads,
-        block_size=512,
-        key_dim=None,
-        value_dim=None,
-        dropout=0.0,
-        use_bias=True,
-        position=None,
-        scale=None,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        num_heads: int,
+        block_size: int = 512,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool | Sequence[str] = True,
+        position: keras.layers.Layer | None = None,
+        scale: float | None = None,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             num_heads, key_dim, value_dim, dropout, use_bias, position, scale, kernel_initializer, **kwargs
         )

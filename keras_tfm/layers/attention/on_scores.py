@@ -1,5 +1,7 @@
 """Layers applied to the scores or the weights of attention, from (B, H, T, S) to (B, H, T, S)."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -19,7 +21,7 @@ class TopK(Layer):
     [[[[True, False, True]]]]
     """
 
-    def __init__(self, k, **kwargs):
+    def __init__(self, k: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if k < 1:
             raise ValueError(f"`k` must be at least 1; it is {k}.")
@@ -58,7 +60,7 @@ class HeadMixing(Layer):
     TensorShape([1, 2, 5, 5])
     """
 
-    def __init__(self, norm=None, **kwargs):
+    def __init__(self, norm: keras.layers.Layer | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.norm = norm
 

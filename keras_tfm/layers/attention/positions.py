@@ -1,6 +1,7 @@
 """Positions that act inside attention: on queries and keys, on the scores, or on the averaged values."""
 
 import math
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -65,7 +66,7 @@ class RotaryEmbedding(AttentionPosition):
     TensorShape([1, 5, 8])
     """
 
-    def __init__(self, base=10_000.0, **kwargs):
+    def __init__(self, base: float = 10_000.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.base = base
 
@@ -111,7 +112,7 @@ class RelativePositionEmbedding(AttentionPosition):
     TensorShape([1, 5, 8])
     """
 
-    def __init__(self, max_distance=16, with_values=True, **kwargs):
+    def __init__(self, max_distance: int = 16, with_values: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if max_distance < 1:
             raise ValueError(f"`max_distance` must be at least 1; it is {max_distance}.")
@@ -163,7 +164,14 @@ class RelativePositionBias(AttentionPosition):
     TensorShape([1, 2, 5, 5])
     """
 
-    def __init__(self, num_buckets=32, max_distance=128, bidirectional=True, num_heads=None, **kwargs):
+    def __init__(
+        self,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = True,
+        num_heads: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_buckets = num_buckets
         self.max_distance = max_distance

@@ -1,10 +1,14 @@
 """The first and the last stage of attention: from tokens to heads, and from heads back to tokens."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.compiler.products import multiply
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.signatures import Initializer
 
 PARTS = ("query", "key", "value")
 
@@ -33,13 +37,13 @@ class HeadProjections(Layer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim=None,
-        value_dim=None,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        use_bias: bool | Sequence[str] = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         for name, size in (("num_heads", num_heads), ("key_dim", key_dim), ("value_dim", value_dim)):
             if size is not None and size < 1:
