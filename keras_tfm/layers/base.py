@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import re
+from typing import Any
 
 import keras
 
@@ -42,7 +43,7 @@ class Layer(keras.layers.Layer):
         super().__init_subclass__(**kwargs)
         parts_follow(register(cls))
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.has_own_policy = kwargs.get("dtype") is not None
         self.supports_masking = True

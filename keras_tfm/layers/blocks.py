@@ -16,6 +16,7 @@ A model family composes its block of such parts; `TransformerBlock` is the plain
 """
 
 import inspect
+from typing import Any, Literal
 
 import keras
 from keras import ops
@@ -27,6 +28,7 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import combine_masks, key_mask_of, tokens_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout, StochasticDepth
+from keras_tfm.layers.signatures import Activation
 
 PLACES = ("input", "sum", "output")
 
@@ -51,14 +53,14 @@ class Residual(Layer):
 
     def __init__(
         self,
-        branch,
-        norm=None,
-        normalize="sum",
-        dropout=0.0,
-        stochastic_depth=0.0,
-        layer_scale=None,
-        **kwargs,
-    ):
+        branch: keras.layers.Layer,
+        norm: keras.layers.Layer | None = None,
+        normalize: Literal["input", "output", "sum"] = "sum",
+        dropout: float = 0.0,
+        stochastic_depth: float = 0.0,
+        layer_scale: float | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if normalize not in PLACES:
             raise ValueError(f"`normalize` must be one of {', '.join(PLACES)}; it is {normalize!r}.")
@@ -131,7 +133,7 @@ def residuals(
 
     With `normalize_first` the norm is at the branch's input, otherwise at the sum.
     """
-    place = "input" if normalize_first else "sum"
+    place: Literal["input", "sum"] = "input" if normalize_first else "sum"
     return lambda branch: Residual(branch, norm(epsilon), place, dropout, stochastic_depth)
 
 
@@ -155,7 +157,14 @@ class Block(Layer):
 
     is_block = True  # read by `rematerialize`, and where learning rates or freezing depend on depth
 
-    def __init__(self, attention, feedforward, context_attention=None, causal=False, **kwargs):
+    def __init__(
+        self,
+        attention: keras.layers.Layer,
+        feedforward: keras.layers.Layer,
+        context_attention: keras.layers.Layer | None = None,
+        causal: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.attention = attention
         self.context_attention = context_attention
@@ -235,15 +244,15 @@ class TransformerBlock(Block):
 
     def __init__(
         self,
-        num_heads,
-        intermediate_dim,
-        dropout=0.1,
-        activation="relu",
-        normalize_first=False,
-        causal=False,
-        cross_attention=False,
-        **kwargs,
-    ):
+        num_heads: int,
+        intermediate_dim: int,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        normalize_first: bool = False,
+        causal: bool = False,
+        cross_attention: bool = False,
+        **kwargs: Any,
+    ) -> None:
         part = residuals(normalize_first, dropout)
         super().__init__(
             part(MultiHeadAttention(num_heads, dropout=dropout)),

@@ -8,9 +8,14 @@ Without a `norm` it is the block of that paper. With a `norm` and without an `ac
 al. 2016, "Identity Mappings in Deep Residual Networks", where a block without a `shortcut` adds `x` itself.
 """
 
+from typing import Any
+
+import keras
+
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.regularization import StochasticDepth
+from keras_tfm.layers.signatures import Activation
 
 
 class ShortcutBlock(Layer):
@@ -31,7 +36,15 @@ class ShortcutBlock(Layer):
 
     is_block = True
 
-    def __init__(self, branch, shortcut=None, norm=None, activation=None, stochastic_depth=0.0, **kwargs):
+    def __init__(
+        self,
+        branch: keras.layers.Layer,
+        shortcut: keras.layers.Layer | None = None,
+        norm: keras.layers.Layer | None = None,
+        activation: Activation = None,
+        stochastic_depth: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if not 0 <= stochastic_depth < 1:
             raise ValueError(f"`stochastic_depth` must lie in [0, 1); it is {stochastic_depth}.")

@@ -1,5 +1,10 @@
 """Several layers in a row, as one layer: for example the branch of a residual."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
 from keras_tfm.layers.base import Layer, has_automatic_name
 
 
@@ -14,7 +19,7 @@ class Chain(Layer):
     TensorShape([1, 5, 8])
     """
 
-    def __init__(self, layers, **kwargs):
+    def __init__(self, layers: Sequence[keras.layers.Layer], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not layers:
             raise ValueError("`layers` must hold at least one layer; it is empty.")

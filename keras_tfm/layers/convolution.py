@@ -4,6 +4,8 @@ Padding is explicit and symmetric, as in `torch.nn.Conv2d`: the same number of z
 map. Keras's "same" would pad only after the map where the stride is 2.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -14,6 +16,7 @@ from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.empty_batch import is_empty, never_empty
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.patches import grid_of_windows, height_and_width, pair_of
+from keras_tfm.layers.signatures import Activation, Sides
 from keras_tfm.registry import register
 from keras_tfm.training.replicas import is_one_of_several
 
@@ -30,7 +33,7 @@ class BatchNormalization(keras.layers.BatchNormalization):
 
     momentum: float
 
-    def __init__(self, epsilon=1e-5, momentum=0.9, **kwargs):
+    def __init__(self, epsilon: float = 1e-5, momentum: float = 0.9, **kwargs: Any) -> None:
         super().__init__(epsilon=epsilon, momentum=momentum, **kwargs)
 
     def call(self, inputs, training=None, mask=None):
@@ -72,16 +75,16 @@ class Convolution(Layer):
 
     def __init__(
         self,
-        filters,
-        kernel_size=3,
-        stride=1,
-        padding=None,
-        groups=1,
-        norm=None,
-        activation=None,
-        use_bias=None,
-        **kwargs,
-    ):
+        filters: int,
+        kernel_size: Sides = 3,
+        stride: int = 1,
+        padding: int | tuple[int, int] | None = None,
+        groups: int = 1,
+        norm: keras.layers.Layer | None = None,
+        activation: Activation = None,
+        use_bias: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         height_and_width(kernel_size, "kernel_size")
         for name, size in (("filters", filters), ("stride", stride), ("groups", groups)):
@@ -199,16 +202,16 @@ class StandardizedConvolution(Convolution):
 
     def __init__(
         self,
-        filters,
-        kernel_size=3,
-        stride=1,
-        padding=None,
-        norm=None,
-        activation=None,
-        epsilon=1e-8,
-        **kwargs,
-    ):
-        options = {"norm": norm, "activation": activation, "use_bias": False}
+        filters: int,
+        kernel_size: Sides = 3,
+        stride: int = 1,
+        padding: int | tuple[int, int] | None = None,
+        norm: keras.layers.Layer | None = None,
+        activation: Activation = None,
+        epsilon: float = 1e-8,
+        **kwargs: Any,
+    ) -> None:
+        options: dict[str, Any] = {"norm": norm, "activation": activation, "use_bias": False}
         super().__init__(filters, kernel_size, stride, padding, **options, **kwargs)
         self.epsilon = epsilon
 
@@ -220,7 +223,7 @@ class StandardizedConvolution(Convolution):
 class StandardizedConv2D(keras.layers.Conv2D):
     """`keras.layers.Conv2D` with a kernel that is standardised, in float32, before use."""
 
-    def __init__(self, filters, kernel_size, epsilon=1e-8, **kwargs):
+    def __init__(self, filters: int, kernel_size: Sides, epsilon: float = 1e-8, **kwargs: Any) -> None:
         super().__init__(filters, kernel_size, **kwargs)
         self.epsilon = epsilon
 
@@ -244,7 +247,9 @@ class NormalizedDense(Layer):
     TensorShape([1, 5, 16])
     """
 
-    def __init__(self, units, norm=None, activation=None, **kwargs):
+    def __init__(
+        self, units: int, norm: keras.layers.Layer | None = None, activation: Activation = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         if units < 1:
             raise ValueError(f"`units` must be at least 1; it is {units}.")
@@ -277,7 +282,9 @@ class ConvolutionalStem(Chain):
     TensorShape([1, 2, 2, 16])
     """
 
-    def __init__(self, dim, num_convolutions, activation="relu", **kwargs):
+    def __init__(
+        self, dim: int, num_convolutions: int, activation: Activation = "relu", **kwargs: Any
+    ) -> None:
         widths = [dim // 2**i for i in reversed(range(num_convolutions))]
         super().__init__(
             [

@@ -1,11 +1,14 @@
 """Embeddings: from token ids to vectors, and back from vectors to logits by the same table."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.compiler.products import multiply_transposed
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
+from keras_tfm.layers.signatures import Initializer
 
 
 class TokenEmbedding(Layer):
@@ -26,7 +29,14 @@ class TokenEmbedding(Layer):
     (TensorShape([1, 3, 4]), TensorShape([1, 3, 10]))
     """
 
-    def __init__(self, vocabulary_size, dim, scale=False, initializer="uniform", **kwargs):
+    def __init__(
+        self,
+        vocabulary_size: int,
+        dim: int,
+        scale: bool = False,
+        initializer: Initializer = "uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         for name, size in (("vocabulary_size", vocabulary_size), ("dim", dim)):
             if size < 1:
@@ -88,15 +98,15 @@ class TokenAndPositionEmbedding(TokenEmbedding):
 
     def __init__(
         self,
-        vocabulary_size,
-        max_length,
-        dim,
-        num_segments=0,
-        scale=False,
-        position=None,
-        initializer="uniform",
-        **kwargs,
-    ):
+        vocabulary_size: int,
+        max_length: int,
+        dim: int,
+        num_segments: int = 0,
+        scale: bool = False,
+        position: keras.layers.Layer | None = None,
+        initializer: Initializer = "uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(vocabulary_size, dim, scale, initializer, **kwargs)
         if max_length < 1:
             raise ValueError(f"`max_length` must be at least 1; it is {max_length}.")

@@ -2,12 +2,15 @@
 lacks.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.regularization import Dropout
+from keras_tfm.layers.signatures import Activation, Initializer
 from keras_tfm.registry import register
 
 
@@ -46,14 +49,14 @@ class FeedForward(Layer):
 
     def __init__(
         self,
-        intermediate_dim,
-        activation="relu",
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        gated=False,
-        dropout=0.0,
-        **kwargs,
-    ):
+        intermediate_dim: int,
+        activation: Activation = "relu",
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        gated: bool = False,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if intermediate_dim < 1:
             raise ValueError(f"`intermediate_dim` must be at least 1; it is {intermediate_dim}.")

@@ -7,6 +7,7 @@ map (B, rows, columns, D)           a b c
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -40,7 +41,7 @@ class FourierPositions(Layer):
     TensorShape([1, 3, 3, 8])
     """
 
-    def __init__(self, num_sines=32, **kwargs):
+    def __init__(self, num_sines: int = 32, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.num_sines = num_sines
         self.sines = SineGridPositionEncoding(normalize=True)
@@ -75,7 +76,9 @@ class OnGrid(Layer):
     TensorShape([1, 10, 8])
     """
 
-    def __init__(self, layer, grid, prefix=0, **kwargs):
+    def __init__(
+        self, layer: keras.layers.Layer, grid: tuple[int, int], prefix: int = 0, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.layer = layer
         self.grid = tuple(grid)
@@ -118,7 +121,9 @@ class MapAttention(Layer):
     TensorShape([1, 3, 3, 8])
     """
 
-    def __init__(self, attention, reduction=None, **kwargs):
+    def __init__(
+        self, attention: keras.layers.Layer, reduction: keras.layers.Layer | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.attention = attention
         self.reduction = reduction

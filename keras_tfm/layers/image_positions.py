@@ -1,6 +1,7 @@
 """Positions in two dimensions, for maps (B, rows, columns, D)."""
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
@@ -8,6 +9,7 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.positions import sines
+from keras_tfm.layers.signatures import Initializer, Sides
 from keras_tfm.registry import register
 
 
@@ -57,7 +59,9 @@ class GridPositionEmbedding(Layer):
     TensorShape([1, 3, 3, 8])
     """
 
-    def __init__(self, grid=None, initializer="uniform", **kwargs):
+    def __init__(
+        self, grid: Sides | None = None, initializer: Initializer = "uniform", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.grid = grid
         self.initializer = initializer
@@ -93,7 +97,7 @@ class GridSines(keras.initializers.Initializer):
     TensorShape([7, 8])
     """
 
-    def __init__(self, grid):
+    def __init__(self, grid: tuple[int, int]) -> None:
         self.grid = tuple(grid)
 
     def __call__(self, shape, dtype=None):
@@ -125,7 +129,9 @@ class SineGridPositionEncoding(Layer):
     TensorShape([1, 3, 3, 8])
     """
 
-    def __init__(self, base=10_000.0, normalize=False, offset=0.0, **kwargs):
+    def __init__(
+        self, base: float = 10_000.0, normalize: bool = False, offset: float = 0.0, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.base = base
         self.normalize = normalize

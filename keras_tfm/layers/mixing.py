@@ -1,5 +1,8 @@
 """Mixing of tokens without attention: by a dense layer along the tokens, or by a Fourier transform."""
 
+from typing import Any
+
+import keras
 from keras import ops
 
 from keras_tfm.layers.base import Layer
@@ -16,7 +19,7 @@ class TokenMixing(Layer):
     TensorShape([1, 5, 8])
     """
 
-    def __init__(self, layer, **kwargs):
+    def __init__(self, layer: keras.layers.Layer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.layer = layer
 

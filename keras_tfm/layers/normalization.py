@@ -1,5 +1,7 @@
 """Layer normalisation, and root mean square normalisation."""
 
+from typing import Any
+
 from keras import ops
 
 from keras_tfm.layers.base import Layer
@@ -15,7 +17,7 @@ class LayerNormalization(Layer):
     [[-1.0, 1.0]]
     """
 
-    def __init__(self, epsilon=1e-6, **kwargs):
+    def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
 
@@ -42,7 +44,7 @@ class RMSNormalization(Layer):
     [[1.0, 1.0]]
     """
 
-    def __init__(self, epsilon=1e-6, **kwargs):
+    def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
 

@@ -3,6 +3,8 @@
 Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words", section 3.1.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -10,6 +12,7 @@ from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.image_positions import interpolate_positions
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, patch_grid
 from keras_tfm.layers.positions import PositionEmbedding
+from keras_tfm.layers.signatures import Initializer, Sides
 
 POSITIONS = keras.initializers.RandomNormal(stddev=0.02)  # as in the authors' code
 
@@ -23,7 +26,7 @@ class PrependedTokens(Layer):
     TensorShape([1, 7, 8])
     """
 
-    def __init__(self, count=1, initializer="zeros", **kwargs):
+    def __init__(self, count: int = 1, initializer: Initializer = "zeros", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if count < 1:
             raise ValueError(f"`count` must be at least 1; it is {count}.")
@@ -66,8 +69,14 @@ class PatchEncoder(Layer):
     """
 
     def __init__(
-        self, patch_size, dim, class_token=True, position_initializer=POSITIONS, use_bias=True, **kwargs
-    ):
+        self,
+        patch_size: Sides,
+        dim: int,
+        class_token: bool = True,
+        position_initializer: Initializer = POSITIONS,
+        use_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.patch_size = patch_size
         self.dim = dim

@@ -8,10 +8,12 @@ are put back into place, with a learned mask token m elsewhere:
     tokens      a  b  c  d   -->  visible b d   -->  restored  m b m d
 """
 
+from typing import Any
+
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
-from keras_tfm.layers.signatures import Tensor
+from keras_tfm.layers.signatures import Initializer, Tensor
 
 
 def patch_ranks(noise):
@@ -44,7 +46,7 @@ class PatchMasking(Layer):
     TensorShape([1, 2, 8])
     """
 
-    def __init__(self, mask_ratio=0.75, prefix=0, **kwargs):
+    def __init__(self, mask_ratio: float = 0.75, prefix: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not 0 <= mask_ratio < 1:
             raise ValueError(f"`mask_ratio` must lie in [0, 1); it is {mask_ratio}.")
@@ -83,7 +85,7 @@ class PatchRestoring(Layer):
     TensorShape([1, 4, 8])
     """
 
-    def __init__(self, prefix=0, initializer="zeros", **kwargs):
+    def __init__(self, prefix: int = 0, initializer: Initializer = "zeros", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.prefix = prefix
         self.initializer = initializer

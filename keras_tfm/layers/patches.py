@@ -12,13 +12,15 @@ linear projection of patches equals a convolution of stride P: its kernel (P, P,
 D).
 """
 
+from typing import Any, Literal
+
 import keras
 import numpy as np
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.signatures import Sides, Tensor
+from keras_tfm.layers.signatures import Initializer, Sides, Tensor
 
 
 def extract_patches(images: Tensor, patch_size: Sides) -> Tensor:
@@ -107,14 +109,14 @@ class PatchEmbedding(Layer):
 
     def __init__(
         self,
-        dim,
-        patch_size,
-        stride=None,
-        padding=0,
-        use_bias=True,
-        kernel_initializer="lecun_normal",
-        **kwargs,
-    ):
+        dim: int,
+        patch_size: Sides,
+        stride: Sides | None = None,
+        padding: int | tuple[int, int] = 0,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "lecun_normal",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         height_and_width(patch_size, "patch_size")
         if stride is not None:
@@ -188,7 +190,14 @@ class PatchMerging(Layer):
     TensorShape([1, 2, 2, 16])
     """
 
-    def __init__(self, dim, norm=None, normalize="input", kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self,
+        dim: int,
+        norm: keras.layers.Layer | None = None,
+        normalize: Literal["input", "output"] = "input",
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if normalize not in ("input", "output"):
             raise ValueError(f"`normalize` must be 'input' or 'output'; it is {normalize!r}.")

@@ -1,5 +1,7 @@
 """Pooling: all tokens of a sequence become one vector, or neighbouring cells of a map become one cell."""
 
+from typing import Any, Literal
+
 from keras import ops
 
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
@@ -9,6 +11,7 @@ from keras_tfm.layers.empty_batch import never_empty
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import grid_of_windows, height_and_width, pair_of
+from keras_tfm.layers.signatures import Activation, Initializer, Sides
 
 
 class AttentionPooling(Layer):
@@ -30,13 +33,13 @@ class AttentionPooling(Layer):
 
     def __init__(
         self,
-        num_heads,
-        intermediate_dim=None,
-        activation="gelu",
-        epsilon=1e-6,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        num_heads: int,
+        intermediate_dim: int | None = None,
+        activation: Activation = "gelu",
+        epsilon: float = 1e-6,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if intermediate_dim is not None and intermediate_dim < 1:
             raise ValueError(f"`intermediate_dim` must be at least 1, or None; it is {intermediate_dim}.")
@@ -82,7 +85,13 @@ class MaxPooling(Layer):
     TensorShape([1, 4, 4, 3])
     """
 
-    def __init__(self, pool_size=3, stride=None, padding=0, **kwargs):
+    def __init__(
+        self,
+        pool_size: Sides = 3,
+        stride: Sides | None = None,
+        padding: int | tuple[int, int] | Literal["same"] = 0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         sides = height_and_width(pool_size, "pool_size")
         if stride is not None:

@@ -8,12 +8,17 @@
 Carion et al. 2020, "End-to-End Object Detection with Transformers", figure 10.
 """
 
+from typing import Any
+
+import keras
+
 from keras_tfm.layers.attention.functional import add_if_given
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import key_mask_of
+from keras_tfm.layers.signatures import Activation
 
 
 class PositionedAttention(Layer):
@@ -24,7 +29,7 @@ class PositionedAttention(Layer):
     TensorShape([1, 5, 8])
     """
 
-    def __init__(self, attention, **kwargs):
+    def __init__(self, attention: keras.layers.Layer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.attention = attention
 
@@ -110,14 +115,14 @@ class DETRBlock(PositionedBlock):
 
     def __init__(
         self,
-        num_heads,
-        intermediate_dim,
-        dropout=0.1,
-        activation="relu",
-        normalize_first=False,
-        cross_attention=False,
-        **kwargs,
-    ):
+        num_heads: int,
+        intermediate_dim: int,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        normalize_first: bool = False,
+        cross_attention: bool = False,
+        **kwargs: Any,
+    ) -> None:
         part = residuals(normalize_first, dropout, epsilon=1e-5)
 
         def attention():

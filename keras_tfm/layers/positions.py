@@ -1,12 +1,14 @@
 """Positions of tokens in a sequence, added to their vectors."""
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.signatures import Initializer
 
 
 def outside_is_nan(indices, size, dtype):
@@ -36,7 +38,7 @@ class SinePositionEncoding(Layer):
     [[[0.0, 1.0, 0.0, 1.0]]]
     """
 
-    def __init__(self, base=10_000.0, **kwargs):
+    def __init__(self, base: float = 10_000.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.base = base
 
@@ -64,7 +66,7 @@ class PositionEmbedding(Layer):
     TensorShape([1, 5, 4])
     """
 
-    def __init__(self, max_length, initializer="uniform", **kwargs):
+    def __init__(self, max_length: int, initializer: Initializer = "uniform", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if max_length < 1:
             raise ValueError(f"`max_length` must be at least 1; it is {max_length}.")

@@ -44,7 +44,14 @@ class RecurrentEncoder(Layer):
     (TensorShape([1, 5, 8]), TensorShape([1, 16]))
     """
 
-    def __init__(self, units, num_layers=1, cell=None, bidirectional=True, **kwargs):
+    def __init__(
+        self,
+        units: int,
+        num_layers: int = 1,
+        cell: keras.layers.Layer | None = None,
+        bidirectional: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.units = units
         self.num_layers = num_layers
@@ -137,7 +144,14 @@ class LSTMAttentionDecoder(Layer):
     TensorShape([1, 3, 8])
     """
 
-    def __init__(self, units, num_layers=1, cell=None, attention=None, **kwargs):
+    def __init__(
+        self,
+        units: int,
+        num_layers: int = 1,
+        cell: keras.layers.Layer | None = None,
+        attention: keras.layers.Layer | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.units = units
         self.num_layers = num_layers

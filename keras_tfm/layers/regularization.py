@@ -1,5 +1,7 @@
 """Dropout and stochastic depth, with random numbers that XLA can fuse into the masking."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -20,7 +22,7 @@ class Dropout(Layer):
     [[1.0, 1.0]]
     """
 
-    def __init__(self, rate, seed=None, **kwargs):
+    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not 0 <= rate < 1:
             raise ValueError(f"`rate` must lie in [0, 1); it is {rate}.")

@@ -1,9 +1,12 @@
 """Stacks of plain Transformer blocks, each stack as one layer."""
 
+from typing import Any
+
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import TransformerBlock
 from keras_tfm.layers.masks import combine_masks, key_mask_of
 from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.signatures import Activation
 
 
 class TransformerStack(Layer):
@@ -17,15 +20,15 @@ class TransformerStack(Layer):
 
     def __init__(
         self,
-        num_layers,
-        num_heads,
-        intermediate_dim,
-        dropout=0.1,
-        activation="relu",
-        normalize_first=False,
-        cross_attention=False,
-        **kwargs,
-    ):
+        num_layers: int,
+        num_heads: int,
+        intermediate_dim: int,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        normalize_first: bool = False,
+        cross_attention: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if num_layers < 1:
             raise ValueError(f"`num_layers` must be at least 1; it is {num_layers}.")

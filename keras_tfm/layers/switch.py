@@ -16,6 +16,7 @@ tokens, and decodes as it was trained. And the authors' random jitter of the rou
 """
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
@@ -25,6 +26,7 @@ from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.masks import in_float32, padding_mask_of
 from keras_tfm.layers.regularization import Dropout
+from keras_tfm.layers.signatures import Activation, Initializer
 from keras_tfm.registry import register
 
 
@@ -54,16 +56,16 @@ class SwitchFeedForward(Layer):
 
     def __init__(
         self,
-        num_experts,
-        intermediate_dim,
-        activation="relu",
-        capacity_factor=1.25,
-        balance=0.01,
-        dropout=0.0,
-        inference_capacity_factor=None,
-        kernel_initializer=None,
-        **kwargs,
-    ):
+        num_experts: int,
+        intermediate_dim: int,
+        activation: Activation = "relu",
+        capacity_factor: float = 1.25,
+        balance: float = 0.01,
+        dropout: float = 0.0,
+        inference_capacity_factor: float | None = None,
+        kernel_initializer: Initializer | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         for name, size in (("num_experts", num_experts), ("intermediate_dim", intermediate_dim)):
             if size < 1:

@@ -3,10 +3,13 @@
 (B, F, H, W, C), F frames ------> (B, F / f, H / P, W / P, D)
 """
 
+from typing import Any, cast
+
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.patches import PatchEmbedding
+from keras_tfm.layers.signatures import Initializer
 
 
 class TubeletEmbedding(Layer):
@@ -19,13 +22,20 @@ class TubeletEmbedding(Layer):
     TensorShape([1, 2, 2, 2, 16])
     """
 
-    def __init__(self, dim, tubelet_size, use_bias=True, kernel_initializer="lecun_normal", **kwargs):
+    def __init__(
+        self,
+        dim: int,
+        tubelet_size: tuple[int, int, int],
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "lecun_normal",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         is_size = isinstance(tubelet_size, list | tuple) and len(tubelet_size) == 3
         if not is_size or not all(isinstance(side, int) and side > 0 for side in tubelet_size):
             raise ValueError(f"`tubelet_size` must be (frames, height, width); it is {tubelet_size}.")
         self.dim = dim
-        self.tubelet_size = tuple(tubelet_size)
+        self.tubelet_size = cast(tuple[int, int, int], tuple(tubelet_size))
         self.use_bias = use_bias
         self.kernel_initializer = kernel_initializer
         initial = {"use_bias": use_bias, "kernel_initializer": own(kernel_initializer)}

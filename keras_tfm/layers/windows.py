@@ -11,6 +11,9 @@ each other:
     windows        grid
 """
 
+from typing import Any
+
+import keras
 import numpy as np
 from keras import ops
 
@@ -115,7 +118,15 @@ class WindowAttention(Layer):
     TensorShape([1, 4, 4, 8])
     """
 
-    def __init__(self, attention, window, shift=0, grid=False, fixed=False, **kwargs):
+    def __init__(
+        self,
+        attention: keras.layers.Layer,
+        window: Sides,
+        shift: int | tuple[int, int] = 0,
+        grid: bool = False,
+        fixed: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         sides = height_and_width(window, "window")
         if not all(0 <= offset < side for offset, side in zip(pair_of(shift), sides, strict=True)):

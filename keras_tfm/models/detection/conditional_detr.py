@@ -14,6 +14,7 @@ code as `DETR` does; in transformers' an `auxiliary_loss` changes the answers, h
 import dataclasses
 from typing import Any
 
+import keras
 from keras import ops
 
 from keras_tfm.configs import Size
@@ -159,6 +160,8 @@ class PlacedAttention(Attention):
 
 class ConditionalBlock(Block):
     """A decoder's `Block` of `PlacedAttention`s."""
+
+    context_attention: keras.layers.Layer  # always there, unlike a `Block`'s
 
     def call(
         self,

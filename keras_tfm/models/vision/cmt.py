@@ -90,7 +90,7 @@ class CMT(ConfiguredModel):
             blocks, states = blocks + own_blocks, (states or [first]) + own_states
             x = own_states[-1]
             maps.append(x)
-        options = {"norm": BatchNormalization(), "activation": "silu", "use_bias": True}
+        options: dict[str, Any] = {"norm": BatchNormalization(), "activation": "silu", "use_bias": True}
         x = flatten_map(Convolution(config.output_dim, 1, **options, name="projection")(x))
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
         parts = ({"encoder": blocks}, {"encoder": states})

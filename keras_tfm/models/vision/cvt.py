@@ -90,7 +90,7 @@ class CvT(ConfiguredModel):
         ends = [images]
         for stage, (size, stride, padding) in enumerate(PATCHES):
             norm = LayerNormalization(EPSILON)
-            options = {"norm": norm, "use_bias": True, "name": f"stage_{stage}_embedding"}
+            options: dict[str, Any] = {"norm": norm, "use_bias": True, "name": f"stage_{stage}_embedding"}
             x = Convolution(config.dims[stage], size, stride, padding, **options)(ends[-1])
             x = Dropout(config.dropout[stage], name=f"stage_{stage}_dropout")(x)
             grid, prefix, x = tuple(x.shape[1:3]), int(stage == 2), flatten_map(x)

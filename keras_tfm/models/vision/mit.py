@@ -6,6 +6,7 @@ Deviates from the authors' code in the epsilon of the blocks' norms, 1e-5 as in 
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 
@@ -95,7 +96,7 @@ def _block(config, stage, index):
     )
     reduction = None
     if ratio > 1:
-        options = {"padding": 0, "norm": LayerNormalization(EPSILON), "use_bias": True}
+        options: dict[str, Any] = {"padding": 0, "norm": LayerNormalization(EPSILON), "use_bias": True}
         reduction = Convolution(dim, ratio, ratio, **options)
     feedforward = _feedforward(dim, int(config.mlp_ratios[stage] * dim), config.activation)
     name = f"stage_{stage}_block_{index}"

@@ -221,7 +221,7 @@ def _stem(config):
     dim = config.dims[0]
     if not config.deep_stem:
         return Convolution(dim, 2 * PATCH_SIZE, PATCH_SIZE, PATCH_SIZE - 1, name="stem")
-    options = {"activation": "gelu", "use_bias": True}
+    options: dict[str, Any] = {"activation": "gelu", "use_bias": True}
     layers = [
         Convolution(max(dim // part, 1), 3, 2, norm=LayerNormalization(EPSILON), **options) for part in (4, 2)
     ]

@@ -8,6 +8,7 @@ a map is not longer than the window, neither axis is shifted, as in the authors'
 """
 
 import dataclasses
+from typing import Literal
 
 import keras
 
@@ -95,7 +96,7 @@ class Swin(Pyramid):
     """
 
     config_class: type[Config] = SwinConfig
-    normalize = "input"  # where the norms of residuals and mergings are
+    normalize: Literal["input", "output"] = "input"  # where the norms of residuals and mergings are
 
     @classmethod
     def stem(cls, config, images):
