@@ -68,7 +68,7 @@ class Temperature(Value):
     [[2.0, 4.0]]
     """
 
-    def __init__(self, temperature: float) -> None:
+    def __init__(self, temperature):
         require("temperature", temperature, lambda t: t >= SMALLEST, "must be above 0")
         self.temperature = temperature
 
@@ -83,7 +83,7 @@ class TopK(Value):
     [[-inf, 3.0, 2.0]]
     """
 
-    def __init__(self, k: int) -> None:
+    def __init__(self, k):
         require("top_k", k, lambda k: k >= 1, "must be at least 1", whole=True)
         self.k = k
 
@@ -100,7 +100,7 @@ class TopP(Value):
     [[True, True, False]]
     """
 
-    def __init__(self, p: float) -> None:
+    def __init__(self, p):
         require("top_p", p, lambda p: 0 < p <= 1, "must lie in (0, 1]")
         self.p = p
 
@@ -116,7 +116,7 @@ class MinP(Value):
     [[True, True, False]]
     """
 
-    def __init__(self, p: float) -> None:
+    def __init__(self, p):
         require("min_p", p, lambda p: 0 <= p <= 1, "must lie in [0, 1]")
         self.p = p
 
@@ -134,7 +134,7 @@ class Typical(Value):
     [[True, True, False]]
     """
 
-    def __init__(self, mass: float) -> None:
+    def __init__(self, mass):
         require("mass", mass, lambda mass: 0 < mass <= 1, "must lie in (0, 1]")
         self.mass = mass
 
@@ -159,7 +159,7 @@ class RepetitionPenalty(Value):
     TensorShape([1, 5])
     """
 
-    def __init__(self, penalty: float) -> None:
+    def __init__(self, penalty):
         require("repetition_penalty", penalty, lambda x: x >= SMALLEST, "must be above 0")
         self.penalty = penalty
 
@@ -179,7 +179,7 @@ class NoRepeatNGram(Value):
     [[0.0, 0.0, -inf]]
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size):
         require("size", size, lambda size: size >= 1, "must be at least 1", whole=True)
         self.size = size
 

@@ -32,7 +32,7 @@ class Sample(Value):
     [1]
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         require("seed", seed, lambda seed: seed >= 0, "must be at least 0", whole=True)
         self.seed = seed
 
