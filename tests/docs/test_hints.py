@@ -19,6 +19,8 @@ PACKAGES = (
     "visualize",
     "word_vectors",
 )
+# The packages whose classes' constructors have hints, too.
+CONSTRUCTORS = ("models", "tasks", "training")
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -31,11 +33,32 @@ def test_public_functions_have_hints(name):
     }
     assert functions
     for key, function in functions.items():
-        signature = inspect.signature(function)
-        missing = [
-            each.name
-            for each in signature.parameters.values()
-            if each.annotation is each.empty and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
-        ]
-        assert not missing, f"{name}.{key}: {missing}"
-        assert signature.return_annotation is not signature.empty, f"{name}.{key}"
+        assert not without_hint(function), f"{name}.{key}: {without_hint(function)}"
+        assert inspect.signature(function).return_annotation is not inspect.Signature.empty, f"{name}.{key}"
+
+
+@pytest.mark.parametrize("name", CONSTRUCTORS)
+def test_constructors_of_public_classes_have_hints(name):
+    package = importlib.import_module(f"keras_tfm.{name}")
+    constructors = {
+        key: vars(value)["__init__"]
+        for key, value in vars(package).items()
+        if inspect.isclass(value)
+        and value.__module__.startswith("keras_tfm.")
+        and inspect.isfunction(vars(value).get("__init__"))
+        and key[0] != "_"
+    }
+    assert constructors
+    missing = {key: without_hint(each) for key, each in constructors.items() if without_hint(each)}
+    assert not missing, f"{name}: {missing}"
+
+
+def without_hint(function):
+    """The names of a function's arguments without a hint, `self`, `*args` and `**kwargs` aside."""
+    return [
+        each.name
+        for each in inspect.signature(function).parameters.values()
+        if each.annotation is each.empty
+        and each.name != "self"
+        and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+    ]
