@@ -7,6 +7,7 @@ either.
 
 from keras import ops
 
+from keras_tfm.jit import is_cpu_alone
 from keras_tfm.training.replicas import is_one_of_several
 
 
@@ -18,9 +19,13 @@ def never_empty(function, x):
     if not is_one_of_several():
         return function(x)
     size, *sides = ops.shape(x)
-    added = ops.zeros((ops.cast(is_empty(x), "int32"), *sides), x.dtype)
-    # No padding: oneDNN takes that into the convolution after it, and leaves it out for an empty batch.
-    return function(ops.concatenate([x, added]))[:size]
+    added = ops.cast(is_empty(x), "int32")
+    if is_cpu_alone():
+        # oneDNN takes a padding into the convolution after it, and then leaves it out for an empty batch.
+        x = ops.concatenate([x, ops.zeros((added, *sides), x.dtype)])
+    else:
+        x = ops.pad(x, [(0, added), *[(0, 0)] * len(sides)])  # copies nothing where nothing is added
+    return function(x)[:size]
 
 
 def is_empty(x):
