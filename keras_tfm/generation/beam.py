@@ -5,14 +5,18 @@ score of a sequence is sum(log p) / n^`length_penalty`, where n counts its gener
 included. A beam that has ended leaves the running beams, and its score does not change any more.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras import ops
 
 from keras_tfm.generation.loop import read_prompts
 from keras_tfm.generation.processors import Written, process
-from keras_tfm.generation.stopping import EndTokens
+from keras_tfm.generation.stopping import EndTokens, StopSequences
 from keras_tfm.layers.cache import map_rows, repeat_rows
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Decodes
 
 LOW = -1e9  # below any score
 
@@ -57,15 +61,15 @@ class BeamSearch:
 
     def __init__(
         self,
-        model,
-        max_new_tokens,
-        beam_size,
-        length_penalty=1.0,
-        early_stopping=False,
-        processors=(),
-        stop=None,
-        pad_id=0,
-    ):
+        model: "Decodes",
+        max_new_tokens: int,
+        beam_size: int,
+        length_penalty: float = 1.0,
+        early_stopping: bool | str = False,
+        processors: Sequence[Callable] = (),
+        stop: EndTokens | StopSequences | None = None,
+        pad_id: int = 0,
+    ) -> None:
         if beam_size < 1:
             raise ValueError(f"`beam_size` must be at least 1; it is {beam_size}.")
         if early_stopping not in (True, False, "never"):

@@ -9,14 +9,16 @@ where h_v is the model's last hidden state for v after x, and h_xj those for the
 k 1 it is greedy decoding.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from keras import ops
 
 from keras_tfm.generation.loop import Loop, Progress, write_prompts
 from keras_tfm.generation.processors import process, require
-from keras_tfm.generation.stopping import EndTokens
+from keras_tfm.generation.stopping import EndTokens, StopSequences
 from keras_tfm.layers.cache import map_rows, repeat_rows
+from keras_tfm.layers.signatures import Tensor
 
 
 class Memory(NamedTuple):
@@ -46,7 +48,16 @@ class ContrastiveSearch(Loop):
     TensorShape([1, 5])
     """
 
-    def __init__(self, model, max_new_tokens, alpha=0.6, k=4, processors=(), stop=None, pad_id=0):
+    def __init__(
+        self,
+        model: Any,
+        max_new_tokens: int,
+        alpha: float | Tensor = 0.6,
+        k: int = 4,
+        processors: Sequence[Callable] = (),
+        stop: EndTokens | StopSequences | None = None,
+        pad_id: int = 0,
+    ) -> None:
         require("contrastive_alpha", alpha, lambda alpha: 0 <= alpha <= 1, "must lie in [0, 1]")
         require("top_k", k, lambda k: k >= 1, "must be at least 1", whole=True)
         if not (hasattr(model, "backbone") and hasattr(model, "head")):

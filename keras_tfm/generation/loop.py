@@ -16,6 +16,7 @@ import abc
 import collections
 import dataclasses
 import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
@@ -23,7 +24,7 @@ from keras import ops, random
 
 from keras_tfm.generation.processors import Written, process
 from keras_tfm.generation.samplers import greedy
-from keras_tfm.generation.stopping import EndTokens
+from keras_tfm.generation.stopping import EndTokens, StopSequences
 from keras_tfm.jit import jit_compile
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Loop(abc.ABC):
     filled with `pad_id`.
     """
 
-    def __init__(self, max_new_tokens, stop, pad_id):
+    def __init__(self, max_new_tokens: int, stop: EndTokens | StopSequences, pad_id: int) -> None:
         self.max_new_tokens = max_new_tokens
         self.stop = stop
         self.pad_id = pad_id
@@ -105,7 +106,15 @@ class Decoder(Loop):
     TensorShape([1, 5])
     """
 
-    def __init__(self, model: "Decodes", max_new_tokens, sampler=greedy, processors=(), stop=None, pad_id=0):
+    def __init__(
+        self,
+        model: "Decodes",
+        max_new_tokens: int,
+        sampler: Callable = greedy,
+        processors: Sequence[Callable] = (),
+        stop: EndTokens | StopSequences | None = None,
+        pad_id: int = 0,
+    ) -> None:
         super().__init__(max_new_tokens, stop or EndTokens(), pad_id)
         self.model = model
         self.sampler = sampler
@@ -182,7 +191,14 @@ class CompiledDecoding:
     TensorShape([1, 6])
     """
 
-    def __init__(self, model, stop=None, pad_id=0, max_length=None, max_context=None):
+    def __init__(
+        self,
+        model: "Decodes",
+        stop: EndTokens | StopSequences | None = None,
+        pad_id: int = 0,
+        max_length: int | None = None,
+        max_context: int | None = None,
+    ) -> None:
         self.model = model
         self.stop = stop
         self.pad_id = pad_id

@@ -11,9 +11,12 @@ define `__eq__` and `__hash__`; otherwise each object is compiled separately.
 """
 
 import numbers
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from keras import ops
+
+from keras_tfm.layers.signatures import Tensor
 
 MINUS_INFINITY = float("-inf")
 HALVINGS = 32  # steps of bisection, from a range of some hundreds to the last digit of float32
@@ -68,7 +71,7 @@ class Temperature(Value):
     [[2.0, 4.0]]
     """
 
-    def __init__(self, temperature):
+    def __init__(self, temperature: float | Tensor) -> None:
         require("temperature", temperature, lambda t: t >= SMALLEST, "must be above 0")
         self.temperature = temperature
 
@@ -83,7 +86,7 @@ class TopK(Value):
     [[-inf, 3.0, 2.0]]
     """
 
-    def __init__(self, k):
+    def __init__(self, k: int | Tensor) -> None:
         require("top_k", k, lambda k: k >= 1, "must be at least 1", whole=True)
         self.k = k
 
@@ -100,7 +103,7 @@ class TopP(Value):
     [[True, True, False]]
     """
 
-    def __init__(self, p):
+    def __init__(self, p: float | Tensor) -> None:
         require("top_p", p, lambda p: 0 < p <= 1, "must lie in (0, 1]")
         self.p = p
 
@@ -116,7 +119,7 @@ class MinP(Value):
     [[True, True, False]]
     """
 
-    def __init__(self, p):
+    def __init__(self, p: float | Tensor) -> None:
         require("min_p", p, lambda p: 0 <= p <= 1, "must lie in [0, 1]")
         self.p = p
 
@@ -134,7 +137,7 @@ class Typical(Value):
     [[True, True, False]]
     """
 
-    def __init__(self, mass):
+    def __init__(self, mass: float | Tensor) -> None:
         require("mass", mass, lambda mass: 0 < mass <= 1, "must lie in (0, 1]")
         self.mass = mass
 
@@ -159,7 +162,7 @@ class RepetitionPenalty(Value):
     TensorShape([1, 5])
     """
 
-    def __init__(self, penalty):
+    def __init__(self, penalty: float | Tensor) -> None:
         require("repetition_penalty", penalty, lambda x: x >= SMALLEST, "must be above 0")
         self.penalty = penalty
 
@@ -179,7 +182,7 @@ class NoRepeatNGram(Value):
     [[0.0, 0.0, -inf]]
     """
 
-    def __init__(self, size):
+    def __init__(self, size: int) -> None:
         require("size", size, lambda size: size >= 1, "must be at least 1", whole=True)
         self.size = size
 
@@ -210,7 +213,7 @@ class MinNewTokens(Value):
     [[-inf, 0.0, 0.0]]
     """
 
-    def __init__(self, count, end_ids):
+    def __init__(self, count: int | Tensor, end_ids: int | Iterable[int] | Tensor) -> None:
         require("count", count, lambda count: count >= 0, "must be at least 0", whole=True)
         self.count = count
         self.end_ids = as_ids("end_ids", end_ids)
@@ -227,7 +230,7 @@ class Suppress(Value):
     [[0.0, -inf, 0.0]]
     """
 
-    def __init__(self, token_ids):
+    def __init__(self, token_ids: int | Iterable[int] | Tensor) -> None:
         self.token_ids = as_ids("token_ids", token_ids)
 
     def __call__(self, logits, written):
@@ -247,7 +250,7 @@ class ForcedTokens(Value):
     [[5, 6, 7, 8]]
     """
 
-    def __init__(self, token_ids, first=0):
+    def __init__(self, token_ids: Iterable[int | Iterable[int] | Tensor], first: int = 0) -> None:
         self.token_ids = tuple(as_ids("token_ids", token) for token in token_ids)
         self.first = first
 

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_tfm.generation.processors import Value, require
 from keras_tfm.layers.compiler.bits import uniform_bits
+from keras_tfm.layers.signatures import Tensor
 
 
 def greedy(logits: Any, number: Any) -> Any:
@@ -32,7 +33,7 @@ class Sample(Value):
     [1]
     """
 
-    def __init__(self, seed):
+    def __init__(self, seed: int | Tensor) -> None:
         require("seed", seed, lambda seed: seed >= 0, "must be at least 0", whole=True)
         self.seed = seed
 

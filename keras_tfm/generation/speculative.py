@@ -5,15 +5,19 @@ decoding. The result is what the large model alone would write, in fewer steps w
 right. All rows of a batch advance together, by the number of tokens that all of them accept.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras import ops, tree
 
 from keras_tfm.generation.loop import read_prompts
 from keras_tfm.generation.processors import Written, process
 from keras_tfm.generation.samplers import greedy
-from keras_tfm.generation.stopping import EndTokens
+from keras_tfm.generation.stopping import EndTokens, StopSequences
 from keras_tfm.layers.cache import rewind
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Decodes
 
 
 class Race(NamedTuple):
@@ -40,7 +44,16 @@ class SpeculativeDecoder:
     TensorShape([1, 6])
     """
 
-    def __init__(self, model, draft, max_new_tokens, num_drafted=4, processors=(), stop=None, pad_id=0):
+    def __init__(
+        self,
+        model: "Decodes",
+        draft: "Decodes",
+        max_new_tokens: int,
+        num_drafted: int = 4,
+        processors: Sequence[Callable] = (),
+        stop: EndTokens | StopSequences | None = None,
+        pad_id: int = 0,
+    ) -> None:
         if num_drafted < 1:
             raise ValueError(f"`num_drafted` must be at least 1; it is {num_drafted}.")
         self.model = model

@@ -6,6 +6,7 @@ and whether each row ends with its token (R,). `stop.end_ids` are tokens that al
 """
 
 import collections
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from keras import ops
@@ -20,7 +21,7 @@ class EndTokens:
     [False, True, False]
     """
 
-    def __init__(self, *end_ids):
+    def __init__(self, *end_ids: int) -> None:
         self.end_ids = end_ids
         self.num_ends = len(end_ids)
 
@@ -48,7 +49,12 @@ class StopSequences:
     [True, False]
     """
 
-    def __init__(self, sequences, symbols, end_ids=()):
+    def __init__(
+        self,
+        sequences: Iterable[bytes | Sequence[int]],
+        symbols: Sequence[bytes | Sequence[int]],
+        end_ids: Iterable[int] = (),
+    ) -> None:
         sequences = [tuple(sequence) for sequence in sequences]
         if not sequences or not all(sequences):
             raise ValueError(f"`sequences` must be one or more, none of them empty; they are {sequences}.")

@@ -38,7 +38,7 @@ class ModelWithHead(FunctionalModel):
         super().__init_subclass__(**kwargs)
         layers_follow(register(cls), lambda backbone, *_, **__: backbone.dtype_policy)
 
-    def __init__(self, backbone: "Backbone", inputs, outputs, **kwargs):
+    def __init__(self, backbone: "Backbone", inputs: Any, outputs: Any, **kwargs: Any) -> None:
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.backbone = backbone
 

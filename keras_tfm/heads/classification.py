@@ -1,5 +1,8 @@
 """Classification of whole inputs: the head, the model made of a backbone and the head, and the loss."""
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import keras
 from keras import ops
 
@@ -8,6 +11,9 @@ from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.masks import masked_max, masked_mean
 from keras_tfm.layers.regularization import Dropout
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Backbone
 
 POOLINGS = "first", "mean", "max"
 
@@ -33,14 +39,14 @@ class ClassificationHead(Layer):
 
     def __init__(
         self,
-        num_classes,
-        hidden_dim=None,
-        dropout=0.0,
-        activation="tanh",
-        input_dropout=0.0,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        num_classes: int,
+        hidden_dim: int | None = None,
+        dropout: float = 0.0,
+        activation: str | Callable | None = "tanh",
+        input_dropout: float = 0.0,
+        kernel_initializer: str | keras.initializers.Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         for name, size in (("num_classes", num_classes), ("hidden_dim", hidden_dim)):
             if size is not None and size < 1:
@@ -98,17 +104,17 @@ class Classifier(ModelWithHead):
 
     def __init__(
         self,
-        backbone,
-        num_classes,
-        hidden_dim=None,
-        dropout=0.0,
-        activation="tanh",
-        input_dropout=0.0,
-        pooling="first",
-        kernel_initializer="glorot_uniform",
-        name="classifier",
-        **kwargs,
-    ):
+        backbone: "Backbone",
+        num_classes: int,
+        hidden_dim: int | None = None,
+        dropout: float = 0.0,
+        activation: str = "tanh",
+        input_dropout: float = 0.0,
+        pooling: str = "first",
+        kernel_initializer: str = "glorot_uniform",
+        name: str = "classifier",
+        **kwargs: Any,
+    ) -> None:
         parts = (hidden_dim, dropout, activation, input_dropout, kernel_initializer)
         head = ClassificationHead(num_classes, *parts, name="head")
         inputs, outputs = reading_of(backbone)

@@ -8,6 +8,7 @@ fits.
 
 import abc
 import math
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -16,6 +17,9 @@ from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer
 from keras_tfm.registry import register
 from keras_tfm.training.replicas import rows_of_all_replicas
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Backbone
 
 LOGIT_SCALE = math.log(1 / 0.07)
 MAX_LOGIT_SCALE = math.log(100)  # Radford et al. 2021, section 2.5
@@ -41,7 +45,14 @@ class Contrastive(ModelWithHead):
     2
     """
 
-    def __init__(self, backbone, logit_scale=LOGIT_SCALE, logit_bias=None, name="contrastive", **kwargs):
+    def __init__(
+        self,
+        backbone: "Backbone",
+        logit_scale: float = LOGIT_SCALE,
+        logit_bias: float | None = None,
+        name: str = "contrastive",
+        **kwargs: Any,
+    ) -> None:
         head = ContrastiveHead(logit_scale, logit_bias, name="head")
         outputs = head(backbone.output["image_embeddings"], backbone.output["text_embeddings"])
         super().__init__(backbone, backbone.input, outputs, name=name, **kwargs)
@@ -67,7 +78,9 @@ class ContrastiveHead(Layer):
     TensorShape([3, 2, 8])
     """
 
-    def __init__(self, logit_scale=LOGIT_SCALE, logit_bias=None, **kwargs):
+    def __init__(
+        self, logit_scale: float = LOGIT_SCALE, logit_bias: float | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.logit_scale = logit_scale
         self.logit_bias = logit_bias
@@ -119,7 +132,7 @@ class PairLoss(keras.losses.Loss, abc.ABC):
     The pairing itself says what is true, so the targets are ignored. A subclass defines `combine`.
     """
 
-    def __init__(self, name="loss", **kwargs):
+    def __init__(self, name: str = "loss", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
     def call(self, _, pairs):

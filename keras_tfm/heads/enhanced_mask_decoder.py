@@ -11,6 +11,8 @@ The released code has two layers. A single layer without I would be the encoder'
 vectors of positions are as wide as the hidden states, also where the embeddings are narrower.
 """
 
+from typing import Any
+
 import keras
 
 from keras_tfm.heads.base import ModelWithHead
@@ -38,7 +40,14 @@ class EnhancedMaskedLM(ModelWithHead):
     TensorShape([1, 3, 100])
     """
 
-    def __init__(self, backbone, num_layers=2, activation=None, name="masked_lm", **kwargs):
+    def __init__(
+        self,
+        backbone: keras.Model,
+        num_layers: int = 2,
+        activation: str | None = None,
+        name: str = "masked_lm",
+        **kwargs: Any,
+    ) -> None:
         if not 1 <= num_layers <= MOST_LAYERS:
             raise ValueError(f"`num_layers` must lie in [1, {MOST_LAYERS}]; it is {num_layers}.")
         if not hasattr(backbone, "decode"):

@@ -2,6 +2,8 @@
 accuracy.
 """
 
+from typing import TYPE_CHECKING, Any
+
 import keras
 from keras import ops
 
@@ -9,6 +11,9 @@ from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
+
+if TYPE_CHECKING:
+    from keras_tfm.layers.embeddings import TokenEmbedding
 
 
 class LanguageModelHead(Layer):
@@ -26,7 +31,15 @@ class LanguageModelHead(Layer):
     TensorShape([1, 3, 10])
     """
 
-    def __init__(self, vocabulary_size, embedding=None, use_bias=False, scale=1.0, train_bias=True, **kwargs):
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding: "TokenEmbedding | None" = None,
+        use_bias: bool = False,
+        scale: float = 1.0,
+        train_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.scale = scale
         self.vocabulary_size = vocabulary_size
@@ -77,7 +90,14 @@ class LanguageModel(ModelWithHead):
     TensorShape([1, 3, 100])
     """
 
-    def __init__(self, backbone, tied=None, use_bias=False, name="language_model", **kwargs):
+    def __init__(
+        self,
+        backbone: keras.Model,
+        tied: bool | None = None,
+        use_bias: bool = False,
+        name: str = "language_model",
+        **kwargs: Any,
+    ) -> None:
         embedding = backbone.output_embedding
         tied = getattr(backbone.config, "tied", True) if tied is None else tied
         head = LanguageModelHead(
@@ -120,7 +140,13 @@ class TokenCrossEntropy(keras.losses.Loss):
     1.3863
     """
 
-    def __init__(self, label_smoothing=0.0, name="loss", reduction="mean_with_sample_weight", **kwargs):
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        name: str = "loss",
+        reduction: str | None = "mean_with_sample_weight",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(name=name, reduction=reduction, **kwargs)
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"`label_smoothing` must lie in [0, 1); it is {label_smoothing}.")

@@ -6,6 +6,8 @@ of maps, the largest first, (B, rows, columns, D) each, and gives one (B, rows, 
 linear layer of the classes stand behind it, in `SemanticSegmenter`.
 """
 
+from typing import Any
+
 from keras import ops
 
 from keras_tfm.layers.base import Layer
@@ -31,7 +33,7 @@ class MLPDecoder(Layer):
     TensorShape([1, 8, 8, 16])
     """
 
-    def __init__(self, dim=256, **kwargs):
+    def __init__(self, dim: int = 256, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         _check_dim(dim)
         self.dim = dim
@@ -69,7 +71,7 @@ class NaiveDecoder(Layer):
     TensorShape([1, 4, 4, 16])
     """
 
-    def __init__(self, dim=256, **kwargs):
+    def __init__(self, dim: int = 256, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         _check_dim(dim)
         self.dim = dim
@@ -99,7 +101,7 @@ class ProgressiveDecoder(Layer):
     TensorShape([1, 16, 16, 16])
     """
 
-    def __init__(self, dim=256, num_steps=4, **kwargs):
+    def __init__(self, dim: int = 256, num_steps: int = 4, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         _check_dim(dim)
         if num_steps < 0:
@@ -144,7 +146,7 @@ class MultiLevelDecoder(Layer):
     TensorShape([1, 16, 16, 16])
     """
 
-    def __init__(self, dim=256, scale=4, **kwargs):
+    def __init__(self, dim: int = 256, scale: int = 4, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         _check_dim(dim)
         if dim % 2 or scale < 1:

@@ -3,6 +3,9 @@
 Cheng et al. 2021, "Per-Pixel Classification is Not All You Need for Semantic Segmentation" (MaskFormer).
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import keras
 from keras import ops
 
@@ -15,6 +18,9 @@ from keras_tfm.layers.resizing import resize_bilinear, resize_nearest
 from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Backbone
 
 
 class MaskClassifier(ModelWithHead):
@@ -32,7 +38,9 @@ class MaskClassifier(ModelWithHead):
     (TensorShape([1, 16, 4]), TensorShape([1, 16, 8, 8]))
     """
 
-    def __init__(self, backbone, num_classes, name="mask_classifier", **kwargs):
+    def __init__(
+        self, backbone: "Backbone", num_classes: int, name: str = "mask_classifier", **kwargs: Any
+    ) -> None:
         if num_classes < 1:
             raise ValueError(f"`num_classes` must be at least 1; it is {num_classes}.")
         states, features = (backbone.output[x] for x in ("decoder_outputs", "mask_features"))
@@ -109,13 +117,13 @@ class MaskSetLoss(keras.losses.Loss):
 
     def __init__(
         self,
-        grid,
-        num_segments=None,
-        weights=(1.0, 20.0, 1.0),
-        no_object=0.1,
-        name="loss",
-        reduction="sum",
-    ):
+        grid: Sequence[int],
+        num_segments: int | None = None,
+        weights: Sequence[float] = (1.0, 20.0, 1.0),
+        no_object: float = 0.1,
+        name: str = "loss",
+        reduction: str | None = "sum",
+    ) -> None:
         super().__init__(name=name, reduction=reduction)
         self.grid = tuple(grid)
         self.num_segments = num_segments

@@ -3,6 +3,8 @@
 He et al. 2022, "Masked Autoencoders Are Scalable Vision Learners", section 3.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -40,15 +42,15 @@ class MaskedAutoencoder(ModelWithHead):
 
     def __init__(
         self,
-        backbone,
-        num_layers=8,
-        dim=512,
-        num_heads=16,
-        intermediate_dim=2048,
-        normalize_pixels=True,
-        name="autoencoder",
-        **kwargs,
-    ):
+        backbone: keras.Model,
+        num_layers: int = 8,
+        dim: int = 512,
+        num_heads: int = 16,
+        intermediate_dim: int = 2048,
+        normalize_pixels: bool = True,
+        name: str = "autoencoder",
+        **kwargs: Any,
+    ) -> None:
         config = backbone.config
         noise, images = backbone.input["noise"], backbone.input["images"]
         grid = patch_grid(images.shape[1:3], config.patch_size)

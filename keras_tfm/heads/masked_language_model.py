@@ -3,6 +3,9 @@
 Devlin et al. 2019, section 3.1.
 """
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import keras
 from keras import ops
 
@@ -13,6 +16,10 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import outside_is_nan
+
+if TYPE_CHECKING:
+    from keras_tfm.layers.embeddings import TokenEmbedding
+    from keras_tfm.models.base import Backbone
 
 
 class MaskedLMHead(Layer):
@@ -28,7 +35,13 @@ class MaskedLMHead(Layer):
     TensorShape([1, 2, 10])
     """
 
-    def __init__(self, embedding, activation="gelu", epsilon=1e-12, **kwargs):
+    def __init__(
+        self,
+        embedding: "TokenEmbedding",
+        activation: str | Callable | None = "gelu",
+        epsilon: float = 1e-12,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.embedding = embedding
         self.activation = activation
@@ -72,7 +85,7 @@ class NextSentenceHead(ClassificationHead):
     TensorShape([3, 2])
     """
 
-    def __init__(self, dropout=0.0, **kwargs):
+    def __init__(self, dropout: float = 0.0, **kwargs: Any) -> None:
         initializer = keras.initializers.TruncatedNormal(stddev=0.02)
         super().__init__(2, dropout=dropout, kernel_initializer=initializer, **kwargs)
 
@@ -97,8 +110,14 @@ class MaskedLM(ModelWithHead):
     """
 
     def __init__(
-        self, backbone, next_sentence=False, activation=None, dropout=0.0, name="masked_lm", **kwargs
-    ):
+        self,
+        backbone: keras.Model,
+        next_sentence: bool = False,
+        activation: str | None = None,
+        dropout: float = 0.0,
+        name: str = "masked_lm",
+        **kwargs: Any,
+    ) -> None:
         config, hidden = backbone.config, backbone.output
         activation = activation or config.activation
         positions = keras.Input((None,), dtype="int32", name="mask_positions")
@@ -125,7 +144,7 @@ class NextSentence(ModelWithHead):
     TensorShape([1, 2])
     """
 
-    def __init__(self, backbone, name="next_sentence", **kwargs):
+    def __init__(self, backbone: "Backbone", name: str = "next_sentence", **kwargs: Any) -> None:
         head = NextSentenceHead(name="nsp")
         pooled = pooled_of(backbone.input, backbone.output, "first")
         super().__init__(backbone, backbone.input, head(pooled), name=name, **kwargs)

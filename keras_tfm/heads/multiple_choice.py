@@ -1,11 +1,16 @@
 """Multiple choice: which of several texts fits best (Devlin et al. 2019, section 4.4)."""
 
+from typing import TYPE_CHECKING, Any
+
 import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.classification import Classifier
 from keras_tfm.layers.base import Layer
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Backbone
 
 
 class MultipleChoice(ModelWithHead):
@@ -21,14 +26,14 @@ class MultipleChoice(ModelWithHead):
 
     def __init__(
         self,
-        backbone,
-        hidden_dim=None,
-        dropout=0.0,
-        activation="tanh",
-        input_dropout=0.0,
-        name="multiple_choice",
-        **kwargs,
-    ):
+        backbone: "Backbone",
+        hidden_dim: int | None = None,
+        dropout: float = 0.0,
+        activation: str = "tanh",
+        input_dropout: float = 0.0,
+        name: str = "multiple_choice",
+        **kwargs: Any,
+    ) -> None:
         policy = keras.config.dtype_policy()  # set to this model's policy while it is made
         classifier = Classifier(backbone, 1, hidden_dim, dropout, activation, input_dropout, dtype=policy)
         inputs = {

@@ -5,7 +5,7 @@ image from which boxes are measured (Zhu et al. 2021, "Deformable DETR", section
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -36,7 +36,9 @@ class ObjectDetector(ModelWithHead):
     (TensorShape([1, 16, 4]), TensorShape([1, 16, 4]))
     """
 
-    def __init__(self, backbone, num_classes, name="object_detector", **kwargs):
+    def __init__(
+        self, backbone: "Backbone", num_classes: int, name: str = "object_detector", **kwargs: Any
+    ) -> None:
         check_classes(num_classes)
         states = backbone.output["decoder_outputs"]
         logits = keras.layers.Dense(num_classes + 1, name="class_head")(states)
@@ -73,7 +75,9 @@ class ReferencedDetector(ModelWithHead):
     ((None, 16, 3), (None, 16, 4))
     """
 
-    def __init__(self, backbone, num_classes, name="object_detector", **kwargs):
+    def __init__(
+        self, backbone: "Backbone", num_classes: int, name: str = "object_detector", **kwargs: Any
+    ) -> None:
         check_classes(num_classes)
         given = backbone.output
         states = given["decoder_outputs"]

@@ -3,6 +3,8 @@
 Carion et al. 2020, "End-to-End Object Detection with Transformers", section 4.3.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -38,7 +40,14 @@ class PanopticDetector(ModelWithHead):
     (TensorShape([1, 16, 4]), TensorShape([1, 16, 4]), TensorShape([1, 16, 8, 8]))
     """
 
-    def __init__(self, backbone, num_classes, num_maps=4, name="panoptic_detector", **kwargs):
+    def __init__(
+        self,
+        backbone: keras.Model,
+        num_classes: int,
+        num_maps: int = 4,
+        name: str = "panoptic_detector",
+        **kwargs: Any,
+    ) -> None:
         check_classes(num_classes)
         maps = list(backbone.maps)
         if not 1 <= num_maps <= len(maps):

@@ -1,9 +1,14 @@
 """Classification by a class token and the mean of the patches."""
 
+from typing import TYPE_CHECKING, Any
+
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.classification import ClassificationHead
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Backbone
 
 
 class PatchClassifier(ModelWithHead):
@@ -19,7 +24,14 @@ class PatchClassifier(ModelWithHead):
     (None, 3)
     """
 
-    def __init__(self, backbone, num_classes, dropout=0.0, name="classifier", **kwargs):
+    def __init__(
+        self,
+        backbone: "Backbone",
+        num_classes: int,
+        dropout: float = 0.0,
+        name: str = "classifier",
+        **kwargs: Any,
+    ) -> None:
         outputs = backbone.output
         if "patch_output" not in outputs:
             raise ValueError(f"`backbone` must have a `patch_output`; it has {', '.join(outputs)}.")

@@ -17,6 +17,9 @@ which attend in the decoder's self-attention to each other alone:
     5       . . . x x x
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -57,14 +60,14 @@ class PatchDetector(ModelWithHead):
 
     def __init__(
         self,
-        backbone,
-        num_patches=10,
-        patch_size=None,
-        dropout=0.1,
-        num_classes=1,
-        name="patch_detector",
-        **kwargs,
-    ):
+        backbone: keras.Model,
+        num_patches: int = 10,
+        patch_size: int | Sequence[int] | None = None,
+        dropout: float = 0.1,
+        num_classes: int = 1,
+        name: str = "patch_detector",
+        **kwargs: Any,
+    ) -> None:
         check_classes(num_classes)
         num_queries = backbone.config.num_queries
         if num_patches < 1 or num_queries % num_patches:
@@ -130,7 +133,7 @@ class PatchQueries(Layer):
     TensorShape([1, 6, 8])
     """
 
-    def __init__(self, dropout=0.1, **kwargs):
+    def __init__(self, dropout: float = 0.1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must lie in [0, 1); it is {dropout}.")
@@ -173,7 +176,14 @@ class PatchDetectionLoss(SetPredictionLoss):
     0.3
     """
 
-    def __init__(self, num_patches, weights=(1.0, 5.0, 2.0), costs=None, no_object=0.1, **kwargs):
+    def __init__(
+        self,
+        num_patches: int,
+        weights: Sequence[float] = (1.0, 5.0, 2.0),
+        costs: Sequence[float] | None = None,
+        no_object: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(weights, costs, no_object, **kwargs)
         self.num_patches = num_patches
 

@@ -4,6 +4,7 @@ Xie et al. 2021, "SegFormer", and Zheng et al. 2021, SETR, whose decoders stand 
 """
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -20,6 +21,9 @@ from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.registry import register
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Backbone
 
 DECODERS = ("mlp", "naive", "pup", "mla", "linear")
 IGNORED = 255  # the label of pixels that count nowhere, by the custom of data sets
@@ -41,8 +45,15 @@ class SemanticSegmenter(ModelWithHead):
     """
 
     def __init__(
-        self, backbone, num_classes, decoder="mlp", dim=256, dropout=0.1, name="semantic_segmenter", **kwargs
-    ):
+        self,
+        backbone: "Backbone",
+        num_classes: int,
+        decoder: str = "mlp",
+        dim: int = 256,
+        dropout: float = 0.1,
+        name: str = "semantic_segmenter",
+        **kwargs: Any,
+    ) -> None:
         if num_classes < 2:
             raise ValueError(
                 f"`num_classes` must be at least 2, the ground one of them; it is {num_classes}."
@@ -102,7 +113,7 @@ class SegmentationLoss(keras.losses.Loss):
     0.6931
     """
 
-    def __init__(self, ignored=IGNORED, name="loss", reduction="sum"):
+    def __init__(self, ignored: int = IGNORED, name: str = "loss", reduction: str | None = "sum") -> None:
         super().__init__(name=name, reduction=reduction)
         self.ignored = ignored
 

@@ -6,6 +6,8 @@ teacher's output for another crop. Deviates from the authors' code: the last lay
 on.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -31,7 +33,9 @@ class ProjectionHead(Layer):
     TensorShape([2, 16])
     """
 
-    def __init__(self, num_prototypes, hidden_dim=2048, bottleneck_dim=256, **kwargs):
+    def __init__(
+        self, num_prototypes: int, hidden_dim: int = 2048, bottleneck_dim: int = 256, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.num_prototypes = num_prototypes
         self.hidden_dim = hidden_dim
@@ -86,15 +90,15 @@ class SelfDistillation(ModelWithHead):
 
     def __init__(
         self,
-        backbone,
-        num_prototypes=4096,
-        hidden_dim=2048,
-        bottleneck_dim=256,
-        num_local=0,
-        local_size=None,
-        name="self_distillation",
-        **kwargs,
-    ):
+        backbone: keras.Model,
+        num_prototypes: int = 4096,
+        hidden_dim: int = 2048,
+        bottleneck_dim: int = 256,
+        num_local: int = 0,
+        local_size: int | None = None,
+        name: str = "self_distillation",
+        **kwargs: Any,
+    ) -> None:
         shape = tuple(backbone.input["images"].shape[1:])
         local_shape = shape if local_size is None else (local_size, local_size, shape[-1])
         sizes = (num_prototypes, hidden_dim, bottleneck_dim)
@@ -163,7 +167,7 @@ class SelfDistillationLoss(keras.losses.Loss):
     1.3863
     """
 
-    def __init__(self, teacher_temperature=0.04, student_temperature=0.1):
+    def __init__(self, teacher_temperature: float = 0.04, student_temperature: float = 0.1) -> None:
         super().__init__(name="loss", reduction="mean_with_sample_weight")
         self.teacher_temperature = teacher_temperature
         self.student_temperature = student_temperature

@@ -5,6 +5,7 @@ Zhu et al. 2021, "Deformable DETR", section 4.2 and appendix A.3.
 """
 
 import abc
+from collections.abc import Sequence
 
 import keras
 from keras import ops
@@ -33,7 +34,13 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
     [1.1, 1.0]
     """
 
-    def __init__(self, weights, costs=None, name="loss", reduction="sum"):
+    def __init__(
+        self,
+        weights: Sequence[float],
+        costs: Sequence[float] | None = None,
+        name: str = "loss",
+        reduction: str | None = "sum",
+    ) -> None:
         super().__init__(name=name, reduction=reduction)
         self.weights = tuple(weights)
         self.costs = self.weights if costs is None else tuple(costs)
@@ -118,7 +125,14 @@ class SetPredictionLoss(MatchingLoss):
     1.83
     """
 
-    def __init__(self, weights=(1.0, 5.0, 2.0), costs=None, no_object=0.1, name="loss", reduction="sum"):
+    def __init__(
+        self,
+        weights: Sequence[float] = (1.0, 5.0, 2.0),
+        costs: Sequence[float] | None = None,
+        no_object: float = 0.1,
+        name: str = "loss",
+        reduction: str | None = "sum",
+    ) -> None:
         super().__init__(weights, costs, name, reduction)
         self.no_object = no_object
 
@@ -154,13 +168,13 @@ class FocalSetPredictionLoss(MatchingLoss):
 
     def __init__(
         self,
-        weights=(2.0, 5.0, 2.0),
-        costs=None,
-        alpha=0.25,
-        proposes=False,
-        name="loss",
-        reduction="sum",
-    ):
+        weights: Sequence[float] = (2.0, 5.0, 2.0),
+        costs: Sequence[float] | None = None,
+        alpha: float = 0.25,
+        proposes: bool = False,
+        name: str = "loss",
+        reduction: str | None = "sum",
+    ) -> None:
         super().__init__(weights, costs, name, reduction)
         self.alpha = alpha
         self.proposes = proposes

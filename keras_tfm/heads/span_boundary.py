@@ -4,6 +4,9 @@ Joshi et al. 2020, "SpanBERT: Improving Pre-training by Representing and Predict
 3.2.
 """
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import keras
 from keras import ops
 
@@ -14,6 +17,9 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import outside_is_nan
+
+if TYPE_CHECKING:
+    from keras_tfm.layers.embeddings import TokenEmbedding
 
 
 class SpanBoundaryHead(Layer):
@@ -39,8 +45,14 @@ class SpanBoundaryHead(Layer):
     """
 
     def __init__(
-        self, embedding, max_length=512, position_dim=200, activation="gelu", epsilon=1e-12, **kwargs
-    ):
+        self,
+        embedding: "TokenEmbedding",
+        max_length: int = 512,
+        position_dim: int = 200,
+        activation: str | Callable | None = "gelu",
+        epsilon: float = 1e-12,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.embedding = embedding
         self.max_length = max_length
@@ -104,7 +116,7 @@ class SpanMaskedLM(ModelWithHead):
     ['mlm', 'sbo']
     """
 
-    def __init__(self, backbone, name="span_masked_lm", **kwargs):
+    def __init__(self, backbone: keras.Model, name: str = "span_masked_lm", **kwargs: Any) -> None:
         config, hidden = backbone.config, backbone.output["sequence_output"]
         inputs = {
             **backbone.input,

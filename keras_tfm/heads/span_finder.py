@@ -2,6 +2,8 @@
 4.2).
 """
 
+from typing import TYPE_CHECKING, Any
+
 import keras
 from keras import ops
 
@@ -10,6 +12,9 @@ from keras_tfm.heads.tokens import TokenClassificationHead
 from keras_tfm.layers.masks import LOWEST
 from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Backbone
 
 
 class SpanFinder(ModelWithHead):
@@ -23,7 +28,9 @@ class SpanFinder(ModelWithHead):
     TensorShape([1, 3])
     """
 
-    def __init__(self, backbone, dropout=0.0, name="span_finder", **kwargs):
+    def __init__(
+        self, backbone: "Backbone", dropout: float = 0.0, name: str = "span_finder", **kwargs: Any
+    ) -> None:
         inputs, hidden = reading_of(backbone)
         logits = TokenClassificationHead(2, dropout, name="head")(hidden["sequence_output"])
         outputs = {"start": ops.take(logits, 0, axis=-1), "end": ops.take(logits, 1, axis=-1)}
@@ -44,7 +51,9 @@ class SpanCrossEntropy(keras.losses.Loss):
     0.6931
     """
 
-    def __init__(self, name="loss", reduction="mean_with_sample_weight", **kwargs):
+    def __init__(
+        self, name: str = "loss", reduction: str | None = "mean_with_sample_weight", **kwargs: Any
+    ) -> None:
         super().__init__(name=name, reduction=reduction, **kwargs)
 
     def call(self, labels, logits):

@@ -1,10 +1,15 @@
 """Classification of tokens, such as named entities (Devlin et al. 2019, section 5.3)."""
 
+from typing import TYPE_CHECKING, Any
+
 import keras
 
 from keras_tfm.heads.base import ModelWithHead, reading_of
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.regularization import Dropout
+
+if TYPE_CHECKING:
+    from keras_tfm.models.base import Backbone
 
 
 class TokenClassificationHead(Layer):
@@ -16,7 +21,7 @@ class TokenClassificationHead(Layer):
     TensorShape([1, 5, 3])
     """
 
-    def __init__(self, num_classes, dropout=0.0, **kwargs):
+    def __init__(self, num_classes: int, dropout: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if num_classes < 1:
             raise ValueError(f"`num_classes` must be at least 1; it is {num_classes}.")
@@ -50,7 +55,14 @@ class TokenTagger(ModelWithHead):
     TensorShape([1, 3, 3])
     """
 
-    def __init__(self, backbone, num_classes, dropout=0.0, name="token_tagger", **kwargs):
+    def __init__(
+        self,
+        backbone: "Backbone",
+        num_classes: int,
+        dropout: float = 0.0,
+        name: str = "token_tagger",
+        **kwargs: Any,
+    ) -> None:
         head = TokenClassificationHead(num_classes, dropout, name="head")
         inputs, outputs = reading_of(backbone)
         super().__init__(backbone, inputs, head(outputs["sequence_output"]), name=name, **kwargs)

@@ -276,7 +276,11 @@ class ImageClassifier(ImageTask, FineTunedTask):
     ) -> ImageBatches:
         augmentation = augmentation_of(training)
         is_soft = augmentation.is_soft or training.teacher is not None
-        learning = {"seed": training.seed, "max_shift": training.max_shift, "augmentation": augmentation}
+        learning: dict[str, Any] = {
+            "seed": training.seed,
+            "max_shift": training.max_shift,
+            "augmentation": augmentation,
+        }
         return ImageBatches(
             *examples,
             self.prepare,

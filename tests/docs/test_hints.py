@@ -20,7 +20,7 @@ PACKAGES = (
     "word_vectors",
 )
 # The packages whose classes' constructors have hints, too.
-CONSTRUCTORS = ("layers", "models", "tasks", "training")
+CONSTRUCTORS = ("data", "generation", "heads", "layers", "models", "tasks", "training")
 
 
 @pytest.mark.parametrize("name", PACKAGES)

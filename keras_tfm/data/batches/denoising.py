@@ -37,7 +37,15 @@ class SpanCorruption:
     (TensorShape([1, 7]), TensorShape([1, 3]))
     """
 
-    def __init__(self, sentinel_ids, start_id, end_id, pad_id=0, share=0.15, mean_span=3.0):
+    def __init__(
+        self,
+        sentinel_ids: Sequence[int],
+        start_id: int,
+        end_id: int,
+        pad_id: int = 0,
+        share: float = 0.15,
+        mean_span: float = 3.0,
+    ) -> None:
         if not 0 < share < 1 or mean_span < 1 or not len(sentinel_ids):
             raise ValueError(
                 "share, mean_span, sentinel_ids: expected 0 < share < 1, 1 or more, and some, "
@@ -170,7 +178,13 @@ class DenoisingBatches(Batches):
     (TensorShape([2, 5]), TensorShape([2, 3]))
     """
 
-    def __init__(self, token_ids: tf.RaggedTensor, corruption, batch_size: int = 32, seed: int = 0):
+    def __init__(
+        self,
+        token_ids: tf.RaggedTensor,
+        corruption: SpanCorruption | Denoising,
+        batch_size: int = 32,
+        seed: int = 0,
+    ) -> None:
         self.num_texts = int(token_ids.nrows())
         if not self.num_texts or batch_size < 1:
             raise ValueError(

@@ -4,9 +4,13 @@ Raw images are 8-bit, 0 .. 255, or floating-point, 0 .. 1. Reading, resizing and
 `Preprocessing` turns them into a model's input, in training and in the export.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.epochs import Batches, shuffled
 from keras_tfm.data.sources.image_files import ImageFiles
 
@@ -51,12 +55,20 @@ class ImageBatches(Batches):
     """
 
     def __init__(
-        self, images, labels, prepare, batch_size, seed=None, max_shift=0, augmentation=None, num_classes=None
-    ):
+        self,
+        images: np.ndarray | ImageFiles,
+        labels: Sequence[int] | Sequence[bytes] | np.ndarray,
+        prepare: Callable[[tf.Tensor], tf.Tensor] | None,
+        batch_size: int,
+        seed: int | None = None,
+        max_shift: int = 0,
+        augmentation: Augmentation | None = None,
+        num_classes: int | None = None,
+    ) -> None:
         with tf.device("cpu"):  # a data set may be larger than an accelerator's memory
             self.images = images if isinstance(images, ImageFiles) else tf.constant(images)
             self.labels = tf.constant(labels)
-        self.prepare = prepare
+        self.prepare: Any = prepare  # None where a subclass makes the model's input itself
         self.batch_size = min(batch_size, len(images))
         self.seed = seed
         self.max_shift = max_shift

@@ -6,6 +6,8 @@ authors' release of 2019) or spans of words (Joshi et al. 2020, "SpanBERT", sect
 touch each other, so that the tokens beside a span are never masked. Every draw is a function of a seed.
 """
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -38,8 +40,15 @@ class Masking:
     """
 
     def __init__(
-        self, begins_word, special_ids, mask_id, unit="token", share=0.15, mask_share=0.8, random_share=0.1
-    ):
+        self,
+        begins_word: Sequence[bool] | np.ndarray,
+        special_ids: Iterable[int],
+        mask_id: int,
+        unit: str = "token",
+        share: float = 0.15,
+        mask_share: float = 0.8,
+        random_share: float = 0.1,
+    ) -> None:
         if unit not in BY_UNIT:
             raise ValueError(f"unit: expected one of {', '.join(BY_UNIT)}, got {unit!r}")
         for name, value in (("share", share), ("mask_share", mask_share), ("random_share", random_share)):

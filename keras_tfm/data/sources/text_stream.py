@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_tfm.data.sources.documents import read_texts, text_files
 from keras_tfm.data.sources.files import read_lines
-from keras_tfm.data.sources.lines import DataError, files_of
+from keras_tfm.data.sources.lines import DataError, Paths, files_of
 from keras_tfm.data.sources.rows import is_table
 
 CHUNK = 1 << 16  # bytes read at once
@@ -70,7 +70,7 @@ class TextStream:
     (99, ['A cat sat.'])
     """
 
-    def __init__(self, paths, separator: str | None = None):
+    def __init__(self, paths: Paths, separator: str | None = None) -> None:
         self.separator = separator
         files = [file for path in files_of(paths) for file in text_files(path)]
         self.segments = [segment for segment in map(_whole, files) if segment.end > segment.begin]
