@@ -1,7 +1,7 @@
 """Attention weights of any model, unchanged: while it is called, compiled, or in the course of a training."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -133,14 +133,14 @@ class AttentionHistory(keras.callbacks.Callback):
     [(0, (1, 2, 5, 5)), (1, (1, 2, 5, 5)), (2, (1, 2, 5, 5))]
     """
 
-    def __init__(self, batch, every=1, keep=None):
+    def __init__(self, batch: Any, every: int = 1, keep: Callable[[Any], Any] | None = None) -> None:
         super().__init__()
         if every < 1:
             raise ValueError(f"`every` must be at least 1; it is {every}.")
         self.batch = batch
         self.every = every
         self.keep = keep
-        self.epochs = []
+        self.epochs: list = []
 
     def on_train_begin(self, logs=None):
         self._record(0)
