@@ -51,7 +51,7 @@ def test_a_folder_keeps_weights_in_eight_bits(make, tmp_path, capsys):
     for task in (kept, tasks.load(again)):
         np.testing.assert_array_equal(ASK[make](task), expected)
     if make is make_generator:
-        with pytest.raises(ValueError, match="not what transformers reads"):
+        with pytest.raises(ValueError, match="transformers does not read weights in 8 bits"):
             kept.save_huggingface(tmp_path / "theirs")
 
 
