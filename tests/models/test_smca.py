@@ -12,32 +12,16 @@ from keras_tfm.layers import gaussian_bias
 from keras_tfm.models import DETR, SMCA, SMCAConfig
 from keras_tfm.visualize import record_attention
 from tests import contract
-from tests.contract import Case, floats, mask, randomise
+from tests.contract import Case, randomise
+from tests.models import test_detr
 
-RESNET = {"stem_dim": 4, "dims": (8, 8), "depths": (1, 1), "block": "basic"}
-SMALL = SMCAConfig(
-    (20, 24),
-    1,
-    backbone_config=RESNET,
-    num_queries=3,
-    dim=8,
-    num_layers=1,
-    num_decoder_layers=2,
-    num_heads=2,
-    intermediate_dim=8,
-)
-INPUTS = {"images": floats(20, 24, 1), "pixel_mask": mask(20, 24)}
+SMALL = SMCAConfig.from_json({**dataclasses.asdict(test_detr.SMALL), "num_decoder_layers": 2})
+INPUTS = test_detr.INPUTS
 
 
 def detector(config=SMALL):
     return heads.ReferencedDetector(SMCA(config), 2)
 
-
-# The first decoder block's queries are zeros: whatever they attend to has one value, a bias.
-WITHOUT_EFFECT = tuple(
-    f"decoder_block_0/attention/branch/attention/projections/{name}"
-    for name in ("query/kernel", "query/bias", "key/kernel", "value/kernel")
-)
 
 test_contract = contract.check(
     Case(
@@ -47,7 +31,7 @@ test_contract = contract.check(
         attends=True,
         convolves=True,
         mixes_padding=True,  # the backbone's convolutions do
-        without_effect=WITHOUT_EFFECT,
+        without_effect=test_detr.WITHOUT_EFFECT,
     )
 )
 

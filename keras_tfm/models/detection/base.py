@@ -15,6 +15,7 @@ from keras_tfm.layers.blocks import residuals
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
+from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlock
 from keras_tfm.layers.positions import sines
@@ -142,6 +143,26 @@ def encoded_map(config, backbone, pixel_mask):
     states = states_of(blocks, flatten_map(x), mask=mask, position=position)
     context = {"context": states[-1], "context_mask": mask, "context_position": position}
     return EncodedMap(cells, blocks, states, context)
+
+
+def outputs_of(encoder, decoded):
+    """The outputs that DETR and its kin share, by their names, of the `EncodedMap` and the states of the
+    decoder: those that go into its first block, (B, Q, D), and come out of each.
+    """
+    norm = LayerNormalization(EPSILON, name="decoder_norm")
+    outputs = norm(ops.stack(decoded[1:], axis=1))  # (B, L, Q, D)
+    return {
+        "encoder_sequence_output": encoder.states[-1],
+        "decoder_sequence_output": outputs[:, -1],
+        "decoder_outputs": outputs,
+    }
+
+
+def references_of(logits):
+    """The `logits` of points (B, Q, 2) as those of boxes without sides, to which a head adds its own: (B, 1,
+    Q, 4).
+    """
+    return ops.pad(logits[:, None], [(0, 0)] * 3 + [(0, 2)])
 
 
 def detr_block(config, stack, index):

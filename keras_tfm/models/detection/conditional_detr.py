@@ -26,7 +26,6 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import combine_masks
-from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.detection.base import (
     EPSILON,
     CoordinateSines,
@@ -35,6 +34,8 @@ from keras_tfm.models.detection.base import (
     SetDetectorConfig,
     encoded_map,
     inverse_sigmoid,
+    outputs_of,
+    references_of,
     start_of,
 )
 from keras_tfm.models.detection.detr import DETR
@@ -74,17 +75,11 @@ class ConditionalDETR(SetDetector):
         for i, block in enumerate(decoder):
             place = places * scale(decoded[-1]) if i else places
             decoded.append(block(decoded[-1], position=queries, place=place, **encoder.context))
-        outputs = LayerNormalization(EPSILON, name="decoder_norm")(ops.stack(decoded[1:], axis=1))
         super().__init__(
             config,
             backbone,
             pixel_mask,
-            {
-                "encoder_sequence_output": encoder.states[-1],
-                "decoder_sequence_output": outputs[:, -1],
-                "decoder_outputs": outputs,  # (B, L, Q, D)
-                "references": ops.pad(inverse_sigmoid(references)[:, None], [(0, 0)] * 3 + [(0, 2)]),
-            },
+            {**outputs_of(encoder, decoded), "references": references_of(inverse_sigmoid(references))},
             {"encoder": encoder.blocks, "decoder": decoder},
             {"encoder": encoder.states, "decoder": decoded},
             name=name,

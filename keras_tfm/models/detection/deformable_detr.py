@@ -42,6 +42,7 @@ from keras_tfm.models.detection.base import (
     SetDetector,
     SetDetectorConfig,
     inverse_sigmoid,
+    references_of,
     start_of,
 )
 
@@ -127,7 +128,7 @@ class DeformableDETR(SetDetector):
             )  # what is added to queries, and what the decoder begins with
             references = ops.sigmoid(Dense(2, name="decoder_references")(queries))  # (B, Q, 2)
         if not config.refines:
-            outputs["references"] = ops.pad(inverse_sigmoid(references)[:, None], [(0, 0)] * 3 + [(0, 2)])
+            outputs["references"] = references_of(inverse_sigmoid(references))
         decoded, boxes = [x], []
         for i, block in enumerate(decoder):
             places = _of_levels(references, shares)

@@ -12,15 +12,14 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.base import states_of
 from keras_tfm.models.detection.base import (
-    EPSILON,
     ObjectQueries,
     SetDetector,
     SetDetectorConfig,
     detr_block,
     encoded_map,
+    outputs_of,
     start_of,
 )
 
@@ -51,17 +50,11 @@ class DETR(SetDetector):
         decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]
         queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.states[-1])
         decoded = states_of(decoder, ops.zeros_like(queries), position=queries, **encoder.context)
-        norm = LayerNormalization(EPSILON, name="decoder_norm")
-        outputs = norm(ops.stack(decoded[1:], axis=1))  # (B, L, Q, D)
         super().__init__(
             config,
             backbone,
             pixel_mask,
-            {
-                "encoder_sequence_output": encoder.states[-1],
-                "decoder_sequence_output": outputs[:, -1],
-                "decoder_outputs": outputs,
-            },
+            outputs_of(encoder, decoded),
             {"encoder": encoder.blocks, "decoder": decoder},
             {"encoder": encoder.states, "decoder": decoded},
             name=name,

@@ -23,7 +23,7 @@ from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import ConfiguredModel, states_of
 from keras_tfm.models.detection.backbones import AroundBackbone
-from keras_tfm.models.detection.detr import EPSILON, ObjectQueries, detr_block
+from keras_tfm.models.detection.base import EPSILON, ObjectQueries, detr_block
 from keras_tfm.models.vision.images import Side
 
 NORMALIZED = ("Swin",)  # whose last block's sum is not normalised

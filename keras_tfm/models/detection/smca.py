@@ -27,6 +27,8 @@ from keras_tfm.models.detection.base import (
     SetDetectorConfig,
     detr_block,
     encoded_map,
+    outputs_of,
+    references_of,
     start_of,
 )
 from keras_tfm.models.detection.detr import DETR
@@ -73,17 +75,11 @@ class SMCA(SetDetector):
             scales = config.num_scales, config.smoothness
             bias = GaussianBias(num_heads, encoder.grid, *scales, name=f"decoder_bias_{i}")(own, centres)
             decoded.append(block(decoded[-1], position=queries, context_bias=bias, **encoder.context))
-        outputs = LayerNormalization(EPSILON, name="decoder_norm")(ops.stack(decoded[1:], axis=1))
         super().__init__(
             config,
             backbone,
             pixel_mask,
-            {
-                "encoder_sequence_output": encoder.states[-1],
-                "decoder_sequence_output": outputs[:, -1],
-                "decoder_outputs": outputs,  # (B, L, Q, D)
-                "references": ops.pad(references[:, None], [(0, 0)] * 3 + [(0, 2)]),
-            },
+            {**outputs_of(encoder, decoded), "references": references_of(references)},
             {"encoder": encoder.blocks, "decoder": decoder},
             {"encoder": encoder.states, "decoder": decoded},
             name=name,
