@@ -52,3 +52,16 @@ def pairwise_dice(targets, logits):
     common = ops.einsum("bqn,bmn->bqm", probabilities, targets)
     sums = ops.sum(probabilities, axis=-1, keepdims=True) + ops.sum(targets, axis=-1)[:, None]
     return 1 - (2 * common + 1) / (sums + 1)
+
+
+def binary_cross_entropy(targets, logits):
+    """The cross-entropy of logits (..., N) for targets from 0 to 1, in nats, averaged over N: (...)."""
+    targets, logits = ops.cast(targets, "float32"), ops.cast(logits, "float32")
+    return ops.mean(ops.softplus(logits) - targets * logits, axis=-1)
+
+
+def pairwise_cross_entropy(targets, logits):
+    """`binary_cross_entropy` of all pairs of targets (B, M, N) and logits (B, Q, N): (B, Q, M)."""
+    targets, logits = ops.cast(targets, "float32"), ops.cast(logits, "float32")
+    right = ops.einsum("bqn,bmn->bqm", logits, targets) / logits.shape[-1]
+    return ops.mean(ops.softplus(logits), axis=-1, keepdims=True) - right

@@ -1,4 +1,4 @@
-"""What a `Segmenter` trains: a backbone with a decoder of its maps, or `MaskFormer` with a head."""
+"""What a `Segmenter` trains: a backbone with a decoder of its maps, or a model of sets of masks."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import keras
 
 from keras_tfm.configs import Config, Option, Rate, Size
-from keras_tfm.heads.mask_classifier import MaskClassifier
+from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier
 from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
-from keras_tfm.models import GatedAxialUNet, MaskFormer, MedT
+from keras_tfm.models import GatedAxialUNet, Mask2Former, MaskFormer, MedT
 from keras_tfm.tasks.image_classifier import FAMILIES, ImageOptions
 from keras_tfm.tasks.task import describe_backbone, make_backbone
 
@@ -17,12 +17,22 @@ from keras_tfm.tasks.task import describe_backbone, make_backbone
 PARTS: dict[type, tuple[str, str]] = {
     SemanticSegmenter: ("decoder", "classes"),
     MaskClassifier: ("mask_head", "class_head"),
+    PointMaskClassifier: ("mask_head", "class_head"),
 }
 # {model: how transformers' class begins that prepares its images}
-PROCESSORS: dict[type, str] = {SemanticSegmenter: "Segformer", MaskClassifier: "MaskFormer"}
-ARCHITECTURES = "SegformerForSemanticSegmentation or MaskFormerForInstanceSegmentation"
+PROCESSORS: dict[type, str] = {
+    SemanticSegmenter: "Segformer",
+    MaskClassifier: "MaskFormer",
+    PointMaskClassifier: "Mask2Former",
+}
+ARCHITECTURES = (
+    "SegformerForSemanticSegmentation, MaskFormerForInstanceSegmentation or "
+    "Mask2FormerForUniversalSegmentation"
+)
+# Backbones that tell sets of masks, and their heads; any other has a `SemanticSegmenter`.
+OF_SETS: dict[type, type[MaskClassifier]] = {MaskFormer: MaskClassifier, Mask2Former: PointMaskClassifier}
 # Those that segment and nothing else, beside the families of images.
-FAMILIES_HERE = {family.__name__.lower(): family for family in (GatedAxialUNet, MaskFormer, MedT)}
+FAMILIES_HERE = {family.__name__.lower(): family for family in (GatedAxialUNet, *OF_SETS, MedT)}
 SegmentingModel = SemanticSegmenter | MaskClassifier
 
 
@@ -33,9 +43,9 @@ class SegmenterOptions(ImageOptions):
     family: Annotated[
         str,
         Option(
-            "maskformer, which tells masks and their classes; medt or gatedaxialunet, with --decoder linear; "
-            "or a backbone: of models with maps, mit (SegFormer's) or swin for example, or that keep "
-            "patches, as vit"
+            "maskformer or mask2former, which tell masks and their classes; medt or gatedaxialunet, with "
+            "--decoder linear; or a backbone: of models with maps, mit (SegFormer's) or swin for example, or "
+            "that keep patches, as vit"
         ),
     ] = "mit"
     decoder: Annotated[
@@ -64,11 +74,13 @@ class SegmenterOptions(ImageOptions):
     def whole(self, changes: Mapping[str, Any], count: int) -> SegmentingModel:
         """A new model for `count` classes; ValueError for options that do not belong together."""
         backbone = self.model(changes)
-        if not isinstance(backbone, MaskFormer):
+        if type(backbone) not in OF_SETS:
             return SemanticSegmenter(backbone, count, self.decoder, self.dim)
         if self.decoder != "mlp" or self.decoder_dim is not None:
-            raise ValueError("`decoder` and `decoder_dim` are a backbone's; maskformer has its own decoder.")
-        return MaskClassifier(backbone, count)
+            raise ValueError(
+                f"`decoder` and `decoder_dim` are a backbone's; {self.family} has its own decoder."
+            )
+        return segmenting(backbone, count)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +94,8 @@ class HeadOptions(Config):
 
 def segmenting(backbone: keras.Model, count: int, **head: Any) -> SegmentingModel:
     """A `backbone` with a fresh head of `count` classes."""
-    if isinstance(backbone, MaskFormer):
-        return MaskClassifier(backbone, count)
+    if (head_class := OF_SETS.get(type(backbone))) is not None:
+        return head_class(backbone, count)
     return SemanticSegmenter(backbone, count, **head)
 
 
@@ -113,7 +125,7 @@ def describe(model: SegmentingModel) -> dict[str, Any]:
 def made_of(description: Mapping[str, Any], count: int) -> SegmentingModel:
     """A model with fresh weights from the values of `describe`; ValueError for other values."""
     backbone, head = make_backbone(description), description.get("head", {})
-    if isinstance(backbone, MaskFormer):
+    if type(backbone) in OF_SETS:
         return segmenting(backbone, count)
     return segmenting(backbone, count, **dataclasses.asdict(HeadOptions.from_json(head)))
 

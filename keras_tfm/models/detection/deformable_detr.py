@@ -112,8 +112,8 @@ class DeformableDETR(SetDetector):
         shares = _shares(masks)
 
         encoder = [_encoder_block(config, grids, i) for i in range(config.num_layers)]
-        centres = _centres(grids, shares)  # (B, N, 2)
-        encoded = states_of(encoder, x, mask=cells, position=position, references=_of_levels(centres, shares))
+        centres = centres_of(grids, shares)  # (B, N, 2)
+        encoded = states_of(encoder, x, mask=cells, position=position, references=on_levels(centres, shares))
         outputs = {"encoder_sequence_output": encoded[-1]}
 
         decoder = [_decoder_block(config, grids, i) for i in range(config.decoder_sizes[0])]
@@ -131,7 +131,7 @@ class DeformableDETR(SetDetector):
             outputs["references"] = references_of(inverse_sigmoid(references))
         decoded, boxes = [x], []
         for i, block in enumerate(decoder):
-            places = _of_levels(references, shares)
+            places = on_levels(references, shares)
             x = block(x, encoded[-1], context_mask=cells, position=queries, references=places)
             decoded.append(x)
             if config.refines:
@@ -168,10 +168,13 @@ def _levels(config, maps):
 
 
 class LevelPositionEncoding(SineGridPositionEncoding):
-    """x + the sines of a cell's centre + a vector that is learnt, of the level: (B, rows, columns, D)."""
+    """x + the sines of a cell's place + a vector that is learnt, of the level: (B, rows, columns, D).
 
-    def __init__(self, **kwargs):
-        super().__init__(normalize=True, offset=0.5, **kwargs)
+    By the default `offset` its place is its centre.
+    """
+
+    def __init__(self, offset=0.5, **kwargs):
+        super().__init__(normalize=True, offset=offset, **kwargs)
 
     def build(self, x_shape):
         super().build(x_shape)
@@ -182,7 +185,7 @@ class LevelPositionEncoding(SineGridPositionEncoding):
 
     def get_config(self):
         config = super().get_config()
-        return {name: config[name] for name in ("name", "trainable", "dtype")}
+        return {name: config[name] for name in ("name", "trainable", "dtype", "offset")}
 
 
 class DeformableBlock(Block):
@@ -262,7 +265,7 @@ def _shares(masks):
     return ops.stack([ops.stack(pair, axis=-1) for pair in shares], axis=1)
 
 
-def _centres(grids, shares):
+def centres_of(grids, shares):
     """The centres (x, y) of all cells as parts of the image's sides, padding apart: (B, N, 2)."""
     centres = []
     for level, (rows, columns) in enumerate(grids):
@@ -272,7 +275,7 @@ def _centres(grids, shares):
     return ops.concatenate(centres, axis=1)
 
 
-def _of_levels(references, shares):
+def on_levels(references, shares):
     """`references` (B, T, 2 or 4), parts of images, as parts of the maps of each level: (B, T, L, 2 or 4)."""
     if references.shape[-1] == 4:
         shares = ops.concatenate([shares, shares], axis=-1)
