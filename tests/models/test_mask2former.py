@@ -45,8 +45,10 @@ def segmenter(config=SMALL, num_classes=2):
     return heads.PointMaskClassifier(Mask2Former(config), num_classes)
 
 
+# So small that no cell lies so near to the edge of a mask that half precision decides.
+COARSE = dataclasses.replace(SMALL, num_queries=2, mask_dim=3)
 test_contract = contract.check(
-    Case("PointMaskClassifier", segmenter, {"images": floats(20, 24, 1)}, convolves=True)
+    Case("PointMaskClassifier", lambda: segmenter(COARSE), {"images": floats(20, 24, 1)}, convolves=True)
 )
 
 

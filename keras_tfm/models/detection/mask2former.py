@@ -169,10 +169,12 @@ def encoded_levels(config, maps):
     references = ops.zeros_like(x[:, :, :1, None]) + on_levels(centres_of(grids, whole), whole)
     blocks = [_encoder_block(config, grids, i) for i in range(config.num_encoder_layers)]
     states = states_of(blocks, x, position=position, references=references)
-    ends = np.cumsum([rows * columns for rows, columns in grids])
-    cells = ops.split(states[-1], ends[:-1].tolist(), axis=1)
-    shapes = [(-1, *grid, config.pyramid_dim) for grid in grids]
-    return blocks, states, [ops.reshape(y, shape) for y, shape in zip(cells, shapes, strict=True)]
+    ends = np.cumsum([0, *(rows * columns for rows, columns in grids)]).tolist()
+    encoded = [
+        ops.reshape(states[-1][:, start:end], (-1, *grid, config.pyramid_dim))
+        for start, end, grid in zip(ends, ends[1:], grids, strict=False)
+    ]
+    return blocks, states, encoded
 
 
 class LevelContext(NamedTuple):
