@@ -9,6 +9,7 @@ any will do. `keras_tfm.serving` has the runtime by the same name.
 import importlib.util
 import json
 import logging
+import pathlib
 import shutil
 
 import numpy as np
@@ -100,7 +101,8 @@ def write_format(served, task, name, quantization, folder):
     exported = serving.Served(folder, description)
     description["difference"] = _difference(served, function, exported, name, quantization)
     (folder / serving.NAME).write_text(json.dumps(description, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    shutil.copyfile(serving.__file__, folder / "serving.py")
+    sources = pathlib.Path(serving.__file__).parent
+    shutil.copytree(sources, folder / "serving", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "README.md").write_text(_readme(description), "utf-8")
 
 
@@ -140,7 +142,7 @@ served = load(".")
 print(served({example}))
 ```
 
-`served` takes a list, and gives {{name: array with one row for each}}. `serving.py` is keras_tfm's file of
+`served` takes a list, and gives {{name: array with one row for each}}. `serving` is keras_tfm's package of
 that name; where keras_tfm is installed, `keras_tfm.serving.load(folder)` is the same.
 
 The function of numbers itself is `served.run({{name: array}})`. In: {inputs}. Out: {outputs}.
