@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .packages import imported
+from .tokens import by_tokenizers
 
 
 class Texts:
@@ -15,15 +16,9 @@ class Texts:
     """
 
     def __init__(self, folder, inputs, max_length, start, end, pad, between, pairs=False):
-        tokenizers = imported("tokenizers", "tokenizers")
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
+        self.ids = by_tokenizers(folder)
         self._inputs, self._max_length, self._pairs = inputs, max_length, pairs
         self._start, self._end, self._pad, self._between = start, end, pad, between
-
-    def ids(self, text):
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def row(self, example, place):
         """(token ids, how many of them belong to the first text)."""
@@ -159,7 +154,6 @@ def bytes_of(image):
 def from_0_to_1(image):
     image = image[..., None] if image.ndim == 2 else image
     return image.astype("float32") / (255.0 if image.dtype == np.uint8 else 1.0)
-
 
 
 READERS: dict[str, Any] = {"texts": Texts, "words": Words, "images": Images}

@@ -11,6 +11,7 @@ import numpy as np
 from .answers import ANSWERS
 from .readers import READERS, bytes_of, from_0_to_1
 from .runtimes import RUNTIMES
+from .writing import DECODERS, Writer
 
 NAME = "serving.json"  # what the folder holds, and how inputs become numbers and numbers answers
 LAYOUT = 1  # of serving.json: raised when an older reader would misread a newer file
@@ -18,7 +19,7 @@ WASTE = 1.3  # texts share a batch if the longest is at most so many times as lo
 
 
 def load(folder, threads=None):
-    """The exported task in `folder`, a function of raw inputs: a `Served` or a `SavedModel`.
+    """The exported task in `folder`, a function of raw inputs: a `Served`, a `Writer` or a `SavedModel`.
 
     Args:
         folder: a folder that `Task.export` or `keras-tfm export` wrote.
@@ -32,7 +33,8 @@ def load(folder, threads=None):
     if (folder / "saved_model.pb").is_file():
         return SavedModel(folder)
     description = _description(folder / NAME)
-    return Served(folder, description, threads or os.cpu_count() or 1)
+    kind = Writer if description.get("format") in DECODERS else Served
+    return kind(folder, description, threads or os.cpu_count() or 1)
 
 
 class Served:
