@@ -32,7 +32,7 @@ VARIABLES = ("XLA_FLAGS", "TF_XLA_FLAGS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTE
 
 
 def keep_compiled_code() -> Callable[[], None] | None:
-    """Let TensorFlow, which must not have been imported yet, find the code of earlier runs and keep this run's.
+    """Let TensorFlow, which is not imported yet, find the code of earlier runs and keep this run's.
 
     Returns the function that adds this run's code to what is kept; it is called when the process ends. None
     where nothing is kept: if KERAS_TFM_XLA_CACHE or KERAS_TFM_JIT is 0, if TF_XLA_FLAGS name a folder, if
