@@ -16,6 +16,8 @@ TORCH_INDEX ?=
 STAMP := $(VENV)/.setup-stamp
 PARITY_STAMP := $(VENV)/.parity-stamp
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Python compiles the modules that are imported; pip would compile all that there are, most of which never are.
+INSTALL := $(PIP) install --no-compile -c constraints.txt
 TESTS := -m tests.run --jobs $(JOBS)
 
 .DEFAULT_GOAL := help
@@ -34,7 +36,7 @@ $(STAMP): setup.py pyproject.toml constraints.txt keras_tfm/version.py
 	    echo "error: keras-tfm needs Python 3.11, 3.12 or 3.13; $(PYTHON) is $$($(PYTHON) --version 2>&1 || true)" \
 	         "(choose another: make setup PYTHON=python3.12)" >&2; exit 2; }; \
 	  $(PYTHON) -m venv --clear $(VENV); }
-	$(PIP) install -e ".[test,dev]" -c constraints.txt
+	$(INSTALL) -e ".[test,dev]"
 	@touch $@
 
 demo: setup ## train, test and export the embedded example: written-out dates to ISO 8601
@@ -61,8 +63,8 @@ docs: setup ## the book, the guides and the API reference: docs/_build/html, bui
 	$(BIN)/python docs/check.py docs/_build/html
 
 $(PARITY_STAMP): $(STAMP)
-	$(PIP) install -c constraints.txt torch==2.13.0 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
-	$(PIP) install -c constraints.txt -e ".[parity]"
+	$(INSTALL) torch==2.13.0 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+	$(INSTALL) -e ".[parity]"
 	@touch $@
 
 private: setup ## whether Keras, TensorFlow and tensorflow-text still are what was read of them

@@ -6,12 +6,15 @@
 Both are what `keras-tfm train classify-images` takes, here the idx files of Fashion-MNIST: 10,000 images of
 the first train each model, which is tested on all of the second. Images become grey and 32 x 32. Each
 family's row is written to saved_models/zoo.csv as soon as it is there, and a family that has one is not
-trained again: an interrupted run goes on where it was.
+trained again: an interrupted run goes on where it was. Each family has a process of its own, since what XLA
+compiles, some 800 MB a family, is kept until the process ends.
 """
 
 import argparse
+import concurrent.futures
 import csv
 import dataclasses
+import multiprocessing
 import pathlib
 import time
 
@@ -63,7 +66,8 @@ def main(images, test, families=(), minutes=3.0, count=10_000, folder="saved_mod
     for name in families or ZOO:
         if name in {row["family"] for row in known}:
             continue
-        known.append(row_of(name, train, test, minutes))
+        with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+            known.append(process.submit(row_of, name, train, test, minutes).result())
         with open(path, "w", encoding="utf-8", newline="") as file:
             table = csv.DictWriter(file, list(known[0]))
             table.writeheader()

@@ -315,7 +315,7 @@ class Detector(CanvasTask):
         if os.fspath(path).lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz")):
             refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
             images = found_in(os.fspath(path))
-            return Inputs([image.path for image in images], [image.place for image in images])
+            return Inputs([image.source for image in images], [image.place for image in images])
         return super().read_inputs(path, columns)
 
     def export_endpoints(self) -> Endpoints:

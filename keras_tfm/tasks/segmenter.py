@@ -35,6 +35,7 @@ from keras_tfm.tasks.segmenting_models import (
     check_tells,
     describe,
     distinct,
+    head_class_of,
     made_of,
     segmenting,
     with_head_of,
@@ -103,7 +104,7 @@ class Segmenter(CanvasTask):
             self.model = segmenting(model, count)
         else:
             self.model = head if model is old else with_head_of(model, count, head)
-        check_tells(self.model, self.config.segments)
+        check_tells(type(self.model), self.config.segments)
         self.take_images(self.model.backbone)
         self.kind = KINDS_OF_SEGMENTS[self.config.segments](self)
 
@@ -114,6 +115,7 @@ class Segmenter(CanvasTask):
         if fields.get("image_size") is not None:
             changes = {**changes, "image_size": fields["image_size"]}
         fields = with_classes(fields, examples)
+        check_tells(head_class_of(options.model_class), fields["segments"])
         return cls(options.whole(changes, len(fields["class_names"])), **fields)
 
     @classmethod

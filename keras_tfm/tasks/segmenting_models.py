@@ -115,7 +115,7 @@ OPTIONS: dict[Any, type[Config]] = {SemanticSegmenter: HeadOptions, PanopticDete
 
 def segmenting(backbone: keras.Model, count: int, **head: Any) -> SegmentingModel:
     """A `backbone` with a fresh head of `count` classes."""
-    kind = OF_SETS.get(type(backbone), SemanticSegmenter)
+    kind = head_class_of(type(backbone))
     if kind is PanopticDetector:
         head = {"num_maps": min(NUM_MAPS, len(backbone.maps)), **head}
     return kind(backbone, count, **head)
@@ -140,14 +140,19 @@ def with_head_of(
     return new
 
 
-def check_tells(model: SegmentingModel, segments: str) -> None:
-    """ValueError for a model that does not tell `segments` of this kind."""
-    name = type(model).__name__
-    if segments == "semantic" and not isinstance(model, SEMANTIC):
+def head_class_of(backbone_class: type) -> Any:
+    """The class of the head that a backbone of this class gets."""
+    return OF_SETS.get(backbone_class, SemanticSegmenter)
+
+
+def check_tells(head_class: type, segments: str) -> None:
+    """ValueError for models that do not tell `segments` of this kind."""
+    name = head_class.__name__
+    if segments == "semantic" and not issubclass(head_class, SEMANTIC):
         raise ValueError(
             f"{name} tells instances and panoptic segments; masks of classes need another --family."
         )
-    if segments != "semantic" and not isinstance(model, MASK_SETS):
+    if segments != "semantic" and not issubclass(head_class, MASK_SETS):
         raise ValueError(
             f"{WORDS[segments]} need --family {NAMES_OF_SETS}; {name} tells the class of each pixel."
         )
@@ -161,7 +166,7 @@ def describe(model: SegmentingModel) -> dict[str, Any]:
 def made_of(description: Mapping[str, Any], count: int) -> SegmentingModel:
     """A model with fresh weights from the values of `describe`; ValueError for other values."""
     backbone, head = make_backbone(description), description.get("head", {})
-    options = OPTIONS.get(OF_SETS.get(type(backbone), SemanticSegmenter))
+    options = OPTIONS.get(head_class_of(type(backbone)))
     return segmenting(
         backbone, count, **({} if options is None else dataclasses.asdict(options.from_json(head)))
     )

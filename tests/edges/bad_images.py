@@ -174,11 +174,6 @@ BAD = [
         {"annotations": [{"image_id": 1, "category_id": 2, "segmentation": 3}]},
         'a.json, image 1, segment 1: expected polygons or an RLE as "segmentation", got 3',
     ),
-    coco_segments(
-        "segments for a model of classes",
-        {"annotations": [{"image_id": 1, "category_id": 2, "segmentation": [[0, 0, 4, 0, 4, 4]]}]},
-        "instances need --family detr or maskformer; SemanticSegmenter tells the class of each pixel",
-    ),
     option("--least-area 0", "must be at least 0.01", SEGMENT),
     option("--ignored 256", "must be at most 255", SEGMENT),
     Bad("a decoder of maps", f"{SEGMENT} --decoder fpn", "invalid choice: 'fpn'"),

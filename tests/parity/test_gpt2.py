@@ -1,6 +1,5 @@
 """Live: GPT-2 against transformers': logits, gradients, and what `generate` writes, token for token."""
 
-import itertools
 import os
 
 import numpy as np
@@ -23,6 +22,7 @@ from keras_tfm.generation import (
 from keras_tfm.generation.processors import MinP, TopK, TopP, Typical, Written, process
 from keras_tfm.models import GPT2
 from tests.parity.gpt2_reference import draw_gpt2, draw_prompts, logits_of
+from tests.parity.searches import searches
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
@@ -124,9 +124,7 @@ def test_beams_token_for_token(seed, tmp_path):
     theirs, ours, inputs, rng = draw(seed, tmp_path)
     pad_id = theirs.config.vocab_size - 1
     end_id = int(rng.integers(pad_id))
-    for (num_beams, length_penalty), size in itertools.product(
-        ((4, 0.6), (4, 1.0), (4, 2.0), (8, 0.6), (8, 1.0), (8, 2.0)), (0, 2)
-    ):
+    for length_penalty, num_beams, size in searches(seed):
         early_stopping = [True, False, "never"][int(rng.integers(3))]
         options = {"num_beams": num_beams, "length_penalty": length_penalty, "early_stopping": early_stopping}
         options["num_return_sequences"] = num_beams

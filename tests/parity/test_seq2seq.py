@@ -1,6 +1,5 @@
 """Live: T5, BART and mBART against transformers's: states, logits, gradients, folders, what they generate."""
 
-import itertools
 import os
 
 import numpy as np
@@ -13,6 +12,7 @@ from keras_tfm import convert
 from keras_tfm.convert import keymap
 from keras_tfm.convert.huggingface import family_of_type
 from keras_tfm.generation import BeamSearch, Decoder, EndTokens, NoRepeatNGram
+from tests.parity.searches import searches
 from tests.parity.seq2seq import REFERENCES, answer, draw_inputs
 
 pytestmark = [
@@ -21,8 +21,6 @@ pytestmark = [
     pytest.mark.parametrize("name", REFERENCES),
 ]
 NEW = 12
-# (Length penalty, beams, size of the n-grams that must not repeat)
-SETTINGS = [*itertools.product((0.6, 1.0, 2.0), (4, 8), (0, 2))]
 
 
 def draw(name, seed, folder):
@@ -145,8 +143,7 @@ def test_beams_token_for_token(name, seed, tmp_path):
     starts = np.full((len(inputs["token_ids"]), 1), ours.backbone.config.start_id)
     pad_id = theirs.config.vocab_size - 1
     end_id = int(rng.integers(3, pad_id))
-    # Each search takes seconds to trace. Every seed takes a third of the settings, three seeds take all.
-    for length_penalty, num_beams, size in SETTINGS[seed % 3 :: 3]:
+    for length_penalty, num_beams, size in searches(seed):
         early_stopping = [True, False, "never"][int(rng.integers(3))]
         options = {"num_beams": num_beams, "length_penalty": length_penalty, "early_stopping": early_stopping}
         options |= {"num_return_sequences": num_beams, "no_repeat_ngram_size": size}

@@ -1,4 +1,4 @@
-"""Images with the class of every pixel: folders of images and of masks, or JSON lines that name both.
+"""Images with the class of every pixel: folders of images and of masks, JSON lines that name both, or TFDS.
 
 The image FOLDER/images/NAME.jpg has the mask FOLDER/masks/NAME.png, where NAME may contain subfolders;
 instead of FOLDER two folders can be given, that of the images first. JSON lines are {"image": path, "mask":
@@ -7,6 +7,7 @@ lines of classes.txt, in FOLDER or in the folder of the JSON lines, name the val
 value that occurs is a class, named by its number.
 """
 
+import itertools
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -25,12 +26,13 @@ from keras_tfm.data.sources.image_files import (
     size_of,
     tell_left_out,
 )
-from keras_tfm.data.sources.lines import DataError, files_of, numbered_lines
+from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, decoded_mask
+from keras_tfm.data.sources.prepared_images import prepared_masks
 
 KINDS = (
     "a folder with images/ and masks/, PNGs of the same names; two folders, images first; or a .jsonl of "
-    '{"image": path, "mask": path}'
+    '{"image": path, "mask": path}; or tfds:NAME[/CONFIG][:VERSION]#SPLIT'
 )
 CLASSES = "classes.txt"
 LINES = (".jsonl", ".jsonl.gz", ".jsonl.xz")
@@ -54,10 +56,12 @@ class Masks(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """The paths of an image and of its mask, None for a missing one, and the place that names them."""
+    """An image and its mask, paths or the bytes of files, None for a missing one, and the place that names
+    them.
+    """
 
-    image: str | None
-    mask: str | None
+    image: bytes | str | None
+    mask: bytes | str | None
     place: str
 
 
@@ -111,8 +115,11 @@ def read_masks(
         names = {value: str(value) for value in values if value != ignored}
     if problem := too_few(names, ignored):
         raise DataError(files[0], None, problem)
-    images, rows = readable(ImageFiles([pairs[row].image or "" for row in good], shape, canvas))
-    kept = [pairs[good[row]] for row in rows]
+    kept = [pairs[row] for row in good]
+    sources = [pair.image or "" for pair in kept]
+    places = [pair.place if isinstance(pair.image, bytes) else pair.image or "" for pair in kept]
+    images, rows = readable(ImageFiles(sources, shape, canvas, places))
+    kept = [kept[row] for row in rows]
     sizes = np.array([size_of(read_bytes(pair.image or "")) for pair in kept], "int64")
     return Masks(images, sizes, MaskFiles([pair.mask or "" for pair in kept], names))
 
@@ -126,7 +133,7 @@ def _checked(pair: Pair, names: Mapping[int, str] | None, ignored: int) -> tuple
         return nothing, "there is no image"
     mask = decoded_mask(pair.mask)
     if isinstance(mask, str):
-        return nothing, f"{pair.mask}: {mask}"
+        return nothing, f"its mask: {mask}" if isinstance(pair.mask, bytes) else f"{pair.mask}: {mask}"
     try:
         size = size_of(read_bytes(pair.image))
     except OSError as error:
@@ -165,6 +172,9 @@ def pairs_in(files: Sequence[str]) -> tuple[list[Pair], dict[int, str] | None]:
     pairs: list[Pair] = []
     names: dict[int, str] | None = None
     for path in files:
+        if path.startswith(PREPARED):
+            pairs += itertools.starmap(Pair, prepared_masks(path))
+            continue
         if path.lower().endswith(LINES):
             pairs += _json_lines(path)
             home = os.path.dirname(path)
@@ -185,7 +195,7 @@ def pairs_in(files: Sequence[str]) -> tuple[list[Pair], dict[int, str] | None]:
 def images_in(path: str) -> list[tuple[str, str]]:
     """(Path, place) of each image in JSON lines, or in a folder with images/ and masks/."""
     pairs = _json_lines(path) if path.lower().endswith(LINES) else _pairs_of(*_folders(path))
-    return [(pair.image, pair.place) for pair in pairs if pair.image is not None]
+    return [(pair.image, pair.place) for pair in pairs if isinstance(pair.image, str)]
 
 
 def has_pairs(path: str) -> bool:

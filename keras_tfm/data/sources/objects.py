@@ -1,11 +1,11 @@
-"""Images with boxes around objects, from COCO's JSON, folders in Pascal VOC's layout, or JSON lines.
+"""Images with boxes around objects: COCO's JSON, folders in Pascal VOC's layout, JSON lines, or sets of TFDS.
 
 COCO (Lin et al. 2014): {"images": [{"id", "file_name"}], "annotations": [{"image_id", "category_id", "bbox":
 [left, top, width, height]}], "categories": [{"id", "name"}]}; boxes around crowds are skipped. VOC
 (Everingham et al. 2010): a folder with Annotations/*.xml and JPEGImages/, whose pixels are counted from 1, or
 one of its lists, ImageSets/Main/train.txt. JSON lines: {"image": path, "boxes": [[left, top, right, bottom]],
 "labels": [name]}. Boxes are in pixels. Paths are relative to the file's folder, or to a folder of images near
-it, and must stay inside.
+it, and must stay inside. Sets of TFDS have "image" and "objects", a sequence of {"bbox", "label"}.
 """
 
 import logging
@@ -21,12 +21,20 @@ import numpy as np
 from keras_tfm.configs import brief, parse_json
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import is_crowd, path_within, paths_of, read_coco
-from keras_tfm.data.sources.image_files import ImageFiles, read_bytes, readable, size_of, tell_left_out
-from keras_tfm.data.sources.lines import DataError, files_of, numbered_lines
+from keras_tfm.data.sources.image_files import (
+    ImageFiles,
+    read_bytes,
+    readable,
+    size_of,
+    tell_left_out,
+)
+from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines
+from keras_tfm.data.sources.prepared_images import prepared_objects, tell_crowds
 
 LOG = logging.getLogger(__name__)
 KINDS = (
-    "COCO's .json, a folder with Annotations/ and JPEGImages/, one of its ImageSets/Main/*.txt, or a .jsonl"
+    "COCO's .json, a folder with Annotations/ and JPEGImages/, one of its ImageSets/Main/*.txt, a .jsonl, or "
+    "tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 )
 MAX_XML_BYTES = 1 << 24
 STRETCHED = Canvas()
@@ -49,11 +57,11 @@ class Objects(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An image as a file describes it: its path, its place in the file, its boxes in pixels, and their
+    """An image as a file describes it: its path or its bytes, its place, its boxes in pixels, and their
     names.
     """
 
-    path: str
+    source: str | bytes
     place: str
     boxes: list
     labels: list[str]
@@ -81,9 +89,10 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
     first = os.fspath(paths if isinstance(paths, str | os.PathLike) else paths[0])
     if not found:
         raise DataError(first, None, "expected images, there are none")
-    images, good = readable(ImageFiles([image.path for image in found], shape, canvas))
+    places = [image.place if isinstance(image.source, bytes) else image.source for image in found]
+    images, good = readable(ImageFiles([image.source for image in found], shape, canvas, places))
     found = [found[row] for row in good]
-    sizes = np.array([size_of(read_bytes(image.path)) for image in found], "int64")
+    sizes = np.array([size_of(read_bytes(image.source)) for image in found], "int64")
     boxes, labels = checked_boxes([(*image[1:3], image.labels) for image in found], sizes)
     if not any(map(len, boxes)):
         raise DataError(first, None, "expected boxes, there are none")
@@ -91,7 +100,9 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
 
 
 def found_in(path: str) -> list[Found]:
-    """The images that a file or folder describes, with their objects."""
+    """The images that a file, a folder or a data set of TFDS describes, with their objects."""
+    if path.startswith(PREPARED):
+        return [Found(*image) for image in prepared_objects(path)]
     if path.lower().endswith(".json"):
         return _coco(path)
     if path.lower().endswith((".jsonl", ".jsonl.gz", ".jsonl.xz")):
@@ -190,8 +201,7 @@ def _coco(path: str) -> list[Found]:
     content = read_coco(path)
     annotations = content.by_image()
     num_crowds = sum(map(is_crowd, content.annotations))
-    if num_crowds:
-        LOG.warning("%s: %s boxes around crowds are skipped", path, f"{num_crowds:,}")
+    tell_crowds(path, num_crowds)
     found = []
     for id, image, place in content.paths():
         objects = [annotation for annotation in annotations[id] if not is_crowd(annotation)]

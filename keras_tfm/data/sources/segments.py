@@ -152,7 +152,7 @@ def read_segments(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRE
         DataError: for a mistake in a file, for a path that leads out of its folder, and if no image, or no
             segment, is left.
 
-    >>> import pathlib
+    >>> import json, pathlib
     >>> tf.io.write_file("cat.png", tf.io.encode_png(np.zeros((4, 4, 3), "uint8")))
     >>> cat = {"image_id": 1, "category_id": 7, "segmentation": [[0, 0, 2, 0, 2, 4, 0, 4]]}
     >>> content = {"images": [{"id": 1, "file_name": "cat.png"}], "annotations": [cat]}

@@ -1,4 +1,4 @@
-"""Masks out of folders and JSON lines: which PNGs are values, what is left out, and what is refused."""
+"""Masks out of folders, JSON lines and TFDS: which PNGs are values, what is left out, and what is refused."""
 
 import json
 import logging
@@ -140,3 +140,32 @@ def test_refusals(tmp_path):
         read_masks(tmp_path, SHAPE)
     with pytest.raises(DataError, match="mask 0: expected a PNG"):
         list(MaskFiles([b"text"], {}))
+
+
+def test_sets_of_tfds(tmp_path, prepared, caplog):
+    import tensorflow_datasets as tfds
+
+    write(tmp_path, "a", VALUES % 2)
+    write(tmp_path, "b", VALUES % 2 + 7)
+    features = {
+        "image": tfds.features.Image(shape=(3, 5, 3), encoding_format="jpeg"),
+        "segmentation_mask": tfds.features.Image(shape=(3, 5, 1)),  # as in oxford_iiit_pet
+    }
+    examples = [
+        {
+            "image": str(tmp_path / f"images/{name}.jpg"),
+            "segmentation_mask": str(tmp_path / f"masks/{name}.png"),
+        }
+        for name in ("a", "b")
+    ]
+    path = prepared("tiny_masks", features, examples)
+    found = read_masks(path, SHAPE)
+    assert found.sizes.tolist() == [[3, 5], [3, 5]] and found.masks.names == {0: "0", 1: "1", 7: "7", 8: "8"}
+    for mask, expected in zip(found.masks, (VALUES % 2, VALUES % 2 + 7), strict=True):
+        np.testing.assert_array_equal(mask, expected)
+    with caplog.at_level(logging.WARNING):
+        found = read_masks(path, SHAPE, names={0: "x", 1: "y"})
+    assert (
+        len(found.images) == 1
+        and "example 2 (the value 7 and 1 more in the mask is of no class)" in caplog.text
+    )

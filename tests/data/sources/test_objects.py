@@ -1,4 +1,4 @@
-"""Boxes out of COCO's JSON, VOC's folders and JSON lines; what is left out, and what is refused."""
+"""Boxes out of COCO's JSON, VOC's folders, JSON lines and TFDS; what is left out, and what is refused."""
 
 import json
 import logging
@@ -70,6 +70,37 @@ def test_json_lines(tmp_path):
     check(found)
     assert found.boxes[1].shape == (0, 4) and found.labels[1] == []
     assert objects.found_in(str(path))[1].place.endswith("boxes.jsonl, line 2")
+
+
+def test_sets_of_tfds(tmp_path, prepared, caplog):
+    import tensorflow_datasets as tfds
+
+    for name in ("a", "b"):
+        image(tmp_path / f"{name}.png")
+    inner = {"bbox": tfds.features.BBoxFeature(), "label": tfds.features.ClassLabel(names=["cat", "dog"])}
+    inner["is_crowd"] = np.bool_
+    features = {"image": tfds.features.Image(shape=(10, 20, 3)), "objects": tfds.features.Sequence(inner)}
+    cat = {
+        "bbox": tfds.features.BBox(ymin=0.1, xmin=0.2, ymax=0.6, xmax=0.9),
+        "label": "cat",
+        "is_crowd": False,
+    }  # top, left, ...
+    examples = [
+        {"image": str(tmp_path / "a.png"), "objects": [cat, {**cat, "label": "dog", "is_crowd": True}]},
+        {"image": str(tmp_path / "b.png"), "objects": []},
+    ]
+    path = prepared("tiny_objects", features, examples)
+    with caplog.at_level(logging.WARNING):
+        found = read_objects(path, SHAPE)
+    np.testing.assert_allclose(found.boxes[0], [[0.2, 0.1, 0.9, 0.6]], atol=1e-6)  # left, top, right, bottom
+    assert found.labels == [["cat"], []] and "1 boxes around crowds are skipped" in caplog.text
+    assert objects.found_in(path)[1].place == f"{path}, example 2"
+    features = {"image": features["image"], "objects": tfds.features.Sequence({"area": np.int64})}
+    path = prepared("tiny_areas", features, [{"image": str(tmp_path / "a.png"), "objects": [{"area": 3}]}])
+    with pytest.raises(
+        DataError, match='example 1: expected a sequence of "bbox" and "label" as \'objects\''
+    ):
+        read_objects(path, SHAPE)
 
 
 def test_coco_beside_a_folder_of_its_name(tmp_path, caplog):

@@ -1,0 +1,71 @@
+"""Data sets of TFDS that say where things are in an image: boxes around objects, or a mask.
+
+Objects are the feature "objects", a sequence of {"bbox", "label"} and perhaps "is_crowd", as in coco and voc;
+masks are images, "segmentation_mask" for example, as in oxford_iiit_pet.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from keras_tfm.configs import brief
+from keras_tfm.data.sources.image_files import size_of
+from keras_tfm.data.sources.images import IMAGES, bytes_of
+from keras_tfm.data.sources.rows import Columns, Row, read_all
+
+LOG = logging.getLogger(__name__)
+OBJECTS = ("objects",)
+MASKS = ("segmentation_mask", "segmentation_label", "mask", "annotation")
+PICTURES = (*IMAGES, "image_left")  # of cityscapes
+
+
+def prepared_objects(path: str) -> Iterator[tuple[bytes, str, list, list[str]]]:
+    """(Bytes of an image, its place, its boxes in pixels, their names) of each example of "tfds:NAME#SPLIT".
+
+    TFDS has boxes as (top, left, bottom, right) in parts of the sides. Those around crowds are skipped, with
+    a warning.
+    """
+    num_crowds = 0
+    for row in read_all(path, Columns(("image", "objects"), _known(OBJECTS)), "images and their objects"):
+        data, objects = bytes_of(row), row.cells[1]
+        if not isinstance(objects, dict) or not {"bbox", "label"} <= objects.keys():
+            row.refuse(f'expected a sequence of "bbox" and "label" as {row.names[1]}, got {brief(objects)}')
+        height, width = size_of(data) or (1, 1)
+        crowds = objects.get("is_crowd") or [False] * len(objects["label"])
+        num_crowds += sum(map(bool, crowds))
+        boxes, labels = [], []
+        for box, label, is_crowd in zip(objects["bbox"], objects["label"], crowds, strict=True):
+            if is_crowd:
+                continue
+            if label is None:
+                row.refuse("expected a label for each box, one has none")
+            top, left, bottom, right = box
+            boxes.append([left * width, top * height, right * width, bottom * height])
+            labels.append(str(label))
+        yield data, _place(row), boxes, labels
+    tell_crowds(path, num_crowds)
+
+
+def tell_crowds(path: str, count: int) -> None:
+    """Warn of so many boxes around crowds."""
+    if count:
+        LOG.warning("%s: %s boxes around crowds are skipped", path, f"{count:,}")
+
+
+def prepared_masks(path: str) -> Iterator[tuple[bytes, bytes, str]]:
+    """(Bytes of an image, bytes of its mask, their place) of each example of "tfds:NAME#SPLIT"."""
+    for row in read_all(path, Columns(("image", "mask"), _known(MASKS)), "images and their masks"):
+        yield bytes_of(row), bytes_of(row._replace(cells=row.cells[1:], names=row.names[1:])), _place(row)
+
+
+def _place(row: Row) -> str:
+    return f"{row.path}, {row.place}"
+
+
+def _known(names: Sequence[str]):
+    """A function that finds the positions of the images, and of a feature with one of the `names`."""
+
+    def find(cells: list[str]) -> tuple[int, ...] | None:
+        found = [[cells.index(x) for x in known if x in cells][:1] for known in (PICTURES, names)]
+        return tuple(place for (place,) in found) if all(found) else None
+
+    return find
