@@ -76,7 +76,7 @@ def mirror(images: tf.Tensor, masks: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tens
     is_chosen = tf.random.stateless_uniform(tf.shape(masks)[:1], key) < 0.5
 
     def mirrored(x: tf.Tensor) -> tf.Tensor:
-        return tf.where(tf.reshape(is_chosen, [-1] + [1] * (x.shape.rank - 1)), x[:, :, ::-1], x)
+        return tf.where(tf.reshape(is_chosen, [-1] + [1] * (len(x.shape) - 1)), x[:, :, ::-1], x)
 
     return mirrored(images), mirrored(masks)
 
@@ -106,7 +106,7 @@ def cut_out(
     ends = tf.concat([first, first + (size - 1) * sides], axis=0) / tf.tile(size + 1, [2, 1])
     boxes, rows = tf.transpose(ends), tf.range(tf.shape(masks)[0])
     shape = images.shape[1:3]
-    is_one = masks.shape.rank == 3
+    is_one = len(masks.shape) == 3
     masks = masks[..., None] if is_one else masks
     images, masks = (tf.pad(x, _EDGES, "SYMMETRIC") for x in (images, masks))
     images = tf.image.crop_and_resize(images, boxes, rows, shape)
