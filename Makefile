@@ -1,6 +1,6 @@
 # Every command runs in .venv; `make setup` makes it, and is instant while the files it depends on are unchanged.
 #   PYTHON=python3.12   the interpreter that .venv is made from (3.11 to 3.13)
-#   ARGS="-k masks"     more arguments for pytest, in test, test-slow, test-wheel and parity
+#   ARGS="-k masks"     more arguments for pytest, in test, test-slow, test-wheel and parity; for benchmarks in bench
 #   JOBS=1              processes of tests at once (2)
 #   CONFIGS=20          random models per family in parity
 #   TORCH_INDEX=URL     another package index for torch, such as https://download.pytorch.org/whl/cpu (no CUDA)
@@ -22,7 +22,7 @@ TESTS := -m tests.run --jobs $(JOBS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-slow lint docs private parity wheel test-wheel constraints clean
+.PHONY: help setup demo test test-slow lint docs bench private parity wheel test-wheel constraints clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -66,6 +66,9 @@ $(PARITY_STAMP): $(STAMP)
 	$(INSTALL) torch==2.13.0 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 	$(INSTALL) -e ".[parity]"
 	@touch $@
+
+bench: setup ## all benchmarks beside their peers, about an hour: build/benchmarks/TABLE.md; ARGS="--only vit"
+	$(BIN)/python -m benchmarks.all $(ARGS)
 
 private: setup ## whether Keras, TensorFlow and tensorflow-text still are what was read of them
 	$(BIN)/python -m pytest tests/test_private.py $(ARGS)

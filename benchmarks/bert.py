@@ -20,7 +20,16 @@ import time
 
 import numpy as np
 
-from benchmarks.rounds import compare, serve
+from benchmarks.rounds import (
+    compare,
+    import_torchvision,
+    parse,
+    prepare_keras,
+    prepare_torch,
+    ratios,
+    record,
+    serve,
+)
 
 NUM_LAYERS, DIM, NUM_HEADS, HIDDEN, VOCABULARY, DROPOUT = 4, 512, 8, 2048, 30_522, 0.1
 BATCH, LENGTH, MASKED = 16, 128, 20
@@ -90,9 +99,11 @@ def run_keras_hub(jit_compile):
 
 def run_torch():
     import torch
+
+    import_torchvision()
     from transformers import BertConfig, BertForMaskedLM
 
-    torch.set_num_threads(os.cpu_count())
+    device = prepare_torch()
     torch.manual_seed(0)
     config = BertConfig(  # its dropouts are 0.1
         vocab_size=VOCABULARY,
@@ -101,11 +112,11 @@ def run_torch():
         num_attention_heads=NUM_HEADS,
         intermediate_size=HIDDEN,
     )
-    model = BertForMaskedLM._from_config(config, attn_implementation="sdpa").train()
+    model = BertForMaskedLM._from_config(config, attn_implementation="sdpa").train().to(device)
     inputs, labels = random_batch()
-    batch = [torch.from_numpy(x.astype("int64")) for x in (*inputs.values(), labels)]
+    batch = [torch.from_numpy(x.astype("int64")).to(device) for x in (*inputs.values(), labels)]
     token_ids, mask, segments, positions, labels = batch
-    rows = torch.arange(BATCH)[:, None]
+    rows = torch.arange(BATCH, device=device)[:, None]
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=0.01, fused=True)
 
     def step():
@@ -173,12 +184,15 @@ def measure_loading(rounds):
         size = path.stat().st_size / 2**20
     print(f"\nBERT-base, {size:.0f} MiB of safetensors in the cache, {rounds} rounds, ratio to reading them")
     for name, seconds in times.items():
-        ratio = statistics.median(b / a for a, b in zip(times["reading the file"], seconds, strict=True))
-        print(f"{name:24}{statistics.median(seconds):8.3f} s{ratio:8.2f}")
+        ratio = ratios(times, name, "reading the file")
+        print(f"{name:24}{statistics.median(seconds):8.3f} s{statistics.median(ratio):8.2f}")
+        record("loading BERT-base", name, statistics.median(seconds), "s", ratio)
 
 
 def run_worker(name, text):
     """Serve the steps of one peer."""
+    if name != "torch":
+        prepare_keras()
     if name in TOKENIZERS:
         return serve(run_tokenizer(name, text))
     if name.startswith("keras_hub"):
@@ -194,7 +208,7 @@ def main():
     parser.add_argument("--peers", nargs="+", default=TRAINING, choices=TRAINING)
     parser.add_argument("--text", metavar="FILE", default="", help="lines for the tokenizers")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse(parser)
     if options.worker:
         return run_worker(options.worker, options.text)
     if options.part == "loading":

@@ -13,6 +13,8 @@ import time
 
 import numpy as np
 
+from benchmarks.rounds import parse, record
+
 EVERY = 2  # steps from checkpoint to checkpoint
 
 
@@ -20,7 +22,7 @@ def main():
     parser = argparse.ArgumentParser("benchmarks.checkpoint", description=__doc__.partition("\n")[0])
     parser.add_argument("--parameters", type=int, default=100_000_000)
     parser.add_argument("--rounds", type=int, default=6)
-    options = parser.parse_args()
+    options = parse(parser)
     import keras
     import tensorflow as tf
 
@@ -74,6 +76,7 @@ def main():
         ("stall / copying", ratios),
     ):
         print(f"  {name:28} {np.median(values):.2f}  ({min(values):.2f} to {max(values):.2f})")
+    record("a checkpoint", "stall / copying", np.median(checkpoint.stalls), "s", ratios)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 
-from benchmarks.rounds import compare, serve
+from benchmarks.rounds import compare, parse, prepare_keras, serve
 
 NUM_LAYERS, DIM, NUM_HEADS, HIDDEN, DROPOUT, VOCABULARY = 4, 256, 4, 1024, 0.1, 8_000
 BATCH = 32
@@ -90,6 +90,7 @@ def run_worker(name, files):
         "keras_hub jit": lambda examples: run_keras_hub(examples, True),
         "keras_hub no jit": lambda examples: run_keras_hub(examples, False),
     }
+    prepare_keras()
     serve(runs[name](examples))
 
 
@@ -101,7 +102,7 @@ def main():
     parser.add_argument("--warmup", type=int, default=150, help="steps before, in which shapes compile")
     parser.add_argument("--peers", nargs="+", default=PEERS, choices=PEERS)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse(parser)
     if options.worker:
         return run_worker(options.worker, options.train)
     title = "Fine-tuning, raw lines in"

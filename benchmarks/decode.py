@@ -6,26 +6,21 @@ The small Transformer with random weights, 8 sources of 32 tokens, 64 new tokens
 rounds in one process; both loops are traced once, and must give the same tokens.
 """
 
+import argparse
 import os
 import statistics
 import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-
-import keras
 import numpy as np
-import tensorflow as tf
 
-from keras_tfm.generation import Decoder
-from keras_tfm.heads import LanguageModel
-from keras_tfm.models import Transformer
+from benchmarks.rounds import parse, ratios, record
 
-BATCH, SOURCE_LENGTH, NEW_TOKENS, ROUNDS, START = 8, 32, 64, 15, 1
+BATCH, SOURCE_LENGTH, NEW_TOKENS, START = 8, 32, 64, 1
 
 
 def decode_without_cache(model, context):
     """Greedy decoding that runs encoder and decoder over everything at each step."""
+    import tensorflow as tf
 
     def advance(index, token_ids):
         prefix = token_ids[:, :index]
@@ -43,6 +38,16 @@ def decode_without_cache(model, context):
 
 
 def main():
+    parser = argparse.ArgumentParser("benchmarks.decode", description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parse(parser)
+    import keras
+    import tensorflow as tf
+
+    from keras_tfm.generation import Decoder
+    from keras_tfm.heads import LanguageModel
+    from keras_tfm.models import Transformer
+
     keras.utils.set_random_seed(0)
     model = LanguageModel(Transformer.from_size("small"))
     token_ids = np.random.default_rng(0).integers(4, 8_000, (BATCH, SOURCE_LENGTH)).astype("int32")
@@ -55,17 +60,20 @@ def main():
     }
     answers = [loop().numpy() for loop in loops.values()]
     print(f"equal tokens: {np.mean(answers[0] == answers[1]):.2%}")
-    seconds = {name: [] for name in loops}
-    for _ in range(ROUNDS):
+    rates = {name: [] for name in loops}
+    for _ in range(options.rounds):
         for name, loop in loops.items():
             began = time.perf_counter()
             loop().numpy()
-            seconds[name].append(time.perf_counter() - began)
-    for name, times in seconds.items():
-        print(f"{name:12}{BATCH * NEW_TOKENS / statistics.median(times):8.0f} tokens/s")
-    ratio = [b / a for a, b in zip(*seconds.values(), strict=True)]
+            rates[name].append(BATCH * NEW_TOKENS / (time.perf_counter() - began))
+    for name, own in rates.items():
+        print(f"{name:12}{statistics.median(own):8.0f} tokens/s")
+        ratio = ratios(rates, "cached", name)
+        record("decoding", name, statistics.median(own), "tokens/s", ratio)
     print(f"cached is {statistics.median(ratio):.1f}x faster (min {min(ratio):.1f}, max {max(ratio):.1f})")
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     main()

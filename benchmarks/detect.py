@@ -1,7 +1,7 @@
 """Small detectors from scratch for the same minutes on the same pictures: COCO's average precision of each.
 
     python -m benchmarks.detect BCCD/ImageSets/Main/{train,test}.txt --minutes 15
-    taskset -c 0 python -m benchmarks.detect TRAIN TEST --peers keras_tfm
+    python -m benchmarks.detect boxes.jsonl more.jsonl --peers keras_tfm prior
 
 TRAIN and TEST are what `keras-tfm train detect` reads. Every peer has every core for the minutes, reads
 pictures of the same side and turns half of them about; rates fall along half a cosine of the time. "prior" is
@@ -18,6 +18,8 @@ import time
 
 import numpy as np
 
+from benchmarks.rounds import parse, record
+
 BATCH = 8
 MANY = 1_000  # epochs: the minutes end them
 MOST = 100  # boxes of a picture, as COCO counts them
@@ -32,7 +34,7 @@ def main():
         "--side", type=int, default=160, help="of the pictures, in pixels (default: %(default)s)"
     )
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=[*PEERS])
-    options = parser.parse_args()
+    options = parse(parser, has_gpu_part=False)
 
     import keras
 
@@ -47,6 +49,7 @@ def main():
         began = time.perf_counter()
         answers, told = PEERS[peer](train, test, options.minutes)
         measures = average_precision(test, answers)
+        record("small detectors", peer, measures["ap50"], "ap50")
         shown = "  ".join(f"{name} {value:5.1f}" for name, value in measures.items())
         print(f"{peer:10} {shown}  {time.perf_counter() - began:6.0f} s  {told}", flush=True)
 

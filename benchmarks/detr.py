@@ -13,7 +13,14 @@ import sys
 
 import numpy as np
 
-from benchmarks.rounds import compare, import_torchvision, serve
+from benchmarks.rounds import (
+    compare,
+    import_torchvision,
+    parse,
+    prepare_keras,
+    prepare_torch,
+    serve,
+)
 
 BATCH, SIDE, CLASSES, BOXES = 4, 256, 91, 5
 PEERS = ("keras_tfm", "transformers")
@@ -31,6 +38,7 @@ def batch():
 
 
 def run_keras_tfm():
+    prepare_keras()
     import keras_tfm
     from keras_tfm.heads import ObjectDetector
     from keras_tfm.jit import jit_compile
@@ -58,7 +66,7 @@ def run_transformers():
     import_torchvision()
     import transformers
 
-    torch.set_num_threads(os.cpu_count())
+    device = prepare_torch()
     torch.manual_seed(0)
     images, classes, boxes = batch()
     network = transformers.ResNetConfig(out_features=["stage4"])
@@ -71,13 +79,13 @@ def run_transformers():
         dropout=0.0,
         auxiliary_loss=True,
     )
-    model = transformers.DetrForObjectDetection(config).train()
+    model = transformers.DetrForObjectDetection(config).train().to(device)
     for weight in model.parameters():
         weight.requires_grad_()  # those of the backbone's first stages too
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=1e-4, fused=True)
-    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous().to(device)
     labels = [
-        {"class_labels": torch.from_numpy(kinds), "boxes": torch.from_numpy(places)}
+        {"class_labels": torch.from_numpy(kinds).to(device), "boxes": torch.from_numpy(places).to(device)}
         for kinds, places in zip(classes, boxes, strict=True)
     ]
 
@@ -97,9 +105,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=2, help="of a worker's turn")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse(parser)
     if options.worker:
-        return serve(run_keras_tfm() if options.worker == "keras_tfm" else run_transformers())
+        return serve({"keras_tfm": run_keras_tfm, "transformers": run_transformers}[options.worker]())
     title = "DETR-ResNet50, training"
     compare(title, "benchmarks.detr", options.peers, options.rounds, options.steps, warmup=2, unit="images")
 

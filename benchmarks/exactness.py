@@ -7,18 +7,24 @@ epochs under each layout, and of whatever `fit`, `evaluate` and `predict` report
 The case "pairs FILE FILE2" trains a translation model on those files.
 """
 
+import argparse
 import pathlib
 import sys
 import tempfile
 
-from tests.training.exactness import differences, run_layout
-from tests.training.exactness_cases import BOUNDS, CASES
+from benchmarks.rounds import parse, record
 
 LAYOUTS = ("mirrored:2", "mirrored:4", "processes:2")
 
 
-def main(*names):
-    names = names or tuple(CASES)
+def main():
+    parser = argparse.ArgumentParser("benchmarks.exactness", description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="CASE", help="all of them by default")
+    options = parse(parser, has_gpu_part=False)
+    from tests.training.exactness import differences, run_layout
+    from tests.training.exactness_cases import BOUNDS, CASES
+
+    names = tuple(options.names) or tuple(CASES)
     with tempfile.TemporaryDirectory() as folder:
         results = {
             layout: run_layout(layout, pathlib.Path(folder) / f"{i}.npz", names)
@@ -31,6 +37,7 @@ def main(*names):
         for layout in LAYOUTS:
             largest = differences(results[layout][name], results["none"][name])
             weights = largest.pop("weight")
+            record(name, layout, weights, "largest difference of a weight")
             cells += f"{weights:>10.1e}{max(largest.values()):>10.1e}"
             policy = CASES[name].policy if name in CASES else "float32"
             worst = max(worst, weights / BOUNDS[policy])
@@ -39,4 +46,4 @@ def main(*names):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

@@ -10,6 +10,7 @@ with AVX-512: ours 1.59 M ratings a second, implicit 0.7.3 1.16 M, ours without 
 
 import argparse
 import os
+import sys
 
 NUM_USERS, NUM_ITEMS, NUM_RATINGS = 50_000, 10_000, 1_000_000
 PEERS = ("keras_tfm", "implicit", "without numba")
@@ -63,21 +64,22 @@ def their_sweep(dim):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--worker", choices=PEERS)
+    if "implicit" in sys.argv:  # its worker
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as it asks for: its own threads share the users
+    from benchmarks.rounds import compare, parse, serve  # NumPy reads that when it is imported
+
+    parser = argparse.ArgumentParser("benchmarks.factorization", description=__doc__.partition("\n")[0])
+    parser.add_argument("--worker", choices=PEERS, help=argparse.SUPPRESS)
     parser.add_argument("--dim", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=8)
-    options, _ = parser.parse_known_args()
+    parser.add_argument("--peers", nargs="+", default=PEERS, choices=PEERS)
+    options = parse(parser, has_gpu_part=False)
     if options.worker is None:
-        from benchmarks.rounds import compare
-
-        title = f"{NUM_RATINGS:,} ratings, {options.dim} factors (a token is a rating)"
-        compare(title, "benchmarks.factorization", PEERS, options.rounds, 1, 2, ["--dim", options.dim])
+        title = f"{NUM_RATINGS:,} ratings, {options.dim} factors"
+        dim = ["--dim", options.dim]
+        module = "benchmarks.factorization"
+        compare(title, module, options.peers, options.rounds, 1, 2, dim, unit="ratings")
         return
-    if options.worker == "implicit":
-        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as it asks for: its own threads share the users
-    from benchmarks.rounds import serve
-
     sweep = their_sweep(options.dim) if options.worker == "implicit" else None
     serve(sweep or our_sweep(options.dim, options.worker == "keras_tfm"))
 

@@ -15,7 +15,15 @@ import time
 
 import numpy as np
 
-from benchmarks.rounds import compare, serve
+from benchmarks.rounds import (
+    compare,
+    import_torchvision,
+    parse,
+    prepare_keras,
+    prepare_torch,
+    record,
+    serve,
+)
 
 MODULE = "benchmarks.generate"
 PEERS = ("keras_tfm", "keras_hub jit", "keras_hub no jit", "torch")
@@ -78,11 +86,14 @@ def run_keras_hub(batch, beams, jit_compile):
 
 def run_torch(batch, beams):
     import torch
+
+    import_torchvision()
     import transformers
 
+    device = prepare_torch()
     config = transformers.GPT2Config(bos_token_id=None, eos_token_id=None, pad_token_id=0)
-    model = transformers.GPT2LMHeadModel(config).eval()
-    inputs = torch.from_numpy(prompts(batch)).long()
+    model = transformers.GPT2LMHeadModel(config).eval().to(device)
+    inputs = torch.from_numpy(prompts(batch)).long().to(device)
     options = {"max_new_tokens": NEW, "do_sample": False, "num_beams": beams}
     mask = torch.ones_like(inputs)
     return lambda: model.generate(inputs, attention_mask=mask, **options)
@@ -96,6 +107,8 @@ def run_worker(name, batch, beams):
         "keras_hub no jit": lambda *sizes: run_keras_hub(*sizes, False),
         "torch": run_torch,
     }
+    if name != "torch":
+        prepare_keras()
     decode = runs[name](batch, beams)
 
     def step():
@@ -120,6 +133,7 @@ def measure_flatness(early=10, late=900, count=20):
         progress = advance(progress, tf.constant(position) - progress.written.num_new)
         seconds[position] = min(timed(lambda p=progress: advance(p, tf.constant(count))) for _ in range(5))
         print(f"{seconds[position] / count * 1e3:.1f} ms a token after {position}")
+        record("a token in a long text", f"after {position}", seconds[position] / count * 1e3, "ms")
     print(f"late / early: {seconds[late] / seconds[early]:.2f}")
 
 
@@ -130,7 +144,7 @@ def main():
     parser.add_argument("--cases", nargs="+", default=["1x1", "8x1", "1x4"], help="batch x beams")
     parser.add_argument("--flat", action="store_true")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse(parser)
     if options.flat:
         return measure_flatness()
     for case in options.cases:
@@ -140,8 +154,9 @@ def main():
         arguments = ["--cases", case]
         title = f"batch {batch}, beams {beams}"
         rates = compare(title, MODULE, options.peers, options.rounds, 1, warmup=1, arguments=arguments)
-        share = rates[options.peers[0]] / batch * WEIGHT_BYTES / memory_bandwidth()
-        print(f"{options.peers[0]} reads its weights at {share:.0%} of the memory's bandwidth")
+        if options.device == "cpu":
+            share = rates[options.peers[0]] / batch * WEIGHT_BYTES / memory_bandwidth()
+            print(f"{options.peers[0]} reads its weights at {share:.0%} of the memory's bandwidth")
 
 
 if __name__ == "__main__":

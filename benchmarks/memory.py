@@ -18,6 +18,8 @@ import time
 
 import numpy as np
 
+from benchmarks.rounds import parse, record
+
 WIDTH, HEADS, BLOCK = 512, 8, 512
 STACK = {"layers": 12, "batch_size": 16, "length": 512, "width": 256}
 
@@ -103,6 +105,8 @@ def compare(title, kinds, *arguments):
         print(f"{kind:16}{training:9,.0f}{compiling:11,.0f}{seconds:10.2f}")
     memory, duration = (rows[1][i] / rows[0][i] for i in (1, 2))
     print(f"{'ratio':16}{memory:9.3f}{rows[1][0] / rows[0][0]:11.3f}{duration:10.2f}", flush=True)
+    record(title, f"memory, {kinds[1]}", rows[1][1], "MiB", [memory])
+    record(title, f"time, {kinds[1]}", rows[1][2], "s a step", [duration])
 
 
 def main():
@@ -113,7 +117,7 @@ def main():
     parser.add_argument("--causal", action="store_true")
     parser.add_argument("--no-jit", action="store_true")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse(parser, has_gpu_part=False)
     if options.worker:
         return run_worker(options)
     steps = ("--steps", options.steps)

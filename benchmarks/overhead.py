@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from benchmarks.rounds import compare, serve
+from benchmarks.rounds import compare, parse, prepare_keras, serve
 
 BATCH, WIDTH, LAYERS = 512, 1024, 4
 CLASSES = ("keras_tfm.Model", "keras.Model")
@@ -59,6 +59,7 @@ def run_worker(name):
 
     import keras_tfm
 
+    prepare_keras()
     if name in CLASSES:
         serve(make_step(keras_tfm.Model if name == "keras_tfm.Model" else keras.Model, "none jit"))
     else:
@@ -70,13 +71,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--steps", type=int, default=5, help="training steps a round")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse(parser)
     if options.worker:
         return run_worker(options.worker)
-    for title, peers in (("one device", CLASSES), ("two devices on one CPU", LAYOUTS)):
+    tables = [("one device", CLASSES), ("two devices on one CPU", LAYOUTS)]
+    for title, peers in tables if options.device == "cpu" else tables[:1]:
         title += ", examples for tokens"
         compare(title, "benchmarks.overhead", peers, options.rounds, options.steps, warmup=5)
-    print(EXPLANATION)
+    if options.device == "cpu":
+        print(EXPLANATION)
 
 
 if __name__ == "__main__":

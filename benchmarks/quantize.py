@@ -12,6 +12,8 @@ import os
 import sys
 import time
 
+from benchmarks.rounds import parse, record
+
 KINDS = ("float32", "bfloat16", "int8")
 NEW = 64
 
@@ -37,7 +39,7 @@ def main():
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
+    options = parse(parser)
     from keras_tfm.data import read_texts
 
     texts = [text[-50_000:] for text in read_texts(options.file)]
@@ -52,9 +54,13 @@ def main():
     for kind, generator in generators.items():
         size[kind] = num_bytes(generator.model)
         perplexity[kind] = generator.evaluate(texts)["perplexity"]
+        record("weights", kind, size[kind], "bytes", [size[kind] / size["float32"]])
+        relative = perplexity[kind] / perplexity["float32"]
+        record("perplexity", kind, perplexity[kind], "", [relative])
+        record("decoding", kind, NEW / seconds[kind], "tokens/s", [seconds["float32"] / seconds[kind]])
         print(
             f"{kind:9} {size[kind]:12,} bytes ({size[kind] / size['float32']:.3f}x)"
-            f"  perplexity {perplexity[kind]:.3f} ({perplexity[kind] / perplexity['float32']:.4f}x)"
+            f"  perplexity {perplexity[kind]:.3f} ({relative:.4f}x)"
             f"  {NEW / seconds[kind]:7.1f} tokens/s ({seconds['float32'] / seconds[kind]:.2f}x)"
         )
 

@@ -18,7 +18,7 @@ import sys
 
 import numpy as np
 
-from benchmarks.rounds import compare, serve
+from benchmarks.rounds import compare, parse, prepare_keras, serve
 
 BATCH, SOURCE, TARGET, DIM, CONTEXT, UNITS = 64, 32, 32, 256, 512, 512
 MODULE = "benchmarks.recurrent"
@@ -88,6 +88,7 @@ def run_worker(name, attention, cell):
     import keras
     import tensorflow as tf
 
+    prepare_keras()
     if name == "keras_tfm":
         from keras_tfm import layers
 
@@ -130,7 +131,7 @@ def main():
     parser.add_argument("--cell", default="lstm", choices=["lstm", "gru"])
     parser.add_argument("--peers", nargs="+", default=PEERS, choices=PEERS)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse(parser)
     if options.worker:
         return run_worker(options.worker, options.attention, options.cell)
     kind = ["--attention", options.attention, "--cell", options.cell]

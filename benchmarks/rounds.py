@@ -1,5 +1,12 @@
-"""Workers, a process each, that take turns: whatever else the machine does falls on all alike."""
+"""What benchmarks share: workers that take turns, the device, and the record of results.
 
+Each peer is a process of its own, and the processes take turns: whatever else the machine does falls on all
+alike. `parse` adds `--device`: "cpu" hides all GPUs, "gpu" runs the peers in each of `PRECISIONS`, which are
+the columns of the table then. Where `benchmarks.all` runs a benchmark, `record` keeps its results.
+"""
+
+import json
+import os
 import resource
 import statistics
 import subprocess
@@ -9,17 +16,75 @@ import unittest.mock
 
 import numpy as np
 
+from keras_tfm.launch import visible_gpus
+
+PRECISIONS = ("float32", "tf32", "bfloat16")  # on a GPU; on a CPU float32 alone
+DEVICE = "KERAS_TFM_BENCHMARK_DEVICE"  # environment variables: "cpu" or "gpu"
+PRECISION = "KERAS_TFM_BENCHMARK_PRECISION"  # what a worker computes in, where it is on a GPU
+RECORD = "KERAS_TFM_BENCHMARK_RECORD"  # the file of `record`
+
+
+def parse(parser, has_gpu_part=True):
+    """The options of a benchmark: those of `parser` and `--device`, which is put into effect.
+
+    To be called before TensorFlow or torch is imported. It exits with a line and code 2 where a GPU is asked
+    for, and none is visible or the benchmark has no part that runs on one. A worker has the device of the
+    process that started it.
+    """
+    parser.add_argument(
+        "--device", choices=["cpu", "gpu"], default="cpu", help="where the peers compute; cpu hides all GPUs"
+    )
+    options = parser.parse_args()
+    if getattr(options, "worker", None):
+        return options
+    if options.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    elif not has_gpu_part:
+        parser.exit(2, f"{parser.prog}: error: --device gpu: this benchmark computes on CPUs alone\n")
+    elif not visible_gpus():
+        parser.exit(2, f"{parser.prog}: error: --device gpu: no GPU is visible\n")
+    os.environ[DEVICE] = options.device
+    return options
+
+
+def prepare_keras():
+    """Let Keras compute in the worker's precision; to be called before the model is made."""
+    precision = os.environ.get(PRECISION)
+    if precision is None:
+        return
+    import keras
+    import tensorflow as tf
+
+    tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
+    if precision == "bfloat16":
+        keras.config.set_dtype_policy("mixed_bfloat16")
+
+
+def prepare_torch():
+    """Let torch use every core, or the GPU in the worker's precision; returns the device for its tensors."""
+    import torch
+
+    torch.set_num_threads(os.cpu_count())
+    precision = os.environ.get(PRECISION)
+    if precision is None:
+        return "cpu"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    if precision == "bfloat16":
+        torch.autocast("cuda", torch.bfloat16).__enter__()  # until the worker ends
+    return "cuda"
+
 
 class Worker:
-    """A process `python -m MODULE NAME ARGUMENTS` that serves `serve` below."""
+    """A process `python -m MODULE --worker NAME ARGUMENTS` that serves `serve` below."""
 
-    def __init__(self, module, name, *arguments):
+    def __init__(self, module, name, *arguments, precision=None):
         self.name = name
         self.process = subprocess.Popen(
             [sys.executable, "-m", module, "--worker", name, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env=os.environ | ({} if precision is None else {PRECISION: precision}),
         )
 
     def ask(self, command):
@@ -44,6 +109,9 @@ def serve(step):
             continue
         began = time.perf_counter()
         tokens = sum(step() for _ in range(int(line)))
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
         print(time.perf_counter() - began, tokens, flush=True)
 
 
@@ -79,35 +147,83 @@ def race(workers, rounds, steps, warmup):
     return rates, sgemm
 
 
+def in_words(rate):
+    """A rate with one digit after the point, where it is below 100."""
+    return f"{rate:,.1f}" if rate < 100 else f"{rate:,.0f}"
+
+
 def report(workers, rates, sgemm, flops_per_token=None, unit="tokens"):
     """Print a row a worker: `unit`s a second, the first worker's ratio to it (median, min, max), memory."""
-    first = rates[workers[0].name]
     print(f"{'':22}{unit + '/s':>10}{'ratio':>8}{'min':>7}{'max':>7}{'of sgemm':>10}{'peak MiB':>10}")
     for worker in workers:
         own = rates[worker.name]
-        ratio = [a / b for a, b in zip(first, own, strict=True)]
+        ratio = ratios(rates, workers[0].name, worker.name)
         share = ""
         if flops_per_token:
             share = (
                 f"{statistics.median(r * flops_per_token / g for r, g in zip(own, sgemm, strict=True)):.0%}"
             )
-        rate = statistics.median(own)
-        rate = f"{rate:,.1f}" if rate < 100 else f"{rate:,.0f}"
         print(
-            f"{worker.name:22}{rate:>10}{statistics.median(ratio):8.2f}{min(ratio):7.2f}"
-            f"{max(ratio):7.2f}{share:>10}{float(worker.ask('memory')[0]):10,.0f}"
+            f"{worker.name:22}{in_words(statistics.median(own)):>10}{statistics.median(ratio):8.2f}"
+            f"{min(ratio):7.2f}{max(ratio):7.2f}{share:>10}{float(worker.ask('memory')[0]):10,.0f}"
         )
+
+
+def report_precisions(names, results, unit="tokens"):
+    """Print a row a worker: `unit`s a second and the first worker's ratio to it, in each precision.
+
+    `results` are {precision: {name: rates}}.
+    """
+    print(f"{'':22}" + "".join(f"{f'{kind}, {unit}/s':>22}{'ratio':>7}" for kind in results))
+    for name in names:
+        cells = (
+            f"{in_words(statistics.median(rates[name])):>22}"
+            f"{statistics.median(ratios(rates, names[0], name)):7.2f}"
+            for rates in results.values()
+        )
+        print(f"{name:22}" + "".join(cells))
+
+
+def ratios(rates, first, name):
+    """How many times the rate of `name` that of `first` is, in each round."""
+    return [a / b for a, b in zip(rates[first], rates[name], strict=True)]
 
 
 def compare(title, module, peers, rounds, steps, warmup, arguments=(), flops_per_token=None, unit="tokens"):
     """Race `peers`, a worker process of `module` each with `arguments`, and print the table.
 
-    Returns {name: median `unit`s per second}.
+    Returns {name: median `unit`s per second}; on a GPU those of the last precision.
     """
-    workers = [Worker(module, name, *arguments) for name in peers]
     print(f"\n{title}, {rounds} rounds of {steps} steps, ratio = {peers[0]} / row", flush=True)
-    rates, sgemm = race(workers, rounds, steps, warmup)
-    report(workers, rates, sgemm, flops_per_token, unit)
-    for worker in workers:
-        worker.close()
+    is_on_gpu = os.environ.get(DEVICE) == "gpu"
+    results = {}
+    for precision in PRECISIONS if is_on_gpu else [None]:
+        workers = [Worker(module, name, *arguments, precision=precision) for name in peers]
+        rates, sgemm = race(workers, rounds, steps, warmup)
+        if not is_on_gpu:
+            report(workers, rates, sgemm, flops_per_token, unit)
+        for worker in workers:
+            worker.close()
+        results[precision] = rates
+        case = title if precision is None else f"{title}, {precision}"
+        for name in peers:
+            speed = statistics.median(rates[name])
+            record(case, name, speed, f"{unit}/s", ratios(rates, peers[0], name))
+    if is_on_gpu:
+        report_precisions(peers, results, unit)
     return {name: statistics.median(own) for name, own in rates.items()}
+
+
+def record(case, row, value, unit, ratio=()):
+    """Keep a result for the table of `benchmarks.all`, if that runs this benchmark.
+
+    Args:
+        case, row: what was measured, and of whom.
+        value, unit: the number and its unit.
+        ratio: how it compares with the others of its case, one number per round.
+    """
+    if path := os.environ.get(RECORD):
+        spread = [statistics.median(ratio), min(ratio), max(ratio)] if len(ratio) else None
+        line = {"case": case, "row": row, "value": float(value), "unit": unit, "ratio": spread}
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line, default=float) + "\n")

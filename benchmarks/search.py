@@ -16,7 +16,7 @@ import time
 
 import numpy as np
 
-from keras_tfm.tasks.image_index import Image, ImageIndex, IndexConfig
+from benchmarks.rounds import parse, record
 
 AT_ONCE, DIMENSIONS, TOP = 1_024, 48, 10
 
@@ -43,11 +43,13 @@ def milliseconds(seconds):
 
 def main():
     """Print the median milliseconds of a query, and how many of the nearest ten a graph finds."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("benchmarks.search", description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--queries", type=int, default=50)
-    arguments = parser.parse_args()
+    arguments = parse(parser, has_gpu_part=False)
+    from keras_tfm.tasks.image_index import Image, ImageIndex, IndexConfig
+
     rng = np.random.default_rng(0)
     basis = rng.normal(size=(DIMENSIONS, arguments.width)) / np.sqrt(DIMENSIONS)
     with tempfile.TemporaryDirectory() as folder:
@@ -58,11 +60,15 @@ def main():
         asked = drawn(rng, basis, arguments.queries)
         index.search(asked[0], TOP, True)  # reads the files
         exact, seconds = zip(*(timed(index.search, vector, TOP, True) for vector in asked), strict=True)
+        record("a query", "all compared", 1e3 * np.median(seconds, axis=0)[1], "ms of CPU")
         print(f"{len(index):,} vectors of {arguments.width}, all compared: {milliseconds(seconds)}")
         _, seconds = timed(index.connect)
+        record("a graph", "made", seconds[1], "s of CPU")
         print(f"a graph of them is made in {seconds[0]:.0f} s, {seconds[1]:.0f} s of CPU")
         found, seconds = zip(*(timed(index.search, vector, TOP) for vector in asked), strict=True)
         recall = np.mean([len(a & b) for a, b in zip(paths(found), paths(exact), strict=True)]) / TOP
+        record("a query", "by the graph", 1e3 * np.median(seconds, axis=0)[1], "ms of CPU")
+        record("a query", "of the nearest, by the graph", recall, "")
         print(f"by the graph: {milliseconds(seconds)}, {recall:.1%} of the nearest {TOP}")
 
 

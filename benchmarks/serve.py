@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-from benchmarks.rounds import Worker
+from benchmarks.rounds import Worker, parse, record
 
 FORMATS = ("saved_model", "onnx", "onnx-int8", "litert", "litert-int8", "openvino", "openvino-int8")
 SIZES = (1, 8, 32)
@@ -73,6 +73,7 @@ def report(times, names, accuracies, folder):
                 ratio = [x[kind] / y for x, y in zip(base, own, strict=True)]
                 words.append(f"{statistics.median(ratio):5.2f} [{min(ratio):.2f}, {max(ratio):.2f}]")
             wall, cpu = statistics.median(walls), statistics.median(cpus)
+            record(f"calls of {size}, CPU time", name, 1e3 * cpu / calls, "ms", ratio)
             print(
                 f"  {name:15}{1e3 * wall / calls:13.1f}{1e3 * cpu / calls:8.1f}{TEXTS / wall:9,.0f}   "
                 f"{words[0]}  ({words[1].strip()})"
@@ -80,6 +81,7 @@ def report(times, names, accuracies, folder):
     print(f"\n{'':17}{'accuracy':>10}{'MiB':>8}")
     for name in names:
         files = [path for path in pathlib.Path(folder, name).rglob("*") if path.is_file()]
+        record("accuracy", name, accuracies[name], "")
         print(f"  {name:15}{accuracies[name]:10.4f}{sum(path.stat().st_size for path in files) / 2**20:8.1f}")
 
 
@@ -106,7 +108,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--exports", metavar="DIR", help="keep the exports here, and take those that are")
-    options = parser.parse_args()
+    options = parse(parser, has_gpu_part=False)
     os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = str(options.threads)
     names = list(dict.fromkeys(["saved_model", *options.formats]))
     with tempfile.TemporaryDirectory() as scratch:

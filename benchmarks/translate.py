@@ -17,7 +17,7 @@ import tempfile
 
 import numpy as np
 
-from benchmarks.rounds import compare, serve
+from benchmarks.rounds import compare, parse, prepare_keras, prepare_torch, serve
 
 NUM_LAYERS, DIM, NUM_HEADS, HIDDEN, VOCABULARY, DROPOUT = 3, 256, 4, 1024, 8_000, 0.1
 BATCH, LENGTH = 64, 32
@@ -166,19 +166,19 @@ def run_torch(files):
     import torch
     from torch import nn
 
-    torch.set_num_threads(os.cpu_count())
+    device = prepare_torch()
     torch.manual_seed(0)
     inputs, labels, weights = random_batch()
-    batch = [torch.from_numpy(x) for x in (*inputs.values(), labels)]
-    embedding = nn.Embedding(VOCABULARY, DIM)
+    batch = [torch.from_numpy(x).to(device) for x in (*inputs.values(), labels)]
+    embedding = nn.Embedding(VOCABULARY, DIM, device=device)
     nn.init.normal_(embedding.weight, std=DIM**-0.5)
     model = nn.Transformer(
         DIM, NUM_HEADS, NUM_LAYERS, NUM_LAYERS, HIDDEN, DROPOUT, batch_first=True, norm_first=True
-    )
+    ).to(device)
     angles = torch.arange(LENGTH)[:, None] / 10_000 ** (torch.arange(0, DIM, 2) / DIM)
-    position = torch.stack([angles.sin(), angles.cos()], -1).reshape(LENGTH, DIM)
+    position = torch.stack([angles.sin(), angles.cos()], -1).reshape(LENGTH, DIM).to(device)
     dropout = nn.Dropout(DROPOUT)
-    causal = nn.Transformer.generate_square_subsequent_mask(LENGTH, dtype=torch.bool)
+    causal = nn.Transformer.generate_square_subsequent_mask(LENGTH, device, torch.bool)
     parameters = [*embedding.parameters(), *model.parameters()]
     optimizer = torch.optim.Adam(parameters, 1e-4, fused=True)
     tokens = real_tokens((inputs, labels, weights))
@@ -214,6 +214,8 @@ def run_worker(name, files):
         "keras_hub no jit": lambda files: run_keras_hub(files, False),
         "torch": run_torch,
     }
+    if name != "torch":
+        prepare_keras()
     serve(runs[name](files))
 
 
@@ -226,7 +228,7 @@ def main():
     parser.add_argument("--steps", type=int, default=3, help="training steps a round")
     parser.add_argument("--peers", nargs="+", default=PEERS, choices=PEERS)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse(parser)
     if options.worker:
         return run_worker(options.worker, options.train)
     rounds, steps = options.rounds, options.steps

@@ -16,7 +16,14 @@ import sys
 
 import numpy as np
 
-from benchmarks.rounds import compare, import_torchvision, serve
+from benchmarks.rounds import (
+    compare,
+    import_torchvision,
+    parse,
+    prepare_keras,
+    prepare_torch,
+    serve,
+)
 
 BATCH, SIDE, CLASSES = 8, 224, 1000
 MODULE = "benchmarks.vit"
@@ -89,10 +96,10 @@ def run_torch(peer, name, part):
     import torch
 
     import_torchvision()
-    torch.set_num_threads(os.cpu_count())
+    device = prepare_torch()
     torch.manual_seed(0)
-    model = (timm_model if peer == "timm" else transformers_model)(name)
-    images, labels = (torch.from_numpy(x) for x in batch())
+    model = (timm_model if peer == "timm" else transformers_model)(name).to(device)
+    images, labels = (torch.from_numpy(x).to(device) for x in batch())
     images = images.permute(0, 3, 1, 2).contiguous()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=0.05, fused=True)
 
@@ -162,6 +169,8 @@ def run_input(kind):
 
 
 def run_worker(peer, name, part):
+    if not peer.startswith(("timm", "transformers")):
+        prepare_keras()
     if peer in INPUTS:
         return serve(run_input(peer))
     if peer == "keras_tfm":
@@ -179,7 +188,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=2, help="of a worker's turn")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse(parser)
     if options.worker:
         return run_worker(options.worker, *options.models, *options.parts)
     for name in options.models:

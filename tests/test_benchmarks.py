@@ -1,0 +1,101 @@
+"""The benchmarks' table, what each takes, the device, and the runner of all; nothing is measured here."""
+
+import json
+import os
+import pathlib
+import re
+import sys
+
+import pytest
+
+from tests.fresh_process import run_fresh
+
+FOLDER = pathlib.Path(__file__).parents[1] / "benchmarks"
+pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="benchmarks/ is not part of the wheel")
+NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - {"__init__", "all", "rounds"})
+HELP = """
+import contextlib, importlib, io, json
+root, *names = sys.argv[1:]
+sys.path.insert(0, root)
+texts = {}
+for name in names:
+    sys.argv, output = [name, "--help"], io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+        importlib.import_module(f"benchmarks.{name}").main()
+    texts[name] = output.getvalue()
+print(json.dumps(texts))
+"""
+
+
+def flags(text):
+    """The options that occur in a text."""
+    return set(re.findall(r"(?<!\w)--[a-z][a-z-]*", text))
+
+
+def test_the_table_has_every_benchmark():
+    from benchmarks.all import RUNS
+
+    table = FOLDER.joinpath("README.md").read_text("utf-8")
+    rows = re.findall(r"^\| \[(\w+)\]\((\w+)\.py\) \|.*`python -m benchmarks\.(\w+)", table, re.MULTILINE)
+    assert rows == [(name,) * 3 for name in NAMES]
+    assert sorted({name.split()[0] for name in RUNS}) == NAMES
+
+
+def test_each_says_what_it_takes_without_tensorflow():
+    from benchmarks.all import RUNS
+
+    result = run_fresh(HELP, FOLDER.parent, *NAMES, "all", blocked=("tensorflow", "keras", "torch"))
+    assert result.returncode == 0, result.stderr
+    texts = json.loads(result.stdout)
+    for line in FOLDER.joinpath("README.md").read_text("utf-8").splitlines():
+        for name, options in re.findall(r"`python -m benchmarks\.(\w+)([^`]*)`", line):
+            assert flags(options) | {"--device"} <= flags(texts[name]), name
+    for name, options in RUNS.items():
+        assert flags(options) <= flags(texts[name.split()[0]]), name
+    assert {"--only", "--again", "--device"} <= flags(texts["all"])
+
+
+def test_a_gpu_that_is_not_there_is_refused_in_a_line(monkeypatch, capsys):
+    import argparse
+
+    from benchmarks.rounds import DEVICE, parse
+
+    monkeypatch.setenv(DEVICE, "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    monkeypatch.setattr(sys, "argv", ["a", "--device", "gpu"])
+    reasons = {True: "no GPU is visible", False: "this benchmark computes on CPUs alone"}
+    for has_gpu_part, reason in reasons.items():
+        with pytest.raises(SystemExit, match="2"):
+            parse(argparse.ArgumentParser("benchmarks.a"), has_gpu_part)
+        assert capsys.readouterr().err == f"benchmarks.a: error: --device gpu: {reason}\n"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert parse(argparse.ArgumentParser("benchmarks.a")).device == "gpu"
+    monkeypatch.setattr(sys, "argv", ["a"])
+    assert parse(argparse.ArgumentParser("benchmarks.a")).device == os.environ[DEVICE] == "cpu"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "-1"
+
+
+def test_a_run_that_fails_is_named_and_the_others_go_on(monkeypatch, tmp_path, capsys):
+    from benchmarks import all as runner
+    from benchmarks.rounds import DEVICE, RECORD, record
+
+    monkeypatch.chdir(FOLDER.parent)
+    monkeypatch.setenv(DEVICE, "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    monkeypatch.setattr(runner, "RUNS", {"decode": "--wrong", "vit input": "--help"})
+    monkeypatch.setattr(sys, "argv", ["all", "--folder", str(tmp_path)])
+    assert runner.main() is True
+    table = (tmp_path / "TABLE.md").read_text("utf-8")
+    assert re.search(r"\| decode \| failed \|.*exit code 2: .*--wrong", table)
+    assert re.search(r"\| vit input \| the run itself \| \| \d+ s \|", table) and "tensorflow 2" in table
+    kept = tmp_path / "vit-input.json"
+    before = kept.stat().st_mtime_ns
+    monkeypatch.setattr(runner, "RUNS", {"vit input": "--wrong"})
+    assert runner.main() is False and kept.stat().st_mtime_ns == before  # its results are kept
+
+    monkeypatch.setenv(RECORD, str(tmp_path / "found"))
+    record("a step", "torch", 1234.5, "tokens/s", [1.0, 3.0, 2.0])
+    kept.write_text(json.dumps({"seconds": 3, "results": [json.loads((tmp_path / "found").read_text())]}))
+    expected = "| vit input | a step | torch | 1,234 tokens/s | 2 (1 to 3) |"
+    assert expected in runner.table(tmp_path, {}, "cpu")
+    assert capsys.readouterr().out.startswith("decode ... exit code 2")
