@@ -25,6 +25,7 @@ from keras_tfm.heads.matching import match
 from keras_tfm.heads.multiple_choice import MultipleChoice
 from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, detector_around
 from keras_tfm.heads.panoptic_detector import PanopticDetector
+from keras_tfm.heads.panoptic_loss import PanopticSetLoss
 from keras_tfm.heads.patch_classifier import PatchClassifier
 from keras_tfm.heads.patch_detector import PatchDetectionLoss, PatchDetector, PatchQueries, own_queries
 from keras_tfm.heads.segmentation import SegmentationLoss, SemanticSegmenter

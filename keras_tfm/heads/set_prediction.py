@@ -51,6 +51,10 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
 
     def means(self, targets, predictions):
         """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
+        return self.means_and_pairs(targets, predictions)[0]
+
+    def means_and_pairs(self, targets, predictions):
+        """(What `means` gives, the target of each query of each block (B, L, Q), -1 for none)."""
         targets, predictions = ops.cast(targets, "float32"), ops.cast(predictions, "float32")
         _, num_blocks, num_queries, width = predictions.shape
         num_targets = ops.sum(ops.cast(targets[..., 0] >= 0, "float32"))
@@ -67,7 +71,8 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         classes = ops.cast(own[..., 0], "int32")  # -1 for none
         total, count = self.class_mean(self.logits_of(predictions), classes)
         count = num_targets if count is None else count / num_blocks
-        return [(self.weights[0] * total, count), (ops.sum(is_matched * badness), num_targets)]
+        means = [(self.weights[0] * total, count), (ops.sum(is_matched * badness), num_targets)]
+        return means, ops.reshape(of_query, (-1, num_blocks, num_queries))
 
     def of_blocks(self, targets, num_blocks):
         """The `targets` (B, M, 5) of each of the L blocks: (B L, M, 5)."""

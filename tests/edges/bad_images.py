@@ -1,6 +1,7 @@
 """Bad images and sets of them as data; rows as in bad_inputs.py. Pillow makes the files."""
 
 import io
+import json
 
 import numpy as np
 import PIL.Image
@@ -57,6 +58,18 @@ PAIR = {"images": PNG, "masks": mask(np.full((8, 8), 255) * (np.arange(8) > 3))}
 def boxes(message, line, name):
     """JSON lines of boxes, of which one is wrong."""
     return Bad(name, DETECT, message, {"boxes.jsonl": line, "1.png": PNG})
+
+
+def coco_segments(name, changes, message):
+    """A file of COCO's instances, of which a part is wrong."""
+    content = {"images": [{"id": 1, "file_name": "1.png"}], "annotations": []}
+    content |= {"categories": [{"id": 2, "name": "x"}]} | changes
+    return Bad(
+        name,
+        SEGMENT.replace("{folder} ", "{folder}/a.json "),
+        message,
+        {"a.json": json.dumps(content), "1.png": PNG},
+    )
 
 
 BAD = [
@@ -142,6 +155,24 @@ BAD = [
         SEGMENT.replace("{folder} ", "{folder}/a.jsonl "),
         "a.jsonl, line 1: expected a path within",
         {"a.jsonl": '{"image": "1.png", "mask": "../1.png"}', "1.png": PNG},
+    ),
+    coco_segments(
+        "an image without a file", {"images": [{"id": 1}]}, '"images", item 1: expected "id" and "file_name"'
+    ),
+    coco_segments(
+        "an image that leads out of the folder",
+        {"images": [{"id": 1, "file_name": "../1.png"}]},
+        "a.json, image 1: expected a path within",
+    ),
+    coco_segments(
+        "segments of a category that is none",
+        {"annotations": [{"image_id": 1, "category_id": 7}] * 3},
+        'annotation 1 has 7 as "category_id" (2 more annotations are alike)',
+    ),
+    coco_segments(
+        "segments that are no polygons",
+        {"annotations": [{"image_id": 1, "category_id": 2, "segmentation": 3}]},
+        'a.json, image 1, segment 1: expected polygons or an RLE as "segmentation", got 3',
     ),
     option("--least-area 0", "must be at least 0.01", SEGMENT),
     option("--ignored 256", "must be at most 255", SEGMENT),
