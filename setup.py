@@ -51,6 +51,7 @@ SEARCH = ["faiss-cpu>=1.12"]  # graphs of vectors, `keras-tfm search index --gra
 ONNX = ["onnx>=1.18,<2", "onnxruntime>=1.22,<2", "tf2onnx>=1.17,<2"]
 LITERT = ["ai-edge-litert>=2.0,<3"]
 OPENVINO = ["openvino>=2025.4"]
+CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
 
 TEST = [
     *FAST,
@@ -59,6 +60,7 @@ TEST = [
     *ONNX,
     *LITERT,
     *OPENVINO,
+    *CTRANSLATE2,
     "pytest>=8.3",
     "hypothesis>=6.100",
     "scikit-learn>=1.5",  # handwritten digits, used by tests and examples
@@ -119,6 +121,7 @@ setup(
         "onnx": ONNX,
         "litert": LITERT,
         "openvino": OPENVINO,
+        "ctranslate2": CTRANSLATE2,
         "test": TEST,
         "docs": DOCS,
         "dev": DEV,

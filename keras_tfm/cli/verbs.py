@@ -28,6 +28,9 @@ class Decoding(Config):
         Annotated[float, Between(-100, 100)] | None,
         Option("length penalty of beam search: above 0 favours longer texts"),
     ] = None
+    early_stopping: Annotated[
+        bool, Option("end a beam search once N texts have ended, not when no other can be likelier")
+    ] = False
     max_new_tokens: Annotated[Length | None, Option("generate at most N tokens")] = None
     temperature: Annotated[
         Annotated[float, Between(0, 1_000, is_above=True)] | None,
@@ -90,7 +93,8 @@ def add_others(group: Any, add_verb: Any) -> None:
         "--format",
         default="saved_model",
         metavar="NAME",
-        help="saved_model, or without TensorFlow: litert, onnx, openvino (default: %(default)s)",
+        help="saved_model, or without TensorFlow: litert, onnx, openvino; ctranslate2 for tasks that write "
+        "texts (default: %(default)s)",
     )
     export.add_argument(
         "--quantization", metavar="NAME", help="int8: weights in 8 bits, in all formats but saved_model"

@@ -4,7 +4,7 @@ What their configuration says of the backbone is read as MaskFormer's. Their tra
 decoder, at the rate of the dropout; ours does not. Their weights of the loss are not read.
 """
 
-from keras_tfm.convert.deformable_detr import ROW, SAMPLED
+from keras_tfm.convert.deformable_detr import ROW, sampling_rows
 from keras_tfm.convert.detr import attention_rows, feedforward_rows, joint_attention_rows
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import Row, convolution, linear, norm, weight
@@ -61,11 +61,7 @@ def pixel_decoder_rows():
     """The rows of the encoder of levels and of the features of pixels."""
     table = normalized("encoder_projection_{}", "input_projections.{}")
     table += level_rows("encoder_position_{}", "level_embed")
-    for part, their_part in SAMPLED.items():
-        theirs = f"encoder.layers.{{}}.self_attn.{their_part}"
-        table += linear(f"encoder_block_{{}}/attention/branch/{part}", theirs)
-    table += norm("encoder_block_{}/attention/norm", "encoder.layers.{}.self_attn_layer_norm")
-    table += feedforward_rows("encoder")
+    table += sampling_rows("encoder", "attention", "self_attn") + feedforward_rows("encoder")
     table += normalized("pyramid_side_0", "adapter_1") + normalized("pyramid_block_0", "layer_1")
     return renamed(table + convolution("mask_features", "mask_projection"), "", PYRAMID)
 

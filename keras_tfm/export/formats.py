@@ -3,27 +3,28 @@
 A format besides the SavedModel is a module with `EXTRA`, what `pip install "keras-tfm[EXTRA]"` brings;
 `PACKAGES`, the modules that it imports; and `write(function, folder, quantization)`, which writes a
 `FrozenFunction` into `folder` and returns (the most rows of a call, the lengths that it takes), None where
-any will do. `keras_tfm.serving` has the runtime by the same name.
+any will do. `keras_tfm.serving.runtimes` has the runtime by the same name. Formats of tasks that write texts
+are in `writers`.
 """
 
 import importlib.util
-import json
 import logging
 import shutil
 
 import numpy as np
 
 from keras_tfm import serving
-from keras_tfm.export import litert, onnx, openvino
+from keras_tfm.export import litert, onnx, openvino, writers
+from keras_tfm.export.description import described, write_around
 from keras_tfm.export.graph import FrozenFunction
 from keras_tfm.export.saved_model import write_saved_model
-from keras_tfm.training.folder import CARD_MARK, mark_saved_model, new_folder
-from keras_tfm.version import __version__
+from keras_tfm.training.folder import mark_saved_model, new_folder
 
 LOG = logging.getLogger(__name__)
 
 FORMATS = {"litert": litert, "onnx": onnx, "openvino": openvino}
-NAMES = ("saved_model", *FORMATS)
+MODULES = {**FORMATS, **writers.FORMATS}
+NAMES = ("saved_model", *MODULES)
 QUANTIZATIONS = ("int8",)
 
 # The largest difference from the task's outputs: of any number, as a share of the largest; in 8 bits, where
@@ -42,20 +43,25 @@ def check_format(format, quantization=None):
     if format == "saved_model":
         if quantization is not None:
             raise ValueError(
-                f"`quantization` needs a format of its own, {', '.join(FORMATS)}: a SavedModel has none."
+                f"`quantization` needs a format of its own, {', '.join(MODULES)}: a SavedModel has none."
             )
         return
-    missing = [package for package in FORMATS[format].PACKAGES if importlib.util.find_spec(package) is None]
+    missing = [package for package in MODULES[format].PACKAGES if importlib.util.find_spec(package) is None]
     if missing:
         raise ImportError(
             f"The format {format!r} needs {', '.join(missing)}: "
-            f'pip install "keras-tfm[{FORMATS[format].EXTRA}]"'
+            f'pip install "keras-tfm[{MODULES[format].EXTRA}]"'
         )
 
 
 def export(task, folder, overwrite, format, quantization, options):
     """What `Task.export` does."""
     check_format(format, quantization)
+    if format in writers.FORMATS:
+        writer = task.served_writer(**options)
+        with new_folder(folder, overwrite) as work:
+            writers.write_writer(writer, task.name, format, quantization, work, BOUNDS[quantization])
+        return
     if format != "saved_model":
         served = task.served(**options)
         with new_folder(folder, overwrite) as work:
@@ -84,24 +90,20 @@ def write_format(served, task, name, quantization, folder):
         reason = " ".join(str(error).split())[:300]
         raise ValueError(f"{name} cannot hold this model: {reason}") from error
     served.write_reader(folder)
-    description = {
-        "layout": serving.LAYOUT,
-        "keras_tfm": __version__,
-        "task": task,
-        "format": name,
-        "quantization": quantization,
-        "inputs": list(function.inputs),
-        "outputs": function.outputs,
-        "most_rows": most_rows,
-        "widths": widths,
-        "reads": served.reads,
-        "answers": served.answers,
-    }
+    description = described(
+        task,
+        name,
+        quantization,
+        inputs=list(function.inputs),
+        outputs=function.outputs,
+        most_rows=most_rows,
+        widths=widths,
+        reads=served.reads,
+        answers=served.answers,
+    )
     exported = serving.Served(folder, description)
     description["difference"] = _difference(served, function, exported, name, quantization)
-    (folder / serving.NAME).write_text(json.dumps(description, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    shutil.copyfile(serving.__file__, folder / "serving.py")
-    (folder / "README.md").write_text(_readme(description), "utf-8")
+    _write_around(folder, description)
 
 
 def _difference(served, function, exported, name, quantization):
@@ -127,28 +129,7 @@ def _difference(served, function, exported, name, quantization):
     return difference
 
 
-README = """{mark}
-
-# {task}, as {format}
-
-Answers without TensorFlow, Keras or keras_tfm: `pip install {packages}`, then in this folder
-
-```python
-from serving import load
-
-served = load(".")
-print(served({example}))
-```
-
-`served` takes a list, and gives {{name: array with one row for each}}. `serving.py` is keras_tfm's file of
-that name; where keras_tfm is installed, `keras_tfm.serving.load(folder)` is the same.
-
-The function of numbers itself is `served.run({{name: array}})`. In: {inputs}. Out: {outputs}.
-Its difference from the trained task, measured on examples when it was written, is {difference:.2g}.
-"""
-
-
-def _readme(description):
+def _write_around(folder, description):
     kind = description["reads"]["kind"]
     examples = {"images": '["photo.jpg"]', "words": '["Ada lives in Rome"]', "texts": '["a text"]'}
     if description["reads"].get("pairs"):
@@ -156,13 +137,7 @@ def _readme(description):
     runtime = {"onnx": "onnxruntime", "litert": "ai-edge-litert", "openvino": "openvino"}[
         description["format"]
     ]
-    return README.format(
-        mark=CARD_MARK,
-        task=description["task"],
-        format=description["format"],
-        packages=f"numpy {runtime} " + ("pillow" if kind == "images" else "tokenizers"),
-        example=examples[kind],
-        inputs=", ".join(f"`{name}`" for name in description["inputs"]),
-        outputs=", ".join(f"`{name}`" for name in description["outputs"]),
-        difference=description["difference"],
-    )
+    inputs, outputs = (", ".join(f"`{name}`" for name in description[side]) for side in ("inputs", "outputs"))
+    inner = f"The function of numbers itself is `served.run({{name: array}})`. In: {inputs}. Out: {outputs}."
+    packages = f"numpy {runtime} " + ("pillow" if kind == "images" else "tokenizers")
+    write_around(folder, description, packages, examples[kind], inner)

@@ -19,6 +19,7 @@ from keras_tfm.heads.mask_losses import (
     pairwise_cross_entropy,
     pairwise_dice,
     pairwise_focal,
+    segments_of,
 )
 from keras_tfm.heads.matching import match
 from keras_tfm.layers.attention.deformable import sample_bilinear
@@ -30,9 +31,10 @@ from keras_tfm.registry import register
 class MaskMatchingLoss(keras.losses.Loss, abc.ABC):
     """The loss of L predictions of a set of segments, one for each decoder block, in nats. Abstract.
 
-    Targets are whole numbers: classes (B, H, W), 0 to C - 1, where all pixels of a class are one segment; or
-    (B, H, W, 2), a pixel's class and the number of its segment, 0 to `num_segments` - 1. A pixel of another
-    number is in none. Predictions are (B, L, Q, C + 1 + rows columns), of a `MaskClassifier` whose masks have
+    Targets are whole numbers: classes (B, H, W), 0 to C - 1, where all pixels of a class are one segment; a
+    set of masks, which may overlap, (B, M, H, W), see `segments_of`; or, with `num_segments`, (B, H, W, 2), a
+    pixel's class and the number of its segment, 0 to `num_segments` - 1. A pixel of another number is in
+    none. Predictions are (B, L, Q, C + 1 + rows columns), of a `MaskClassifier` whose masks have
     the size `grid`. For each block the queries are matched anew, by `match`, at the cost of -p(class) times
     `class_cost` and that of the masks. The loss is the sum over the blocks of a cross-entropy of classes in
     which a query without a segment weighs `no_object`, averaged by these weights, and of the loss of matched
@@ -92,6 +94,8 @@ class MaskMatchingLoss(keras.losses.Loss, abc.ABC):
 
     def segments(self, targets, num_classes):
         """(The class of each segment (B, M), -1 where there is none, its mask (B, M, H, W), 0 or 1)."""
+        if len(targets.shape) == 4 and self.num_segments is None:
+            return segments_of(targets)
         targets = ops.cast(targets, "int32")
         count = num_classes if len(targets.shape) == 3 else self.num_segments
         numbers = targets if len(targets.shape) == 3 else targets[..., 1]

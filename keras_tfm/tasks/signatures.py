@@ -32,3 +32,37 @@ class Served(NamedTuple):
     write_reader: Callable[[pathlib.Path], Any]
     examples: list
     encode: Callable[[list], Arrays]
+
+
+class ServedWriter(NamedTuple):
+    """A task that writes texts, as its parts: for formats with a decoding loop of their own.
+
+    Args:
+        model: a `LanguageModel`, which reads a source if it `has_source`, otherwise prompts alone.
+        max_length: the longest source or target or, of a model without a source, row.
+        start_id, end_ids: the decoder's first token, and those that end a text.
+        options: the `DecodingOptions`.
+        reads: the arguments of `keras_tfm.serving.tokens.Prompts`, as JSON values.
+        spelling: those of `keras_tfm.serving.tokens.Spelling`.
+        write_reader: writes the tokenizers' files into a folder.
+        examples: texts, on which an export is compared with the task.
+        encode: texts as the task itself reads them, a list of ids each.
+        answer: texts as the task answers them.
+        score: a row of ids and the ids that follow, to log p of each of these.
+        repeats: whether an answer begins with its prompt.
+    """
+
+    model: Any
+    has_source: bool
+    max_length: int
+    start_id: int
+    end_ids: tuple[int, ...]
+    options: Any
+    reads: dict[str, Any]
+    spelling: dict[str, Any]
+    write_reader: Callable[[pathlib.Path], Any]
+    examples: list[str]
+    encode: Callable[[list[str]], list[list[int]]]
+    answer: Callable[[list[str]], list[str]]
+    score: Callable[[list[int], list[int]], np.ndarray]
+    repeats: bool = False

@@ -20,7 +20,7 @@ from keras_tfm.data.sources.inputs import Inputs, read_input_lines
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.language_model import LanguageModel
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served, ServedWriter
 from keras_tfm.tasks.task_folder import TaskError, check_files, digest_of, read_config
 from keras_tfm.training.card import card, write_card
 from keras_tfm.training.folder import Path, new_folder
@@ -229,9 +229,9 @@ class Task(abc.ABC):
     ) -> None:
         """Write the task to the new folder `folder` for servers; `keras_tfm.serving.load` answers from it.
 
-        `format` is "saved_model", or "litert", "onnx" or "openvino", which answer without TensorFlow, with
-        weights of 8 bits for `quantization="int8"`. `options` become fixed in a SavedModel; for tasks that
-        write text they are those of `generate`.
+        `format` is "saved_model", or without TensorFlow "litert", "onnx", "openvino" or, for tasks that write
+        texts, "ctranslate2", with weights of 8 bits for `quantization="int8"`. `options` become fixed in the
+        export; for tasks that write texts they are those of `generate`.
 
         Raises:
             ValueError: for a format that does not carry this task or its model's operations, or answers
@@ -245,6 +245,12 @@ class Task(abc.ABC):
     def served(self) -> Served:
         """The task as a function of numbers, for other formats; ValueError if they do not carry it."""
         raise ValueError(f"The task {self.name!r} is exported as a SavedModel alone, in no other format yet.")
+
+    def served_writer(self, **options: Any) -> ServedWriter:
+        """The task as model, tokenizers and decoding apart, for formats that decode; ValueError if it writes
+        no texts.
+        """
+        raise ValueError(f"ctranslate2 holds tasks that answer texts by texts; {self.name!r} does not.")
 
     def exported(self) -> Any:
         """The trackable object that the endpoints compute with: the model."""

@@ -32,6 +32,7 @@ from keras_tfm.tasks.continuations import Continuations
 from keras_tfm.tasks.decoding import DecodingDefaults, as_stops, check_ids, check_token_ids, refused_prompts
 from keras_tfm.tasks.learning import ROWS, ModelOptions
 from keras_tfm.tasks.measures import sums_over
+from keras_tfm.tasks.served_writing import served_generator
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.streams import EPOCH_BATCHES, Texts, read_or_stream, sample_of
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model, refuse_rows
@@ -298,6 +299,7 @@ class TextGenerator(TrainableTask):
         return answers
 
     predict = generate
+    served_writer = served_generator
 
     def stream(
         self, prompt: str, max_new_tokens: int | None = None, stop: str | Iterable[str] = (), **options: Any

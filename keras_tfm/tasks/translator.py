@@ -28,6 +28,7 @@ from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.tasks.decoding import DecodingDefaults, check_ids, check_token_ids, with_languages
 from keras_tfm.tasks.learning import TABLES, ModelOptions
+from keras_tfm.tasks.served_writing import served_translator
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
 from keras_tfm.tasks.trainable import TrainableTask
@@ -284,6 +285,7 @@ class Translator(TrainableTask):
         return answers
 
     predict = generate
+    served_writer = served_translator
 
     def count_truncated(self, prompts: Iterable[str]) -> int:
         """How many of the strings `prompts` have more tokens than a source may have, and are cut."""

@@ -26,8 +26,8 @@ OWN_FILES = (
     "checkpoints/.lock", "checkpoints/step-*", "checkpoints/.step-*", "checkpoints/invalid-step-*",
     "checkpoints/.invalid-step-*", "metrics.csv", ".metrics.csv.*", "metrics.png",
     "logs/*/events.out.tfevents.*", "saved_model.pb", "fingerprint.pb", "variables/variables.*",
-    "assets/*", SAVED_MODEL_MARK, ".README.md.*", EXPORT_MARK, "serving.py", "model.onnx", "model.tflite",
-    "model.xml", "model.bin", "spiece.model",
+    "assets/*", SAVED_MODEL_MARK, ".README.md.*", EXPORT_MARK, "serving.py", "serving/*", "model.onnx",
+    "model.tflite", "model.xml", "model.bin", "model/*", "symbols.json", "spiece.model",
 )  # fmt: skip
 CARD = "README.md"
 # A line in generated model cards: whoever removes it keeps the file from being overwritten.

@@ -64,6 +64,7 @@ def test_the_table_of_families_is_whole():
         "mask2former",
         "maskformer",
         "medt",
+        "rtdetr",
         "siglip",
         "smca",
         "vilbert",

@@ -179,7 +179,10 @@ def test_a_folder_answers_alone(classifier, exports):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"format": "pickle"}, "`format` must be one of saved_model, litert, onnx, openvino; it is 'pickle'"),
+        (
+            {"format": "pickle"},
+            "`format` must be one of saved_model, litert, onnx, openvino, ctranslate2; it is 'pickle'",
+        ),
         (
             {"format": "onnx", "quantization": "int4"},
             "`quantization` must be None or one of int8; it is 'int4'",

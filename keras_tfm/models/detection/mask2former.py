@@ -40,13 +40,9 @@ from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.models.base import ConfiguredModel, states_of
 from keras_tfm.models.detection.backbones import AroundBackbone
 from keras_tfm.models.detection.base import EPSILON, ObjectQueries
-from keras_tfm.models.detection.deformable_detr import (
-    DeformableBlock,
-    LevelPositionEncoding,
-    centres_of,
-    on_levels,
-)
+from keras_tfm.models.detection.deformable_detr import LevelPositionEncoding
 from keras_tfm.models.detection.mask_former import NUM_GROUPS, merged, normalized, normalized_maps
+from keras_tfm.models.detection.refinement import DeformableBlock, centres_of, on_levels
 from keras_tfm.models.vision.images import Side
 
 NUM_POINTS = 4  # that a head of the encoder looks at, in each level

@@ -1,0 +1,155 @@
+"""Exported folders as functions of raw inputs."""
+
+import contextlib
+import json
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from .answers import ANSWERS
+from .readers import READERS, bytes_of, from_0_to_1
+from .runtimes import RUNTIMES
+from .writing import DECODERS, Writer
+
+NAME = "serving.json"  # what the folder holds, and how inputs become numbers and numbers answers
+LAYOUT = 1  # of serving.json: raised when an older reader would misread a newer file
+WASTE = 1.3  # texts share a batch if the longest is at most so many times as long as the shortest
+
+
+def load(folder, threads=None):
+    """The exported task in `folder`, a function of raw inputs: a `Served`, a `Writer` or a `SavedModel`.
+
+    Args:
+        folder: a folder that `Task.export` or `keras-tfm export` wrote.
+        threads: how many threads compute; by default one per core. A SavedModel leaves that to TensorFlow.
+
+    Raises:
+        ValueError: if the folder is no export, is damaged, or was written for a newer version of this file.
+        ImportError: if a package that the folder needs is not installed.
+    """
+    folder = pathlib.Path(folder)
+    if (folder / "saved_model.pb").is_file():
+        return SavedModel(folder)
+    description = _description(folder / NAME)
+    kind = Writer if description.get("format") in DECODERS else Served
+    return kind(folder, description, threads or os.cpu_count() or 1)
+
+
+class Served:
+    """A task in a format of its own: `served(examples)` gives {name: array}, as its SavedModel would.
+
+    Examples are strings; for pairs, tuples of two; for words, lists of strings; for images, arrays or the
+    paths or bytes of image files. `served.run(inputs)` computes the function of numbers alone, of which
+    `served.read(examples)` gives the inputs, {name: array}.
+    """
+
+    def __init__(self, folder, description, threads=1):
+        self.description = description
+        try:
+            reads, answers = description["reads"], description["answers"]
+            self._reader = READERS[reads["kind"]](folder, **{k: v for k, v in reads.items() if k != "kind"})
+            self._finish = ANSWERS[answers["kind"]](**{k: v for k, v in answers.items() if k != "kind"})
+            self._runtime = RUNTIMES[description["format"]](folder, threads)
+            self._outputs = description["outputs"]
+            self._most_rows, self._widths = description["most_rows"], description["widths"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{folder / NAME}: expected what this version writes, {error!r}") from None
+
+    def __call__(self, examples, batch_size=32):
+        """The answers to all `examples`, {name: array with one row per example}."""
+        if isinstance(examples, str | bytes):
+            raise ValueError("examples: expected a list, got a single one")
+        rows = [self._reader.row(example, place) for place, example in enumerate(examples)]
+        found: list[Any] = [None] * len(rows)
+        for places in self._batches(rows, batch_size):
+            batch = [rows[place] for place in places]
+            outputs = self.run(self._reader.join(batch, self._widths))
+            for number, place in enumerate(places):
+                found[place] = self._finish({name: x[number] for name, x in outputs.items()}, rows[place])
+        if not found:
+            return {}
+        return {name: np.array([answer[name] for answer in found]) for name in found[0]}
+
+    def read(self, examples):
+        """The inputs of `run` for `examples`, padded to the longest."""
+        rows = [self._reader.row(example, place) for place, example in enumerate(examples)]
+        return self._reader.join(rows, self._widths)
+
+    def run(self, inputs):
+        """The exported function: {name: array} to {name: array}; ValueError for sizes that it has not."""
+        rows = len(next(iter(inputs.values())))
+        if self._most_rows is not None and rows > self._most_rows:
+            raise ValueError(f"the function takes {self._most_rows} rows at most, it was given {rows}")
+        return dict(zip(self._outputs, self._runtime(inputs), strict=True))
+
+    def _batches(self, rows, batch_size):
+        """The places of the rows that are computed together: of about the same length."""
+        most = min(batch_size, self._most_rows or batch_size)
+        lengths = [self._reader.length(row) for row in rows]
+        batch: list[int] = []
+        for place in sorted(range(len(rows)), key=lengths.__getitem__):
+            if batch and (len(batch) == most or lengths[place] > WASTE * lengths[batch[0]] + 2):
+                yield batch
+                batch = []
+            batch.append(place)
+        if batch:
+            yield batch
+
+
+class SavedModel:
+    """A SavedModel as `Served` is: `served(examples)` gives {name: array}, with strings for texts."""
+
+    def __init__(self, folder):
+        import tensorflow as tf
+
+        with contextlib.suppress(ImportError):  # only the models of texts need its operations
+            import tensorflow_text  # noqa: F401
+        self._loaded = tf.saved_model.load(str(folder))  # kept: its signatures refer to it weakly
+        self._constant, self._signatures = tf.constant, self._loaded.signatures
+        if "serving_default" not in self._signatures:
+            raise ValueError(f"{folder}: expected a SavedModel with the signature serving_default")
+
+    def __call__(self, examples, batch_size=None):
+        """The answers to all `examples`, in one batch."""
+        examples = list(examples)
+        inputs: dict[str, Any] = {}
+        are_arrays = bool(examples) and isinstance(examples[0], np.ndarray)
+        signature = self._signatures["images" if are_arrays else "serving_default"]
+        names = signature.structured_input_signature[1]
+        if are_arrays:
+            inputs["images"] = np.stack([from_0_to_1(image) for image in examples])
+        elif "image_bytes" in names:
+            inputs["image_bytes"] = [bytes_of(example) for example in examples]
+        elif "second" in names:
+            inputs["text"], inputs["second"] = map(list, zip(*examples, strict=True))
+        else:
+            inputs["text"] = [x if isinstance(x, str) else " ".join(x) for x in examples]
+        answers = signature(**{name: self._constant(x) for name, x in inputs.items()})
+        return {name: _decoded(x.numpy()) for name, x in answers.items()}
+
+
+def _description(path):
+    if not path.is_file():
+        raise ValueError(f"{path.parent}: expected an exported folder, with {NAME} or saved_model.pb in it")
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        layout = content["layout"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError(f"{path}: expected an object with its layout, the file is damaged") from None
+    if layout != LAYOUT:
+        raise ValueError(
+            f"{path}: expected layout {LAYOUT}, got {layout!r:.20}, written by keras_tfm "
+            f"{content.get('keras_tfm')!r:.20}: use the `serving` beside it"
+        )
+    return content
+
+
+def _decoded(x):
+    """Strings of bytes as text."""
+    return (
+        np.vectorize(lambda text: text.decode("utf-8", "replace"), otypes="O")(x).astype(str)
+        if x.dtype == object
+        else x
+    )

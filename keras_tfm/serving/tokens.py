@@ -1,0 +1,96 @@
+"""Texts as token ids, and token ids as texts, as the tokenizers of this project make them."""
+
+import json
+from typing import Any
+
+from .packages import imported
+
+
+def by_tokenizers(folder, ordinary=False):
+    """A function of a text that gives its ids, by the rules of tokenizer.json.
+
+    `ordinary` reads the spelling of a special token like any other text.
+    """
+    tokenizer = imported("tokenizers", "tokenizers").Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    if ordinary:
+        tokenizer.encode_special_tokens = True
+    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def by_sentencepiece(folder):
+    """The same by tokenizer.model, which was trained by this project and keeps white space as it is."""
+    library = imported("sentencepiece", "sentencepiece")
+    model = library.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    return lambda text: model.encode(" " + text.replace("▁", "\0")) if text else []
+
+
+def by_characters(folder, characters, first, unknown):
+    """The same with an id for each of the `characters`, from `first` on."""
+    ids = {character: first + place for place, character in enumerate(characters)}
+    return lambda text: [ids.get(character, unknown) for character in text]
+
+
+TOKENIZERS: dict[str, Any] = {
+    "tokenizers": by_tokenizers,
+    "sentencepiece": by_sentencepiece,
+    "characters": by_characters,
+}
+
+
+class Prompts:
+    """Strings as lists of ids: `before`, then those of the text, then `after`.
+
+    A text of more than `max_length` ids is cut, or refused where `cuts` is False; so is an empty one then.
+    """
+
+    def __init__(self, folder, tokenizer, before, after, max_length, cuts):
+        options = {name: value for name, value in tokenizer.items() if name != "kind"}
+        self._encode = TOKENIZERS[tokenizer["kind"]](folder, **options)
+        self._before, self._after, self._max_length, self._cuts = before, after, max_length, cuts
+
+    def row(self, text, place):
+        if not isinstance(text, str):
+            raise ValueError(f"row {place}: expected a string, got {type(text).__name__}")
+        try:
+            ids = self._encode(text)
+        except UnicodeEncodeError as error:
+            raise ValueError(f"row {place}: expected Unicode text, got {error.reason}") from None
+        room = self._max_length - len(self._before) - len(self._after)
+        if not self._cuts and not text:
+            raise ValueError(f"row {place}: expected a prompt, got an empty text: nothing to continue")
+        if not self._cuts and len(ids) > room:
+            raise ValueError(
+                f"row {place}: expected a prompt of at most {room} tokens, got one of {len(ids)}"
+            )
+        return [*self._before, *ids[: max(0, room)], *self._after]
+
+
+class Spelling:
+    """Ids as text: the symbols of symbols.json side by side, without the `silent` ones, up to the id `end`.
+
+    An id without a symbol is spelled `unknown`. `rule` says what happens to the whole: "plain" leaves it,
+    "words" removes white space at both ends, "pieces" one space in front; "lossless" is "pieces" where a NUL
+    stands for the sign ▁.
+    """
+
+    def __init__(self, folder, end, silent, unknown, rule):
+        symbols = json.loads((folder / "symbols.json").read_text("utf-8"))
+        self._symbols = [symbol.encode("latin-1") for symbol in symbols]  # bytes, as characters up to 255
+        self._end, self._silent, self._unknown, self._rule = end, set(silent), unknown.encode(), rule
+
+    def __call__(self, ids):
+        kept = ids[: ids.index(self._end)] if self._end in ids else ids
+        known = range(len(self._symbols))
+        spelled = b"".join(
+            self._symbols[token_id] if token_id in known else self._unknown
+            for token_id in kept
+            if token_id not in self._silent
+        )
+        if self._rule == "words":
+            spelled = spelled.strip()
+        text = spelled.decode("utf-8", "replace")
+        if self._rule in ("pieces", "lossless"):
+            text = text.removeprefix(" ")
+        return text.replace("\0", "▁") if self._rule == "lossless" else text

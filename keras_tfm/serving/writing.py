@@ -1,0 +1,143 @@
+"""Exported tasks that write texts: translation, summaries, continuations of prompts."""
+
+import numpy as np
+
+from .packages import imported
+from .tokens import Prompts, Spelling
+
+NO_PENALTY = 1e-30  # a length penalty of exactly 0 would make CTranslate2 end a search earlier
+
+
+class Writer:
+    """A task that writes texts: `served(texts)` gives {"text": array of strings}, as its SavedModel would.
+
+    `served.run(rows)` maps lists of token ids to lists of those that are written, with the end token; the
+    rows of texts are `served.read(texts)`.
+    """
+
+    def __init__(self, folder, description, threads=1):
+        self.description = description
+        try:
+            self._reader = Prompts(folder, **description["reads"])
+            self._spell = Spelling(folder, **description["spelling"])
+            self._decoder = DECODERS[description["format"]](folder, threads, **description["decoding"])
+            self._repeats = description["repeats"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{folder}/serving.json: expected what this version writes, {error!r}") from None
+
+    def __call__(self, examples, batch_size=32):
+        """The answers to all `examples`: {"text": (B,)}."""
+        if isinstance(examples, str | bytes):
+            raise ValueError("examples: expected a list, got a single one")
+        examples = list(examples)
+        texts = [self._spell(ids) for ids in self.run(self.read(examples), batch_size)]
+        if self._repeats:  # a continuation is answered with its prompt
+            texts = [prompt + text for prompt, text in zip(examples, texts, strict=True)]
+        # NumPy's own strings would lose a NUL at the end.
+        return {"text": np.array(texts, object)} if texts else {}
+
+    def read(self, examples):
+        """The token ids of each of the `examples`, as the model reads them."""
+        return [self._reader.row(example, place) for place, example in enumerate(examples)]
+
+    def run(self, rows, batch_size=32):
+        """The ids that are written for each of the `rows`."""
+        return self._decoder(rows, batch_size) if rows else []
+
+    def score(self, rows, targets):
+        """log p of each id of the `targets`, lists of ids, one for each of the `rows`: a list of arrays."""
+        return self._decoder.score(rows, targets)
+
+
+class Decoder:
+    """The model in the folder "model", by CTranslate2 on the CPU.
+
+    Args:
+        has_source: whether it is an encoder-decoder, whose target begins with `prefix`; otherwise its rows
+            are prompts.
+        end: the ids that end a text.
+        max_new_tokens, min_new_tokens, beam_size, length_penalty, suppressed: how it is decoded.
+    """
+
+    def __init__(
+        self,
+        folder,
+        threads,
+        has_source,
+        prefix,
+        end,
+        beam_size,
+        length_penalty,
+        max_new_tokens,
+        min_new_tokens,
+        suppressed,
+    ):
+        library = imported("ctranslate2", "ctranslate2")
+        kind = library.Translator if has_source else library.Generator
+        try:
+            self._model = kind(str(folder / "model"), device="cpu", inter_threads=1, intra_threads=threads)
+        except (RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise ValueError(f"{folder / 'model'}: ctranslate2 cannot read it: {reason}") from None
+        self._has_source, self._prefix = has_source, as_tokens(prefix)
+        self._longest, self._least = max_new_tokens, min_new_tokens
+        self._options = {
+            "beam_size": beam_size,
+            "length_penalty": length_penalty or NO_PENALTY,
+            "end_token": as_tokens(end),
+            "return_end_token": True,  # it counts in the length that a score is divided by
+        }
+        if suppressed:
+            self._options["suppress_sequences"] = [[token] for token in as_tokens(suppressed)]
+
+    def __call__(self, rows, batch_size):
+        tokens, options = list(map(as_tokens, rows)), {**self._options, "max_batch_size": batch_size}
+        if self._has_source:
+            results = self._model.translate_batch(
+                tokens,
+                [self._prefix] * len(rows) if self._prefix else None,
+                max_input_length=0,
+                max_decoding_length=self._longest,
+                min_decoding_length=self._least,
+                **options,
+            )
+            return [list(map(int, result.hypotheses[0])) for result in results]
+        # CTranslate2 treats the surplus of the longer of two prompts as forced tokens, which its beam search
+        # handles in another way: prompts of one length share a call.
+        found: list[list[int]] = [[] for _ in rows]
+        for length in sorted({len(row) for row in rows}):
+            places = [place for place, row in enumerate(rows) if len(row) == length]
+            results = self._model.generate_batch(
+                [tokens[place] for place in places],
+                max_length=self._longest,
+                min_length=self._least,
+                include_prompt_in_result=False,
+                **options,
+            )
+            for place, result in zip(places, results, strict=True):
+                found[place] = list(result.sequences_ids[0])
+        return found
+
+    def score(self, rows, targets):
+        """See `Writer.score`."""
+        sides = list(map(as_tokens, rows)), list(map(as_tokens, targets))
+        if self._has_source:
+            results = self._model.score_batch(*sides, max_input_length=0)
+            first = [0] * len(rows)
+        else:
+            results = self._model.score_batch(
+                [row + target for row, target in zip(*sides, strict=True)], max_input_length=0
+            )
+            first = [len(row) - 1 for row in rows]  # the first token of a row has no score
+        return [
+            np.array(result.log_probs[start : start + len(target)], "float32")
+            for result, start, target in zip(results, first, targets, strict=True)
+        ]
+
+
+def as_tokens(ids):
+    """CTranslate2 takes strings: the vocabulary of an export is "0", "1", "2", ..."""
+    return list(map(str, ids))
+
+
+DECODERS = {"ctranslate2": Decoder}
