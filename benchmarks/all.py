@@ -9,7 +9,7 @@ found, NAME.json. A run whose results are kept is not repeated, unless `--again`
 `make bench` goes on. The table, TABLE.md, names the processor and the versions of the peers.
 
 What needs a text, labels or a trained model takes Python's own manual: its lines, the first letters of their
-topics as labels, and tiny models that were trained on them for a minute.
+topics as labels, and tiny models that were trained on them for a minute. Pictures are made too.
 """
 
 import argparse
@@ -49,6 +49,7 @@ RUNS = {
     "vit": "--parts training inference --rounds 3 --steps 1",
     "vit input": "--models vit --parts input --rounds 3 --steps 1",
     "detr": "--rounds 3 --steps 1",
+    "detect": "{pictures} {pictures} --minutes 2 --side 64",
     "memory": "--length 4096 --steps 2",
     "exactness": "adam translation 'dropout in blocks'",
 }
@@ -57,6 +58,7 @@ PEERS = (
     "onnxruntime", "ai-edge-litert", "openvino", "numpy",
 )  # fmt: skip
 LINES = 20_000  # of the manual
+PICTURES = 200
 
 
 def make_text(path):
@@ -76,6 +78,27 @@ def make_table(path):
     path.write_text("\n".join(["text\tlabel", *rows[:LINES]]) + "\n", "utf-8")
 
 
+def make_pictures(path):
+    """Grey pictures with one to four light and dark squares, and a line of JSON for each."""
+    import numpy as np
+    import PIL.Image
+
+    rng = np.random.default_rng(0)
+    path.parent.mkdir(exist_ok=True)
+    lines = []
+    for number in range(PICTURES):
+        pixels, boxes, labels = rng.integers(96, 160, (64, 64, 3), "uint8"), [], []
+        for side in rng.integers(8, 24, rng.integers(1, 5)):
+            left, top = rng.integers(0, 64 - side, 2)
+            is_light = bool(rng.integers(2))
+            pixels[top : top + side, left : left + side] = 230 if is_light else 20
+            boxes.append([int(left), int(top), int(left + side), int(top + side)])
+            labels.append("light" if is_light else "dark")
+        PIL.Image.fromarray(pixels).save(path.with_name(f"{number}.png"))
+        lines.append(json.dumps({"image": f"{number}.png", "boxes": boxes, "labels": labels}))
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+
+
 def train(task, path, file):
     """A tiny model that was trained for a minute."""
     command = [sys.executable, "-m", "keras_tfm", "train", task, "--train", file, "--out", path]
@@ -85,6 +108,7 @@ def train(task, path, file):
 MADE = {  # {name: (its file or folder, what makes it of the names before it)}
     "text": ("manual.txt", lambda path, made: make_text(path)),
     "table": ("manual.tsv", lambda path, made: make_table(path)),
+    "pictures": ("pictures/boxes.jsonl", lambda path, made: make_pictures(path)),
     "generator": ("generator", lambda path, made: train("generate", path, made("text"))),
     "classifier": ("classifier", lambda path, made: train("classify", path, made("table"))),
 }

@@ -1,13 +1,13 @@
 """Small detectors from scratch for the same minutes on the same pictures: COCO's average precision of each.
 
     python -m benchmarks.detect BCCD/ImageSets/Main/{train,test}.txt --minutes 15
-    taskset -c 0 python -m benchmarks.detect TRAIN TEST --peers keras_tfm
+    python -m benchmarks.detect boxes.jsonl more.jsonl --peers keras_tfm prior
 
 TRAIN and TEST are what `keras-tfm train detect` reads. Every peer has every core for the minutes, reads
 pictures of the same side and turns half of them about; rates fall along half a cosine of the time. "prior" is
 the mean box of each class, at each of the places of a grid, whatever the picture. RetinaNet is KerasHub's,
-its ResNet as wide as ours, with a pyramid from 1/8 and anchors as small as the smallest objects; Adam, by its
-own losses.
+with the smallest ResNet that it takes, a pyramid from 1/8 and anchors as small as the smallest objects; Adam,
+by its own losses.
 """
 
 import argparse
@@ -17,6 +17,8 @@ import sys
 import time
 
 import numpy as np
+
+from benchmarks.rounds import parse, record
 
 BATCH = 8
 MANY = 1_000  # epochs: the minutes end them
@@ -32,7 +34,7 @@ def main():
         "--side", type=int, default=160, help="of the pictures, in pixels (default: %(default)s)"
     )
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=[*PEERS])
-    options = parser.parse_args()
+    options = parse(parser, has_gpu_part=False)
 
     import keras
 
@@ -47,6 +49,7 @@ def main():
         began = time.perf_counter()
         answers, told = PEERS[peer](train, test, options.minutes)
         measures = average_precision(test, answers)
+        record("small detectors", peer, measures["ap50"], "ap50")
         shown = "  ".join(f"{name} {value:5.1f}" for name, value in measures.items())
         print(f"{peer:10} {shown}  {time.perf_counter() - began:6.0f} s  {told}", flush=True)
 
@@ -75,7 +78,7 @@ def run_keras_hub(train, test, minutes):
 
     names, shape = names_of(train), train.images.shape[1:]
     side, _, _ = shape
-    encoder = models.ResNetBackbone([32], [7], [32, 32, 64, 128], [1, 1, 1, 1], [1, 2, 2, 2], "basic_block")
+    encoder = models.ResNetBackbone([64], [7], [64, 64, 128, 128], [1, 1, 1, 1], [1, 2, 2, 2], "basic_block")
     pyramid = models.RetinaNetBackbone(encoder, 3, 5, use_p5=False, image_shape=shape)
     model = models.RetinaNetObjectDetector(
         pyramid,
@@ -109,7 +112,8 @@ def run_keras_hub(train, test, minutes):
     for first in range(0, len(test.images), BATCH):
         sizes = test.sizes[first : first + BATCH]
         images = canvas.inputs(tf.constant(np.asarray(test.images[first : first + BATCH])), sizes)["images"]
-        found = {name: np.asarray(x) for name, x in model.predict_on_batch(images).items()}
+        found = model.decode_predictions(model(images, training=False), images)
+        found = {name: np.asarray(x) for name, x in found.items()}
         for row, (height, width) in enumerate(sizes.tolist()):
             count = int(found["num_detections"][row])
             answers.append(

@@ -1,8 +1,8 @@
 """Pictures with digits in them, their boxes and their masks: a made world, of which everything is known.
 
-`find_digits.py` and `segment_digits.py` learn from it. Each picture, 96 x 96, holds one to four of
-scikit-learn's handwritten digits, 20 to 48 pixels high, on a grey ground; digits that are tested on are in
-no training picture.
+`find_digits.py`, `segment_digits.py` and `panoptic_digits.py` learn from it. Each picture, 96 x 96, holds one
+to four of scikit-learn's handwritten digits, 20 to 48 pixels high, on a grey ground; digits that are tested
+on are in no training picture.
 """
 
 from typing import NamedTuple
@@ -18,13 +18,15 @@ NAMES = [str(digit) for digit in range(10)]
 
 class Pictures(NamedTuple):
     """Pictures (N, 96, 96); of each the boxes in pixels, (left, top, right, bottom), and their names; masks
-    (N, 96, 96): 0 is the ground, 1 + the digit where its ink is darker than one half.
+    (N, 96, 96): 0 is the ground, 1 + the digit where its ink is darker than one half; and these masks of each
+    digit by itself, (M, 96, 96), boolean.
     """
 
     images: np.ndarray
     boxes: list
     labels: list
     masks: np.ndarray
+    digits: list
 
 
 def train_and_test(count, test_count=300):
@@ -38,7 +40,7 @@ def train_and_test(count, test_count=300):
 def pictures(digits, names, count, rng):
     """`count` pictures of digits (N, 8, 8), 0 to 1."""
     images, masks = np.zeros((count, SIDE, SIDE), "float32"), np.zeros((count, SIDE, SIDE), "uint8")
-    boxes, labels = [], []
+    boxes, labels, single = [], [], []
     for image, mask in zip(images, masks, strict=True):
         image += rng.uniform(0, 0.3) + rng.normal(0, 0.05, image.shape)
         places = []
@@ -52,13 +54,16 @@ def pictures(digits, names, count, rng):
             ink = np.asarray(drawn, "float32") / 255
             part = image[top : top + size, left : left + size]
             part += (1 - part) * ink
-            mask[top : top + size, left : left + size][ink > 0.5] = 1 + names[row]
+            own = np.zeros((SIDE, SIDE), bool)
+            own[top : top + size, left : left + size] = ink > 0.5
+            mask[own] = 1 + names[row]
             ys, xs = np.nonzero(ink > 0.5)
             ends = (left + xs.min(), top + ys.min(), left + xs.max() + 1, top + ys.max() + 1)
-            places.append((box, (tuple(map(float, ends)), str(names[row]))))
-        boxes.append([corners for _, (corners, _) in places])
-        labels.append([name for _, (_, name) in places])
-    return Pictures(np.round(255 * images.clip(0, 1)).astype("uint8"), boxes, labels, masks)
+            places.append((box, (tuple(map(float, ends)), str(names[row]), own)))
+        for found, part in ((boxes, 0), (labels, 1), (single, 2)):
+            found.append([one[part] for _, one in places])
+    pixels = np.round(255 * images.clip(0, 1)).astype("uint8")
+    return Pictures(pixels, boxes, labels, masks, [np.stack(own) for own in single])
 
 
 def overlap(box, other):

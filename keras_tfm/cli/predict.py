@@ -32,7 +32,8 @@ and may be missing. TABLE is a .tsv, .csv, .jsonl or .parquet file, or tfds:NAME
   forecast               lines with one series each, comma-separated; or a TABLE with a column of numbers
   generate, masked-lm, sentence-vectors   lines; or a folder of text files
   detect                 an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE
-  segment                an image, a folder of images or with images/, JSON lines with images; or a TABLE
+  segment                an image, a folder of images or with images/, COCO's JSON, JSON lines with images;
+                         or a TABLE
   classify-images, image-vectors, pretrain-images, match-images, caption
                          an image; a folder of images, or of such folders; .npz or idx files; or a TABLE
 
@@ -59,14 +60,19 @@ class Asking(Config):
     )
     threshold: Annotated[
         Annotated[float, Between(0, 1)] | None,
-        Option("lowest score of the objects that are printed (detect)", default="the task's, 0.5"),
+        Option(
+            "lowest score of the objects or segments that are printed (detect, segment)", default="the task's"
+        ),
     ] = None
     draw: Annotated[
         str | None,
         Option("folder for pictures with boxes or masks drawn (detect, segment)", default="none"),
     ] = None
     masks: Annotated[
-        str | None, Option("folder for masks, PNG files of class values (segment)", default="none")
+        str | None,
+        Option(
+            "folder for masks, PNG files of class values or numbers of segments (segment)", default="none"
+        ),
     ] = None
     batch_size: Annotated[
         Count | None, Option("number of inputs that are processed at once", default="the task's, 16 or 64")

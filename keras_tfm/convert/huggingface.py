@@ -43,6 +43,7 @@ TABLES = {
     "detr": "detr.FAMILY",
     "conditional_detr": "conditional_detr.FAMILY",
     "deformable_detr": "deformable_detr.FAMILY",
+    "rt_detr": "rt_detr.FAMILY",
     "maskformer": "mask_former.FAMILY",
     "vision-encoder-decoder": "vision_encoder_decoder.FAMILY",
     "dinov2": "dinov2.FAMILY",

@@ -41,6 +41,7 @@ from keras_tfm.data.batches.noises import (
 from keras_tfm.data.batches.objects import ObjectBatches
 from keras_tfm.data.batches.packing import PackedPairs
 from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
+from keras_tfm.data.batches.segments import SegmentBatches
 from keras_tfm.data.batches.sentence_pairs import SentencePairs
 from keras_tfm.data.batches.streams import StreamBlocks, StreamSentencePairs
 from keras_tfm.data.sources.canvas import Canvas
@@ -66,6 +67,7 @@ from keras_tfm.data.sources.objects import Objects, read_objects
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.questions import Answer, Questions, read_questions
 from keras_tfm.data.sources.ratings import Ratings, read_ratings
+from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
@@ -116,6 +118,9 @@ __all__ = [
     "Preprocessing",
     "Questions",
     "Ratings",
+    "SegmentBatches",
+    "SegmentSets",
+    "Segments",
     "SentencePairs",
     "SentencePermutation",
     "SentencePieceTokenizer",
@@ -150,6 +155,7 @@ __all__ = [
     "read_pairs",
     "read_questions",
     "read_ratings",
+    "read_segments",
     "read_tagged_words",
     "read_texts",
     "read_unlabelled_images",

@@ -10,7 +10,13 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
-from keras_tfm.heads.mask_losses import dice_loss, focal_loss, pairwise_dice, pairwise_focal
+from keras_tfm.heads.mask_losses import (
+    dice_loss,
+    focal_loss,
+    pairwise_dice,
+    pairwise_focal,
+    segments_of,
+)
 from keras_tfm.heads.matching import match
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
@@ -97,10 +103,11 @@ def class_maps(logits: Tensor, masks: Tensor) -> Tensor:
 class MaskSetLoss(keras.losses.Loss):
     """The loss of L predictions of a set of segments, one for each decoder block, in nats.
 
-    Targets are whole numbers: classes (B, H, W), 0 to C - 1, where all pixels of a class are one segment; or
-    (B, H, W, 2), a pixel's class and the number of its segment, 0 to `num_segments` - 1. A pixel of another
-    number is in none. Predictions are (B, L, Q, C + 1 + rows columns), of a `MaskClassifier` whose masks have
-    the size `grid`. For each block the queries are matched anew, by `match`, at the cost of -p(class), the
+    Targets are whole numbers: classes (B, H, W), 0 to C - 1, where all pixels of a class are one segment; a
+    set of masks, which may overlap, (B, M, H, W), see `segments_of`; or, with `num_segments`, (B, H, W, 2), a
+    pixel's class and the number of its segment, 0 to `num_segments` - 1. A pixel of another number is in
+    none. Predictions are (B, L, Q, C + 1 + rows columns), of a `MaskClassifier` whose masks have the size
+    `grid`. For each block the queries are matched anew, by `match`, at the cost of -p(class), the
     focal and the dice loss of the masks at the size of the `grid`. The loss is the sum over the blocks of a
     cross-entropy in which a query without a segment weighs `no_object`, averaged by these weights, and of the
     focal and the dice loss of matched masks, at the targets' size, over the number of segments. `weights` are
@@ -166,6 +173,8 @@ class MaskSetLoss(keras.losses.Loss):
 
     def segments(self, targets, num_classes):
         """(The class of each segment (B, M), -1 where there is none, its mask (B, M, H, W), 0 or 1)."""
+        if len(targets.shape) == 4 and self.num_segments is None:
+            return segments_of(targets)
         targets = ops.cast(targets, "int32")
         count = num_classes if len(targets.shape) == 3 else self.num_segments
         numbers = targets if len(targets.shape) == 3 else targets[..., 1]

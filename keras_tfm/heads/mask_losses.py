@@ -2,7 +2,10 @@
 
 from keras import ops
 
+from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.layers.signatures import Tensor
+
+NO_IMAGE = 255  # the target of pixels around an image
 
 
 def focal_loss(targets: Tensor, logits: Tensor, alpha: float = 0.25, gamma: float = 2.0) -> Tensor:
@@ -52,3 +55,29 @@ def pairwise_dice(targets, logits):
     common = ops.einsum("bqn,bmn->bqm", probabilities, targets)
     sums = ops.sum(probabilities, axis=-1, keepdims=True) + ops.sum(targets, axis=-1)[:, None]
     return 1 - (2 * common + 1) / (sums + 1)
+
+
+def segments_of(targets):
+    """(The class of each segment (B, M), -1 where there is none, its mask (B, M, H, W), 0 or 1) of whole
+    numbers (B, M, H, W): 1 + the class in a segment's pixels, 0 outside, `NO_IMAGE` where no image is.
+    """
+    targets = ops.cast(targets, "int32")
+    is_inside = ops.logical_and(targets > 0, targets < NO_IMAGE)
+    classes = ops.max(ops.where(is_inside, targets, 0), axis=(2, 3)) - 1
+    return classes, ops.cast(is_inside, "float32")
+
+
+def mask_badness(masks, segments, of_query, grid, of_focal, of_dice):
+    """The focal and the dice loss, so weighed, of the masks of matched queries, added up.
+
+    `masks` (B, Q, rows columns) are logits on the `grid`, `segments` (B, M, H, W) are 0 or 1, and `of_query`
+    (B, Q) says which of them a query has, -1 for none. Logits are resized to the segments' size.
+    """
+    count, height, width = segments.shape[1:]
+    is_pair = ops.equal(of_query[:, None], ops.arange(count)[:, None])  # (B, M, Q)
+    query = ops.argmax(is_pair, axis=2)  # (B, M): 0 where a segment has none
+    masks = ops.take_along_axis(masks, query[..., None], axis=1)  # (B, M, N)
+    masks = resize_bilinear(ops.reshape(masks, (-1, *grid, 1)), (height, width))
+    masks, truth = (ops.reshape(x, (-1, count, height * width)) for x in (masks, segments))
+    badness = of_focal * focal_loss(truth, masks) + of_dice * dice_loss(truth, masks)  # (B, M)
+    return ops.sum(ops.cast(ops.any(is_pair, axis=2), "float32") * badness)

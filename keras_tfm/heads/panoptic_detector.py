@@ -10,10 +10,12 @@ from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.object_detector import box_head, check_classes
+from keras_tfm.heads.panoptic_loss import PanopticSetLoss
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import masked_softmax
 from keras_tfm.layers.resizing import resize_nearest
+from keras_tfm.training.model import FunctionalModel
 
 EPSILON = 1e-5
 NUM_GROUPS = 8  # of channels that are normalised together; a narrower map has one for each channel
@@ -26,8 +28,10 @@ class PanopticDetector(ModelWithHead):
     `masks` (B, Q, rows, columns), the logits of each pixel's being in a query's mask. Each query attends to
     the encoded map, by one softmax over the cells of all heads; its weights, beside the projected map, go
     through convolutions, and are enlarged step by step to the backbone's earlier maps, which are added. Of
-    `num_maps` maps, counted from the last, the first one gives the masks their size. The authors train the
-    head alone, on a detector that stays as it is; this model has no loss for that.
+    `num_maps` maps, counted from the last, the first one gives the masks their size. `predictions` (B, Q, L
+    (num_classes + 5) + rows columns) are, side by side, the logits and boxes of all decoder blocks and the
+    last one's masks. To train, make a model of them, as `learner` does, with the loss of `loss_of_training`.
+    The authors first train a detector, and then this head alone, on the detector as it is.
 
     Raises:
         ValueError: for a backbone of fewer maps or, as the channels are normalised in groups of equal size,
@@ -52,16 +56,30 @@ class PanopticDetector(ModelWithHead):
         maps = list(backbone.maps)
         if not 1 <= num_maps <= len(maps):
             raise ValueError(f"`num_maps` must be 1 to {len(maps)}, the backbone's; it is {num_maps}.")
-        states = backbone.output["decoder_sequence_output"]
+        states = backbone.output["decoder_outputs"]  # (B, L, Q, D)
         logits = keras.layers.Dense(num_classes + 1, name="class_head")(states)
         boxes = box_head(states.shape[-1], "sigmoid")(states)
         features = backbone.get_layer("encoder_projection").output  # (B, rows, columns, D)
         earlier = maps[len(maps) - num_maps : -1][::-1]
-        masks = query_masks(query_maps(backbone, states, features), features, earlier, backbone.config)
-        outputs = {"logits": logits, "boxes": boxes, "masks": masks}
+        masks = query_masks(query_maps(backbone, states[:, -1], features), features, earlier, backbone.config)
+        outputs = {"logits": logits[:, -1], "boxes": boxes[:, -1], "masks": masks}
         super().__init__(backbone, backbone.input, outputs, name=name, **kwargs)
         self.num_classes = num_classes
         self.num_maps = num_maps
+        self.grid = tuple(masks.shape[2:])
+        num_queries, num_cells = masks.shape[1], self.grid[0] * self.grid[1]
+        objects = ops.moveaxis(ops.concatenate([logits, boxes], axis=-1), 1, 2)  # (B, Q, L, C + 5)
+        objects = ops.reshape(objects, (-1, num_queries, objects.shape[2] * objects.shape[3]))
+        cells = ops.reshape(masks, (-1, num_queries, num_cells))
+        self.predictions = ops.concatenate([objects, cells], axis=-1)
+
+    def loss_of_training(self):
+        """The loss of what `learner` gives, for a set of masks."""
+        return PanopticSetLoss(self.grid, self.num_classes)
+
+    def learner(self):
+        """The model to train: one of the same layers that gives `predictions`."""
+        return FunctionalModel(self.input, self.predictions, name=self.name)
 
     def _fill(self, name, inputs):
         return self.backbone._fill(name, inputs)

@@ -21,7 +21,7 @@ ImageEncoder          image-vectors     -                          images -> vec
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
 Captioner             caption           (images, texts)            images -> texts   (images, texts)
 Detector              detect            (images, boxes, labels)    images -> objects as for fit
-Segmenter             segment           (images, masks)            images -> masks   (images, masks)
+Segmenter             segment           (images, masks[, labels])  images -> masks   as for fit
 Recommender           recommend         see data.Ratings           users -> items    as for fit
 Forecaster            forecast          a series: numbers (N,)     series -> numbers a series
 """

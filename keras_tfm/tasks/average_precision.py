@@ -1,13 +1,18 @@
-"""COCO's average precision of detected objects (Lin et al. 2014), by faster-coco-eval."""
+"""COCO's average precision of detected objects, by their boxes or masks (Lin et al. 2014), by
+faster-coco-eval.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_tfm.data.sources.objects import Objects
+from keras_tfm.data.sources.run_lengths import box_of, packed
+from keras_tfm.data.sources.segments import SegmentSets
 
 MEASURES = {"ap": 0, "ap50": 1, "ap75": 2}  # their places among COCO's twelve
+Entries = list[dict[str, Any]]
 
 
 def average_precision(examples: Objects, found: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -16,48 +21,76 @@ def average_precision(examples: Objects, found: Sequence[dict[str, Any]]) -> dic
     "ap" is the mean over overlaps of 0.5, 0.55, ... 0.95, and all over the classes that the examples have; of
     each image the 100 surest objects count.
     """
-    from faster_coco_eval import COCO, COCOeval_faster
-
-    names = sorted({name for names in examples.labels for name in names})
-    number = {name: place for place, name in enumerate(names, 1)}
-    annotations: list[dict[str, Any]] = []
-    results: list[dict[str, Any]] = []
-    for row, (size, boxes, labels) in enumerate(
-        zip(examples.sizes, examples.boxes, examples.labels, strict=True)
-    ):
+    truth: list[Entries] = []
+    for size, boxes, labels in zip(examples.sizes, examples.boxes, examples.labels, strict=True):
         height, width = size.tolist()
         pixels = as_coco(boxes.astype("float64") * [width, height, width, height])
-        for box, name in zip(pixels, labels, strict=True):
-            annotations.append(
-                {
-                    "id": len(annotations) + 1,
-                    "image_id": row,
-                    "category_id": number[name],
-                    "bbox": box,
-                    "area": box[2] * box[3],
-                    "iscrowd": 0,
-                }
-            )
-    for row, answer in enumerate(found):
+        truth.append(
+            [
+                {"name": name, "bbox": box, "area": box[2] * box[3]}
+                for box, name in zip(pixels, labels, strict=True)
+            ]
+        )
+    results = []
+    for answer in found:
         corners = as_coco(np.asarray(answer["boxes"], "float64"))
-        for box, name, score in zip(corners, answer["labels"], answer["scores"], strict=True):
-            if name in number:  # a class that no example has counts nowhere
-                results.append(
-                    {"image_id": row, "category_id": number[name], "bbox": box, "score": float(score)}
-                )
+        rows = zip(corners, answer["labels"], answer["scores"], strict=True)
+        results.append([{"name": name, "bbox": box, "score": float(score)} for box, name, score in rows])
+    return _precision(examples.sizes.tolist(), truth, results, "bbox")
+
+
+def mask_precision(sets: SegmentSets, found: Iterable[dict[str, Any]]) -> dict[str, float]:
+    """What `average_precision` tells, by the masks of segments, (M, H, W) in each of the answers."""
+    truth = [
+        [_of_mask(mask) | {"name": name} for mask, name in zip(masks, labels, strict=True)]
+        for masks, labels in sets
+    ]
+    results = []
+    for answer in found:
+        rows = zip(answer["masks"], answer["labels"], answer["scores"], strict=True)
+        results.append([_of_mask(mask) | {"name": name, "score": float(score)} for mask, name, score in rows])
+    return _precision(sets.sizes, truth, results, "segm")
+
+
+def _of_mask(mask: np.ndarray) -> dict[str, Any]:
+    """COCO's entries for a mask (H, W)."""
+    runs = {"size": list(mask.shape), "counts": packed(mask).decode("ascii")}
+    return {"segmentation": runs, "area": int(mask.sum()), "bbox": as_coco(np.array(box_of(mask)))[0]}
+
+
+def _precision(
+    sizes: Sequence[Sequence[int]], truth: Sequence[Entries], found: Sequence[Entries], kind: str
+) -> dict[str, float]:
+    """The measures of entries, which have a "name" in place of COCO's ids, in images of these `sizes`."""
+    from faster_coco_eval import COCO, COCOeval_faster
+
+    names = sorted({entry["name"] for entries in truth for entry in entries})
+    number = {name: place for place, name in enumerate(names, 1)}
+
+    def numbered(entries: Sequence[Entries]) -> Entries:
+        return [
+            {"image_id": row, "category_id": number[entry["name"]]}
+            | {key: value for key, value in entry.items() if key != "name"}
+            for row, each in enumerate(entries)
+            for entry in each
+            if entry["name"] in number  # a class that no example has counts nowhere
+        ]
+
+    annotations = [{"id": place, "iscrowd": 0, **entry} for place, entry in enumerate(numbered(truth), 1)]
+    results = numbered(found)
     if not results or not annotations:
         return dict.fromkeys(MEASURES, 0.0)
-    truth = COCO(
+    known = COCO(
         {
             "images": [
                 {"id": row, "height": int(height), "width": int(width)}
-                for row, (height, width) in enumerate(examples.sizes)
+                for row, (height, width) in enumerate(sizes)
             ],
             "annotations": annotations,
             "categories": [{"id": place, "name": name} for name, place in number.items()],
         }
     )
-    evaluation = COCOeval_faster(truth, truth.loadRes(results), "bbox", print_function=lambda *_, **__: None)
+    evaluation = COCOeval_faster(known, known.loadRes(results), kind, print_function=lambda *_, **__: None)
     evaluation.evaluate()
     evaluation.accumulate()
     evaluation.summarize()

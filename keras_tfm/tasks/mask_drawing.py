@@ -1,41 +1,65 @@
-"""Masks as files: over their pictures, by the colours of their classes, or by themselves."""
+"""Masks as files: over their pictures, in colours of their classes or of their own, or by themselves."""
 
 import colorsys
 import io
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from keras_tfm.data.sources.mask_files import encoded_mask
+from keras_tfm.data.sources.mask_files import encoded_mask, encoded_numbers
 from keras_tfm.tasks.drawing import COLOURS, name_of, pillow, png_or_file, whole
 from keras_tfm.training.folder import Path
 
 GROUND = ("background", "ground")  # names of what a picture shows as it is; so is 0 where it has no name
 OPACITY = 0.5
+Part = tuple[np.ndarray, str, tuple[int, int, int]]  # pixels (H, W), boolean, what they are, their colour
 
 
 def draw_masks(images: Any, found: Sequence[dict[str, Any]], names: Mapping[int, str], folder: Path) -> None:
     """Write each of the images, with the mask that was `found` over it, to a PNG in the `folder`: see
     `drawing.draw_objects`. Each class has a colour and, once in a picture, its name; the ground has none.
     """
+
+    def parts(answer: dict[str, Any]) -> Iterable[Part]:
+        for number, (value, name) in enumerate(names.items()):
+            if name not in GROUND and not name == str(value) == "0":
+                yield answer["mask"] == value, name, colour_of(number)
+
+    _draw(images, [parts(answer) for answer in found], folder)
+
+
+def draw_segments(
+    images: Any, found: Sequence[dict[str, Any]], masks: Sequence[np.ndarray], folder: Path
+) -> None:
+    """Write each of the images, with the segments that were `found` over it, to PNGs in the `folder`. Each of
+    their `masks` (N, H, W) has a colour of its own, its name and its score.
+    """
+
+    def parts(answer: dict[str, Any], shown: np.ndarray) -> Iterable[Part]:
+        rows = zip(shown, answer["labels"], answer["scores"], strict=True)
+        for number, (mask, label, score) in enumerate(rows):
+            yield mask, f"{label} {score:.2f}", colour_of(number)
+
+    _draw(images, [parts(*pair) for pair in zip(found, masks, strict=True)], folder)
+
+
+def _draw(images: Any, parts: Sequence[Iterable[Part]], folder: Path) -> None:
+    """Write each of the images with its parts over it, one after the other, and then their names."""
     PIL = pillow()
     target = pathlib.Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     taken: set[str] = set()
-    for row, answer in enumerate(found):
+    for row, own in enumerate(parts):
         with PIL.Image.open(io.BytesIO(png_or_file(images, row))) as opened:
             pixels = np.asarray(opened.convert("RGB"), "float32")
-        mask, labels = answer["mask"], []
-        for number, (value, name) in enumerate(names.items()):
-            is_there = mask == value
-            if name in GROUND or name == str(value) == "0" or not is_there.any():
+        labels = []
+        for is_there, name, colour in own:
+            if not is_there.any():
                 continue
-            colour = colour_of(number)
-            pixels = np.where(
-                is_there[..., None], (1 - OPACITY) * pixels + OPACITY * np.array(colour), pixels
-            )
+            mixed = (1 - OPACITY) * pixels + OPACITY * np.array(colour)
+            pixels = np.where(is_there[..., None], mixed, pixels)
             labels.append((place_in(is_there), name, colour))
         picture = PIL.Image.fromarray(np.round(pixels).astype("uint8"))
         pen = PIL.ImageDraw.Draw(picture)
@@ -49,12 +73,21 @@ def draw_masks(images: Any, found: Sequence[dict[str, Any]], names: Mapping[int,
 
 def write_masks(images: Any, found: Sequence[dict[str, Any]], folder: Path) -> None:
     """Write each mask to a PNG of grey values in the `folder`, by its image's name."""
+    _write(images, [encoded_mask(answer["mask"]) for answer in found], folder)
+
+
+def write_numbers(images: Any, maps: Sequence[np.ndarray], folder: Path) -> None:
+    """Write each map of numbers (H, W) to a PNG of colours in the `folder`, by its image's name."""
+    _write(images, [encoded_numbers(numbers) for numbers in maps], folder)
+
+
+def _write(images: Any, files: Sequence[bytes], folder: Path) -> None:
     target = pathlib.Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     taken: set[str] = set()
-    for row, answer in enumerate(found):
+    for row, content in enumerate(files):
         with whole(target / name_of(images, row, taken)) as path:
-            path.write_bytes(encoded_mask(answer["mask"]))
+            path.write_bytes(content)
 
 
 def colour_of(number: int) -> tuple[int, int, int]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from keras_tfm.data.batches.masks import NONE, fits_memory, on_canvas
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
 from keras_tfm.data.sources.masks import too_few, unknown_values
+from keras_tfm.data.sources.segments import MOST_NAMES, PANOPTIC, SegmentSets
 
 Value = Annotated[int, Between(0, MANY - 1)]
 
@@ -19,6 +20,9 @@ Value = Annotated[int, Between(0, MANY - 1)]
 class SegmenterConfig(Canvas):
     """`class_names` are strings, in the order of the logits; `class_values` are the values by which masks
     have them, by default 0, 1, ... Pixels of the value `ignored` are of no class, -1 where all are of one.
+    `segments` says what is told: "semantic", the class of every pixel, "instances" or "panoptic" segments, in
+    which each of the classes `stuff` is one segment of an image. Instances of a score of `threshold` and
+    above are told, and of panoptic segments those whose class has this probability.
     """
 
     class_names: tuple[str, ...]
@@ -27,13 +31,24 @@ class SegmenterConfig(Canvas):
         Annotated[int, Between(-1, MANY - 1)],
         Option("the value of pixels in masks that are learnt and measured nowhere; -1 for none"),
     ] = 255
+    segments: Literal["semantic", "instances", "panoptic"] = "semantic"
+    stuff: tuple[str, ...] = ()
+    threshold: Annotated[
+        Annotated[float, Between(0, 1)],
+        Option("the score, from 0 to 1, from which predict tells of an instance or a panoptic segment"),
+    ] = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         count = len(self.class_names)
-        if not 2 <= len(set(self.class_names)) == count < MANY:
+        least, most = (2, MANY - 1) if self.segments == "semantic" else (1, MOST_NAMES)
+        if not least <= len(set(self.class_names)) == count <= most:
             raise ValueError(
-                f"`class_names` must be different strings, 2 to {MANY - 1}; they are {self.class_names}."
+                f"`class_names` must be different strings, {least} to {most}; they are {self.class_names}."
+            )
+        if not set(self.stuff) <= set(self.class_names if self.segments == PANOPTIC else ()):
+            raise ValueError(
+                f"`stuff` must be among the class names of panoptic segments; it is {self.stuff}."
             )
         if not self.class_values:
             object.__setattr__(self, "class_values", tuple(range(count)))
@@ -64,17 +79,33 @@ def names_in(masks: Any) -> dict[int, str]:
     return {value: str(value) for value in np.unique(np.asarray(masks)).tolist()}
 
 
-def are_known(names: Mapping[int, str], config: SegmenterConfig) -> bool:
-    """Whether a task of the configuration has the classes of these names by these values. Names that are the
-    values are none of their own.
+def are_known(examples: Any, config: SegmenterConfig) -> bool:
+    """Whether a task of the configuration has the classes of the examples, of masks by their values. Names
+    that are the values are none of their own.
     """
+    if isinstance(examples[-1], SegmentSets):
+        return set(examples[-1].names) <= set(config.class_names)
     return all(
-        value in config.names and name in (config.names[value], str(value)) for value, name in names.items()
+        value in config.names and name in (config.names[value], str(value))
+        for value, name in names_in(examples[-1]).items()
     )
 
 
+def kind_of(examples: Any) -> dict[str, Any]:
+    """The fields of a configuration that say of which kind the segments of examples are."""
+    sets = examples[-1]
+    if isinstance(sets, SegmentSets):
+        return {"segments": sets.kind, "stuff": sets.stuff}
+    return {"segments": "semantic", "stuff": ()}
+
+
 def with_classes(fields: Mapping[str, Any], examples: Any) -> dict[str, Any]:
-    """`fields` of a configuration with the classes of `examples`; ValueError where there are not two."""
+    """`fields` of a configuration with the classes of `examples`, and their kind; ValueError where masks have
+    not two.
+    """
+    fields = {**fields, **kind_of(examples)}
+    if isinstance(examples[-1], SegmentSets):
+        return {**fields, "class_names": examples[-1].names, "class_values": (), "ignored": -1}
     ignored = fields.get("ignored", SegmenterConfig.ignored)
     names = {value: name for value, name in names_in(examples[-1]).items() if value != ignored}
     if problem := too_few(names, ignored):

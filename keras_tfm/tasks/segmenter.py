@@ -1,7 +1,6 @@
-"""Segmenting images: the class of every pixel."""
+"""Segmenting images: the class of every pixel, instances, or panoptic segments."""
 
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -11,32 +10,32 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.masks import MaskBatches
+from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.coco import read_coco
 from keras_tfm.data.sources.inputs import Inputs
+from keras_tfm.data.sources.lines import files_of
 from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, read_masks
+from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
+from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
 from keras_tfm.heads.map_decoders import maps_of
-from keras_tfm.tasks.canvas_task import CanvasTask, sizes_of
+from keras_tfm.tasks.canvas_task import CanvasTask
 from keras_tfm.tasks.image_task import check_reads_images, shape_and_preprocessing, with_image_size
-from keras_tfm.tasks.mask_drawing import draw_masks, write_masks
-from keras_tfm.tasks.segmentation import (
-    SegmenterConfig,
-    are_known,
-    checked_masks,
-    labels_on_canvas,
-    names_in,
-    overlap,
-    summary,
-    with_classes,
-)
+from keras_tfm.tasks.pixel_classes import PixelClasses
+from keras_tfm.tasks.segment_sets import Instances, PanopticSegments
+from keras_tfm.tasks.segmentation import SegmenterConfig, are_known, kind_of, with_classes
+from keras_tfm.tasks.segmentation_kind import SegmentationKind
 from keras_tfm.tasks.segmenting_models import (
     ARCHITECTURES,
     PARTS,
     PROCESSORS,
+    SEMANTIC,
     SegmenterOptions,
     SegmentingModel,
+    check_tells,
     describe,
     distinct,
+    head_class_of,
     made_of,
     segmenting,
     with_head_of,
@@ -46,13 +45,24 @@ from keras_tfm.tasks.task import refuse_columns
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import SegmentationTraining
 
+KINDS_OF_SEGMENTS: dict[str, type[SegmentationKind]] = {
+    "semantic": PixelClasses,
+    "instances": Instances,
+    "panoptic": PanopticSegments,
+}
+
 
 class Segmenter(CanvasTask):
-    """Images, as `ImageTask` has them, to the class of every pixel, by a `backbone` or one with a head.
+    """Images, as `ImageTask` has them, to their segments, by a `backbone` or one with a head.
 
-    Examples are (images, masks), whole numbers (H, W) of each image's own size, by which the configuration
-    tells classes. An answer is {"mask": (H, W), "shares": {name: part of the pixels}, "scores": {name: mean
-    probability in its pixels}}. `options` are the fields of `SegmenterConfig`.
+    Which segments, the field `segments` of the configuration says. "semantic": examples are (images, masks),
+    whole numbers (H, W) of each image's own size, by which the configuration tells classes; an answer is
+    {"mask": (H, W), "shares": {name: part of the pixels}, "scores": {name: mean probability in its pixels}}.
+    "instances" and "panoptic": examples are (images, masks, labels), of each image M masks (M, H, W), 0 or 1,
+    and their M names; an answer has "labels", "scores", "areas" in pixels and "boxes" (left, top, right,
+    bottom) of N segments, and of instances their "masks" (N, H, W), boolean, which may overlap, of panoptic
+    segments the map "segments" (H, W) of their numbers from 1, 0 for none. `options` are the fields of
+    `SegmenterConfig`.
 
     >>> sizes = {"image_size": 8, "patch_size": 4, "num_layers": 2, "dim": 32, "num_heads": 2}
     >>> backbone = keras_tfm.models.ViT.from_size("B/16", intermediate_dim=64, **sizes)
@@ -65,8 +75,11 @@ class Segmenter(CanvasTask):
 
     name = "segment"
     start = "a RUN, of this task or, for its backbone, of classify-images, or a transformers folder or hub id"
-    help = "train a segmenter: the class of every pixel of an image"
-    files = KINDS
+    help = "train a segmenter: the class of every pixel of an image, instances, or panoptic segments"
+    files = (
+        f"{KINDS}, for the class of every pixel; {KINDS_OF_SETS}, for instances or panoptic segments, which "
+        "need --family maskformer or detr"
+    )
     examples_class = Masks
     training = SegmentationTraining(
         epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=0.01
@@ -79,7 +92,6 @@ class Segmenter(CanvasTask):
     def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
         self.config = SegmenterConfig(class_names=tuple(class_names), **options)
         self.class_names = list(self.config.class_names)
-        self.class_values = np.array(self.config.class_values, "uint8")
         count = len(self.class_names)
         head = backbone if self.takes(backbone) else None
         if head is not None and head.num_classes != count:
@@ -92,17 +104,18 @@ class Segmenter(CanvasTask):
             self.model = segmenting(model, count)
         else:
             self.model = head if model is old else with_head_of(model, count, head)
+        check_tells(type(self.model), self.config.segments)
         self.take_images(self.model.backbone)
-        self._logits = tf.function(self.logits, autograph=False, reduce_retracing=True)
-        self._at_size = tf.function(self.at_size, autograph=False, reduce_retracing=True)
+        self.kind = KINDS_OF_SEGMENTS[self.config.segments](self)
 
     @classmethod
     def make(
-        cls, examples: Masks, options: SegmenterOptions, changes: Mapping[str, Any], **fields: Any
+        cls, examples: Any, options: SegmenterOptions, changes: Mapping[str, Any], **fields: Any
     ) -> Self:
         if fields.get("image_size") is not None:
             changes = {**changes, "image_size": fields["image_size"]}
         fields = with_classes(fields, examples)
+        check_tells(head_class_of(options.model_class), fields["segments"])
         return cls(options.whole(changes, len(fields["class_names"])), **fields)
 
     @classmethod
@@ -114,15 +127,25 @@ class Segmenter(CanvasTask):
         names: Mapping[int, str] | None = None,
         ignored: int = 255,
         **fields: Any,
-    ) -> Masks:
-        """Images of that shape, or of the side `image_size`, and their masks."""
+    ) -> Masks | Segments:
+        """Images of that shape, or of the side `image_size`, and their masks, or the segments of COCO's
+        files.
+        """
         refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
-        canvas = shape_and_preprocessing(image_shape, Canvas(), **fields)
-        return read_masks(paths, *canvas, names, ignored)
+        shape, canvas = shape_and_preprocessing(image_shape, Canvas(), **fields)
+        if any(map(is_coco, files_of(paths))):
+            return read_segments(paths, shape, canvas)
+        return read_masks(paths, shape, canvas, names, ignored)
 
     @property
     def file_fields(self) -> dict[str, Any]:
         return {**super().file_fields, "names": self.config.names, "ignored": self.config.ignored}
+
+    @classmethod
+    def describe(cls, examples: Any) -> str:
+        if not isinstance(examples, Segments):
+            return super().describe(examples)
+        return f"{len(examples.images):,} images with {sum(examples.segments.counts):,} segments"
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
@@ -132,8 +155,8 @@ class Segmenter(CanvasTask):
         task = check_reads_images(task)
         if isinstance(task, cls):
             kept = {**dataclasses.asdict(task.config), **fields}
-            if are_known(names_in(examples[-1]), task.config):
-                return cls(task.model, **kept)
+            if are_known(examples, task.config):
+                return cls(task.model, **{**kept, **kind_of(examples)})
             return cls.with_classes(task.model, examples, **kept)
         try:
             maps_of(task.encoder)
@@ -168,11 +191,15 @@ class Segmenter(CanvasTask):
             raise CheckpointError(name, "architectures", ARCHITECTURES, type(model).__name__)
         names = distinct(label_names(folder, model.num_classes))
         published = {"class_names": names, **canvas_fields_of(folder)}
-        if shifts_labels(folder):
+        if not isinstance(model, SEMANTIC):
+            published |= {"segments": "panoptic"}
+        elif shifts_labels(folder):
             published |= {"class_values": tuple(range(1, len(names) + 1)), "ignored": 0}
         task = cls(model, **{**published, **options})
-        if examples is None or are_known(names_in(examples[-1]), task.config):
+        if examples is None:
             return task
+        if are_known(examples, task.config):
+            return cls(task.model, **{**dataclasses.asdict(task.config), **kind_of(examples)})
         kept = {**dataclasses.asdict(task.preprocessing), **options}
         return cls.with_classes(task.model, examples, **kept)
 
@@ -197,41 +224,26 @@ class Segmenter(CanvasTask):
         )
         save_huggingface(self.model, folder, overwrite, entries, writers=[writer])
 
-    def __call__(self, batch: Any, training: bool = False) -> tf.Tensor:
+    def __call__(self, batch: Any, training: bool = False) -> Any:
         """What the model gives, by default logits (B, rows, columns, classes), for raw images, or {"images":
         them}.
         """
         images = batch["images"] if isinstance(batch, dict) else batch
-        return self.model({"images": self.model_inputs(images)["images"]}, training=training)
+        return self.model(self.read_by_model(self.model_inputs(images)), training=training)
 
-    def check_examples(self, examples: Any, /) -> Masks:
-        """Images with their sizes, and masks of the task's classes."""
-        if not isinstance(examples, Masks):
-            if not isinstance(examples, tuple | list) or len(examples) != 2:
-                raise ValueError(f"examples: expected (images, masks), got a {type(examples).__name__}")
-            images = self.check_images(examples[0])
-            sizes = sizes_of(images)
-            examples = Masks(images, sizes, checked_masks(examples[1], sizes, self.config))
+    def read_by_model(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Those of the `inputs` of a `Canvas` that the model has."""
+        return {name: inputs[name] for name in self.model.input}
+
+    def check_examples(self, examples: Any, /) -> Any:
+        """Images with their sizes, and masks or segments of the task's classes."""
+        examples = self.kind.check_examples(examples)
         if not len(examples.images):
             raise ValueError("`images` must not be empty.")
         return examples
 
-    def batches(
-        self, examples: Masks, training: SegmentationTraining, is_validation: bool = False
-    ) -> MaskBatches:
-        canvas = self.preprocessing
-        labels = labels_on_canvas(examples.masks, self.config, canvas, self.image_shape)
-        areas = training.least_area, training.most_area
-        learning: dict[str, Any] = {"seed": training.seed, "flips": training.flip, "areas": areas}
-        return MaskBatches(
-            examples.images,
-            examples.sizes,
-            labels,
-            canvas,
-            self.image_shape,
-            training.batch_size,
-            **({} if is_validation else learning),
-        )
+    def batches(self, examples: Any, training: SegmentationTraining, is_validation: bool = False) -> Batches:
+        return self.kind.batches(examples, training, is_validation)
 
     def objective(self, training: SegmentationTraining) -> dict[str, Any]:
         return {"loss": self.model.loss_of_training()}
@@ -239,25 +251,15 @@ class Segmenter(CanvasTask):
     def learner(self, training: SegmentationTraining) -> keras.Model:
         return self.model.learner()
 
-    def logits(self, images: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
-        """The scores of classes (B, rows, columns, classes), float32, in raw images of the model's size (B,
-        H, W, C), whose own `sizes` are (B, 2).
+    def without_padding(self, x: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+        """The part of a map (rows, columns, D) of a whole canvas that belongs to its image of the `size`
+        (2,), in the canvas's resolution; unchanged where images are stretched.
         """
-        inputs = self.preprocessing.inputs(images, sizes)
-        return self.model.class_scores(self.model({"images": inputs["images"]}, training=False))
-
-    def at_size(self, logits: tf.Tensor, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """(The values of the classes (H, W), uint8, their probabilities (H, W)) of an image of the `size`
-        (2,), by its scores (rows, columns, classes), without what was padding.
-        """
+        if not self.config.keep_aspect:
+            return x
         height, width = self.image_shape[:2]
-        if self.config.keep_aspect:
-            rows, columns = tf.unstack(self.preprocessing.content(size, height, width))
-            logits = tf.image.resize(logits, (height, width))[:rows, :columns]
-        logits = tf.image.resize(logits, tf.cast(size, tf.int32))
-        probabilities = self.model.probabilities(logits)
-        values = tf.gather(tf.constant(self.class_values), tf.argmax(logits, axis=-1))
-        return values, tf.reduce_max(probabilities, axis=-1)
+        rows, columns = tf.unstack(self.preprocessing.content(size, height, width))
+        return tf.image.resize(x, (height, width))[:rows, :columns]
 
     def predict(
         self,
@@ -266,67 +268,59 @@ class Segmenter(CanvasTask):
         masks: Path | None = None,
         batch_size: int = 16,
         sizes: np.ndarray | None = None,
+        threshold: float | None = None,
     ) -> list[dict[str, Any]]:
-        """The mask of each image, of its own size.
+        """What is seen in each image, at its own size; instances, and panoptic segments, of a score of
+        `threshold`, by default the configuration's, and above.
 
         With `draw`, a folder, pictures with the masks over them are written there, and with `masks` the
-        masks, as PNGs of the classes' values. `sizes` (N, 2) are the own ones of images that stand on the
-        model's canvas already.
+        masks: PNGs of the classes' values, or of the numbers of segments from 1, in the order of the answer,
+        as R + 256 G + 256² B; the surest of instances that overlap is on top. `sizes` (N, 2) are the own ones
+        of images that stand on the model's canvas already.
         """
+        if threshold is None:
+            threshold = self.config.threshold
+        elif self.config.segments == "semantic":
+            raise ValueError(
+                "`threshold` is of instances and panoptic segments; classes of pixels have none."
+            )
         images = self.check_images(images)
         found: list[dict[str, Any]] = []
         for canvas, own in self.canvases(images, sizes, batch_size):
-            for logits, size in zip(self._logits(canvas, tf.constant(own)), tf.constant(own), strict=True):
-                mask, scores = (x.numpy() for x in self._at_size(logits, size))
-                found.append(summary(mask, scores, self.config.names))
+            found += self.kind.answers(canvas, own, threshold)
         if draw is not None:
-            draw_masks(images, found, self.config.names, draw)
+            self.kind.draw(images, found, draw)
         if masks is not None:
-            write_masks(images, found, masks)
+            self.kind.write(images, found, masks)
         return found
 
     def as_line(self, answer: dict[str, Any]) -> str:
-        rounded = {"size": list(answer["mask"].shape)} | {
-            part: {name: round(value, 4) for name, value in answer[part].items()}
-            for part in ("shares", "scores")
-        }
-        return json.dumps(rounded, ensure_ascii=False)
+        return self.kind.as_line(answer)
 
-    def measure(self, examples: Masks) -> dict[str, Any]:
-        """ "miou", the mean intersection over union of classes, and "pixel_accuracy", from 0 to 100, at the
-        images' own sizes.
+    def measure(self, examples: Any) -> dict[str, Any]:
+        """From 0 to 100, at the images' own sizes. "semantic": "miou", the mean intersection over union of
+        classes, and "pixel_accuracy". "instances": COCO's average precision of masks, "ap", "ap50" and
+        "ap75". "panoptic": "pq", "sq" and "rq", and of "things" and of "stuff" alone "pq_things" and so on.
         """
-        answers = self.predict(examples.images, sizes=examples.sizes)
-        return overlap(examples.masks, (answer["mask"] for answer in answers), self.config.class_values)
+        return self.kind.measure(examples)
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
-        if has_pairs(os.fspath(path)):
+        path = os.fspath(path)
+        if has_pairs(path) or is_coco(path):
             refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
-            paths, places = zip(*images_in(os.fspath(path)), strict=True)
+            found = [pair[1:] for pair in read_coco(path).paths()] if is_coco(path) else images_in(path)
+            paths, places = zip(*found, strict=True)
             return Inputs(list(paths), list(places))
         return super().read_inputs(path, columns)
 
     def export_endpoints(self) -> Endpoints:
-        """Masks of the model's size, with the probability of each pixel's class; of the bytes of files
-        `png` too, masks of the files' own sizes.
+        """For arrays of the model's size, and the bytes of files of any size. "semantic": `masks` of the
+        model's size, with the probability of each pixel's class, of files also `png`, masks of their own
+        sizes. Otherwise `labels`, `scores`, `areas` and `boxes` of the segments, behind which scores are 0:
+        all instances, down to a score of 0, or panoptic segments; of arrays `masks` of each instance, or the
+        map `segments`, of files `png`, of each instance, 255 inside, or the map's numbers as colours.
         """
-        height, width = self.image_shape[:2]
-
-        def answer(logits: tf.Tensor) -> dict[str, tf.Tensor]:
-            resized = tf.image.resize(logits, (height, width))
-            values = tf.gather(tf.constant(self.class_values), tf.argmax(resized, axis=-1))
-            return {"masks": values, "scores": tf.reduce_max(self.model.probabilities(resized), axis=-1)}
-
-        def of_files(images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
-            logits = self.logits(images, sizes)
-            encoded = tf.map_fn(
-                lambda item: tf.io.encode_png(self.at_size(*item)[0][..., None]),
-                (logits, sizes),
-                fn_output_signature=tf.TensorSpec((), tf.string),
-            )
-            return answer(logits) | {"png": encoded}
-
-        return self.canvas_endpoints(lambda images, sizes: answer(self.logits(images, sizes)), of_files)
+        return self.kind.export_endpoints()
 
     def describe_model(self) -> dict[str, Any]:
         return describe(self.model)

@@ -1,4 +1,4 @@
-"""What a `Segmenter` trains: a backbone with a decoder of its maps, or `MaskFormer` with a head."""
+"""What a `Segmenter` trains: a backbone with a decoder of its maps, or a model of sets of masks."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -7,23 +7,37 @@ from typing import Annotated, Any, Literal
 import keras
 
 from keras_tfm.configs import Config, Option, Rate, Size
+from keras_tfm.data.sources.segments import WORDS
 from keras_tfm.heads.mask_classifier import MaskClassifier
+from keras_tfm.heads.panoptic_detector import PanopticDetector
 from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
-from keras_tfm.models import GatedAxialUNet, MaskFormer, MedT
+from keras_tfm.models import DETR, GatedAxialUNet, MaskFormer, MedT
 from keras_tfm.tasks.image_classifier import FAMILIES, ImageOptions
 from keras_tfm.tasks.task import describe_backbone, make_backbone
 
-# {model: (its parts that know nothing of the classes, the one that does)}
-PARTS: dict[type, tuple[str, str]] = {
+SegmentingModel = SemanticSegmenter | MaskClassifier | PanopticDetector
+# Backbones that tell sets of masks, and their heads; any other has a `SemanticSegmenter`.
+OF_SETS: dict[type, Any] = {MaskFormer: MaskClassifier, DETR: PanopticDetector}
+MASK_SETS = tuple(dict.fromkeys(OF_SETS.values()))  # the heads that learn instances and panoptic segments
+SEMANTIC = (SemanticSegmenter, MaskClassifier)  # those that learn the class of every pixel
+# {model: (how the names of its parts begin that know nothing of the classes, the one that does)}
+PARTS: dict[type, tuple[str | tuple[str, ...], str]] = {
     SemanticSegmenter: ("decoder", "classes"),
     MaskClassifier: ("mask_head", "class_head"),
+    PanopticDetector: (("box_head", "mask_"), "class_head"),
 }
 # {model: how transformers' class begins that prepares its images}
-PROCESSORS: dict[type, str] = {SemanticSegmenter: "Segformer", MaskClassifier: "MaskFormer"}
-ARCHITECTURES = "SegformerForSemanticSegmentation or MaskFormerForInstanceSegmentation"
-# Those that segment and nothing else, beside the families of images.
-FAMILIES_HERE = {family.__name__.lower(): family for family in (GatedAxialUNet, MaskFormer, MedT)}
-SegmentingModel = SemanticSegmenter | MaskClassifier
+PROCESSORS: dict[type, str] = {
+    SemanticSegmenter: "Segformer",
+    MaskClassifier: "MaskFormer",
+    PanopticDetector: "Detr",
+}
+ARCHITECTURES = "SegformerForSemanticSegmentation, MaskFormerForInstanceSegmentation or DetrForSegmentation"
+# Those that segment and nothing else, or detect too, beside the families of images.
+FAMILIES_HERE = {family.__name__.lower(): family for family in (DETR, GatedAxialUNet, MaskFormer, MedT)}
+NAMES_OF_SETS = " or ".join(sorted(family.__name__.lower() for family in OF_SETS))
+TINY_DETR_HEADS = 8  # with four, the channels of its mask head are no multiple of the groups' number
+NUM_MAPS = 4  # of a DETR's backbone, as in the published models, or fewer where it has no more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +47,9 @@ class SegmenterOptions(ImageOptions):
     family: Annotated[
         str,
         Option(
-            "maskformer, which tells masks and their classes; medt or gatedaxialunet, with --decoder linear; "
-            "or a backbone: of models with maps, mit (SegFormer's) or swin for example, or that keep "
+            "maskformer, which tells masks and their classes, or detr, which tells boxes too, for instances "
+            "and panoptic segments; for classes of pixels maskformer; medt or gatedaxialunet, with --decoder "
+            "linear; or a backbone: of models with maps, mit (SegFormer's) or swin for example, or that keep "
             "patches, as vit"
         ),
     ] = "mit"
@@ -56,6 +71,11 @@ class SegmenterOptions(ImageOptions):
             raise ValueError(f"There is no family {self.family!r}; there are {', '.join(known)}.")
         return known[self.family]
 
+    def base(self) -> Any:
+        config = super().base()
+        is_tiny_detr = self.model_class is DETR and self.size == "tiny"
+        return dataclasses.replace(config, num_heads=TINY_DETR_HEADS) if is_tiny_detr else config
+
     @property
     def dim(self) -> int:
         """The decoder's width."""
@@ -64,11 +84,13 @@ class SegmenterOptions(ImageOptions):
     def whole(self, changes: Mapping[str, Any], count: int) -> SegmentingModel:
         """A new model for `count` classes; ValueError for options that do not belong together."""
         backbone = self.model(changes)
-        if not isinstance(backbone, MaskFormer):
+        if type(backbone) not in OF_SETS:
             return SemanticSegmenter(backbone, count, self.decoder, self.dim)
         if self.decoder != "mlp" or self.decoder_dim is not None:
-            raise ValueError("`decoder` and `decoder_dim` are a backbone's; maskformer has its own decoder.")
-        return MaskClassifier(backbone, count)
+            raise ValueError(
+                f"`decoder` and `decoder_dim` are a backbone's; {self.family} has its own decoder."
+            )
+        return segmenting(backbone, count)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,11 +102,23 @@ class HeadOptions(Config):
     dropout: Rate = 0.1
 
 
+@dataclasses.dataclass(frozen=True)
+class PanopticOptions(Config):
+    """What a `PanopticDetector` takes beside its backbone and the number of classes."""
+
+    num_maps: Size = NUM_MAPS
+
+
+# {head: its arguments beside the backbone and the number of classes}
+OPTIONS: dict[Any, type[Config]] = {SemanticSegmenter: HeadOptions, PanopticDetector: PanopticOptions}
+
+
 def segmenting(backbone: keras.Model, count: int, **head: Any) -> SegmentingModel:
     """A `backbone` with a fresh head of `count` classes."""
-    if isinstance(backbone, MaskFormer):
-        return MaskClassifier(backbone, count)
-    return SemanticSegmenter(backbone, count, **head)
+    kind = head_class_of(type(backbone))
+    if kind is PanopticDetector:
+        head = {"num_maps": min(NUM_MAPS, len(backbone.maps)), **head}
+    return kind(backbone, count, **head)
 
 
 def head_of(model: SegmentingModel) -> dict[str, Any]:
@@ -99,10 +133,29 @@ def with_head_of(
     `has_classes` those of the classes stay fresh.
     """
     new = segmenting(backbone, count, **head_of(model))
-    for name in PARTS[type(model)][: 2 if has_classes else 1]:
-        if name in {layer.name for layer in new.layers}:  # a linear decoder is none
-            new.get_layer(name).set_weights(model.get_layer(name).get_weights())
+    starts, of_classes = PARTS[type(model)]
+    for layer in new.layers:  # a linear decoder is none of them
+        if layer.name.startswith(starts) or (has_classes and layer.name == of_classes):
+            layer.set_weights(model.get_layer(layer.name).get_weights())
     return new
+
+
+def head_class_of(backbone_class: type) -> Any:
+    """The class of the head that a backbone of this class gets."""
+    return OF_SETS.get(backbone_class, SemanticSegmenter)
+
+
+def check_tells(head_class: type, segments: str) -> None:
+    """ValueError for models that do not tell `segments` of this kind."""
+    name = head_class.__name__
+    if segments == "semantic" and not issubclass(head_class, SEMANTIC):
+        raise ValueError(
+            f"{name} tells instances and panoptic segments; masks of classes need another --family."
+        )
+    if segments != "semantic" and not issubclass(head_class, MASK_SETS):
+        raise ValueError(
+            f"{WORDS[segments]} need --family {NAMES_OF_SETS}; {name} tells the class of each pixel."
+        )
 
 
 def describe(model: SegmentingModel) -> dict[str, Any]:
@@ -113,9 +166,10 @@ def describe(model: SegmentingModel) -> dict[str, Any]:
 def made_of(description: Mapping[str, Any], count: int) -> SegmentingModel:
     """A model with fresh weights from the values of `describe`; ValueError for other values."""
     backbone, head = make_backbone(description), description.get("head", {})
-    if isinstance(backbone, MaskFormer):
-        return segmenting(backbone, count)
-    return segmenting(backbone, count, **dataclasses.asdict(HeadOptions.from_json(head)))
+    options = OPTIONS.get(head_class_of(type(backbone)))
+    return segmenting(
+        backbone, count, **({} if options is None else dataclasses.asdict(options.from_json(head)))
+    )
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:

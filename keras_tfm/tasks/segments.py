@@ -1,4 +1,4 @@
-"""Segments of an image, each with a class and a number: panoptic segmentation and its measure.
+"""Segments of an image, each a mask with a class: instances, and panoptic segments with their measure.
 
 Kirillov et al. 2019, "Panoptic Segmentation"; Cheng et al. 2021 (MaskFormer), section 3.4. A map of segments
 is (H, W), 0 where a pixel is in none, beside {number: class}.
@@ -28,39 +28,115 @@ def panoptic_segments(
     `size`, is the greatest. A query is left out where what it got is no more than `overlap` of the pixels
     where this product is at least one half. All of a class in `fused`, the sky for example, are one segment.
     """
-    probabilities = tf.nn.softmax(tf.cast(logits, tf.float32)).numpy()
-    classes, scores = probabilities.argmax(-1), probabilities.max(-1)
-    kept = np.flatnonzero((classes < probabilities.shape[-1] - 1) & (scores > threshold))
     size = masks.shape[1:] if size is None else size
-    numbers = np.zeros(size, "int32")
-    segments: list[dict[str, Any]] = []
-    if not len(kept):
-        return numbers, segments
-    shares = tf.image.resize(tf.transpose(tf.sigmoid(masks[kept]), (1, 2, 0)), size).numpy() * scores[kept]
-    owners = shares.argmax(-1)
-    shared: dict[int, int] = {}
-    for place, query in enumerate(kept):
-        own, whole = owners == place, int((shares[..., place] >= 0.5).sum())
-        # In float32, as in transformers: it decides where four of five pixels are left.
-        if not own.any() or not whole or float(np.float32(own.sum()) / np.float32(whole)) <= overlap:
-            continue
-        label = int(classes[query])
-        number = shared.get(label) or len(segments) + 1
-        numbers[own] = number
-        if label not in shared:
-            segments.append({"id": number, "class": label, "score": float(scores[query])})
-        if label in fused:
-            shared[label] = number
+    found = panoptic_map(
+        tf.constant(logits), tf.constant(masks), tf.constant(size), threshold, overlap, fused
+    )
+    numbers, classes, scores = (found[name].numpy() for name in ("segments", "classes", "scores"))
+    segments = [
+        {"id": number, "class": int(label), "score": float(score)}
+        for number, (label, score) in enumerate(zip(classes, scores, strict=True), 1)
+    ]
     return numbers, segments
 
 
-def panoptic_quality(pairs: Iterable[tuple[Segments, Segments]]) -> dict[str, float]:
+def panoptic_map(
+    logits: tf.Tensor,
+    masks: tf.Tensor,
+    size: tf.Tensor,
+    threshold: tf.Tensor | float = 0.5,
+    overlap: float = 0.8,
+    fused: Collection[int] = (),
+) -> dict[str, tf.Tensor]:
+    """What `panoptic_segments` tells, in the graph: `segments` (H, W), int32, the number of each pixel's
+    segment from 1, 0 for none; `classes` and `scores` (N,) of the segments in the order of their numbers.
+    """
+    probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
+    none = logits.shape[-1] - 1
+    scores, classes = tf.reduce_max(probabilities, axis=-1), tf.argmax(probabilities, -1, tf.int32)
+    kept = tf.where((classes < none) & (scores > threshold))[:, 0]
+    # Behind the kept queries there is one of no class, which gets the pixels that nobody wants.
+    scores = tf.concat([tf.gather(scores, kept), [0.0]], axis=0)
+    classes = tf.concat([tf.gather(classes, kept), [none]], axis=0)
+    inside = tf.sigmoid(tf.cast(tf.gather(masks, kept), tf.float32))
+    inside = tf.concat([inside, tf.zeros_like(tf.cast(masks[:1], tf.float32))], axis=0)
+    shares = tf.image.resize(tf.transpose(inside, (1, 2, 0)), tf.cast(size, tf.int32)) * scores
+    owners, count = tf.argmax(shares, -1, tf.int32), tf.shape(scores)[0]
+    own = tf.math.bincount(tf.reshape(owners, [-1]), minlength=count, maxlength=count)
+    whole = tf.math.count_nonzero(shares >= 0.5, axis=(0, 1), dtype=tf.int32)
+    # The quotient in float32, as in transformers: it decides where four of five pixels are left.
+    covered = tf.cast(tf.math.divide_no_nan(tf.cast(own, tf.float32), tf.cast(whole, tf.float32)), tf.float64)
+    is_one = (own > 0) & (whole > 0) & (covered > overlap) & (classes < none)
+
+    places = tf.range(count)
+    is_fused = tf.gather(tf.constant([label in fused for label in range(none + 1)]), classes)
+    is_alike = (classes[:, None] == classes[None]) & is_one[None]
+    first = tf.where(is_fused, tf.argmax(is_alike, -1, tf.int32), places)  # whose number a query has
+    is_first = is_one & (first == places)
+    numbers = tf.where(is_one, tf.gather(tf.cumsum(tf.cast(is_first, tf.int32)), first), 0)
+    return {
+        "segments": tf.gather(numbers, owners),
+        "classes": tf.boolean_mask(classes, is_first),
+        "scores": tf.boolean_mask(scores, is_first),
+    }
+
+
+def instance_masks(
+    logits: tf.Tensor, masks: tf.Tensor, size: tf.Tensor, threshold: tf.Tensor | float = 0.0, most: int = 100
+) -> dict[str, tf.Tensor]:
+    """The instances in one image, in the graph, the surest first: `masks` (N, H, W), boolean, `classes` and
+    `scores` (N,).
+
+    Of all pairs of a query, by `logits` (Q, C + 1), and a class the likeliest are taken, `most` or as many as
+    there are queries. Their masks are where the logits `masks` (Q, rows, columns), resized to the `size`, are
+    above 0, and may overlap. A score is the probability of the class times the mean probability of the mask's
+    pixels (Cheng et al. 2021, appendix A). Left out are masks without pixels, and scores below `threshold`.
+    """
+    probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))[:, :-1]
+    num_queries, num_classes = probabilities.shape
+    scores, places = tf.math.top_k(tf.reshape(probabilities, [-1]), min(most, num_queries))
+    classes, queries = places % num_classes, places // num_classes
+    chosen = tf.transpose(tf.cast(tf.gather(masks, queries), tf.float32), (1, 2, 0))
+    chosen = tf.image.resize(chosen, tf.cast(size, tf.int32))  # (H, W, N)
+    is_inside = chosen > 0
+    inside = tf.cast(is_inside, tf.float32)
+    area = tf.reduce_sum(inside, axis=(0, 1))
+    scores *= tf.math.divide_no_nan(tf.reduce_sum(tf.sigmoid(chosen) * inside, axis=(0, 1)), area)
+    order = tf.argsort(scores, direction="DESCENDING", stable=True)
+    order = tf.boolean_mask(order, tf.gather((area > 0) & (scores >= threshold), order))
+    return {
+        "masks": tf.transpose(tf.gather(is_inside, order, axis=2), (2, 0, 1)),
+        "classes": tf.gather(classes, order),
+        "scores": tf.gather(scores, order),
+    }
+
+
+def areas_and_boxes(masks: tf.Tensor) -> dict[str, tf.Tensor]:
+    """`areas` (N,), in pixels, and `boxes` (N, 4), (left, top, right, bottom), float32, of masks (N, H, W)
+    that have pixels.
+    """
+    corners = []
+    for axis in (1, 2):  # of rows, for columns; and the other way round
+        occurs = tf.cast(tf.reduce_any(masks, axis=axis), tf.int32)  # (N, W), (N, H)
+        last = tf.shape(occurs)[1] - tf.argmax(occurs[:, ::-1], -1, tf.int32)
+        corners.append((tf.argmax(occurs, -1, tf.int32), last))
+    (left, right), (top, bottom) = corners
+    return {
+        "areas": tf.math.count_nonzero(masks, axis=(1, 2), dtype=tf.int32),
+        "boxes": tf.cast(tf.stack([left, top, right, bottom], axis=-1), tf.float32),
+    }
+
+
+def panoptic_quality(
+    pairs: Iterable[tuple[Segments, Segments]], groups: Mapping[str, Collection[int]] | None = None
+) -> dict[str, float]:
     """{"pq", "sq", "rq"}, from 0 to 100, of pairs of (the truth, what is found).
 
     Two segments of one class match where their intersection is more than half of their union, without pixels
     that are in no true segment. For each class PQ is the sum of these shares over TP + FP / 2 + FN / 2, SQ
     their mean, RQ the quotient of PQ and SQ; a segment that is found is no false one where most of it is in
-    no true segment. All three are averaged over the classes that occur (equation 1).
+    no true segment. All three are averaged over the classes that occur (equation 1), and over those of each
+    of the `groups`, {"things": classes}, as "pq_things" and so on; 0 where none occurs.
     """
     counts: dict[int, np.ndarray] = {}  # class: sum of shares, TP, FP, FN
     for (truth, true_classes), (found, found_classes) in pairs:
@@ -82,9 +158,18 @@ def panoptic_quality(pairs: Iterable[tuple[Segments, Segments]]) -> dict[str, fl
             is_found = found == other
             if other not in matched and (truth[is_found] == 0).sum() <= is_found.sum() / 2:
                 counts.setdefault(label, np.zeros(4))[2] += 1
-    if not counts:
-        return {"pq": 0.0, "sq": 0.0, "rq": 0.0}
-    shares, right, wrong, missed = np.array(list(counts.values())).T
+    averages = dict(_averages(counts, counts))
+    for name, classes in (groups or {}).items():
+        averages |= {f"{measure}_{name}": value for measure, value in _averages(counts, classes)}
+    return averages
+
+
+def _averages(counts: Mapping[int, np.ndarray], classes: Collection[int]) -> list[tuple[str, float]]:
+    """[("pq", its average over those of the `classes` that occur), ...] by the counts of each."""
+    rows = [row for label, row in counts.items() if label in classes]
+    if not rows:
+        return [("pq", 0.0), ("sq", 0.0), ("rq", 0.0)]
+    shares, right, wrong, missed = np.array(rows).T
     halves = right + wrong / 2 + missed / 2
     parts = {"pq": shares / halves, "sq": shares / np.maximum(right, 1), "rq": right / halves}
-    return {name: 100 * float(part.mean()) for name, part in parts.items()}
+    return [(name, 100 * float(part.mean())) for name, part in parts.items()]

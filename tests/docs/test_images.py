@@ -63,6 +63,7 @@ def test_the_table_of_families_is_whole():
         "detr",
         "maskformer",
         "medt",
+        "rtdetr",
         "siglip",
         "smca",
         "vilbert",

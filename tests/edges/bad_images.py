@@ -1,6 +1,7 @@
 """Bad images and sets of them as data; rows as in bad_inputs.py. Pillow makes the files."""
 
 import io
+import json
 
 import numpy as np
 import PIL.Image
@@ -59,6 +60,18 @@ def boxes(message, line, name):
     return Bad(name, DETECT, message, {"boxes.jsonl": line, "1.png": PNG})
 
 
+def coco_segments(name, changes, message):
+    """A file of COCO's instances, of which a part is wrong."""
+    content = {"images": [{"id": 1, "file_name": "1.png"}], "annotations": []}
+    content |= {"categories": [{"id": 2, "name": "x"}]} | changes
+    return Bad(
+        name,
+        SEGMENT.replace("{folder} ", "{folder}/a.json "),
+        message,
+        {"a.json": json.dumps(content), "1.png": PNG},
+    )
+
+
 BAD = [
     Bad("no folder of images", source("none"), "none: cannot be read: No such file"),
     Bad(
@@ -114,7 +127,7 @@ BAD = [
     Bad(
         "a kind of detector",
         f"{DETECT} --family yolo",
-        "there are deformable-detr, conditional-detr, detr, smca",
+        "there are deformable-detr, conditional-detr, detr, smca, rt-detr",
         TWO,
     ),
     Bad(
@@ -142,6 +155,24 @@ BAD = [
         SEGMENT.replace("{folder} ", "{folder}/a.jsonl "),
         "a.jsonl, line 1: expected a path within",
         {"a.jsonl": '{"image": "1.png", "mask": "../1.png"}', "1.png": PNG},
+    ),
+    coco_segments(
+        "an image without a file", {"images": [{"id": 1}]}, '"images", item 1: expected "id" and "file_name"'
+    ),
+    coco_segments(
+        "an image that leads out of the folder",
+        {"images": [{"id": 1, "file_name": "../1.png"}]},
+        "a.json, image 1: expected a path within",
+    ),
+    coco_segments(
+        "segments of a category that is none",
+        {"annotations": [{"image_id": 1, "category_id": 7}] * 3},
+        'annotation 1 has 7 as "category_id" (2 more annotations are alike)',
+    ),
+    coco_segments(
+        "segments that are no polygons",
+        {"annotations": [{"image_id": 1, "category_id": 2, "segmentation": 3}]},
+        'a.json, image 1, segment 1: expected polygons or an RLE as "segmentation", got 3',
     ),
     option("--least-area 0", "must be at least 0.01", SEGMENT),
     option("--ignored 256", "must be at most 255", SEGMENT),

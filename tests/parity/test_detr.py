@@ -5,11 +5,12 @@ import os
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import torch
 import transformers
 from transformers.models.detr.modeling_detr import DetrFrozenBatchNorm2d
 
-from keras_tfm import convert
+from keras_tfm import convert, heads
 from tests.parity.images import draw_images, draw_weights
 
 pytestmark = pytest.mark.parity
@@ -169,3 +170,67 @@ def test_masks(seed, tmp_path):
     theirs, back = check(PANOPTIC, config, rng, tmp_path)
     for (name, a), (_, b) in zip(theirs.state_dict().items(), back.state_dict().items(), strict=True):
         assert torch.equal(a, b), name
+
+
+@pytest.mark.parametrize("is_padded", [False, True])
+@pytest.mark.parametrize("seed", CONFIGS)
+def test_the_loss_of_masks_and_its_gradient(seed, is_padded):
+    """Of the predictions of all blocks; images may stand on a canvas, whose padding theirs does not see."""
+    rng = np.random.default_rng(seed)
+    num_classes, num_queries, num_blocks, count = 3, int(rng.integers(4, 9)), int(rng.integers(1, 4)), 4
+    grid, size = (4, 5), (9, 11)
+    shown = (7, 8) if is_padded else size
+    targets, labels = np.zeros((2, count, *size), "int32"), []
+    if is_padded:
+        targets[:, :, shown[0] :] = targets[:, :, :, shown[1] :] = 255
+    for target in targets:
+        kept = int(rng.integers(1, count + 1))
+        classes, boxes = rng.integers(0, num_classes, kept), []
+        for mask, label in zip(target, classes, strict=False):
+            drawn = rng.random(shown) < 0.2
+            drawn[tuple(rng.integers(0, side) for side in shown)] = True
+            mask[: shown[0], : shown[1]][drawn] = 1 + label
+            rows, columns = np.nonzero(drawn)
+            ends = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+            left, right = (ends[i] / shown[1] for i in (0, 2))
+            top, bottom = (ends[i] / shown[0] for i in (1, 3))
+            boxes.append([(left + right) / 2, (top + bottom) / 2, right - left, bottom - top])
+        masks = torch.from_numpy((target[:kept] == 1 + classes[:, None, None]).astype("float32"))
+        labels.append(
+            {
+                "class_labels": torch.from_numpy(classes),
+                "boxes": torch.tensor(boxes, dtype=torch.float32),
+                "masks": masks,
+            }
+        )
+    logits = rng.normal(size=(2, num_blocks, num_queries, num_classes + 1))
+    boxes = rng.uniform(0.1, 0.9, (2, num_blocks, num_queries, 4))
+    masks = rng.normal(scale=3, size=(2, num_queries, *grid))
+    theirs = [torch.tensor(x, dtype=torch.float32, requires_grad=True) for x in (logits, boxes, masks)]
+    config = transformers.DetrConfig(
+        num_labels=num_classes, auxiliary_loss=num_blocks > 1, decoder_layers=num_blocks
+    )
+    expected, *_ = transformers.loss.loss_for_object_detection.ForSegmentationLoss(
+        theirs[0][:, -1],
+        labels,
+        "cpu",
+        theirs[1][:, -1],
+        theirs[2],
+        config,
+        theirs[0].transpose(0, 1),
+        theirs[1].transpose(0, 1),
+    )
+    expected.backward()
+    cells = masks.reshape(2, num_queries, -1)
+    objects = np.moveaxis(np.concatenate([logits, boxes], axis=-1), 1, 2).reshape(2, num_queries, -1)
+    variable = tf.Variable(np.concatenate([objects, cells], axis=-1).astype("float32"))
+    loss = heads.PanopticSetLoss(grid, num_classes)
+    with tf.GradientTape() as tape:
+        ours = loss(targets, variable)
+    assert float(ours) == pytest.approx(float(expected.detach()), rel=1e-5)
+    gradient = tape.gradient(ours, variable).numpy()
+    of_objects = gradient[..., : -grid[0] * grid[1]].reshape(2, num_queries, num_blocks, -1)
+    of_logits, of_boxes = (np.moveaxis(of_objects, 2, 1)[..., part] for part in (np.s_[:-4], np.s_[-4:]))
+    of_masks = gradient[..., -grid[0] * grid[1] :].reshape(masks.shape)
+    for found, theirs_ in zip((of_logits, of_boxes, of_masks), theirs, strict=True):
+        np.testing.assert_allclose(found, theirs_.grad.numpy(), rtol=1e-4, atol=1e-6)

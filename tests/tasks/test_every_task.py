@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Answer, BERTTokenizer
-from keras_tfm.models import BERT, DETR, DETRConfig, MiT, MiTConfig
+from keras_tfm.models import BERT, DETR, DETRConfig, MaskFormer, MaskFormerConfig, MiT, MiTConfig
 from keras_tfm.tasks import task as base
 from tests.tasks.test_captioner import fresh as fresh_captioner
 from tests.tasks.test_image_text_matcher import SENTENCES, drawn, fresh
@@ -55,6 +55,14 @@ def segmenter():
     return tasks.Segmenter(MiT(config), ["x", "y"])
 
 
+def of_segments(kind):
+    sizes = {"dim": 8, "num_layers": 1, "num_heads": 2, "intermediate_dim": 8, "num_queries": 2}
+    network = {"stem_dim": 4, "dims": [8], "depths": [1], "block": "basic"}
+    config = MaskFormerConfig(16, 1, "ResNet", network, **sizes, pyramid_dim=32, mask_dim=4)
+    return tasks.Segmenter(MaskFormer(config), ["x", "y"], segments=kind)
+
+
+MASKS = [np.eye(16, dtype="bool")[None], np.zeros((0, 16, 16), "bool")]
 LABELLED = ["the cat", "the dog"], ["x", "y"]
 SEVERAL = LABELLED[0], [["x"], ["x", "y"]]
 TWO = [("the cat", "sat"), ("the dog", "ran")], ["x", "y"]
@@ -96,6 +104,8 @@ MAKERS = {
     "pretrain-images": (pretrainer, (np.eye(8, dtype="uint8")[None].repeat(10, 0), ["a", "b"] * 5)),
     "detect": (detector, (np.zeros((2, 16, 16), "uint8"), [[[2, 2, 8, 8]], []], [["x"], []])),
     "segment": (segmenter, (np.zeros((2, 8, 8), "uint8"), np.zeros((2, 8, 8), "uint8"))),
+    "instances": (lambda: of_segments("instances"), (np.zeros((2, 16, 16), "uint8"), MASKS, [["x"], []])),
+    "panoptic": (lambda: of_segments("panoptic"), (np.zeros((2, 16, 16), "uint8"), MASKS, [["x"], []])),
     "match-images": (fresh, drawn(SENTENCES[:6])),
     "caption": (fresh_captioner, drawn(SENTENCES[:6])),
     "recommend": (lambda: tasks.Recommender.from_ratings(RATED, dim=2), RATED),

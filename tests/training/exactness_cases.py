@@ -190,6 +190,25 @@ def objects(ids, labels):
     return np.where(is_object, np.concatenate([ids[..., None] % 2, sides], axis=-1), -1).astype("float32")
 
 
+def of_sets(*shape):
+    """A model of tokens whose predictions, from 0 to 1, have this shape."""
+    import keras
+
+    import keras_tfm
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = keras.layers.Flatten()(keras.layers.Embedding(V, 8)(inputs))
+    x = keras.layers.Dense(int(np.prod(shape)), activation="sigmoid")(x)
+    return keras_tfm.Model(inputs, keras.layers.Reshape(shape)(x))
+
+
+def masks(ids, labels):
+    """Sets of masks (B, T, 4, 6): a segment in the place of every third token or so, of class 0 or 1."""
+    number, label = ids[..., None, None], labels[..., None, None]
+    is_inside = (np.arange(4)[:, None] <= number % 4) & (np.arange(6) <= label % 6)
+    return np.where((number % 3 == 1) & is_inside, 1 + number % 2, 0).astype("int32")
+
+
 def segmenter():
     """Logits of 2 x 3 cells of an image, batch-normalised nowhere, of which tokens are the cells."""
     import keras
@@ -362,6 +381,9 @@ CASES = {
         detector, batch_size=13, loss=loss_of("SetPredictionLoss"), targets=objects
     ),
     "convolutions": Case(convolutional, lambda: sgd(global_clipnorm=0.1), batch_size=13),
+    "set of objects, varifocal": Case(
+        detector, batch_size=13, loss=loss_of("VarifocalSetPredictionLoss"), targets=objects
+    ),
     "DETR": Case(
         detr, lambda: sgd(global_clipnorm=0.1), 13, loss=loss_of("SetPredictionLoss"), targets=objects
     ),
@@ -371,6 +393,13 @@ CASES = {
     ),
     "segmentation": Case(
         segmenter, batch_size=13, loss=loss_of("SegmentationLoss"), targets=pixels
+    ),
+    "set of masks": Case(
+        lambda: of_sets(2, 4, 9), batch_size=13, loss=loss_of("MaskSetLoss", grid=(2, 3)), targets=masks
+    ),
+    "set of masks and boxes": Case(
+        lambda: of_sets(4, 20), batch_size=13,
+        loss=loss_of("PanopticSetLoss", grid=(2, 3), num_classes=2), targets=masks
     ),
     "subclassed": Case(subclassed, batch_size=12),
     "own train_step": Case(own_train_step),

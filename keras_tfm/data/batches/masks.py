@@ -72,16 +72,20 @@ class MaskBatches(ImageBatches):
 
 
 def mirror(images: tf.Tensor, masks: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mirror half of the images (B, H, W, C), left to right, and their masks (B, H, W)."""
+    """Mirror half of the images (B, H, W, C), left to right, and their masks, (B, H, W) or (B, H, W, M)."""
     is_chosen = tf.random.stateless_uniform(tf.shape(masks)[:1], key) < 0.5
-    images = tf.where(is_chosen[:, None, None, None], images[:, :, ::-1], images)
-    return images, tf.where(is_chosen[:, None, None], masks[:, :, ::-1], masks)
+
+    def mirrored(x: tf.Tensor) -> tf.Tensor:
+        return tf.where(tf.reshape(is_chosen, [-1] + [1] * (len(x.shape) - 1)), x[:, :, ::-1], x)
+
+    return mirrored(images), mirrored(masks)
 
 
 def cut_out(
     images: tf.Tensor, masks: tf.Tensor, areas: tuple[float, float], key: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """A random crop of each image (B, H, W, C), resized to its size, and the same of its mask (B, H, W).
+    """A random crop of each image (B, H, W, C), resized to its size, and the same of its masks, (B, H, W) or
+    (B, H, W, M).
 
     The logarithms of the crop's share and of its aspect ratio are uniform. Pixels outside the image are 0 and
     have no class.
@@ -102,10 +106,13 @@ def cut_out(
     ends = tf.concat([first, first + (size - 1) * sides], axis=0) / tf.tile(size + 1, [2, 1])
     boxes, rows = tf.transpose(ends), tf.range(tf.shape(masks)[0])
     shape = images.shape[1:3]
-    images, masks = (tf.pad(x, _EDGES, "SYMMETRIC") for x in (images, masks[..., None]))
+    is_one = len(masks.shape) == 3
+    masks = masks[..., None] if is_one else masks
+    images, masks = (tf.pad(x, _EDGES, "SYMMETRIC") for x in (images, masks))
     images = tf.image.crop_and_resize(images, boxes, rows, shape)
     masks = tf.image.crop_and_resize(masks, boxes, rows, shape, method="nearest", extrapolation_value=NONE)
-    return images, tf.cast(masks[..., 0], tf.uint8)
+    masks = tf.cast(masks, tf.uint8)
+    return images, masks[..., 0] if is_one else masks
 
 
 def on_canvas(mask: np.ndarray, canvas: Canvas, shape: tuple[int, int, int]) -> np.ndarray:

@@ -66,14 +66,9 @@ class MaskFiles:
 
 def decoded_mask(source: Source) -> np.ndarray | str:
     """The values (H, W), 8-bit, in a mask's file, or the reason why it cannot be decoded."""
-    try:
-        data = read_bytes(source)
-    except OSError as error:
-        return f"cannot be read: {error.strerror or error}"
-    if not data.startswith(SIGNATURE) or len(data) < 33:
-        return "expected a PNG, which stores values without loss"
-    if problem := problem_of(data):
-        return problem
+    data = _png_of(source)
+    if isinstance(data, str):
+        return data
     depth, colour = data[24], data[25]
     channels = 1 if colour in (GREY, PALETTE, GREY_AND_ALPHA) else 3
     try:
@@ -87,6 +82,17 @@ def decoded_mask(source: Source) -> np.ndarray | str:
     if values.max(initial=0) >= MANY:
         return f"expected values below {MANY}, got {values.max():,}"
     return values.astype("uint8")
+
+
+def _png_of(source: Source) -> bytes | str:
+    """The content of a PNG, or the reason why it should not be decoded."""
+    try:
+        data = read_bytes(source)
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    if not data.startswith(SIGNATURE) or len(data) < 33:
+        return "expected a PNG, which stores values without loss"
+    return problem_of(data) or data
 
 
 def as_grey(data: bytes) -> bytes:
@@ -109,3 +115,23 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 def encoded_mask(values: np.ndarray) -> bytes:
     """A mask (H, W), 8-bit, as a PNG of grey values."""
     return tf.io.encode_png(values[..., None]).numpy()
+
+
+def decoded_numbers(source: Source) -> np.ndarray | str:
+    """The numbers (H, W), int32, that the colours of a PNG stand for, R + 256 G + 256² B, or why it
+    cannot be decoded.
+    """
+    data = _png_of(source)
+    if isinstance(data, str):
+        return data
+    try:
+        pixels = tf.io.decode_png(data, 3).numpy().astype("int32")
+    except (tf.errors.InvalidArgumentError, struct.error):
+        return NOT_WHOLE
+    return pixels[..., 0] + 256 * pixels[..., 1] + 256**2 * pixels[..., 2]
+
+
+def encoded_numbers(numbers: np.ndarray) -> bytes:
+    """Numbers (H, W), below 2^24, as a PNG of colours: see `decoded_numbers`."""
+    colours = np.stack([numbers & 255, numbers >> 8 & 255, numbers >> 16 & 255], axis=-1)
+    return tf.io.encode_png(colours.astype("uint8")).numpy()

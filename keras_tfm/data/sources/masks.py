@@ -17,6 +17,7 @@ import numpy as np
 
 from keras_tfm.configs import brief, parse_json
 from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.coco import path_within
 from keras_tfm.data.sources.image_files import (
     ImageFiles,
     in_threads,
@@ -27,7 +28,6 @@ from keras_tfm.data.sources.image_files import (
 )
 from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, decoded_mask
-from keras_tfm.data.sources.objects import path_within
 from keras_tfm.data.sources.prepared_images import prepared_masks
 
 KINDS = (

@@ -8,8 +8,6 @@ one of its lists, ImageSets/Main/train.txt. JSON lines: {"image": path, "boxes":
 it, and must stay inside. Sets of TFDS have "image" and "objects", a sequence of {"bbox", "label"}.
 """
 
-import collections
-import json
 import logging
 import math
 import os
@@ -22,6 +20,7 @@ import numpy as np
 
 from keras_tfm.configs import brief, parse_json
 from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.coco import is_crowd, path_within, paths_of, read_coco
 from keras_tfm.data.sources.image_files import (
     ImageFiles,
     read_bytes,
@@ -37,7 +36,6 @@ KINDS = (
     "COCO's .json, a folder with Annotations/ and JPEGImages/, one of its ImageSets/Main/*.txt, a .jsonl, or "
     "tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 )
-MAX_JSON_BYTES = 1 << 29  # COCO's own training set has 450 MB
 MAX_XML_BYTES = 1 << 24
 STRETCHED = Canvas()
 
@@ -193,49 +191,25 @@ def _json_lines(path: str) -> list[Found]:
                 raise DataError(path, line, f'expected a list as "{name}", got {brief(value)}')
         if not all(isinstance(label, str) and label.strip() for label in labels):
             raise DataError(path, line, f'expected names as "labels", got {brief(labels)}')
-        base = base or _paths_of(path, row["image"])
+        base = base or paths_of(path, row["image"])
         place = f"{path}, line {line}"
         found.append(Found(base(row["image"], place), place, boxes, labels))
     return found
 
 
 def _coco(path: str) -> list[Found]:
-    content = _read_json(path)
-    parts: dict[str, Any] = {}
-    for name in ("images", "annotations", "categories"):
-        parts[name] = content.get(name) if isinstance(content, dict) else None
-        if not isinstance(parts[name], list) or not all(isinstance(item, dict) for item in parts[name]):
-            raise DataError(path, None, f'expected a list of objects as "{name}", got {brief(parts[name])}')
-    names = _by_id(path, "categories", parts["categories"], "name")
-    images = _by_id(path, "images", parts["images"], "file_name")
-    boxes: dict = collections.defaultdict(list)
-    unknown: list[str] = []
-    num_crowds = 0
-    for number, annotation in enumerate(parts["annotations"], 1):
-        for key, known in (("image_id", images), ("category_id", names)):
-            value = annotation.get(key)
-            if not isinstance(value, int | str) or isinstance(value, bool) or value not in known:
-                unknown.append(f'annotation {number} has {brief(value)} as "{key}"')
-                break
-        else:
-            if annotation.get("iscrowd") not in (None, 0, False):
-                num_crowds += 1
-                continue
-            box = annotation.get("bbox")
-            boxes[annotation["image_id"]].append((_corners(box), names[annotation["category_id"]]))
-    if unknown:
-        more = f" ({len(unknown) - 1:,} more annotations are alike)" if len(unknown) > 1 else ""
-        raise DataError(path, None, f"expected the id of an image and of a category: {unknown[0]}{more}")
+    content = read_coco(path)
+    annotations = content.by_image()
+    num_crowds = sum(map(is_crowd, content.annotations))
     tell_crowds(path, num_crowds)
-    base = _paths_of(path, next(iter(images.values()), ""))
-    return [
-        Found(base(file, f"{path}, image {id!r}"), f"{path}, image {id!r}", *map(list, _columns(boxes[id])))
-        for id, file in images.items()
-    ]
-
-
-def _columns(pairs: list) -> tuple:
-    return tuple(zip(*pairs, strict=True)) or ((), ())
+    found = []
+    for id, image, place in content.paths():
+        objects = [annotation for annotation in annotations[id] if not is_crowd(annotation)]
+        boxes = [_corners(annotation.get("bbox")) for annotation in objects]
+        found.append(
+            Found(image, place, boxes, [content.names[annotation["category_id"]] for annotation in objects])
+        )
+    return found
 
 
 def _corners(box: Any) -> Any:
@@ -244,41 +218,6 @@ def _corners(box: Any) -> Any:
         left, top, width, height = map(_as_float, box)
         return [left, top, left + width, top + height]
     return box
-
-
-def _by_id(path: str, name: str, items: list[dict], entry: str) -> dict:
-    """{id: text of an entry} from COCO's lists; DataError for missing and repeated ids."""
-    found: dict = {}
-    for number, item in enumerate(items, 1):
-        id, text = item.get("id"), item.get(entry)
-        if (
-            not isinstance(id, int | str)
-            or isinstance(id, bool)
-            or not isinstance(text, str)
-            or not text.strip()
-        ):
-            raise DataError(
-                path, None, f'"{name}", item {number}: expected "id" and "{entry}", got {brief(item)}'
-            )
-        if id in found:
-            raise DataError(path, None, f'"{name}", item {number}: the id {id!r} occurs before')
-        found[id] = text
-    return found
-
-
-def _read_json(path: str) -> Any:
-    try:
-        if (size := os.path.getsize(path)) > MAX_JSON_BYTES:
-            raise DataError(path, None, f"expected {MAX_JSON_BYTES:,} bytes at most, got {size:,}")
-        text = pathlib.Path(path).read_bytes().decode("utf-8")
-    except OSError as error:
-        raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise DataError(path, None, f"expected UTF-8: {error.reason} at position {error.start}") from None
-    try:
-        return parse_json(text)
-    except (ValueError, json.JSONDecodeError) as error:
-        raise DataError(path, None, f"expected JSON: {error}") from None
 
 
 def _voc(folder: pathlib.Path, names: Sequence[str]) -> list[Found]:
@@ -321,36 +260,3 @@ def _read_xml(path: str) -> ElementTree.Element:
         return ElementTree.fromstring(data)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise DataError(path, None, f"expected XML: {error}") from None
-
-
-def _paths_of(path: str, first: str) -> Callable[[str, str], str]:
-    """A function (name, place) that finds the images of a file in the folder where the `first` of them is:
-    the file's own folder, images/ in it or next to it, or a folder with the file's name, as for COCO.
-    """
-    home = pathlib.Path(path).absolute().parent
-    named = pathlib.Path(path).stem.removeprefix("instances_")
-    homes = [home, home / "images", home.parent / "images", home / named, home.parent / named]
-    inside = [folder for folder in homes if _is_plain(first) and (folder / first).is_file()]
-    folder = (inside or homes)[0]
-    return lambda name, place: path_within(folder, name, place)
-
-
-def _is_plain(name: str) -> bool:
-    """Whether a path, as it is written, stays inside its folder."""
-    parts = pathlib.PurePath(name).parts
-    return bool(parts) and not os.path.isabs(name) and not {"..", "\0"} & {*parts, *name} and "\\" not in name
-
-
-def path_within(folder: pathlib.Path, name: str, place: str) -> str:
-    """The path of a file in a `folder`; DataError if it, or a link on its way, leads out of the folder."""
-    problem = f"expected a path within {folder}, got {brief(name)}"
-    if not _is_plain(name):
-        raise DataError(place, None, problem)
-    path = folder / name
-    try:
-        is_inside = path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):  # circular links
-        is_inside = False
-    if not is_inside:
-        raise DataError(place, None, problem)
-    return os.fspath(path)

@@ -8,6 +8,7 @@ import PIL.Image
 import pytest
 
 from keras_tfm.data import Canvas, DataError, read_objects
+from keras_tfm.data.sources import coco as coco_file
 from keras_tfm.data.sources import objects
 
 SHAPE = (8, 8, 3)
@@ -245,7 +246,7 @@ def test_other_files_are_refused(tmp_path, monkeypatch):
     ):
         with pytest.raises(DataError, match=message):
             read_objects(tmp_path / name, SHAPE)
-    monkeypatch.setattr(objects, "MAX_JSON_BYTES", 1)
+    monkeypatch.setattr(coco_file, "MAX_JSON_BYTES", 1)
     with pytest.raises(DataError, match="expected 1 bytes at most, got 2"):
         read_objects(tmp_path / "b.json", SHAPE)
 

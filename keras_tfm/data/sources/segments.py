@@ -1,0 +1,337 @@
+"""Images with segments, masks with a class: COCO's instances, panoptic segments (Kirillov et al. 2019).
+
+Instances: COCO's .json whose annotations have a "segmentation", polygons or run lengths; they may overlap.
+Panoptic: a .json whose annotations have a "file_name" and "segments_info", and a folder of PNGs, in which a
+pixel's colour, R + 256 G + 256² B, is the number of its segment, 0 for none; a category whose "isthing" is 0
+is stuff. The folder is the one named behind the file or, as COCO has it, the one beside the file with its
+name. Crowds are skipped: their pixels are in no segment.
+"""
+
+import logging
+import os
+import pathlib
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_tfm.configs import brief
+from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.coco import Coco, is_crowd, path_within, read_coco, refuse_unknown
+from keras_tfm.data.sources.image_files import (
+    ImageFiles,
+    in_threads,
+    read_bytes,
+    readable,
+    size_of,
+    tell_left_out,
+)
+from keras_tfm.data.sources.lines import DataError, files_of
+from keras_tfm.data.sources.mask_files import decoded_numbers
+from keras_tfm.data.sources.run_lengths import Size, mask_of, packed, unpacked
+
+LOG = logging.getLogger(__name__)
+KINDS = "COCO's instances, a .json; COCO's panoptic segments, a .json and its folder of PNGs"
+INSTANCES, PANOPTIC = "instances", "panoptic"
+WORDS = {INSTANCES: "instances", PANOPTIC: "panoptic segments"}
+MOST_NAMES = 254  # of classes: with "none" and "no image" they fill eight bits
+STRETCHED = Canvas()
+
+
+class SegmentSets:
+    """The segments of images, packed: iterating gives (masks (M, H, W), boolean, M names) of each image.
+
+    `sets[3:5]` and `sets[np.array([7, 2])]` select images. `kind` is "instances" or "panoptic", `names` are
+    those of all classes, and `stuff` those of classes whose pixels are one segment of an image.
+
+    >>> masks = np.eye(2, dtype="bool")[:, None]  # two segments of one pixel each
+    >>> sets = keras_tfm.data.SegmentSets.of([masks], [["cat", "dog"]])
+    >>> [(found.tolist(), labels) for found, labels in sets]
+    [([[[True, False]], [[False, True]]], ['cat', 'dog'])]
+    """
+
+    dtype = np.dtype("bool")
+
+    def __init__(
+        self,
+        sizes: Sequence[Size],
+        segments: Sequence[Sequence[tuple[str, bytes]]],
+        names: Sequence[str],
+        stuff: Sequence[str] = (),
+        kind: str = INSTANCES,
+    ):
+        self.sizes = [(int(height), int(width)) for height, width in sizes]
+        self.segments = [list(each) for each in segments]
+        self.names, self.stuff, self.kind = tuple(names), tuple(stuff), kind
+
+    @classmethod
+    def of(
+        cls,
+        masks: Sequence[np.ndarray],
+        labels: Sequence[Sequence[str]],
+        names: Sequence[str] | None = None,
+        **fields: Any,
+    ) -> "SegmentSets":
+        """The segments of masks (M, H, W) of each image, and of their names; the classes are by default those
+        that occur.
+        """
+        names = sorted({name for each in labels for name in each}) if names is None else names
+        segments = [
+            [(name, packed(mask)) for mask, name in zip(found, each, strict=True)]
+            for found, each in zip(masks, labels, strict=True)
+        ]
+        return cls([found.shape[1:] for found in masks], segments, names, **fields)
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    def __getitem__(self, rows: Any) -> "SegmentSets":
+        chosen = range(len(self))[rows] if isinstance(rows, slice) else rows
+        kept = [self.sizes[row] for row in chosen], [self.segments[row] for row in chosen]
+        return SegmentSets(*kept, self.names, self.stuff, self.kind)
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, list[str]]]:
+        for size, segments in zip(self.sizes, self.segments, strict=True):
+            masks = np.zeros((len(segments), *size), bool)
+            for mask, (_, runs) in zip(masks, segments, strict=True):
+                mask[:] = unpacked(runs, size)
+            yield masks, [name for name, _ in segments]
+
+    @property
+    def counts(self) -> list[int]:
+        """How many segments each image has."""
+        return [len(each) for each in self.segments]
+
+    def identity(self) -> Iterator[str]:
+        """Strings that change if the segments change."""
+        yield repr((self.kind, self.names, self.stuff))
+        for size, segments in zip(self.sizes, self.segments, strict=True):
+            yield f"{size} {[(name, zlib.crc32(runs)) for name, runs in segments]}"
+
+
+class Segments(NamedTuple):
+    """Images, their original (height, width) (N, 2), and the segments of each.
+
+    >>> images, masks = np.zeros((1, 8, 8, 3), "uint8"), np.ones((1, 8, 8), "bool")
+    >>> sets = keras_tfm.data.SegmentSets.of([masks], [["cat"]])
+    >>> data = keras_tfm.data.Segments(images, np.array([(8, 8)]), sets)
+    >>> data.segments.names, data.segments.counts
+    (('cat',), [1])
+    """
+
+    images: np.ndarray | ImageFiles
+    sizes: np.ndarray
+    segments: SegmentSets
+
+
+class Picture(NamedTuple):
+    """An image as a file describes it: its path and place, and its segments. Those of instances are (name,
+    "segmentation"); panoptic ones are {number: name} in the colours of the file `mask`.
+    """
+
+    path: str
+    place: str
+    segments: list[tuple[str, Any]] | Mapping[int, str | None]
+    mask: str | None = None
+
+
+def is_coco(path: str) -> bool:
+    """Whether a path is that of COCO's JSON."""
+    return path.lower().endswith(".json")
+
+
+def read_segments(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRETCHED) -> Segments:
+    """Read the images of one or several files, of this `shape` or decoded when needed, and their segments.
+
+    Skipped, with a warning that counts them and names some, are images that cannot be decoded, panoptic masks
+    of another size than their image or with a number that is no segment's, and segments without area, with
+    run lengths of another size, or not finite. Polygons are cut off at the edges of the image.
+
+    Raises:
+        DataError: for a mistake in a file, for a path that leads out of its folder, and if no image, or no
+            segment, is left.
+
+    >>> import json, pathlib
+    >>> tf.io.write_file("cat.png", tf.io.encode_png(np.zeros((4, 4, 3), "uint8")))
+    >>> cat = {"image_id": 1, "category_id": 7, "segmentation": [[0, 0, 2, 0, 2, 4, 0, 4]]}
+    >>> content = {"images": [{"id": 1, "file_name": "cat.png"}], "annotations": [cat]}
+    >>> content |= {"categories": [{"id": 7, "name": "cat"}]}
+    >>> _ = pathlib.Path("cats.json").write_text(json.dumps(content))
+    >>> ((masks, labels),) = keras_tfm.data.read_segments("cats.json", shape=(8, 8, 3)).segments
+    >>> masks[0].astype(int).tolist(), labels  # the left half
+    ([[1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0]], ['cat'])
+    """
+    files = files_of(paths)
+    pictures, names, stuff, kind = described(files)
+    if not pictures:
+        raise DataError(files[0], None, "expected images, there are none")
+    checked = list(in_threads(_checked, pictures))
+    problems = {x.place: found for x, found in zip(pictures, checked, strict=True) if isinstance(found, str)}
+    good = [row for row, found in enumerate(checked) if not isinstance(found, str)]
+    if not good:
+        place, problem = next(iter(problems.items()))
+        raise DataError(place, None, problem)
+    tell_left_out(problems, len(pictures))
+    images, rows = readable(ImageFiles([pictures[row].path for row in good], shape, canvas))
+    kept = [good[row] for row in rows]
+    wrong = {place: problem for row in kept for place, problem in checked[row][1].items()}
+    segments = [checked[row][0] for row in kept]
+    tell_left_out(wrong, len(wrong) + sum(map(len, segments)), "segments")
+    if not any(segments):
+        raise DataError(files[0], None, "expected segments, there are none")
+    sizes = np.array([size_of(read_bytes(pictures[row].path)) for row in kept], "int64")
+    return Segments(images, sizes, SegmentSets(sizes.tolist(), segments, names, stuff, kind))
+
+
+def described(files: Sequence[str]) -> tuple[list[Picture], list[str], list[str], str]:
+    """(The pictures that files describe, the names of all classes, those of stuff, the kind of segments)."""
+    pictures: list[Picture] = []
+    names: list[str] = []
+    stuff: list[str] = []
+    kind = None
+    rest = list(files)
+    while rest:
+        path = rest.pop(0)
+        if not is_coco(path):
+            raise DataError(path, None, f"expected {KINDS}")
+        content = read_coco(path)
+        own = PANOPTIC if any("segments_info" in item for item in content.annotations) else INSTANCES
+        if kind not in (None, own):
+            raise DataError(path, None, f"expected {WORDS[kind]} as in {files[0]}, got {WORDS[own]}")
+        kind = own
+        if kind == PANOPTIC:
+            folder = rest.pop(0) if rest and os.path.isdir(rest[0]) else None
+            pictures += _panoptic(content, folder)
+        else:
+            pictures += _instances(content)
+        for number, category in enumerate(content.categories, 1):
+            is_thing = category.get("isthing", 1)
+            if is_thing not in (0, 1):
+                problem = f'expected 0 or 1 as "isthing", got {brief(is_thing)}'
+                raise DataError(path, None, f'"categories", item {number}: {problem}')
+            for known, is_one in ((names, True), (stuff, kind == PANOPTIC and not is_thing)):
+                if is_one and category["name"] not in known:
+                    known.append(category["name"])
+    if len(names) > MOST_NAMES:
+        raise DataError(files[0], None, f"expected {MOST_NAMES} categories at most, got {len(names):,}")
+    return pictures, names, stuff, kind or INSTANCES
+
+
+def _instances(content: Coco) -> list[Picture]:
+    by_image = content.by_image()
+    _tell_crowds(content.path, sum(map(is_crowd, content.annotations)))
+    return [
+        Picture(
+            path,
+            place,
+            [
+                (content.names[item["category_id"]], item.get("segmentation"))
+                for item in by_image[id]
+                if not is_crowd(item)
+            ],
+        )
+        for id, path, place in content.paths()
+    ]
+
+
+def _panoptic(content: Coco, folder: str | None) -> list[Picture]:
+    """The pictures of panoptic annotations, of which images without one are skipped."""
+    path = content.path
+    by_image = content.by_image(("image_id",))
+    first = next((item.get("file_name") for item in content.annotations), None)
+    masks = pathlib.Path(folder) if folder is not None else _folder_of_masks(path, first)
+    found, unknown, num_crowds = [], [], 0
+    for id, image, place in content.paths():
+        annotations = by_image[id]
+        if not annotations:
+            continue
+        if len(annotations) > 1:
+            raise DataError(place, None, f"expected one annotation, got {len(annotations):,}")
+        file, segments = (annotations[0].get(name) for name in ("file_name", "segments_info"))
+        if not isinstance(file, str):
+            raise DataError(place, None, f'expected a PNG as "file_name", got {brief(file)}')
+        if not isinstance(segments, list) or not all(isinstance(item, dict) for item in segments):
+            raise DataError(
+                place, None, f'expected a list of objects as "segments_info", got {brief(segments)}'
+            )
+        names: dict[int, str | None] = {}
+        for item in segments:
+            number = item.get("id")
+            if type(number) is not int or not 0 < number < 1 << 24 or number in names:
+                raise DataError(
+                    place, None, f'expected an "id" of its own for a segment, got {brief(number)}'
+                )
+            if problem := content.unknown(item, ("category_id",)):
+                unknown.append(f"a segment of the image {id!r} has {problem}")
+                continue
+            names[number] = None if is_crowd(item) else content.names[item["category_id"]]
+        num_crowds += sum(name is None for name in names.values())
+        found.append(Picture(image, place, names, path_within(masks, file, place)))
+    refuse_unknown(path, unknown)
+    _tell_crowds(path, num_crowds)
+    return found
+
+
+def _folder_of_masks(path: str, first: Any) -> pathlib.Path:
+    """The folder where the `first` of the PNGs of a panoptic file is: the one of the file's name, or the
+    file's own.
+    """
+    home = pathlib.Path(path).absolute().parent
+    homes = [home / pathlib.Path(path).stem, home]
+    return next((x for x in homes if isinstance(first, str) and (x / first).is_file()), homes[0])
+
+
+def _tell_crowds(path: str, count: int) -> None:
+    if count:
+        LOG.warning("%s: %s crowds are skipped", path, f"{count:,}")
+
+
+def _checked(picture: Picture) -> tuple[list[tuple[str, bytes]], dict[str, str]] | str:
+    """(The packed segments of a picture, {place: reason} of those that are skipped), or why the whole picture
+    is skipped.
+    """
+    try:
+        size = size_of(read_bytes(picture.path))
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    if size is None:  # no image, which is reported when images are read
+        return [], {}
+    if picture.mask is not None:
+        return _of_colours(picture, size)
+    segments, problems = [], {}
+    assert isinstance(picture.segments, list)
+    for number, (name, segmentation) in enumerate(picture.segments, 1):
+        place = f"{picture.place}, segment {number}"
+        try:
+            mask = mask_of(segmentation, size)
+        except ValueError as error:
+            raise DataError(place, None, str(error)) from None
+        if isinstance(mask, str) or not mask.any():
+            problems[place] = mask if isinstance(mask, str) else "of no area"
+        else:
+            segments.append((name, packed(mask)))
+    return segments, problems
+
+
+def _of_colours(picture: Picture, size: Size) -> tuple[list[tuple[str, bytes]], dict[str, str]] | str:
+    """What `_checked` gives for panoptic segments."""
+    assert picture.mask is not None and isinstance(picture.segments, Mapping)
+    numbers = decoded_numbers(picture.mask)
+    if isinstance(numbers, str):
+        return f"{picture.mask}: {numbers}"
+    if numbers.shape != size:
+        (height, width), (rows, columns) = size, numbers.shape
+        return f"expected a mask of {width} x {height}, as the image, got {columns} x {rows}"
+    occurs = np.unique(numbers).tolist()
+    unknown = [number for number in occurs if number and number not in picture.segments]
+    if unknown:
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        return f"{picture.mask}: the number {unknown[0]}{more} in the mask is no segment's"
+    segments, problems = [], {}
+    for number, name in picture.segments.items():
+        if number not in occurs:
+            problems[f"{picture.place}, segment {number}"] = "of no area"
+        elif name is not None:
+            segments.append((name, packed(numbers == number)))
+    return segments, problems

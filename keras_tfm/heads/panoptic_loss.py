@@ -1,0 +1,84 @@
+"""The loss of DETR's panoptic head: that of objects, and that of their masks.
+
+Carion et al. 2020, "End-to-End Object Detection with Transformers", section 4.3.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from keras import ops
+
+from keras_tfm.heads.mask_losses import NO_IMAGE, mask_badness, segments_of
+from keras_tfm.heads.set_prediction import SetPredictionLoss
+from keras_tfm.registry import register
+
+
+@register
+class PanopticSetLoss(SetPredictionLoss):
+    """The loss of a set of objects with masks, of a `PanopticDetector`, in nats.
+
+    Targets are a set of masks (B, M, H, W): 1 + the class in the pixels of each segment, 0 outside and 255
+    where no image is; the box of a segment is the smallest one around its pixels. Predictions are (B, Q, L
+    (C + 5) + rows columns): of each query the logits of C + 1 classes and the box of each of L decoder
+    blocks, and the logits of the last block's mask on the `grid`. The loss is `SetPredictionLoss`, by which
+    queries are matched, and the focal and the dice loss of the last block's masks at the targets' size, of
+    the `mask_weights`, over the number of segments.
+
+    >>> loss = keras_tfm.heads.PanopticSetLoss(grid=(1, 2), num_classes=1)
+    >>> targets = np.array([[[[1, 0]]]])  # one segment, the left one of two pixels
+    >>> query = [9.0, -9.0, 0.25, 0.5, 0.5, 1.0, 9.0, -9.0]  # classes, the box, the mask
+    >>> round(float(loss(targets, np.array([[query]]))), 2)  # all of it is right
+    0.0
+    """
+
+    def __init__(
+        self,
+        grid: Sequence[int],
+        num_classes: int,
+        weights: Sequence[float] = (1.0, 5.0, 2.0),
+        mask_weights: Sequence[float] = (1.0, 1.0),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(weights, **kwargs)
+        self.grid = tuple(grid)
+        self.num_classes = num_classes
+        self.mask_weights = tuple(mask_weights)
+
+    def means(self, targets, predictions):
+        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
+        predictions = ops.cast(predictions, "float32")
+        width, num_cells = self.num_classes + 5, self.grid[0] * self.grid[1]
+        _, num_queries, length = predictions.shape
+        objects, masks = predictions[..., :-num_cells], predictions[..., -num_cells:]
+        objects = ops.reshape(objects, (-1, num_queries, (length - num_cells) // width, width))
+        classes, segments = segments_of(targets)
+        boxes = boxes_around(segments, ops.not_equal(ops.cast(targets[:, :1], "int32"), NO_IMAGE))
+        truth = ops.concatenate([ops.cast(classes, "float32")[..., None], boxes], axis=-1)  # (B, M, 5)
+        means, of_query = self.means_and_pairs(truth, ops.moveaxis(objects, 2, 1))
+        badness = mask_badness(masks, segments, of_query[:, -1], self.grid, *self.mask_weights)
+        return [*means, (badness, ops.sum(ops.cast(classes >= 0, "float32")))]
+
+    def get_config(self):
+        names = ("grid", "num_classes", "mask_weights")
+        return super().get_config() | {name: getattr(self, name) for name in names}
+
+
+def boxes_around(segments, is_image):
+    """The smallest box (x, y, width, height) around the pixels of each segment (B, M, H, W), as parts of the
+    sides of the image, whose pixels `is_image` (B, 1, H, W) tells: (B, M, 4).
+    """
+    corners, image = _corners(segments), _corners(is_image)  # (B, M, 4), (B, 1, 4)
+    origin, sides = image[..., :2], image[..., 2:] - image[..., :2]
+    first, last = (ops.divide_no_nan(x - origin, sides) for x in (corners[..., :2], corners[..., 2:]))
+    return ops.concatenate([(first + last) / 2, last - first], axis=-1)
+
+
+def _corners(masks):
+    """(left, top, right, bottom) of the pixels of masks (B, M, H, W), in pixels: (B, M, 4)."""
+    masks = ops.cast(masks, "bool")
+    found = []
+    for axis in (2, 3):  # of rows, for columns; and the other way round
+        occurs = ops.cast(ops.any(masks, axis=axis), "int32")
+        found.append((ops.argmax(occurs, -1), occurs.shape[-1] - ops.argmax(ops.flip(occurs, -1), -1)))
+    (left, right), (top, bottom) = found
+    return ops.cast(ops.stack([left, top, right, bottom], axis=-1), "float32")
