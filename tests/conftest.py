@@ -20,6 +20,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("KERAS_TFM_JIT", "0")  # XLA takes seconds to compile a step: `jit` is for tests of that
 os.environ.setdefault("KERAS_TFM_GRAPPLER", "0")  # TensorFlow's optimiser of graphs: a quarter of the time
+os.environ.setdefault("KERAS_TFM_XLA_CACHE", "0")  # compiled code of tests does not join that of the user
 
 import hypothesis
 import numpy as np

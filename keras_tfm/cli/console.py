@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from keras_tfm.cli.compiled_code import keep_compiled_code
 from keras_tfm.log import Console
 
 LOG = logging.getLogger("keras_tfm.cli")
@@ -79,6 +80,8 @@ def quiet_tensorflow() -> Any:
     which took a third of the start-up time; here they are hidden from it.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if "tensorflow" not in sys.modules:
+        keep_compiled_code()
     stderr = os.dup(2)
     try:
         with open(os.devnull, "w") as nowhere:
