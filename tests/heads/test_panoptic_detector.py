@@ -84,15 +84,3 @@ def test_refusals():
         detector(dataclasses.replace(SMALL, num_heads=4))
     with pytest.raises(ValueError, match="`num_classes` must be at least 1; it is 0"):
         heads.PanopticDetector(DETR(SMALL), 0, num_maps=2)
-
-
-def test_cell_detr(no_allocation):
-    """Prangemeier et al. 2020: as in their code 12 queries see 8 x 8 cells, by 8 heads of 128 dimensions."""
-    model = heads.PanopticDetector(DETR.from_size("cell"), 2, num_maps=3)
-    assert model.input["images"].shape == (None, 128, 128, 1)
-    assert model.backbone.output["encoder_sequence_output"].shape == (None, 64, 128)
-    assert model.backbone.output["decoder_outputs"].shape == (None, 2, 12, 128)
-    assert model.output["masks"].shape == (None, 12, 32, 32)
-    assert {stack: len(blocks) for stack, blocks in model.blocks.items()} == {
-        "backbone": 3, "encoder": 3, "decoder": 2,
-    }  # fmt: skip

@@ -288,7 +288,7 @@ def test_refusals(made):
 
 def test_refusals_of_makers():
     semantic = test_segmenter.make()
-    with pytest.raises(ValueError, match="instances need --family detr or maskformer; S"):
+    with pytest.raises(ValueError, match="instances need --family detr, mask2former or maskformer; S"):
         Segmenter(semantic.model, NAMES, segments="instances")
     with pytest.raises(ValueError, match="PanopticDetector tells instances and panoptic segments"):
         Segmenter(PanopticDetector(DETR(DETECTOR), 3, num_maps=2), NAMES)
@@ -346,7 +346,7 @@ def test_the_command_line(kind, family, tmp_path, capsys):
     train = ["train", "segment", "--train", *paths, "--out", run, "--config", str(tmp_path / "config.json")]
     with pytest.raises(SystemExit, match="2"):
         main([*train[:-2], "--epochs", "1"])
-    assert f"{WORDS[kind]} need --family detr or maskformer" in capsys.readouterr().err
+    assert f"{WORDS[kind]} need --family detr, mask2former or maskformer" in capsys.readouterr().err
     main([*train, "--family", family, "--epochs", "1", "--batch-size", "3", "--threshold", "0.2"])
     assert f"6 images with {12 if kind == 'instances' else 18} segments" in capsys.readouterr().err
     main(["evaluate", run, "--data", *paths])
@@ -369,10 +369,11 @@ def test_the_command_line(kind, family, tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("family", "kind"), [("maskformer", "instances"), ("maskformer", "panoptic"), ("detr", "panoptic")]
+    ("family", "kind"),
+    [("maskformer", "instances"), ("maskformer", "panoptic"), ("detr", "panoptic")],
 )
 def test_a_training_learns(family, kind):
-    """Rectangles of two greys. The answer that all is ground has a PQ of 25: 75 of one class, 0 of two others."""
+    """Rectangles of two greys. That all is ground has a PQ of 25: 75 of one class, 0 of the others."""
     keras.utils.set_random_seed(0)
     model = (
         MaskClassifier(MaskFormer(test_segmenter.FORMER), 3)

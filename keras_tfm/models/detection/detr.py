@@ -66,8 +66,9 @@ class DETR(SetDetector):
 # Carion et al. 2020, table 1: DETR, of 41 M parameters, and DETR-R101, of 60 M. tiny is this package's own,
 # for images of some 96 x 96. cell is Cell-DETR (Prangemeier et al. 2020, "Attention-Based Transformers for
 # Instance Segmentation of Cells in Microstructures") with a `heads.PanopticDetector`: the Transformer and the
-# queries of its authors' code, behind a ResNet of three stages which, like their network of four, ends at 8 x 8
-# cells. It lacks the deformable and pixel-adaptive convolutions and the learned activations of their variant B.
+# queries of its authors' code, behind a ResNet of three stages which, like their network of four, ends at
+# 8 x 8 cells. It lacks the deformable and pixel-adaptive convolutions and the learned activations of their
+# variant B.
 DETR.sizes = {
     "tiny": DETRConfig(
         image_size=96,
