@@ -44,8 +44,8 @@ ARCHITECTURES = (
 )
 # Those that segment and nothing else, or detect too, beside the families of images.
 FAMILIES_HERE = {family.__name__.lower(): family for family in (*OF_SETS, GatedAxialUNet, MedT)}
-*_NAMES, _LAST = sorted(family.__name__.lower() for family in OF_SETS)
-NAMES_OF_SETS = f"{', '.join(_NAMES)} or {_LAST}"
+_NAMES = sorted(family.__name__.lower() for family in OF_SETS)
+NAMES_OF_SETS = f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}"
 TINY_DETR_HEADS = 8  # with four, the channels of its mask head are no multiple of the groups' number
 NUM_MAPS = 4  # of a DETR's backbone, as in the published models, or fewer where it has no more
 
