@@ -6,8 +6,8 @@
 TRAIN and TEST are what `keras-tfm train detect` reads. Every peer has every core for the minutes, reads
 pictures of the same side and turns half of them about; rates fall along half a cosine of the time. "prior" is
 the mean box of each class, at each of the places of a grid, whatever the picture. RetinaNet is KerasHub's,
-its ResNet as wide as ours, with a pyramid from 1/8 and anchors as small as the smallest objects; Adam, by its
-own losses.
+with the smallest ResNet that it takes, a pyramid from 1/8 and anchors as small as the smallest objects; Adam,
+by its own losses.
 """
 
 import argparse
@@ -78,7 +78,7 @@ def run_keras_hub(train, test, minutes):
 
     names, shape = names_of(train), train.images.shape[1:]
     side, _, _ = shape
-    encoder = models.ResNetBackbone([32], [7], [32, 32, 64, 128], [1, 1, 1, 1], [1, 2, 2, 2], "basic_block")
+    encoder = models.ResNetBackbone([64], [7], [64, 64, 128, 128], [1, 1, 1, 1], [1, 2, 2, 2], "basic_block")
     pyramid = models.RetinaNetBackbone(encoder, 3, 5, use_p5=False, image_shape=shape)
     model = models.RetinaNetObjectDetector(
         pyramid,
@@ -112,7 +112,8 @@ def run_keras_hub(train, test, minutes):
     for first in range(0, len(test.images), BATCH):
         sizes = test.sizes[first : first + BATCH]
         images = canvas.inputs(tf.constant(np.asarray(test.images[first : first + BATCH])), sizes)["images"]
-        found = {name: np.asarray(x) for name, x in model.predict_on_batch(images).items()}
+        found = model.decode_predictions(model(images, training=False), images)
+        found = {name: np.asarray(x) for name, x in found.items()}
         for row, (height, width) in enumerate(sizes.tolist()):
             count = int(found["num_detections"][row])
             answers.append(

@@ -33,14 +33,18 @@ def rows(config):
     table += weight("decoder_queries/table", "query_position_embeddings.weight")
     table += linear("decoder_references", "reference_points")
     table += linear("decoder_box_head_{}/layer_{}", "decoder.bbox_embed.{}.layers.{}")
-    sampled = {"encoder": ("attention", "self_attn"), "decoder": ("context_attention", "encoder_attn")}
-    for stack, (name, key) in sampled.items():
-        ours, theirs = f"{stack}_block_{{}}", f"{stack}.layers.{{}}"
-        for part, their_part in SAMPLED.items():
-            table += linear(f"{ours}/{name}/branch/{part}", f"{theirs}.{key}.{their_part}")
-        table += norm(f"{ours}/{name}/norm", f"{theirs}.{key}_layer_norm")
-        table += detr.feedforward_rows(stack)
+    table += sampling_rows("encoder", "attention", "self_attn") + detr.feedforward_rows("encoder")
+    table += sampling_rows("decoder", "context_attention", "encoder_attn") + detr.feedforward_rows("decoder")
     return table + detr.attention_rows("decoder", "attention", "self_attn")
+
+
+def sampling_rows(stack, name, key):
+    """The rows of the deformable attention `name` in all blocks of a stack; `key` is their name of it."""
+    ours, theirs = f"{stack}_block_{{}}", f"{stack}.layers.{{}}"
+    table = norm(f"{ours}/{name}/norm", f"{theirs}.{key}_layer_norm")
+    for part, their_part in SAMPLED.items():
+        table += linear(f"{ours}/{name}/branch/{part}", f"{theirs}.{key}.{their_part}")
+    return table
 
 
 def stages_of(value, entries):

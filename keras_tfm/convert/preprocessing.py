@@ -29,6 +29,10 @@ PUBLISHED = {
         "size": {"shortest_edge": 800},
         "resample": 2,
     },
+    **{  # by the names of its preprocessor and of its model
+        name: {"do_normalize": False, "size": {"height": 640, "width": 640}, "resample": 2}
+        for name in ("rtdetr", "rt_detr")
+    },
     "segformer": {
         "image_mean": [0.485, 0.456, 0.406],
         "image_std": [0.229, 0.224, 0.225],
@@ -42,6 +46,7 @@ PUBLISHED = {
         "resample": 3,
     },
 }
+PUBLISHED["mask2former"] = PUBLISHED["maskformer"] = PUBLISHED["maskformer"]
 INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers for its filters
 MAX_SIDE = 4_096
 LEAST_STRETCHED = 384  # ConvNeXt's images of this size and more are stretched, not cut

@@ -32,10 +32,23 @@ def generalized_iou(boxes: Tensor, others: Tensor) -> Tensor:
     [1.0, 0.0]
     """
     (first, area), (second, other_area) = (_corners_and_area(x) for x in (boxes, others))
-    common = _area(ops.maximum(first[..., :2], second[..., :2]), ops.minimum(first[..., 2:], second[..., 2:]))
+    common = _common(first, second)
     hull = _area(ops.minimum(first[..., :2], second[..., :2]), ops.maximum(first[..., 2:], second[..., 2:]))
     union = area + other_area - common
     return ops.divide_no_nan(common, union) - ops.divide_no_nan(hull - union, hull)
+
+
+def box_iou(boxes: Tensor, others: Tensor) -> Tensor:
+    """The intersection of `boxes` and `others`, (..., 4) both, which broadcast, over their union: (...), from
+    0 to 1. A quotient by an area of 0 is 0.
+
+    >>> box, half = np.array([0.5, 0.5, 0.5, 0.5]), np.array([0.5, 0.5, 0.25, 0.5])
+    >>> float(keras_tfm.heads.box_iou(box, half))
+    0.5
+    """
+    (first, area), (second, other_area) = (_corners_and_area(x) for x in (boxes, others))
+    common = _common(first, second)
+    return ops.divide_no_nan(common, area + other_area - common)
 
 
 def box_distance(boxes: Tensor, others: Tensor) -> Tensor:
@@ -51,6 +64,11 @@ def box_distance(boxes: Tensor, others: Tensor) -> Tensor:
 def _corners_and_area(boxes):
     corners = corners_of(ops.cast(boxes, "float32"))
     return corners, _area(corners[..., :2], corners[..., 2:])
+
+
+def _common(first, second):
+    """The area that boxes share, given their corners."""
+    return _area(ops.maximum(first[..., :2], second[..., :2]), ops.minimum(first[..., 2:], second[..., 2:]))
 
 
 def _area(top_left, bottom_right):

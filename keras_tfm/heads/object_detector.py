@@ -11,7 +11,11 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
-from keras_tfm.heads.set_prediction import FocalSetPredictionLoss, SetPredictionLoss
+from keras_tfm.heads.set_prediction import (
+    FocalSetPredictionLoss,
+    SetPredictionLoss,
+    VarifocalSetPredictionLoss,
+)
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 
@@ -96,10 +100,11 @@ class ReferencedDetector(ModelWithHead):
         self.predictions = ops.concatenate(parts, axis=-1)  # (B, L, Q, C + 4)
         self.proposes = "proposals" in given
         if self.proposes:
-            proposals = given["proposals"][:, None]  # (B, 1, Q, 5)
-            padding = [(0, 0)] * 3 + [(0, num_classes - 1)]
-            logit = ops.pad(proposals[..., :1], padding, constant_values=NEVER)
-            first = ops.concatenate([logit, proposals[..., 1:]], axis=-1)
+            proposals = given["proposals"][:, None]  # (B, 1, Q, 1 or C, + 4)
+            told = proposals[..., :-4]
+            padding = [(0, 0)] * 3 + [(0, num_classes - told.shape[-1])]
+            told = ops.pad(told, padding, constant_values=NEVER)
+            first = ops.concatenate([told, proposals[..., -4:]], axis=-1)
             self.predictions = ops.concatenate([first, self.predictions], axis=1)
 
     def objective(self):
@@ -115,13 +120,41 @@ class ReferencedDetector(ModelWithHead):
         return self.backbone._fill(name, inputs)
 
 
+class VarifocalDetector(ReferencedDetector):
+    """A `ReferencedDetector` for a `backbone` whose proposals have scores of all classes: `RTDETR`.
+
+    Its logits learn how well a box fits, by `VarifocalSetPredictionLoss`. ValueError for another number of
+    classes than the backbone has.
+
+    >>> backbone = keras_tfm.models.RTDETR.from_size("tiny", image_size=32, num_classes=3)
+    >>> model = keras_tfm.heads.VarifocalDetector(backbone, num_classes=3)
+    >>> model.predictions.shape  # of the proposals and of two blocks
+    (None, 3, 16, 7)
+    """
+
+    def __init__(
+        self, backbone: "Backbone", num_classes: int, name: str = "object_detector", **kwargs: Any
+    ) -> None:
+        known = backbone.output["proposals"].shape[-1] - 4
+        if num_classes != known:
+            raise ValueError(f"`num_classes` must be {known}, as the backbone has them; it is {num_classes}.")
+        super().__init__(backbone, num_classes, name, **kwargs)
+
+    def objective(self):
+        """The loss of `predictions`."""
+        return VarifocalSetPredictionLoss()
+
+
 def detector_around(backbone: "Backbone", num_classes: int) -> ObjectDetector | ReferencedDetector:
-    """The head that fits what `backbone` gives, on it.
+    """The head that fits what `backbone` gives, on it, or, if it knows another number of classes, on one with
+    its other weights.
 
     >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32)
     >>> type(keras_tfm.heads.detector_around(backbone, num_classes=3)).__name__
     'ObjectDetector'
     """
+    if hasattr(backbone, "with_classes"):
+        return VarifocalDetector(backbone.with_classes(num_classes), num_classes)
     has_references = {"references", "decoder_boxes"} & backbone.output.keys()
     return (ReferencedDetector if has_references else ObjectDetector)(backbone, num_classes)
 

@@ -1,7 +1,8 @@
 """Learning a set of objects: predictions are matched to targets, and then each learns its own.
 
 Carion et al. 2020, "End-to-End Object Detection with Transformers", sections 3.1 and A.2; with a focal loss,
-Zhu et al. 2021, "Deformable DETR", section 4.2 and appendix A.3.
+Zhu et al. 2021, "Deformable DETR", section 4.2 and appendix A.3; with a varifocal loss, Zhao et al. 2023,
+"DETRs Beat YOLOs on Real-time Object Detection", section 4.3.
 """
 
 import abc
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from keras_tfm.heads.boxes import box_distance, generalized_iou
+from keras_tfm.heads.boxes import box_distance, box_iou, generalized_iou
 from keras_tfm.heads.mask_losses import focal_loss
 from keras_tfm.heads.matching import match
 from keras_tfm.registry import register
@@ -68,8 +69,7 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         badness += of_overlap * (1 - generalized_iou(boxes, own_boxes))
         badness += self.further_badness(predictions, of_query)
         is_matched = ops.cast(of_query >= 0, "float32")
-        classes = ops.cast(own[..., 0], "int32")  # -1 for none
-        total, count = self.class_mean(self.logits_of(predictions), classes)
+        total, count = self.class_mean(predictions, own)
         count = num_targets if count is None else count / num_blocks
         means = [(self.weights[0] * total, count), (ops.sum(is_matched * badness), num_targets)]
         return means, ops.reshape(of_query, (-1, num_blocks, num_queries))
@@ -106,9 +106,10 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         """What it would cost each query to be of each class: (B, Q, C)."""
 
     @abc.abstractmethod
-    def class_mean(self, logits, classes):
-        """(total, count) of the loss of `logits` (B, Q, .) for `classes` (B, Q), -1 for none; the count is
-        None for the number of targets.
+    def class_mean(self, predictions, own):
+        """(total, count) of the loss of the classes in the `predictions` (B, Q, . + 4), where `own` (B, Q, 5)
+        are the targets of the queries, with the class -1 for none; the count is None for the number of
+        targets.
         """
 
     def get_config(self):
@@ -144,9 +145,10 @@ class SetPredictionLoss(MatchingLoss):
     def class_costs(self, logits):
         return -ops.softmax(logits)
 
-    def class_mean(self, logits, classes):
-        own = ops.where(classes >= 0, classes, logits.shape[-1] - 1)
-        entropies = ops.sparse_categorical_crossentropy(own, logits, True)
+    def class_mean(self, predictions, own):
+        logits, classes = self.logits_of(predictions), _classes_of(own)
+        told = ops.where(classes >= 0, classes, logits.shape[-1] - 1)
+        entropies = ops.sparse_categorical_crossentropy(told, logits, True)
         weights = ops.where(classes >= 0, 1.0, self.no_object)  # (B, Q)
         return ops.sum(weights * entropies), ops.sum(weights)
 
@@ -193,15 +195,70 @@ class FocalSetPredictionLoss(MatchingLoss):
         return ops.concatenate([labels[..., None], repeated[..., 1:]], axis=-1)
 
     def class_costs(self, logits):
-        is_object = _focal(ops.ones_like(logits), logits, self.alpha)
-        return is_object - _focal(ops.zeros_like(logits), logits, self.alpha)
+        return _focal_costs(logits, self.alpha)
 
-    def class_mean(self, logits, classes):
-        own = ops.one_hot(classes, logits.shape[-1])  # zeros for -1
-        return ops.sum(_focal(own, logits, self.alpha)), None
+    def class_mean(self, predictions, own):
+        logits = self.logits_of(predictions)
+        is_own = ops.one_hot(_classes_of(own), logits.shape[-1])  # zeros for -1
+        return ops.sum(_focal(is_own, logits, self.alpha)), None
 
     def get_config(self):
         return {**super().get_config(), "alpha": self.alpha, "proposes": self.proposes}
+
+
+@register
+class VarifocalSetPredictionLoss(MatchingLoss):
+    """RT-DETR's `MatchingLoss`: the logit of a query's class learns how well its box fits.
+
+    Predictions are (B, L, Q, C + 4). The loss of classes is the sum of the varifocal loss of all logits, over
+    the number of targets (Zhang et al. 2021, "VarifocalNet", eq. 2): a cross-entropy, for the class of a
+    matched query with the IoU of its box as target and as weight, for all others with the target 0 and the
+    weight `alpha` p^2. The cost of a class is what it would add to a focal loss, with `cost_alpha` for its
+    alpha. A batch without targets teaches nothing.
+
+    >>> loss = keras_tfm.heads.VarifocalSetPredictionLoss()
+    >>> targets = np.array([[[0, 0.5, 0.5, 0.2, 0.2]]])  # an object of the class 0
+    >>> predictions = np.array([[[[0.0, 0.5, 0.5, 0.2, 0.2]]]])  # one block, one query: its box fits
+    >>> round(float(loss(targets, predictions)), 2)  # log 2
+    0.69
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[float] = (1.0, 5.0, 2.0),
+        costs: Sequence[float] | None = (2.0, 5.0, 2.0),
+        alpha: float = 0.75,
+        cost_alpha: float = 0.25,
+        name: str = "loss",
+        reduction: str | None = "sum",
+    ) -> None:
+        super().__init__(weights, costs, name, reduction)
+        self.alpha = alpha
+        self.cost_alpha = cost_alpha
+
+    def class_costs(self, logits):
+        return _focal_costs(logits, self.cost_alpha)
+
+    def class_mean(self, predictions, own):
+        logits = self.logits_of(predictions)
+        is_own = ops.one_hot(_classes_of(own), logits.shape[-1])  # zeros for -1
+        overlap = ops.stop_gradient(box_iou(predictions[..., -4:], own[..., 1:]))[..., None]
+        others = self.alpha * ops.square(ops.stop_gradient(ops.sigmoid(logits))) * (1 - is_own)
+        entropies = ops.binary_crossentropy(overlap * is_own, logits, from_logits=True)
+        return ops.sum((others + overlap * is_own) * entropies), None
+
+    def get_config(self):
+        return {**super().get_config(), "alpha": self.alpha, "cost_alpha": self.cost_alpha}
+
+
+def _classes_of(own):
+    """The class of each query's target, (B, Q), -1 for none."""
+    return ops.cast(own[..., 0], "int32")
+
+
+def _focal_costs(logits, alpha):
+    """What it would add to the focal loss if a query were of a class, for each query and class."""
+    return _focal(ops.ones_like(logits), logits, alpha) - _focal(ops.zeros_like(logits), logits, alpha)
 
 
 def _focal(targets, logits, alpha):

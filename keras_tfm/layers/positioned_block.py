@@ -90,9 +90,12 @@ class PositionedBlock(Block):
         cross-attention, and the other arguments are those of `Block`.
         """
         x = self.attention.around(x, position=position, mask=mask, bias=bias, training=training)
+        places = {"position": position, "context_position": context_position}
+        return self.rest(x, context, training, **places, mask=context_mask, bias=context_bias)
+
+    def rest(self, x, context=None, training=None, **options):
+        """What follows self-attention; `options` are those of cross-attention."""
         if self.context_attention is not None:
-            options = {"position": position, "context_position": context_position}
-            options |= {"mask": context_mask, "bias": context_bias}
             x = self.context_attention.around(x, context, **options, training=training)
         return self.feedforward(x, training=training)
 

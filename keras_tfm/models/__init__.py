@@ -11,8 +11,10 @@ checkpoints can be read.
 from keras_tfm.models.detection.conditional_detr import ConditionalDETR, ConditionalDETRConfig
 from keras_tfm.models.detection.deformable_detr import DeformableDETR, DeformableDETRConfig
 from keras_tfm.models.detection.detr import DETR, DETRConfig
+from keras_tfm.models.detection.mask2former import Mask2Former, Mask2FormerConfig
 from keras_tfm.models.detection.mask_former import MaskFormer, MaskFormerConfig
 from keras_tfm.models.detection.medt import GatedAxialUNet, MedT, MedTConfig
+from keras_tfm.models.detection.rt_detr import RTDETR, RTDETRConfig
 from keras_tfm.models.detection.smca import SMCA, SMCAConfig
 from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig
 from keras_tfm.models.multimodal.siglip import SigLIP, SigLIPConfig
@@ -68,6 +70,7 @@ from keras_tfm.models.vision.mlp_mixer import MLPMixer, MLPMixerConfig
 from keras_tfm.models.vision.pit import PiT, PiTConfig
 from keras_tfm.models.vision.regionvit import RegionViT, RegionViTConfig
 from keras_tfm.models.vision.resnet import BiT, BiTConfig, ResNet, ResNetConfig
+from keras_tfm.models.vision.resnet_vd import ResNetVD, ResNetVDConfig
 from keras_tfm.models.vision.shuffle_transformer import ShuffleTransformer, ShuffleTransformerConfig
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 from keras_tfm.models.vision.swin_v2 import SwinV2, SwinV2Config

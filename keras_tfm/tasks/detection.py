@@ -8,7 +8,7 @@ import keras
 from keras_tfm.configs import Between, Option, Size
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.objects import Objects
-from keras_tfm.models import DETR, SMCA, ConditionalDETR, DeformableDETR
+from keras_tfm.models import DETR, RTDETR, SMCA, ConditionalDETR, DeformableDETR
 from keras_tfm.models.detection.base import SetDetector, SetDetectorConfig
 from keras_tfm.tasks.learning import ModelOptions
 
@@ -17,7 +17,10 @@ FAMILIES: dict[str, type[SetDetector]] = {
     "conditional-detr": ConditionalDETR,
     "detr": DETR,
     "smca": SMCA,
+    "rt-detr": RTDETR,
 }
+# Whose published checkpoints read images stretched to the size of the model: their class of preprocessing.
+STRETCHING: dict[type[SetDetector], str] = {RTDETR: "RTDetrImageProcessor"}
 Score = Annotated[float, Between(0, 1)]
 
 

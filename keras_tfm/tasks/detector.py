@@ -23,6 +23,7 @@ from keras_tfm.models.detection.backbones import BACKBONES
 from keras_tfm.tasks.average_precision import average_precision
 from keras_tfm.tasks.canvas_task import CanvasTask, sizes_of
 from keras_tfm.tasks.detection import (
+    STRETCHING,
     DetectorConfig,
     DetectorOptions,
     copy_heads,
@@ -108,8 +109,11 @@ class Detector(CanvasTask):
         config = dataclasses.asdict(options.base()) | dict(changes)
         if fields.get("image_size") is not None:
             config["image_size"] = fields["image_size"]
-        family: Any = options.model_class
-        return cls(family(family.config_class.from_json(config)), names_of(examples), **fields)
+        names, family = names_of(examples), options.model_class
+        if "num_classes" in config:  # of families that choose queries by their classes
+            config["num_classes"] = len(names)
+        make: Any = family
+        return cls(make(family.config_class.from_json(config)), names, **fields)
 
     @classmethod
     def read_files(
@@ -159,10 +163,11 @@ class Detector(CanvasTask):
         """The task in the folder `name`, or of this hub id; for `examples` of other classes with a new head.
 
         CheckpointError where something is not as it must be. Images are prepared as for the published
-        checkpoints: whole, padded, with ImageNet's mean and deviation.
+        checkpoints: whole, padded, with ImageNet's mean and deviation; for RT-DETR stretched, as the folder's
+        preprocessor_config.json says.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
-        from keras_tfm.convert.preprocessing import label_names
+        from keras_tfm.convert.preprocessing import canvas_fields_of, label_names
 
         folder = find_folder(name)
         model = from_huggingface(folder)
@@ -170,21 +175,32 @@ class Detector(CanvasTask):
             raise CheckpointError(name, "architectures", "a detector of objects", type(model).__name__)
         names = label_names(folder, model.num_classes)
         names = [label if names.count(label) == 1 else f"{label} {i}" for i, label in enumerate(names)]
-        published = {"keep_aspect": True} | (IMAGENET if model.input["images"].shape[-1] == 3 else {})
+        if type(model.backbone) in STRETCHING:
+            published = canvas_fields_of(folder)
+        else:
+            published = {"keep_aspect": True} | (IMAGENET if model.input["images"].shape[-1] == 3 else {})
         if examples is not None and not set(names_of(examples)) <= set(names):
             return cls.with_names(model, names_of(examples), **{**published, **options})
         return cls(model, names, **{**published, **options})
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
-        """Write a new `folder` for `transformers`: config.json, model.safetensors.
+        """Write a new `folder` for `transformers`: config.json, model.safetensors and, for RT-DETR,
+        preprocessor_config.json.
 
-        ValueError for a backbone that has no counterpart there.
+        ValueError for a backbone that has no counterpart there, and for an RT-DETR whose images keep their
+        aspect.
         """
         from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.preprocessing import preprocessor_writer
 
         labels = {str(number): name for number, name in enumerate(self.class_names)}
         entries = {"id2label": labels, "label2id": {name: int(number) for number, name in labels.items()}}
-        save_huggingface(self.model, folder, overwrite, entries)
+        writers: list = []
+        if kind := STRETCHING.get(type(self.model.backbone)):
+            if self.config.keep_aspect:
+                raise ValueError(f"{kind} stretches images; `keep_aspect` is True.")
+            writers.append(preprocessor_writer(self.preprocessing, self.image_shape, kind))
+        save_huggingface(self.model, folder, overwrite, entries, writers=writers)
 
     def __call__(self, batch: Any, training: bool = False) -> dict[str, tf.Tensor]:
         """Logits and boxes of raw images, or of {"images": them}."""

@@ -250,7 +250,7 @@ class FoundPatches(Method):
 
 
 METHODS: dict[str, Any] = {"mae": MaskedPatches, "dino": OwnTeacher, "updetr": FoundPatches}
-READ_ANY_SIZE = ("BiT", "ResNet")  # backbones of convolutions alone
+READ_ANY_SIZE = ("BiT", "ResNet", "ResNetVD")  # backbones of convolutions alone
 
 
 def patch_size_of(backbone: DETR) -> int | None:

@@ -127,7 +127,7 @@ BAD = [
     Bad(
         "a kind of detector",
         f"{DETECT} --family yolo",
-        "there are deformable-detr, conditional-detr, detr, smca",
+        "there are deformable-detr, conditional-detr, detr, smca, rt-detr",
         TWO,
     ),
     Bad(

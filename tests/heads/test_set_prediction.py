@@ -108,6 +108,34 @@ def test_the_focal_loss_of_one_matched_query_by_hand():
     assert float(loss) == pytest.approx(2 * 0.25 * np.log(2), rel=1e-5)
 
 
+def test_the_varifocal_loss_by_hand():
+    """One query, half as wide as its target, and one without: IoU 1/2, and p = 1/2 everywhere."""
+    target, box = [0.5, 0.5, 0.4, 0.2], [0.5, 0.5, 0.2, 0.2]
+    targets = np.array([[[1.0, *target]]], "float32")
+    predictions = np.array([[[[0.0, 0.0, *box], [0.0, 0.0, 0.1, 0.1, 0.1, 0.1]]]], "float32")
+    variable = tf.Variable(predictions)
+    with tf.GradientTape() as tape:
+        loss = heads.VarifocalSetPredictionLoss()(targets, variable)
+    # Three logits of others weigh 0.75 (1/2)^2, the one of the class 1/2, and each entropy is log 2. The
+    # distance is 0.2, GIoU is 1/2.
+    expected = (3 * 0.75 / 4 + 0.5) * np.log(2) + 5 * 0.2 + 2 * 0.5
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    gradient = tape.gradient(loss, variable).numpy()[0, 0, :, :2]
+    other = 0.75 / 4 * 0.5  # weight times p - target; no gradient passes through the weights
+    np.testing.assert_allclose(gradient, [[other, 0.5 * (0.5 - 0.5)], [other, other]], atol=1e-6)
+    restored = type(heads.VarifocalSetPredictionLoss()).from_config(
+        heads.VarifocalSetPredictionLoss(alpha=0.5).get_config()
+    )
+    assert restored.alpha == 0.5 and restored.costs == (2.0, 5.0, 2.0)
+
+
+def test_the_intersection_over_the_union_of_known_boxes():
+    box = np.array([2.0, 2.0, 2.0, 2.0])
+    others = np.array([[2, 2, 2, 2], [3, 2, 2, 2], [5, 2, 2, 2], [2, 2, 1, 1], [2, 2, 0, 0]], "float32")
+    np.testing.assert_allclose(heads.box_iou(box, others), [1, 1 / 3, 0, 0.25, 0], rtol=1e-6)
+    np.testing.assert_array_equal(heads.box_iou(others[4], others[4]), 0)
+
+
 def test_proposals_are_of_any_class():
     rng = np.random.default_rng(0)
     targets, predictions = draw_predictions(rng)
@@ -125,4 +153,5 @@ def test_proposals_are_of_any_class():
 
 def test_a_batch_without_objects_is_finite():
     _, predictions = draw_predictions(np.random.default_rng(0))
-    assert float(heads.FocalSetPredictionLoss()(np.full((2, 1, 5), -1.0, "float32"), predictions)) == 0.0
+    for loss in (heads.FocalSetPredictionLoss(), heads.VarifocalSetPredictionLoss()):
+        assert float(loss(np.full((2, 1, 5), -1.0, "float32"), predictions)) == 0.0

@@ -9,7 +9,7 @@ import pytest
 
 from keras_tfm.convert import from_huggingface, keymap, resnet, save_huggingface
 from keras_tfm.heads import Classifier
-from keras_tfm.models import BiT, BiTConfig, ResNet, ResNetConfig
+from keras_tfm.models import BiT, BiTConfig, ResNet, ResNetConfig, ResNetVD, ResNetVDConfig
 from keras_tfm.models.vision.pyramid import Pyramid
 from keras_tfm.models.vision.resnet import ResidualNetwork
 from keras_tfm.training.safetensors import CheckpointError
@@ -19,12 +19,18 @@ from tests.contract import Case, floats, randomise
 SMALL = ResNetConfig((13, 16), 1, stem_dim=4, dims=(8, 12), depths=(1, 2))
 BASIC = dataclasses.replace(SMALL, dims=(4, 6), block="basic")
 SMALL_BIT = BiTConfig((13, 16), 1, stem_dim=4, dims=(16, 24), depths=(1, 2), num_groups=2)
+SMALL_VD = ResNetVDConfig((13, 16), 1, stem_dim=8, dims=(8, 12), depths=(1, 2), block="basic")
 IMAGES = {"images": floats(13, 16, 1)}
 
 test_contract = contract.check(
     # Under a head, which learns where the last ReLU gives nothing.
     Case("Classifier", lambda: Classifier(ResNet(SMALL), 3), IMAGES, convolves=True),
     Case("BiT", lambda: BiT(SMALL_BIT), IMAGES, convolves=True),
+)
+
+
+test_contract_of_vd = pytest.mark.slow(
+    contract.check(Case("ResNetVD", lambda: Classifier(ResNetVD(SMALL_VD), 3), IMAGES, convolves=True))
 )
 
 

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import torch
-from transformers import DeformableDetrConfig, DetrConfig
+from transformers import DeformableDetrConfig, DetrConfig, RTDetrConfig
 from transformers.loss.loss_deformable_detr import DeformableDetrForObjectDetectionLoss
 from transformers.loss.loss_for_object_detection import ForObjectDetectionLoss, dice_loss, sigmoid_focal_loss
+from transformers.loss.loss_rt_detr import RTDetrForObjectDetectionLoss
 
 from keras_tfm import heads
 
@@ -73,6 +74,30 @@ def test_the_focal_loss_and_its_gradient(seed):
     )
     assert float(loss) == pytest.approx(expected, rel=1e-5)
     np.testing.assert_allclose(tape.gradient(loss, variable), gradient, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_varifocal_loss_and_its_gradient(seed):
+    """Their first block is that of the chosen cells, which they are given apart."""
+    rng = np.random.default_rng(seed)
+    sizes = [*(int(n) for n in rng.integers(0, 6, 3)), 1]
+    targets, predictions = draw(rng, sizes)
+    predictions = np.delete(predictions, 3, axis=-1)  # 3 classes, and none for no object
+    variable = tf.Variable(predictions)
+    with tf.GradientTape() as tape:
+        loss = heads.VarifocalSetPredictionLoss()(targets, variable)
+    expected, gradient = theirs(targets, predictions, of_blocks_and_proposals, RTDetrConfig)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(tape.gradient(loss, variable), gradient, rtol=1e-4, atol=1e-6)
+
+
+def of_blocks_and_proposals(logits, labels, device, boxes, config, outputs_class, outputs_coord):
+    """RT-DETR's loss; it takes examples before blocks, and the first of the blocks by itself."""
+    first, *_ = zip(outputs_class, outputs_coord, strict=True)
+    blocks = {"outputs_class": outputs_class[1:], "outputs_coord": outputs_coord[1:]}
+    blocks = {name: x.transpose(0, 1) for name, x in blocks.items()}
+    chosen = dict(zip(("enc_topk_logits", "enc_topk_bboxes"), first, strict=True))
+    return RTDetrForObjectDetectionLoss(logits, labels, device, boxes, config, **blocks, **chosen)
 
 
 def test_images_without_boxes_are_background():

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Objects
-from keras_tfm.models import DETR, SMCA, DeformableDETR, DETRConfig, ResNet
+from keras_tfm.models import DETR, RTDETR, SMCA, DeformableDETR, DETRConfig, ResNet
 from keras_tfm.tasks import Detector, ImageClassifier
 from keras_tfm.tasks.average_precision import average_precision
 from keras_tfm.tasks.detection import DetectorOptions
@@ -133,6 +133,57 @@ def test_a_family_by_its_name_learns():
     assert isinstance(made.model.backbone, SMCA)
     history = made.fit(given, 0.25, epochs=3, batch_size=16)
     assert history["loss"][-1] < history["loss"][0]
+
+
+STRETCHED = {
+    "image_size": 32,
+    "num_channels": 1,
+    "frozen_norms": True,
+    "backbone_config": {**NETWORK, "stem_dim": 8},
+    "num_queries": 4,
+    "dim": 16,
+    "num_heads": 2,
+    "intermediate_dim": 16,
+}
+
+
+@pytest.mark.slow
+def test_rt_detr_knows_the_classes_and_stretches_images(tmp_path):
+    made = Detector.make(examples(2), DetectorOptions(family="rt-detr"), STRETCHED)
+    assert isinstance(made.model.backbone, RTDETR) and made.model.backbone.config.num_classes == 2
+    randomise(made.model, 1)
+    made.save(tmp_path / "saved")
+    made.save_huggingface(tmp_path / "theirs")
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 1), "uint8")
+    expected = made.predict(images, 0.0)
+    for again in (tasks.load(tmp_path / "saved"), tasks.from_huggingface(tmp_path / "theirs")):
+        assert again.class_names == NAMES and again.preprocessing == made.preprocessing
+        for a, b in zip(again.predict(images, 0.0), expected, strict=True):
+            np.testing.assert_allclose(a["boxes"], b["boxes"], atol=1e-4)
+            assert a["labels"] == b["labels"]
+    others = Detector.adopt(made, (None, None, [["cat"], ["dog"], ["eel"]]))
+    assert others.model.num_classes == 3 and others.predict(images, 0.0)
+    weights = (x.model.get_layer("decoder_box_head_1").get_weights() for x in (others, made))
+    for a, b in zip(*weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    padded = Detector(made.model, NAMES, keep_aspect=True)
+    with pytest.raises(ValueError, match="RTDetrImageProcessor stretches images; `keep_aspect` is True"):
+        padded.save_huggingface(tmp_path / "padded")
+
+
+@pytest.mark.slow
+def test_rt_detr_learns_and_is_exported(tmp_path):
+    given = examples(64)
+    made = Detector.make(given, DetectorOptions(family="rt-detr"), {**STRETCHED, "frozen_norms": False})
+    history = made.fit(given, 0.25, epochs=20, batch_size=16, learning_rate=3e-3)
+    assert history["loss"][-1] < history["loss"][0]
+    assert made.evaluate(examples(6, seed=1))["images"] == 6
+    made.export(tmp_path / "served")
+    files = [tf.io.encode_png(image[..., None]).numpy() for image in examples(2)[0]]
+    served = ask(tmp_path / "served", of_text=False, image_bytes=files)
+    for row, answer in enumerate(made.predict(files, 0.0)):
+        for name in ("boxes", "scores"):
+            np.testing.assert_allclose(served[name][row], answer[name], atol=1e-3)
 
 
 def test_padding_is_hidden_and_the_same_in_training(task):
@@ -267,9 +318,8 @@ def test_refusals(task, tmp_path):
         Detector(task.model, ["a"])
     with pytest.raises(ValueError, match="DeformableDETR has no size '52'; it has tiny, 50, 50-refined"):
         DetectorOptions(size="52").base()
-    with pytest.raises(
-        ValueError, match="There is no family 'yolo'; there are deformable-detr, conditional-detr, detr, smca"
-    ):
+    known = "deformable-detr, conditional-detr, detr, smca, rt-detr"
+    with pytest.raises(ValueError, match=f"There is no family 'yolo'; there are {known}"):
         DetectorOptions(family="yolo").base()
     with pytest.raises(ValueError, match=r"expected a backbone with maps, BiT, .*; got ViT"):
         vit = ImageClassifier.from_size("tiny", ["a", "b"], image_size=8, patch_size=4, num_layers=1)

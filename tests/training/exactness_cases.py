@@ -381,6 +381,9 @@ CASES = {
         detector, batch_size=13, loss=loss_of("SetPredictionLoss"), targets=objects
     ),
     "convolutions": Case(convolutional, lambda: sgd(global_clipnorm=0.1), batch_size=13),
+    "set of objects, varifocal": Case(
+        detector, batch_size=13, loss=loss_of("VarifocalSetPredictionLoss"), targets=objects
+    ),
     "DETR": Case(
         detr, lambda: sgd(global_clipnorm=0.1), 13, loss=loss_of("SetPredictionLoss"), targets=objects
     ),

@@ -17,6 +17,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_tfm.layers.attention.functional import add_if_given
 from keras_tfm.layers.attention.tap import is_recorded, tap
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.dense import Dense
@@ -113,7 +114,7 @@ class DeformableAttention(Layer):
         self.offsets = Dense(2 * count, kernel_initializer="zeros", bias_initializer=ring)
         self.point_weights = Dense(count, kernel_initializer="zeros")
 
-    def build(self, query_shape, context_shape, references_shape=None):
+    def build(self, query_shape, context_shape=None, references_shape=None, position_shape=None):
         width = query_shape[-1]
         if width % self.num_heads:
             raise ValueError(f"`num_heads` must divide the width {width}; it is {self.num_heads}.")
@@ -121,21 +122,23 @@ class DeformableAttention(Layer):
         for layer, shape in (
             (self.offsets, query_shape),
             (self.point_weights, query_shape),
-            (self.values, context_shape),
+            (self.values, context_shape or query_shape),
             (self.output_projection, query_shape),
         ):
             layer.build(shape)
         self.built = True
 
-    def call(self, query, context, references, mask=None):
+    def call(self, query, context, references, position=None, mask=None):
         """Attend from `query` (B, T, D) to `context` (B, N, D), the cells of all maps, map by map and row by
-        row.
+        row; with None for the context, to the queries themselves.
 
         `references` (B, T, L, 2 or 4) are, for each map, a point (x, y) as parts of its sides, to which
         offsets in cells are added, or a box (x, y, width, height), to whose centre they are in units of a
         2P-th of its sides.
-        The values of cells where `mask` (B, N) is False are zeros.
+        `position` (B, T, D) is added to the queries, but not to values. The values of cells where `mask` (B,
+        N) is False are zeros.
         """
+        context, query = query if context is None else context, add_if_given(query, position)
         batch_size, length = ops.shape(query)[:2]
         shape = (batch_size, length, self.num_heads, len(self.grids), self.num_points)
         values = self.values(context)
@@ -168,7 +171,9 @@ class DeformableAttention(Layer):
         weights = ops.einsum("bthp,bthpn->bhtn", shares, ops.one_hot(cells, count))
         return weights
 
-    def compute_output_shape(self, query_shape, context_shape=None, references_shape=None):
+    def compute_output_shape(
+        self, query_shape, context_shape=None, references_shape=None, position_shape=None
+    ):
         return tuple(query_shape)
 
     def compute_mask(self, query, previous_mask=None):

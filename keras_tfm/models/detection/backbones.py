@@ -15,6 +15,7 @@ from keras_tfm.models.vision.mit import MiT
 from keras_tfm.models.vision.pit import PiT
 from keras_tfm.models.vision.regionvit import RegionViT
 from keras_tfm.models.vision.resnet import BiT, ResNet
+from keras_tfm.models.vision.resnet_vd import ResNetVD
 from keras_tfm.models.vision.shuffle_transformer import ShuffleTransformer
 from keras_tfm.models.vision.swin import Swin
 from keras_tfm.models.vision.swin_v2 import SwinV2
@@ -26,7 +27,7 @@ BACKBONES = {
     family.__name__: family
     for family in (
         *(BiT, BoTNet, CAT, CMT, CvT, MiT, PiT, RegionViT),
-        *(ResNet, ShuffleTransformer, Swin, SwinV2, Twins, Visformer),
+        *(ResNet, ResNetVD, ShuffleTransformer, Swin, SwinV2, Twins, Visformer),
     )
 }
 OF_DETECTOR = ("image_size", "num_channels")  # the fields of a backbone that are the whole configuration's

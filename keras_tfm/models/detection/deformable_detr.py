@@ -18,21 +18,17 @@ import math
 from typing import Annotated, Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_tfm.configs import Between, Count, Size
 from keras_tfm.layers.attention.deformable import DeformableAttention
-from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, residuals
-from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.blocks import residuals
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
-from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import states_of
 from keras_tfm.models.detection.base import (
@@ -45,10 +41,22 @@ from keras_tfm.models.detection.base import (
     references_of,
     start_of,
 )
+from keras_tfm.models.detection.refinement import (
+    DeformableBlock,
+    anchors_of,
+    best_of,
+    box_head,
+    centres_of,
+    corrected,
+    decoder_block,
+    flat_cells,
+    on_levels,
+    refined,
+    shares_of,
+)
 
 GROUPS = 32  # of features at most, in the normalisation of maps
 Queries = Annotated[int, Between(1, 2**14)]
-SIDE = 0.05  # of a proposal, as a part of the image's, on the finest level
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,17 +114,15 @@ class DeformableDETR(SetDetector):
             for i, (x, mask) in enumerate(zip(levels, masks, strict=True))
         ]
         x, position = (ops.concatenate([flatten_map(y) for y in ys], axis=1) for ys in (levels, positions))
-        cells = ops.concatenate(
-            [ops.reshape(m, (-1, math.prod(m.shape[1:]))) for m in masks], axis=1
-        )  # (B, N)
-        shares = _shares(masks)
+        cells = flat_cells(masks)  # (B, N)
+        shares = shares_of(masks)
 
         encoder = [_encoder_block(config, grids, i) for i in range(config.num_layers)]
-        centres = _centres(grids, shares)  # (B, N, 2)
-        encoded = states_of(encoder, x, mask=cells, position=position, references=_of_levels(centres, shares))
+        centres = centres_of(grids, shares)  # (B, N, 2)
+        encoded = states_of(encoder, x, mask=cells, position=position, references=on_levels(centres, shares))
         outputs = {"encoder_sequence_output": encoded[-1]}
 
-        decoder = [_decoder_block(config, grids, i) for i in range(config.decoder_sizes[0])]
+        decoder = [decoder_block(config, grids, i) for i in range(config.decoder_sizes[0])]
         if config.proposes:
             queries, x, references, outputs["proposals"] = _proposals(
                 config, encoded[-1], centres, cells, grids
@@ -127,20 +133,17 @@ class DeformableDETR(SetDetector):
                 table, 2, axis=-1
             )  # what is added to queries, and what the decoder begins with
             references = ops.sigmoid(Dense(2, name="decoder_references")(queries))  # (B, Q, 2)
-        if not config.refines:
+        context = {"context": encoded[-1], "context_mask": cells}
+        if config.refines:
+            options = {"position_of": lambda _: queries, **context}
+            decoded, boxes = refined(config, decoder, x, references, shares, **options)
+            outputs["decoder_boxes"] = ops.stack(boxes, axis=1)  # (B, L, Q, 4)
+        else:
             outputs["references"] = references_of(inverse_sigmoid(references))
-        decoded, boxes = [x], []
-        for i, block in enumerate(decoder):
-            places = _of_levels(references, shares)
-            x = block(x, encoded[-1], context_mask=cells, position=queries, references=places)
-            decoded.append(x)
-            if config.refines:
-                boxes.append(_corrected(references, box_head(config.dim, f"decoder_box_head_{i}")(x)))
-                references = ops.stop_gradient(boxes[-1])
+            context |= {"position": queries, "references": on_levels(references, shares)}
+            decoded = states_of(decoder, x, **context)
         outputs["decoder_sequence_output"] = decoded[-1]
         outputs["decoder_outputs"] = ops.stack(decoded[1:], axis=1)  # (B, L, Q, D)
-        if config.refines:
-            outputs["decoder_boxes"] = ops.stack(boxes, axis=1)  # (B, L, Q, 4)
         super().__init__(
             config,
             backbone,
@@ -168,10 +171,13 @@ def _levels(config, maps):
 
 
 class LevelPositionEncoding(SineGridPositionEncoding):
-    """x + the sines of a cell's centre + a vector that is learnt, of the level: (B, rows, columns, D)."""
+    """x + the sines of a cell's place + a vector that is learnt, of the level: (B, rows, columns, D).
 
-    def __init__(self, **kwargs):
-        super().__init__(normalize=True, offset=0.5, **kwargs)
+    By the default `offset` its place is its centre.
+    """
+
+    def __init__(self, offset=0.5, **kwargs):
+        super().__init__(normalize=True, offset=offset, **kwargs)
 
     def build(self, x_shape):
         super().build(x_shape)
@@ -182,45 +188,7 @@ class LevelPositionEncoding(SineGridPositionEncoding):
 
     def get_config(self):
         config = super().get_config()
-        return {name: config[name] for name in ("name", "trainable", "dtype")}
-
-
-class DeformableBlock(Block):
-    """A `Block` that looks at points of a context by `DeformableAttention`: an encoder's in place of
-    self-attention, with `context_attention` a decoder's after it.
-    """
-
-    def build(self, x_shape, context_shape=None):
-        self.attention.build(x_shape, x_shape if self.context_attention is None else None)
-        if self.context_attention is not None:
-            self.context_attention.build(x_shape, context_shape)
-        self.feedforward.build(x_shape)
-        self.built = True
-
-    def call(
-        self,
-        x,
-        context=None,
-        mask=None,
-        context_mask=None,
-        bias=None,
-        training=None,
-        position=None,
-        references=None,
-    ):
-        """(B, T, D) -> (B, T, D). `position` is added to queries and, in self-attention, keys.
-
-        `references` are those of `DeformableAttention`, to a `context`, where `context_mask` hides cells, or
-        without one to `x`, where `mask` does. `bias` is added to the scores of self-attention.
-        """
-        part = self.attention
-        if self.context_attention is not None:
-            x = part.around(x, position=position, mask=mask, bias=bias, training=training)
-            part = self.context_attention
-        before = part.before(x)
-        cells, is_shown = (before, mask) if self.context_attention is None else (context, context_mask)
-        y = part.branch(before + position, cells, references, mask=is_shown)
-        return self.feedforward(part.after(x, y, training), training=training)
+        return {name: config[name] for name in ("name", "trainable", "dtype", "offset")}
 
 
 def _encoder_block(config, grids, index):
@@ -230,77 +198,19 @@ def _encoder_block(config, grids, index):
     return DeformableBlock(part(attention), part(feedforward), name=f"encoder_block_{index}")
 
 
-def _decoder_block(config, grids, index):
-    part = residuals(dropout=config.dropout, epsilon=EPSILON)
-    _, num_heads, width = config.decoder_sizes
-    attention = PositionedAttention(MultiHeadAttention(num_heads, dropout=config.attention_dropout))
-    feedforward = FeedForward(width, config.activation, dropout=config.activation_dropout)
-    context_attention = DeformableAttention(num_heads, grids, config.num_decoder_points)
-    parts = part(attention), part(feedforward), part(context_attention)
-    return DeformableBlock(*parts, name=f"decoder_block_{index}")
-
-
-def box_head(dim, name):
-    """Three dense layers to the logits of a box's correction, at first none."""
-    last = Dense(4, kernel_initializer="zeros")
-    return Chain([Dense(dim, "relu"), Dense(dim, "relu"), last], name=name)
-
-
-def _corrected(references, correction):
-    """Boxes (B, Q, 4): `references` (B, Q, 2 or 4) with a `correction` of their logits (B, Q, 4)."""
-    logits = inverse_sigmoid(references)
-    if references.shape[-1] == 2:
-        logits = ops.pad(logits, [(0, 0), (0, 0), (0, 2)])
-    return ops.sigmoid(ops.cast(correction, logits.dtype) + logits)
-
-
-def _shares(masks):
-    """The parts of the maps' width and height that are no padding, by their first row and column: (B, L,
-    2).
-    """
-    shares = [[ops.mean(ops.cast(x, "float32"), axis=1) for x in (m[:, 0], m[:, :, 0])] for m in masks]
-    return ops.stack([ops.stack(pair, axis=-1) for pair in shares], axis=1)
-
-
-def _centres(grids, shares):
-    """The centres (x, y) of all cells as parts of the image's sides, padding apart: (B, N, 2)."""
-    centres = []
-    for level, (rows, columns) in enumerate(grids):
-        x, y = np.meshgrid((np.arange(columns) + 0.5) / columns, (np.arange(rows) + 0.5) / rows)
-        places = np.stack([x.ravel(), y.ravel()], axis=-1).astype("float32")  # (N, 2)
-        centres.append(ops.divide(places, ops.maximum(shares[:, level : level + 1], 1e-6)))
-    return ops.concatenate(centres, axis=1)
-
-
-def _of_levels(references, shares):
-    """`references` (B, T, 2 or 4), parts of images, as parts of the maps of each level: (B, T, L, 2 or 4)."""
-    if references.shape[-1] == 4:
-        shares = ops.concatenate([shares, shares], axis=-1)
-    return references[:, :, None] * shares[:, None]
-
-
 def _proposals(config, encoded, centres, cells, grids):
     """The Q cells that most likely are of an object: their positions (B, Q, D), what the decoder begins with
     (B, Q, D), their boxes (B, Q, 4), and logits beside boxes (B, Q, 5), for the loss.
     """
-    counts = [rows * columns for rows, columns in grids]
-    if sum(counts) < config.num_queries:
-        raise ValueError(
-            f"`num_queries` must be at most {sum(counts)}, the cells of all levels, of which each is a "
-            f"proposal; it is {config.num_queries}."
-        )
-    sides = np.repeat(SIDE * 2.0 ** np.arange(len(grids)), counts)[:, None].astype("float32")  # (N, 1)
-    boxes = ops.concatenate([centres, ops.zeros_like(centres) + sides], axis=-1)  # (B, N, 4)
-    is_possible = ops.all(ops.logical_and(boxes > 0.01, boxes < 0.99), axis=-1)
-    is_possible = ops.logical_and(is_possible, cells)[..., None]  # (B, N, 1)
+    boxes, is_possible = anchors_of(config, grids, centres)
+    is_possible = ops.logical_and(is_possible, cells[..., None])  # (B, N, 1)
     x = ops.where(is_possible, encoded, ops.zeros_like(encoded))
     x = LayerNormalization(EPSILON, name="proposal_norm")(Dense(config.dim, name="proposal_projection")(x))
     prior = keras.initializers.Constant(-math.log(99))
     scores = Dense(1, bias_initializer=prior, name="proposal_class_head")(x)  # (B, N, 1)
-    boxes = _corrected(ops.where(is_possible, boxes, 0.5), box_head(config.dim, "proposal_box_head")(x))
+    boxes = corrected(ops.where(is_possible, boxes, 0.5), box_head(config.dim, "proposal_box_head")(x))
     likely = ops.where(is_possible, ops.cast(scores, "float32"), -math.inf)[..., 0]
-    _, best = ops.top_k(likely, config.num_queries)
-    x, scores, boxes = (ops.take_along_axis(y, best[..., None], axis=1) for y in (x, scores, boxes))
+    x, scores, boxes = best_of(likely, config.num_queries, x, scores, boxes)
     proposals = ops.concatenate([ops.cast(scores, "float32"), ops.cast(boxes, "float32")], axis=-1)
     boxes = ops.stop_gradient(boxes)
     places = CoordinateSines(config.dim // 2, name="decoder_sines")(boxes)  # (B, Q, 2 D)

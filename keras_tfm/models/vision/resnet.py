@@ -112,20 +112,10 @@ class ResNet(ResidualNetwork):
     @classmethod
     def block(cls, config, stage, index):
         """The block number `index` of a stage, whose first one changes width and size."""
-        dim, stride = config.dims[stage], 2 if stage and not index else 1
-        width_before = (config.stem_dim, *config.dims)[stage] if not index else dim
-        if config.block == "basic":
-            branch = [_normalized(dim, 3, stride, "relu"), _normalized(dim, 3)]
-        else:
-            inner = dim // 4
-            branch = [
-                _normalized(inner, 1, activation="relu"),
-                _normalized(inner, 3, stride, "relu"),
-                _normalized(dim, 1),
-            ]
-        shortcut = None if (width_before, stride) == (dim, 1) else _normalized(dim, 1, stride)
-        name = f"stage_{stage}_block_{index}"
-        return ShortcutBlock(Chain(branch), shortcut, activation="relu", name=name)
+        width_before, dim, stride = widths_and_stride(config, stage, index)
+        shortcut = None if (width_before, stride) == (dim, 1) else normalized(dim, 1, stride)
+        branch = branch_of(config, dim, stride)
+        return ShortcutBlock(branch, shortcut, activation="relu", name=f"stage_{stage}_block_{index}")
 
 
 class BiT(ResidualNetwork):
@@ -164,7 +154,23 @@ class BiT(ResidualNetwork):
         return _norm(config, name="norm")(x)
 
 
-def _normalized(dim, size, stride=1, activation=None):
+def widths_and_stride(config, stage, index):
+    """(Width before, width, stride) of the block number `index` of a stage."""
+    before = (config.stem_dim, *config.dims)[stage] if not index else config.dims[stage]
+    return before, config.dims[stage], 2 if stage and not index else 1
+
+
+def branch_of(config, dim, stride):
+    """The convolutions of a block of the kind that `config` names; the 3 x 3 one has the `stride`."""
+    if config.block == "basic":
+        return Chain([normalized(dim, 3, stride, "relu"), normalized(dim, 3)])
+    inner = dim // 4
+    first, last = normalized(inner, 1, activation="relu"), normalized(dim, 1)
+    return Chain([first, normalized(inner, 3, stride, "relu"), last])
+
+
+def normalized(dim, size, stride=1, activation=None):
+    """A convolution with batch normalisation after it."""
     return Convolution(dim, size, stride, norm=BatchNormalization(), activation=activation)
 
 

@@ -28,6 +28,7 @@ from keras_tfm.models.vision.mlp_mixer import MLPMixer
 from keras_tfm.models.vision.pit import PiT
 from keras_tfm.models.vision.regionvit import RegionViT
 from keras_tfm.models.vision.resnet import BiT, ResNet
+from keras_tfm.models.vision.resnet_vd import ResNetVD
 from keras_tfm.models.vision.shuffle_transformer import ShuffleTransformer
 from keras_tfm.models.vision.swin_v2 import SwinV2
 from keras_tfm.models.vision.tnt import TNT
@@ -101,7 +102,10 @@ FIELDS: dict[Any, dict[str, Any]] = {
     MLPMixer: {"patch_size": 4, "num_layers": LAYERS, "dim": 128, "tokens_dim": 64, "channels_dim": 512},
     PiT: STAGES | {"patch_size": 4, "stride": 2},
     RegionViT: {"dims": (48, 96), "depths": (2, 2), "num_heads": (2, 4), "window": 4},
-    ResNet: {"stem_dim": 32, "dims": (32, 64, 128, 256), "depths": (1,) * 4, "block": "basic"},
+    **{
+        family: {"stem_dim": 32, "dims": (32, 64, 128, 256), "depths": (1,) * 4, "block": "basic"}
+        for family in (ResNet, ResNetVD)
+    },
     ShuffleTransformer: {
         "image_size": 28,
         "stem_dim": 16,

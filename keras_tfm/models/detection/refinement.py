@@ -1,0 +1,152 @@
+"""What detectors share whose queries look at points around references: places in the image, which blocks of
+the decoder correct.
+
+    reference --> points on each map --> block --> what its box head says --> corrected reference -->
+
+A reference is a point (x, y) or a box (x, y, width, height) around its centre, as parts of the image's sides,
+padding apart. Zhu et al. 2021, "Deformable DETR: Deformable Transformers for End-to-End Object Detection",
+sections 4.1 and 4.2.
+"""
+
+import math
+
+import numpy as np
+from keras import ops
+
+from keras_tfm.layers.attention.deformable import DeformableAttention
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.blocks import residuals
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlock
+from keras_tfm.models.detection.base import EPSILON, inverse_sigmoid
+
+SIDE = 0.05  # of an anchor, as a part of the image's, on the finest level
+
+
+class DeformableBlock(PositionedBlock):
+    """A `PositionedBlock` that looks at points of a context by `DeformableAttention`: an encoder's in place
+    of self-attention, with `context_attention` a decoder's after it.
+    """
+
+    def call(  # type: ignore[override]
+        self,
+        x,
+        context=None,
+        mask=None,
+        context_mask=None,
+        bias=None,
+        training=None,
+        position=None,
+        references=None,
+    ):
+        """(B, T, D) -> (B, T, D). `position` is added to queries and, in self-attention, keys.
+
+        `references` are those of `DeformableAttention`, to a `context`, where `context_mask` hides cells, or
+        without one to `x`, where `mask` does. `bias` is added to the scores of self-attention.
+        """
+        sampling = {"position": position, "references": references}
+        if self.context_attention is None:
+            x = self.attention.around(x, None, **sampling, mask=mask, training=training)
+            return self.rest(x, training=training)
+        x = self.attention.around(x, position=position, mask=mask, bias=bias, training=training)
+        return self.rest(x, context, training, **sampling, mask=context_mask)
+
+
+def decoder_block(config, grids, index):
+    """The decoder's block of this number, whose queries look at points of maps with these `grids`."""
+    part = residuals(dropout=config.dropout, epsilon=EPSILON)
+    _, num_heads, width = config.decoder_sizes
+    attention = PositionedAttention(MultiHeadAttention(num_heads, dropout=config.attention_dropout))
+    feedforward = FeedForward(width, config.activation, dropout=config.activation_dropout)
+    context_attention = DeformableAttention(num_heads, grids, config.num_decoder_points)
+    parts = part(attention), part(feedforward), part(context_attention)
+    return DeformableBlock(*parts, name=f"decoder_block_{index}")
+
+
+def refined(config, decoder, x, references, shares, position_of, **context):
+    """Apply the blocks of a `decoder` to `x` (B, Q, D), each around the references that the one before it
+    corrected: (states, what goes into the first block and comes out of each, (B, Q, D); boxes of all blocks,
+    (B, Q, 4)).
+
+    `references` (B, Q, 2 or 4) are the first ones, `position_of` is a function of references that returns
+    positions of queries (B, Q, D), and `context` are a block's arguments of that name. No gradient passes
+    from a block through its references.
+    """
+    states, boxes = [x], []
+    for i, block in enumerate(decoder):
+        places = on_levels(references, shares)
+        position = position_of(references)
+        states.append(block(states[-1], position=position, references=places, **context))
+        correction = box_head(config.dim, f"decoder_box_head_{i}")(states[-1])
+        boxes.append(corrected(references, correction))
+        references = ops.stop_gradient(boxes[-1])
+    return states, boxes
+
+
+def box_head(dim, name):
+    """Three dense layers to the logits of a box's correction, at first none."""
+    last = Dense(4, kernel_initializer="zeros")
+    return Chain([Dense(dim, "relu"), Dense(dim, "relu"), last], name=name)
+
+
+def corrected(references, correction):
+    """Boxes (B, Q, 4): `references` (B, Q, 2 or 4) with a `correction` of their logits (B, Q, 4)."""
+    logits = inverse_sigmoid(references)
+    if references.shape[-1] == 2:
+        logits = ops.pad(logits, [(0, 0), (0, 0), (0, 2)])
+    return ops.sigmoid(ops.cast(correction, logits.dtype) + logits)
+
+
+def flat_cells(masks):
+    """The `masks` of all levels, (B, rows, columns) each, map by map and row by row: (B, N)."""
+    return ops.concatenate([ops.reshape(m, (-1, math.prod(m.shape[1:]))) for m in masks], axis=1)
+
+
+def shares_of(masks):
+    """The parts of the maps' width and height that are no padding, by their first row and column: (B, L,
+    2).
+    """
+    shares = [[ops.mean(ops.cast(x, "float32"), axis=1) for x in (m[:, 0], m[:, :, 0])] for m in masks]
+    return ops.stack([ops.stack(pair, axis=-1) for pair in shares], axis=1)
+
+
+def centres_of(grids, shares):
+    """The centres (x, y) of all cells as parts of the image's sides, padding apart: (B, N, 2)."""
+    centres = []
+    for level, (rows, columns) in enumerate(grids):
+        x, y = np.meshgrid((np.arange(columns) + 0.5) / columns, (np.arange(rows) + 0.5) / rows)
+        places = np.stack([x.ravel(), y.ravel()], axis=-1).astype("float32")  # (N, 2)
+        centres.append(ops.divide(places, ops.maximum(shares[:, level : level + 1], 1e-6)))
+    return ops.concatenate(centres, axis=1)
+
+
+def on_levels(references, shares):
+    """`references` (B, T, 2 or 4), parts of images, as parts of the maps of each level: (B, T, L, 2 or 4)."""
+    if references.shape[-1] == 4:
+        shares = ops.concatenate([shares, shares], axis=-1)
+    return references[:, :, None] * shares[:, None]
+
+
+def anchors_of(config, grids, centres):
+    """A box around each of the `centres` (B, N, 2) of cells, (B, N, 4), and whether it lies well within the
+    image, (B, N, 1).
+
+    ValueError for more queries in the `config` than cells, of which each is a proposal.
+    """
+    counts = [rows * columns for rows, columns in grids]
+    if sum(counts) < config.num_queries:
+        raise ValueError(
+            f"`num_queries` must be at most {sum(counts)}, the cells of all levels, of which each is a "
+            f"proposal; it is {config.num_queries}."
+        )
+    sides = np.repeat(SIDE * 2.0 ** np.arange(len(grids)), counts)[:, None].astype("float32")  # (N, 1)
+    boxes = ops.concatenate([centres, ops.zeros_like(centres) + sides], axis=-1)  # (B, N, 4)
+    return boxes, ops.all(ops.logical_and(boxes > 0.01, boxes < 0.99), axis=-1)[..., None]
+
+
+def best_of(scores, count, *tensors):
+    """The rows of each of the `tensors` (B, N, .) at the `count` highest `scores` (B, N): (B, `count`, .)."""
+    _, best = ops.top_k(scores, count)
+    return [ops.take_along_axis(x, best[..., None], axis=1) for x in tensors]
