@@ -1,27 +1,122 @@
-"""What comes after the exported function: numbers as answers."""
+"""What comes after the exported function: numbers as answers.
 
+Each answer is a function of the outputs of an example's rows, {name: array} each, of these rows as the reader
+made them, and of the example itself.
+"""
+
+import json
+import unicodedata
 from typing import Any
 
+import numpy as np
 
-def as_arrays():
+LOWEST = -3.4e38  # replaces sums of two logits that must not be chosen
+ASCII_SPACES = "\t\n\f\r "
+
+
+def as_arrays(folder):
     """The outputs are the answers."""
-    return lambda outputs, row: outputs
+    return lambda outputs, rows, example: outputs[0]
 
 
-def as_classes(labels):
+def as_classes(folder, labels):
     """The likeliest label, beside the "probabilities"."""
-    return lambda outputs, row: {"label": labels[int(outputs["probabilities"].argmax())], **outputs}
+
+    def finish(outputs, rows, example):
+        (found,) = outputs
+        return {"label": labels[int(found["probabilities"].argmax())], **found}
+
+    return finish
 
 
-def as_tags(labels, outside):
+def as_tags(folder, labels, outside):
     """The likeliest label at each word's first token, with spaces between; `outside` for words not read."""
 
-    def finish(outputs, row):
-        best, firsts, count = outputs["scores"].argmax(-1), row[2], row[3]
+    def finish(outputs, rows, example):
+        best, firsts, count = outputs[0]["scores"].argmax(-1), rows[0][2], rows[0][3]
         tags = [labels[int(best[first])] for first in firsts]
         return {"tags": " ".join(tags + [outside] * (count - len(tags)))}
 
     return finish
 
 
-ANSWERS: dict[str, Any] = {"arrays": as_arrays, "classes": as_classes, "tags": as_tags}
+def as_choice(folder):
+    """The number of the likeliest choice, beside the "probabilities"."""
+
+    def finish(outputs, rows, example):
+        logits = np.array([found["score"] for found in outputs])
+        probabilities = np.exp(logits - logits.max())
+        return {"choice": int(logits.argmax()), "probabilities": probabilities / probabilities.sum()}
+
+    return finish
+
+
+def as_filled(folder, blank):
+    """The text with each `blank` replaced by the likeliest token; blanks that were not read stay."""
+    symbols = json.loads((folder / "symbols.json").read_text("utf-8"))
+    words = [symbol.encode("latin-1").decode("utf-8", "replace") for symbol in symbols]
+
+    def finish(outputs, rows, example):
+        parts = example.split(blank)
+        ids = [i for found, row in zip(outputs, rows, strict=True) for i in found["ids"][: len(row[2])]]
+        filled = [words[i] for i in ids] + [blank] * (len(parts) - 1 - len(ids))
+        return {"text": "".join(part + word for part, word in zip(parts, [*filled, ""], strict=True))}
+
+    return finish
+
+
+def as_span(folder, longest, threshold):
+    """The likeliest part of the context, of `longest` tokens at most, beside its probability, "score".
+
+    It is "" where no answer is likelier by more than `threshold`; None for questions that all have one.
+    """
+
+    def finish(outputs, rows, example):
+        spans = [best_span(found, row, longest) for found, row in zip(outputs, rows, strict=True)]
+        score, place, probability, _, _ = max(spans, key=lambda span: span[0])
+        _, _, _, null, null_probability = min(spans, key=lambda span: span[3])
+        if threshold is not None and null - score > threshold:
+            return {"answer": "", "score": null_probability}
+        context = example.split("\t")[1] if isinstance(example, str) else example[1]
+        return {"answer": trimmed(context[slice(*place)]), "score": probability}
+
+    return finish
+
+
+def best_span(found, row, longest):
+    """Of one window: the best span's sum of logits, its characters and its probability; the sum of logits of
+    no answer, and its probability.
+    """
+    starts, ends = np.array(row[2]), np.array(row[3])
+    start, end = (found[side][: len(starts)].astype("float32") for side in ("start", "end"))
+    is_context = ends > starts
+    null, is_candidate = start[0] + end[0], np.append(True, is_context[1:])
+    total = sum(np.logaddexp.reduce(x[is_candidate]) for x in (start, end))
+    best = LOWEST, (0, 0)
+    for first in np.flatnonzero(is_context):
+        reached = np.where(is_context, end, LOWEST)[first : first + longest]
+        last = first + int(reached.argmax())
+        score = start[first] + reached.max()
+        if score > best[0]:
+            best = score, (int(starts[first]), int(ends[last]))
+    return (*best, np.exp(best[0] - total), null, np.exp(null - total))
+
+
+def trimmed(text):
+    """The text without white space at its ends."""
+
+    def is_space(character):
+        return character in ASCII_SPACES or unicodedata.category(character)[0] == "Z"
+
+    kept = [place for place, character in enumerate(text) if not is_space(character)]
+    return text[kept[0] : kept[-1] + 1] if kept else ""
+
+
+ANSWERS: dict[str, Any] = {
+    "arrays": as_arrays,
+    "classes": as_classes,
+    "tags": as_tags,
+    "choice": as_choice,
+    "filled": as_filled,
+    "span": as_span,
+}

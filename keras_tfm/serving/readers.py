@@ -7,10 +7,21 @@ from typing import Any
 import numpy as np
 
 from .packages import imported
-from .tokens import by_tokenizers
+from .tokens import by_tokenizers, spans_by_tokenizers
 
 
-class Texts:
+class Reader:
+    """Examples as rows, and rows as arrays; a subclass has `row`, or else `rows`."""
+
+    def rows(self, example, place):
+        """The rows of an example, which is number `place`."""
+        return [self.row(example, place)]
+
+    def row(self, example, place):
+        raise NotImplementedError
+
+
+class Texts(Reader):
     """Strings, or pairs of them, as ids of the tokens of tokenizer.json between `start` and `end`, and with
     those of `between` between two texts. More than `max_length` tokens are cut, of two texts from the longer.
     """
@@ -83,7 +94,75 @@ class Words(Texts):
         return super().join([row[:2] for row in rows], widths)
 
 
-class Images:
+class Choices(Texts):
+    """(text, [choice, ...]), or one string with tabs between: a row for each choice, the pair of both."""
+
+    def rows(self, example, place):
+        text, *choices = example.split("\t") if isinstance(example, str) else (example[0], *example[1])
+        if len(choices) < 2:
+            raise ValueError(f"row {place}: expected two choices or more, got {len(choices)}")
+        return [self.row((text, choice), place) for choice in choices]
+
+
+class Blanks(Texts):
+    """Texts with blanks, the token `blank`: a row for every `most` of them, none for a text without.
+
+    The input "mask_positions" (B, most) says where they stand.
+    """
+
+    def __init__(self, folder, blank, most, **options):
+        super().__init__(folder, **options)
+        self._blank, self._most = blank, most
+
+    def rows(self, example, place):
+        ids, length = self.row(example, place)
+        places = [number for number, token_id in enumerate(ids) if token_id == self._blank]
+        return [(ids, length, places[k : k + self._most]) for k in range(0, len(places), self._most)]
+
+    def join(self, rows, widths=None):
+        positions = np.zeros((len(rows), self._most), "int32")
+        for number, (_, _, places) in enumerate(rows):
+            positions[number, : len(places)] = places
+        return {**super().join([row[:2] for row in rows], widths), "mask_positions": positions}
+
+
+class Questions(Texts):
+    """(question, context), or one string with a tab between: a row for each window of the context.
+
+    A window begins every `stride` tokens. A row is (ids, how many of them belong to the question, the first
+    character of each token in the context, and the one after its last).
+    """
+
+    def __init__(self, folder, stride, **options):
+        super().__init__(folder, pairs=True, **options)
+        self._stride, self._spans = stride, spans_by_tokenizers(folder)
+
+    def rows(self, example, place):
+        pair = example.split("\t") if isinstance(example, str) else tuple(example)
+        if len(pair) != 2:
+            raise ValueError(f"row {place}: expected a question and a context, got {len(pair)} texts")
+        question, (ids, spans) = self.ids(pair[0]), self._spans(pair[1])
+        most = self._max_length - self._stride - 2 - len(self._between)
+        if len(question) > most:
+            raise ValueError(
+                f"row {place}: expected at most {most} tokens of a question, as {self._stride} of its "
+                f"context are read beside it; got {len(question)}"
+            )
+        room = most + self._stride - len(question)
+        front = [self._start, *question, *self._between]
+        rows = []
+        for number in range(max(1, 1 - (room - len(ids)) // self._stride)):
+            part = slice(number * self._stride, number * self._stride + room)
+            edges = [(0, 0)] * len(front) + spans[part] + [(0, 0)]
+            starts, ends = zip(*edges, strict=True)
+            rows.append(([*front, *ids[part], self._end], len(front), starts, ends))
+        return rows
+
+    def join(self, rows, widths=None):
+        return super().join([row[:2] for row in rows], widths)
+
+
+class Images(Reader):
     """Images as numbers from 0 to 1, (B, height, width, channels).
 
     Arrays of the function's size, 8-bit or from 0 to 1, are taken as they are; image files and 8-bit arrays
@@ -156,4 +235,11 @@ def from_0_to_1(image):
     return image.astype("float32") / (255.0 if image.dtype == np.uint8 else 1.0)
 
 
-READERS: dict[str, Any] = {"texts": Texts, "words": Words, "images": Images}
+READERS: dict[str, Any] = {
+    "texts": Texts,
+    "words": Words,
+    "choices": Choices,
+    "blanks": Blanks,
+    "questions": Questions,
+    "images": Images,
+}

@@ -40,17 +40,18 @@ def load(folder, threads=None):
 class Served:
     """A task in a format of its own: `served(examples)` gives {name: array}, as its SavedModel would.
 
-    Examples are strings; for pairs, tuples of two; for words, lists of strings; for images, arrays or the
-    paths or bytes of image files. `served.run(inputs)` computes the function of numbers alone, of which
-    `served.read(examples)` gives the inputs, {name: array}.
+    Examples are strings; for pairs, tuples of two; for words, lists of strings; for choices, (text, [choice,
+    ...]); for questions, (question, context); for images, arrays or the paths or bytes of image files.
+    `served.run(inputs)` computes the function of numbers alone, of which `served.read(examples)` gives the
+    inputs, {name: array}.
     """
 
     def __init__(self, folder, description, threads=1):
         self.description = description
         try:
-            reads, answers = description["reads"], description["answers"]
-            self._reader = READERS[reads["kind"]](folder, **{k: v for k, v in reads.items() if k != "kind"})
-            self._finish = ANSWERS[answers["kind"]](**{k: v for k, v in answers.items() if k != "kind"})
+            reads, answers = dict(description["reads"]), dict(description["answers"])
+            self._reader = READERS[reads.pop("kind")](folder, **reads)
+            self._finish = ANSWERS[answers.pop("kind")](folder, **answers)
             self._runtime = RUNTIMES[description["format"]](folder, threads)
             self._outputs = description["outputs"]
             self._most_rows, self._widths = description["most_rows"], description["widths"]
@@ -61,20 +62,24 @@ class Served:
         """The answers to all `examples`, {name: array with one row per example}."""
         if isinstance(examples, str | bytes):
             raise ValueError("examples: expected a list, got a single one")
-        rows = [self._reader.row(example, place) for place, example in enumerate(examples)]
+        examples = list(examples)
+        groups = [self._reader.rows(example, place) for place, example in enumerate(examples)]
+        rows = [row for group in groups for row in group]
         found: list[Any] = [None] * len(rows)
         for places in self._batches(rows, batch_size):
-            batch = [rows[place] for place in places]
-            outputs = self.run(self._reader.join(batch, self._widths))
+            outputs = self.run(self._reader.join([rows[place] for place in places], self._widths))
             for number, place in enumerate(places):
-                found[place] = self._finish({name: x[number] for name, x in outputs.items()}, rows[place])
-        if not found:
-            return {}
-        return {name: np.array([answer[name] for answer in found]) for name in found[0]}
+                found[place] = {name: x[number] for name, x in outputs.items()}
+        left = iter(found)
+        answers = [
+            self._finish([next(left) for _ in group], group, example)
+            for group, example in zip(groups, examples, strict=True)
+        ]
+        return {name: stacked([answer[name] for answer in answers]) for name in answers[0]} if answers else {}
 
     def read(self, examples):
         """The inputs of `run` for `examples`, padded to the longest."""
-        rows = [self._reader.row(example, place) for place, example in enumerate(examples)]
+        rows = [row for place, x in enumerate(examples) for row in self._reader.rows(x, place)]
         return self._reader.join(rows, self._widths)
 
     def run(self, inputs):
@@ -128,6 +133,14 @@ class SavedModel:
             inputs["text"] = [x if isinstance(x, str) else " ".join(x) for x in examples]
         answers = signature(**{name: self._constant(x) for name, x in inputs.items()})
         return {name: _decoded(x.numpy()) for name, x in answers.items()}
+
+
+def stacked(values):
+    """Values as one array; vectors of several lengths are padded with zeros."""
+    if len({np.shape(value) for value in values}) == 1:
+        return np.array(values)
+    longest = max(map(len, values))
+    return np.array([np.pad(value, (0, longest - len(value))) for value in values])
 
 
 def _description(path):

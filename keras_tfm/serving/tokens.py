@@ -6,17 +6,37 @@ from typing import Any
 from .packages import imported
 
 
+def tokenizer_of(folder):
+    """The tokenizer of tokenizer.json, which cuts and pads nothing."""
+    tokenizer = imported("tokenizers", "tokenizers").Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
 def by_tokenizers(folder, ordinary=False):
     """A function of a text that gives its ids, by the rules of tokenizer.json.
 
     `ordinary` reads the spelling of a special token like any other text.
     """
-    tokenizer = imported("tokenizers", "tokenizers").Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+    tokenizer = tokenizer_of(folder)
     if ordinary:
         tokenizer.encode_special_tokens = True
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def spans_by_tokenizers(folder):
+    """A function of a text that gives its ids and the (first, last + 1) characters of each, where the
+    spelling of a special token is ordinary text.
+    """
+    tokenizer = tokenizer_of(folder)
+    tokenizer.encode_special_tokens = True
+
+    def spans(text):
+        found = tokenizer.encode(text, add_special_tokens=False)
+        return found.ids, found.offsets
+
+    return spans
 
 
 def by_sentencepiece(folder):

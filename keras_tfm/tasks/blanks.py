@@ -1,5 +1,8 @@
 """Filling in blanks, computed in the graph."""
 
+import json
+import pathlib
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -24,17 +27,23 @@ class Blanks:
         outputs = model.output
         logits = outputs["mlm"] if isinstance(outputs, dict) else outputs
         inputs = {name: x for name, x in model.input.items() if name != "span_boundaries"}
-        self._model = FunctionalModel(inputs, logits)  # the same weights, without other heads
+        self.model = FunctionalModel(inputs, logits)  # the same weights, without other heads
         if isinstance(tokenizer, BERTTokenizer):
             self.pieces = list(tokenizer.vocabulary)
-            self._words = [piece.removeprefix("##") for piece in self.pieces]
+            self.words = [piece.removeprefix("##") for piece in self.pieces]
         else:
             self.pieces = [symbol.decode("utf-8", "replace") for symbol in tokenizer.symbols]
-            self._words = [piece.strip() for piece in self.pieces]
+            self.words = [piece.strip() for piece in self.pieces]
         self.fill = tf.function(
             self._filled, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
         )
         self.candidates = tf.function(self._likeliest, autograph=False, reduce_retracing=True)
+
+    def write(self, folder: pathlib.Path) -> None:
+        """Write the tokenizer's files, and symbols.json, how each token is written in a blank."""
+        self._tokenizer.save_huggingface(folder)
+        symbols = [word.encode().decode("latin-1") for word in self.words]  # bytes, as characters up to 255
+        (folder / "symbols.json").write_text(json.dumps(symbols) + "\n", "utf-8")
 
     def _likeliest(self, texts: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         packed = pack_texts(self._tokenizer, self._max_length, texts)
@@ -46,7 +55,7 @@ class Blanks:
         width = tf.maximum(1, tf.cast(tf.reduce_max(places.row_lengths()), tf.int32))
         positions = places.to_tensor(0, shape=tf.stack([tf.shape(token_ids)[0], width]))  # (B, M)
         inputs["mask_positions"] = positions
-        logits = self._model({name: inputs[name] for name in self._model.input})
+        logits = self.model({name: inputs[name] for name in self.model.input})
         size = self._tokenizer.vocabulary_size  # the model may have more rows
         special = tf.constant([i in self._tokenizer.special_ids for i in range(size)])
         logits = tf.where(special, -np.inf, tf.cast(logits[..., :size], tf.float32))
@@ -57,7 +66,7 @@ class Blanks:
     def _filled(self, texts: tf.Tensor) -> tf.Tensor:
         ids, _, is_blank = self._likeliest(texts, 1)
         blank = self._tokenizer.blank
-        words = tf.ragged.boolean_mask(tf.gather(tf.constant(self._words), ids[..., 0]), is_blank)
+        words = tf.ragged.boolean_mask(tf.gather(tf.constant(self.words), ids[..., 0]), is_blank)
         parts = tf.strings.split(texts, blank)  # one more than there are blanks
         missing = parts.row_lengths() - words.row_lengths() - 1  # blanks that were cut off
         blanks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(missing)], blank), missing)

@@ -17,6 +17,7 @@ from keras_tfm.heads import MultipleChoice, classification_loss
 from keras_tfm.tasks.encoder_task import EncoderTask
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.measures import cross_entropy
+from keras_tfm.tasks.served_reading import served_choices
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import refuse_rows
 from keras_tfm.training.folder import Path
@@ -176,6 +177,8 @@ class ChoiceAnswerer(EncoderTask):
         shapes = {"text": [None], "choices": [None, None]}
         specs = [tf.TensorSpec(shape, tf.string, name) for name, shape in shapes.items()]
         return {"serving_default": (answer, specs)}
+
+    served = served_choices
 
 
 def as_texts(example: str | tuple[str, Sequence[str]]) -> list[str]:

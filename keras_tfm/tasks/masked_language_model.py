@@ -35,6 +35,7 @@ from keras_tfm.tasks.blanks import Blanks
 from keras_tfm.tasks.encoder_task import EncoderOptions
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.measures import sums_over
+from keras_tfm.tasks.served_reading import served_blanks
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.streams import EPOCH_BATCHES, Texts, read_or_stream, sample_of
 from keras_tfm.tasks.task import Task, check_length, check_vocabulary, describe_backbone, make_backbone
@@ -355,6 +356,8 @@ class MaskedLanguageModel(TrainableTask):
     def export_endpoints(self) -> Endpoints:
         return {"serving_default": (lambda text: {"text": self._blanks.fill(text)},
                                     [tf.TensorSpec([None], tf.string, "text")])}  # fmt: skip
+
+    served = served_blanks
 
     def describe_model(self) -> dict[str, Any]:
         head = {"class": type(self.model).__name__, **self.model.head_arguments}

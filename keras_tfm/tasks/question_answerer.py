@@ -20,6 +20,7 @@ from keras_tfm.data.sources.questions import Questions, check_answer, read_quest
 from keras_tfm.heads import SpanCrossEntropy, SpanFinder, best_spans
 from keras_tfm.tasks.encoder_task import EncoderTask, parts_of, with_parts
 from keras_tfm.tasks.learning import ROWS
+from keras_tfm.tasks.served_reading import served_questions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import refuse_columns, refuse_rows
 from keras_tfm.training.folder import Path
@@ -310,6 +311,8 @@ class QuestionAnswerer(EncoderTask):
 
         names = ("question", "context")
         return {"serving_default": (answer, [tf.TensorSpec([None], tf.string, name) for name in names])}
+
+    served = served_questions
 
 
 def normalize_answer(text: str) -> list[str]:
