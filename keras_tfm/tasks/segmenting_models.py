@@ -144,8 +144,10 @@ def with_head_of(
     """
     new = segmenting(backbone, count, **head_of(model))
     starts, of_classes = PARTS[type(model)]
+    of_backbone = {layer.name for layer in backbone.layers}
     for layer in new.layers:  # a linear decoder is none of them
-        if layer.name.startswith(starts) or (has_classes and layer.name == of_classes):
+        is_part = layer.name.startswith(starts) or (has_classes and layer.name == of_classes)
+        if is_part and layer.name not in of_backbone:
             layer.set_weights(model.get_layer(layer.name).get_weights())
     return new
 
