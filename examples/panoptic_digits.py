@@ -1,6 +1,11 @@
 """Each digit of a picture that is made here as a segment of its own, and the ground as stuff: MaskFormer.
 
-python examples/panoptic_digits.py             # 20 minutes
+    python examples/panoptic_digits.py             # 20 minutes
+    python examples/panoptic_digits.py 3 1000      # 3 minutes, on 1,000 pictures
+
+The pictures are those of `digit_pictures.py`. The answer that all is ground has a panoptic quality of 8.6.
+Eight passes over 1,000 pictures, 480 steps and 151 seconds of one core without XLA, end at pq 12.9: 95.3 of
+the ground and 4.6 of the digits, which need more.
 """
 
 import sys

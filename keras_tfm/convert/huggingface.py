@@ -45,6 +45,7 @@ TABLES = {
     "deformable_detr": "deformable_detr.FAMILY",
     "rt_detr": "rt_detr.FAMILY",
     "maskformer": "mask_former.FAMILY",
+    "mask2former": "mask2former.FAMILY",
     "vision-encoder-decoder": "vision_encoder_decoder.FAMILY",
     "dinov2": "dinov2.FAMILY",
     "dinov2_with_registers": "dinov2.WITH_REGISTERS",

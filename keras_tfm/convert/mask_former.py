@@ -26,18 +26,24 @@ SWIN = dataclasses.replace(
     fields={**swin.FAMILY.fields, "window": "window_size"},  # the maps may have any size
     only={"fixed_windows": True},
 )
-# {our backbone: (its family, what stands before its keys)}
-BACKBONES = {"Swin": (SWIN, f"{ENCODER}model."), "ResNet": (resnet.FAMILY, ENCODER)}
+# {our backbone: its family}, and {our backbone: what stands before its keys}
+BACKBONES = {"Swin": SWIN, "ResNet": resnet.FAMILY}
+PREFIXES = {"Swin": f"{ENCODER}model.", "ResNet": ENCODER}
 KINDS = {"swin": "Swin", "maskformer-swin": "Swin", "resnet": "ResNet"}
 NUM_STAGES = 4  # theirs reads the maps of this number of stages of a Swin
 
 
 def family_of(config):
-    """(The family of the configuration's backbone, the prefix of its keys); ValueError for another one."""
+    """The family of the configuration's backbone; ValueError for another one."""
     if config.backbone not in BACKBONES:
         names = ", ".join(BACKBONES)
-        raise ValueError(f"MaskFormerModel has only `backbone` {names}; it is {config.backbone!r}.")
+        raise ValueError(f"{_model(config)} has only `backbone` {names}; it is {config.backbone!r}.")
     return BACKBONES[config.backbone]
+
+
+def _model(config):
+    """The name of their model for our configuration."""
+    return f"{type(config).__name__.removesuffix('Config')}Model"
 
 
 def read_backbone(entries):
@@ -50,7 +56,7 @@ def read_backbone(entries):
     name = KINDS[kind]
     if name == "ResNet":
         theirs = {"image_size": entries.get("image_size", MaskFormer.config_class.image_size), **theirs}
-    config = BACKBONES[name][0].read_config(theirs, "config.json")
+    config = BACKBONES[name].read_config(theirs, "config.json")
     stages = [f"stage{i + 1}" for i in range(len(config.depths))]
     given = theirs.get("out_features") or (stages if name == "Swin" else stages[-1:])
     if given != stages or (name == "Swin" and len(stages) != NUM_STAGES):
@@ -60,10 +66,10 @@ def read_backbone(entries):
 
 def write_backbone(config):
     """Their entry for our backbone; ValueError if they have none for it."""
-    family, _ = family_of(config)
+    family = family_of(config)
     stages = [f"stage{i + 1}" for i in range(len(config.of_backbone.depths))]
     if config.backbone == "Swin" and len(stages) != NUM_STAGES:
-        raise ValueError(f"MaskFormerModel takes a Swin of {NUM_STAGES} stages; it has {len(stages)}.")
+        raise ValueError(f"{_model(config)} takes a Swin of {NUM_STAGES} stages; it has {len(stages)}.")
     entries = family.write_config(config.of_backbone)
     if config.backbone == "ResNet":
         entries.pop("image_size")  # an entry of the detector stores it
@@ -91,10 +97,22 @@ def of_backbone(read):
     return Entry("backbone_config", read, write_backbone)
 
 
+BACKBONE_FIELDS = {
+    "backbone": of_backbone(lambda _, entries: read_backbone(entries)[0]),
+    "backbone_config": of_backbone(read_fields),
+    "image_size": of_backbone(read_own("image_size")),
+    "num_channels": of_backbone(read_own("num_channels")),
+}
+
+
+def backbone_rows(config, prefixes):
+    """The rows of the backbone, before whose keys stand `prefixes`, {our backbone: the prefix}."""
+    return renamed(family_of(config).of(config.of_backbone).rows, "", prefixes[config.backbone])
+
+
 def rows(config):
     """The table of a configuration."""
-    family, prefix = family_of(config)
-    table = renamed(family.of(config.of_backbone).rows, "", prefix)
+    table = backbone_rows(config, PREFIXES)
     table += norm("map_norm_{}", f"{ENCODER}hidden_states_norms.{{}}")
     table += normalized("pyramid_stem", f"{PYRAMID}fpn.stem")
     sides = len(config.of_backbone.depths) - 1
@@ -116,36 +134,51 @@ def normalized(ours, theirs):
     return [*convolution(ours, f"{theirs}.0"), *norm(f"{ours}/norm", f"{theirs}.1")]
 
 
+def backbone_shapes(config, prefixes):
+    """{key: size} of some weights of the backbone but its last norm, as `shapes` of a `Family`."""
+    family, own = family_of(config), config.of_backbone
+    return {
+        prefixes[config.backbone] + key: tuple(
+            field(own) if callable(field) else getattr(own, field) for field in fields
+        )
+        for key, fields in family.shapes.items()
+        if key != "layernorm.weight"
+    }
+
+
 def shapes(config):
     """The sizes of some weights, which are compared with the configuration before a model is made."""
-    family, prefix = family_of(config)
-    own = config.of_backbone
-    sizes = {
-        prefix + key: tuple(field(own) if callable(field) else getattr(own, field) for field in fields)
-        for key, fields in family.shapes.items()
-        if prefix + key != f"{LAST_NORM}weight"
-    }
+    sizes = backbone_shapes(config, PREFIXES)
     sizes |= {
         f"{PYRAMID}mask_projection.weight": (config.mask_dim, config.pyramid_dim, 3, 3),
         "transformer_module.queries_embedder.weight": (config.num_queries, config.dim),
         "transformer_module.decoder.layers.0.fc1.weight": (config.intermediate_dim, config.dim),
     }
-    return {key: tuple(lambda _, size=size: size for size in shape) for key, shape in sizes.items()}
+    return as_functions(sizes)
+
+
+def as_functions(sizes):
+    """{key: size}, with a function of the configuration for each side of a size."""
+    return {key: tuple(lambda _, side=side: side for side in size) for key, size in sizes.items()}
 
 
 def added(tensors):
-    """The tensors that theirs has in addition to ours: counts of batches, a norm without effect, indices of
-    positions, weights of a loss.
-    """
-    found = batch_counts(tensors)
+    """The tensors that theirs has in addition to ours, also indices of positions."""
+    found = without_effect(tensors, LAST_NORM)
     for key, table in tensors.items():
         if key.endswith("relative_position_bias_table"):
             side = (math.isqrt(len(table)) + 1) // 2
             found[key.replace("bias_table", "index")] = places_in_table(side)
+    return found
+
+
+def without_effect(tensors, last_norm):
+    """What theirs has in addition to ours: counts of batches, a Swin's `last_norm`, weights of a loss."""
+    found = batch_counts(tensors)
     last = [key for key in tensors if "hidden_states_norms" in key]
     if last:
         key, width = max(last), len(tensors[max(last)])
-        before = key.partition(ENCODER)[0] + LAST_NORM
+        before = key.partition(ENCODER)[0] + last_norm
         found |= {f"{before}weight": np.ones(width, "float32"), f"{before}bias": np.zeros(width, "float32")}
     if "class_predictor.bias" in tensors:
         weights = np.ones_like(tensors["class_predictor.bias"])
@@ -167,10 +200,7 @@ FAMILY = Family(
     model=MaskFormer,
     prefix="model.",
     fields={
-        "backbone": of_backbone(lambda _, entries: read_backbone(entries)[0]),
-        "backbone_config": of_backbone(read_fields),
-        "image_size": of_backbone(read_own("image_size")),
-        "num_channels": of_backbone(read_own("num_channels")),
+        **BACKBONE_FIELDS,
         "num_queries": "decoder_config.num_queries",
         "dim": "decoder_config.d_model",
         "num_layers": "decoder_config.decoder_layers",

@@ -46,6 +46,7 @@ PUBLISHED = {
         "resample": 3,
     },
 }
+PUBLISHED["mask2former"] = PUBLISHED["maskformer"] = PUBLISHED["maskformer"]
 INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers for its filters
 MAX_SIDE = 4_096
 LEAST_STRETCHED = 384  # ConvNeXt's images of this size and more are stretched, not cut

@@ -57,6 +57,19 @@ def pairwise_dice(targets, logits):
     return 1 - (2 * common + 1) / (sums + 1)
 
 
+def binary_cross_entropy(targets, logits):
+    """The cross-entropy of logits (..., N) for targets from 0 to 1, in nats, averaged over N: (...)."""
+    targets, logits = ops.cast(targets, "float32"), ops.cast(logits, "float32")
+    return ops.mean(ops.softplus(logits) - targets * logits, axis=-1)
+
+
+def pairwise_cross_entropy(targets, logits):
+    """`binary_cross_entropy` of all pairs of targets (B, M, N) and logits (B, Q, N): (B, Q, M)."""
+    targets, logits = ops.cast(targets, "float32"), ops.cast(logits, "float32")
+    right = ops.einsum("bqn,bmn->bqm", logits, targets) / logits.shape[-1]
+    return ops.mean(ops.softplus(logits), axis=-1, keepdims=True) - right
+
+
 def segments_of(targets):
     """(The class of each segment (B, M), -1 where there is none, its mask (B, M, H, W), 0 or 1) of whole
     numbers (B, M, H, W): 1 + the class in a segment's pixels, 0 outside, `NO_IMAGE` where no image is.

@@ -11,6 +11,7 @@ checkpoints can be read.
 from keras_tfm.models.detection.conditional_detr import ConditionalDETR, ConditionalDETRConfig
 from keras_tfm.models.detection.deformable_detr import DeformableDETR, DeformableDETRConfig
 from keras_tfm.models.detection.detr import DETR, DETRConfig
+from keras_tfm.models.detection.mask2former import Mask2Former, Mask2FormerConfig
 from keras_tfm.models.detection.mask_former import MaskFormer, MaskFormerConfig
 from keras_tfm.models.detection.medt import GatedAxialUNet, MedT, MedTConfig
 from keras_tfm.models.detection.rt_detr import RTDETR, RTDETRConfig

@@ -27,6 +27,7 @@ from keras_tfm.tasks.segmentation import SegmenterConfig, are_known, kind_of, wi
 from keras_tfm.tasks.segmentation_kind import SegmentationKind
 from keras_tfm.tasks.segmenting_models import (
     ARCHITECTURES,
+    NAMES_OF_SETS,
     PARTS,
     PROCESSORS,
     SEMANTIC,
@@ -78,7 +79,7 @@ class Segmenter(CanvasTask):
     help = "train a segmenter: the class of every pixel of an image, instances, or panoptic segments"
     files = (
         f"{KINDS}, for the class of every pixel; {KINDS_OF_SETS}, for instances or panoptic segments, which "
-        "need --family maskformer or detr"
+        f"need --family {NAMES_OF_SETS}"
     )
     examples_class = Masks
     training = SegmentationTraining(

@@ -8,34 +8,44 @@ import keras
 
 from keras_tfm.configs import Config, Option, Rate, Size
 from keras_tfm.data.sources.segments import WORDS
-from keras_tfm.heads.mask_classifier import MaskClassifier
+from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier
 from keras_tfm.heads.panoptic_detector import PanopticDetector
 from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
-from keras_tfm.models import DETR, GatedAxialUNet, MaskFormer, MedT
+from keras_tfm.models import DETR, GatedAxialUNet, Mask2Former, MaskFormer, MedT
 from keras_tfm.tasks.image_classifier import FAMILIES, ImageOptions
 from keras_tfm.tasks.task import describe_backbone, make_backbone
 
 SegmentingModel = SemanticSegmenter | MaskClassifier | PanopticDetector
 # Backbones that tell sets of masks, and their heads; any other has a `SemanticSegmenter`.
-OF_SETS: dict[type, Any] = {MaskFormer: MaskClassifier, DETR: PanopticDetector}
+OF_SETS: dict[type, Any] = {
+    MaskFormer: MaskClassifier,
+    Mask2Former: PointMaskClassifier,
+    DETR: PanopticDetector,
+}
 MASK_SETS = tuple(dict.fromkeys(OF_SETS.values()))  # the heads that learn instances and panoptic segments
 SEMANTIC = (SemanticSegmenter, MaskClassifier)  # those that learn the class of every pixel
 # {model: (how the names of its parts begin that know nothing of the classes, the one that does)}
 PARTS: dict[type, tuple[str | tuple[str, ...], str]] = {
     SemanticSegmenter: ("decoder", "classes"),
     MaskClassifier: ("mask_head", "class_head"),
+    PointMaskClassifier: ("mask_head", "class_head"),
     PanopticDetector: (("box_head", "mask_"), "class_head"),
 }
 # {model: how transformers' class begins that prepares its images}
 PROCESSORS: dict[type, str] = {
     SemanticSegmenter: "Segformer",
     MaskClassifier: "MaskFormer",
+    PointMaskClassifier: "Mask2Former",
     PanopticDetector: "Detr",
 }
-ARCHITECTURES = "SegformerForSemanticSegmentation, MaskFormerForInstanceSegmentation or DetrForSegmentation"
+ARCHITECTURES = (
+    "SegformerForSemanticSegmentation, MaskFormerForInstanceSegmentation, "
+    "Mask2FormerForUniversalSegmentation or DetrForSegmentation"
+)
 # Those that segment and nothing else, or detect too, beside the families of images.
-FAMILIES_HERE = {family.__name__.lower(): family for family in (DETR, GatedAxialUNet, MaskFormer, MedT)}
-NAMES_OF_SETS = " or ".join(sorted(family.__name__.lower() for family in OF_SETS))
+FAMILIES_HERE = {family.__name__.lower(): family for family in (*OF_SETS, GatedAxialUNet, MedT)}
+_NAMES = sorted(family.__name__.lower() for family in OF_SETS)
+NAMES_OF_SETS = f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}"
 TINY_DETR_HEADS = 8  # with four, the channels of its mask head are no multiple of the groups' number
 NUM_MAPS = 4  # of a DETR's backbone, as in the published models, or fewer where it has no more
 
@@ -47,10 +57,10 @@ class SegmenterOptions(ImageOptions):
     family: Annotated[
         str,
         Option(
-            "maskformer, which tells masks and their classes, or detr, which tells boxes too, for instances "
-            "and panoptic segments; for classes of pixels maskformer; medt or gatedaxialunet, with --decoder "
-            "linear; or a backbone: of models with maps, mit (SegFormer's) or swin for example, or that keep "
-            "patches, as vit"
+            "maskformer or mask2former, which tell masks and their classes, or detr, which tells boxes too, "
+            "for instances and panoptic segments; for classes of pixels one of the former two; medt or "
+            "gatedaxialunet, with --decoder linear; or a backbone: of models with maps, mit (SegFormer's) or "
+            "swin for example, or that keep patches, as vit"
         ),
     ] = "mit"
     decoder: Annotated[
@@ -134,8 +144,10 @@ def with_head_of(
     """
     new = segmenting(backbone, count, **head_of(model))
     starts, of_classes = PARTS[type(model)]
+    of_backbone = {layer.name for layer in backbone.layers}
     for layer in new.layers:  # a linear decoder is none of them
-        if layer.name.startswith(starts) or (has_classes and layer.name == of_classes):
+        is_part = layer.name.startswith(starts) or (has_classes and layer.name == of_classes)
+        if is_part and layer.name not in of_backbone:
             layer.set_weights(model.get_layer(layer.name).get_weights())
     return new
 

@@ -61,6 +61,7 @@ def test_the_table_of_families_is_whole():
         "conditionaldetr",
         "deformabledetr",
         "detr",
+        "mask2former",
         "maskformer",
         "medt",
         "rtdetr",

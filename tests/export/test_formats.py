@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_tfm import serving
+from keras_tfm import layers, serving
 from keras_tfm.data import BERTTokenizer
 from keras_tfm.models import BERT, ViT
 from keras_tfm.tasks import ImageClassifier, SentenceEncoder, Task, TextClassifier, TokenClassifier
@@ -322,3 +322,44 @@ def test_a_full_disk(classifier, tmp_path, name):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not list(tmp_path.iterdir())
+
+
+# What makes onnxruntime quick ----------------------------------------------------------------------------
+
+
+def test_onnxruntime_gets_products_that_it_need_not_copy(tmp_path):
+    """Queries, keys and values are products of their own with their biases; a sum before a norm stays one."""
+    import onnx
+
+    rng = np.random.default_rng(0)
+    attend, norm = layers.MultiHeadAttention(2), keras.layers.LayerNormalization()
+    for layer in (attend, norm):
+        layer.build((None, 16, 16))
+        for weight in layer.weights:  # biases too, which are zeros otherwise
+            weight.assign(rng.normal(size=weight.shape))
+    Numbers(lambda x: norm(x[..., 0] + attend(x[..., 0]))).export(tmp_path / "served", format="onnx")
+    graph = onnx.load(tmp_path / "served" / "model.onnx").graph
+    makers = {name: node for node in graph.node for name in node.output}
+
+    def before(kind):
+        """What makes the first input of each node of that kind, and what makes the first input of that."""
+        found = [makers.get(node.input[0]) for node in graph.node if node.op_type == kind]
+        pairs = [(node, makers.get(node.input[0])) for node in found if node is not None]
+        return [(node.op_type, other.op_type if other is not None else None) for node, other in pairs]
+
+    assert not before("Split")
+    assert before("Reshape").count(("Add", "MatMul")) == 3
+    assert [kind for kind, _ in before("ReduceMean")].count("Sum") == 1
+
+
+def test_numbers_next_to_zero_are_lost_within_a_call_alone(exports):
+    """Processors are slow at them, and the weights of masked keys are such numbers."""
+    from keras_tfm.serving.runtimes import _math_library, _without_denormals
+
+    serving.load(exports["onnx"])(TEXTS)
+    tiny, one = np.array([1e-39], "float32"), np.array([1.0], "float32")
+    assert (tiny * one)[0] > 0
+    with _without_denormals():
+        within = (tiny * one)[0]
+    assert (within == 0) == (_math_library() is not None)
+    assert (tiny * one)[0] > 0

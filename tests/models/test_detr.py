@@ -55,6 +55,18 @@ def test_parameters_of_the_published_sizes(size, expected, no_allocation):
     assert sum(math.prod(weight.shape) for weight in model.trainable_weights) == expected
 
 
+def test_cell_detr(no_allocation):
+    """Prangemeier et al. 2020: as in their code 12 queries see 8 x 8 cells, by 8 heads of 128 dimensions."""
+    model = heads.PanopticDetector(DETR.from_size("cell"), 2, num_maps=3)
+    assert model.input["images"].shape == (None, 128, 128, 1)
+    assert model.backbone.output["encoder_sequence_output"].shape == (None, 64, 128)
+    assert model.backbone.output["decoder_outputs"].shape == (None, 2, 12, 128)
+    assert model.output["masks"].shape == (None, 12, 32, 32)
+    assert {stack: len(blocks) for stack, blocks in model.blocks.items()} == {
+        "backbone": 3, "encoder": 3, "decoder": 2,
+    }  # fmt: skip
+
+
 def draw(seed=0, batch_size=2):
     return np.random.default_rng(seed).normal(size=(batch_size, 20, 24, 1)).astype("float32")
 

@@ -128,6 +128,20 @@ def draw_segments(rng, sizes, grid, num_classes):
     return targets
 
 
+def segments_of(targets):
+    """The masks (M, H, W) and the classes (M,) of the segments of each of the `targets` (B, H, W, 2)."""
+    present = [[x for x in np.unique(target[..., 1]) if x != 255] for target in targets]
+    segments = [
+        torch.stack([torch.from_numpy(target[..., 1] == x).float() for x in numbers])
+        for target, numbers in zip(targets, present, strict=True)
+    ]
+    classes = [
+        torch.tensor([int(target[..., 0][target[..., 1] == x][0]) for x in numbers])
+        for target, numbers in zip(targets, present, strict=True)
+    ]
+    return segments, classes
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("is_semantic", [False, True])
 def test_the_loss_and_its_gradient(is_semantic, seed):
@@ -144,15 +158,7 @@ def test_the_loss_and_its_gradient(is_semantic, seed):
     theirs = transformers.models.maskformer.modeling_maskformer
     matcher = theirs.MaskFormerHungarianMatcher(1.0, cost_dice=1.0, cost_mask=20.0)
     criterion = theirs.MaskFormerLoss(num_classes, matcher, {}, 0.1)
-    present = [[x for x in np.unique(target[..., 1]) if x != 255] for target in targets]
-    segments = [
-        torch.stack([torch.from_numpy(target[..., 1] == x).float() for x in numbers])
-        for target, numbers in zip(targets, present, strict=True)
-    ]
-    classes = [
-        torch.tensor([int(target[..., 0][target[..., 1] == x][0]) for x in numbers])
-        for target, numbers in zip(targets, present, strict=True)
-    ]
+    segments, classes = segments_of(targets)
     tensor = torch.from_numpy(joined).requires_grad_()
     expected = 0
     for block in tensor.transpose(0, 1):

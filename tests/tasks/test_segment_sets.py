@@ -21,6 +21,7 @@ from keras_tfm.tasks.average_precision import mask_precision
 from keras_tfm.tasks.segments import areas_and_boxes, instance_masks, panoptic_quality
 from tests.contract import randomise
 from tests.fresh_process import ask
+from tests.heads import test_panoptic_detector
 from tests.tasks import test_segmenter
 
 SIZE = (16, 24)
@@ -287,7 +288,7 @@ def test_refusals(made):
 
 def test_refusals_of_makers():
     semantic = test_segmenter.make()
-    with pytest.raises(ValueError, match="instances need --family detr or maskformer; S"):
+    with pytest.raises(ValueError, match="instances need --family detr, mask2former or maskformer; S"):
         Segmenter(semantic.model, NAMES, segments="instances")
     with pytest.raises(ValueError, match="PanopticDetector tells instances and panoptic segments"):
         Segmenter(PanopticDetector(DETR(DETECTOR), 3, num_maps=2), NAMES)
@@ -345,7 +346,7 @@ def test_the_command_line(kind, family, tmp_path, capsys):
     train = ["train", "segment", "--train", *paths, "--out", run, "--config", str(tmp_path / "config.json")]
     with pytest.raises(SystemExit, match="2"):
         main([*train[:-2], "--epochs", "1"])
-    assert f"{WORDS[kind]} need --family detr or maskformer" in capsys.readouterr().err
+    assert f"{WORDS[kind]} need --family detr, mask2former or maskformer" in capsys.readouterr().err
     main([*train, "--family", family, "--epochs", "1", "--batch-size", "3", "--threshold", "0.2"])
     assert f"6 images with {12 if kind == 'instances' else 18} segments" in capsys.readouterr().err
     main(["evaluate", run, "--data", *paths])
@@ -367,13 +368,56 @@ def test_the_command_line(kind, family, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_mask_former_learns(kind):
-    """Rectangles of two greys: far above what any constant answer reaches."""
-    task = make(kind, MaskClassifier(MaskFormer(test_segmenter.FORMER), 3))
-    data, test = of_kind(kind, 96), of_kind(kind, 8, seed=1)
-    before = task.evaluate(test)
-    task.fit(data, 0.1, epochs=40, batch_size=12, learning_rate=3e-3, least_area=1.0)
-    after = task.evaluate(test)
-    name, bound = ("ap50", 30) if kind == "instances" else ("pq", 30)
-    assert after[name] > max(bound, 2 * before[name])
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [("maskformer", "instances"), ("maskformer", "panoptic"), ("detr", "panoptic")],
+)
+def test_a_training_learns(family, kind):
+    """Rectangles of two greys. That all is ground has a PQ of 25: 75 of one class, 0 of the others."""
+    keras.utils.set_random_seed(0)
+    model = (
+        MaskClassifier(MaskFormer(test_segmenter.FORMER), 3)
+        if family == "maskformer"
+        else PanopticDetector(DETR(dataclasses.replace(DETECTOR, num_decoder_layers=2)), 3, num_maps=2)
+    )
+    task = make(kind, model, threshold=0.5)
+    _, masks, labels = test = of_kind(kind, 16, seed=1)
+    if kind == "panoptic":
+        truth = np.stack([(own * np.array([1, 2, 3])[:, None, None]).sum(0) for own in masks])
+        names = [{place: NAMES.index(name) for place, name in enumerate(own, 1)} for own in labels]
+        everywhere = np.ones(SIZE, int), {1: NAMES.index("ground")}
+        prior = panoptic_quality((pair, everywhere) for pair in zip(truth, names, strict=True))
+        assert prior["pq"] == pytest.approx(25)
+    epochs = 40 if family == "maskformer" else 60
+    task.fit(of_kind(kind, 96), 0.1, epochs=epochs, batch_size=12, learning_rate=3e-3, least_area=1.0)
+    found = task.evaluate(test)
+    if kind == "panoptic":  # measured: 71, 63 and 87 of maskformer, 60, 48 and 84 of detr
+        assert found["pq"] > 50 and found["pq_things"] > 35 and found["pq_stuff"] > 75
+    else:
+        assert found["ap50"] > 70 and found["ap"] > 35
+
+
+@pytest.mark.slow
+def test_a_detr_s_folders(tmp_path):
+    """From and to transformers' folders, and on another size of images; what is told of them is panoptic."""
+    keras.utils.set_random_seed(0)
+    task = make("panoptic", PanopticDetector(DETR(test_panoptic_detector.FOUR), 3, num_maps=4), threshold=0.0)
+    randomise(task.model, 1)
+    task.save_huggingface(tmp_path / "theirs")
+    again = tasks.from_huggingface(tmp_path / "theirs")
+    assert type(again) is Segmenter and again.config.segments == "panoptic" and again.class_names == NAMES
+    images = examples(2, task.image_shape[:2])[0]
+    for name, x in again(images).items():
+        np.testing.assert_allclose(x, task(images)[name], atol=1e-5)
+    sets = SegmentSets.of([np.ones((1, 32, 40), bool)], [["dark"]], NAMES, stuff=["ground"], kind="panoptic")
+    data = Segments(images[:1, ..., None], np.array([(32, 40)]), sets)
+    same = Segmenter.from_huggingface(tmp_path / "theirs", data)
+    assert same.config.stuff == ("ground",) and same.class_names == NAMES
+    larger = Segmenter.adopt(task, data, image_size=64)
+    for layer in ("class_head", "box_head", "mask_output"):
+        for a, b in zip(*(x.model.get_layer(layer).get_weights() for x in (larger, task)), strict=True):
+            np.testing.assert_array_equal(a, b)
+    task.save(tmp_path / "run")
+    loaded = tasks.load(tmp_path / "run")
+    for name, x in loaded(images).items():
+        np.testing.assert_allclose(x, task(images)[name], atol=1e-5)

@@ -2,7 +2,8 @@
 
 They are computed once more, in float64, from the scores that the layers compute. Without attention are BiT,
 FNet, MLPMixer, ResNet, ResNetVD, Recurrent and Autoregressive. tests/layers/test_deformable.py has those of
-DeformableDETR's and RTDETR's points, told by cells.
+DeformableDETR's and RTDETR's points, told by cells; Mask2Former's encoder looks at such points too, and
+tests/models/test_mask2former.py has the weights of its decoder.
 """
 
 import dataclasses

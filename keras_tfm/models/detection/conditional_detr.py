@@ -197,4 +197,5 @@ ConditionalDETR.sizes = {
         {**dataclasses.asdict(size), "num_queries": 16 if name == "tiny" else 300}
     )
     for name, size in DETR.sizes.items()
+    if name != "cell"
 }

@@ -171,10 +171,13 @@ def _levels(config, maps):
 
 
 class LevelPositionEncoding(SineGridPositionEncoding):
-    """x + the sines of a cell's centre + a vector that is learnt, of the level: (B, rows, columns, D)."""
+    """x + the sines of a cell's place + a vector that is learnt, of the level: (B, rows, columns, D).
 
-    def __init__(self, **kwargs):
-        super().__init__(normalize=True, offset=0.5, **kwargs)
+    By the default `offset` its place is its centre.
+    """
+
+    def __init__(self, offset=0.5, **kwargs):
+        super().__init__(normalize=True, offset=offset, **kwargs)
 
     def build(self, x_shape):
         super().build(x_shape)
@@ -185,7 +188,7 @@ class LevelPositionEncoding(SineGridPositionEncoding):
 
     def get_config(self):
         config = super().get_config()
-        return {name: config[name] for name in ("name", "trainable", "dtype")}
+        return {name: config[name] for name in ("name", "trainable", "dtype", "offset")}
 
 
 def _encoder_block(config, grids, index):

@@ -64,7 +64,11 @@ class DETR(SetDetector):
 
 
 # Carion et al. 2020, table 1: DETR, of 41 M parameters, and DETR-R101, of 60 M. tiny is this package's own,
-# for images of some 96 x 96.
+# for images of some 96 x 96. cell is Cell-DETR (Prangemeier et al. 2020, "Attention-Based Transformers for
+# Instance Segmentation of Cells in Microstructures") with a `heads.PanopticDetector`: the Transformer and the
+# queries of its authors' code, behind a ResNet of three stages which, like their network of four, ends at
+# 8 x 8 cells. It lacks the deformable and pixel-adaptive convolutions and the learned activations of their
+# variant B.
 DETR.sizes = {
     "tiny": DETRConfig(
         image_size=96,
@@ -80,4 +84,17 @@ DETR.sizes = {
     ),
     "50": DETRConfig(),
     "101": DETRConfig(backbone_config={"depths": (3, 4, 23, 3)}),
+    "cell": DETRConfig(
+        image_size=128,
+        num_channels=1,
+        backbone_config={"dims": (64, 128, 256), "depths": (1, 1, 1), "block": "basic"},
+        frozen_norms=False,
+        num_queries=12,
+        dim=128,
+        num_layers=3,
+        num_decoder_layers=2,
+        num_heads=8,
+        intermediate_dim=512,
+        dropout=0.0,
+    ),
 }

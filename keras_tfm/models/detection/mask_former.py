@@ -82,9 +82,7 @@ class MaskFormer(ConfiguredModel):
 
     def __init__(self, config: MaskFormerConfig, name: str = "mask_former", **kwargs: Any) -> None:
         backbone = config.new_backbone()
-        maps = list(backbone.maps)
-        if config.backbone in NORMALIZED:
-            maps = [LayerNormalization(EPSILON, name=f"map_norm_{i}")(x) for i, x in enumerate(maps)]
+        maps = normalized_maps(config, backbone)
         features = feature_pyramid(maps, config.pyramid_dim)
         features = Convolution(config.mask_dim, 3, name="mask_features")(features)
 
@@ -115,23 +113,36 @@ class MaskFormer(ConfiguredModel):
         self.maps = backbone.maps
 
 
-def feature_pyramid(maps, dim):
-    """The `maps`, the largest first, as one of the first's size: (B, rows, columns, `dim`).
+def normalized_maps(config, backbone):
+    """The maps of the `backbone`, the largest first, normalised where its blocks leave that open."""
+    maps = list(backbone.maps)
+    if config.backbone in NORMALIZED:
+        maps = [LayerNormalization(EPSILON, name=f"map_norm_{i}")(x) for i, x in enumerate(maps)]
+    return maps
 
-    The last is convolved; then, again and again, it is enlarged to the next larger one, which is projected
-    and added, and their sum is convolved.
+
+def feature_pyramid(maps, dim):
+    """The `maps`, the largest first, as one of the first's size: (B, rows, columns, `dim`)."""
+    return merged(normalized(dim, 3, "relu", name="pyramid_stem")(maps[-1]), maps[:-1], dim)
+
+
+def merged(x, maps, dim, resize=resize_nearest):
+    """`x` (B, rows, columns, `dim`) in the size of the first of the `maps`, which are all larger than it.
+
+    Again and again it is enlarged to the next larger map, the last one first; that map is projected and
+    added, and the sum is convolved.
     """
-    x = _normalized(dim, 3, "relu", name="pyramid_stem")(maps[-1])
-    for i in reversed(range(len(maps) - 1)):
-        side = _normalized(dim, 1, name=f"pyramid_side_{i}")(maps[i])
-        x = resize_nearest(x, side.shape[1:3]) + side
-        x = _normalized(dim, 3, "relu", name=f"pyramid_block_{i}")(x)
+    for i in reversed(range(len(maps))):
+        side = normalized(dim, 1, name=f"pyramid_side_{i}")(maps[i])
+        x = resize(x, side.shape[1:3]) + side
+        x = normalized(dim, 3, "relu", name=f"pyramid_block_{i}")(x)
     return x
 
 
-def _normalized(dim, size, activation=None, name=None):
+def normalized(dim, size, activation=None, use_bias=None, name=None):
+    """A `Convolution` whose features are normalised in groups."""
     norm = keras.layers.GroupNormalization(NUM_GROUPS, epsilon=EPSILON)
-    return Convolution(dim, size, norm=norm, activation=activation, name=name)
+    return Convolution(dim, size, norm=norm, activation=activation, use_bias=use_bias, name=name)
 
 
 # Cheng et al. 2021: MaskFormer of 41 M (R50), 60 M (R101), 42 M (Swin-T), 63 M (S), 102 M (B) and 212 M (L)

@@ -97,4 +97,5 @@ def _extent(cells):
 SMCA.sizes = {
     name: SMCAConfig.from_json({**dataclasses.asdict(size), "num_queries": 16 if name == "tiny" else 300})
     for name, size in DETR.sizes.items()
+    if name != "cell"
 }

@@ -1,0 +1,277 @@
+"""Learning a set of masks: predictions are matched to segments, and then each learns its own.
+
+Cheng et al. 2021, "Per-Pixel Classification is Not All You Need for Semantic Segmentation" (MaskFormer),
+compares whole masks; Cheng et al. 2022, "Masked-attention Mask Transformer for Universal Image Segmentation"
+(Mask2Former), section 3.3, compares them at points.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_tfm.heads.mask_losses import (
+    binary_cross_entropy,
+    dice_loss,
+    focal_loss,
+    pairwise_cross_entropy,
+    pairwise_dice,
+    pairwise_focal,
+    segments_of,
+)
+from keras_tfm.heads.matching import match
+from keras_tfm.layers.attention.deformable import sample_bilinear
+from keras_tfm.layers.compiler.bits import uniform_bits
+from keras_tfm.layers.resizing import resize_bilinear, resize_nearest
+from keras_tfm.registry import register
+
+
+class MaskMatchingLoss(keras.losses.Loss, abc.ABC):
+    """The loss of L predictions of a set of segments, one for each decoder block, in nats. Abstract.
+
+    Targets are whole numbers: classes (B, H, W), 0 to C - 1, where all pixels of a class are one segment; a
+    set of masks, which may overlap, (B, M, H, W), see `segments_of`; or, with `num_segments`, (B, H, W, 2), a
+    pixel's class and the number of its segment, 0 to `num_segments` - 1. A pixel of another number is in
+    none. Predictions are (B, L, Q, C + 1 + rows columns), of a `MaskClassifier` whose masks have
+    the size `grid`. For each block the queries are matched anew, by `match`, at the cost of -p(class) times
+    `class_cost` and that of the masks. The loss is the sum over the blocks of a cross-entropy of classes in
+    which a query without a segment weighs `no_object`, averaged by these weights, and of the loss of matched
+    masks over the number of segments. The first of the `weights` is that of the classes, the others are a
+    subclass's. Both denominators are those of the whole batch, over all replicas.
+
+    >>> loss = keras_tfm.heads.MaskSetLoss(grid=(1, 2))
+    >>> predictions = np.zeros((1, 1, 2, 3 + 2))  # one block, two queries
+    >>> [round(float(count), 2) for _, count in loss.means(np.array([[[0, 0]]]), predictions)]
+    [1.1, 1.0]
+    """
+
+    def __init__(
+        self,
+        grid: Sequence[int],
+        num_segments: int | None,
+        weights: Sequence[float],
+        class_cost: float,
+        no_object: float = 0.1,
+        name: str = "loss",
+        reduction: str | None = "sum",
+    ) -> None:
+        super().__init__(name=name, reduction=reduction)
+        self.grid = tuple(grid)
+        self.num_segments = num_segments
+        self.weights = tuple(weights)
+        self.class_cost = class_cost
+        self.no_object = no_object
+
+    def call(self, targets, predictions):
+        """The loss, a scalar."""
+        return sum(ops.divide_no_nan(total, count) for total, count in self.means(targets, predictions))
+
+    def means(self, targets, predictions):
+        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
+        predictions = ops.cast(predictions, "float32")
+        _, num_blocks, num_queries, width = predictions.shape
+        num_classes = width - 1 - self.grid[0] * self.grid[1]
+        classes, segments = self.segments(targets, num_classes)  # (B, M), (B, M, H, W)
+        predictions = ops.reshape(predictions, (-1, num_queries, width))  # (B L, Q, C + 1 + N)
+        logits, masks = predictions[..., : num_classes + 1], predictions[..., num_classes + 1 :]
+        num_segments = ops.sum(ops.cast(classes >= 0, "float32"))
+        classes = ops.repeat(classes, num_blocks, axis=0)  # (B L, M)
+        costs = self.mask_costs(segments, masks, num_blocks) - self.class_cost * _of(logits, classes)
+        of_query = match(costs, classes >= 0)  # (B L, Q)
+
+        entropies, class_weights = self._of_classes(logits, classes, of_query)
+        is_pair = ops.equal(of_query[:, None], ops.arange(classes.shape[1])[:, None])  # (B L, M, Q)
+        query = ops.argmax(is_pair, axis=2)  # (B L, M): 0 where a segment has none
+        masks = ops.take_along_axis(masks, query[..., None], axis=1)  # (B L, M, N)
+        badness = self.mask_badness(segments, masks, num_blocks)  # (B L, M)
+        is_matched = ops.cast(ops.any(is_pair, axis=2), "float32")
+        return [
+            (self.weights[0] * ops.sum(class_weights * entropies), ops.sum(class_weights) / num_blocks),
+            (ops.sum(is_matched * badness), num_segments),
+        ]
+
+    def segments(self, targets, num_classes):
+        """(The class of each segment (B, M), -1 where there is none, its mask (B, M, H, W), 0 or 1)."""
+        if len(targets.shape) == 4 and self.num_segments is None:
+            return segments_of(targets)
+        targets = ops.cast(targets, "int32")
+        count = num_classes if len(targets.shape) == 3 else self.num_segments
+        numbers = targets if len(targets.shape) == 3 else targets[..., 1]
+        masks = ops.equal(numbers[:, None], ops.arange(count)[:, None, None])  # (B, M, H, W)
+        if len(targets.shape) == 3:
+            classes = ops.where(ops.any(masks, axis=(2, 3)), ops.arange(count), -1)
+        else:
+            classes = ops.max(ops.where(masks, targets[:, None, ..., 0], -1), axis=(2, 3))
+            classes = ops.where(classes < num_classes, classes, -1)
+        return classes, ops.cast(masks, "float32")
+
+    @abc.abstractmethod
+    def mask_costs(self, segments, masks, num_blocks):
+        """What the masks of each pair would cost: (B L, Q, M), by those of segments (B, M, H, W), 0 or 1, and
+        the logits of queries, `masks` (B L, Q, N).
+        """
+
+    @abc.abstractmethod
+    def mask_badness(self, segments, masks, num_blocks):
+        """The loss of each mask of `segments` (B, M, H, W), whose queries' logits are `masks` (B L, M, N): (B
+        L, M).
+        """
+
+    def _of_classes(self, logits, classes, of_query):
+        """(The cross-entropy of each query's class, its weight), (B L, Q) both."""
+        has_one = of_query >= 0
+        own = ops.take_along_axis(classes, ops.maximum(of_query, 0), axis=1)
+        own = ops.where(has_one, own, logits.shape[-1] - 1)
+        entropies = ops.sparse_categorical_crossentropy(own, logits, from_logits=True)
+        return entropies, ops.where(has_one, 1.0, self.no_object)
+
+    def get_config(self):
+        names = ("grid", "num_segments", "weights", "no_object")
+        return super().get_config() | {name: getattr(self, name) for name in names}
+
+
+def _of(logits, classes):
+    """The probability that each query gives the class of each segment, (B, Q, M), by `logits` (B, Q, C + 1)
+    and `classes` (B, M).
+    """
+    shape = (*ops.shape(logits)[:2], classes.shape[1])
+    index = ops.broadcast_to(ops.maximum(classes, 0)[:, None], shape)
+    return ops.take_along_axis(ops.softmax(logits), index, axis=2)
+
+
+@register
+class MaskSetLoss(MaskMatchingLoss):
+    """MaskFormer's `MaskMatchingLoss`: the focal and the dice loss of whole masks.
+
+    Pairs are compared at the size of the `grid`, and matched masks, enlarged, at that of the targets.
+    `weights` are those of classes, focal and dice loss, in the costs too but for the class, which counts once
+    there.
+
+    >>> loss = keras_tfm.heads.MaskSetLoss(grid=(1, 2))
+    >>> targets = np.array([[[0, 1]]])  # two pixels, each a segment of its own
+    >>> logits, masks = np.zeros((2, 3)), np.array([[9.0, -9.0], [-9.0, 9.0]])
+    >>> predictions = np.concatenate([logits, masks], axis=-1)[None, None]  # one block, two queries
+    >>> round(float(loss(targets, predictions)), 2)  # log 3: the masks are right, the classes a guess
+    1.1
+    """
+
+    def __init__(
+        self,
+        grid: Sequence[int],
+        num_segments: int | None = None,
+        weights: Sequence[float] = (1.0, 20.0, 1.0),
+        no_object: float = 0.1,
+        name: str = "loss",
+        reduction: str | None = "sum",
+    ) -> None:
+        super().__init__(grid, num_segments, weights, 1.0, no_object, name, reduction)
+
+    def mask_costs(self, segments, masks, num_blocks):
+        small = resize_nearest(ops.moveaxis(segments, 1, -1), self.grid)  # (B, rows, columns, M)
+        small = ops.reshape(ops.moveaxis(small, -1, 1), (-1, segments.shape[1], masks.shape[-1]))
+        small = ops.repeat(small, num_blocks, axis=0)  # (B L, M, N)
+        _, of_focal, of_dice = self.weights
+        return of_focal * pairwise_focal(small, masks) + of_dice * pairwise_dice(small, masks)
+
+    def mask_badness(self, segments, masks, num_blocks):
+        _, count, height, width = segments.shape
+        masks = resize_bilinear(ops.reshape(masks, (-1, *self.grid, 1)), (height, width))
+        masks = ops.reshape(masks, (-1, count, height * width))
+        truth = ops.repeat(ops.reshape(segments, (-1, *masks.shape[1:])), num_blocks, axis=0)
+        _, of_focal, of_dice = self.weights
+        return of_focal * focal_loss(truth, masks) + of_dice * dice_loss(truth, masks)
+
+
+@register
+class PointMaskSetLoss(MaskMatchingLoss):
+    """Mask2Former's `MaskMatchingLoss`: the cross-entropy and the dice loss of masks at few points.
+
+    Pairs are compared at `num_points` P uniform random points of an image. For the loss of a matched mask,
+    P `oversampling` points are drawn; of these it takes the P `importance` ones where it is least certain,
+    whose logits are nearest to 0, and further uniform ones, P in all (Kirillov et al. 2020, "PointRend").
+    Masks and segments are read between the centres of cells, as by `sample_bilinear`. `weights` are those of
+    classes, cross-entropy and dice loss, in the costs too. `seed` is a number or the
+    `keras.random.SeedGenerator` that the model saves; the points differ from call to call, and are the same
+    for all masks of an image and a block, whereas transformers draws them anew for each.
+
+    >>> loss = keras_tfm.heads.PointMaskSetLoss(grid=(1, 2), num_points=8, seed=0)
+    >>> targets = np.array([[[0, 0]]])  # one segment, all of the image
+    >>> masks = np.array([[60.0, 60.0], [-60.0, -60.0]])
+    >>> predictions = np.concatenate([np.zeros((2, 3)), masks], axis=-1)[None, None]  # one block, two queries
+    >>> float(loss.means(targets, predictions)[1][1])  # segments
+    1.0
+    """
+
+    def __init__(
+        self,
+        grid: Sequence[int],
+        num_segments: int | None = None,
+        weights: Sequence[float] = (2.0, 5.0, 5.0),
+        no_object: float = 0.1,
+        num_points: int = 12_544,
+        oversampling: float = 3.0,
+        importance: float = 0.75,
+        seed: int | keras.random.SeedGenerator | None = None,
+        name: str = "loss",
+        reduction: str | None = "sum",
+    ) -> None:
+        super().__init__(grid, num_segments, weights, weights[0], no_object, name, reduction)
+        if num_points < 1 or oversampling < 1 or not 0 <= importance <= 1:
+            raise ValueError(
+                "`num_points` and `oversampling` must be at least 1 and `importance` from 0 to 1; they are "
+                f"{num_points}, {oversampling} and {importance}."
+            )
+        self.num_points = num_points
+        self.oversampling = oversampling
+        self.importance = importance
+        is_generator = isinstance(seed, keras.random.SeedGenerator)
+        self.seed = None if is_generator else seed
+        self.seed_generator: Any = seed if is_generator else keras.random.SeedGenerator(seed)
+
+    def mask_costs(self, segments, masks, num_blocks):
+        points = self.draw(ops.shape(masks)[0], self.num_points)
+        truth, logits = self.at(points, segments, masks, num_blocks)
+        _, of_entropy, of_dice = self.weights
+        return of_entropy * pairwise_cross_entropy(truth, logits) + of_dice * pairwise_dice(truth, logits)
+
+    def mask_badness(self, segments, masks, num_blocks):
+        num_candidates, num_uncertain = self.num_candidates, int(self.importance * self.num_points)
+        count = num_candidates + self.num_points - num_uncertain
+        points = self.draw(ops.shape(masks)[0], count)
+        truth, logits = self.at(points, segments, masks, num_blocks)  # (B L, M, count) both
+        certainty = ops.abs(ops.stop_gradient(logits[..., :num_candidates]))
+        _, chosen = ops.top_k(-certainty, num_uncertain, sorted=False)
+        further = ops.arange(num_candidates, count, dtype=chosen.dtype)
+        further = ops.broadcast_to(further, (*ops.shape(logits)[:2], count - num_candidates))
+        chosen = ops.concatenate([chosen, further], axis=-1)  # (B L, M, P)
+        truth, logits = (ops.take_along_axis(x, chosen, axis=-1) for x in (truth, logits))
+        _, of_entropy, of_dice = self.weights
+        return of_entropy * binary_cross_entropy(truth, logits) + of_dice * dice_loss(truth, logits)
+
+    @property
+    def num_candidates(self):
+        """Of how many points a mask takes those where it is least certain."""
+        return int(self.oversampling * self.num_points)
+
+    def draw(self, size, count):
+        """Uniform random points (`size`, `count`, 2), as parts of the sides of images."""
+        bits = uniform_bits((size, count, 2), self.seed_generator.next())
+        return ops.cast(bits, "float32") / 2**24
+
+    def at(self, points, segments, masks, num_blocks):
+        """The masks of `segments` (B, M, H, W) and the logits `masks` (B L, Q, N) at `points` (B L, P, 2): (B
+        L, M, P) and (B L, Q, P).
+        """
+        count, num_points = segments.shape[1], points.shape[1]
+        segments = ops.moveaxis(segments, 1, -1)  # (B, H, W, M)
+        truth = sample_bilinear(segments, ops.reshape(points, (-1, num_blocks * num_points, 2)))
+        truth = ops.reshape(truth, (-1, num_points, count))  # (B L, P, M)
+        maps = ops.reshape(ops.moveaxis(masks, 1, -1), (-1, *self.grid, masks.shape[1]))
+        logits = sample_bilinear(maps, points)  # (B L, P, Q)
+        return ops.moveaxis(truth, 1, 2), ops.moveaxis(logits, 1, 2)
+
+    def get_config(self):
+        names = ("num_points", "oversampling", "importance", "seed")
+        return super().get_config() | {name: getattr(self, name) for name in names}

@@ -1,0 +1,293 @@
+"""Mask2Former of Cheng et al. 2022, "Masked-attention Mask Transformer for Universal Image Segmentation".
+
+As in MaskFormer an image is cut into a set of segments, each a mask and one class for all of it. New is that
+a query attends only to the cells of the mask that was predicted for it before (section 3.2.1), to one level
+of resolution after the other (section 3.2.2), and that an encoder looks around in several maps at once:
+
+    maps of the backbone --> encoder, cells look at points --> levels, the coarsest first --> decoder
+                               |                                                            |
+                               +--> enlarged to the largest map: features of pixels --------+--> masks
+
+    queries --> mask 0 --> block 0, level 0, inside mask 0 --> mask 1 --> block 1, level 1, inside mask 1 ...
+
+A query whose mask is empty attends to all cells. The first prediction is that of the queries as they were
+learnt. Where the masks are only compared with 0, in blocks, they are computed at the size of the level: the
+product of queries with resized features is the resized product. Deviates from transformers' code in that no
+block is skipped in training.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_tfm.configs import Count, Depth, Heads, Rate, Size
+from keras_tfm.layers.attention.deformable import DeformableAttention
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import residuals
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.image_positions import SineGridPositionEncoding
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.patches import flatten_map
+from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlock
+from keras_tfm.layers.resizing import resize_bilinear
+from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.detection.backbones import AroundBackbone
+from keras_tfm.models.detection.base import EPSILON, ObjectQueries
+from keras_tfm.models.detection.deformable_detr import LevelPositionEncoding
+from keras_tfm.models.detection.mask_former import NUM_GROUPS, merged, normalized, normalized_maps
+from keras_tfm.models.detection.refinement import DeformableBlock, centres_of, on_levels
+from keras_tfm.models.vision.images import Side
+
+NUM_POINTS = 4  # that a head of the encoder looks at, in each level
+
+
+@dataclasses.dataclass(frozen=True)
+class Mask2FormerConfig(AroundBackbone):
+    """`AroundBackbone` has the fields of the backbone, whose last `num_levels` maps are encoded. `dim`,
+    `num_layers` and `intermediate_dim` are the decoder's, `pyramid_dim`, `num_encoder_layers` and
+    `encoder_intermediate_dim` the encoder's, whose feed-forward layers have ReLU whatever the `activation`;
+    both have `num_heads`. `mask_dim` is the width of the features of pixels. `dropout` acts on attention
+    weights, in feed-forward layers and on what each sub-layer adds.
+    """
+
+    image_size: Side | tuple[Side, Side] = 384
+    num_levels: Count = 3
+    num_queries: Size = 100
+    dim: Size = 256
+    num_layers: Depth = 9
+    num_heads: Heads = 8
+    intermediate_dim: Size = 2048
+    pyramid_dim: Size = 256
+    num_encoder_layers: Depth = 6
+    encoder_intermediate_dim: Size = 1024
+    mask_dim: Size = 256
+    dropout: Rate = 0.0
+    activation: str = "relu"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.dim % 4:
+            raise ValueError(f"`dim` must be a multiple of four, for the sines; it is {self.dim}.")
+        if self.num_layers < self.num_levels:
+            raise ValueError(
+                f"`num_layers` must be at least `num_levels`, {self.num_levels}, so that each level is read; "
+                f"it is {self.num_layers}."
+            )
+        if self.pyramid_dim % NUM_GROUPS or self.pyramid_dim % self.num_heads:
+            raise ValueError(
+                f"`pyramid_dim` must be a multiple of {NUM_GROUPS} and of `num_heads`, {self.num_heads}; it "
+                f"is {self.pyramid_dim}."
+            )
+
+
+class Mask2Former(ConfiguredModel):
+    """Images in, features of pixels and, of each object query, its states and its masks' vectors out.
+
+    Input: `images` (B, H, W, C), floating-point. Outputs: `mask_features` (B, rows, columns, E), of the size
+    of the backbone's first map, `decoder_sequence_output` (B, Q, D), `decoder_outputs` (B, 1 + L, Q, D), the
+    queries before the first decoder block and after each, through the one last norm, and `mask_vectors` (B,
+    1 + L, Q, E), whose products with the features are the logits of the queries' masks. `maps` are the
+    backbone's.
+
+    >>> model = keras_tfm.models.Mask2Former.from_size("tiny", image_size=32)
+    >>> outputs = model({"images": np.zeros((1, 32, 32, 3))})
+    >>> outputs["mask_features"].shape, outputs["mask_vectors"].shape
+    (TensorShape([1, 8, 8, 64]), TensorShape([1, 4, 16, 64]))
+    """
+
+    config_class = Mask2FormerConfig
+
+    def __init__(self, config: Mask2FormerConfig, name: str = "mask2former", **kwargs: Any) -> None:
+        backbone = config.new_backbone()
+        maps = normalized_maps(config, backbone)
+        if len(maps) < config.num_levels:
+            raise ValueError(f"`num_levels` must be at most {len(maps)}; it is {config.num_levels}.")
+        encoder, encoded, levels = encoded_levels(config, maps[-config.num_levels :][::-1])
+        features = merged(levels[-1], maps[: -config.num_levels], config.pyramid_dim, resize_bilinear)
+        features = Convolution(config.mask_dim, 1, name="mask_features")(features)
+        contexts = [decoder_context(config, level, features, i) for i, level in enumerate(levels)]
+
+        sizes = {"num_queries": config.num_queries, "dim": config.dim}
+        x = ObjectQueries(**sizes, name="decoder_queries")(encoded[-1])
+        position = ObjectQueries(**sizes, name="decoder_positions")(encoded[-1])
+        norm = LayerNormalization(EPSILON, name="decoder_norm")
+        mask_head = Chain(
+            [Dense(config.dim, "relu"), Dense(config.dim, "relu"), Dense(config.mask_dim)], name="mask_head"
+        )
+        decoder = [_decoder_block(config, i) for i in range(config.num_layers)]
+        decoded, outputs = [x], [norm(x)]
+        vectors = [mask_head(outputs[0])]
+        for i, block in enumerate(decoder):
+            context = contexts[i % config.num_levels]
+            decoded.append(block(decoded[-1], position=position, **context.seen_by(vectors[-1])))
+            outputs.append(norm(decoded[-1]))
+            vectors.append(mask_head(outputs[-1]))
+        super().__init__(
+            config,
+            backbone.input,
+            {
+                "mask_features": features,
+                "mask_vectors": ops.stack(vectors, axis=1),  # (B, 1 + L, Q, E)
+                "decoder_sequence_output": outputs[-1],
+                "decoder_outputs": ops.stack(outputs, axis=1),  # (B, 1 + L, Q, D)
+            },
+            {"backbone": backbone.blocks["encoder"], "encoder": encoder, "decoder": decoder},
+            {"backbone": backbone.hidden_states["encoder"], "encoder": encoded, "decoder": decoded},
+            name=name,
+            **kwargs,
+        )
+        self.maps = backbone.maps
+
+
+def encoded_levels(config, maps):
+    """(The encoder's blocks, their states (B, N, P), the encoded `maps` (B, rows, columns, P)), of the
+    `maps` of the backbone, in the same order.
+    """
+    levels = [
+        normalized(config.pyramid_dim, 1, use_bias=True, name=f"encoder_projection_{i}")(x)
+        for i, x in enumerate(maps)
+    ]
+    grids = tuple(tuple(x.shape[1:3]) for x in levels)
+    positions = [
+        LevelPositionEncoding(offset=0.0, name=f"encoder_position_{i}")(ops.zeros_like(x))
+        for i, x in enumerate(levels)
+    ]
+    x, position = (ops.concatenate([flatten_map(y) for y in ys], axis=1) for ys in (levels, positions))
+    whole = np.ones((1, len(grids), 2), "float32")  # no map has padding
+    # TensorFlow does not broadcast a batch of one to so many axes as the attention has.
+    references = ops.zeros_like(x[:, :, :1, None]) + on_levels(centres_of(grids, whole), whole)
+    blocks = [_encoder_block(config, grids, i) for i in range(config.num_encoder_layers)]
+    states = states_of(blocks, x, position=position, references=references)
+    ends = np.cumsum([0, *(rows * columns for rows, columns in grids)]).tolist()
+    encoded = [
+        ops.reshape(states[-1][:, start:end], (-1, *grid, config.pyramid_dim))
+        for start, end, grid in zip(ends, ends[1:], grids, strict=False)
+    ]
+    return blocks, states, encoded
+
+
+class LevelContext(NamedTuple):
+    """What decoder blocks attend to: the `cells` of one level (B, N, D), their `position` (B, N, D), and the
+    features of pixels in that size, `pixels` (B, N, E).
+    """
+
+    cells: Any
+    position: Any
+    pixels: Any
+
+    def seen_by(self, vectors):
+        """The arguments with which a block attends to it, inside the masks of `vectors` (B, Q, E)."""
+        is_inside = ops.einsum("bqe,bne->bqn", vectors, self.pixels) >= 0
+        is_empty = ops.logical_not(ops.any(is_inside, axis=-1, keepdims=True))
+        shown = ops.logical_or(is_inside, is_empty)
+        return {"context": self.cells, "context_mask": shown, "context_position": self.position}
+
+
+def decoder_context(config, level, features, index):
+    """The `LevelContext` of an encoded map, the `level` number `index`, and of the `features` of pixels."""
+    if level.shape[-1] != config.dim:
+        level = Convolution(config.dim, 1, name=f"decoder_projection_{index}")(level)
+    sines = SineGridPositionEncoding(normalize=True, name=f"decoder_position_{index}")
+    position = flatten_map(sines(ops.zeros_like(level)))
+    cells = LevelEmbedding(name=f"decoder_level_{index}")(flatten_map(level))
+    return LevelContext(cells, position, flatten_map(resize_bilinear(features, level.shape[1:3])))
+
+
+class LevelEmbedding(Layer):
+    """x + a vector that is learnt, of the level of resolution: (B, N, D)."""
+
+    def build(self, x_shape):
+        initializer = keras.initializers.RandomNormal(stddev=1.0)  # torch.nn.Embedding's
+        self.level = self.add_weight((x_shape[-1],), initializer, name="level")
+        self.built = True
+
+    def call(self, x):
+        """The shape and the dtype of `x`."""
+        return x + ops.cast(self.level, x.dtype)
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+
+class ContextFirstBlock(PositionedBlock):
+    """A `PositionedBlock` whose cross-attention stands before its self-attention: what queries that begin as
+    learnt vectors tell each other says nothing of the image (section 3.2.3).
+    """
+
+    context_attention: keras.layers.Layer
+
+    def call(
+        self,
+        x,
+        context=None,
+        mask=None,
+        context_mask=None,
+        bias=None,
+        training=None,
+        position=None,
+        context_position=None,
+        context_bias=None,
+    ):
+        """(B, T, D) -> (B, T, D); the arguments are those of `PositionedBlock`."""
+        options = {"context_position": context_position, "mask": context_mask, "bias": context_bias}
+        x = self.context_attention.around(x, context, position=position, **options, training=training)
+        x = self.attention.around(x, position=position, mask=mask, bias=bias, training=training)
+        return self.feedforward(x, training=training)
+
+
+def _encoder_block(config, grids, index):
+    part = residuals(dropout=config.dropout, epsilon=EPSILON)
+    attention = DeformableAttention(config.num_heads, grids, NUM_POINTS)
+    feedforward = FeedForward(config.encoder_intermediate_dim, "relu", dropout=config.dropout)
+    return DeformableBlock(part(attention), part(feedforward), name=f"encoder_block_{index}")
+
+
+def _decoder_block(config, index):
+    part = residuals(dropout=config.dropout, epsilon=EPSILON)
+
+    def attention():
+        return part(PositionedAttention(MultiHeadAttention(config.num_heads, dropout=config.dropout)))
+
+    feedforward = FeedForward(config.intermediate_dim, config.activation, dropout=config.dropout)
+    return ContextFirstBlock(attention(), part(feedforward), attention(), name=f"decoder_block_{index}")
+
+
+# Cheng et al. 2022: Mask2Former of 44 M (R50), 63 M (R101), 47 M (Swin-T), 69 M (S), 107 M (B) and 216 M (L)
+# parameters; of L, for COCO, with 200 queries. tiny is this package's own, for images of some 96 x 96.
+def _swin(image_size, **fields):
+    queries = fields.pop("num_queries", 100)
+    config = {"stochastic_depth": 0.3, "fixed_windows": True, **fields}
+    return Mask2FormerConfig(image_size, num_queries=queries, backbone="Swin", backbone_config=config)
+
+
+_DEEP = {"depths": (2, 2, 18, 2), "window": 12}
+Mask2Former.sizes = {
+    "tiny": Mask2FormerConfig(
+        image_size=96,
+        backbone_config={"stem_dim": 32, "dims": (32, 64, 128), "depths": (1, 1, 1), "block": "basic"},
+        frozen_norms=False,
+        num_levels=2,
+        num_queries=16,
+        dim=64,
+        num_layers=3,
+        num_heads=4,
+        intermediate_dim=128,
+        pyramid_dim=64,
+        num_encoder_layers=1,
+        encoder_intermediate_dim=128,
+        mask_dim=64,
+    ),
+    "50": Mask2FormerConfig(1024),
+    "101": Mask2FormerConfig(1024, backbone_config={"depths": (3, 4, 23, 3)}),
+    "T": _swin(1024),
+    "S": _swin(1024, depths=(2, 2, 18, 2)),
+    "B": _swin(1024, **_DEEP, dim=128, num_heads=(4, 8, 16, 32)),
+    "L": _swin(1024, **_DEEP, dim=192, num_heads=(6, 12, 24, 48), num_queries=200),
+}
