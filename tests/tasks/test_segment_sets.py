@@ -22,7 +22,7 @@ from keras_tfm.tasks.segments import areas_and_boxes, instance_masks, panoptic_q
 from tests.contract import randomise
 from tests.fresh_process import ask
 from tests.heads import test_panoptic_detector
-from tests.tasks import test_segmenter
+from tests.tasks import test_mask2former, test_segmenter
 
 SIZE = (16, 24)
 NAMES = ["bright", "dark", "ground"]
@@ -338,11 +338,12 @@ def coco(folder, kind, count, seed=0):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["maskformer", "detr"])
+@pytest.mark.parametrize("family", ["maskformer", "mask2former", "detr"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_command_line(kind, family, tmp_path, capsys):
     path, run = str(coco(tmp_path / "data", kind, 6)), str(tmp_path / "run")
-    config = dataclasses.asdict(test_segmenter.FORMER if family == "maskformer" else DETECTOR)
+    configs = {"maskformer": test_segmenter.FORMER, "mask2former": test_mask2former.SMALL, "detr": DETECTOR}
+    config = dataclasses.asdict(configs[family])
     (tmp_path / "config.json").write_text(json.dumps(config))
     paths = [path] if kind == "instances" else [path, str(tmp_path / "data" / "panoptic")]
     train = ["train", "segment", "--train", *paths, "--out", run, "--config", str(tmp_path / "config.json")]
