@@ -173,6 +173,16 @@ def test_what_is_forced_and_forbidden(tmp_path):
     assert answers == task.generate(texts, **options) != task.generate(texts)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [2, 8])
+def test_texts_of_few_tokens(length, tmp_path):
+    """The scores that are compared need no position that the model has not."""
+    sizes = {**SMALL, "vocabulary_size": SIZE, "max_length": length}
+    task = translator(Transformer.from_size("tiny", **sizes), max_length=length)
+    task.export(tmp_path / "served", format="ctranslate2")
+    assert serving.load(tmp_path / "served")(words())["text"].tolist() == task.generate(words())
+
+
 LINES = ["Käse und Brot", "a film, a good film", "▁ two  spaces ", "🙂 東京", ""]
 
 
