@@ -26,7 +26,7 @@ import subprocess
 import sys
 import time
 
-from benchmarks.rounds import RECORD, parse
+from benchmarks.rounds import RECORD, in_words, parse
 
 # {name: the options of a short run}; the first word of a name is the file. What is in braces is made first.
 RUNS = {
@@ -176,7 +176,7 @@ def processor():
         models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
         name = next(models, name)
     allowed = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count()))(0)
-    return f"{name}, {len(allowed)} cores"
+    return f"{name}, cores: {len(allowed)}"
 
 
 def versions():
@@ -201,7 +201,7 @@ def table(folder, failed, device):
         kept = json.loads(path_of(name, folder).read_text("utf-8"))
         for result in kept["results"]:
             ratio = "{:.3g} ({:.3g} to {:.3g})".format(*result["ratio"]) if result["ratio"] else ""
-            value = f"{result['value']:,.4g} {result['unit']}"
+            value = f"{in_words(result['value'])} {result['unit']}"
             lines.append(f"| {name} | {result['case']} | {result['row']} | {value} | {ratio} |")
         lines.append(f"| {name} | the run itself | | {kept['seconds']:.0f} s | |")
     return "\n".join(lines) + "\n"

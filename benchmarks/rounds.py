@@ -147,9 +147,9 @@ def race(workers, rounds, steps, warmup):
     return rates, sgemm
 
 
-def in_words(rate):
-    """A rate with one digit after the point, where it is below 100."""
-    return f"{rate:,.1f}" if rate < 100 else f"{rate:,.0f}"
+def in_words(value):
+    """A number to three digits or, from 100 on, to whole ones."""
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
 
 
 def report(workers, rates, sgemm, flops_per_token=None, unit="tokens"):

@@ -288,7 +288,9 @@ def test_refusals(made):
 
 def test_refusals_of_makers():
     semantic = test_segmenter.make()
-    with pytest.raises(ValueError, match="instances need --family detr, mask2former or maskformer; S"):
+    with pytest.raises(
+        ValueError, match="instances need --family detr, mask2former, maskformer or maxdeeplab; S"
+    ):
         Segmenter(semantic.model, NAMES, segments="instances")
     with pytest.raises(ValueError, match="PanopticDetector tells instances and panoptic segments"):
         Segmenter(PanopticDetector(DETR(DETECTOR), 3, num_maps=2), NAMES)
@@ -346,7 +348,9 @@ def test_the_command_line(kind, family, tmp_path, capsys):
     train = ["train", "segment", "--train", *paths, "--out", run, "--config", str(tmp_path / "config.json")]
     with pytest.raises(SystemExit, match="2"):
         main([*train[:-2], "--epochs", "1"])
-    assert f"{WORDS[kind]} need --family detr, mask2former or maskformer" in capsys.readouterr().err
+    assert (
+        f"{WORDS[kind]} need --family detr, mask2former, maskformer or maxdeeplab" in capsys.readouterr().err
+    )
     main([*train, "--family", family, "--epochs", "1", "--batch-size", "3", "--threshold", "0.2"])
     assert f"6 images with {12 if kind == 'instances' else 18} segments" in capsys.readouterr().err
     main(["evaluate", run, "--data", *paths])
