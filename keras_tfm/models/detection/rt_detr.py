@@ -8,7 +8,8 @@ queries that begin as the cells which most likely are of an object.
 The encoder attends within the smallest map alone (the paper's AIFI); convolutions join the maps, from the
 smallest to the largest and back (its CCFM). A cell's score is that of its likeliest class, so the model knows
 the number of classes. Deviates from the authors' code in that padding is hidden, and boxes are parts of the
-image without it, where theirs stretches images and has no padding.
+image without it, where theirs stretches images and has no padding. In training the decoder also corrects
+objects that it is told of with noise (denoising.py).
 """
 
 import dataclasses
