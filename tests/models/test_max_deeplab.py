@@ -104,6 +104,7 @@ def test_pixels_read_the_memory_by_hand():
     assert (expected > 0).any() and (expected == 0).any()
 
 
+@pytest.mark.slow
 def test_outputs():
     model = segmenter()
     randomise(model, 1)
@@ -114,6 +115,7 @@ def test_outputs():
     assert [tuple(x.shape[1:]) for x in model.backbone.maps] == [(8, 12, 8), (4, 6, 16), (2, 3, 32)]
 
 
+@pytest.mark.slow
 def test_sizes(no_allocation):
     MaxDeepLab.from_size("small", image_size=64)
     with pytest.raises(ValueError, match="must be a multiple of twice `num_heads`"):
