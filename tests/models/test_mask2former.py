@@ -52,7 +52,7 @@ COARSE = dataclasses.replace(
     num_levels=1,
     num_layers=1,
     num_queries=2,
-    mask_dim=3,
+    mask_dim=2,
 )
 test_contract = contract.check(
     Case("PointMaskClassifier", lambda: segmenter(COARSE), {"images": floats(20, 24, 1)}, convolves=True)

@@ -160,9 +160,8 @@ def encoded_levels(config, maps):
         for i, x in enumerate(levels)
     ]
     x, position = (ops.concatenate([flatten_map(y) for y in ys], axis=1) for ys in (levels, positions))
-    whole = np.ones((1, len(grids), 2), "float32")  # no map has padding
-    # TensorFlow does not broadcast a batch of one to so many axes as the attention has.
-    references = ops.zeros_like(x[:, :, :1, None]) + on_levels(centres_of(grids, whole), whole)
+    whole = ops.cast(ops.ones_like(x[:, : len(grids), :2]), "float32")  # no map has padding: (B, levels, 2)
+    references = on_levels(centres_of(grids, whole), whole)  # (B, N, levels, 2)
     blocks = [_encoder_block(config, grids, i) for i in range(config.num_encoder_layers)]
     states = states_of(blocks, x, position=position, references=references)
     ends = np.cumsum([0, *(rows * columns for rows, columns in grids)]).tolist()
