@@ -43,6 +43,8 @@ def test_mistakes_are_one_line(trained, tmp_path, capsys, monkeypatch):
         (folder, ("--format", "tarball"), "`format` must be one of saved_model, litert, onnx, openvino"),
         (folder, ("--quantization", "int8"), "`quantization` needs a format of its own"),
         (tmp_path / "text", ("--format", "onnx"), "'generate' is exported as a SavedModel alone"),
+        (folder, ("--format", "ctranslate2"), "holds tasks that answer texts by texts; 'classify' does not"),
+        (tmp_path / "text", ("--format", "ctranslate2", "--beam", "2"), "must be True, it is False"),
     ):
         assert run("export", given, "--out", tmp_path / "served", *options) == 2
         (line,) = [line for line in capsys.readouterr().err.splitlines() if message in line]

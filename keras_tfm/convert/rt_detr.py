@@ -1,8 +1,7 @@
 """RT-DETR's checkpoints by transformers' names (Zhao et al. 2023), around a ResNet-vd.
 
-The table of classes with which their training makes denoising queries is left out, as ours has none: what we
-write says so by `num_denoising`. Their `RTDetrModel` alone does not correct boxes and so has no heads for
-them; only folders of `RTDetrForObjectDetection` have all weights of ours.
+Their `RTDetrModel` alone does not correct boxes and so has no heads for them; only folders of
+`RTDetrForObjectDetection` have all weights of ours.
 """
 
 import dataclasses
@@ -62,6 +61,7 @@ def rows(config):
     table += linear("proposal_class_head", "enc_score_head")
     table += linear("proposal_box_head/layer_{}", "enc_bbox_head.layers.{}")
     table += weight("decoder_queries/table", "weight_embedding.weight")
+    table += weight("decoder_denoising/table", "denoising_class_embed.weight")
     table += linear("decoder_position/layer_{}", "decoder.query_pos_head.layers.{}")
     table += linear("decoder_box_head_{}/layer_{}", "decoder.bbox_embed.{}.layers.{}")
     table += detr.attention_rows("decoder", "attention", "self_attn")
@@ -206,6 +206,9 @@ FAMILY = Family(
         "expansion": "hidden_expansion",
         "num_decoder_points": "decoder_n_points",
         "learns_queries": "learn_initial_query",
+        "num_denoising": "num_denoising",
+        "label_noise": "label_noise_ratio",
+        "box_noise": "box_noise_scale",
         "encoder_activation": activation_entry("encoder_activation_function", "encoder_activation"),
         "fusion_activation": activation_entry("activation_function", "fusion_activation"),
     },
@@ -229,7 +232,6 @@ FAMILY = Family(
             2 ** (2 + i) for i in range(len(config.of_backbone.depths))[-config.num_maps :]
         ],
         "freeze_backbone_batch_norms": lambda _: True,
-        "num_denoising": lambda _: 0,
     },
     fixed={
         "is_encoder_decoder": True,
@@ -276,6 +278,6 @@ FAMILY = Family(
         "encoder.aifi.": "encoder.encoder.",
     },
     left_out=shared_heads,
-    ignored=(*detr.FAMILY.ignored, r"denoising_class_embed\.weight"),
+    ignored=detr.FAMILY.ignored,
     added=counts,
 )

@@ -38,7 +38,7 @@ from keras_tfm.data.batches.noises import (
     TokenDeletion,
     TokenMasking,
 )
-from keras_tfm.data.batches.objects import ObjectBatches
+from keras_tfm.data.batches.objects import ObjectBatches, ToldObjectBatches
 from keras_tfm.data.batches.packing import PackedPairs
 from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
 from keras_tfm.data.batches.segments import SegmentBatches
@@ -135,6 +135,7 @@ __all__ = [
     "TokenDeletion",
     "TokenMasking",
     "Tokenizer",
+    "ToldObjectBatches",
     "date_pairs",
     "date_splits",
     "decode_image",

@@ -99,7 +99,7 @@ def _transformer(backbone, max_length):
     spec = _seq2seq(backbone, sizes, sizes, config.normalize_first)
     for side, embedding in ((spec.encoder, backbone.embedding), (spec.decoder, backbone.output_embedding)):
         side.scale_embeddings = embedding.scale
-        side.position_encodings.encodings = _positions(embedding.position, max_length, config.dim)
+        side.position_encodings.encodings = _positions(embedding.position, max_length + 1, config.dim)
     return spec
 
 

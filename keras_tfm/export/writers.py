@@ -4,6 +4,7 @@ Such a format is a module with `EXTRA` and `PACKAGES`, as the others have, and `
 `ctranslate2` has them. `keras_tfm.serving.writing` has the decoder by the same name.
 """
 
+import contextlib
 import logging
 
 import numpy as np
@@ -27,20 +28,9 @@ def write_writer(served, task, name, quantization, folder, bound):
         OSError: if the folder cannot be written.
     """
     decoding = FORMATS[name].decoding_of(served.options, served.end_ids, served.has_source)
-    try:
-        FORMATS[name].write(
-            served.model,
-            folder / "model",
-            quantization,
-            served.start_id,
-            served.end_ids[0],
-            served.max_length,
-        )
-    except (OSError, ValueError, MemoryError):
-        raise
-    except Exception as error:  # a specification that is not complete, for example
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(f"{name} cannot hold this model: {reason}") from error
+    ends = served.start_id, served.end_ids[0]
+    with _in_one_line(name):
+        FORMATS[name].write(served.model, folder / "model", quantization, *ends, served.max_length)
     served.write_reader(folder)
     description = described(
         task,
@@ -52,11 +42,24 @@ def write_writer(served, task, name, quantization, folder, bound):
         repeats=served.repeats,
     )
     exported = serving.Writer(folder, description)
-    description["difference"] = _difference(served, exported, name, quantization, bound)
+    with _in_one_line(name):
+        description["difference"] = _difference(served, exported, name, quantization, bound)
     reader = served.reads["tokenizer"]["kind"]
     packages = f"numpy {name}" + (f" {reader}" if reader != "characters" else "")
     inner = "`served.run(rows)` maps lists of token ids to lists of those that are written."
     write_around(folder, description, packages, '["a text"]', inner)
+
+
+@contextlib.contextmanager
+def _in_one_line(name):
+    """A scope in which an error of the format's package, a RuntimeError for example, becomes a ValueError."""
+    try:
+        yield
+    except (OSError, ValueError, MemoryError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"{name} cannot hold this model: {reason}") from error
 
 
 def _difference(served, exported, name, quantization, bound):
@@ -70,7 +73,7 @@ def _difference(served, exported, name, quantization, bound):
             raise ValueError(f"{name}: outside TensorFlow the task would read {example!r:.80} otherwise")
     random = np.random.default_rng(0)
     size = served.model.head.vocabulary_size
-    length = min(8, served.options.max_new_tokens)
+    length = max(1, min(8, served.options.max_new_tokens - 1))  # a score is asked for one position more
     targets = random.integers(0, size, (len(rows), length)).tolist()
     found = exported.score(rows, targets)
     right = [served.score(row, target) for row, target in zip(rows, targets, strict=True)]

@@ -7,6 +7,7 @@ from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.boxes import box_distance, box_iou, corners_of, generalized_iou
 from keras_tfm.heads.classification import ClassificationHead, Classifier, classification_loss
 from keras_tfm.heads.contrastive import Contrastive, ContrastiveHead, SigmoidContrast, SoftmaxContrast
+from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
 from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.heads.enhanced_mask_decoder import EnhancedMaskedLM
 from keras_tfm.heads.language_model import (

@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
 from keras_tfm.heads.set_prediction import (
     FocalSetPredictionLoss,
     SetPredictionLoss,
@@ -18,6 +19,7 @@ from keras_tfm.heads.set_prediction import (
 )
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
+from keras_tfm.training.model import Model
 
 if TYPE_CHECKING:
     from keras_tfm.models.base import Backbone
@@ -123,8 +125,8 @@ class ReferencedDetector(ModelWithHead):
 class VarifocalDetector(ReferencedDetector):
     """A `ReferencedDetector` for a `backbone` whose proposals have scores of all classes: `RTDETR`.
 
-    Its logits learn how well a box fits, by `VarifocalSetPredictionLoss`. ValueError for another number of
-    classes than the backbone has.
+    Its logits learn how well a box fits, by `VarifocalSetPredictionLoss`. If the backbone `denoises`,
+    `denoising_learner` is the model to train. ValueError for another number of classes than the backbone has.
 
     >>> backbone = keras_tfm.models.RTDETR.from_size("tiny", image_size=32, num_classes=3)
     >>> model = keras_tfm.heads.VarifocalDetector(backbone, num_classes=3)
@@ -143,6 +145,30 @@ class VarifocalDetector(ReferencedDetector):
     def objective(self):
         """The loss of `predictions`."""
         return VarifocalSetPredictionLoss()
+
+    @property
+    def denoises(self):
+        """Whether the backbone has denoising queries."""
+        return bool(self.backbone.config.num_denoising)
+
+    def denoising_objective(self):
+        """The loss of the outputs of `denoising_learner`."""
+        return DenoisingSetPredictionLoss(self.predictions.shape[1], self.predictions.shape[2])
+
+    def denoising_learner(self):
+        """A model of the same layers that is told of objects too: its inputs are this one's and `objects` (B,
+        M, 5), as the loss takes them for targets, its outputs predictions for `DenoisingSetPredictionLoss`.
+        """
+        objects = keras.Input((None, 5), dtype="float32", name="objects")
+        states, boxes = self.backbone.denoised(objects)  # (B, L, N + Q, .)
+        num_blocks, num_queries = states.shape[1], self.backbone.config.num_queries
+        heads = [self.get_layer(f"class_head_{i}") for i in range(num_blocks)]
+        logits = ops.stack([head(states[:, i]) for i, head in enumerate(heads)], axis=1)
+        both = ops.concatenate([ops.cast(x, "float32") for x in (logits, boxes)], axis=-1)
+        proposals = self.backbone.output["proposals"][:, None]
+        parts = [proposals, both[:, :, -num_queries:], both[:, :, :-num_queries]]
+        told = ops.concatenate([x[:, i] for x in parts for i in range(x.shape[1])], axis=1)
+        return Model({**self.input, "objects": objects}, told, name=self.name)
 
 
 def detector_around(backbone: "Backbone", num_classes: int) -> ObjectDetector | ReferencedDetector:

@@ -63,20 +63,27 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         predictions = ops.reshape(predictions, (-1, num_queries, width))  # (B L, Q, . + 4)
         of_query = match(self.pair_costs(targets, predictions), targets[..., 0] >= 0)  # (B L, Q)
         own = _taken(targets, of_query)  # (B L, Q, 5)
-        boxes, own_boxes = predictions[..., -4:], own[..., 1:]
-        _, of_distance, of_overlap = self.weights
-        badness = of_distance * box_distance(boxes, own_boxes)
-        badness += of_overlap * (1 - generalized_iou(boxes, own_boxes))
-        badness += self.further_badness(predictions, of_query)
         is_matched = ops.cast(of_query >= 0, "float32")
+        badness = self.box_total(predictions, own)
+        badness += ops.sum(is_matched * self.further_badness(predictions, of_query))
         total, count = self.class_mean(predictions, own)
         count = num_targets if count is None else count / num_blocks
-        means = [(self.weights[0] * total, count), (ops.sum(is_matched * badness), num_targets)]
+        means = [(self.weights[0] * total, count), (badness, num_targets)]
         return means, ops.reshape(of_query, (-1, num_blocks, num_queries))
 
     def of_blocks(self, targets, num_blocks):
         """The `targets` (B, M, 5) of each of the L blocks: (B L, M, 5)."""
         return ops.repeat(targets, num_blocks, axis=0)
+
+    def box_total(self, predictions, own):
+        """What the boxes of `predictions` (B L, Q, . + 4) add to the loss, before it is divided by the number
+        of targets, where `own` (B L, Q, 5) are the targets of the queries, with the class -1 for none.
+        """
+        boxes, own_boxes = predictions[..., -4:], own[..., 1:]
+        _, of_distance, of_overlap = self.weights
+        badness = of_distance * box_distance(boxes, own_boxes)
+        badness += of_overlap * (1 - generalized_iou(boxes, own_boxes))
+        return ops.sum(ops.where(own[..., 0] >= 0, badness, 0.0))
 
     def logits_of(self, predictions):
         """Those of the classes in the `predictions` (B L, Q, . + 4)."""

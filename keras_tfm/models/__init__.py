@@ -13,6 +13,7 @@ from keras_tfm.models.detection.deformable_detr import DeformableDETR, Deformabl
 from keras_tfm.models.detection.detr import DETR, DETRConfig
 from keras_tfm.models.detection.mask2former import Mask2Former, Mask2FormerConfig
 from keras_tfm.models.detection.mask_former import MaskFormer, MaskFormerConfig
+from keras_tfm.models.detection.max_deeplab import MaxDeepLab, MaxDeepLabConfig
 from keras_tfm.models.detection.medt import GatedAxialUNet, MedT, MedTConfig
 from keras_tfm.models.detection.rt_detr import RTDETR, RTDETRConfig
 from keras_tfm.models.detection.smca import SMCA, SMCAConfig

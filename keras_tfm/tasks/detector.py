@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.objects import ObjectBatches, targets_of
+from keras_tfm.data.batches.objects import ObjectBatches, ToldObjectBatches, targets_of
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
@@ -246,7 +246,8 @@ class Detector(CanvasTask):
             "flips": training.flip,
             "least_area": training.least_area,
         }
-        return ObjectBatches(
+        kind = ToldObjectBatches if self.denoises else ObjectBatches
+        return kind(
             examples.images,
             examples.sizes,
             targets_of(examples.boxes, classes),
@@ -256,11 +257,18 @@ class Detector(CanvasTask):
             **({} if is_validation else learning),
         )
 
+    @property
+    def denoises(self) -> bool:
+        """Whether the model also learns to correct objects that it is told of with noise."""
+        return getattr(self.model, "denoises", False)
+
     def objective(self, training: DetectionTraining) -> dict[str, Any]:
-        return {"loss": self.model.objective()}
+        return {"loss": self.model.denoising_objective() if self.denoises else self.model.objective()}
 
     def learner(self, training: DetectionTraining) -> keras.Model:
         """A model of the same layers that gives the predictions of all decoder blocks."""
+        if self.denoises:
+            return self.model.denoising_learner()
         return Model(self.model.input, self.model.predictions, name=self.model.name)
 
     def detect(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -11,7 +11,7 @@ from keras_tfm.data.sources.segments import WORDS
 from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier
 from keras_tfm.heads.panoptic_detector import PanopticDetector
 from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
-from keras_tfm.models import DETR, GatedAxialUNet, Mask2Former, MaskFormer, MedT
+from keras_tfm.models import DETR, GatedAxialUNet, Mask2Former, MaskFormer, MaxDeepLab, MedT
 from keras_tfm.tasks.image_classifier import FAMILIES, ImageOptions
 from keras_tfm.tasks.task import describe_backbone, make_backbone
 
@@ -20,6 +20,7 @@ SegmentingModel = SemanticSegmenter | MaskClassifier | PanopticDetector
 OF_SETS: dict[type, Any] = {
     MaskFormer: MaskClassifier,
     Mask2Former: PointMaskClassifier,
+    MaxDeepLab: MaskClassifier,
     DETR: PanopticDetector,
 }
 MASK_SETS = tuple(dict.fromkeys(OF_SETS.values()))  # the heads that learn instances and panoptic segments
@@ -57,10 +58,10 @@ class SegmenterOptions(ImageOptions):
     family: Annotated[
         str,
         Option(
-            "maskformer or mask2former, which tell masks and their classes, or detr, which tells boxes too, "
-            "for instances and panoptic segments; for classes of pixels one of the former two; medt or "
-            "gatedaxialunet, with --decoder linear; or a backbone: of models with maps, mit (SegFormer's) or "
-            "swin for example, or that keep patches, as vit"
+            "maskformer, mask2former or maxdeeplab, which tell masks and their classes, or detr, which tells "
+            "boxes too, for instances and panoptic segments; for classes of pixels one of the former three; "
+            "medt or gatedaxialunet, with --decoder linear; or a backbone: of models with maps, mit "
+            "(SegFormer's) or swin for example, or that keep patches, as vit"
         ),
     ] = "mit"
     decoder: Annotated[

@@ -63,6 +63,7 @@ def test_the_table_of_families_is_whole():
         "detr",
         "mask2former",
         "maskformer",
+        "maxdeeplab",
         "medt",
         "rtdetr",
         "siglip",

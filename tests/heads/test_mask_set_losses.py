@@ -62,6 +62,18 @@ def test_means_are_sums_over_the_parts_of_a_batch(monkeypatch):
     np.testing.assert_allclose(means(slice(0, 1)) + means(slice(1, 3)), whole, rtol=1e-5)
 
 
+def test_a_set_of_masks_is_learnt_as_numbered_segments_are():
+    """Segments that do not overlap have the same loss, at the same points, in either form of the targets."""
+    rng = np.random.default_rng(0)
+    numbers, classes = rng.integers(0, 3, (2, 5, 6)), rng.integers(0, 3, (2, 3))
+    of_pixel = np.take_along_axis(classes, numbers.reshape(2, -1), axis=1).reshape(2, 5, 6)
+    numbered = np.stack([of_pixel, numbers], axis=-1)
+    masks = np.where(numbers[:, None] == np.arange(3)[:, None, None], 1 + classes[..., None, None], 0)
+    predictions = rng.normal(size=(2, 2, 4, 4 + 4 * 5)).astype("float32")
+    first = PointMaskSetLoss((4, 5), num_segments=3, num_points=6, seed=3)(numbered, predictions)
+    assert float(PointMaskSetLoss((4, 5), num_points=6, seed=3)(masks, predictions)) == pytest.approx(first)
+
+
 def test_the_draws():
     """From the same seed they are the same, and from call to call they differ."""
     first, other = (PointMaskSetLoss((2, 2), num_points=50, seed=seed).draw(3, 50) for seed in (1, 2))

@@ -59,6 +59,15 @@ def test_parameters_of_a_published_size(no_allocation):
     assert sum(math.prod(weight.shape) for weight in floats_) == 68_721_037 - 1_536
 
 
+# Cheng et al. 2022, in millions, of COCO's 133 classes.
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "millions"), [("50", 44), ("101", 63), ("T", 47), ("B", 107), ("L", 216)])
+def test_parameters_of_the_paper(size, millions, no_allocation):
+    model = heads.PointMaskClassifier(Mask2Former.from_size(size, image_size=64), 133)
+    floats_ = [weight for weight in model.weights if "float" in weight.dtype]
+    assert round(sum(math.prod(weight.shape) for weight in floats_) / 1e6) == millions
+
+
 def draw(seed=0):
     return np.random.default_rng(seed).normal(size=(2, 20, 24, 1)).astype("float32")
 

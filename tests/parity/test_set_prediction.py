@@ -91,6 +91,47 @@ def test_the_varifocal_loss_and_its_gradient(seed):
     np.testing.assert_allclose(tape.gradient(loss, variable), gradient, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_loss_of_denoising_queries_and_its_gradient(seed):
+    """Two groups, of a block of chosen cells and two of a decoder."""
+    rng = np.random.default_rng(seed)
+    sizes = [*(int(n) for n in rng.integers(0, 6, 3)), 1]
+    targets, predictions = draw(rng, sizes)
+    predictions = np.delete(predictions, 3, axis=-1)  # (B, 3, Q, 3 + 4)
+    num_queries, most = predictions.shape[2], max(sizes)
+    noisy = rng.uniform(0.05, 0.5, (4, 2, 4 * most, 7)).astype("float32")
+    told = np.concatenate([x.reshape(4, -1, 7) for x in (predictions, noisy)], axis=1)
+    variable = tf.Variable(told)
+    with tf.GradientTape() as tape:
+        loss = heads.DenoisingSetPredictionLoss(3, num_queries)(targets, variable)
+
+    tensor = torch.from_numpy(told).requires_grad_()
+    first = tensor[:, :num_queries]
+    own = tensor[:, num_queries : 3 * num_queries].reshape(4, 2, num_queries, 7)
+    both = torch.cat([tensor[:, 3 * num_queries :].reshape(noisy.shape), own], dim=2)
+    images = [torch.from_numpy(x[x[:, 0] >= 0]) for x in targets]
+    places = [torch.cat([2 * most * group + torch.arange(n) for group in range(2)]) for n in sizes]
+    expected, *_ = RTDetrForObjectDetectionLoss(
+        both[:, -1, :, :-4],
+        [{"class_labels": x[:, 0].long(), "boxes": x[:, 1:]} for x in images],
+        "cpu",
+        both[:, -1, :, -4:],
+        RTDetrConfig(num_labels=3),
+        outputs_class=both[..., :-4],
+        outputs_coord=both[..., -4:],
+        enc_topk_logits=first[..., :-4],
+        enc_topk_bboxes=first[..., -4:],
+        denoising_meta_values={
+            "dn_positive_idx": places,
+            "dn_num_group": 2,
+            "dn_num_split": [4 * most, num_queries],
+        },
+    )
+    expected.backward()
+    assert float(loss) == pytest.approx(float(expected.detach()), rel=1e-5)
+    np.testing.assert_allclose(tape.gradient(loss, variable), tensor.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
 def of_blocks_and_proposals(logits, labels, device, boxes, config, outputs_class, outputs_coord):
     """RT-DETR's loss; it takes examples before blocks, and the first of the blocks by itself."""
     first, *_ = zip(outputs_class, outputs_coord, strict=True)

@@ -22,7 +22,7 @@ from keras_tfm.tasks.segments import areas_and_boxes, instance_masks, panoptic_q
 from tests.contract import randomise
 from tests.fresh_process import ask
 from tests.heads import test_panoptic_detector
-from tests.tasks import test_segmenter
+from tests.tasks import test_mask2former, test_segmenter
 
 SIZE = (16, 24)
 NAMES = ["bright", "dark", "ground"]
@@ -288,7 +288,9 @@ def test_refusals(made):
 
 def test_refusals_of_makers():
     semantic = test_segmenter.make()
-    with pytest.raises(ValueError, match="instances need --family detr, mask2former or maskformer; S"):
+    with pytest.raises(
+        ValueError, match="instances need --family detr, mask2former, maskformer or maxdeeplab; S"
+    ):
         Segmenter(semantic.model, NAMES, segments="instances")
     with pytest.raises(ValueError, match="PanopticDetector tells instances and panoptic segments"):
         Segmenter(PanopticDetector(DETR(DETECTOR), 3, num_maps=2), NAMES)
@@ -336,17 +338,20 @@ def coco(folder, kind, count, seed=0):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["maskformer", "detr"])
+@pytest.mark.parametrize("family", ["maskformer", "mask2former", "detr"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_command_line(kind, family, tmp_path, capsys):
     path, run = str(coco(tmp_path / "data", kind, 6)), str(tmp_path / "run")
-    config = dataclasses.asdict(test_segmenter.FORMER if family == "maskformer" else DETECTOR)
+    configs = {"maskformer": test_segmenter.FORMER, "mask2former": test_mask2former.SMALL, "detr": DETECTOR}
+    config = dataclasses.asdict(configs[family])
     (tmp_path / "config.json").write_text(json.dumps(config))
     paths = [path] if kind == "instances" else [path, str(tmp_path / "data" / "panoptic")]
     train = ["train", "segment", "--train", *paths, "--out", run, "--config", str(tmp_path / "config.json")]
     with pytest.raises(SystemExit, match="2"):
         main([*train[:-2], "--epochs", "1"])
-    assert f"{WORDS[kind]} need --family detr, mask2former or maskformer" in capsys.readouterr().err
+    assert (
+        f"{WORDS[kind]} need --family detr, mask2former, maskformer or maxdeeplab" in capsys.readouterr().err
+    )
     main([*train, "--family", family, "--epochs", "1", "--batch-size", "3", "--threshold", "0.2"])
     assert f"6 images with {12 if kind == 'instances' else 18} segments" in capsys.readouterr().err
     main(["evaluate", run, "--data", *paths])

@@ -1,6 +1,7 @@
 """Ways to train that must give the same numbers in every layout: models, data, losses and optimizers."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -109,15 +110,16 @@ def own_train_step():
     return Own(inputs, keras.layers.Dense(V)(keras.layers.Embedding(V, 8)(inputs)))
 
 
-def detector():
-    """A model of two blocks' predictions of four objects."""
+def detector(*shape):
+    """A model of predictions of objects of three classes, by default of two blocks of four."""
     import keras
 
     import keras_tfm
 
+    shape = (*(shape or (2, 4)), 7)
     inputs = keras.Input((T,), dtype="int32")
     x = keras.layers.Flatten()(keras.layers.Embedding(V, 8)(inputs))
-    x = keras.layers.Reshape((2, 4, 7))(keras.layers.Dense(2 * 4 * 7, activation="sigmoid")(x))
+    x = keras.layers.Reshape(shape)(keras.layers.Dense(math.prod(shape), activation="sigmoid")(x))
     return keras_tfm.Model(inputs, x)
 
 
@@ -383,6 +385,10 @@ CASES = {
     "convolutions": Case(convolutional, lambda: sgd(global_clipnorm=0.1), batch_size=13),
     "set of objects, varifocal": Case(
         detector, batch_size=13, loss=loss_of("VarifocalSetPredictionLoss"), targets=objects
+    ),
+    "set of objects, denoising": Case(  # two blocks of five, and two groups in the second block
+        lambda: detector(2 * 5 + 2 * 2 * T), batch_size=13,
+        loss=loss_of("DenoisingSetPredictionLoss", num_blocks=2, num_queries=5), targets=objects
     ),
     "DETR": Case(
         detr, lambda: sgd(global_clipnorm=0.1), 13, loss=loss_of("SetPredictionLoss"), targets=objects

@@ -123,3 +123,20 @@ def cut_out(
     kept = tf.concat([targets[..., :1], (least + most) / 2, most - least], axis=-1)
     none = tf.constant([NONE, 0.0, 0.0, 0.0, 0.0])
     return changed, tf.where(is_inside & (targets[..., :1] >= 0), kept, none)
+
+
+class ToldObjectBatches(ObjectBatches):
+    """`ObjectBatches` whose inputs hold the targets too, as `objects`, for a model that learns to denoise
+    them.
+
+    >>> images, targets = np.zeros((2, 8, 8, 3), "uint8"), np.full((2, 1, 5), 0.5, "float32")
+    >>> canvas, shape = keras_tfm.data.Canvas(), (8, 8, 3)
+    >>> batches = keras_tfm.data.ToldObjectBatches(images, [(8, 8)] * 2, targets, canvas, shape, batch_size=2)
+    >>> inputs, targets = next(iter(batches.dataset()))
+    >>> bool(np.all(inputs["objects"] == targets))
+    True
+    """
+
+    def _batch(self, step: tf.Tensor, images: tf.Tensor, rows: tf.Tensor) -> tuple[dict, tf.Tensor]:
+        inputs, targets = super()._batch(step, images, rows)
+        return {**inputs, "objects": targets}, targets

@@ -46,6 +46,7 @@ from keras_tfm.models.detection.refinement import (
     anchors_of,
     best_of,
     box_head,
+    box_heads,
     centres_of,
     corrected,
     decoder_block,
@@ -136,7 +137,7 @@ class DeformableDETR(SetDetector):
         context = {"context": encoded[-1], "context_mask": cells}
         if config.refines:
             options = {"position_of": lambda _: queries, **context}
-            decoded, boxes = refined(config, decoder, x, references, shares, **options)
+            decoded, boxes = refined(decoder, box_heads(config), x, references, shares, **options)
             outputs["decoder_boxes"] = ops.stack(boxes, axis=1)  # (B, L, Q, 4)
         else:
             outputs["references"] = references_of(inverse_sigmoid(references))

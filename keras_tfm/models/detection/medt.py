@@ -146,15 +146,22 @@ def _doubled(x):
 
 
 def axial_block(dim, num_heads, position, width, stride=1, name=None):
-    """A residual block for maps of this `width`: projected to `dim`, attended along columns, then rows, and
-    projected to 2 `dim`.
-    """
+    """A residual block for maps of this `width`, whose branch is an `axial_branch`."""
+    shortcut = None
+    if stride > 1 or width != 2 * dim:
+        shortcut = Convolution(2 * dim, 1, stride, norm=BatchNormalization())
+    branch = axial_branch(dim, num_heads, position, stride)
+    return ShortcutBlock(branch, shortcut, activation="relu", name=name)
+
+
+def axial_branch(dim, num_heads, position, stride=1):
+    """A map projected to `dim`, attended along columns, then rows, and projected to 2 `dim`."""
 
     def attention(axis):
         return AxisAttention(GatedAxialAttention(dim, num_heads, position), axis)
 
     pool = [keras.layers.AveragePooling2D(stride, name="pooling")] if stride > 1 else []
-    branch = Chain(
+    return Chain(
         [
             Convolution(dim, 1, norm=BatchNormalization(), activation="relu"),
             attention("height"),
@@ -164,10 +171,6 @@ def axial_block(dim, num_heads, position, width, stride=1, name=None):
             Convolution(2 * dim, 1, norm=BatchNormalization(), name="output"),
         ]
     )
-    shortcut = None
-    if stride > 1 or width != 2 * dim:
-        shortcut = Convolution(2 * dim, 1, stride, norm=BatchNormalization())
-    return ShortcutBlock(branch, shortcut, activation="relu", name=name)
 
 
 # tiny is this package's own. The authors' code has dim 16 for images of 128 x 128.

@@ -65,24 +65,28 @@ def decoder_block(config, grids, index):
     return DeformableBlock(*parts, name=f"decoder_block_{index}")
 
 
-def refined(config, decoder, x, references, shares, position_of, **context):
-    """Apply the blocks of a `decoder` to `x` (B, Q, D), each around the references that the one before it
-    corrected: (states, what goes into the first block and comes out of each, (B, Q, D); boxes of all blocks,
-    (B, Q, 4)).
+def refined(decoder, heads, x, references, shares, position_of, **context):
+    """Apply the blocks of a `decoder` to `x` (B, Q, D), each around the references that the one before it and
+    its head corrected: (states, what goes into the first block and comes out of each, (B, Q, D); boxes of all
+    blocks, (B, Q, 4)).
 
     `references` (B, Q, 2 or 4) are the first ones, `position_of` is a function of references that returns
     positions of queries (B, Q, D), and `context` are a block's arguments of that name. No gradient passes
     from a block through its references.
     """
     states, boxes = [x], []
-    for i, block in enumerate(decoder):
+    for block, head in zip(decoder, heads, strict=True):
         places = on_levels(references, shares)
         position = position_of(references)
         states.append(block(states[-1], position=position, references=places, **context))
-        correction = box_head(config.dim, f"decoder_box_head_{i}")(states[-1])
-        boxes.append(corrected(references, correction))
+        boxes.append(corrected(references, head(states[-1])))
         references = ops.stop_gradient(boxes[-1])
     return states, boxes
+
+
+def box_heads(config):
+    """The heads of the boxes of all blocks of the decoder."""
+    return [box_head(config.dim, f"decoder_box_head_{i}") for i in range(config.decoder_sizes[0])]
 
 
 def box_head(dim, name):

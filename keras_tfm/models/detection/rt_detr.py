@@ -8,8 +8,8 @@ queries that begin as the cells which most likely are of an object.
 The encoder attends within the smallest map alone (the paper's AIFI); convolutions join the maps, from the
 smallest to the largest and back (its CCFM). A cell's score is that of its likeliest class, so the model knows
 the number of classes. Deviates from the authors' code in that padding is hidden, and boxes are parts of the
-image without it, where theirs stretches images and has no padding. Their denoising queries, of training
-alone, are missing (Zhang et al. 2023, "DINO: DETR with Improved DeNoising Anchor Boxes", section 3.3).
+image without it, where theirs stretches images and has no padding. In training the decoder also corrects
+objects that it is told of with noise (denoising.py).
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 import keras
 from keras import ops
 
-from keras_tfm.configs import Between, Count, Depth, Rate, Size
+from keras_tfm.configs import Between, Count, Depth, Natural, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import residuals
@@ -43,10 +43,12 @@ from keras_tfm.models.detection.base import (
     start_of,
 )
 from keras_tfm.models.detection.deformable_detr import Queries
+from keras_tfm.models.detection.denoising import DenoisingMask, DenoisingQueries
 from keras_tfm.models.detection.refinement import (
     anchors_of,
     best_of,
     box_head,
+    box_heads,
     centres_of,
     corrected,
     decoder_block,
@@ -66,8 +68,10 @@ class RTDETRConfig(SetDetectorConfig):
 
     The maps are `encoder_dim` wide up to the decoder, by default `dim`; within a fusion they are `expansion`
     times as wide. A head of the decoder looks at `num_decoder_points` points of each map. `learns_queries`
-    lets the decoder begin with learned vectors instead of the chosen cells' own. `activation` is the
-    decoder's, `encoder_activation` the encoder's, and `fusion_activation` that of the convolutions.
+    lets the decoder begin with learned vectors instead of the chosen cells' own. Some `num_denoising`
+    queries learn to correct an object in training, with `label_noise` and `box_noise` as `DenoisingQueries`
+    has them. `activation` is the decoder's, `encoder_activation` the encoder's, `fusion_activation` that
+    of the convolutions.
     """
 
     image_size: Side | tuple[Side, Side] = 640
@@ -83,6 +87,9 @@ class RTDETRConfig(SetDetectorConfig):
     expansion: Annotated[float, Between(0, 16, is_above=True)] = 1.0
     num_decoder_points: Size = 4
     learns_queries: bool = False
+    num_denoising: Natural = 100
+    label_noise: Annotated[float, Between(0, 1)] = 0.5
+    box_noise: Annotated[float, Between(0, 1)] = 1.0
     encoder_activation: str = "gelu"
     fusion_activation: str = "silu"
 
@@ -142,8 +149,17 @@ class RTDETR(SetDetector):
         queries, references, proposals = _proposals(config, x, cells, grids, centres_of(grids, shares))
         decoder = [decoder_block(config, grids, i) for i in range(config.decoder_sizes[0])]
         position_of = Chain([Dense(2 * config.dim, "relu"), Dense(config.dim)], name="decoder_position")
-        context = {"context": x, "context_mask": cells}
-        decoded, boxes = refined(config, decoder, queries, references, shares, position_of, **context)
+        if config.num_denoising:
+            noise = config.num_denoising, config.label_noise, config.box_noise
+            layer = DenoisingQueries(config.num_classes, *noise, name="decoder_denoising")
+            queries, references = layer(queries, references)
+        heads = box_heads(config)
+
+        def decode(queries, references, mask=None):
+            context = {"context": x, "context_mask": cells, "mask": mask}
+            return refined(decoder, heads, queries, references, shares, position_of, **context)
+
+        decoded, boxes = decode(queries, references)
         super().__init__(
             config,
             backbone,
@@ -160,6 +176,17 @@ class RTDETR(SetDetector):
             name=name,
             **kwargs,
         )
+        self.decode, self.chosen = decode, (queries, references)
+
+    def denoised(self, objects: Any) -> tuple[Any, Any]:
+        """What the blocks of the decoder give if it is told of `objects` (B, M, 5), a symbolic tensor as the
+        loss takes its targets: states (B, L, N + Q, D) and boxes (B, L, N + Q, 4), first of N denoising
+        queries, which there are in training alone. The model must have them.
+        """
+        queries, references = self.get_layer("decoder_denoising")(*self.chosen, objects)
+        mask = DenoisingMask(self.config.num_queries, name="decoder_denoising_mask")(queries, objects)
+        decoded, boxes = self.decode(queries, references, mask)
+        return ops.stack(decoded[1:], axis=1), ops.stack(boxes, axis=1)
 
     def with_classes(self, num_classes: int) -> "RTDETR":
         """This model, or, for another number of classes, one with its weights but for the classes' own."""
