@@ -10,6 +10,7 @@ import pathlib
 import re
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
@@ -17,7 +18,7 @@ from keras_tfm.configs import brief, checked
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.tokenizers.bert_characters import NUM_CHARACTERS, SIGN, characters, stands_alone
 from keras_tfm.data.tokenizers.offsets import encoded_size, original_offsets
-from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.data.tokenizers.unigram import common_characters, require_size, sample_of
 from keras_tfm.data.tokenizers.word_pieces import learn_word_pieces
 from keras_tfm.training.safetensors import read_json
@@ -63,7 +64,8 @@ class BERTTokenizer(Tokenizer):
         )
         self.special_ids = tuple(vocabulary.index(token) for token in SPECIAL)
         values, lengths = characters(lowercase, lowercase if strip_accents is None else strip_accents)
-        self._rows = tf.RaggedTensor.from_row_lengths(tf.constant(values), tf.constant(lengths))
+        self._points, ends = tf.constant(values), np.cumsum(lengths)
+        self._begins = tf.constant(np.concatenate([[0], ends]).astype("int32"))  # of each row among them
         names = {token: SIGN + token[1:-1] for token in SPECIAL}
         if lowercase:
             names = {token: name.lower() for token, name in names.items()}
@@ -218,8 +220,8 @@ class BERTTokenizer(Tokenizer):
         unique, places = tf.unique(chunks.flat_values)
         words = tf.strings.split(self._normalize(unique))  # (unique chunks, words)
         known = tf.where(_is_long(words.flat_values), self._unknown, words.flat_values)
-        pieces = self._pieces.tokenize(words.with_flat_values(known)).merge_dims(1, 2)
-        return chunks.with_flat_values(tf.gather(pieces, places)).merge_dims(1, 2)
+        pieces = merged(self._pieces.tokenize(words.with_flat_values(known)))
+        return merged(chunks.with_flat_values(tf.gather(pieces, places)))
 
     def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         strings = tf.convert_to_tensor(strings, tf.string)
@@ -227,7 +229,7 @@ class BERTTokenizer(Tokenizer):
         # The private character that marks special tokens does not count as a character of the text.
         normal = self._normal(tf.minimum(points, NUM_CHARACTERS))  # (B, characters, points)
         sizes = tf.reduce_sum(normal.with_flat_values(encoded_size(normal.flat_values)), axis=2)
-        texts = tf.strings.unicode_encode(normal.merge_dims(1, 2), "UTF-8")
+        texts = tf.strings.unicode_encode(merged(normal), "UTF-8")
         words, begins, ends = tf_text.regex_split_with_offsets(texts, " ")  # (B, words)
         is_long, limits = _is_long(words.flat_values), (ends - begins).flat_values
         known = tf.where(is_long, self._unknown, words.flat_values)
@@ -236,7 +238,7 @@ class BERTTokenizer(Tokenizer):
         ends = tf.where(tf.gather(is_long, rows), tf.gather(limits, rows), ends.flat_values)
         of_words = tf.gather(begins.flat_values, rows)
         token_ids, starts, ends = (
-            words.with_flat_values(pieces.with_flat_values(x)).merge_dims(1, 2)
+            merged(words.with_flat_values(pieces.with_flat_values(x)))
             for x in (pieces.flat_values, of_words + starts.flat_values, of_words + ends)
         )  # (B, pieces)
         lengths = tf.cast(tf.strings.length(strings), tf.int64)
@@ -254,15 +256,18 @@ class BERTTokenizer(Tokenizer):
 
     def _normalize(self, strings) -> tf.Tensor:
         points = tf.strings.unicode_decode(strings, "UTF-8", errors="replace")  # (B, characters)
-        return tf.strings.unicode_encode(self._normal(points).merge_dims(1, 2), "UTF-8")
+        return tf.strings.unicode_encode(merged(self._normal(points)), "UTF-8")
 
     def _normal(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
         """The normalised code points of each character of (B, characters): (B, characters, None)."""
         points = characters.flat_values
         # The row after the table's characters is that of all other code points, the last one that of SIGN.
         above = NUM_CHARACTERS + tf.cast(points == ord(SIGN), tf.int32)
-        rows = characters.with_flat_values(tf.where(points < NUM_CHARACTERS, points, above))
-        return tf.gather(self._rows, rows)
+        rows = tf.where(points < NUM_CHARACTERS, points, above)
+        # A ragged table would be read whole at each call: half of the time of a short text.
+        places = tf.ragged.range(tf.gather(self._begins, rows), tf.gather(self._begins, rows + 1))
+        normal = tf.gather(self._points, places.flat_values)
+        return characters.with_flat_values(places.with_flat_values(normal))
 
     def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         words, begins = tf.gather(self._words, token_ids), tf.gather(self.begins_word, token_ids)

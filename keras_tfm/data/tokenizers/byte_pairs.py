@@ -30,7 +30,7 @@ from keras_tfm.data.tokenizers.merges import (
 from keras_tfm.data.tokenizers.offsets import original_offsets
 from keras_tfm.data.tokenizers.sentence_pieces import SharedModel
 from keras_tfm.data.tokenizers.special import tokenize_parts
-from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.private.tensorflow_text import use_model
 from keras_tfm.training.safetensors import read_json
 
@@ -275,7 +275,7 @@ class ByteLevelTokenizer(Tokenizer):
         letters = tf.strings.bytes_split(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
         letters = letters.with_flat_values(self._spell(letters.flat_values))
         token_ids = self._pieces.tokenize(joined(letters)) - 1
-        return words.with_flat_values(token_ids).merge_dims(1, 2)
+        return merged(words.with_flat_values(token_ids))
 
     def _spell(self, letters):
         """GPT-2's names of single bytes (N,)."""

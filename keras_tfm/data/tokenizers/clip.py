@@ -30,7 +30,7 @@ from keras_tfm.data.tokenizers.merges import (
 from keras_tfm.data.tokenizers.offsets import encoded_size, original_offsets
 from keras_tfm.data.tokenizers.sentence_pieces import SharedModel
 from keras_tfm.data.tokenizers.special import tokenize_parts
-from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.data.tokenizers.unigram import require_size
 from keras_tfm.private.tensorflow_text import use_model
 from keras_tfm.training.safetensors import read_json
@@ -200,7 +200,7 @@ class CLIPTokenizer(Tokenizer):
         base = tf.gather(begins.flat_values - before, pieces.value_rowids())
         ends = base + tf.cumsum(widths.flat_values)
         token_ids, starts, ends = (
-            words.with_flat_values(pieces.with_flat_values(x)).merge_dims(1, 2)
+            merged(words.with_flat_values(pieces.with_flat_values(x)))
             for x in (pieces.flat_values, ends - widths.flat_values, ends)
         )  # (B, pieces)
         lengths = tf.cast(tf.strings.length(composed), tf.int64)
@@ -220,7 +220,7 @@ class CLIPTokenizer(Tokenizer):
         """Texts (B,) without special tokens and NUL, as ids (B, None)."""
         words = tf_text.regex_split(self.normalize(strings), SPLIT, WORDS)
         token_ids = self._merge(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
-        return words.with_flat_values(token_ids).merge_dims(1, 2)
+        return merged(words.with_flat_values(token_ids))
 
     def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Words (N,), none empty, as ids (N, None)."""

@@ -7,6 +7,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from keras_tfm.data.tokenizers.merges import SPACE
+from keras_tfm.data.tokenizers.tokenizer import merged
 
 
 def tokenize_parts(
@@ -28,4 +29,4 @@ def tokenize_parts(
     found = tf.gather(tf.constant(token_ids, tf.int32), tf.argmax(found, axis=1))
     found = tf.RaggedTensor.from_row_lengths(found, tf.cast(is_special, tf.int64))
     pieces = tokenize(tf.where(is_special, "", parts.flat_values))
-    return parts.with_flat_values(tf.concat([found, pieces], axis=1)).merge_dims(1, 2)
+    return merged(parts.with_flat_values(tf.concat([found, pieces], axis=1)))
