@@ -1,16 +1,20 @@
-"""Decoding with GPT-2: this package, KerasHub, transformers on torch.
+"""Decoding with GPT-2: this package, its exports for CTranslate2, KerasHub, transformers on torch.
 
     python -m benchmarks.generate                    batches of 1 and 8 greedily, 4 beams
     python -m benchmarks.generate --flat             what a token costs early and late in a long text
+    python -m benchmarks.generate --peers torch "ctranslate2 int8"
 
 GPT-2 of 124 M random weights in float32, prompts of 32 tokens, 64 new ones that never end, on every
-core. A row also says which share of the measured memory bandwidth reading all weights once a step
-makes. KerasHub runs with jit_compile on and off. Needs the [parity] extra.
+core. The last line says which share of the measured memory bandwidth reading all weights once a step
+makes. KerasHub runs with jit_compile on and off; CTranslate2 on CPUs alone. Needs the extras [parity] and
+[ctranslate2].
 """
 
 import argparse
 import os
+import pathlib
 import sys
+import tempfile
 import time
 
 import numpy as np
@@ -26,7 +30,7 @@ from benchmarks.rounds import (
 )
 
 MODULE = "benchmarks.generate"
-PEERS = ("keras_tfm", "keras_hub jit", "keras_hub no jit", "torch")
+PEERS = ("keras_tfm", "keras_hub jit", "keras_hub no jit", "torch", "ctranslate2", "ctranslate2 int8")
 VOCABULARY, PROMPT, NEW, WEIGHT_BYTES = 50_257, 32, 64, 4 * 124_439_808
 
 
@@ -68,6 +72,29 @@ def run_keras_tfm(batch, beams):
     return lambda: decode(options, prompts(batch)).numpy()
 
 
+def run_ctranslate2(batch, beams, quantization):
+    from keras_tfm.export import ctranslate2
+    from keras_tfm.serving.writing import Decoder
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        ctranslate2.write(make_model(), folder / "model", quantization, start_id=0, end_id=0, max_length=1024)
+        decode = Decoder(
+            folder,
+            threads=os.cpu_count(),
+            has_source=False,
+            prefix=[],
+            end=[0],
+            beam_size=beams,
+            length_penalty=1.0,
+            max_new_tokens=NEW,
+            min_new_tokens=NEW,
+            suppressed=[],
+        )
+    rows = prompts(batch).tolist()
+    return lambda: decode(rows, batch)
+
+
 def run_keras_hub(batch, beams, jit_compile):
     import keras
     import keras_hub
@@ -106,6 +133,8 @@ def run_worker(name, batch, beams):
         "keras_hub jit": lambda *sizes: run_keras_hub(*sizes, True),
         "keras_hub no jit": lambda *sizes: run_keras_hub(*sizes, False),
         "torch": run_torch,
+        "ctranslate2": lambda *sizes: run_ctranslate2(*sizes, None),
+        "ctranslate2 int8": lambda *sizes: run_ctranslate2(*sizes, "int8"),
     }
     if name != "torch":
         prepare_keras()
@@ -147,6 +176,8 @@ def main():
     options = parse(parser)
     if options.flat:
         return measure_flatness()
+    if options.device == "gpu":
+        options.peers = [name for name in options.peers if not name.startswith("ctranslate2")]
     for case in options.cases:
         batch, beams = map(int, case.split("x"))
         if options.worker:
@@ -154,9 +185,9 @@ def main():
         arguments = ["--cases", case]
         title = f"batch {batch}, beams {beams}"
         rates = compare(title, MODULE, options.peers, options.rounds, 1, warmup=1, arguments=arguments)
-        if options.device == "cpu":
-            share = rates[options.peers[0]] / batch * WEIGHT_BYTES / memory_bandwidth()
-            print(f"{options.peers[0]} reads its weights at {share:.0%} of the memory's bandwidth")
+        if options.device == "cpu" and options.peers[0] == "keras_tfm":
+            share = rates["keras_tfm"] / batch * WEIGHT_BYTES / memory_bandwidth()
+            print(f"keras_tfm reads its weights at {share:.0%} of the memory's bandwidth")
 
 
 if __name__ == "__main__":
