@@ -4,7 +4,7 @@ The model reads an image whole, on a canvas of its own size; answers are in pixe
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,18 @@ class CanvasTask(ImageTask, FineTunedTask):
             "serving_default": (of_bytes, [tf.TensorSpec([None], tf.string, "image_bytes")]),
             "images": (of_images, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
         }
+
+
+def refuse_many(name: str, counts: Iterable[int], most: int) -> None:
+    """ValueError where an image has more than `most` of what the argument `name` holds."""
+    many = [(row, count) for row, count in enumerate(counts) if count > most]
+    if many:
+        row, count = many[0]
+        others = f" ({len(many) - 1:,} more images have too many)" if len(many) > 1 else ""
+        raise ValueError(
+            f"`{name}`: expected at most {most}, the model's queries, in an image; image {row} has "
+            f"{count:,}{others}"
+        )
 
 
 def sizes_of(images: Any) -> np.ndarray:

@@ -21,7 +21,7 @@ from keras_tfm.heads.patch_detector import PatchDetector
 from keras_tfm.models import DETR
 from keras_tfm.models.detection.backbones import BACKBONES
 from keras_tfm.tasks.average_precision import average_precision
-from keras_tfm.tasks.canvas_task import CanvasTask, sizes_of
+from keras_tfm.tasks.canvas_task import CanvasTask, refuse_many, sizes_of
 from keras_tfm.tasks.detection import (
     STRETCHING,
     DetectorConfig,
@@ -226,14 +226,7 @@ class Detector(CanvasTask):
         if unknown:
             raise ValueError(f"`labels` must be among {self.class_names}; {unknown[0]!r} is not.")
         most = self.model.backbone.config.num_queries
-        many = [(row, len(names)) for row, names in enumerate(examples.labels) if len(names) > most]
-        if many:
-            row, count = many[0]
-            others = f" ({len(many) - 1:,} more images have too many)" if len(many) > 1 else ""
-            raise ValueError(
-                f"`boxes`: expected at most {most}, the model's queries, in an image; image {row} has "
-                f"{count:,}{others}"
-            )
+        refuse_many("boxes", map(len, examples.labels), most)
         return examples
 
     def batches(

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_tfm.data.batches.segments import SegmentBatches, segment_targets
 from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS, Segments
 from keras_tfm.tasks.average_precision import mask_precision
-from keras_tfm.tasks.canvas_task import sizes_of
+from keras_tfm.tasks.canvas_task import refuse_many, sizes_of
 from keras_tfm.tasks.mask_drawing import draw_segments, write_numbers
 from keras_tfm.tasks.segment_examples import checked_sets
 from keras_tfm.tasks.segmentation_kind import SegmentationKind
@@ -76,14 +76,7 @@ class SegmentSetKind(SegmentationKind):
         if unknown:
             raise ValueError(f"`labels` must be among {list(config.class_names)}; {unknown[0]!r} is not.")
         most = self.task.model.backbone.config.num_queries
-        many = [(row, count) for row, count in enumerate(sets.counts) if count > most]
-        if many:
-            row, count = many[0]
-            others = f" ({len(many) - 1:,} more images have too many)" if len(many) > 1 else ""
-            raise ValueError(
-                f"`masks`: expected at most {most}, the model's queries, of an image; image {row} has "
-                f"{count:,}{others}"
-            )
+        refuse_many("masks", sets.counts, most)
         return examples
 
     def batches(
