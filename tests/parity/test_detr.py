@@ -187,8 +187,13 @@ def test_the_loss_of_masks_and_its_gradient(seed, is_padded):
         kept = int(rng.integers(1, count + 1))
         classes, boxes = rng.integers(0, num_classes, kept), []
         for mask, label in zip(target, classes, strict=False):
-            drawn = rng.random(shown) < 0.2
-            drawn[tuple(rng.integers(0, side) for side in shown)] = True
+            drawn = np.zeros(
+                shown, bool
+            )  # where boxes are unlike, it is certain which query learns which mask
+            first, sides = ([int(rng.integers(1, side // 2)) for side in shown] for _ in range(2))
+            part = drawn[tuple(slice(x, x + n) for x, n in zip(first, sides, strict=True))]
+            part[:] = rng.random(part.shape) < 0.5
+            part[0, 0] = part[-1, -1] = True
             mask[: shown[0], : shown[1]][drawn] = 1 + label
             rows, columns = np.nonzero(drawn)
             ends = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
