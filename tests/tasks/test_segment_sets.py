@@ -274,7 +274,7 @@ def test_refusals(made):
         made.check_examples(Segments(np.zeros((1, *SIZE, 1), "uint8"), np.array([SIZE]), sets))
     if kind == "instances":
         rows = np.arange(16)[:, None, None] == np.arange(16)[None, :, None] * np.ones((1, 1, 24))
-        with pytest.raises(ValueError, match=r"at most 6, .*, of an image; image 0 has 16"):
+        with pytest.raises(ValueError, match=r"at most 6, .*, in an image; image 0 has 16"):
             made.check_examples((examples(1)[0], [rows], [["dark"] * 16]))
     if kind == "panoptic":
         images, masks, labels = examples(1)
