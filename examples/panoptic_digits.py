@@ -1,11 +1,11 @@
-"""Each digit of a picture that is made here as a segment of its own, and the ground as stuff: MaskFormer.
+"""Each digit of a picture that is made here as a segment of its own, and the ground as stuff: Mask2Former.
 
     python examples/panoptic_digits.py             # 20 minutes
     python examples/panoptic_digits.py 3 1000      # 3 minutes, on 1,000 pictures
 
 The pictures are those of `digit_pictures.py`. The answer that all is ground has a panoptic quality of 8.6.
-Eight passes over 1,000 pictures, 480 steps and 151 seconds of one core without XLA, end at pq 12.9: 95.3 of
-the ground and 4.6 of the digits, which need more.
+Nine minutes on one core and 3,000 pictures end at pq 68.6 on 300 pictures of other digits: 98.5 of the ground
+and 65.6 of the digits. MaskFormer in its place ends at 54.1, 49.7 of the digits.
 """
 
 import sys
@@ -14,8 +14,8 @@ import keras
 import numpy as np
 from digit_pictures import NAMES, train_and_test
 
-from keras_tfm.heads import MaskClassifier
-from keras_tfm.models import MaskFormer
+from keras_tfm.heads import PointMaskClassifier
+from keras_tfm.models import Mask2Former
 from keras_tfm.tasks import Segmenter
 from keras_tfm.tasks.segments import panoptic_quality
 
@@ -42,7 +42,7 @@ def main(minutes=20.0, count=6_000, folder="runs/digits-panoptic"):
     train, test = (with_ground(pictures) for pictures in train_and_test(count))
     print("all is ground:", quality_of_ground(*test[1:]))
     keras.utils.set_random_seed(0)
-    model = MaskClassifier(MaskFormer.from_size("tiny", num_channels=1), len(CLASSES))
+    model = PointMaskClassifier(Mask2Former.from_size("tiny", num_channels=1), len(CLASSES))
     segmenter = Segmenter(model, CLASSES, segments="panoptic", stuff=["ground"])
     options = {"epochs": 200, "flip": False, "least_area": 1.0, "batch_size": 16, "learning_rate": 1e-3}
     segmenter.fit(train, 0.03, minutes=minutes, **options)
