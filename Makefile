@@ -4,6 +4,7 @@
 #   JOBS=1              processes of tests at once (2)
 #   CONFIGS=20          random models per family in parity
 #   TORCH_INDEX=URL     another package index for torch, such as https://download.pytorch.org/whl/cpu (no CUDA)
+#   UV_DEFAULT_INDEX=URL  a mirror of PyPI: uv installs all but itself and torch, and reads no pip.conf
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,6 +19,8 @@ PARITY_STAMP := $(VENV)/.parity-stamp
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Python compiles the modules that are imported; pip would compile all that there are, most of which never are.
 INSTALL := $(PIP) install --no-compile -c constraints.txt
+# A third of pip's time, and none for what its cache has; pip installs it, and torch, whose builds pip may be told of.
+UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python -c constraints.txt
 TESTS := -m tests.run --jobs $(JOBS)
 
 .DEFAULT_GOAL := help
@@ -36,7 +39,8 @@ $(STAMP): setup.py pyproject.toml constraints.txt keras_tfm/version.py
 	    echo "error: keras-tfm needs Python 3.11, 3.12 or 3.13; $(PYTHON) is $$($(PYTHON) --version 2>&1 || true)" \
 	         "(choose another: make setup PYTHON=python3.12)" >&2; exit 2; }; \
 	  $(PYTHON) -m venv --clear $(VENV); }
-	$(INSTALL) -e ".[test,dev]"
+	$(INSTALL) uv
+	$(UV_INSTALL) -e ".[test,dev]"
 	@touch $@
 
 demo: setup ## train, test and export the embedded example: written-out dates to ISO 8601
@@ -64,7 +68,7 @@ docs: setup ## the book, the guides and the API reference: docs/_build/html, bui
 
 $(PARITY_STAMP): $(STAMP)
 	$(INSTALL) torch==2.13.0 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
-	$(INSTALL) -e ".[parity]"
+	$(UV_INSTALL) -e ".[parity]"
 	@touch $@
 
 bench: setup ## all benchmarks beside their peers, about an hour: build/benchmarks/TABLE.md; ARGS="--only vit"
