@@ -15,6 +15,8 @@ from keras.src.saving.serialization_lib import ObjectSharingScope
 from keras.src.trainers.compile_utils import CompileLoss
 from keras.src.utils.naming import to_snake_case
 
+from keras_tfm.private.tensorflow import tracing_to_save
+
 __all__ = [  # imported by other files without a wrapper
     "CompileLoss",
     "Functional",
@@ -103,6 +105,8 @@ READ: dict = {
     keras.optimizers.Optimizer._backend_apply_gradients: "cfc37732bcbed4d5",
     # training/optimizers.py
     keras.optimizers.Optimizer._update_model_variables_moving_average: "1c92a8d9f5083378",
+    # export/saved_model.py
+    SavedModelExportArchive.write_out: "2a02faa9d780ec02",
     # training/position.py
     EpochIterator._enumerate_iterator: "7c534cb2253670d7",
 }
@@ -199,12 +203,37 @@ def track_in_export(archive, resources):
     archive._tf_trackable.resources = list(resources)
 
 
+def write_export(archive, names, folder):
+    """Write the endpoints `names` of an `ExportArchive`, of whose tables `track_in_export` was told.
+
+    Its `write_out` traces each function twice, since TensorFlow forgets what was traced before it began to
+    save, and each model inside once more, to look for tables.
+    """
+    held = archive._tf_trackable
+    functions = {name: getattr(held, name) for name in names}
+    with tracing_to_save():
+        variables = [variable for f in functions.values() for variable in f.get_concrete_function().variables]
+    held._all_variables = list({id(variable): variable for variable in variables}.values())
+    tf.saved_model.save(held, folder, signatures=functions)
+
+
 def delete_attribute(layer, name):
     """`del layer.name` without Keras's garbage collection, which takes 0.2 s or more each time."""
     value = getattr(layer, name)
     if isinstance(value, keras.Variable):
         layer._untrack_variable(value)
     super(keras.layers.Layer, layer).__delattr__(name)
+
+
+@contextlib.contextmanager
+def deleting_without_collections():
+    """Let every layer delete its variables as `delete_attribute` does: Keras collects garbage at each one."""
+    theirs = keras.layers.Layer.__delattr__
+    keras.layers.Layer.__delattr__ = delete_attribute
+    try:
+        yield
+    finally:
+        keras.layers.Layer.__delattr__ = theirs
 
 
 # Optimizers ------------------------------------------------------------------------------------------

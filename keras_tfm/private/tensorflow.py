@@ -2,6 +2,8 @@
 
 from tensorflow.python.distribute.input_lib import DistributedDataset
 from tensorflow.python.distribute.mirrored_strategy import MirroredExtended
+from tensorflow.python.saved_model.save_context import save_context
+from tensorflow.python.saved_model.save_options import SaveOptions
 
 ATTRIBUTES: dict = {
     DistributedDataset: ("_cloned_datasets",),
@@ -42,3 +44,8 @@ def constant_graph(function):
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     return convert_variables_to_constants_v2(function, lower_control_flow=False)
+
+
+def tracing_to_save():
+    """A context in which functions are traced as `tf.saved_model.save` will: it does not trace them again."""
+    return save_context(SaveOptions())

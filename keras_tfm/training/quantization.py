@@ -4,7 +4,7 @@ from typing import Literal
 
 import keras
 
-from keras_tfm.private.keras import layers_in
+from keras_tfm.private.keras import deleting_without_collections, layers_in
 
 MODES = ("int8",)
 
@@ -18,7 +18,8 @@ def quantize(model: keras.Model, mode: str = "int8") -> None:
         raise ValueError(f"`quantization` must be one of {', '.join(MODES)}; it is {mode!r}.")
     chosen = _quantizable(model)
     config = keras.quantizers.Int8QuantizationConfig(activation_quantizer=None)
-    model.quantize(config=config, filters=lambda layer: any(layer is one for one in chosen))
+    with deleting_without_collections():
+        model.quantize(config=config, filters=lambda layer: any(layer is one for one in chosen))
 
 
 def quantization_of(model: keras.Model) -> Literal["int8"] | None:
