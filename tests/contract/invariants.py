@@ -389,9 +389,10 @@ INVARIANTS = (
     tokenizer_equals_its_reference,
     dict_equals_positional_and_unknown_arguments_raise,
 )
-# These cost seconds each.
+# These cost seconds each, but for the weights file: `keras_file_is_exact` has the same one inside its file.
 DEAR = {
     eager_and_xla_agree,
+    weights_file_is_exact,
     saved_model_answers_without_this_package,
     rematerialised_gradients_are_equal,
     overfits_one_batch,

@@ -25,7 +25,7 @@ ONE_TOKEN = dataclasses.replace(SMALL, normalize_patches=False)
 IMAGES = {"images": floats(16, 24, 1)}
 
 test_contract = contract.check(
-    Case("XCiT", lambda: XCiT(SMALL), IMAGES, attends=True, convolves=True, kind="features of images"),
+    Case("XCiT", lambda: XCiT(SMALL), IMAGES, attends=True, convolves=True),
     Case("one normalised token", lambda: XCiT(ONE_TOKEN), IMAGES, attends=True, convolves=True),
 )
 

@@ -6,6 +6,8 @@ writes what each case ends with under each STRATEGY (TF_CONFIG says who a worker
 epochs, the history, what `evaluate` and `predict` give. A case "pairs FILE FILE2" trains a translation model.
 """
 
+import gc
+import os
 import sys
 
 import numpy as np
@@ -193,15 +195,22 @@ def run_layouts(layouts, file, names, timeout=1800):
 
 
 def main(layouts, file, *names):
+    from keras_tfm.cli.console import quiet_tensorflow
+
+    tf = quiet_tensorflow()  # without what Keras imports for wrappers and pictures, a second
     from keras_tfm.training.strategy import strategy, worker_index
 
+    if os.environ.get("KERAS_TFM_GRAPPLER") == "0":  # as in the tests' own process
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    gc.freeze()
+    gc.set_threshold(1_000_000, 20, 100)
     # Replicas first: a layout's devices are chosen before TensorFlow begins, and serve `none` as well.
     chosen = {layout: strategy(layout) for layout in sorted(layouts.split(","), key="none".__eq__)}
     arrays = {}
     for place, layout in enumerate(layouts.split(",")):
         scope = chosen[layout].scope
         for name in names or CASES:
-            if name == "dropout":
+            if name in ("dropout", "dropout again"):
                 results = run_dropout(scope)
             elif name == "averages":
                 results = run_averages(scope)

@@ -18,7 +18,8 @@ def check(results, expected):
 def first(tmp_path_factory):
     """The quick cases, and others, on one device and on two replicas."""
     file = tmp_path_factory.mktemp("first") / "results.npz"
-    return run_layouts(["none", "mirrored:2"], file, [*QUICK, "dropout", "teacher", "averages"])
+    cases = [*QUICK, "dropout", "teacher", "averages", "dropout again"]
+    return run_layouts(["none", "mirrored:2"], file, cases)
 
 
 def test_two_replicas_are_exact(first):
@@ -55,14 +56,20 @@ def test_two_processes_are_exact(first, two_processes):
     check(two_processes, first["none"])
 
 
-def test_dropout_differs_between_replicas_and_repeats(first, tmp_path):
-    results = first["mirrored:2"]["dropout"]
-    again = run_layout("mirrored:2", tmp_path / "results.npz", ["dropout"])["dropout"]
+def test_dropout_differs_between_replicas_and_repeats(first):
+    results, again = first["mirrored:2"]["dropout"], first["mirrored:2"]["dropout again"]
     for name, value in results.items():
         np.testing.assert_array_equal(value, again[name])
     zeros = results["masks"] == 0
     assert 0.4 < zeros.mean() < 0.6
     assert (zeros[0] != zeros[1]).mean() > 0.3
+
+
+@pytest.mark.slow  # for its process; the quick test above repeats it in the same one
+def test_dropout_repeats_in_another_process(first, tmp_path):
+    again = run_layout("mirrored:2", tmp_path / "results.npz", ["dropout"])["dropout"]
+    for name, value in first["mirrored:2"]["dropout"].items():
+        np.testing.assert_array_equal(value, again[name])
 
 
 @pytest.mark.slow
