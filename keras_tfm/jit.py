@@ -89,7 +89,7 @@ def slow_bfloat16(jit):
     if not is_cpu_alone():
         return None
     if jit:
-        return "XLA computes bfloat16 on a CPU more slowly than float32: leave XLA out (--no-jit)"
+        return "XLA multiplies bfloat16 on a CPU more slowly than float32: leave out --jit"
     if not has_matrix_units():
         return "this processor has no matrix units for bfloat16 (AMX): float32 is about twice as fast"
     return None
