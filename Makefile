@@ -67,7 +67,7 @@ $(PARITY_STAMP): $(STAMP)
 	$(INSTALL) -e ".[parity]"
 	@touch $@
 
-bench: setup ## all benchmarks beside their peers, about an hour: build/benchmarks/TABLE.md; ARGS="--only vit"
+bench: setup ## all benchmarks beside their peers, which takes long: build/benchmarks/TABLE.md; ARGS="--only vit"
 	$(BIN)/python -m benchmarks.all $(ARGS)
 
 private: setup ## whether Keras, TensorFlow and tensorflow-text still are what was read of them

@@ -4,7 +4,7 @@
     python -m benchmarks.detect boxes.jsonl more.jsonl --peers keras_tfm prior
 
 TRAIN and TEST are what `keras-tfm train detect` reads. Every peer has every core for the minutes, reads
-pictures of the same side and turns half of them about; rates fall along half a cosine of the time. "prior" is
+pictures of the same side and mirrors half of them; rates fall along half a cosine of the time. "prior" is
 the mean box of each class, at each of the places of a grid, whatever the picture. RetinaNet is KerasHub's,
 with the smallest ResNet that it takes, a pyramid from 1/8 and anchors as small as the smallest objects; Adam,
 by its own losses.

@@ -39,7 +39,6 @@ def batch():
 
 def run_keras_tfm():
     prepare_keras()
-    import keras_tfm
     from keras_tfm.heads import ObjectDetector
     from keras_tfm.jit import jit_compile
     from keras_tfm.models import DETR
@@ -47,9 +46,9 @@ def run_keras_tfm():
 
     images, classes, boxes = batch()
     detector = ObjectDetector(DETR.from_size("50", image_size=SIDE, dropout=0.0), CLASSES)
-    model = keras_tfm.Model(detector.input, detector.predictions)
+    model = detector.learner()
     optimizer = AdamW(1e-4, 1e-4, global_clipnorm=LIMIT)
-    model.compile(optimizer, detector.objective(), jit_compile=jit_compile(model))
+    model.compile(optimizer, detector.loss_of_training(), jit_compile=jit_compile(model))
     inputs = {"images": images, "pixel_mask": np.ones(images.shape[:3], bool)}
     targets = np.concatenate([classes[..., None], boxes], axis=-1).astype("float32")
 

@@ -7,7 +7,7 @@ Both are what `keras-tfm train classify-images` takes, here the idx files of Fas
 the first train each model, which is tested on all of the second. Images become grey and 32 x 32. Each
 family's row is written to saved_models/zoo.csv as soon as it is there, and a family that has one is not
 trained again: an interrupted run goes on where it was. Each family has a process of its own, since what XLA
-compiles, some 800 MB a family, is kept until the process ends.
+compiles, hundreds of megabytes a family, is kept until the process ends.
 """
 
 import argparse

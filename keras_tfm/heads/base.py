@@ -66,6 +66,27 @@ class ModelWithHead(FunctionalModel):
         return cls(**{**config, "backbone": backbone})
 
 
+class SetPredictor(ModelWithHead):
+    """A `ModelWithHead` that answers by the last block of a decoder and learns by all. Abstract.
+
+    Its `predictions` are those of all blocks.
+    """
+
+    num_classes: int
+    predictions: Any
+
+    def loss_of_training(self) -> keras.losses.Loss:
+        """The loss of what `learner` gives."""
+        raise NotImplementedError
+
+    def learner(self) -> keras.Model:
+        """The model to train: one of the same layers that gives the predictions of all decoder blocks."""
+        return FunctionalModel(self.input, self.predictions, name=self.name)
+
+    def _fill(self, name, inputs):
+        return self.backbone._fill(name, inputs)
+
+
 def reading_of(backbone):
     """(Inputs, outputs) with which `backbone` reads a text.
 

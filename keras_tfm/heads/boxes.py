@@ -20,6 +20,20 @@ def corners_of(boxes: Tensor) -> Tensor:
     return ops.concatenate([centre - half, centre + half], axis=-1)
 
 
+def corners_of_masks(masks: Tensor) -> Tensor:
+    """(left, top, right, bottom) around the pixels of masks (..., H, W), in pixels, right and bottom outside:
+    (..., 4). Around a mask without pixels it is the whole.
+    """
+    masks = ops.cast(masks, "bool")
+    sides = []
+    for axis in (-2, -1):  # of rows, for columns; and the other way round
+        occurs = ops.cast(ops.any(masks, axis=axis), "int32")
+        last = ops.shape(occurs)[-1] - ops.argmax(ops.flip(occurs, -1), -1)
+        sides.append((ops.argmax(occurs, -1), last))
+    (left, right), (top, bottom) = sides
+    return ops.cast(ops.stack([left, top, right, bottom], axis=-1), "float32")
+
+
 def generalized_iou(boxes: Tensor, others: Tensor) -> Tensor:
     """The GIoU of `boxes` and `others`, (..., 4) both, which broadcast: (...), from -1 to 1.
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import ops
 
-from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.base import SetPredictor
 from keras_tfm.heads.mask_set_losses import MaskMatchingLoss, MaskSetLoss, PointMaskSetLoss
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Tensor
-from keras_tfm.training.model import FunctionalModel
 
 if TYPE_CHECKING:
     from keras_tfm.models.base import Backbone
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
 MOST_POINTS = 12_544  # at which Cheng et al. 2022 compare masks
 
 
-class MaskClassifier(ModelWithHead):
+class MaskClassifier(SetPredictor):
     """A `backbone` with `mask_features` and `decoder_outputs`, a `MaskFormer`, and a head.
 
     Outputs: `logits` (B, Q, num_classes + 1), the last one that of no segment, and `masks` (B, Q, rows,
     columns), the logits of each pixel's being in a query's mask. They are those of the last decoder block;
-    `predictions` (B, L, Q, num_classes + 1 + rows columns), logits and masks side by side, are of all. To
-    train, make a `keras_tfm.Model` of the model's `input` and `predictions`, with `MaskSetLoss`.
+    `predictions` (B, L, Q, num_classes + 1 + rows columns), logits and masks side by side, are of all; train
+    the `learner`, which gives them, with the loss of `loss_of_training`.
 
     >>> backbone = keras_tfm.models.MaskFormer.from_size("tiny", image_size=32)
     >>> model = keras_tfm.heads.MaskClassifier(backbone, num_classes=3)
@@ -68,10 +67,6 @@ class MaskClassifier(ModelWithHead):
     def loss_of_training(self) -> MaskMatchingLoss:
         """The loss of what `learner` gives, for classes of pixels."""
         return MaskSetLoss(self.grid)
-
-    def learner(self) -> keras.Model:
-        """The model to train: one of the same layers that gives the predictions of all decoder blocks."""
-        return FunctionalModel(self.input, self.predictions, name=self.name)
 
     def class_scores(self, outputs):
         """The scores of classes (B, rows, columns, C), float32, of which the largest is the answer."""

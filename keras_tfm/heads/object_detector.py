@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import ops
 
-from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.base import SetPredictor
 from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
 from keras_tfm.heads.set_prediction import (
     FocalSetPredictionLoss,
@@ -19,7 +19,7 @@ from keras_tfm.heads.set_prediction import (
 )
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
-from keras_tfm.training.model import Model
+from keras_tfm.training.model import FunctionalModel
 
 if TYPE_CHECKING:
     from keras_tfm.models.base import Backbone
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 NEVER = -100.0  # the logit of what a proposal is not asked
 
 
-class ObjectDetector(ModelWithHead):
+class ObjectDetector(SetPredictor):
     """A `backbone` with `decoder_outputs` (B, L, Q, D), a `DETR`, and a head: images in, Q objects out.
 
     Outputs: `logits` (B, Q, num_classes + 1), the last one that of no object, and `boxes` (B, Q, 4), (x, y,
     width, height) around the centre as parts of the image's sides, padding apart. They are those of the last
-    decoder block; `predictions` (B, L, Q, num_classes + 5), logits and boxes side by side, are of all. To
-    train, make a `keras_tfm.Model` of the model's `input` and `predictions`, with the loss of `objective`.
+    decoder block; `predictions` (B, L, Q, num_classes + 5), logits and boxes side by side, are of all; train
+    the `learner`, which gives them, with the loss of `loss_of_training`.
 
     >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32)
     >>> model = keras_tfm.heads.ObjectDetector(backbone, num_classes=3)
@@ -41,6 +41,8 @@ class ObjectDetector(ModelWithHead):
     >>> outputs["logits"].shape, outputs["boxes"].shape
     (TensorShape([1, 16, 4]), TensorShape([1, 16, 4]))
     """
+
+    denoises = False  # whether the `learner` is told of objects too
 
     def __init__(
         self, backbone: "Backbone", num_classes: int, name: str = "object_detector", **kwargs: Any
@@ -54,8 +56,8 @@ class ObjectDetector(ModelWithHead):
         self.num_classes = num_classes
         self.predictions = ops.concatenate([logits, boxes], axis=-1)
 
-    def objective(self):
-        """The loss of `predictions`."""
+    def loss_of_training(self):
+        """The loss of what `learner` gives."""
         return SetPredictionLoss()
 
     @staticmethod
@@ -63,11 +65,8 @@ class ObjectDetector(ModelWithHead):
         """Those of the classes, (..., num_classes)."""
         return ops.softmax(ops.cast(logits, "float32"))[..., :-1]
 
-    def _fill(self, name, inputs):
-        return self.backbone._fill(name, inputs)
 
-
-class ReferencedDetector(ModelWithHead):
+class ReferencedDetector(SetPredictor):
     """An `ObjectDetector` for a `backbone` whose queries have references: `DeformableDETR`.
 
     Its boxes are the sigmoid of what the head gives and the backbone's `references`, or the backbone's own
@@ -80,6 +79,8 @@ class ReferencedDetector(ModelWithHead):
     >>> model.output["logits"].shape, model.output["boxes"].shape
     ((None, 16, 3), (None, 16, 4))
     """
+
+    denoises = False  # whether the `learner` is told of objects too
 
     def __init__(
         self, backbone: "Backbone", num_classes: int, name: str = "object_detector", **kwargs: Any
@@ -109,8 +110,8 @@ class ReferencedDetector(ModelWithHead):
             first = ops.concatenate([told, proposals[..., -4:]], axis=-1)
             self.predictions = ops.concatenate([first, self.predictions], axis=1)
 
-    def objective(self):
-        """The loss of `predictions`."""
+    def loss_of_training(self):
+        """The loss of what `learner` gives."""
         return FocalSetPredictionLoss(proposes=self.proposes)
 
     @staticmethod
@@ -118,15 +119,12 @@ class ReferencedDetector(ModelWithHead):
         """Those of the classes, (..., num_classes)."""
         return ops.sigmoid(ops.cast(logits, "float32"))
 
-    def _fill(self, name, inputs):
-        return self.backbone._fill(name, inputs)
-
 
 class VarifocalDetector(ReferencedDetector):
     """A `ReferencedDetector` for a `backbone` whose proposals have scores of all classes: `RTDETR`.
 
-    Its logits learn how well a box fits, by `VarifocalSetPredictionLoss`. If the backbone `denoises`,
-    `denoising_learner` is the model to train. ValueError for another number of classes than the backbone has.
+    Its logits learn how well a box fits, by `VarifocalSetPredictionLoss`. It `denoises` if the
+    backbone has denoising queries. ValueError for another number of classes than the backbone has.
 
     >>> backbone = keras_tfm.models.RTDETR.from_size("tiny", image_size=32, num_classes=3)
     >>> model = keras_tfm.heads.VarifocalDetector(backbone, num_classes=3)
@@ -141,24 +139,21 @@ class VarifocalDetector(ReferencedDetector):
         if num_classes != known:
             raise ValueError(f"`num_classes` must be {known}, as the backbone has them; it is {num_classes}.")
         super().__init__(backbone, num_classes, name, **kwargs)
+        self.denoises = bool(self.backbone.config.num_denoising)
 
-    def objective(self):
-        """The loss of `predictions`."""
-        return VarifocalSetPredictionLoss()
-
-    @property
-    def denoises(self):
-        """Whether the backbone has denoising queries."""
-        return bool(self.backbone.config.num_denoising)
-
-    def denoising_objective(self):
-        """The loss of the outputs of `denoising_learner`."""
+    def loss_of_training(self):
+        """The loss of what `learner` gives."""
+        if not self.denoises:
+            return VarifocalSetPredictionLoss()
         return DenoisingSetPredictionLoss(self.predictions.shape[1], self.predictions.shape[2])
 
-    def denoising_learner(self):
-        """A model of the same layers that is told of objects too: its inputs are this one's and `objects` (B,
-        M, 5), as the loss takes them for targets, its outputs predictions for `DenoisingSetPredictionLoss`.
+    def learner(self):
+        """The model to train. One that denoises is told of objects too: its inputs are this one's and
+        `objects` (B, M, 5), as the loss takes them for targets, its outputs predictions for
+        `DenoisingSetPredictionLoss`.
         """
+        if not self.denoises:
+            return super().learner()
         objects = keras.Input((None, 5), dtype="float32", name="objects")
         states, boxes = self.backbone.denoised(objects)  # (B, L, N + Q, .)
         num_blocks, num_queries = states.shape[1], self.backbone.config.num_queries
@@ -168,7 +163,7 @@ class VarifocalDetector(ReferencedDetector):
         proposals = self.backbone.output["proposals"][:, None]
         parts = [proposals, both[:, :, -num_queries:], both[:, :, :-num_queries]]
         told = ops.concatenate([x[:, i] for x in parts for i in range(x.shape[1])], axis=1)
-        return Model({**self.input, "objects": objects}, told, name=self.name)
+        return FunctionalModel({**self.input, "objects": objects}, told, name=self.name)
 
 
 def detector_around(backbone: "Backbone", num_classes: int) -> ObjectDetector | ReferencedDetector:

@@ -8,20 +8,19 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.base import SetPredictor
 from keras_tfm.heads.object_detector import box_head, check_classes
 from keras_tfm.heads.panoptic_loss import PanopticSetLoss
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import masked_softmax
 from keras_tfm.layers.resizing import resize_nearest
-from keras_tfm.training.model import FunctionalModel
 
 EPSILON = 1e-5
 NUM_GROUPS = 8  # of channels that are normalised together; a narrower map has one for each channel
 
 
-class PanopticDetector(ModelWithHead):
+class PanopticDetector(SetPredictor):
     """A `DETR` as `backbone` and a head: images in, Q objects out, each with a mask.
 
     Outputs: `logits` (B, Q, num_classes + 1) and `boxes` (B, Q, 4) as those of an `ObjectDetector`, and
@@ -30,7 +29,7 @@ class PanopticDetector(ModelWithHead):
     through convolutions, and are enlarged step by step to the backbone's earlier maps, which are added. Of
     `num_maps` maps, counted from the last, the first one gives the masks their size. `predictions` (B, Q, L
     (num_classes + 5) + rows columns) are, side by side, the logits and boxes of all decoder blocks and the
-    last one's masks. To train, make a model of them, as `learner` does, with the loss of `loss_of_training`.
+    last one's masks; train the `learner`, which gives them, with the loss of `loss_of_training`.
     The authors first train a detector, and then this head alone, on the detector as it is.
 
     Raises:
@@ -76,13 +75,6 @@ class PanopticDetector(ModelWithHead):
     def loss_of_training(self):
         """The loss of what `learner` gives, for a set of masks."""
         return PanopticSetLoss(self.grid, self.num_classes)
-
-    def learner(self):
-        """The model to train: one of the same layers that gives `predictions`."""
-        return FunctionalModel(self.input, self.predictions, name=self.name)
-
-    def _fill(self, name, inputs):
-        return self.backbone._fill(name, inputs)
 
 
 def query_maps(backbone, states, features):

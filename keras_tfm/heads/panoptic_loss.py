@@ -8,6 +8,7 @@ from typing import Any
 
 from keras import ops
 
+from keras_tfm.heads.boxes import corners_of_masks
 from keras_tfm.heads.mask_losses import NO_IMAGE, mask_badness, segments_of
 from keras_tfm.heads.set_prediction import SetPredictionLoss
 from keras_tfm.registry import register
@@ -67,18 +68,7 @@ def boxes_around(segments, is_image):
     """The smallest box (x, y, width, height) around the pixels of each segment (B, M, H, W), as parts of the
     sides of the image, whose pixels `is_image` (B, 1, H, W) tells: (B, M, 4).
     """
-    corners, image = _corners(segments), _corners(is_image)  # (B, M, 4), (B, 1, 4)
+    corners, image = corners_of_masks(segments), corners_of_masks(is_image)  # (B, M, 4), (B, 1, 4)
     origin, sides = image[..., :2], image[..., 2:] - image[..., :2]
     first, last = (ops.divide_no_nan(x - origin, sides) for x in (corners[..., :2], corners[..., 2:]))
     return ops.concatenate([(first + last) / 2, last - first], axis=-1)
-
-
-def _corners(masks):
-    """(left, top, right, bottom) of the pixels of masks (B, M, H, W), in pixels: (B, M, 4)."""
-    masks = ops.cast(masks, "bool")
-    found = []
-    for axis in (2, 3):  # of rows, for columns; and the other way round
-        occurs = ops.cast(ops.any(masks, axis=axis), "int32")
-        found.append((ops.argmax(occurs, -1), occurs.shape[-1] - ops.argmax(ops.flip(occurs, -1), -1)))
-    (left, right), (top, bottom) = found
-    return ops.cast(ops.stack([left, top, right, bottom], axis=-1), "float32")

@@ -40,10 +40,10 @@ class PatchDetector(ModelWithHead):
 
     Inputs: those of the backbone, and `patches` (B, P, h, w, C), each cut out of its image and resized. The
     output, `predictions` (B, L, Q, P + num_classes + 5) of the L decoder blocks, is for the loss of
-    `objective`: how far the features that a query tells are from those of each patch, logits of the classes
-    and of no object, and boxes. `found` has them of the last block by name: `logits`, `boxes`, `features`
-    (B, Q, F), and `patch_features` (B P, F). The layers of the backbone's own backbone are frozen here;
-    `detector` is a copy in which they learn.
+    `loss_of_training`: how far the features that a query tells are from those of each patch, logits of the
+    classes and of no object, and boxes. `found` has them of the last block by name: `logits`, `boxes`,
+    `features` (B, Q, F), and `patch_features` (B P, F). The layers of the backbone's own backbone are frozen
+    here; `detector` is a copy in which they learn.
 
     Args:
         num_patches: P, which must divide the backbone's queries Q.
@@ -109,7 +109,7 @@ class PatchDetector(ModelWithHead):
         last = {"logits": logits, "boxes": boxes, "features": found}
         self.found = {name: x[:, -1] for name, x in last.items()} | {"patch_features": told}
 
-    def objective(self):
+    def loss_of_training(self):
         """The loss of the output."""
         return PatchDetectionLoss(self.num_patches)
 

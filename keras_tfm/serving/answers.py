@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-LOWEST = -3.4e38  # replaces sums of two logits that must not be chosen
 ASCII_SPACES = "\t\n\f\r "
 
 
@@ -92,9 +91,9 @@ def best_span(found, row, longest):
     is_context = ends > starts
     null, is_candidate = start[0] + end[0], np.append(True, is_context[1:])
     total = sum(np.logaddexp.reduce(x[is_candidate]) for x in (start, end))
-    best = LOWEST, (0, 0)
+    best = -np.inf, (0, 0)
     for first in np.flatnonzero(is_context):
-        reached = np.where(is_context, end, LOWEST)[first : first + longest]
+        reached = np.where(is_context, end, -np.inf)[first : first + longest]
         last = first + int(reached.argmax())
         score = start[first] + reached.max()
         if score > best[0]:

@@ -231,6 +231,7 @@ def bytes_of(image):
 
 
 def from_0_to_1(image):
+    """An image (H, W) or (H, W, C), 8-bit or from 0 to 1, as float32 from 0 to 1: (H, W, C)."""
     image = image[..., None] if image.ndim == 2 else image
     return image.astype("float32") / (255.0 if image.dtype == np.uint8 else 1.0)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_tfm.data.sources.objects import Objects
-from keras_tfm.data.sources.run_lengths import box_of, packed
+from keras_tfm.data.sources.run_lengths import Size, packed
 from keras_tfm.data.sources.segments import SegmentSets
 
 MEASURES = {"ap": 0, "ap50": 1, "ap75": 2}  # their places among COCO's twelve
@@ -42,20 +42,27 @@ def average_precision(examples: Objects, found: Sequence[dict[str, Any]]) -> dic
 def mask_precision(sets: SegmentSets, found: Iterable[dict[str, Any]]) -> dict[str, float]:
     """What `average_precision` tells, by the masks of segments, (M, H, W) in each of the answers."""
     truth = [
-        [_of_mask(mask) | {"name": name} for mask, name in zip(masks, labels, strict=True)]
-        for masks, labels in sets
+        [{"name": name} | _of_runs(runs, size) for name, runs in segments]
+        for size, segments in zip(sets.sizes, sets.segments, strict=True)
     ]
     results = []
     for answer in found:
         rows = zip(answer["masks"], answer["labels"], answer["scores"], strict=True)
-        results.append([_of_mask(mask) | {"name": name, "score": float(score)} for mask, name, score in rows])
+        results.append(
+            [
+                {"name": name, "score": float(score)} | _of_runs(packed(mask), mask.shape)
+                for mask, name, score in rows
+            ]
+        )
     return _precision(sets.sizes, truth, results, "segm")
 
 
-def _of_mask(mask: np.ndarray) -> dict[str, Any]:
-    """COCO's entries for a mask (H, W)."""
-    runs = {"size": list(mask.shape), "counts": packed(mask).decode("ascii")}
-    return {"segmentation": runs, "area": int(mask.sum()), "bbox": as_coco(np.array(box_of(mask)))[0]}
+def _of_runs(runs: bytes, size: Size) -> dict[str, Any]:
+    """COCO's entries for a packed mask."""
+    from faster_coco_eval.core import mask as library
+
+    segmentation = {"size": list(size), "counts": runs.decode("ascii")}
+    return {"segmentation": segmentation, "area": int(library.area(segmentation))}
 
 
 def _precision(

@@ -3,10 +3,12 @@
 The model reads an image whole, on a canvas of its own size; answers are in pixels of the image's own size.
 """
 
+import abc
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -17,6 +19,7 @@ from keras_tfm.tasks.image_task import (
     check_reads_images,
     image_shape_of,
     preprocessing_in,
+    with_image_size,
 )
 from keras_tfm.tasks.signatures import Endpoints
 from keras_tfm.tasks.task import load_any
@@ -26,12 +29,39 @@ from keras_tfm.training.folder import Path
 
 
 class CanvasTask(ImageTask, FineTunedTask):
-    """A task whose answers are places in an image. Its `config` is a `Canvas`."""
+    """A task whose answers are places in an image, each of a class. Its `config` is a `Canvas` with
+    `class_names`; its model has a `learner` and a `loss_of_training`.
+    """
 
     unit = "images"
     digits = 2
     held_out = (0.1, None)
     gives_new_heads = True
+    config: Any
+
+    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
+        self.config = self.config_class(class_names=tuple(class_names), **options)
+        self.class_names = list(self.config.class_names)
+        model = backbone if self.takes(backbone) else None
+        if model is not None and model.num_classes != len(self.class_names):
+            raise ValueError(
+                f"`class_names` must be {model.num_classes}, as the head has them; they are "
+                f"{len(self.class_names)}."
+            )
+        old = backbone if model is None else model.backbone
+        resized = with_image_size(old, self.config.image_size)
+        self.model = model if model and resized is old else self.with_head(resized, model)
+        self.take_images(self.model.backbone)
+
+    @abc.abstractmethod
+    def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
+        """The `backbone` with a head of the task's classes: fresh, or with the weights of a `model`'s."""
+
+    def objective(self, training: Any) -> dict[str, Any]:
+        return {"loss": self.model.loss_of_training()}
+
+    def learner(self, training: Any) -> keras.Model:
+        return self.model.learner()
 
     @property
     def preprocessing(self) -> Canvas:

@@ -30,7 +30,7 @@ from keras_tfm.tasks.detection import (
     names_of,
 )
 from keras_tfm.tasks.drawing import draw_objects
-from keras_tfm.tasks.image_task import check_reads_images, shape_and_preprocessing, with_image_size
+from keras_tfm.tasks.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import (
     describe_backbone,
@@ -38,7 +38,6 @@ from keras_tfm.tasks.task import (
     refuse_columns,
 )
 from keras_tfm.training.folder import Path
-from keras_tfm.training.model import Model
 from keras_tfm.training.options import DetectionTraining
 
 DETECTORS = (ObjectDetector, ReferencedDetector)
@@ -79,21 +78,14 @@ class Detector(CanvasTask):
     config: DetectorConfig
 
     def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
-        self.config = DetectorConfig(class_names=tuple(class_names), **options)
-        self.class_names = list(self.config.class_names)
-        count = len(self.class_names)
-        head = backbone if self.takes(backbone) else None
-        if head is not None and head.num_classes != count:
-            raise ValueError(
-                f"`class_names` must be {head.num_classes}, as the head has them; they are {count}."
-            )
-        old = backbone if head is None else head.backbone
-        model = with_image_size(old, self.config.image_size)
-        self.model = head if head is not None and model is old else detector_around(model, count)
-        if head not in (None, self.model):
-            copy_heads(head, self.model, HEADS)
-        self.take_images(self.model.backbone)
+        super().__init__(backbone, class_names, **options)
         self._detect = tf.function(self.detect, autograph=False, reduce_retracing=True)
+
+    def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
+        made = detector_around(backbone, len(self.class_names))
+        if model is not None:
+            copy_heads(model, made, HEADS)
+        return made
 
     @classmethod
     def with_names(cls, model: keras.Model, class_names: Sequence[str], **options: Any) -> Self:
@@ -239,7 +231,7 @@ class Detector(CanvasTask):
             "flips": training.flip,
             "least_area": training.least_area,
         }
-        kind = ToldObjectBatches if self.denoises else ObjectBatches
+        kind = ToldObjectBatches if self.model.denoises else ObjectBatches
         return kind(
             examples.images,
             examples.sizes,
@@ -249,20 +241,6 @@ class Detector(CanvasTask):
             training.batch_size,
             **({} if is_validation else learning),
         )
-
-    @property
-    def denoises(self) -> bool:
-        """Whether the model also learns to correct objects that it is told of with noise."""
-        return getattr(self.model, "denoises", False)
-
-    def objective(self, training: DetectionTraining) -> dict[str, Any]:
-        return {"loss": self.model.denoising_objective() if self.denoises else self.model.objective()}
-
-    def learner(self, training: DetectionTraining) -> keras.Model:
-        """A model of the same layers that gives the predictions of all decoder blocks."""
-        if self.denoises:
-            return self.model.denoising_learner()
-        return Model(self.model.input, self.model.predictions, name=self.model.name)
 
     def detect(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
         """All objects of raw images of the model's size (B, H, W, C), whose own `sizes` are (B, 2): `boxes`

@@ -78,7 +78,7 @@ def write_masks(images: Any, found: Sequence[dict[str, Any]], folder: Path) -> N
 
 def write_numbers(images: Any, maps: Sequence[np.ndarray], folder: Path) -> None:
     """Write each map of numbers (H, W) to a PNG of colours in the `folder`, by its image's name."""
-    _write(images, [encoded_numbers(numbers) for numbers in maps], folder)
+    _write(images, [encoded_numbers(numbers).numpy() for numbers in maps], folder)
 
 
 def _write(images: Any, files: Sequence[bytes], folder: Path) -> None:

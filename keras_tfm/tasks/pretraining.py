@@ -246,7 +246,7 @@ class FoundPatches(Method):
 
     @staticmethod
     def loss(model: Any, training: PretrainImagesTraining) -> keras.losses.Loss:
-        return model.objective()
+        return model.loss_of_training()
 
 
 METHODS: dict[str, Any] = {"mae": MaskedPatches, "dino": OwnTeacher, "updetr": FoundPatches}

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.batches.segments import SegmentBatches, segment_targets
+from keras_tfm.data.sources.mask_files import encoded_numbers
 from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS, Segments
 from keras_tfm.tasks.average_precision import mask_precision
 from keras_tfm.tasks.canvas_task import refuse_many, sizes_of
@@ -294,9 +295,7 @@ class PanopticSegments(SegmentSetKind):
         return panoptic_quality(zip(truth(), found(), strict=True), groups)
 
     def pngs(self, found: dict[str, tf.Tensor], most: int) -> tf.Tensor:
-        numbers = found["segments"]
-        colours = tf.stack([numbers % 256, numbers // 256 % 256, numbers // 256**2], axis=-1)
-        return tf.io.encode_png(tf.cast(colours, tf.uint8))
+        return encoded_numbers(found["segments"])
 
     def specs(self, height: int, width: int) -> tuple[tf.TensorSpec, tf.TensorSpec]:
         segments = tf.TensorSpec((height, width), tf.int32)

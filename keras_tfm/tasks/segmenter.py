@@ -20,7 +20,7 @@ from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
 from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
 from keras_tfm.heads.map_decoders import maps_of
 from keras_tfm.tasks.canvas_task import CanvasTask
-from keras_tfm.tasks.image_task import check_reads_images, shape_and_preprocessing, with_image_size
+from keras_tfm.tasks.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.pixel_classes import PixelClasses
 from keras_tfm.tasks.segment_sets import Instances, PanopticSegments
 from keras_tfm.tasks.segmentation import SegmenterConfig, are_known, kind_of, with_classes
@@ -91,23 +91,13 @@ class Segmenter(CanvasTask):
     config: SegmenterConfig
 
     def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
-        self.config = SegmenterConfig(class_names=tuple(class_names), **options)
-        self.class_names = list(self.config.class_names)
-        count = len(self.class_names)
-        head = backbone if self.takes(backbone) else None
-        if head is not None and head.num_classes != count:
-            raise ValueError(
-                f"`class_names` must be {head.num_classes}, as the head has them; they are {count}."
-            )
-        old = backbone if head is None else head.backbone
-        model = with_image_size(old, self.config.image_size)
-        if head is None:
-            self.model = segmenting(model, count)
-        else:
-            self.model = head if model is old else with_head_of(model, count, head)
+        super().__init__(backbone, class_names, **options)
         check_tells(type(self.model), self.config.segments)
-        self.take_images(self.model.backbone)
         self.kind = KINDS_OF_SEGMENTS[self.config.segments](self)
+
+    def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
+        count = len(self.class_names)
+        return segmenting(backbone, count) if model is None else with_head_of(backbone, count, model)
 
     @classmethod
     def make(
@@ -245,12 +235,6 @@ class Segmenter(CanvasTask):
 
     def batches(self, examples: Any, training: SegmentationTraining, is_validation: bool = False) -> Batches:
         return self.kind.batches(examples, training, is_validation)
-
-    def objective(self, training: SegmentationTraining) -> dict[str, Any]:
-        return {"loss": self.model.loss_of_training()}
-
-    def learner(self, training: SegmentationTraining) -> keras.Model:
-        return self.model.learner()
 
     def without_padding(self, x: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
         """The part of a map (rows, columns, D) of a whole canvas that belongs to its image of the `size`

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.heads.boxes import corners_of_masks
+
 Segments = tuple[np.ndarray, Mapping[int, int]]
 
 
@@ -115,16 +117,8 @@ def areas_and_boxes(masks: tf.Tensor) -> dict[str, tf.Tensor]:
     """`areas` (N,), in pixels, and `boxes` (N, 4), (left, top, right, bottom), float32, of masks (N, H, W)
     that have pixels.
     """
-    corners = []
-    for axis in (1, 2):  # of rows, for columns; and the other way round
-        occurs = tf.cast(tf.reduce_any(masks, axis=axis), tf.int32)  # (N, W), (N, H)
-        last = tf.shape(occurs)[1] - tf.argmax(occurs[:, ::-1], -1, tf.int32)
-        corners.append((tf.argmax(occurs, -1, tf.int32), last))
-    (left, right), (top, bottom) = corners
-    return {
-        "areas": tf.math.count_nonzero(masks, axis=(1, 2), dtype=tf.int32),
-        "boxes": tf.cast(tf.stack([left, top, right, bottom], axis=-1), tf.float32),
-    }
+    areas = tf.math.count_nonzero(masks, axis=(1, 2), dtype=tf.int32)
+    return {"areas": areas, "boxes": corners_of_masks(masks)}
 
 
 def panoptic_quality(

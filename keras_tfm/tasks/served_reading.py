@@ -10,7 +10,6 @@ from keras_tfm.tasks.served_texts import made_up_texts, served_texts
 from keras_tfm.tasks.signatures import Arrays, Served
 
 MOST_BLANKS = 8  # of a row: a text with more becomes several rows
-NEVER = -1e9  # the logit of a token that fills no blank
 
 
 def served_blanks(task: Any) -> Served:
@@ -21,7 +20,7 @@ def served_blanks(task: Any) -> Served:
 
     def run(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         logits = model({name: inputs[name] for name in model.input})[..., :size]
-        logits = tf.where(special, NEVER, tf.cast(logits, tf.float32))  # (B, most, V)
+        logits = tf.where(special, -np.inf, tf.cast(logits, tf.float32))  # (B, most, V)
         highest = tf.reduce_max(logits, axis=-1, keepdims=True)
         scores = -tf.math.log(tf.reduce_sum(tf.exp(logits - highest), axis=-1))
         return {"ids": tf.argmax(logits, axis=-1, output_type=tf.int32), "scores": scores}

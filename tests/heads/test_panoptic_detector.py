@@ -13,6 +13,7 @@ from keras_tfm.tasks.segments import panoptic_segments
 from tests import contract
 from tests.contract import Case, randomise
 from tests.models import test_detr
+from tests.models.folders import check_both_ways
 
 # Random weights magnify bfloat16's roundings in a DETR's logits, more or less from draw to draw. With the
 # widths 16 and 64 they are 0.13 and 0.14 off, which the contract does not allow, with this one 0.03.
@@ -60,12 +61,7 @@ def test_outputs_and_the_segments_made_of_them():
 
 def test_folders_of_transformers_both_ways(tmp_path):
     model = detector(FOUR, num_maps=4)
-    randomise(model, 1)
-    save_huggingface(model, tmp_path / "folder")
-    again = from_huggingface(tmp_path / "folder")
-    assert again.get_config() == model.get_config()
-    for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
+    check_both_ways(model, tmp_path / "folder")
     entries = json.loads((tmp_path / "folder" / "config.json").read_text())
     assert entries["architectures"] == ["DetrForSegmentation"]
     assert entries["backbone_config"]["out_features"] == ["stage1", "stage2", "stage3", "stage4"]

@@ -7,10 +7,10 @@ import numpy as np
 
 import keras_tfm
 from keras_tfm import heads
-from keras_tfm.convert import from_huggingface, save_huggingface
 from keras_tfm.models import ConditionalDETR, ConditionalDETRConfig
 from tests import contract
 from tests.contract import Case, floats, mask, randomise
+from tests.models.folders import check_both_ways
 
 RESNET = {"stem_dim": 4, "dims": (8, 8), "depths": (1, 1), "block": "basic"}
 SMALL = ConditionalDETRConfig(
@@ -79,9 +79,4 @@ def test_boxes_are_measured_from_the_references():
 
 def test_folders_of_transformers_both_ways(tmp_path):
     model = detector(dataclasses.replace(SMALL, decoder_intermediate_dim=4))
-    randomise(model, 1)
-    save_huggingface(model, tmp_path / "folder")
-    again = from_huggingface(tmp_path / "folder")
-    assert again.get_config() == model.get_config()
-    for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
+    check_both_ways(model, tmp_path / "folder")

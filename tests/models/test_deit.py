@@ -7,11 +7,11 @@ import keras
 import numpy as np
 import pytest
 
-from keras_tfm.convert import from_huggingface, save_huggingface
 from keras_tfm.heads import Classifier, DistilledClassifier
 from keras_tfm.models import DeiT, DeiTConfig, ViT
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.models.folders import check_both_ways
 
 SMALL = DeiTConfig(
     (4, 6), patch_size=2, num_channels=1, num_layers=2, dim=8, num_heads=2, intermediate_dim=12
@@ -69,12 +69,7 @@ def test_another_image_size_keeps_the_weights_and_stretches_the_positions():
 @pytest.mark.parametrize("head", [Classifier, DistilledClassifier])
 def test_folders_of_transformers_both_ways(head, tmp_path):
     model = head(DeiT(SMALL), 3)
-    randomise(model, 1)
-    save_huggingface(model, tmp_path / "folder")
-    again = from_huggingface(tmp_path / "folder")
-    assert type(again) is head and again.backbone.config == SMALL
-    for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
+    check_both_ways(model, tmp_path / "folder")
 
 
 def test_refusals():

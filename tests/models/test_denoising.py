@@ -96,9 +96,9 @@ def test_a_learner_gives_the_models_predictions_and_those_of_noisy_queries(model
     objects.
     """
     assert model.denoises and not heads.VarifocalDetector(RTDETR(SMALL), 2).denoises
-    learner, plain = model.denoising_learner(), keras_tfm.Model(model.input, model.predictions)
+    learner, plain = model.learner(), keras_tfm.Model(model.input, model.predictions)
     inputs = {"images": draw(), "pixel_mask": np.ones((2, *SIDES), bool)}
-    loss = model.denoising_objective()
+    loss, loss_of_plain = model.loss_of_training(), heads.VarifocalSetPredictionLoss()
     for training in (False, True):
         given = [
             np.asarray(learner({**inputs, "objects": x}, training=training))
@@ -109,12 +109,12 @@ def test_a_learner_gives_the_models_predictions_and_those_of_noisy_queries(model
         for x in given:
             np.testing.assert_allclose(x[:, :9], expected, rtol=1e-4, atol=1e-5)
         if not training:
-            plain_loss = float(model.objective()(OBJECTS, expected.reshape(2, 3, 3, 6)))
+            plain_loss = float(loss_of_plain(OBJECTS, expected.reshape(2, 3, 3, 6)))
             assert float(loss(OBJECTS, given[0])) == pytest.approx(plain_loss, rel=1e-5)
     assert np.abs(given[0][:, 9:] - given[1][:, 9:]).max() > 1e-3
     means = loss.means(OBJECTS, given[0])
     assert [float(count) for _, count in means] == [3, 3, 6, 6]
-    plain_means = model.objective().means(OBJECTS, given[0][:, :9].reshape(2, 3, 3, 6))
+    plain_means = loss_of_plain.means(OBJECTS, given[0][:, :9].reshape(2, 3, 3, 6))
     np.testing.assert_allclose(
         [float(x) for x, _ in means[:2]], [float(x) for x, _ in plain_means], rtol=1e-5
     )

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_tfm.convert import from_huggingface, keymap, save_huggingface
+from keras_tfm.convert import keymap, save_huggingface
 from keras_tfm.convert.swin_v2 import ARCHITECTURES, read, timm_rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import SwinV2, SwinV2Config
@@ -16,6 +16,7 @@ from keras_tfm.models.vision.swin_v2 import ContinuousPositionBias, CosineAttent
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.models.folders import assert_same, check_both_ways, check_refusal
 
 SMALL = SwinV2Config(
     image_size=(16, 24),
@@ -94,23 +95,13 @@ def test_outputs_of_branches_are_normalised():
     assert model.get_layer("stage_1_merging").norm.gamma.shape == (8,)
 
 
-def assert_same(actual, expected):
-    assert getattr(actual, "backbone", actual).config == getattr(expected, "backbone", expected).config
-    for a, b in zip(actual.get_weights(), expected.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_folders_of_transformers_both_ways(tmp_path):
     model = Classifier(SwinV2(SMALL), 3)
-    randomise(model, 1)
-    save_huggingface(model, tmp_path / "folder")
+    check_both_ways(model, tmp_path / "folder")
     entries = json.loads((tmp_path / "folder" / "config.json").read_text())
     assert (entries["window_size"], entries["pretrained_window_sizes"]) == (3, [4, 0])
-    assert_same(from_huggingface(tmp_path / "folder"), model)
-    entries["image_size"] = [16, 6]  # theirs would shift on both axes
-    (tmp_path / "folder" / "config.json").write_text(json.dumps(entries))
-    with pytest.raises(CheckpointError, match=r"window_size: expected windows that both axes"):
-        from_huggingface(tmp_path / "folder")
+    changes = {"image_size": [16, 6]}  # theirs would shift on both axes
+    check_refusal(tmp_path / "folder", changes, r"window_size: expected windows that both axes")
     with pytest.raises(CheckpointError, match=r"got 3 for \(8, 3\)"):
         save_huggingface(SwinV2(dataclasses.replace(SMALL, image_size=(16, 6))), tmp_path / "other")
 

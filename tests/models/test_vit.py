@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_tfm.convert import from_huggingface, save_huggingface
+from keras_tfm.convert import save_huggingface
 from keras_tfm.heads import Classifier
 from keras_tfm.models import ViT, ViTConfig
 from tests import contract
-from tests.contract import Case, floats, randomise
+from tests.contract import Case, floats
+from tests.models.folders import check_both_ways
 
 SMALL = ViTConfig((4, 6), patch_size=2, num_channels=1, num_layers=2, dim=8, num_heads=2, intermediate_dim=12)
 ONE_BLOCK = dataclasses.replace(SMALL, num_layers=1)  # enough under a head
@@ -157,13 +158,7 @@ def test_a_head_of_zeros_begins_with_equal_logits_and_learns():
 def test_folders_of_transformers_both_ways(kind, tmp_path):
     model = ViT(dataclasses.replace(ONE_BLOCK, pooler=kind == "pooler"))
     model = Classifier(model, 5) if kind == "classifier" else model
-    randomise(model, 1)
-    save_huggingface(model, tmp_path / "folder")
-    again = from_huggingface(tmp_path / "folder")
-    assert type(again) is type(model)
-    assert getattr(again, "backbone", again).config == getattr(model, "backbone", model).config
-    for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
+    check_both_ways(model, tmp_path / "folder")
 
 
 def test_models_that_transformers_has_not(tmp_path):

@@ -7,12 +7,12 @@ import keras
 import numpy as np
 import pytest
 
-from keras_tfm.convert import from_huggingface, save_huggingface
 from keras_tfm.heads import MaskedAutoencoder, patch_loss
 from keras_tfm.layers import extract_patches
 from keras_tfm.models import ViTMAE, ViTMAEConfig
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.models.folders import check_both_ways
 
 SMALL = ViTMAEConfig(
     (4, 6), 2, num_channels=1, num_layers=1, dim=8, num_heads=2, intermediate_dim=12, mask_ratio=0.5
@@ -126,13 +126,7 @@ def test_the_encoder_becomes_a_vit_that_sees_all_patches():
 @pytest.mark.parametrize("head", [None, True])
 def test_folders_of_transformers_both_ways(head, tmp_path):
     model = ViTMAE(SMALL) if head is None else MaskedAutoencoder(ViTMAE(SMALL), **DECODER)
-    randomise(model, 1)
-    save_huggingface(model, tmp_path / "folder")
-    again = from_huggingface(tmp_path / "folder")
-    assert type(again) is type(model) and getattr(again, "backbone", again).config == SMALL
-    for a, b in zip(again.weights, model.weights, strict=True):
-        if "float" in a.dtype:
-            np.testing.assert_array_equal(a, b)
+    check_both_ways(model, tmp_path / "folder")
 
 
 def test_refusals():

@@ -7,11 +7,12 @@ import keras
 import numpy as np
 import pytest
 
-from keras_tfm.convert import from_huggingface, save_huggingface
+from keras_tfm.convert import save_huggingface
 from keras_tfm.heads import Classifier
 from keras_tfm.models import ViViT, ViViTConfig
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.models.folders import check_both_ways
 
 SMALL = ViViTConfig(
     num_frames=4,
@@ -90,13 +91,7 @@ def test_the_order_of_moments_matters_by_positions_alone():
 def test_folders_of_transformers_both_ways(kind, tmp_path):
     model = ViViT(dataclasses.replace(SMALL, pooler=kind == "pooler"))
     model = Classifier(model, 5) if kind == "classifier" else model
-    randomise(model, 1)
-    save_huggingface(model, tmp_path / "folder")
-    again = from_huggingface(tmp_path / "folder")
-    config = getattr(model, "backbone", model).config
-    assert type(again) is type(model) and getattr(again, "backbone", again).config == config
-    for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
+    check_both_ways(model, tmp_path / "folder")
 
 
 def test_refusals(tmp_path):

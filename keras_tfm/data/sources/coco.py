@@ -1,6 +1,7 @@
 """COCO's JSON (Lin et al. 2014): images, categories and annotations by ids, and paths within a folder."""
 
 import json
+import logging
 import os
 import pathlib
 from collections import defaultdict
@@ -10,7 +11,9 @@ from typing import Any, NamedTuple
 from keras_tfm.configs import brief, parse_json
 from keras_tfm.data.sources.lines import DataError
 
+LOG = logging.getLogger(__name__)
 MAX_JSON_BYTES = 1 << 29  # COCO's own training set has 450 MB
+BOXES_OF_CROWDS = "boxes around crowds"
 KINDS_OF_FILES = ("instances_", "panoptic_")  # how the names of COCO's files begin, before the folder's name
 Id = int | str
 
@@ -82,6 +85,12 @@ def is_id(value: Any) -> bool:
 def is_crowd(annotation: dict[str, Any]) -> bool:
     """Whether an annotation stands for a crowd, whose objects are not told apart."""
     return annotation.get("iscrowd") not in (None, 0, False)
+
+
+def tell_crowds(path: str, count: int, skipped: str = "crowds") -> None:
+    """Warn that so many of what is `skipped` are left out of a file."""
+    if count:
+        LOG.warning("%s: %s %s are skipped", path, f"{count:,}", skipped)
 
 
 def _by_id(path: str, name: str, items: list[dict], entry: str) -> dict[Id, str]:

@@ -131,7 +131,7 @@ def decoded_numbers(source: Source) -> np.ndarray | str:
     return pixels[..., 0] + 256 * pixels[..., 1] + 256**2 * pixels[..., 2]
 
 
-def encoded_numbers(numbers: np.ndarray) -> bytes:
-    """Numbers (H, W), below 2^24, as a PNG of colours: see `decoded_numbers`."""
-    colours = np.stack([numbers & 255, numbers >> 8 & 255, numbers >> 16 & 255], axis=-1)
-    return tf.io.encode_png(colours.astype("uint8")).numpy()
+def encoded_numbers(numbers: np.ndarray | tf.Tensor) -> tf.Tensor:
+    """Numbers (H, W), int32 and below 2^24, as a PNG of colours, (): see `decoded_numbers`."""
+    colours = tf.stack([numbers % 256, numbers // 256 % 256, numbers // 256**2], axis=-1)
+    return tf.io.encode_png(tf.cast(colours, tf.uint8))

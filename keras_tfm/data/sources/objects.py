@@ -8,7 +8,6 @@ one of its lists, ImageSets/Main/train.txt. JSON lines: {"image": path, "boxes":
 it, and must stay inside. Sets of TFDS have "image" and "objects", a sequence of {"bbox", "label"}.
 """
 
-import logging
 import math
 import os
 import pathlib
@@ -20,7 +19,14 @@ import numpy as np
 
 from keras_tfm.configs import brief, parse_json
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.coco import is_crowd, path_within, paths_of, read_coco
+from keras_tfm.data.sources.coco import (
+    BOXES_OF_CROWDS,
+    is_crowd,
+    path_within,
+    paths_of,
+    read_coco,
+    tell_crowds,
+)
 from keras_tfm.data.sources.image_files import (
     ImageFiles,
     read_bytes,
@@ -29,9 +35,8 @@ from keras_tfm.data.sources.image_files import (
     tell_left_out,
 )
 from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines
-from keras_tfm.data.sources.prepared_images import prepared_objects, tell_crowds
+from keras_tfm.data.sources.prepared_images import prepared_objects
 
-LOG = logging.getLogger(__name__)
 KINDS = (
     "COCO's .json, a folder with Annotations/ and JPEGImages/, one of its ImageSets/Main/*.txt, a .jsonl, or "
     "tfds:NAME[/CONFIG][:VERSION]#SPLIT"
@@ -200,8 +205,7 @@ def _json_lines(path: str) -> list[Found]:
 def _coco(path: str) -> list[Found]:
     content = read_coco(path)
     annotations = content.by_image()
-    num_crowds = sum(map(is_crowd, content.annotations))
-    tell_crowds(path, num_crowds)
+    tell_crowds(path, sum(map(is_crowd, content.annotations)), BOXES_OF_CROWDS)
     found = []
     for id, image, place in content.paths():
         objects = [annotation for annotation in annotations[id] if not is_crowd(annotation)]

@@ -4,15 +4,14 @@ Objects are the feature "objects", a sequence of {"bbox", "label"} and perhaps "
 masks are images, "segmentation_mask" for example, as in oxford_iiit_pet.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 
 from keras_tfm.configs import brief
+from keras_tfm.data.sources.coco import BOXES_OF_CROWDS, tell_crowds
 from keras_tfm.data.sources.image_files import size_of
 from keras_tfm.data.sources.images import IMAGES, bytes_of
 from keras_tfm.data.sources.rows import Columns, Row, read_all
 
-LOG = logging.getLogger(__name__)
 OBJECTS = ("objects",)
 MASKS = ("segmentation_mask", "segmentation_label", "mask", "annotation")
 PICTURES = (*IMAGES, "image_left")  # of cityscapes
@@ -42,13 +41,7 @@ def prepared_objects(path: str) -> Iterator[tuple[bytes, str, list, list[str]]]:
             boxes.append([left * width, top * height, right * width, bottom * height])
             labels.append(str(label))
         yield data, _place(row), boxes, labels
-    tell_crowds(path, num_crowds)
-
-
-def tell_crowds(path: str, count: int) -> None:
-    """Warn of so many boxes around crowds."""
-    if count:
-        LOG.warning("%s: %s boxes around crowds are skipped", path, f"{count:,}")
+    tell_crowds(path, num_crowds, BOXES_OF_CROWDS)
 
 
 def prepared_masks(path: str) -> Iterator[tuple[bytes, bytes, str]]:

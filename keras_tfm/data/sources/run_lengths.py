@@ -106,9 +106,3 @@ def run_lengths(text: str) -> list[int] | None:
 
 def _are_numbers(values: Sequence[Any]) -> bool:
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-
-
-def box_of(mask: np.ndarray) -> list[int]:
-    """The (left, top, right, bottom) of a mask (H, W) that has pixels, right and bottom outside."""
-    rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
-    return [int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1]

@@ -7,7 +7,6 @@ is stuff. The folder is the one named behind the file or, as COCO has it, the on
 name. Crowds are skipped: their pixels are in no segment.
 """
 
-import logging
 import os
 import pathlib
 import zlib
@@ -18,7 +17,7 @@ import numpy as np
 
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.coco import Coco, is_crowd, path_within, read_coco, refuse_unknown
+from keras_tfm.data.sources.coco import Coco, is_crowd, path_within, read_coco, refuse_unknown, tell_crowds
 from keras_tfm.data.sources.image_files import (
     ImageFiles,
     in_threads,
@@ -31,7 +30,6 @@ from keras_tfm.data.sources.lines import DataError, files_of
 from keras_tfm.data.sources.mask_files import decoded_numbers
 from keras_tfm.data.sources.run_lengths import Size, mask_of, packed, unpacked
 
-LOG = logging.getLogger(__name__)
 KINDS = "COCO's instances, a .json; COCO's panoptic segments, a .json and its folder of PNGs"
 INSTANCES, PANOPTIC = "instances", "panoptic"
 WORDS = {INSTANCES: "instances", PANOPTIC: "panoptic segments"}
@@ -220,7 +218,7 @@ def described(files: Sequence[str]) -> tuple[list[Picture], list[str], list[str]
 
 def _instances(content: Coco) -> list[Picture]:
     by_image = content.by_image()
-    _tell_crowds(content.path, sum(map(is_crowd, content.annotations)))
+    tell_crowds(content.path, sum(map(is_crowd, content.annotations)))
     return [
         Picture(
             path,
@@ -269,7 +267,7 @@ def _panoptic(content: Coco, folder: str | None) -> list[Picture]:
         num_crowds += sum(name is None for name in names.values())
         found.append(Picture(image, place, names, path_within(masks, file, place)))
     refuse_unknown(path, unknown)
-    _tell_crowds(path, num_crowds)
+    tell_crowds(path, num_crowds)
     return found
 
 
@@ -280,11 +278,6 @@ def _folder_of_masks(path: str, first: Any) -> pathlib.Path:
     home = pathlib.Path(path).absolute().parent
     homes = [home / pathlib.Path(path).stem, home]
     return next((x for x in homes if isinstance(first, str) and (x / first).is_file()), homes[0])
-
-
-def _tell_crowds(path: str, count: int) -> None:
-    if count:
-        LOG.warning("%s: %s crowds are skipped", path, f"{count:,}")
 
 
 def _checked(picture: Picture) -> tuple[list[tuple[str, bytes]], dict[str, str]] | str:

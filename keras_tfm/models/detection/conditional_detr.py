@@ -38,7 +38,7 @@ from keras_tfm.models.detection.base import (
     references_of,
     start_of,
 )
-from keras_tfm.models.detection.detr import DETR
+from keras_tfm.models.detection.detr import sizes_with_300_queries
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,10 +192,4 @@ def _decoder_block(config, index):
 
 
 # Meng et al. 2021, table 1: 43 and 63 M parameters. tiny is this package's own, for images of some 96 x 96.
-ConditionalDETR.sizes = {
-    name: ConditionalDETRConfig.from_json(
-        {**dataclasses.asdict(size), "num_queries": 16 if name == "tiny" else 300}
-    )
-    for name, size in DETR.sizes.items()
-    if name != "cell"
-}
+ConditionalDETR.sizes = sizes_with_300_queries(ConditionalDETRConfig)

@@ -64,12 +64,8 @@ class DETR(SetDetector):
 
 
 # Carion et al. 2020, table 1: DETR, of 41 M parameters, and DETR-R101, of 60 M. tiny is this package's own,
-# for images of some 96 x 96. cell is Cell-DETR (Prangemeier et al. 2020, "Attention-Based Transformers for
-# Instance Segmentation of Cells in Microstructures") with a `heads.PanopticDetector`: the Transformer and the
-# queries of its authors' code, behind a ResNet of three stages which, like their network of four, ends at
-# 8 x 8 cells. It lacks the deformable and pixel-adaptive convolutions and the learned activations of their
-# variant B.
-DETR.sizes = {
+# for images of some 96 x 96.
+SIZES = {
     "tiny": DETRConfig(
         image_size=96,
         backbone_config={"stem_dim": 32, "dims": (32, 64, 128), "depths": (1, 1, 1), "block": "basic"},
@@ -84,6 +80,24 @@ DETR.sizes = {
     ),
     "50": DETRConfig(),
     "101": DETRConfig(backbone_config={"depths": (3, 4, 23, 3)}),
+}
+
+
+def sizes_with_300_queries(config_class):
+    """`SIZES` as configurations of a kin of DETR, which has 300 queries; tiny keeps its own number."""
+    return {
+        name: config_class.from_json(
+            dataclasses.asdict(size) | ({} if name == "tiny" else {"num_queries": 300})
+        )
+        for name, size in SIZES.items()
+    }
+
+
+# cell is Cell-DETR (Prangemeier et al. 2020, "Attention-Based Transformers for Instance Segmentation of Cells
+# in Microstructures") with a `heads.PanopticDetector`: the Transformer and the queries of its authors' code,
+# behind a ResNet of three stages which, like their network of four, ends at 8 x 8 cells. It lacks the
+# deformable and pixel-adaptive convolutions and the learned activations of their variant B.
+DETR.sizes = SIZES | {
     "cell": DETRConfig(
         image_size=128,
         num_channels=1,

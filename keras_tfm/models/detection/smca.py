@@ -31,7 +31,7 @@ from keras_tfm.models.detection.base import (
     references_of,
     start_of,
 )
-from keras_tfm.models.detection.detr import DETR
+from keras_tfm.models.detection.detr import sizes_with_300_queries
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +94,4 @@ def _extent(cells):
 
 
 # Around the ResNets of DETR. tiny is this package's own, for images of some 96 x 96.
-SMCA.sizes = {
-    name: SMCAConfig.from_json({**dataclasses.asdict(size), "num_queries": 16 if name == "tiny" else 300})
-    for name, size in DETR.sizes.items()
-    if name != "cell"
-}
+SMCA.sizes = sizes_with_300_queries(SMCAConfig)

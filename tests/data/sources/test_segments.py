@@ -6,9 +6,11 @@ import logging
 import numpy as np
 import PIL.Image
 import pytest
+import tensorflow as tf
 
 from keras_tfm.data import DataError, SegmentSets, read_segments
-from keras_tfm.data.sources.run_lengths import box_of, mask_of, packed, run_lengths, unpacked
+from keras_tfm.data.sources.mask_files import decoded_numbers, encoded_numbers
+from keras_tfm.data.sources.run_lengths import mask_of, packed, run_lengths, unpacked
 
 SHAPE = (4, 6, 1)
 SIZE = (4, 6)
@@ -61,11 +63,17 @@ def test_masks_by_hand():
     text = packed(square()).decode("ascii")
     for counts in (RUNS, text):
         assert np.array_equal(mask_of({"size": [4, 6], "counts": counts}, SIZE), square())
-    assert run_lengths(text) == RUNS and box_of(square()) == [1, 0, 3, 2]
+    assert run_lengths(text) == RUNS
     two = [[0, 0, 1, 0, 1, 4, 0, 4], [4, 1, 9, 1, 9, 2, 4, 2]]  # the first column; a row beyond the edge
     expected = np.zeros(SIZE, bool)
     expected[:, 0] = expected[1, 4:] = True
     assert np.array_equal(mask_of(two, SIZE), expected)
+
+
+def test_numbers_are_colours_in_and_out_of_graphs():
+    numbers = np.array([[0, 255, 256], [70_000, 65_536, 2**24 - 1]], "int32")
+    for encode in (encoded_numbers, tf.function(encoded_numbers, autograph=False)):
+        assert np.array_equal(decoded_numbers(encode(numbers).numpy()), numbers)
 
 
 @pytest.mark.parametrize("seed", range(4))
