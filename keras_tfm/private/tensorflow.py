@@ -1,7 +1,9 @@
 """Private names of TensorFlow 2.21."""
 
+import tensorflow as tf
 from tensorflow.python.distribute.input_lib import DistributedDataset
 from tensorflow.python.distribute.mirrored_strategy import MirroredExtended
+from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
 ATTRIBUTES: dict = {
     DistributedDataset: ("_cloned_datasets",),
@@ -42,3 +44,8 @@ def constant_graph(function):
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     return convert_variables_to_constants_v2(function, lower_control_flow=False)
+
+
+def is_in_xla():
+    """Whether XLA will compile the graph that is being built."""
+    return GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
