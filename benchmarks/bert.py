@@ -6,7 +6,8 @@
 
 The step: 4 layers 512 wide, 16 rows of 128 tokens, of which 20 are masked and gathered before the product
 with the vocabulary of 30,522; dropout 0.1 everywhere, AdamW (fused in torch), float32, every core. KerasHub
-runs with jit_compile on and off. Needs the [parity] extra.
+runs with jit_compile on and off. Where the CPU multiplies bfloat16 by itself (AMX), this package and torch
+run in it too, by the policy "mixed_bfloat16" and by autocast. Needs the [parity] extra.
 """
 
 import argparse
@@ -35,6 +36,7 @@ NUM_LAYERS, DIM, NUM_HEADS, HIDDEN, VOCABULARY, DROPOUT = 4, 512, 8, 2048, 30_52
 BATCH, LENGTH, MASKED = 16, 128, 20
 MODULE = "benchmarks.bert"
 TRAINING = ("keras_tfm", "keras_hub jit", "keras_hub no jit", "torch")
+IN_BFLOAT16 = ("keras_tfm bfloat16", "torch bfloat16")
 TOKENIZERS = ("keras_tfm tokenizer", "keras_hub tokenizer")
 LINES_AT_ONCE = 1_000
 
@@ -73,13 +75,13 @@ def keras_steps(model, optimizer, loss, inputs, labels, jit_compile):
     return step
 
 
-def run_keras_tfm():
+def run_keras_tfm(jit_compile=True):
     from keras_tfm.heads import MaskedLM, TokenCrossEntropy
     from keras_tfm.models import BERT
     from keras_tfm.training import AdamW
 
     model = MaskedLM(BERT.from_size("small", dropout=DROPOUT, attention_dropout=DROPOUT, pooler=False))
-    return keras_steps(model, AdamW(1e-4, 0.01), TokenCrossEntropy(), *random_batch(), jit_compile=True)
+    return keras_steps(model, AdamW(1e-4, 0.01), TokenCrossEntropy(), *random_batch(), jit_compile)
 
 
 def run_keras_hub(jit_compile):
@@ -97,13 +99,13 @@ def run_keras_hub(jit_compile):
     return keras_steps(model, keras.optimizers.AdamW(1e-4, 0.01), loss, *random_batch(), jit_compile)
 
 
-def run_torch():
+def run_torch(in_bfloat16=False):
     import torch
 
     import_torchvision()
     from transformers import BertConfig, BertForMaskedLM
 
-    device = prepare_torch()
+    device = prepare_torch(in_bfloat16)
     torch.manual_seed(0)
     config = BertConfig(  # its dropouts are 0.1
         vocab_size=VOCABULARY,
@@ -191,13 +193,16 @@ def measure_loading(rounds):
 
 def run_worker(name, text):
     """Serve the steps of one peer."""
-    if name != "torch":
-        prepare_keras()
+    in_bfloat16 = name in IN_BFLOAT16
+    if not name.startswith("torch"):
+        prepare_keras("bfloat16" if in_bfloat16 else None)
     if name in TOKENIZERS:
         return serve(run_tokenizer(name, text))
     if name.startswith("keras_hub"):
         return serve(run_keras_hub(name == "keras_hub jit"))
-    serve({"keras_tfm": run_keras_tfm, "torch": run_torch}[name]())
+    if name.startswith("torch"):
+        return serve(run_torch(in_bfloat16))
+    serve(run_keras_tfm("auto" if in_bfloat16 else True))
 
 
 def main():
@@ -205,7 +210,7 @@ def main():
     parser.add_argument("--part", default="training", choices=["training", "tokenizer", "loading"])
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=2, help="training steps a round")
-    parser.add_argument("--peers", nargs="+", default=TRAINING, choices=TRAINING)
+    parser.add_argument("--peers", nargs="+", choices=(*TRAINING, *IN_BFLOAT16), help="all that run here")
     parser.add_argument("--text", metavar="FILE", default="", help="lines for the tokenizers")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parse(parser)
@@ -217,10 +222,13 @@ def main():
         text = ["--text", options.text] if options.text else []
         compare("raw text to ids", MODULE, TOKENIZERS, options.rounds, options.steps, 2, text)
         return
+    from keras_tfm.jit import has_matrix_units
+
+    peers = TRAINING + (IN_BFLOAT16 if options.device == "cpu" and has_matrix_units() else ())
     compare(
         "a step of masked language modelling",
         MODULE,
-        options.peers,
+        options.peers or peers,
         options.rounds,
         options.steps,
         warmup=3,

@@ -47,9 +47,9 @@ def parse(parser, has_gpu_part=True):
     return options
 
 
-def prepare_keras():
-    """Let Keras compute in the worker's precision; to be called before the model is made."""
-    precision = os.environ.get(PRECISION)
+def prepare_keras(precision=None):
+    """Let Keras compute in `precision`, or in the worker's; to be called before the model is made."""
+    precision = precision or os.environ.get(PRECISION)
     if precision is None:
         return
     import keras
@@ -60,11 +60,16 @@ def prepare_keras():
         keras.config.set_dtype_policy("mixed_bfloat16")
 
 
-def prepare_torch():
-    """Let torch use every core, or the GPU in the worker's precision; returns the device for its tensors."""
+def prepare_torch(in_bfloat16=False):
+    """Let torch use every core, or the GPU in the worker's precision; returns the device for its tensors.
+
+    `in_bfloat16` is for a CPU: torch then casts what it multiplies.
+    """
     import torch
 
     torch.set_num_threads(os.cpu_count())
+    if in_bfloat16:
+        torch.autocast("cpu", torch.bfloat16).__enter__()  # until the worker ends
     precision = os.environ.get(PRECISION)
     if precision is None:
         return "cpu"

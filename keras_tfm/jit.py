@@ -14,6 +14,7 @@ import keras
 from keras_tfm.private.keras import layers_in
 
 _is_brief = contextvars.ContextVar("is_brief", default=False)
+_is_fusing = contextvars.ContextVar("is_fusing", default=False)
 
 
 def jit_compile(model=None):
@@ -38,6 +39,29 @@ def brief():
         yield
     finally:
         _is_brief.reset(token)
+
+
+def fuses(model):
+    """Whether XLA is to compile the functions between the products of `model` in training, one by one.
+
+    That is so where it would slow down the whole, and the environment says nothing.
+    """
+    return "KERAS_TFM_JIT" not in os.environ and is_slowed(model)
+
+
+@contextlib.contextmanager
+def fusing(on=True):
+    """A context for building graphs in which XLA compiles the `fused` functions of `layers.compiler`."""
+    token = _is_fusing.set(on)
+    try:
+        yield
+    finally:
+        _is_fusing.reset(token)
+
+
+def is_fusing():
+    """Whether a graph is built under `fusing`."""
+    return _is_fusing.get()
 
 
 def is_slowed(model):
@@ -65,7 +89,7 @@ def slow_bfloat16(jit):
     if not is_cpu_alone():
         return None
     if jit:
-        return "XLA computes bfloat16 on a CPU more slowly than float32: leave XLA out (--no-jit)"
+        return "XLA multiplies bfloat16 on a CPU more slowly than float32: leave out --jit"
     if not has_matrix_units():
         return "this processor has no matrix units for bfloat16 (AMX): float32 is about twice as fast"
     return None

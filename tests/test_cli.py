@@ -1,6 +1,7 @@
 """The command line as it is typed: what goes where, exit codes, and mistakes in one line."""
 
 import json
+import re
 
 import pytest
 
@@ -15,6 +16,16 @@ def run(*arguments):
     except SystemExit as stop:
         return stop.code
     return 0
+
+
+def check_refusal(arguments, message, capsys):
+    """A training ends by an error with this `message`, in one line, and leaves no run."""
+    assert run(*arguments) == 2
+    output = capsys.readouterr()
+    *said, error = output.err.splitlines()
+    assert message in error and not output.out
+    assert all(re.search(" read$|weights,|to train on", line) for line in said)
+    assert not arguments[arguments.index("--out") + 1].exists()
 
 
 @pytest.fixture(scope="module")

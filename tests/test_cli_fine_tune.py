@@ -1,13 +1,12 @@
 """`keras-tfm train classify` as it is typed, the verbs on its RUN, and mistakes in one line."""
 
 import json
-import re
 
 import numpy as np
 import pytest
 
 from keras_tfm import tasks
-from tests.test_cli import run
+from tests.test_cli import check_refusal, run
 
 TINY = {"dim": 32, "num_heads": 2, "intermediate_dim": 64, "num_layers": 1}
 ROWS = [("a warm and funny film", "good"), ("a dull mess", "bad"), ("i liked it", "good"), ("no", "bad")]
@@ -144,12 +143,7 @@ def test_mistakes_are_one_line_and_leave_no_run(options, message, data, tmp_path
     arguments = train(data, tmp_path / "run", *options)
     if "--from" in options:  # which brings its model
         arguments = "train", "classify", "--train", data / "train.tsv", "--out", tmp_path / "run", *options
-    assert run(*arguments) == 2
-    output = capsys.readouterr()
-    *said, error = output.err.splitlines()
-    assert message.format(data=data) in error and not output.out
-    assert all(re.search(" read$|weights,|to train on", line) for line in said)
-    assert not (tmp_path / "run").exists()
+    check_refusal(arguments, message.format(data=data), capsys)
 
 
 def test_a_vocabulary_that_does_not_match_the_embedding(data, trained, tmp_path, capsys):

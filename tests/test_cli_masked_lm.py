@@ -1,12 +1,11 @@
 """`keras-tfm train masked-lm` as it is typed, the verbs on its RUN, and mistakes in one line."""
 
 import json
-import re
 
 import pytest
 
 from keras_tfm.tasks import MaskedLanguageModel
-from tests.test_cli import run
+from tests.test_cli import check_refusal, run
 
 LINES = ["The bank of the river was very green. It was a day in May.", "Bob deposited the check in the bank."]
 
@@ -83,12 +82,7 @@ def test_mistakes_are_one_line_and_leave_no_run(options, message, data, tmp_path
     arguments = train(data, tmp_path / "run", *options)
     if "--from" in options:  # which brings its model
         arguments = "train", "masked-lm", "--train", data / "text", "--out", tmp_path / "run", *options
-    assert run(*arguments) == 2
-    output = capsys.readouterr()
-    *said, error = output.err.splitlines()
-    assert message.format(data=data) in error and not output.out
-    assert all(re.search(" read$|weights,|to train on", line) for line in said)
-    assert not (tmp_path / "run").exists()
+    check_refusal(arguments, message.format(data=data), capsys)
 
 
 def test_resume_refuses_another_model(data, trained, capsys):

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer
+from keras_tfm.layers.compiler.fused import fused
 from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
 
@@ -181,8 +182,12 @@ def token_cross_entropy(labels: Tensor, logits: Tensor, label_smoothing: float =
     >>> round(float(loss[0, 0]), 3)
     0.693
     """
+    return _token_cross_entropy(ops.cast(labels, "int32"), logits, label_smoothing=label_smoothing)
+
+
+@fused
+def _token_cross_entropy(labels, logits, *, label_smoothing):
     logits, size = ops.cast(logits, "float32"), logits.shape[-1]
-    labels = ops.cast(labels, "int32")
 
     @ops.custom_gradient
     def cross_entropy(logits):

@@ -1,8 +1,16 @@
-"""Keras's dense layer with a matrix product that is fast for one row too, as decoding needs it."""
+"""Keras's dense layer, computed faster: by one row, in training without XLA, and in bfloat16 on a CPU."""
+
+import functools
+import inspect
 
 import keras
+import tensorflow as tf
+from keras import ops
 
+from keras_tfm.jit import is_fusing
+from keras_tfm.layers.compiler.fused import fused
 from keras_tfm.layers.compiler.products import multiply
+from keras_tfm.layers.masks import in_float32
 from keras_tfm.private.keras import delete_attribute
 
 
@@ -11,8 +19,10 @@ class Dense(keras.layers.Dense):
 
     def call(self, x, training=None):
         y = multiply(x, self.kernel)
-        y = y if self.bias is None else y + self.bias
-        return y if self.activation is None else self.activation(y)
+        if self.bias is not None:
+            # TensorFlow's own operation for it, whose gradient takes a third of the time of a plain sum's.
+            y = tf.nn.bias_add(y, ops.convert_to_tensor(self.bias))
+        return y if self.activation is None else fused_activation(self.activation)(y)
 
     def __delattr__(self, name):
         """Keras deletes variables of a layer when it adds low-rank updates or quantises to 8 bits."""
@@ -20,3 +30,16 @@ class Dense(keras.layers.Dense):
 
     def quantize(self, mode=None, type_check=True, config=None):
         super().quantize(mode, type_check=False, config=config)  # Keras would refuse a subclass
+
+
+@functools.cache
+def fused_activation(activation):
+    """`activation`, which is computed in float32 where XLA compiles it alone; a layer stays as it is."""
+    if not inspect.isfunction(activation):
+        return activation
+
+    @functools.wraps(activation)
+    def in_higher_precision(x):
+        return ops.cast(activation(in_float32(x)), x.dtype) if is_fusing() else activation(x)
+
+    return fused(in_higher_precision)

@@ -2,6 +2,7 @@
 lacks.
 """
 
+import math
 from typing import Any
 
 import keras
@@ -9,9 +10,31 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.signatures import Activation, Initializer
 from keras_tfm.registry import register
+
+
+@register
+def gelu(x):
+    """x Φ(x), where Φ is the normal distribution function (Hendrycks and Gimpel 2016, section 2), in float32.
+
+    Φ is written by erf, which on CPUs takes a third to a sixth of the time of Keras's erfc, and the gradient
+    is written out.
+    """
+
+    @ops.custom_gradient
+    def in_higher_precision(x):
+        probability = 0.5 + 0.5 * ops.erf(x * 2**-0.5)
+
+        def gradient(upstream):
+            density = ops.exp(-0.5 * ops.square(x)) * (2 * math.pi) ** -0.5
+            return upstream * (probability + x * density)
+
+        return x * probability, gradient
+
+    return ops.cast(in_higher_precision(in_float32(x)), x.dtype)
 
 
 @register
@@ -28,7 +51,7 @@ def gelu_quick(x):
 
 def activation_of(name):
     """The activation with this name, of Keras or of this file. Functions and None are passed on to Keras."""
-    ours = {"gelu_tanh": gelu_tanh, "gelu_quick": gelu_quick}
+    ours = {"gelu": gelu, "gelu_tanh": gelu_tanh, "gelu_quick": gelu_quick}
     return ours[name] if isinstance(name, str) and name in ours else keras.activations.get(name)
 
 

@@ -14,6 +14,7 @@ B is the batch size, T the number of queries, S that of keys and H that of heads
 import keras
 from keras import ops
 
+from keras_tfm.layers.compiler.fused import fused
 from keras_tfm.layers.signatures import Tensor
 from keras_tfm.private.keras import get_keras_mask
 
@@ -123,6 +124,7 @@ def masked_max(x, mask):
     return ops.where(ops.any(mask, axis=1), highest, ops.zeros_like(highest))
 
 
+@fused
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """The softmax over the last axis, in float32 or float64, with a weight of exactly 0 where `mask` is
     False.

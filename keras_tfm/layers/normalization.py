@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from keras import ops
-
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.compiler.normalization import layer_normalization, rms_normalization
 
@@ -28,7 +26,7 @@ class LayerNormalization(Layer):
 
     def call(self, x):
         """Any shape in, the same out."""
-        return ops.cast(layer_normalization(x, self.gamma, self.beta, self.epsilon), x.dtype)
+        return layer_normalization(x, self.gamma, self.beta, epsilon=self.epsilon)
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)
@@ -54,7 +52,7 @@ class RMSNormalization(Layer):
 
     def call(self, x):
         """Any shape in, the same out."""
-        return ops.cast(rms_normalization(x, self.gamma, self.epsilon), x.dtype)
+        return rms_normalization(x, self.gamma, epsilon=self.epsilon)
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)

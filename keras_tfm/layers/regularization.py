@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.compiler.bits import keeps
+from keras_tfm.layers.compiler.fused import fused
 
 
 class Dropout(Layer):
@@ -35,9 +36,7 @@ class Dropout(Layer):
         """The shape of `x`, which is any; without `training` the result is `x` itself."""
         if not training or not self.rate:
             return x
-        keep = keeps(ops.shape(x), self.rate, self.seed_generator.next())
-        # Scaled last, so that the gradient ends with `where`: XLA on CPUs then sums it fast for a bias.
-        return ops.where(keep, x, ops.zeros((), x.dtype)) * (1 / (1 - self.rate))
+        return keep_some(x, chosen(x, self.seed_generator.next(), rate=self.rate), rate=self.rate)
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)
@@ -60,4 +59,18 @@ class StochasticDepth(Dropout):
             return x
         keep = keeps(ops.shape(x)[:1], self.rate, self.seed_generator.next())
         keep = ops.reshape(keep, (-1, *[1] * (len(x.shape) - 1)))  # (B, 1, ...)
-        return ops.where(keep, x, ops.zeros((), x.dtype)) * (1 / (1 - self.rate))
+        return keep_some(x, keep, rate=self.rate)
+
+
+@fused
+def chosen(x, seed, rate):
+    """Which values of `x` dropout at `rate` keeps: booleans in its shape."""
+    return keeps(ops.shape(x), rate, seed)
+
+
+# Not one function with `chosen`: XLA on CPUs computes both together half as fast.
+@fused
+def keep_some(x, keep, rate):
+    """`x` / (1 - rate) where `keep`, which broadcasts over `x`, is True, else 0."""
+    # Scaled last, so that the gradient ends with `where`: XLA on CPUs then sums it fast for a bias.
+    return ops.where(keep, x, ops.zeros((), x.dtype)) * (1 / (1 - rate))

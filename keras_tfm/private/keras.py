@@ -70,6 +70,7 @@ ATTRIBUTES: dict = {
         "_trainable_variables",
         "_update_model_variables_moving_average",
     ),
+    keras.optimizers.Adam: ("_momentums", "_velocities"),
     EpochIterator: (
         "_distributed_dataset",
         "_enumerate_iterator",
@@ -242,6 +243,12 @@ def deleting_without_collections():
 def averages_of(optimizer):
     """The moving averages of the weights, or None if the optimizer keeps none."""
     return optimizer._model_variables_moving_average if optimizer.use_ema else None
+
+
+def adam_moments(optimizer, variable):
+    """The averages that Adam keeps of the gradients of `variable`, and of their squares."""
+    index = optimizer._get_variable_index(variable)
+    return optimizer._momentums[index], optimizer._velocities[index]
 
 
 def take_summed_gradients(optimizer):

@@ -1,9 +1,10 @@
 """Private names of TensorFlow 2.21."""
 
+import tensorflow as tf
 from tensorflow.python.distribute.input_lib import DistributedDataset
 from tensorflow.python.distribute.mirrored_strategy import MirroredExtended
+from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 from tensorflow.python.saved_model.save_context import save_context
-from tensorflow.python.saved_model.save_options import SaveOptions
 
 ATTRIBUTES: dict = {
     DistributedDataset: ("_cloned_datasets",),
@@ -48,4 +49,9 @@ def constant_graph(function):
 
 def tracing_to_save():
     """A context in which functions are traced as `tf.saved_model.save` will: it does not trace them again."""
-    return save_context(SaveOptions())
+    return save_context(tf.saved_model.SaveOptions())
+
+
+def is_in_xla():
+    """Whether XLA will compile the graph that is being built."""
+    return GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())

@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from keras_tfm.added_losses import added_losses
+from keras_tfm.jit import fuses, fusing
 from keras_tfm.private import keras as private
 from keras_tfm.training.optimizers import as_dense
 from keras_tfm.training.replicas import is_one_of_several
@@ -26,11 +27,17 @@ class ExactTrainer(Base):
     """The part of `keras_tfm.Model` that trains, evaluates and predicts under `tf.distribute`."""
 
     _compile_loss: Any
+    _fuses = False
     _epochs_of_fit: Any = False  # during fit: Keras's iterator over the epochs, which `Checkpoint` uses
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """`keras.Model.compile`, with losses computed over all replicas of the strategy."""
+        """`keras.Model.compile`, with losses computed over all replicas of the strategy.
+
+        With Keras's default, `jit_compile="auto"`, XLA compiles parts of a step where it would slow down the
+        whole: see `keras_tfm.jit.fuses`.
+        """
         super().compile(*args, **kwargs)
+        self._fuses = kwargs.get("jit_compile", "auto") == "auto" and not self.run_eagerly and fuses(self)
         if self.optimizer is not None:
             clip_whole_gradients(getattr(self.optimizer, "inner_optimizer", self.optimizer))
         if not self._is_replicated:
@@ -140,6 +147,7 @@ class ExactTrainer(Base):
         return y_pred
 
     def _make_function(self, step: Callable) -> Callable:
+        step = self._in_parts(step) if self._fuses else step
         if not self._is_replicated:
             return super()._make_function(step)
         self._make_draws_distinct()
@@ -200,6 +208,17 @@ class ExactTrainer(Base):
             data_batch = keras.tree.map_structure(lambda x: results(x)[0], next(batches))
         with self.distribute_strategy.scope():
             self._symbolic_build(data_batch=data_batch)
+
+    @staticmethod
+    def _in_parts(step: Callable) -> Callable:
+        """`step`, in whose graph XLA compiles what stands between the products."""
+
+        @functools.wraps(step)
+        def step_in_parts(*args: Any) -> Any:
+            with fusing():
+                return step(*args)
+
+        return step_in_parts
 
     def _make_draws_distinct(self) -> None:
         """Let dropout, and every other seed generator, draw different numbers on each replica."""

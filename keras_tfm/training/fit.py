@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.jit import computes_in_bfloat16, jit_compile, slow_bfloat16
+from keras_tfm.jit import computes_in_bfloat16, fuses, jit_compile, slow_bfloat16
 from keras_tfm.private.keras import layers_in, seed_generators_of
 from keras_tfm.training.callbacks import BestWeights, Progress
 from keras_tfm.training.changed_steps import Change, ChangedInputs
@@ -113,10 +113,11 @@ def fit_best(
         schedule = make_schedule(training, batches.num_batches)
         if training.minutes is not None:
             schedule = limit.schedule = TimedSchedule(schedule, training.epochs * batches.num_batches)
-        jit = jit_compile(model) if training.jit is None else training.jit
-        if computes_in_bfloat16(model) and (reason := slow_bfloat16(jit)):
-            LOG.warning("bfloat16: %s.", reason)
+        default = "auto" if fuses(model) else jit_compile(model)
+        jit = default if training.jit is None else training.jit
         model.compile(optimizer(schedule, **averaging(batches.num_batches)), **objective, jit_compile=jit)
+        if computes_in_bfloat16(model) and (reason := slow_bfloat16(model.jit_compile)):
+            LOG.warning("bfloat16: %s.", reason)
     name, mode = monitor
     best = BestWeights(name, training.patience, mode=mode)
     ours = [limit, Throughput(), GradientNorm(), best, *callbacks]

@@ -15,6 +15,9 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_tfm.jit import is_fusing
+from keras_tfm.private.keras import adam_moments
+from keras_tfm.private.tensorflow import is_in_xla
 from keras_tfm.registry import register
 
 # Biases, scales and offsets of norms, positions and the class token, in any layer.
@@ -65,7 +68,8 @@ class ByPath(Base):
         index = self._get_variable_index(variable)
         learning_rate = ops.cast(learning_rate, variable.dtype) * self._rates[index]
         if self._decays[index]:
-            self.assign_sub(variable, variable * self.weight_decay * learning_rate)
+            decay = _decay_in_one_pass if is_fusing() else _decay
+            decay(variable, self.weight_decay * learning_rate)
         super().update_step(gradient, variable, learning_rate)
 
     def _apply_weight_decay(self, variables: list[keras.Variable]) -> None:
@@ -104,6 +108,34 @@ class MeasuredGradients(Base):
         return total / count if count else float("nan")
 
 
+class AdamInOnePass(Base):
+    """Mixin: Adam's update of a variable in one pass over its memory, where XLA does not compile the step.
+
+    Keras writes it as a dozen operations, each of which reads and writes arrays as large as the variable; XLA
+    makes one of them. The slices of a table's gradient are summed before they are squared.
+    """
+
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
+        """Keras's update, by TensorFlow's operation for it."""
+        gradient = as_dense(gradient)
+        if self.amsgrad or is_in_xla():
+            return super().update_step(gradient, variable, learning_rate)
+        step = tf.cast(self.iterations + 1, variable.dtype)
+        momentum, velocity = adam_moments(self, variable)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=momentum.value.handle,
+            v=velocity.value.handle,
+            beta1_power=tf.cast(self.beta_1, variable.dtype) ** step,
+            beta2_power=tf.cast(self.beta_2, variable.dtype) ** step,
+            lr=learning_rate,
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
+            grad=tf.cast(gradient, variable.dtype),
+        )
+
+
 class YoungAverages(Base):
     """Mixin: averages of the weights (`use_ema`) that forget the initial weights quickly.
 
@@ -122,14 +154,22 @@ class YoungAverages(Base):
                 average.assign(variable + ops.cast(momentum, average.dtype) * (average - variable))
 
 
+def _decay(variable: tf.Variable, share: tf.Tensor) -> None:
+    """Take `share` of `variable` off it."""
+    variable.assign_sub(variable * share)
+
+
+_decay_in_one_pass = tf.function(_decay, jit_compile=True, autograph=False)
+
+
 def global_norm(gradients: Iterable[tf.Tensor]) -> tf.Tensor:
     """The Euclidean norm of all `gradients` together, in float32."""
     return tf.sqrt(tf.add_n([_sum_of_squares(tf.cast(as_dense(g), "float32")) for g in gradients]))
 
 
 def _sum_of_squares(x: tf.Tensor) -> tf.Tensor:
-    if x.shape.rank < 2:
-        return tf.reduce_sum(tf.square(x))
+    if x.shape.rank < 2 or not is_in_xla():
+        return 2 * tf.nn.l2_loss(x)
     # Sum columns, then multiply by ones: XLA on CPUs vectorises this, but not one sum over all axes.
     columns = tf.reduce_sum(tf.square(x), axis=list(range(x.shape.rank - 1)))
     return tf.linalg.matvec(tf.ones_like(columns)[None], columns)[0]
@@ -143,7 +183,7 @@ def as_dense(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor:
 
 
 @register
-class Adam(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.Adam):
+class Adam(ByPath, AdamInOnePass, MeasuredGradients, YoungAverages, keras.optimizers.Adam):
     """Keras's Adam (Kingma and Ba 2015) with `rates`, decay per variable, gradient norms and quick averages.
 
     `rates` and `not_decayed` are described at `AdamW`.
@@ -156,7 +196,7 @@ class Adam(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.Adam):
 
 
 @register
-class AdamW(ByPath, MeasuredGradients, YoungAverages, keras.optimizers.AdamW):
+class AdamW(ByPath, AdamInOnePass, MeasuredGradients, YoungAverages, keras.optimizers.AdamW):
     """Keras's AdamW (Loshchilov and Hutter 2019) with rates and decay per variable.
 
     It also measures the norm of the gradients (`GradientNorm`), and its averages of the weights (`use_ema`)

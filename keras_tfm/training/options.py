@@ -86,7 +86,7 @@ class Training(Learning):
         bool | None,
         Option(
             "compile the training steps with XLA",
-            default="KERAS_TFM_JIT, 1 or 0, if set; else yes, except for convolutions and bfloat16 on a CPU",
+            default="KERAS_TFM_JIT, 1 or 0; else yes, but parts alone for convolutions and bfloat16 on a CPU",
         ),
     ] = None
 

@@ -14,6 +14,7 @@ from keras_tfm.models import BERT, ViT, XCiT
 from keras_tfm.training.safetensors import read_tensors
 from keras_tfm.training.weights import write_tensors
 from tests.contract import randomise
+from tests.models.folders import change_config, check_both_ways
 from tests.models.test_bert import TINY, WITHOUT_POOLER
 from tests.models.test_xcit import SMALL
 
@@ -37,11 +38,6 @@ def folder(tmp_path):
     return tmp_path / "bert"
 
 
-def change_config(folder, **entries):
-    config = json.loads((folder / "config.json").read_text()) | entries
-    (folder / "config.json").write_text(json.dumps(config))
-
-
 def change_weights(folder, function):
     tensors, _ = read_tensors(folder / WEIGHTS)
     tensors = function({key: np.array(tensor) for key, tensor in tensors.items()})
@@ -51,15 +47,8 @@ def change_weights(folder, function):
 @pytest.mark.parametrize("architecture", MODELS)
 def test_round_trip(architecture, tmp_path):
     model = MODELS[architecture]()
-    randomise(model, seed=0)
-    convert.save_huggingface(model, tmp_path / "model")
+    check_both_ways(model, tmp_path / "model")
     assert json.loads((tmp_path / "model" / "config.json").read_text())["architectures"] == [architecture]
-    other = convert.from_huggingface(tmp_path / "model")
-    assert other.get_config() == model.get_config()
-    for a, b in zip(model.weights, other.weights, strict=True):
-        assert a.path == b.path
-        if "float" in a.dtype:
-            np.testing.assert_array_equal(a, b)
     with pytest.raises(FileExistsError):
         convert.save_huggingface(model, tmp_path / "model")
 

@@ -15,6 +15,7 @@ from keras_tfm.training.safetensors import read_tensors
 from keras_tfm.training.weights import write_tensors
 from tests.contract import randomise
 from tests.models import test_albert, test_deberta, test_distilbert, test_roberta
+from tests.models.folders import change_config, check_both_ways
 
 ROBERTA = dataclasses.replace(test_roberta.TINY, num_segments=2, pad_id=3, activation="relu", epsilon=1e-4)
 DISTILBERT = dataclasses.replace(test_distilbert.TINY, dropout=0.3, activation="gelu_quick")
@@ -74,20 +75,8 @@ MODELS = {
 @pytest.mark.parametrize("architecture", MODELS)
 def test_round_trip(architecture, tmp_path):
     model = MODELS[architecture]()
-    randomise(model, seed=0)
-    convert.save_huggingface(model, tmp_path / "model")
+    check_both_ways(model, tmp_path / "model")
     assert json.loads((tmp_path / "model" / "config.json").read_text())["architectures"] == [architecture]
-    other = convert.from_huggingface(tmp_path / "model")
-    assert other.get_config() == model.get_config()
-    for a, b in zip(model.weights, other.weights, strict=True):
-        assert a.path == b.path
-        if "float" in a.dtype:
-            np.testing.assert_array_equal(a, b)
-
-
-def change_config(folder, **entries):
-    config = json.loads((folder / "config.json").read_text()) | entries
-    (folder / "config.json").write_text(json.dumps(config))
 
 
 def test_what_is_absent_means_what_transformers_makes_of_it(tmp_path):

@@ -4,11 +4,10 @@ import os
 
 import numpy as np
 import pytest
-import torch
 import transformers
 from transformers.models.conditional_detr.modeling_conditional_detr import ConditionalDetrFrozenBatchNorm2d
 
-from tests.parity.images import draw_images
+from tests.parity.images import assert_same_weights, draw_images
 from tests.parity.test_detr import assert_detectors_agree, draw_config, draw_model, is_shown
 
 pytestmark = pytest.mark.parity
@@ -24,5 +23,4 @@ def test_both_directions(kind, seed, tmp_path):
     config.decoder_layers += 1  # a single block does not use all that theirs has
     theirs = draw_model(rng, kind, config, ConditionalDetrFrozenBatchNorm2d)
     back = assert_detectors_agree(theirs, draw_images(rng, theirs.config), rng, tmp_path, is_shown)
-    for (name, a), (_, b) in zip(theirs.state_dict().items(), back.state_dict().items(), strict=True):
-        assert torch.equal(a, b), name
+    assert_same_weights(theirs, back)

@@ -11,7 +11,7 @@ from transformers.models.deformable_detr.modeling_deformable_detr import Deforma
 
 from keras_tfm import convert, heads
 from keras_tfm.layers import sample_bilinear
-from tests.parity.images import draw_images
+from tests.parity.images import assert_same_weights, draw_images
 from tests.parity.test_detr import assert_detectors_agree, draw_model
 
 pytestmark = pytest.mark.parity
@@ -71,8 +71,7 @@ def test_both_directions(kind, refines, seed, tmp_path):
     rng = np.random.default_rng(seed)
     theirs = draw_model(rng, kind, draw_config(rng, refines), DeformableDetrFrozenBatchNorm2d)
     back = assert_detectors_agree(theirs, draw_images(rng, theirs.config), rng, tmp_path, is_shown)
-    for (name, a), (_, b) in zip(theirs.state_dict().items(), back.state_dict().items(), strict=True):
-        assert torch.equal(a, b), name
+    assert_same_weights(theirs, back)
     for name in ("num_queries", "num_feature_levels", "decoder_n_points", "with_box_refine"):
         assert getattr(back.config, name) == getattr(theirs.config, name)
 

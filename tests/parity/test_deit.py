@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import transformers
 
-from tests.parity.encoders import ACTIVATIONS
-from tests.parity.images import answer, assert_close, check_way_back, draw_model, ours_of
+from tests.parity.images import answer, assert_close, check_way_back, draw_entries_of_vit, draw_model, ours_of
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
@@ -20,20 +19,11 @@ KINDS = (
 
 
 def draw_config(rng):
-    patch_size, num_heads = (int(x) for x in rng.integers(1, 5, 2))
+    patch_size = int(rng.integers(1, 5))
     return transformers.DeiTConfig(
         image_size=[int(patch_size * side) for side in rng.integers(1, 6, 2)],
         patch_size=patch_size,
-        num_channels=int(rng.integers(1, 4)),
-        hidden_size=num_heads * int(rng.integers(1, 9)),
-        num_hidden_layers=int(rng.integers(1, 4)),
-        num_attention_heads=num_heads,
-        intermediate_size=int(rng.integers(1, 33)),
-        hidden_dropout_prob=0.1,
-        attention_probs_dropout_prob=0.1,
-        hidden_act=str(rng.choice(ACTIVATIONS)),
-        layer_norm_eps=float(rng.choice([1e-12, 1e-6, 1e-3])),
-        num_labels=int(rng.integers(1, 6)),
+        **draw_entries_of_vit(rng),
     )
 
 

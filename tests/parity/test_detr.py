@@ -11,7 +11,7 @@ import transformers
 from transformers.models.detr.modeling_detr import DetrFrozenBatchNorm2d
 
 from keras_tfm import convert, heads
-from tests.parity.images import draw_images, draw_weights
+from tests.parity.images import assert_same_weights, check_outputs, draw_images, draw_weights, read_back
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
@@ -91,16 +91,13 @@ def outputs_of(model, images, mask):
 
 
 def check(kind, config, rng, folder):
-    """Outputs beside theirs, with padding and without, and the way back; the error beside float64 is at most
-    four times theirs where it is not below 1e-5.
-    """
+    """Outputs beside theirs, with padding and without, and the way back."""
     theirs = draw_model(rng, kind, config)
     return theirs, assert_detectors_agree(theirs, draw_images(rng, theirs.config), rng, folder, is_shown)
 
 
 def assert_detectors_agree(theirs, images, rng, folder, is_shown):
     """Ours and theirs agree as `check` says; returns theirs of what ours wrote."""
-    kind = type(theirs)
     theirs.save_pretrained(folder / "theirs", max_shard_size=["5GB", "20KB"][rng.integers(2)])
     ours, exact = convert.from_huggingface(folder / "theirs"), copy.deepcopy(theirs).double()
     mask = draw_mask(rng, *images.shape[1:3])
@@ -108,17 +105,13 @@ def assert_detectors_agree(theirs, images, rng, folder, is_shown):
         shown = inputs.get("pixel_mask", np.ones_like(mask))
         outputs, expected = ours(inputs), outputs_of(exact, images, shown)
         in_float32 = outputs_of(theirs, images, shown)
-        for name, y in expected.items():
-            x, bound = np.asarray(outputs[name]), 1e-5 * max(1, np.abs(y).max())
-            if name == "encoder_sequence_output":  # what stands for padding is nobody's
-                x, y, z = (a * is_shown(ours, shown)[..., None] for a in (x, y, in_float32[name]))
-            else:
-                z = in_float32[name]
-            assert np.abs(x - y).max() <= max(bound, 4 * np.abs(z - y).max()), name
-    convert.save_huggingface(ours, folder / "ours")
-    back, report = kind.from_pretrained(folder / "ours", output_loading_info=True)
-    assert not any(report.values()), report
-    again = outputs_of(back.eval(), images, mask)
+        if (name := "encoder_sequence_output") in expected:  # what stands for padding is nobody's
+            cells = is_shown(ours, shown)[..., None]
+            for found in (outputs, expected, in_float32):
+                found[name] = np.asarray(found[name]) * cells
+        check_outputs(outputs, expected, in_float32)
+    back = read_back(theirs, ours, folder)
+    again = outputs_of(back, images, mask)
     for name, y in outputs_of(theirs, images, mask).items():
         np.testing.assert_array_equal(again[name], y)
     return back
@@ -137,8 +130,7 @@ def is_shown(model, mask):
 def test_both_directions(kind, seed, tmp_path):
     rng = np.random.default_rng(seed)
     theirs, back = check(kind, draw_config(rng, None), rng, tmp_path)
-    for (name, a), (_, b) in zip(theirs.state_dict().items(), back.state_dict().items(), strict=True):
-        assert torch.equal(a, b), name
+    assert_same_weights(theirs, back)
     for name in (
         *(["num_labels"] if kind is KINDS[1] else []),
         "num_queries",
@@ -167,9 +159,7 @@ def test_masks(seed, tmp_path):
     network.stage_names = ["stem", *(f"stage{i + 1}" for i in range(4))]
     network.out_features = network.stage_names[1:]
     config.d_model, config.encoder_attention_heads = int(rng.choice([16, 32, 64])), 8
-    theirs, back = check(PANOPTIC, config, rng, tmp_path)
-    for (name, a), (_, b) in zip(theirs.state_dict().items(), back.state_dict().items(), strict=True):
-        assert torch.equal(a, b), name
+    assert_same_weights(*check(PANOPTIC, config, rng, tmp_path))
 
 
 @pytest.mark.parametrize("is_padded", [False, True])

@@ -12,7 +12,6 @@ from keras_tfm import convert
 from keras_tfm.convert import keymap
 from keras_tfm.convert.gpt2 import FAMILY
 from keras_tfm.generation import (
-    BeamSearch,
     Decoder,
     EndTokens,
     MinNewTokens,
@@ -22,11 +21,10 @@ from keras_tfm.generation import (
 from keras_tfm.generation.processors import MinP, TopK, TopP, Typical, Written, process
 from keras_tfm.models import GPT2
 from tests.parity.gpt2_reference import draw_gpt2, draw_prompts, logits_of
-from tests.parity.searches import searches
+from tests.parity.searches import NEW, assert_greedy_agrees, check_beams, generate, pad_id_of, searches
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
-NEW = 12
 
 
 def draw(seed, folder, most=8):
@@ -77,80 +75,32 @@ def test_folders_in_both_directions(seed, tmp_path):
     np.testing.assert_array_equal(again(inputs)["sequence_output"], ours.backbone(inputs)["sequence_output"])
 
 
-def generate(theirs, inputs, end_id, pad_id, **options):
-    """What transformers writes: (B, P + NEW), padded, and scores if beams are searched."""
-    with torch.no_grad():
-        result = theirs.generate(
-            input_ids=torch.from_numpy(inputs["token_ids"]).long(),
-            attention_mask=torch.from_numpy(inputs["padding_mask"]).long(),
-            max_new_tokens=NEW,
-            do_sample=False,
-            eos_token_id=end_id,
-            pad_token_id=pad_id,
-            return_dict_in_generate=True,
-            output_scores=True,
-            **options,
-        )
-    rows = result.sequences.numpy()
-    rows = np.pad(
-        rows, ((0, 0), (0, inputs["token_ids"].shape[1] + NEW - rows.shape[1])), constant_values=pad_id
-    )
-    return rows, result
-
-
 @pytest.mark.parametrize("seed", CONFIGS)
 def test_greedy_token_for_token(seed, tmp_path):
     theirs, ours, inputs, _ = draw(seed, tmp_path)
-    pad_id = theirs.config.vocab_size - 1
-    plain, _ = generate(theirs, inputs, None, pad_id)
+    plain, _ = generate(theirs, inputs, None)
     unpadded = inputs | {"padding_mask": np.ones_like(inputs["padding_mask"])}
     end_id = int(plain[0, -NEW // 2])
+    stopped = {"stop": EndTokens(end_id), "pad_id": pad_id_of(theirs)}
     for prompts, options, processors in (
         (inputs, {}, ()),
         (unpadded, {"no_repeat_ngram_size": 2}, (NoRepeatNGram(2),)),  # theirs counts padding as text
         (inputs, {"min_new_tokens": 8}, (MinNewTokens(8, [end_id]),)),
     ):
-        expected, result = generate(theirs, prompts, end_id, pad_id, **options)
-        decoder = Decoder(ours, NEW, processors=processors, stop=EndTokens(end_id), pad_id=pad_id)
-        rows = decoder(**prompts).numpy()
-        differs = (rows != expected).any(1)
-        if differs.any():
-            two_best = torch.stack(result.scores).topk(2).values  # (steps, B, 2)
-            assert (two_best[..., 0] - two_best[..., 1]).min(0).values.numpy()[differs].max() < 1e-5
+        decoder = Decoder(ours, NEW, processors=processors, **stopped)
+        assert_greedy_agrees(decoder(**prompts).numpy(), *generate(theirs, prompts, end_id, **options))
 
 
 @pytest.mark.parametrize("seed", CONFIGS)
 def test_beams_token_for_token(seed, tmp_path):
     theirs, ours, inputs, rng = draw(seed, tmp_path)
-    pad_id = theirs.config.vocab_size - 1
-    end_id = int(rng.integers(pad_id))
-    for length_penalty, num_beams, size in searches(seed):
+    end_id = int(rng.integers(pad_id_of(theirs)))
+    for setting in searches(seed):
         early_stopping = [True, False, "never"][int(rng.integers(3))]
-        options = {"num_beams": num_beams, "length_penalty": length_penalty, "early_stopping": early_stopping}
-        options["num_return_sequences"] = num_beams
         prompts = inputs
-        if size:  # theirs counts padding as text
+        if setting[-1]:  # theirs counts padding as text
             prompts = inputs | {"padding_mask": np.ones_like(inputs["padding_mask"])}
-            options["no_repeat_ngram_size"] = size
-        expected, result = generate(theirs, prompts, end_id, pad_id, **options)
-        search = BeamSearch(
-            ours,
-            NEW,
-            num_beams,
-            length_penalty,
-            early_stopping,
-            processors=(NoRepeatNGram(size),) if size else (),
-            stop=EndTokens(end_id),
-            pad_id=pad_id,
-        )
-        rows, scores = search.search(**prompts)
-        rows, scores = rows.numpy().reshape(expected.shape), scores.numpy().ravel()
-        theirs_scores = result.sequences_scores.numpy()
-        np.testing.assert_allclose(scores, theirs_scores, rtol=1e-4, atol=1e-4)
-        differs = (rows != expected).any(1)
-        # Beams that score alike within rounding may stand in another order.
-        gaps = np.abs(theirs_scores[:, None] - theirs_scores[None]) + np.eye(len(scores)) * 9
-        assert (gaps.min(1)[differs] < 1e-5).all(), (options, rows[differs], expected[differs])
+        check_beams(theirs, ours, prompts, setting, early_stopping, end_id, prompts)
 
 
 @pytest.mark.parametrize("seed", CONFIGS)

@@ -12,40 +12,16 @@ import torch
 import transformers
 
 from keras_tfm import convert, heads
-from tests.parity.images import answer, draw_images, draw_weights
-from tests.parity.test_mask_former import draw_segments, segments_of
+from tests.parity.images import answer, check_outputs, check_way_back, draw_images, draw_weights, ours_of
+from tests.parity.test_mask_former import draw_backbone, draw_segments, segments_of, with_images
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
 KINDS = (transformers.Mask2FormerModel, transformers.Mask2FormerForUniversalSegmentation)
-STAGES = ["stage1", "stage2", "stage3", "stage4"]
 
 
 def draw_config(rng, backbone):
-    """One of their configurations; a Swin's last maps may be smaller than its window."""
-    num_heads, channels = int(rng.choice([1, 2, 4])), int(rng.integers(1, 4))
-    if backbone == "resnet":
-        backbone_config = transformers.ResNetConfig(
-            num_channels=channels,
-            embedding_size=int(rng.integers(1, 9)),
-            hidden_sizes=[4 * int(x) for x in rng.integers(1, 9, 4)],
-            depths=[int(x) for x in rng.integers(1, 3, 4)],
-            layer_type=str(rng.choice(["basic", "bottleneck"])),
-            out_features=STAGES,
-        )
-    else:
-        patch_size = int(rng.integers(2, 4))
-        backbone_config = transformers.SwinConfig(
-            image_size=[int(patch_size * x) for x in rng.integers(9, 25, 2)],
-            patch_size=patch_size,
-            num_channels=channels,
-            embed_dim=4 * int(rng.integers(1, 4)),
-            depths=[int(x) for x in rng.integers(1, 3, 4)],
-            num_heads=[int(x) for x in rng.choice([1, 2, 4], 4)],
-            window_size=int(rng.integers(1, 5)),
-            mlp_ratio=float(rng.choice([1.0, 2.5])),
-            out_features=STAGES,
-        )
+    backbone_config, num_heads = draw_backbone(rng, backbone, 4), int(rng.choice([1, 2, 4]))
     config = transformers.Mask2FormerConfig(
         backbone_config=backbone_config,
         feature_size=32 * int(rng.integers(1, 3)),
@@ -60,9 +36,7 @@ def draw_config(rng, backbone):
         activation_function=str(rng.choice(["relu", "gelu"])),
         num_labels=int(rng.integers(1, 6)),
     )
-    sides = backbone_config.image_size if backbone == "swin" else [int(x) for x in rng.integers(40, 100, 2)]
-    config.image_size, config.num_channels = sides, channels
-    return config
+    return with_images(rng, config)
 
 
 def outputs_of(model, images):
@@ -107,32 +81,20 @@ def draw_certain_images(rng, config, model):
 @pytest.mark.parametrize("backbone", ["swin", "resnet"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_directions(kind, backbone, seed, tmp_path):
-    """The error beside float64 is at most four times theirs where it is not below 1e-5."""
     rng = np.random.default_rng(seed)
     config = draw_config(rng, backbone)
     theirs = kind(config).eval()
     draw_weights(rng, theirs)
     exact = copy.deepcopy(theirs).double()
     images = draw_certain_images(rng, config, exact)
-    theirs.save_pretrained(tmp_path / "theirs")
-    ours = convert.from_huggingface(tmp_path / "theirs")
-    outputs, expected, in_float32 = (
-        ours({"images": images}),
-        outputs_of(exact, images),
-        outputs_of(theirs, images),
-    )
-    if "predictions" in expected:
+    ours = ours_of(theirs, tmp_path)
+    outputs, in_float32 = ours({"images": images}), outputs_of(theirs, images)
+    if kind is KINDS[1]:
         outputs["predictions"] = ours.learner()({"images": images})
-    for name, y in expected.items():
-        bound = max(1e-5 * max(1, np.abs(y).max()), 4 * np.abs(in_float32[name] - y).max())
-        assert np.abs(np.asarray(outputs[name]) - y).max() <= bound, name
-    convert.save_huggingface(ours, tmp_path / "ours")
-    back, report = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
-    assert not any(report.values()), report
-    for name, y in outputs_of(back.eval(), images).items():
+    check_outputs(outputs, outputs_of(exact, images), in_float32)
+    back = check_way_back(theirs, ours, tmp_path, without=("swin.layernorm.weight", "swin.layernorm.bias"))
+    for name, y in outputs_of(back, images).items():
         np.testing.assert_array_equal(y, in_float32[name])
-    for (name, a), (_, b) in zip(theirs.named_parameters(), back.named_parameters(), strict=True):
-        assert torch.equal(a, b) or name.endswith(("swin.layernorm.weight", "swin.layernorm.bias")), name
     again = convert.from_huggingface(tmp_path / "ours")
     assert again.get_config() == ours.get_config()
 

@@ -5,11 +5,10 @@ import os
 import keras
 import numpy as np
 import pytest
-import torch
 import transformers
 
 from keras_tfm import convert
-from tests.parity.images import answer, assert_close, draw_images, draw_weights
+from tests.parity.images import answer, assert_close, check_way_back, draw_images, draw_weights
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
@@ -66,10 +65,6 @@ def test_both_directions(kind, seed, tmp_path):
             assert np.abs(x - y).max() <= 1e-5 * max(1, np.abs(y).max())
     else:
         assert_close(outputs, expected.logits)
-    convert.save_huggingface(ours, tmp_path / "ours")
-    back, report = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
-    assert not any(report.values()), report
-    for (name, a), (_, b) in zip(theirs.state_dict().items(), back.state_dict().items(), strict=True):
-        assert torch.equal(a, b), name
+    back = check_way_back(theirs, ours, tmp_path)
     for name in ("image_size", "num_channels", "depths", "embedding_size", "hidden_sizes", "layer_type"):
         assert list(np.ravel(getattr(back.config, name))) == list(np.ravel(getattr(theirs.config, name)))

@@ -10,6 +10,7 @@ import transformers
 from transformers.models.rt_detr.modeling_rt_detr import RTDetrFrozenBatchNorm2d
 
 from keras_tfm import convert, heads, tasks
+from tests.parity.images import check_outputs, check_way_back
 from tests.parity.test_detr import draw_model
 
 pytestmark = pytest.mark.parity
@@ -90,21 +91,14 @@ def outputs_of(model, images):
 
 @pytest.mark.parametrize("seed", CONFIGS)
 def test_both_directions(seed, tmp_path):
-    """The error beside float64 is at most four times theirs where it is not below 1e-5."""
     rng = np.random.default_rng(seed)
     theirs, ours, images = draw_pair(rng, tmp_path)
     outputs = ours({"images": images}) | ours.backbone({"images": images})
     expected, in_float32 = outputs_of(copy.deepcopy(theirs).double(), images), outputs_of(theirs, images)
-    for name, y in expected.items():
-        error, bound = np.abs(np.asarray(outputs[name]) - y).max(), 1e-5 * max(1, np.abs(y).max())
-        assert error <= max(bound, 4 * np.abs(in_float32[name] - y).max()), name
-    convert.save_huggingface(ours, tmp_path / "ours")
-    back, report = KIND.from_pretrained(tmp_path / "ours", output_loading_info=True)
-    assert not any(report.values()), report
-    for name, y in in_float32.items():
-        np.testing.assert_array_equal(outputs_of(back.eval(), images)[name], y)
-    for (name, a), (_, b) in zip(theirs.state_dict().items(), back.state_dict().items(), strict=True):
-        assert torch.equal(a, b), name
+    check_outputs(outputs, expected, in_float32)
+    back = check_way_back(theirs, ours, tmp_path)
+    for name, y in outputs_of(back, images).items():
+        np.testing.assert_array_equal(y, in_float32[name])
     for name in ("num_labels", "num_queries", "encoder_hidden_dim", "hidden_expansion", "num_denoising"):
         assert getattr(back.config, name) == getattr(theirs.config, name)
 

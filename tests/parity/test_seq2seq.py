@@ -11,8 +11,8 @@ import keras_tfm
 from keras_tfm import convert
 from keras_tfm.convert import keymap
 from keras_tfm.convert.huggingface import family_of_type
-from keras_tfm.generation import BeamSearch, Decoder, EndTokens, NoRepeatNGram
-from tests.parity.searches import searches
+from keras_tfm.generation import Decoder, EndTokens, NoRepeatNGram
+from tests.parity.searches import NEW, assert_greedy_agrees, check_beams, generate, pad_id_of, searches
 from tests.parity.seq2seq import REFERENCES, answer, draw_inputs
 
 pytestmark = [
@@ -20,7 +20,6 @@ pytestmark = [
     pytest.mark.parametrize("seed", range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))),
     pytest.mark.parametrize("name", REFERENCES),
 ]
-NEW = 12
 
 
 def draw(name, seed, folder):
@@ -101,71 +100,30 @@ def test_folders_in_both_directions(name, seed, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
-def generate(theirs, inputs, end_id, pad_id, **options):
-    """What transformers writes: (B, 1 + NEW), padded, and its result."""
-    with torch.no_grad():
-        result = theirs.generate(
-            input_ids=torch.from_numpy(inputs["token_ids"]).long(),
-            attention_mask=torch.from_numpy(inputs["padding_mask"]).long(),
-            max_new_tokens=NEW,
-            do_sample=False,
-            eos_token_id=end_id,
-            pad_token_id=pad_id,
-            return_dict_in_generate=True,
-            output_scores=True,
-            **options,
-        )
-    rows = result.sequences.numpy()
-    return np.pad(rows, ((0, 0), (0, 1 + NEW - rows.shape[1])), constant_values=pad_id), result
+def prompts_of(ours, inputs):
+    """What ours begins with, and what it reads."""
+    starts = np.full((len(inputs["token_ids"]), 1), ours.backbone.config.start_id)
+    return {"token_ids": starts, "context": {key: inputs[key] for key in ("token_ids", "padding_mask")}}
 
 
 def test_greedy_token_for_token(name, seed, tmp_path):
     theirs, ours, inputs, _ = draw(name, seed, tmp_path)
-    context = {key: inputs[key] for key in ("token_ids", "padding_mask")}
-    starts = np.full((len(inputs["token_ids"]), 1), ours.backbone.config.start_id)
-    pad_id = theirs.config.vocab_size - 1
-    plain, _ = generate(theirs, inputs, None, pad_id)
+    plain, _ = generate(theirs, inputs, None)
     end_id = int(plain[0, -NEW // 2])
+    stopped = {"stop": EndTokens(end_id), "pad_id": pad_id_of(theirs)}
     for size in (0, 2):
-        expected, result = generate(theirs, inputs, end_id, pad_id, no_repeat_ngram_size=size)
-        processors = (NoRepeatNGram(size),) if size else ()
-        decoder = Decoder(ours, NEW, processors=processors, stop=EndTokens(end_id), pad_id=pad_id)
-        rows = decoder(starts, context=context).numpy()
-        differs = (rows != expected).any(1)
-        if differs.any():
-            two_best = torch.stack(result.scores).topk(2).values  # (steps, B, 2)
-            assert (two_best[..., 0] - two_best[..., 1]).min(0).values.numpy()[differs].max() < 1e-5
+        decoder = Decoder(ours, NEW, processors=(NoRepeatNGram(size),) if size else (), **stopped)
+        rows = decoder(**prompts_of(ours, inputs)).numpy()
+        assert_greedy_agrees(rows, *generate(theirs, inputs, end_id, no_repeat_ngram_size=size))
 
 
 def test_beams_token_for_token(name, seed, tmp_path):
     theirs, ours, inputs, rng = draw(name, seed, tmp_path)
-    context = {key: inputs[key] for key in ("token_ids", "padding_mask")}
-    starts = np.full((len(inputs["token_ids"]), 1), ours.backbone.config.start_id)
-    pad_id = theirs.config.vocab_size - 1
-    end_id = int(rng.integers(3, pad_id))
-    for length_penalty, num_beams, size in searches(seed):
+    prompts = prompts_of(ours, inputs)
+    end_id = int(rng.integers(3, pad_id_of(theirs)))
+    for setting in searches(seed):
         early_stopping = [True, False, "never"][int(rng.integers(3))]
-        options = {"num_beams": num_beams, "length_penalty": length_penalty, "early_stopping": early_stopping}
-        options |= {"num_return_sequences": num_beams, "no_repeat_ngram_size": size}
-        expected, result = generate(theirs, inputs, end_id, pad_id, **options)
-        search = BeamSearch(
-            ours,
-            NEW,
-            num_beams,
-            length_penalty,
-            early_stopping,
-            processors=(NoRepeatNGram(size),) if size else (),
-            stop=EndTokens(end_id),
-            pad_id=pad_id,
-        )
-        rows, scores = search.search(starts, context=context)
-        rows, scores = rows.numpy().reshape(expected.shape), scores.numpy().ravel()
-        theirs_scores = result.sequences_scores.numpy()
-        np.testing.assert_allclose(scores, theirs_scores, rtol=1e-4, atol=1e-4)
-        differs = (rows != expected).any(1)
-        # Beams that score alike within rounding may stand in another order.
-        gaps = np.abs(theirs_scores[:, None] - theirs_scores[None]) + np.eye(len(scores)) * 9
-        assert (gaps.min(1)[differs] < 1e-5).all(), (options, rows[differs], expected[differs])
+        check_beams(theirs, ours, inputs, setting, early_stopping, end_id, prompts)
 
 
 @pytest.mark.parametrize("head", ["SequenceClassification", "QuestionAnswering"])

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import transformers
 
-from tests.parity.encoders import ACTIVATIONS
 from tests.parity.images import (
     answer,
     assert_close,
     check_way_back,
+    draw_entries_of_vit,
     draw_images,
     draw_model,
     draw_weights,
@@ -23,21 +23,12 @@ KINDS = (transformers.ViTModel, transformers.ViTForImageClassification)
 
 
 def draw_config(rng):
-    patch_height, patch_width, num_heads = (int(x) for x in rng.integers(1, 5, 3))
+    patch_height, patch_width = (int(x) for x in rng.integers(1, 5, 2))
     rows, columns = (int(x) for x in rng.integers(1, 6, 2))
     return transformers.ViTConfig(
         image_size=[patch_height * rows, patch_width * columns],
         patch_size=[patch_height, patch_width],
-        num_channels=int(rng.integers(1, 4)),
-        hidden_size=num_heads * int(rng.integers(1, 9)),
-        num_hidden_layers=int(rng.integers(1, 4)),
-        num_attention_heads=num_heads,
-        intermediate_size=int(rng.integers(1, 33)),
-        hidden_dropout_prob=0.1,
-        attention_probs_dropout_prob=0.1,
-        hidden_act=str(rng.choice(ACTIVATIONS)),
-        layer_norm_eps=float(rng.choice([1e-12, 1e-6, 1e-3])),
-        num_labels=int(rng.integers(1, 6)),
+        **draw_entries_of_vit(rng),
     )
 
 

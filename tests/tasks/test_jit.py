@@ -97,4 +97,4 @@ def test_bfloat16_on_a_cpu_is_not_compiled_and_says_where_it_is_slow(monkeypatch
     task.fit(examples, examples, epochs=1, precision="mixed_bfloat16")
     assert not task.model.jit_compile
     assert ("bfloat16: this processor has no matrix units" in caplog.text) == (not has_matrix_units())
-    assert "leave XLA out" in slow_bfloat16(jit=True)
+    assert "leave out --jit" in slow_bfloat16(jit=True)

@@ -1,6 +1,5 @@
 """Segmenting: what is learnt, masks of the pictures' own sizes, measures by hand, folders, refusals."""
 
-import dataclasses
 import json
 import logging
 
@@ -14,13 +13,13 @@ from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import MaskFiles
 from keras_tfm.data.batches.masks import NONE, cut_out, mirror
-from keras_tfm.heads import MaskClassifier, SemanticSegmenter
-from keras_tfm.models import MaskFormer, MaskFormerConfig, MiT, MiTConfig
+from keras_tfm.heads import SemanticSegmenter
+from keras_tfm.models import MiT, MiTConfig
 from keras_tfm.tasks import ImageClassifier, Segmenter
 from keras_tfm.tasks.segmentation import overlap
-from keras_tfm.training.safetensors import CheckpointError
 from tests.contract import randomise
 from tests.fresh_process import ask
+from tests.tasks.segmenting import NAMES, VALUES, examples, write_examples
 
 SMALL = MiTConfig(
     image_size=(16, 24),
@@ -33,34 +32,6 @@ SMALL = MiTConfig(
     reductions=(2, 1),
     mlp_ratios=(2, 2),
 )
-FORMER = MaskFormerConfig(
-    image_size=(16, 24),
-    num_channels=1,
-    backbone_config={"stem_dim": 8, "dims": (8, 8), "depths": (1, 1), "block": "basic"},
-    frozen_norms=False,
-    num_queries=6,
-    dim=16,
-    num_layers=2,
-    num_heads=2,
-    intermediate_dim=16,
-    pyramid_dim=32,
-    mask_dim=16,
-    dropout=0.0,
-)
-NAMES = ["background", "bright", "dark"]
-VALUES = [0, 7, 200]
-
-
-def examples(count, size=(16, 24), seed=0):
-    """Pictures (count, *size) with a bright and a dark rectangle, and the values of their masks."""
-    rng = np.random.default_rng(seed)
-    images, masks = np.full((count, *size), 128, "uint8"), np.zeros((count, *size), "uint8")
-    for image, mask in zip(images, masks, strict=True):
-        for value, grey in ((7, 255), (200, 0)):
-            top, left = (int(rng.integers(0, side // 2)) for side in size)
-            place = np.s_[top : top + size[0] // 2, left : left + size[1] // 2]
-            image[place], mask[place] = grey, value
-    return images, masks
 
 
 def make(**options):
@@ -213,11 +184,7 @@ def test_other_tasks_go_on(learnt):
 
 
 def test_the_command_line(tmp_path, capsys):
-    images, masks = examples(12)
-    for name, arrays in (("images", images), ("masks", masks)):
-        (tmp_path / "data" / name).mkdir(parents=True)
-        for row, array in enumerate(arrays):
-            PIL.Image.fromarray(array).save(tmp_path / "data" / name / f"{row}.png")
+    write_examples(tmp_path / "data", 12)
     fields = ("num_channels", "dims", "depths", "num_heads", "patch_sizes", "strides", "reductions")
     config = {name: getattr(SMALL, name) for name in (*fields, "mlp_ratios", "image_size")}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -231,71 +198,6 @@ def test_the_command_line(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 12 and json.loads(lines[0])["size"] == [16, 24]
     assert sorted(path.name for path in (tmp_path / "out").iterdir())[0] == "0.png"
-
-
-@pytest.mark.slow
-def test_a_mask_former_by_the_command_line(tmp_path, capsys):
-    images, masks = examples(6)
-    for name, arrays in (("images", images), ("masks", masks)):
-        (tmp_path / "data" / name).mkdir(parents=True)
-        for row, array in enumerate(arrays):
-            PIL.Image.fromarray(array).save(tmp_path / "data" / name / f"{row}.png")
-    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(FORMER)))
-    data, run, config = (str(tmp_path / name) for name in ("data", "run", "config.json"))
-    train = ["train", "segment", "--train", data, "--out", run, "--family", "maskformer", "--config", config]
-    with pytest.raises(SystemExit, match="2"):
-        main([*train, "--decoder", "pup"])
-    assert "maskformer has its own decoder" in capsys.readouterr().err
-    main([*train, "--epochs", "1", "--batch-size", "3"])
-    main(["evaluate", run, "--data", data])
-    assert json.loads(capsys.readouterr().out).keys() == {"miou", "pixel_accuracy", "images"}
-    task = tasks.load(run)
-    assert type(task.model) is MaskClassifier and task.class_names == ["0", "7", "200"]
-    (answer, *_), (again, *_) = task.predict(images), tasks.load(run).predict(images)
-    np.testing.assert_array_equal(answer["mask"], again["mask"])
-    assert all(0 <= score <= 1 for score in answer["scores"].values())
-    others = Segmenter.adopt(task, (None, None, np.array([0, 9])), image_size=32)
-    for name, is_kept in (("mask_head", True), ("class_head", False)):
-        a, b = (x.model.get_layer(name).get_weights()[0] for x in (others, task))
-        assert np.array_equal(a, b) == is_kept
-    assert others.image_shape == (32, 32, 1)
-
-
-@pytest.mark.slow
-def test_a_mask_former_s_folders_and_its_export(tmp_path):
-    keras.utils.set_random_seed(0)
-    task = Segmenter(MaskClassifier(MaskFormer(FORMER), 3), NAMES)
-    randomise(task.model, 1)
-    task.save_huggingface(tmp_path / "theirs")
-    again = tasks.from_huggingface(tmp_path / "theirs")
-    assert type(again) is Segmenter and again.class_names == NAMES
-    images, _ = examples(2)
-    for a, b in zip(again.predict(images), task.predict(images), strict=True):
-        np.testing.assert_array_equal(a["mask"], b["mask"])
-    path = tmp_path / "theirs" / "preprocessor_config.json"
-    entries = json.loads(path.read_text())
-    assert entries["image_processor_type"] == "MaskFormerImageProcessor"
-    for side, message in ((32, None), (10**9, "1 to 4096"), ("32", "1 to 4096")):
-        path.write_text(json.dumps(entries | {"size": {"shortest_edge": side}, "do_center_crop": False}))
-        if message is None:
-            whole = tasks.from_huggingface(tmp_path / "theirs")
-            assert whole.image_shape == (32, 32, 1) and whole.config.keep_aspect
-        else:
-            with pytest.raises(CheckpointError, match=message):
-                tasks.from_huggingface(tmp_path / "theirs")
-    task.export(tmp_path / "served")
-    served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
-    files = [tf.io.encode_png(image[..., None]).numpy() for image in images]
-    for row, answer in enumerate(task.predict(files)):
-        np.testing.assert_array_equal(served(image_bytes=files)["masks"][row], answer["mask"])
-
-
-@pytest.mark.slow
-def test_a_mask_former_learns():
-    keras.utils.set_random_seed(0)
-    task = Segmenter(MaskClassifier(MaskFormer(FORMER), 3), NAMES, class_values=VALUES)
-    task.fit(examples(96), 0.25, epochs=30, batch_size=12, learning_rate=3e-3)
-    assert task.evaluate(examples(6, seed=1))["miou"] > 50
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import sys
 import numpy as np
 
 from tests.training import cluster
-from tests.training.exactness_cases import CASES, DRAWING, SIZE, adam, data, tagger, translation, two_headed
+from tests.training.exactness_cases import CASES, DRAWING, adam
+from tests.training.exactness_models import SIZE, data, tagger, translation, two_headed
 
 
 def run(case, scope):

@@ -6,11 +6,15 @@ activations for each. The gradient written out needs only the normalised values 
 
 from keras import ops
 
+from keras_tfm.layers.compiler.fused import fused
 from keras_tfm.layers.masks import in_float32
 
 
-def layer_normalization(x, gamma, beta, epsilon):
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, in float32 or float64."""
+@fused
+def layer_normalization(x, gamma, beta, *, epsilon):
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, computed in float32 or float64
+    and returned in the dtype of `x`.
+    """
 
     @ops.custom_gradient
     def normalize(x, gamma, beta):
@@ -34,11 +38,12 @@ def layer_normalization(x, gamma, beta, epsilon):
 
         return normalized * gamma + beta, gradient
 
-    return normalize(in_float32(x), in_float32(gamma), in_float32(beta))
+    return ops.cast(normalize(in_float32(x), in_float32(gamma), in_float32(beta)), x.dtype)
 
 
-def rms_normalization(x, gamma, epsilon):
-    """x / sqrt(mean(x²) + epsilon) * gamma over the last axis, in float32 or float64."""
+@fused
+def rms_normalization(x, gamma, *, epsilon):
+    """x / sqrt(mean(x²) + epsilon) * gamma over the last axis, computed and returned likewise."""
 
     @ops.custom_gradient
     def normalize(x, gamma):
@@ -55,4 +60,4 @@ def rms_normalization(x, gamma, epsilon):
 
         return normalized * gamma, gradient
 
-    return normalize(in_float32(x), in_float32(gamma))
+    return ops.cast(normalize(in_float32(x), in_float32(gamma)), x.dtype)

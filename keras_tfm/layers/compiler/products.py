@@ -6,6 +6,7 @@ functions compute a plain product in another order.
 
 import math
 
+import tensorflow as tf
 from keras import ops
 
 # For up to so many rows XLA on CPUs takes 3 to 10 times as long for x tableᵀ as for (table xᵀ)ᵀ.
@@ -36,6 +37,8 @@ def multiply_transposed(x, table):
     """x (..., D) times the transpose of table (V, D): (..., V)."""
     *rows, depth = x.shape
     if None in rows or math.prod(rows) > FEW_ROWS_OF_TABLE:
-        return ops.matmul(x, ops.transpose(table))
+        # Without a transposition of the table, which TensorFlow would also compute in the gradient.
+        y = tf.matmul(ops.reshape(x, (-1, depth)), ops.convert_to_tensor(table), transpose_b=True)
+        return ops.reshape(y, (*ops.shape(x)[:-1], table.shape[0]))  # (..., V)
     y = ops.matmul(table, ops.transpose(ops.reshape(x, (-1, depth))))  # (V, rows)
     return ops.reshape(ops.transpose(y), (*rows, table.shape[0]))  # (..., V)

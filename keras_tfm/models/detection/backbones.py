@@ -1,7 +1,7 @@
 """Which models of images stand in front of a detector, and the part of a configuration that says so."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 
@@ -31,6 +31,22 @@ BACKBONES = {
     )
 }
 OF_DETECTOR = ("image_size", "num_channels")  # the fields of a backbone that are the whole configuration's
+# What sizes named tiny, this package's own, have in common: they are for images of some 96 x 96.
+TINY: dict[str, Any] = {
+    "image_size": 96,
+    "backbone_config": {"stem_dim": 32, "dims": (32, 64, 128), "depths": (1, 1, 1), "block": "basic"},
+    "frozen_norms": False,
+    "num_queries": 16,
+}
+# The Swins in MaskFormer and Mask2Former, by their sizes.
+_SWIN: dict[str, Any] = {"stochastic_depth": 0.3, "fixed_windows": True}
+_DEEP = {**_SWIN, "depths": (2, 2, 18, 2)}
+SWINS: dict[str, dict[str, Any]] = {
+    "T": _SWIN,
+    "S": _DEEP,
+    "B": {**_DEEP, "window": 12, "dim": 128, "num_heads": (4, 8, 16, 32)},
+    "L": {**_DEEP, "window": 12, "dim": 192, "num_heads": (6, 12, 24, 48)},
+}
 
 
 @dataclasses.dataclass(frozen=True)

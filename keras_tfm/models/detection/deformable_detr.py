@@ -31,6 +31,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import states_of
+from keras_tfm.models.detection.backbones import TINY
 from keras_tfm.models.detection.base import (
     EPSILON,
     CoordinateSines,
@@ -224,10 +225,7 @@ def _proposals(config, encoded, centres, cells, grids):
 _50 = DeformableDETRConfig()
 DeformableDETR.sizes = {
     "tiny": DeformableDETRConfig(
-        image_size=96,
-        backbone_config={"stem_dim": 32, "dims": (32, 64, 128), "depths": (1, 1, 1), "block": "basic"},
-        frozen_norms=False,
-        num_queries=16,
+        **TINY,
         dim=64,
         num_layers=1,
         num_decoder_layers=2,

@@ -13,6 +13,7 @@ from typing import Any
 from keras import ops
 
 from keras_tfm.models.base import states_of
+from keras_tfm.models.detection.backbones import TINY
 from keras_tfm.models.detection.base import (
     ObjectQueries,
     SetDetector,
@@ -67,10 +68,7 @@ class DETR(SetDetector):
 # for images of some 96 x 96.
 SIZES = {
     "tiny": DETRConfig(
-        image_size=96,
-        backbone_config={"stem_dim": 32, "dims": (32, 64, 128), "depths": (1, 1, 1), "block": "basic"},
-        frozen_norms=False,
-        num_queries=16,
+        **TINY,
         dim=128,
         num_layers=2,
         num_decoder_layers=3,

@@ -38,7 +38,7 @@ from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlock
 from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.models.base import ConfiguredModel, states_of
-from keras_tfm.models.detection.backbones import AroundBackbone
+from keras_tfm.models.detection.backbones import SWINS, TINY, AroundBackbone
 from keras_tfm.models.detection.base import EPSILON, ObjectQueries
 from keras_tfm.models.detection.deformable_detr import LevelPositionEncoding
 from keras_tfm.models.detection.mask_former import NUM_GROUPS, merged, normalized, normalized_maps
@@ -260,20 +260,10 @@ def _decoder_block(config, index):
 
 # Cheng et al. 2022: Mask2Former of 44 M (R50), 63 M (R101), 47 M (Swin-T), 69 M (S), 107 M (B) and 216 M (L)
 # parameters; of L, for COCO, with 200 queries. tiny is this package's own, for images of some 96 x 96.
-def _swin(image_size, **fields):
-    queries = fields.pop("num_queries", 100)
-    config = {"stochastic_depth": 0.3, "fixed_windows": True, **fields}
-    return Mask2FormerConfig(image_size, num_queries=queries, backbone="Swin", backbone_config=config)
-
-
-_DEEP = {"depths": (2, 2, 18, 2), "window": 12}
 Mask2Former.sizes = {
     "tiny": Mask2FormerConfig(
-        image_size=96,
-        backbone_config={"stem_dim": 32, "dims": (32, 64, 128), "depths": (1, 1, 1), "block": "basic"},
-        frozen_norms=False,
+        **TINY,
         num_levels=2,
-        num_queries=16,
         dim=64,
         num_layers=3,
         num_heads=4,
@@ -285,8 +275,10 @@ Mask2Former.sizes = {
     ),
     "50": Mask2FormerConfig(1024),
     "101": Mask2FormerConfig(1024, backbone_config={"depths": (3, 4, 23, 3)}),
-    "T": _swin(1024),
-    "S": _swin(1024, depths=(2, 2, 18, 2)),
-    "B": _swin(1024, **_DEEP, dim=128, num_heads=(4, 8, 16, 32)),
-    "L": _swin(1024, **_DEEP, dim=192, num_heads=(6, 12, 24, 48), num_queries=200),
+    **{
+        name: Mask2FormerConfig(
+            1024, num_queries=200 if name == "L" else 100, backbone="Swin", backbone_config=swin
+        )
+        for name, swin in SWINS.items()
+    },
 }

@@ -22,7 +22,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import ConfiguredModel, states_of
-from keras_tfm.models.detection.backbones import AroundBackbone
+from keras_tfm.models.detection.backbones import SWINS, TINY, AroundBackbone
 from keras_tfm.models.detection.base import EPSILON, ObjectQueries, detr_block
 from keras_tfm.models.vision.images import Side
 
@@ -147,18 +147,9 @@ def normalized(dim, size, activation=None, use_bias=None, name=None):
 
 # Cheng et al. 2021: MaskFormer of 41 M (R50), 60 M (R101), 42 M (Swin-T), 63 M (S), 102 M (B) and 212 M (L)
 # parameters. tiny is this package's own, for images of some 96 x 96.
-def _swin(image_size, **fields):
-    config = {"stochastic_depth": 0.3, "fixed_windows": True, **fields}
-    return MaskFormerConfig(image_size, backbone="Swin", backbone_config=config)
-
-
-_DEEP = {"depths": (2, 2, 18, 2), "window": 12}
 MaskFormer.sizes = {
     "tiny": MaskFormerConfig(
-        image_size=96,
-        backbone_config={"stem_dim": 32, "dims": (32, 64, 128), "depths": (1, 1, 1), "block": "basic"},
-        frozen_norms=False,
-        num_queries=16,
+        **TINY,
         dim=128,
         num_layers=3,
         num_heads=4,
@@ -169,8 +160,8 @@ MaskFormer.sizes = {
     ),
     "50": MaskFormerConfig(512),
     "101": MaskFormerConfig(512, backbone_config={"depths": (3, 4, 23, 3)}),
-    "T": _swin(512),
-    "S": _swin(512, depths=(2, 2, 18, 2)),
-    "B": _swin(640, **_DEEP, dim=128, num_heads=(4, 8, 16, 32)),
-    "L": _swin(640, **_DEEP, dim=192, num_heads=(6, 12, 24, 48)),
+    **{
+        name: MaskFormerConfig(512 if name in ("T", "S") else 640, backbone="Swin", backbone_config=swin)
+        for name, swin in SWINS.items()
+    },
 }

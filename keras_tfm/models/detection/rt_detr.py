@@ -34,7 +34,7 @@ from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlock
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import states_of
-from keras_tfm.models.detection.backbones import BACKBONES
+from keras_tfm.models.detection.backbones import BACKBONES, TINY
 from keras_tfm.models.detection.base import (
     EPSILON,
     ObjectQueries,
@@ -296,10 +296,7 @@ _BASIC = {"dims": (64, 128, 256, 512), "block": "basic"}
 _18 = RTDETRConfig(backbone_config=_BASIC | {"depths": (2, 2, 2, 2)}, num_decoder_layers=3, expansion=0.5)
 RTDETR.sizes = {
     "tiny": RTDETRConfig(
-        image_size=96,
-        backbone_config={"stem_dim": 32, "dims": (32, 64, 128), "depths": (1, 1, 1), "block": "basic"},
-        frozen_norms=False,
-        num_queries=16,
+        **TINY,
         dim=64,
         num_decoder_layers=2,
         num_heads=4,

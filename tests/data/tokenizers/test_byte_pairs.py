@@ -1,8 +1,6 @@
 """The byte-level tokenizer against Hugging Face's `tokenizers` on real text, and on any."""
 
 import json
-import sys
-import unicodedata
 from pydoc_data import topics
 
 import numpy as np
@@ -15,6 +13,7 @@ from hypothesis import strategies as st
 from keras_tfm.data import ByteLevelTokenizer, load_tokenizer
 from keras_tfm.data.sources.files import DataError
 from keras_tfm.generation import StopSequences
+from tests.data.tokenizers.characters import assert_every_character_is_read_alike
 
 TEXTS = [text for text in topics.topics.values() if text.strip()]
 ODD = [
@@ -68,17 +67,7 @@ def test_any_text_comes_back(ours, texts):
 
 
 def test_every_assigned_character_is_split_alike(ours, theirs):
-    """Between letters, digits and spaces; of those without case, which are nine in ten, every tenth."""
-    unassigned = ("Cn", "Cs", "Co")
-    assigned = [
-        c for i, c in enumerate(map(chr, range(sys.maxunicode)))
-        if (kind := unicodedata.category(c)) not in unassigned and (kind != "Lo" or i % 10 == 0)
-    ]  # fmt: skip
-    texts = [f"a{c}b {c}1{c}  {c}." for c in assigned]
-    rows = ours.tokenize(texts).to_list()
-    expected = [encoding.ids for encoding in theirs.encode_batch(texts)]
-    differ = [c for c, row, exact in zip(assigned, rows, expected, strict=True) if row != exact]
-    assert not differ
+    assert_every_character_is_read_alike(ours, theirs)
 
 
 def test_a_long_word_among_many_takes_no_memory(ours, theirs):

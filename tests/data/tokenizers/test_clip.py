@@ -1,7 +1,6 @@
 """CLIP's tokenizer against Hugging Face's `tokenizers` with CLIP's rules, on real text, and on any."""
 
 import json
-import sys
 import unicodedata
 from pydoc_data import topics
 
@@ -15,6 +14,7 @@ from tokenizers import normalizers, pre_tokenizers
 
 from keras_tfm.data import CLIPTokenizer, DataError, load_tokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_tokens, read_huggingface_tokenizer
+from tests.data.tokenizers.characters import assert_every_character_is_read_alike
 
 LINES = [line for topic in topics.topics.values() for line in topic.splitlines() if line.strip()]
 ODD = [
@@ -78,16 +78,7 @@ def test_drawn_text(ours, theirs, texts):
 
 
 def test_every_assigned_character_is_read_alike(ours, theirs):
-    """Between letters, digits and spaces; of those without case, which are nine in ten, every tenth."""
-    unassigned = ("Cn", "Cs", "Co")
-    assigned = [
-        c for i, c in enumerate(map(chr, range(sys.maxunicode)))
-        if (kind := unicodedata.category(c)) not in unassigned and (kind != "Lo" or i % 10 == 0)
-    ]  # fmt: skip
-    texts = [f"a{c}b {c}1{c}  {c}." for c in assigned]
-    rows = ours.tokenize(texts).to_list()
-    expected = [encoding.ids for encoding in theirs.encode_batch(texts)]
-    assert not [c for c, row, exact in zip(assigned, rows, expected, strict=True) if row != exact]
+    assert_every_character_is_read_alike(ours, theirs)
 
 
 def test_words_come_back_with_spaces_between(ours):

@@ -1,0 +1,65 @@
+"""Functions without products, each of which XLA compiles by itself in a graph that TensorFlow computes.
+
+In bfloat16 on a CPU the products are best left to TensorFlow, whose library uses the processor's matrix
+units. But what stands between them (dropout, softmax, norms, activations, the loss) TensorFlow computes
+operation by operation, each of which reads and writes a whole array. Under `keras_tfm.jit.fusing` XLA makes
+one loop of each such function, and one of its gradient.
+"""
+
+import functools
+
+import tensorflow as tf
+
+from keras_tfm.jit import is_fusing
+
+
+@functools.cache
+def fused(function):
+    """`function(*tensors, **options)`, compiled by XLA while a graph is built under `keras_tfm.jit.fusing`.
+
+    It is a pure function of its tensors, some of which may be None, that returns one tensor. The options are
+    constants. What the gradient needs is computed again from the tensors, which costs less than to keep it.
+
+    >>> from keras_tfm import jit
+    >>> square = fused(lambda x: x * x)
+    >>> with jit.fusing():
+    ...     y = tf.function(lambda x: tf.gradients(square(x), x)[0])(tf.constant([3.0]))
+    >>> y.numpy().tolist()
+    [6.0]
+    """
+
+    @functools.wraps(function)
+    def call(*tensors, **options):
+        if not is_fusing() or tf.executing_eagerly():
+            return function(*tensors, **options)
+        given = [index for index, x in enumerate(tensors) if x is not None]
+        forward, backward = _compiled(function, len(tensors), tuple(given), tuple(sorted(options.items())))
+
+        @tf.custom_gradient
+        def compute(*given):
+            return forward(*given), lambda upstream: backward(upstream, *given)
+
+        return compute(*(tf.convert_to_tensor(tensors[index]) for index in given))
+
+    return call
+
+
+@functools.cache
+def _compiled(function, count, given, options):
+    """`function` of those of `count` tensors that are `given`, by their places, and its gradient."""
+
+    def forward(*tensors):
+        arguments: list = [None] * count
+        for index, x in zip(given, tensors, strict=True):
+            arguments[index] = x
+        return function(*arguments, **dict(options))
+
+    def backward(upstream, *tensors):
+        floats = [x for x in tensors if x.dtype.is_floating]
+        with tf.GradientTape() as tape:
+            tape.watch(floats)
+            y = forward(*tensors)
+        gradients = iter(tape.gradient(y, floats, upstream))
+        return [next(gradients) if x.dtype.is_floating else None for x in tensors]
+
+    return [tf.function(f, jit_compile=True, autograph=False) for f in (forward, backward)]
