@@ -59,6 +59,22 @@ def decoders(name, index):
     return Entry(f"decoder_{name}", read, lambda config: config.decoder_sizes[index])
 
 
+# What BART, and DETR after it, call the fields of an encoder and a decoder.
+STACKS = {
+    "dim": "d_model",
+    "num_layers": "encoder_layers",
+    "num_decoder_layers": decoders("layers", 0),
+    "num_heads": "encoder_attention_heads",
+    "num_decoder_heads": decoders("attention_heads", 1),
+    "intermediate_dim": "encoder_ffn_dim",
+    "decoder_intermediate_dim": decoders("ffn_dim", 2),
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+    "activation": "activation_function",
+}
+
+
 def left_out(tensors):
     """What a file may omit: the other names of the shared embedding table, and the logits' bias, 0."""
     filled = {}
@@ -100,17 +116,7 @@ FAMILY = Family(
     fields={
         "vocabulary_size": "vocab_size",
         "max_length": "max_position_embeddings",
-        "dim": "d_model",
-        "num_layers": "encoder_layers",
-        "num_decoder_layers": decoders("layers", 0),
-        "num_heads": "encoder_attention_heads",
-        "num_decoder_heads": decoders("attention_heads", 1),
-        "intermediate_dim": "encoder_ffn_dim",
-        "decoder_intermediate_dim": decoders("ffn_dim", 2),
-        "dropout": "dropout",
-        "attention_dropout": "attention_dropout",
-        "activation_dropout": "activation_dropout",
-        "activation": "activation_function",
+        **STACKS,
         "scale_embedding": "scale_embedding",
         "pad_id": "pad_token_id",
         "start_id": "decoder_start_token_id",

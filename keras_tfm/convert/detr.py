@@ -8,7 +8,7 @@ states to the next block of the decoder, whereas the paper, and our model, only 
 import dataclasses
 
 from keras_tfm.convert import resnet
-from keras_tfm.convert.bart import decoders
+from keras_tfm.convert.bart import STACKS
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import (
     CONVOLVED,
@@ -207,17 +207,7 @@ FAMILY = Family(
         "num_channels": Entry("num_channels", read_channels, lambda config: config.num_channels),
         "backbone_config": Entry("backbone_config", read_backbone, write_backbone),
         "num_queries": "num_queries",
-        "dim": "d_model",
-        "num_layers": "encoder_layers",
-        "num_decoder_layers": decoders("layers", 0),
-        "num_heads": "encoder_attention_heads",
-        "num_decoder_heads": decoders("attention_heads", 1),
-        "intermediate_dim": "encoder_ffn_dim",
-        "decoder_intermediate_dim": decoders("ffn_dim", 2),
-        "dropout": "dropout",
-        "attention_dropout": "attention_dropout",
-        "activation_dropout": "activation_dropout",
-        "activation": "activation_function",
+        **STACKS,
     },
     absent={
         "num_channels": 3,
