@@ -1,13 +1,15 @@
-"""Decoding with GPT-2: this package, its exports for CTranslate2, KerasHub, transformers on torch.
+"""Decoding with GPT-2: this package, its exports, KerasHub, transformers on torch.
 
     python -m benchmarks.generate                    batches of 1 and 8 greedily, 4 beams
     python -m benchmarks.generate --flat             what a token costs early and late in a long text
-    python -m benchmarks.generate --peers torch "ctranslate2 int8"
+    python -m benchmarks.generate --peers torch "ctranslate2 int8" "onnx int8"
+    python -m benchmarks.generate --exports --cases 1x1 8x1 32x1    the formats, and their latency
 
 GPT-2 of 124 M random weights in float32, prompts of 32 tokens, 64 new ones that never end, on every
 core. The last line says which share of the measured memory bandwidth reading all weights once a step
-makes. KerasHub runs with jit_compile on and off; CTranslate2 on CPUs alone. Needs the extras [parity] and
-[ctranslate2].
+makes. KerasHub runs with jit_compile on and off; exports on CPUs alone. `--exports` compares this package
+with its exports in every format, in 32 and in 8 bits. Needs the extras [parity] and [ctranslate2], for
+`--exports` [ctranslate2,onnx,openvino,litert].
 """
 
 import argparse
@@ -16,6 +18,7 @@ import pathlib
 import sys
 import tempfile
 import time
+import types
 
 import numpy as np
 
@@ -30,7 +33,10 @@ from benchmarks.rounds import (
 )
 
 MODULE = "benchmarks.generate"
-PEERS = ("keras_tfm", "keras_hub jit", "keras_hub no jit", "torch", "ctranslate2", "ctranslate2 int8")
+EXPORTS = tuple(
+    f"{name}{bits}" for name in ("ctranslate2", "onnx", "openvino", "litert") for bits in ("", " int8")
+)
+PEERS = ("keras_tfm", "keras_hub jit", "keras_hub no jit", "torch", *EXPORTS[:2])
 VOCABULARY, PROMPT, NEW, WEIGHT_BYTES = 50_257, 32, 64, 4 * 124_439_808
 
 
@@ -72,25 +78,32 @@ def run_keras_tfm(batch, beams):
     return lambda: decode(options, prompts(batch)).numpy()
 
 
-def run_ctranslate2(batch, beams, quantization):
-    from keras_tfm.export import ctranslate2
-    from keras_tfm.serving.writing import Decoder
+def run_export(batch, beams, name, quantization):
+    """The export in the format `name`, run by `keras_tfm.serving`."""
+    from keras_tfm.export import ctranslate2, formats, steps
+    from keras_tfm.generation import DecodingOptions, Stepwise
+    from keras_tfm.serving.writing import DECODERS
 
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        ctranslate2.write(make_model(), folder / "model", quantization, start_id=0, end_id=0, max_length=1024)
-        decode = Decoder(
-            folder,
-            threads=os.cpu_count(),
-            has_source=False,
-            prefix=[],
-            end=[0],
-            beam_size=beams,
-            length_penalty=1.0,
-            max_new_tokens=NEW,
-            min_new_tokens=NEW,
-            suppressed=[],
-        )
+    model, options = make_model(), DecodingOptions(NEW, beam_size=beams, early_stopping=beams > 1)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        if name == "ctranslate2":
+            ctranslate2.write(model, folder / "model", quantization, start_id=0, end_id=0, max_length=1024)
+            arguments = ctranslate2.decoding_of(options, [0], has_source=False) | {"min_new_tokens": NEW}
+        else:
+            served = types.SimpleNamespace(
+                model=model,
+                has_source=False,
+                options=options,
+                inputs={},
+                stepwise=lambda: Stepwise(model),
+                reads={"max_length": PROMPT},
+                end_ids=(),
+                stop=(),
+            )
+            write = formats.FORMATS[name].write
+            arguments = steps.write_writer(served, name, write, folder, quantization)
+        decode = DECODERS[name](folder, threads=os.cpu_count(), **arguments)
     rows = prompts(batch).tolist()
     return lambda: decode(rows, batch)
 
@@ -133,12 +146,14 @@ def run_worker(name, batch, beams):
         "keras_hub jit": lambda *sizes: run_keras_hub(*sizes, True),
         "keras_hub no jit": lambda *sizes: run_keras_hub(*sizes, False),
         "torch": run_torch,
-        "ctranslate2": lambda *sizes: run_ctranslate2(*sizes, None),
-        "ctranslate2 int8": lambda *sizes: run_ctranslate2(*sizes, "int8"),
     }
     if name != "torch":
         prepare_keras()
-    decode = runs[name](batch, beams)
+    if name in EXPORTS:
+        kind, _, quantization = name.partition(" ")
+        decode = run_export(batch, beams, kind, quantization or None)
+    else:
+        decode = runs[name](batch, beams)
 
     def step():
         decode()
@@ -169,15 +184,18 @@ def measure_flatness(early=10, late=900, count=20):
 def main():
     parser = argparse.ArgumentParser("benchmarks.generate", description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--peers", nargs="+", default=PEERS, choices=PEERS)
+    parser.add_argument("--peers", nargs="+", default=PEERS, choices=(*PEERS, *EXPORTS[2:]))
+    parser.add_argument("--exports", action="store_true", help="instead of the peers all formats of exports")
     parser.add_argument("--cases", nargs="+", default=["1x1", "8x1", "1x4"], help="batch x beams")
     parser.add_argument("--flat", action="store_true")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parse(parser)
     if options.flat:
         return measure_flatness()
+    if options.exports:
+        options.peers = ["keras_tfm", *EXPORTS]
     if options.device == "gpu":
-        options.peers = [name for name in options.peers if not name.startswith("ctranslate2")]
+        options.peers = [name for name in options.peers if name not in EXPORTS]
     for case in options.cases:
         batch, beams = map(int, case.split("x"))
         if options.worker:
@@ -185,6 +203,9 @@ def main():
         arguments = ["--cases", case]
         title = f"batch {batch}, beams {beams}"
         rates = compare(title, MODULE, options.peers, options.rounds, 1, warmup=1, arguments=arguments)
+        if options.exports:
+            for name, rate in rates.items():
+                print(f"{name:22}{1e3 * batch * NEW / rate:10,.0f} ms for a call of {batch}")
         if options.device == "cpu" and options.peers[0] == "keras_tfm":
             share = rates["keras_tfm"] / batch * WEIGHT_BYTES / memory_bandwidth()
             print(f"keras_tfm reads its weights at {share:.0%} of the memory's bandwidth")

@@ -42,7 +42,11 @@ def test_mistakes_are_one_line(trained, tmp_path, capsys, monkeypatch):
     for given, options, message in (
         (folder, ("--format", "tarball"), "`format` must be one of saved_model, litert, onnx, openvino"),
         (folder, ("--quantization", "int8"), "`quantization` needs a format of its own"),
-        (tmp_path / "text", ("--format", "onnx"), "'generate' is exported as a SavedModel alone"),
+        (
+            tmp_path / "text",
+            ("--format", "onnx", "--top-k", "3"),
+            "without `top_k`: it must be None; it is 3",
+        ),
         (folder, ("--format", "ctranslate2"), "holds tasks that answer texts by texts; 'classify' does not"),
         (tmp_path / "text", ("--format", "ctranslate2", "--beam", "2"), "must be True, it is False"),
     ):

@@ -93,8 +93,8 @@ def add_others(group: Any, add_verb: Any) -> None:
         "--format",
         default="saved_model",
         metavar="NAME",
-        help="saved_model, or without TensorFlow: litert, onnx, openvino; ctranslate2 for tasks that write "
-        "texts (default: %(default)s)",
+        help="saved_model, or without TensorFlow: litert, onnx, openvino; ctranslate2 for tasks that "
+        "answer texts by texts (default: %(default)s)",
     )
     export.add_argument(
         "--quantization", metavar="NAME", help="int8: weights in 8 bits, in all formats but saved_model"

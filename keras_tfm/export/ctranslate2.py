@@ -7,7 +7,7 @@ decodes otherwise than this package, is refused.
 import keras
 import numpy as np
 
-EXTRA = "ctranslate2"
+EXTRA = RUNTIME = "ctranslate2"
 PACKAGES = ("ctranslate2",)
 
 ACTIVATIONS = {
@@ -27,9 +27,21 @@ NEVER = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "forced_last_ids"
 NOT_WITH_BEAMS = {"min_new_tokens": 0, "forced_first_id": None, "suppressed_ids": ()}
 
 
+def write_writer(served, folder, quantization):
+    """Write a task, as its `ServedWriter` describes it, and return the arguments of
+    `keras_tfm.serving.writing.Decoder`; ValueError for what it lacks, or would decode otherwise.
+    """
+    if served.stop:
+        raise ValueError("ctranslate2 ends a text by end tokens alone: there must be no `stop`.")
+    decoding = decoding_of(served.options, served.end_ids, served.has_source)
+    ends = served.start_id, served.end_ids[0]
+    write(served.model, folder / "model", quantization, *ends, served.max_length)
+    return decoding
+
+
 def decoding_of(options, end_ids, has_source):
-    """The arguments of `keras_tfm.serving.writing.Decoder` for `DecodingOptions`; ValueError for what would
-    be decoded otherwise than by the task.
+    """The arguments of the decoder for `DecodingOptions`; ValueError for what would be decoded otherwise than
+    by the task.
     """
     if options.samples or options.contrastive_alpha is not None:
         raise ValueError("ctranslate2: an export writes likely texts, it neither samples nor contrasts.")

@@ -1,10 +1,10 @@
 """The formats of `Task.export`: how a task is written, run in the format's own runtime, and compared.
 
 A format besides the SavedModel is a module with `EXTRA`, what `pip install "keras-tfm[EXTRA]"` brings;
-`PACKAGES`, the modules that it imports; and `write(function, folder, quantization)`, which writes a
-`FrozenFunction` into `folder` and returns (the most rows of a call, the lengths that it takes), None where
-any will do. `keras_tfm.serving.runtimes` has the runtime by the same name. Formats of tasks that write texts
-are in `writers`.
+`PACKAGES`, the modules that it imports; `RUNTIME`, the package that answers; and
+`write(function, folder, quantization, name)`, which writes a `FrozenFunction` into `folder` and returns (the
+most rows of a call, the lengths that it takes), None where any will do. `keras_tfm.serving.runtimes` has the
+runtime by the same name. Tasks that write texts are written by `writers`.
 """
 
 import importlib.util
@@ -58,10 +58,10 @@ def check_format(format, quantization=None):
 def export(task, folder, overwrite, format, quantization, options):
     """What `Task.export` does."""
     check_format(format, quantization)
-    if format in writers.FORMATS:
+    if format in writers.FORMATS or (task.writes_texts and format in FORMATS):
         writer = task.served_writer(**options)
         with new_folder(folder, overwrite) as work:
-            writers.write_writer(writer, task.name, format, quantization, work, BOUNDS[quantization])
+            writers.write_writer(writer, task.name, MODULES[format], quantization, work, BOUNDS[quantization])
         return
     if format != "saved_model":
         served = task.served(**options)
@@ -152,9 +152,7 @@ def _write_around(folder, description):
     }
     if description["reads"].get("pairs"):
         examples["texts"] = '[("a text", "another")]'
-    runtime = {"onnx": "onnxruntime", "litert": "ai-edge-litert", "openvino": "openvino"}[
-        description["format"]
-    ]
+    runtime = FORMATS[description["format"]].RUNTIME
     inputs, outputs = (", ".join(f"`{name}`" for name in description[side]) for side in ("inputs", "outputs"))
     inner = f"The function of numbers itself is `served.run({{name: array}})`. In: {inputs}. Out: {outputs}."
     packages = f"numpy {runtime} " + ("pillow" if kind == "images" else "tokenizers")

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_tfm.private.tensorflow import constant_graph
 
+LOOPS = {"While", "StatelessWhile", "If", "StatelessIf"}  # whose parts are graphs of their own
 LARGE = 1_024  # values of a constant that is a weight
 MATRIX_PRODUCTS = {"...ab,...bc->...ac": False, "...ab,...cb->...ac": True}  # is the second transposed?
 
@@ -16,11 +17,12 @@ class FrozenFunction:
     """`function`, {input: tensor} to {output: tensor}, with its weights as constants.
 
     `inputs` are {name: tf.TensorSpec}; sizes that are None there may be fixed later, by `function`, lengths
-    to `max_length` at most. `outputs` are the names of what it gives, sorted.
+    to `max_length` at most, or to `shapes`, {name of a case: {input: shape}}. `outputs` are the names of what
+    it gives, sorted. Raises ValueError for a function with a loop.
     """
 
-    def __init__(self, function, inputs, max_length=None):
-        names, self.max_length = list(inputs), max_length
+    def __init__(self, function, inputs, max_length=None, shapes=None):
+        names, self.max_length, self.shapes = list(inputs), max_length, shapes
 
         def call(*tensors):
             return function(dict(zip(names, tensors, strict=True)))
@@ -30,6 +32,10 @@ class FrozenFunction:
         self.inputs = dict(zip(names, signature, strict=True))
         self.outputs = sorted(traced.structured_outputs)
         self._graph = constant_graph(traced)
+        if loops := {op.type for op in self._graph.graph.get_operations()} & LOOPS:
+            raise ValueError(
+                f"The model has a loop or a branch ({', '.join(sorted(loops))}): export a SavedModel."
+            )
         constants = [op.outputs[0] for op in self._graph.graph.get_operations() if op.type == "Const"]
         large = [x for x in constants if (x.shape.num_elements() or 0) >= LARGE]
         self._weights = {f"weights_{number}": x for number, x in enumerate(large)}
@@ -104,8 +110,8 @@ def _error_function(op):
     """erfc(-x / sqrt 2) of GELU as 1 + erf(x / sqrt 2), which runtimes recognise; any other as 1 - erf."""
     scaled = op.inputs[0].op
     if scaled.type == "Mul" and scaled.inputs[0].op.type == "Neg":
-        factor = tf.get_static_value(scaled.inputs[1])
-        if factor is not None and factor.size == 1:
+        factor = _number(scaled.inputs[1])
+        if factor is not None:
             return [scaled.inputs[0].op.inputs[0]], lambda x: [tf.math.erf(x / (1 / factor)) + 1]
     return [op.inputs[0]], lambda x: [1 - tf.math.erf(x)]
 
@@ -114,7 +120,28 @@ def _einsum(op):
     equation = op.get_attr("equation").decode()
     if equation not in MATRIX_PRODUCTS:
         return None
-    return list(op.inputs), lambda x, y: [tf.matmul(x, y, transpose_b=MATRIX_PRODUCTS[equation])]
+    is_transposed, joined = MATRIX_PRODUCTS[equation], op.inputs[1].op
+    if joined.type == "ConcatV2" and len(joined.inputs) == 3:
+        axis = tf.get_static_value(joined.inputs[2])
+        if axis is not None and axis % op.inputs[1].shape.rank == op.inputs[1].shape.rank - 2:
+            return [op.inputs[0], *joined.inputs[:2]], by_parts(is_transposed)
+    return list(op.inputs), lambda x, y: [tf.matmul(x, y, transpose_b=is_transposed)]
+
+
+def by_parts(is_transposed):
+    """The product with keys or values that are joined of old and new ones, which need not be copied then:
+    of scores the two parts are joined, of averages they are added.
+    """
+
+    def scores(query, past, new):
+        parts = [tf.matmul(query, key, transpose_b=True) for key in (past, new)]
+        return [tf.concat(parts, axis=-1)]
+
+    def averages(weights, past, new):
+        length = tf.shape(past)[-2]
+        return [tf.matmul(weights[..., :length], past) + tf.matmul(weights[..., length:], new)]
+
+    return scores if is_transposed else averages
 
 
 def _reshape(op):
@@ -138,18 +165,25 @@ def _reshape(op):
 
 
 def _strided_slice(op):
-    """x[:, None, None, :] as new axes alone."""
-    count = op.inputs[1].shape[0]
+    """x[:, None, None, :] or x[..., None] as new axes alone."""
+    count, rank = op.inputs[1].shape[0], op.inputs[0].shape.rank
     masks = {name: op.get_attr(name) for name in ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")}
     strides = tf.get_static_value(op.inputs[3])
-    if count is None or strides is None or op.get_attr("shrink_axis_mask") or masks["ellipsis_mask"]:
+    if count is None or rank is None or strides is None or op.get_attr("shrink_axis_mask"):
         return None
-    is_new = [bool(masks["new_axis_mask"] >> place & 1) for place in range(count)]
-    is_whole = [
-        masks["begin_mask"] >> place & masks["end_mask"] >> place & 1 and strides[place] == 1
-        for place in range(count)
-    ]
-    if not any(is_new) or not all(a or b for a, b in zip(is_new, is_whole, strict=True)):
+    num_named = count - sum(masks[name].bit_count() for name in ("new_axis_mask", "ellipsis_mask"))
+    is_new: list[bool] = []
+    for place in range(count):
+        has = {name: mask >> place & 1 for name, mask in masks.items()}
+        if has["ellipsis_mask"]:
+            is_new += [False] * (rank - num_named)
+        elif has["new_axis_mask"]:
+            is_new.append(True)
+        elif has["begin_mask"] and has["end_mask"] and strides[place] == 1:
+            is_new.append(False)
+        else:
+            return None
+    if not any(is_new):
         return None
 
     def expand(x):
@@ -161,11 +195,36 @@ def _strided_slice(op):
 
 
 def _product(op):
-    """x rsqrt(y) of a normalisation as x / sqrt(y), which runtimes recognise."""
+    """x rsqrt(y) of a normalisation as x / sqrt(y), and GELU as it is written most often: runtimes recognise
+    both.
+    """
+    if (factor := _factor_of_gelu(op)) is not None:
+        return [op.inputs[0]], lambda x: [x * 0.5 * (tf.math.erf(x / (1 / factor)) + 1)]
     root = op.inputs[1].op
     if root.type != "Rsqrt":
         return None
     return [op.inputs[0], root.inputs[0]], lambda x, y: [x / tf.sqrt(y)]
+
+
+def _factor_of_gelu(op):
+    """The factor c if the product is x (0.5 + 0.5 erf(c x)), else None."""
+
+    def by_half(x, kind):
+        is_half = x.op.type == kind and _number(x.op.inputs[0]) == 0.5
+        return x.op.inputs[1] if is_half else None
+
+    product = by_half(op.inputs[1], "AddV2")
+    error = None if product is None else by_half(product, "Mul")
+    scaled = None if error is None or error.op.type != "Erf" else error.op.inputs[0].op
+    if scaled is None or scaled.type != "Mul" or scaled.inputs[0].ref() != op.inputs[0].ref():
+        return None
+    return _number(scaled.inputs[1])
+
+
+def _number(x):
+    """The value of a constant of one number, else None."""
+    value = tf.get_static_value(x)
+    return None if value is None or value.size != 1 else float(value)
 
 
 def _square(op):

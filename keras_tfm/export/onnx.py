@@ -7,17 +7,18 @@ import logging
 import numpy as np
 
 EXTRA = "onnx"
+RUNTIME = "onnxruntime"
 PACKAGES = ("onnx", "onnxruntime", "tf2onnx")
 OPSET = 18  # the highest that tf2onnx writes
 
 
-def write(function, folder, quantization):
-    """Write model.onnx; "int8" keeps the weights of products in 8 bits, and rounds what they are multiplied
+def write(function, folder, quantization, name="model"):
+    """Write NAME.onnx; "int8" keeps the weights of products in 8 bits, and rounds what they are multiplied
     by to 8 bits as it comes.
     """
     import tf2onnx
 
-    path = folder / "model.onnx"
+    path = folder / f"{name}.onnx"
     traced = function.function(weights_apart=True)  # tf2onnx copies its graph for each of its optimisers
     with _quiet():
         model, _ = tf2onnx.convert.from_function(traced, traced.input_signature, opset=OPSET)
@@ -25,6 +26,8 @@ def write(function, folder, quantization):
     _put_in(function.weights(), model.graph)
     for rewrite in (_divide_before_erf, _part_products, _add_bias_first, _sum_before_norm):
         rewrite(model.graph)
+    if quantization is not None:
+        _transpose_weights(model.graph)
     path.write_bytes(model.SerializeToString())
     if quantization is not None:
         _quantize(path)
@@ -107,7 +110,14 @@ class _Links:
 
 
 def _axis(node):
-    return next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+    return _attribute(node, "axis", 0)
+
+
+def _attribute(node, name, default):
+    import onnx
+
+    found = {attribute.name: attribute for attribute in node.attribute}
+    return onnx.helper.get_attribute_value(found[name]) if name in found else default
 
 
 def _replace(graph, replaced):
@@ -143,6 +153,25 @@ def _part_products(graph):
         unused.add(product.input[1])
     _replace(graph, replaced)
     _remove_constants(graph, unused)
+
+
+def _transpose_weights(graph):
+    """A transposed matrix of weights, as that of a vocabulary, as weights of their own: the product with a
+    transposed one would stay in 32 bits.
+    """
+    import onnx
+
+    links = _Links(graph)
+    replaced: dict[str, list] = {}
+    for node in graph.node:
+        weights = links.value(node.input[0]) if node.op_type == "Transpose" else None
+        if weights is None or weights.ndim != 2 or _attribute(node, "perm", [1, 0]) != [1, 0]:
+            continue
+        graph.initializer.append(
+            onnx.numpy_helper.from_array(np.ascontiguousarray(weights.T), node.output[0])
+        )
+        replaced[node.output[0]] = []
+    _replace(graph, replaced)
 
 
 def _remove_constants(graph, names):

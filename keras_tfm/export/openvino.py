@@ -2,20 +2,20 @@
 
 import numpy as np
 
-EXTRA = "openvino"
+EXTRA = RUNTIME = "openvino"
 PACKAGES = ("openvino",)
 LEAST = 4_096  # smaller weights stay as they are
 
 
-def write(function, folder, quantization):
-    """Write model.xml and model.bin; "int8" keeps the weights of products and tables in 8 bits."""
+def write(function, folder, quantization, name="model"):
+    """Write NAME.xml and NAME.bin; "int8" keeps the weights of products and tables in 8 bits."""
     import openvino
 
     model = openvino.convert_model(function.function().get_concrete_function())
     if quantization is not None:
         for node in model.get_ordered_ops():
             _quantize(node)
-    openvino.save_model(model, folder / "model.xml", compress_to_fp16=False)
+    openvino.save_model(model, folder / f"{name}.xml", compress_to_fp16=False)
     return None, None
 
 

@@ -1,7 +1,9 @@
-"""Tasks that write texts, in formats with a decoding loop of their own: written, run, and compared.
+"""Tasks that write texts: written, run in the format's own runtime, and compared.
 
-Such a format is a module with `EXTRA` and `PACKAGES`, as the others have, and `decoding_of` and `write` as
-`ctranslate2` has them. `keras_tfm.serving.writing` has the decoder by the same name.
+A format with a decoding loop of its own is a module with `EXTRA`, `PACKAGES` and `RUNTIME`, as the others
+have, and `write_writer(served, folder, quantization)`, as `ctranslate2` has it, which returns the arguments
+of the decoder; `keras_tfm.serving.writing` has that by the same name. Formats of functions hold the steps of
+such a task, `steps`, and `keras_tfm.serving.decoding` the loop.
 """
 
 import contextlib
@@ -10,7 +12,7 @@ import logging
 import numpy as np
 
 from keras_tfm import serving
-from keras_tfm.export import ctranslate2
+from keras_tfm.export import ctranslate2, steps
 from keras_tfm.export.description import described, write_around
 
 LOG = logging.getLogger(__name__)
@@ -19,18 +21,21 @@ FORMATS = {"ctranslate2": ctranslate2}
 TIES = 1  # answers that may differ in 32 bits, where two tokens or beams are as likely
 
 
-def write_writer(served, task, name, quantization, folder, bound):
-    """Write a task, as its `ServedWriter` describes it, into `folder`, and compare its answers with the task.
+def write_writer(served, task, module, quantization, folder, bound):
+    """Write a task, as its `ServedWriter` describes it, into `folder` in the format of `module`, and compare
+    its answers with the task.
 
     Raises:
         ValueError: if the format lacks a part of the model, or scores or answers otherwise than the task; the
             `bound` is that of the scores' difference, as for other formats.
         OSError: if the folder cannot be written.
     """
-    decoding = FORMATS[name].decoding_of(served.options, served.end_ids, served.has_source)
-    ends = served.start_id, served.end_ids[0]
+    name = module.__name__.rpartition(".")[2]
     with _in_one_line(name):
-        FORMATS[name].write(served.model, folder / "model", quantization, *ends, served.max_length)
+        if name in FORMATS:
+            decoding = module.write_writer(served, folder, quantization)
+        else:
+            decoding = steps.write_writer(served, name, module.write, folder, quantization)
     served.write_reader(folder)
     description = described(
         task,
@@ -44,10 +49,11 @@ def write_writer(served, task, name, quantization, folder, bound):
     exported = serving.Writer(folder, description)
     with _in_one_line(name):
         description["difference"] = _difference(served, exported, name, quantization, bound)
-    reader = served.reads["tokenizer"]["kind"]
-    packages = f"numpy {name}" + (f" {reader}" if reader != "characters" else "")
+    reader = served.reads["tokenizer"]["kind"] if served.reads["kind"] == "prompts" else "pillow"
+    packages = f"numpy {module.RUNTIME}" + (f" {reader}" if reader != "characters" else "")
     inner = "`served.run(rows)` maps lists of token ids to lists of those that are written."
-    write_around(folder, description, packages, '["a text"]', inner)
+    example = '["photo.jpg"]' if reader == "pillow" else '["a text"]'
+    write_around(folder, description, packages, example, inner)
 
 
 @contextlib.contextmanager
@@ -69,7 +75,7 @@ def _difference(served, exported, name, quantization, bound):
     examples, expected = served.examples, served.encode(served.examples)
     rows = exported.read(examples)
     for example, ours, theirs in zip(examples, expected, rows, strict=True):
-        if ours != theirs:
+        if not np.array_equal(ours, theirs):
             raise ValueError(f"{name}: outside TensorFlow the task would read {example!r:.80} otherwise")
     random = np.random.default_rng(0)
     size = served.model.head.vocabulary_size

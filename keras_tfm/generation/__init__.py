@@ -24,4 +24,5 @@ from keras_tfm.generation.processors import (
 from keras_tfm.generation.samplers import Sample, greedy
 from keras_tfm.generation.scheduled import ScheduledSampling
 from keras_tfm.generation.speculative import SpeculativeDecoder
+from keras_tfm.generation.stepwise import Stepwise
 from keras_tfm.generation.stopping import EndTokens, StopSequences

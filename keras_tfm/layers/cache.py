@@ -138,6 +138,60 @@ class KeyValueCache(NamedTuple):
         return KeyValueCache(entries(self.key), entries(self.value), function(self.mask), self.index)
 
 
+class PastCache(NamedTuple):
+    """A `KeyValueCache` whose entries somebody else keeps: they are read, and new ones are handed out apart.
+
+    A loop outside TensorFlow owns arrays with room for S positions, and writes the new entries into them, so
+    that nothing is copied in between. Each sequence is a group by itself.
+
+    - `key` (B, H, S, K) and `value` (B, H, S, Kv): the entries so far, and after `append` the T new ones
+      behind them.
+    - `mask` (B, S): which of them a sequence may attend to.
+    - `index` (): how many positions were written before.
+    - `new`: the new keys (B, H, T, K) and values.
+    """
+
+    key: Any
+    value: Any
+    mask: Any
+    index: Any
+    new: Any = ()
+
+    def append(self, key, value, mask=None):
+        """With T more keys (B, H, T, K) and values at the end; `mask` (B, T) is False at padding among
+        them.
+        """
+        if mask is None:
+            mask = ops.ones((ops.shape(key)[0], ops.shape(key)[2]), "bool")
+        return PastCache(
+            ops.concatenate([self.key, key], axis=2),
+            ops.concatenate([self.value, value], axis=2),
+            ops.concatenate([self.mask, ops.cast(mask, "bool")], axis=1),
+            self.index,
+            (key, value),
+        )
+
+    def positions(self, query_length):
+        """The positions of the next T = `query_length` queries, (T,), and of all entries, (S + T,)."""
+        past = ops.arange(ops.shape(self.key)[2], dtype="int32")
+        queries = self.index + ops.arange(query_length, dtype="int32")
+        return queries, ops.concatenate([past, queries], axis=0)
+
+    def attention_mask(self, query_length):
+        """Which entries the last T = `query_length` ones may attend to: (B, 1, T, S + T)."""
+        length = ops.shape(self.mask)[1]
+        causal = causal_mask(query_length, length, length - query_length)  # (1, T, S + T)
+        return ops.logical_and(self.mask[:, None], causal)[:, None]
+
+    def group(self, heads):
+        """The heads as they are."""
+        return heads
+
+    def ungroup(self, heads):
+        """The heads as they are."""
+        return heads
+
+
 class ContextCache(NamedTuple):
     """The projected keys and values of B contexts (encoder outputs, for example) and their masks (B, S).
 

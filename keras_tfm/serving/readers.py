@@ -9,6 +9,8 @@ import numpy as np
 from .packages import imported
 from .tokens import by_tokenizers, spans_by_tokenizers
 
+WASTE = 1.3  # texts share a batch if the longest is at most so many times as long as the shortest
+
 
 class Reader:
     """Examples as rows, and rows as arrays; a subclass has `row`, or else `rows`."""
@@ -218,6 +220,18 @@ def _pixels(data, channels, place):
         return pixels
     grey = np.rint(pixels.astype("float32") @ np.array([0.299, 0.587, 0.114], "float32"))
     return np.clip(grey, 0, 255).astype("uint8")[..., None]
+
+
+def by_length(lengths, most):
+    """The places of the rows that are computed together, `most` at most: of about the same length."""
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) == most or lengths[place] > WASTE * lengths[batch[0]] + 2):
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
 
 
 def fitting(length, widths):

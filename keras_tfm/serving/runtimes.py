@@ -1,4 +1,4 @@
-"""The runtimes: {input: array} to a list of outputs."""
+"""The runtimes: {input: array} to a list of outputs, by the function NAME of a folder."""
 
 import contextlib
 import ctypes
@@ -12,24 +12,34 @@ import numpy as np
 from .packages import imported
 
 
-def onnx(folder, threads):
-    """model.onnx by onnxruntime, on the CPU."""
+def onnx(folder, threads, name="model"):
+    """NAME.onnx by onnxruntime, on the CPU."""
     runtime = imported("onnxruntime", "onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 3
     if _math_library() is not None:
         options.add_session_config_entry("session.set_denormal_as_zero", "1")  # in the session's threads
-    with _without_denormals():  # the first session of a process would change this thread for good
-        session = runtime.InferenceSession(
-            str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
-        )
-    names = [node.name for node in session.get_inputs()]
+    path = str(folder / f"{name}.onnx")
+    # The first session of a process would change this thread's denormal numbers for good.
+    with _reading(path), _without_denormals():
+        session = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    read = [node.name for node in session.get_inputs()]
 
     def run(inputs):
         with _without_denormals():
-            return session.run(None, {name: inputs[name] for name in names})
+            return session.run(None, {name: inputs[name] for name in read})
 
     return run
+
+
+@contextlib.contextmanager
+def _reading(path):
+    """A scope in which whatever a runtime raises for the file at `path` is a ValueError of one line."""
+    try:
+        yield
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"{path}: expected a whole file that the runtime can read: {reason}") from None
 
 
 @contextlib.contextmanager
@@ -62,35 +72,49 @@ def _math_library():
     return None
 
 
-def litert(folder, threads):
-    """model.tflite by LiteRT: one of its functions per length."""
+def litert(folder, threads, name="model"):
+    """NAME.tflite by LiteRT: one of its functions per length."""
     interpreters = imported("ai_edge_litert.interpreter", "ai-edge-litert")
-    interpreter = interpreters.Interpreter(str(folder / "model.tflite"), num_threads=threads)
+    path = str(folder / f"{name}.tflite")
+    with _reading(path):
+        interpreter = interpreters.Interpreter(path, num_threads=threads)
     runners: dict[tuple, Any] = {}
-    for name in interpreter.get_signature_list():
-        runner = interpreter.get_signature_runner(name)
-        shapes = {tuple(map(int, x["shape"])) for x in runner.get_input_details().values()}
-        runners |= dict.fromkeys(shapes, runner)
+    for signature in interpreter.get_signature_list():
+        runner = interpreter.get_signature_runner(signature)
+        details = runner.get_input_details()
+        runners[tuple((key, tuple(map(int, details[key]["shape"]))) for key in sorted(details))] = runner
+    read = sorted(details)
 
     def run(inputs):
-        shape = next(iter(inputs.values())).shape
-        if shape not in runners:
-            raise ValueError(f"the function takes inputs of {', '.join(map(str, runners))}, got {shape}")
-        outputs = runners[shape](**inputs)
-        return [outputs[name] for name in sorted(outputs)]
+        shapes = tuple((key, inputs[key].shape) for key in read)
+        if shapes not in runners:
+            raise ValueError(f"the function takes inputs of {_differing(runners, shapes)}")
+        outputs = runners[shapes](**{key: inputs[key] for key in read})
+        return [outputs[key] for key in sorted(outputs)]
 
     return run
 
 
-def openvino(folder, threads):
-    """model.xml by OpenVINO, on the CPU."""
+def _differing(known, shapes):
+    """The shapes of the first input of which none is known, and what was given instead."""
+    for place, (_, shape) in enumerate(shapes):
+        sizes = [case[place][1] for case in known]
+        if shape not in sizes:
+            return f"{', '.join(map(str, sizes))}, got {shape}"
+    return f"other sizes together, got {', '.join(str(shape) for _, shape in shapes)}"
+
+
+def openvino(folder, threads, name="model"):
+    """NAME.xml by OpenVINO, on the CPU."""
     runtime = imported("openvino", "openvino")
     options = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
-    compiled = runtime.Core().compile_model(str(folder / "model.xml"), "CPU", options)
-    request, names = compiled.create_infer_request(), [port.any_name for port in compiled.inputs]
+    path = str(folder / f"{name}.xml")
+    with _reading(path):
+        compiled = runtime.Core().compile_model(path, "CPU", options)
+    request, read = compiled.create_infer_request(), [port.any_name for port in compiled.inputs]
 
     def run(inputs):
-        found = request.infer({name: inputs[name] for name in names})
+        found = request.infer({name: inputs[name] for name in read}, share_inputs=True)
         return [np.array(found[port]) for port in compiled.outputs]
 
     return run

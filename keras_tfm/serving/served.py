@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from .answers import ANSWERS
-from .readers import READERS, bytes_of, from_0_to_1
+from .readers import READERS, by_length, bytes_of, from_0_to_1
 from .runtimes import RUNTIMES
-from .writing import DECODERS, Writer
+from .writing import Writer
 
 NAME = "serving.json"  # what the folder holds, and how inputs become numbers and numbers answers
 LAYOUT = 1  # of serving.json: raised when an older reader would misread a newer file
-WASTE = 1.3  # texts share a batch if the longest is at most so many times as long as the shortest
 
 
 def load(folder, threads=None):
@@ -33,7 +32,7 @@ def load(folder, threads=None):
     if (folder / "saved_model.pb").is_file():
         return SavedModel(folder)
     description = _description(folder / NAME)
-    kind = Writer if description.get("format") in DECODERS else Served
+    kind = Writer if "decoding" in description else Served
     return kind(folder, description, threads or os.cpu_count() or 1)
 
 
@@ -66,7 +65,8 @@ class Served:
         groups = [self._reader.rows(example, place) for place, example in enumerate(examples)]
         rows = [row for group in groups for row in group]
         found: list[Any] = [None] * len(rows)
-        for places in self._batches(rows, batch_size):
+        lengths = [self._reader.length(row) for row in rows]
+        for places in by_length(lengths, min(batch_size, self._most_rows or batch_size)):
             outputs = self.run(self._reader.join([rows[place] for place in places], self._widths))
             for number, place in enumerate(places):
                 found[place] = {name: x[number] for name, x in outputs.items()}
@@ -88,19 +88,6 @@ class Served:
         if self._most_rows is not None and rows > self._most_rows:
             raise ValueError(f"the function takes {self._most_rows} rows at most, it was given {rows}")
         return dict(zip(self._outputs, self._runtime(inputs), strict=True))
-
-    def _batches(self, rows, batch_size):
-        """The places of the rows that are computed together: of about the same length."""
-        most = min(batch_size, self._most_rows or batch_size)
-        lengths = [self._reader.length(row) for row in rows]
-        batch: list[int] = []
-        for place in sorted(range(len(rows)), key=lengths.__getitem__):
-            if batch and (len(batch) == most or lengths[place] > WASTE * lengths[batch[0]] + 2):
-                yield batch
-                batch = []
-            batch.append(place)
-        if batch:
-            yield batch
 
 
 class SavedModel:

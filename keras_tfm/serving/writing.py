@@ -1,24 +1,32 @@
-"""Exported tasks that write texts: translation, summaries, continuations of prompts."""
+"""Exported tasks that write texts: translations, summaries, captions, continuations of prompts."""
+
+import functools
+from typing import Any
 
 import numpy as np
 
+from .decoding import StepDecoder
 from .packages import imported
+from .readers import Images
+from .runtimes import RUNTIMES
 from .tokens import Prompts, Spelling
 
 NO_PENALTY = 1e-30  # a length penalty of exactly 0 would make CTranslate2 end a search earlier
 
 
 class Writer:
-    """A task that writes texts: `served(texts)` gives {"text": array of strings}, as its SavedModel would.
+    """A task that writes texts: `served(examples)` gives {"text": array of strings}, as its SavedModel would.
 
-    `served.run(rows)` maps lists of token ids to lists of those that are written, with the end token; the
-    rows of texts are `served.read(texts)`.
+    Examples are strings or, for captions, arrays or the paths or bytes of image files. `served.run(rows)`
+    maps lists of token ids, or images, to lists of the ids that are written, with the end token; the rows of
+    examples are `served.read(examples)`.
     """
 
     def __init__(self, folder, description, threads=1):
         self.description = description
         try:
-            self._reader = Prompts(folder, **description["reads"])
+            reads = dict(description["reads"])
+            self._reader = READERS[reads.pop("kind")](folder, **reads)
             self._spell = Spelling(folder, **description["spelling"])
             self._decoder = DECODERS[description["format"]](folder, threads, **description["decoding"])
             self._repeats = description["repeats"]
@@ -37,7 +45,7 @@ class Writer:
         return {"text": np.array(texts, object)} if texts else {}
 
     def read(self, examples):
-        """The token ids of each of the `examples`, as the model reads them."""
+        """Each of the `examples` as the model reads it: token ids, or an image."""
         return [self._reader.row(example, place) for place, example in enumerate(examples)]
 
     def run(self, rows, batch_size=32):
@@ -140,4 +148,8 @@ def as_tokens(ids):
     return list(map(str, ids))
 
 
-DECODERS = {"ctranslate2": Decoder}
+READERS: dict[str, Any] = {"prompts": Prompts, "images": Images}
+DECODERS: dict[str, Any] = {
+    "ctranslate2": Decoder,
+    **{name: functools.partial(StepDecoder, runtime) for name, runtime in RUNTIMES.items()},
+}

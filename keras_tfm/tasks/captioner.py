@@ -29,6 +29,7 @@ from keras_tfm.tasks.decoding import check_ids
 from keras_tfm.tasks.image_task import with_image_size
 from keras_tfm.tasks.image_text_task import ImageTextTask
 from keras_tfm.tasks.retrieval import distinct
+from keras_tfm.tasks.served_writing import served_captioner
 from keras_tfm.tasks.signatures import Endpoints
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
 from keras_tfm.training.folder import Path
@@ -208,6 +209,7 @@ class Captioner(ImageTextTask):
         return texts
 
     predict = generate
+    writes_texts, served_writer = True, served_captioner
 
     def generate_ids(
         self, images: Any, max_new_tokens: int | None = None, batch_size: int = 64, **options: Any

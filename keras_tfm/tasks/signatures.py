@@ -40,14 +40,16 @@ class ServedWriter(NamedTuple):
     Args:
         model: a `LanguageModel`, which reads a source if it `has_source`, otherwise prompts alone.
         max_length: the longest source or target or, of a model without a source, row.
-        start_id, end_ids: the decoder's first token, and those that end a text.
+        start_id, end_ids: the decoder's first token, and those that end a text; so does a string of `stop`.
         options: the `DecodingOptions`.
-        reads: the arguments of `keras_tfm.serving.tokens.Prompts`, as JSON values.
+        inputs: of what the model reads besides prompts, {input: its shape and kind}; {} without a source.
+        stepwise: makes the model's `Stepwise`, and `context` what that takes of the inputs, {name: tensor}.
+        reads: the "kind" of reader in `keras_tfm.serving.writing.READERS`, and its arguments, as JSON values.
         spelling: those of `keras_tfm.serving.tokens.Spelling`.
         write_reader: writes the tokenizers' files into a folder.
-        examples: texts, on which an export is compared with the task.
-        encode: texts as the task itself reads them, a list of ids each.
-        answer: texts as the task answers them.
+        examples: texts, or images, on which an export is compared with the task.
+        encode: examples as the task itself reads them: a list of ids, or an image each.
+        answer: examples as the task answers them.
         score: a row of ids and the ids that follow, to log p of each of these.
         repeats: whether an answer begins with its prompt.
     """
@@ -58,11 +60,15 @@ class ServedWriter(NamedTuple):
     start_id: int
     end_ids: tuple[int, ...]
     options: Any
+    inputs: dict[str, tf.TensorSpec]
+    stepwise: Callable[[], Any]
+    context: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
     reads: dict[str, Any]
     spelling: dict[str, Any]
     write_reader: Callable[[pathlib.Path], Any]
-    examples: list[str]
-    encode: Callable[[list[str]], list[list[int]]]
-    answer: Callable[[list[str]], list[str]]
-    score: Callable[[list[int], list[int]], np.ndarray]
+    examples: list
+    encode: Callable[[list], list]
+    answer: Callable[[list], list[str]]
+    score: Callable[[Any, list[int]], np.ndarray]
     repeats: bool = False
+    stop: tuple[str, ...] = ()

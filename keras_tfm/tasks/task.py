@@ -61,6 +61,7 @@ class Task(abc.ABC):
     is_trained: bool = True
     record: Mapping[str, Any] = types.MappingProxyType({})  # the content of training.json
     reads_lines: bool = True  # whether `predict` takes a line of text as an example
+    writes_texts: bool = False  # whether it answers by decoding, and has a `served_writer`
     answer_names: Any = None  # the labels of the probabilities from `predict`; None numbers them from 0
 
     def __init_subclass__(cls) -> None:
@@ -229,9 +230,9 @@ class Task(abc.ABC):
     ) -> None:
         """Write the task to the new folder `folder` for servers; `keras_tfm.serving.load` answers from it.
 
-        `format` is "saved_model", or without TensorFlow "litert", "onnx", "openvino" or, for tasks that write
-        texts, "ctranslate2", with weights of 8 bits for `quantization="int8"`. `options` become fixed in the
-        export; for tasks that write texts they are those of `generate`.
+        `format` is "saved_model", or without TensorFlow "litert", "onnx", "openvino" or, for tasks that
+        answer texts by texts, "ctranslate2", with weights of 8 bits for `quantization="int8"`. `options`
+        become fixed in the export; for tasks that write texts they are those of `generate`.
 
         Raises:
             ValueError: for a format that does not carry this task or its model's operations, or answers

@@ -299,7 +299,7 @@ class TextGenerator(TrainableTask):
         return answers
 
     predict = generate
-    served_writer = served_generator
+    writes_texts, served_writer = True, served_generator
 
     def stream(
         self, prompt: str, max_new_tokens: int | None = None, stop: str | Iterable[str] = (), **options: Any

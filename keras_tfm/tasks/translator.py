@@ -285,7 +285,7 @@ class Translator(TrainableTask):
         return answers
 
     predict = generate
-    served_writer = served_translator
+    writes_texts, served_writer = True, served_translator
 
     def count_truncated(self, prompts: Iterable[str]) -> int:
         """How many of the strings `prompts` have more tokens than a source may have, and are cut."""

@@ -1,0 +1,99 @@
+"""The steps of a task that writes texts, for formats that hold functions: `encoder` and `step`, around which
+`keras_tfm.serving.decoding` loops.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from keras_tfm.export.graph import FrozenFunction
+from keras_tfm.serving.rules import Rules
+
+SEARCH = ("beam_size", "length_penalty", "early_stopping")
+PROMPT_WIDTH = 32  # tokens of a prompt that a format of fixed sizes reads at once
+
+
+def write_writer(served, name, write, folder, quantization):
+    """Write the functions by the `write` of the format `name`, into the folder "model", and return the
+    arguments of `StepDecoder`; ValueError, naming it, for an option that the loop does not know.
+    """
+    rules, search = decoding_of(served, name)
+    stepwise = served.stepwise()
+    sizes = _sizes_of(served, stepwise)
+    functions = {"step": _step(served, stepwise, sizes)}
+    if served.has_source:
+        shape = {key: _fixed(spec.shape, 1, sizes["source"]) for key, spec in served.inputs.items()}
+        functions["encoder"] = FrozenFunction(
+            lambda inputs: stepwise.start(served.context(inputs)), served.inputs, shapes={"encoder": shape}
+        )
+    (folder / "model").mkdir()
+    are_fixed = [
+        write(function, folder / "model", quantization, key)[0] for key, function in functions.items()
+    ]
+    reads = "images" if "images" in served.inputs else "tokens" if served.has_source else "prompts"
+    return {
+        "reads": reads,
+        "longest": served.max_length if served.has_source else served.reads["max_length"],
+        "vocabulary_size": served.model.backbone.embedding.vocabulary_size,
+        "start": [served.start_id] if served.has_source else None,
+        "entries": stepwise.entries,
+        "outputs": {key: function.outputs for key, function in functions.items()},
+        "sizes": sizes if are_fixed[0] else None,
+        "search": search,
+        "rules": rules,
+        "stop": list(served.stop),
+    }
+
+
+def decoding_of(served, name):
+    """The arguments of `Rules` and of `BeamSearch`."""
+    for field in dataclasses.fields(served.options):
+        value = getattr(served.options, field.name)
+        if field.name not in (*Rules._fields, *SEARCH) and value != field.default:
+            raise ValueError(
+                f"{name}: an export writes likely texts, without `{field.name}`: it must be "
+                f"{field.default!r}; it is {value!r}."
+            )
+    rules = {key: getattr(served.options, key) for key in Rules._fields if key != "end_ids"}
+    return rules | {"end_ids": served.end_ids}, {key: getattr(served.options, key) for key in SEARCH}
+
+
+def _sizes_of(served, stepwise):
+    """The sizes where they are fixed: a whole source, and room for all tokens that are read."""
+    num_new = served.options.max_new_tokens
+    if served.has_source:
+        length = served.max_length if "token_ids" in served.inputs else stepwise.context_length
+        return {"source": length, "entries": num_new, "tokens": [1]}
+    width = min(PROMPT_WIDTH, served.reads["max_length"])
+    longest = -(-served.reads["max_length"] // width) * width  # of the steps that read a prompt
+    return {"source": None, "entries": longest + num_new - 1, "tokens": sorted({1, width})}
+
+
+def _step(served, stepwise, sizes):
+    """The step, with any number of rows and entries or, for the last of these arguments, fixed ones."""
+    inputs = {name: tf.TensorSpec([None, None], tf.int32) for name in ("token_ids", "padding_mask")}
+    if stepwise.entries:
+        inputs |= {"visible": inputs["token_ids"], "index": tf.TensorSpec([], tf.int32)}
+    for number, (heads, width) in enumerate(stepwise.entries):
+        inputs[f"past_{number:02}"] = tf.TensorSpec([None, heads, None, width], tf.float32)
+    for name, (kind, shape) in (stepwise.contexts | stepwise.states).items():
+        inputs[name] = tf.TensorSpec(shape, kind)
+
+    def shape_of(name, rows, count):
+        if name.startswith("context"):
+            return _fixed(inputs[name].shape, 1, sizes["source"])
+        length = count if name in ("token_ids", "padding_mask") else sizes["entries"]
+        return _fixed(inputs[name].shape, rows, length)
+
+    cases = {(1, count) for count in sizes["tokens"]} | {(served.options.beam_size, 1)}
+    shapes = {
+        f"rows_{rows}_tokens_{count}": {name: shape_of(name, rows, count) for name in inputs}
+        for rows, count in sorted(cases)
+    }
+    return FrozenFunction(stepwise.step, inputs, shapes=shapes)
+
+
+def _fixed(shape, rows, length):
+    """A shape whose first axis is that of rows, and whose other unknown sizes are lengths."""
+    sizes = [length if size is None else size for size in shape]
+    return [rows, *sizes[1:]] if sizes else []
