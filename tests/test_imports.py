@@ -63,6 +63,7 @@ INSIDE_FUNCTIONS = {
 # The command line imports it once, so that what it logs while starting stays unseen.
 TENSORFLOW = {
     "data", "tasks", "export", "serving", "training", "word_vectors", "generation.loop", "cli", "private",
+    "layers.compiler",  # the same numbers by quicker operations
     "visualize.attribution", "visualize.receptive_field", "visualize.samples",  # gradients, graphs
     "visualize.size",  # a graph, to be counted
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Matrix products that are fast for a few rows, as decoding one token at a time needs them.
+"""Matrix products that are fast for a few rows, as decoding one token at a time needs them; their bias.
 
 For one row XLA on CPUs runs a product on a single core, and it reads a transposed table slowly. Both
 functions compute a plain product in another order.
@@ -42,3 +42,8 @@ def multiply_transposed(x, table):
         return ops.reshape(y, (*ops.shape(x)[:-1], table.shape[0]))  # (..., V)
     y = ops.matmul(table, ops.transpose(ops.reshape(x, (-1, depth))))  # (V, rows)
     return ops.reshape(ops.transpose(y), (*rows, table.shape[0]))  # (..., V)
+
+
+def add_bias(y, bias):
+    """y (..., F) plus bias (F,), whose gradient takes TensorFlow a third to a half of a plain sum's time."""
+    return tf.nn.bias_add(y, ops.convert_to_tensor(bias))
