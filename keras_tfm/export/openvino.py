@@ -12,6 +12,9 @@ def write(function, folder, quantization, name="model"):
     import openvino
 
     model = openvino.convert_model(function.function().get_concrete_function())
+    for ports, names in ((model.inputs, function.inputs), (model.outputs, function.outputs)):
+        for port in ports:  # which the converter may give the names of its own operations too
+            port.get_tensor().set_names(port.get_names() & set(names))
     if quantization is not None:
         for node in model.get_ordered_ops():
             _quantize(node)

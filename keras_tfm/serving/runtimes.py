@@ -112,10 +112,11 @@ def openvino(folder, threads, name="model"):
     with _reading(path):
         compiled = runtime.Core().compile_model(path, "CPU", options)
     request, read = compiled.create_infer_request(), [port.any_name for port in compiled.inputs]
+    written = sorted(compiled.outputs, key=lambda port: port.any_name)  # their own order is any
 
     def run(inputs):
         found = request.infer({name: inputs[name] for name in read}, share_inputs=True)
-        return [np.array(found[port]) for port in compiled.outputs]
+        return [np.array(found[port]) for port in written]
 
     return run
 

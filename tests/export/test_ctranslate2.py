@@ -39,12 +39,12 @@ def no_torch():
         import ctranslate2  # noqa: F401
 
 
-def shaken(model, seed=0):
+def shaken(model, seed=0, deviation=2.0):
     """The model with random weights, biases and scales too, which seldom writes a token twice."""
     random = np.random.default_rng(seed)
     for weight in model.weights:
         if "float" in str(weight.dtype):
-            noise = (0.2 if len(weight.shape) == 1 else 2.0) * random.standard_normal(weight.shape)
+            noise = (0.2 if len(weight.shape) == 1 else deviation) * random.standard_normal(weight.shape)
             weight.assign(noise + weight.path.endswith("gamma"))
     return model
 

@@ -187,7 +187,7 @@ def captioner(decoder):
     parts = {"encoder_config": {**sizes, "patch_size": 8}, "decoder_config": {**sizes, "num_layers": 2}}
     examples = ImageTexts(np.zeros((2, 32, 32, 3), "uint8"), ["aa bb", "cc"])
     task = Captioner.make(examples, options, parts)
-    shaken(task.model)
+    shaken(task.model, deviation=1.0)  # of larger weights the rounding of an image grows beyond the bound
     return task
 
 
