@@ -42,9 +42,8 @@ def brief():
 
 
 def fuses(model):
-    """Whether XLA is to compile the functions between the products of `model` in training, one by one.
-
-    That is so where it would slow down the whole, and the environment says nothing.
+    """Whether XLA is to compile the functions between the products of `model`, one by one, in training and
+    evaluation: where it would slow down the whole, and the environment says nothing.
     """
     return "KERAS_TFM_JIT" not in os.environ and is_slowed(model)
 

@@ -27,7 +27,7 @@ class ExactTrainer(Base):
     """The part of `keras_tfm.Model` that trains, evaluates and predicts under `tf.distribute`."""
 
     _compile_loss: Any
-    _fuses = False
+    compiles_parts = False  # whether XLA compiles what stands between the products of a step
     _epochs_of_fit: Any = False  # during fit: Keras's iterator over the epochs, which `Checkpoint` uses
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
@@ -37,7 +37,8 @@ class ExactTrainer(Base):
         whole: see `keras_tfm.jit.fuses`.
         """
         super().compile(*args, **kwargs)
-        self._fuses = kwargs.get("jit_compile", "auto") == "auto" and not self.run_eagerly and fuses(self)
+        is_auto = kwargs.get("jit_compile", "auto") == "auto"
+        self.compiles_parts = is_auto and not self.run_eagerly and fuses(self)
         if self.optimizer is not None:
             clip_whole_gradients(getattr(self.optimizer, "inner_optimizer", self.optimizer))
         if not self._is_replicated:
@@ -147,7 +148,7 @@ class ExactTrainer(Base):
         return y_pred
 
     def _make_function(self, step: Callable) -> Callable:
-        step = self._in_parts(step) if self._fuses else step
+        step = self._in_parts(step) if self.compiles_parts else step
         if not self._is_replicated:
             return super()._make_function(step)
         self._make_draws_distinct()

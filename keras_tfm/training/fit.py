@@ -116,8 +116,11 @@ def fit_best(
         default = "auto" if fuses(model) else jit_compile(model)
         jit = default if training.jit is None else training.jit
         model.compile(optimizer(schedule, **averaging(batches.num_batches)), **objective, jit_compile=jit)
-        if computes_in_bfloat16(model) and (reason := slow_bfloat16(model.jit_compile)):
-            LOG.warning("bfloat16: %s.", reason)
+        if computes_in_bfloat16(model):
+            if reason := slow_bfloat16(model.jit_compile):
+                LOG.warning("bfloat16: %s.", reason)
+            elif model.compiles_parts:
+                LOG.info("bfloat16: products by the processor's matrix units, what is between them by XLA.")
     name, mode = monitor
     best = BestWeights(name, training.patience, mode=mode)
     ours = [limit, Throughput(), GradientNorm(), best, *callbacks]

@@ -127,7 +127,7 @@ def test_a_training_in_bfloat16_is_compiled_in_parts(monkeypatch):
         backbone = BERT.from_size("tiny", vocabulary_size=30, dtype="mixed_bfloat16", pooler=False, **sizes)
         model = MaskedLM(backbone, dtype="mixed_bfloat16")
         model.compile(AdamW(1e-2, 0.1), TokenCrossEntropy(), **options)
-        assert not model.jit_compile and model._fuses == (not options)
+        assert not model.jit_compile and model.compiles_parts == (not options)
         losses.append([float(model.train_on_batch(inputs, token_ids)) for _ in range(5)])
     np.testing.assert_allclose(*losses, rtol=0.02)
     assert losses[0][-1] < losses[0][0] - 0.1

@@ -111,7 +111,7 @@ def test_without_layers_above_it_is_pre_normalised():
 def test_the_activation_is_the_exact_gelu():
     activation = ViT(SMALL).blocks["encoder"][0].feedforward.branch.hidden.activation
     expected = [x * 0.5 * (1 + math.erf(x / math.sqrt(2))) for x in (-2.0, 0.5, 3.0)]
-    np.testing.assert_allclose(activation(ops.convert_to_tensor([-2.0, 0.5, 3.0])), expected, rtol=1e-6)
+    np.testing.assert_allclose(activation(ops.convert_to_tensor([-2.0, 0.5, 3.0])), expected, rtol=5e-6)
 
 
 def test_configurations_survive_json():

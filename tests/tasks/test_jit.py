@@ -94,7 +94,10 @@ def test_what_xla_slows_down_is_not_compiled(monkeypatch):
 def test_bfloat16_on_a_cpu_is_not_compiled_and_says_where_it_is_slow(monkeypatch, caplog):
     monkeypatch.delenv("KERAS_TFM_JIT")
     task, examples, _ = classifier()
+    caplog.set_level("INFO", "keras_tfm")
     task.fit(examples, examples, epochs=1, precision="mixed_bfloat16")
     assert not task.model.jit_compile
     assert ("bfloat16: this processor has no matrix units" in caplog.text) == (not has_matrix_units())
+    assert task.model.compiles_parts
+    assert ("bfloat16: products by the processor's matrix units" in caplog.text) == has_matrix_units()
     assert "leave out --jit" in slow_bfloat16(jit=True)

@@ -32,26 +32,29 @@ def fused(function):
     def call(*tensors, **options):
         if not is_fusing() or tf.executing_eagerly():
             return function(*tensors, **options)
-        given = [index for index, x in enumerate(tensors) if x is not None]
-        forward, backward = _compiled(function, len(tensors), tuple(given), tuple(sorted(options.items())))
+        tensors = [None if x is None else tf.convert_to_tensor(x) for x in tensors]
+        kinds = tuple(None if x is None else tf.TensorSpec(x.shape, x.dtype) for x in tensors)
+        forward, backward = _compiled(function, kinds, tuple(sorted(options.items())))
 
         @tf.custom_gradient
         def compute(*given):
             return forward(*given), lambda upstream: backward(upstream, *given)
 
-        return compute(*(tf.convert_to_tensor(tensors[index]) for index in given))
+        return compute(*(x for x in tensors if x is not None))
 
     return call
 
 
 @functools.cache
-def _compiled(function, count, given, options):
-    """`function` of those of `count` tensors that are `given`, by their places, and its gradient."""
+def _compiled(function, kinds, options):
+    """`function` of tensors of these `kinds`, where None stands for one that is missing, and its gradient.
+
+    Each has kinds of its own, for TensorFlow warns of a function that it traces again and again.
+    """
 
     def forward(*tensors):
-        arguments: list = [None] * count
-        for index, x in zip(given, tensors, strict=True):
-            arguments[index] = x
+        given = iter(tensors)
+        arguments = [None if kind is None else next(given) for kind in kinds]
         return function(*arguments, **dict(options))
 
     def backward(upstream, *tensors):

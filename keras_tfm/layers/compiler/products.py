@@ -6,6 +6,7 @@ functions compute a plain product in another order.
 
 import math
 
+import keras
 import tensorflow as tf
 from keras import ops
 
@@ -36,6 +37,8 @@ def multiply(x, kernel):
 def multiply_transposed(x, table):
     """x (..., D) times the transpose of table (V, D): (..., V)."""
     *rows, depth = x.shape
+    if isinstance(x, keras.KerasTensor):
+        return ops.matmul(x, ops.transpose(table))
     if None in rows or math.prod(rows) > FEW_ROWS_OF_TABLE:
         # Without a transposition of the table, which TensorFlow would also compute in the gradient.
         y = tf.matmul(ops.reshape(x, (-1, depth)), ops.convert_to_tensor(table), transpose_b=True)
