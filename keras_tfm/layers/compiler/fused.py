@@ -32,15 +32,15 @@ def fused(function):
     def call(*tensors, **options):
         if not is_fusing() or tf.executing_eagerly():
             return function(*tensors, **options)
-        tensors = [None if x is None else tf.convert_to_tensor(x) for x in tensors]
-        kinds = tuple(None if x is None else tf.TensorSpec(x.shape, x.dtype) for x in tensors)
+        given = [None if x is None else tf.convert_to_tensor(x) for x in tensors]
+        kinds = tuple(None if x is None else tf.TensorSpec(x.shape, x.dtype) for x in given)
         forward, backward = _compiled(function, kinds, tuple(sorted(options.items())))
 
         @tf.custom_gradient
-        def compute(*given):
-            return forward(*given), lambda upstream: backward(upstream, *given)
+        def compute(*tensors):
+            return forward(*tensors), lambda upstream: backward(upstream, *tensors)
 
-        return compute(*(x for x in tensors if x is not None))
+        return compute(*(x for x in given if x is not None))
 
     return call
 
