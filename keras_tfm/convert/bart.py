@@ -59,7 +59,7 @@ def decoders(name, index):
     return Entry(f"decoder_{name}", read, lambda config: config.decoder_sizes[index])
 
 
-# What BART, and DETR after it, call the fields of an encoder and a decoder.
+# What BART, and DETR and RT-DETR after it, call the fields of an encoder and a decoder.
 STACKS = {
     "dim": "d_model",
     "num_layers": "encoder_layers",

@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 
 from keras_tfm.convert import detr, resnet
-from keras_tfm.convert.bart import decoders
+from keras_tfm.convert.bart import STACKS
 from keras_tfm.convert.deformable_detr import sampling_rows
 from keras_tfm.convert.detr import of_decoder
 from keras_tfm.convert.family import (
@@ -185,18 +185,10 @@ FAMILY = Family(
         "backbone_config": Entry("backbone_config", read_backbone, write_backbone),
         "num_classes": labels_entry("id2label"),
         "num_queries": "num_queries",
-        "dim": "d_model",
-        "num_layers": "encoder_layers",
+        **STACKS,
         "num_decoder_layers": Entry(
             "decoder_layers", lambda value, _: value, lambda config: config.decoder_sizes[0]
         ),
-        "num_heads": "encoder_attention_heads",
-        "num_decoder_heads": decoders("attention_heads", 1),
-        "intermediate_dim": "encoder_ffn_dim",
-        "decoder_intermediate_dim": decoders("ffn_dim", 2),
-        "dropout": "dropout",
-        "attention_dropout": "attention_dropout",
-        "activation_dropout": "activation_dropout",
         "activation": "decoder_activation_function",
         "encoder_dim": Entry(
             "encoder_hidden_dim",

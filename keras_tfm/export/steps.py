@@ -7,6 +7,7 @@ import dataclasses
 import tensorflow as tf
 
 from keras_tfm.export.graph import FrozenFunction
+from keras_tfm.serving.decoding import Functions
 from keras_tfm.serving.rules import Rules
 
 SEARCH = ("beam_size", "length_penalty", "early_stopping")
@@ -31,14 +32,17 @@ def write_writer(served, name, write, folder, quantization):
         write(function, folder / "model", quantization, key)[0] for key, function in functions.items()
     ]
     reads = "images" if "images" in served.inputs else "tokens" if served.has_source else "prompts"
+    exported = Functions(
+        reads=reads,
+        longest=served.max_length if served.has_source else served.reads["max_length"],
+        vocabulary_size=served.model.backbone.embedding.vocabulary_size,
+        start=[served.start_id] if served.has_source else None,
+        entries=stepwise.entries,
+        outputs={key: function.outputs for key, function in functions.items()},
+        sizes=sizes if are_fixed[0] else None,
+    )
     return {
-        "reads": reads,
-        "longest": served.max_length if served.has_source else served.reads["max_length"],
-        "vocabulary_size": served.model.backbone.embedding.vocabulary_size,
-        "start": [served.start_id] if served.has_source else None,
-        "entries": stepwise.entries,
-        "outputs": {key: function.outputs for key, function in functions.items()},
-        "sizes": sizes if are_fixed[0] else None,
+        "functions": exported._asdict(),
         "search": search,
         "rules": rules,
         "stop": list(served.stop),

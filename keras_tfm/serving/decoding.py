@@ -1,5 +1,7 @@
 """The decoding loop in NumPy, around the functions "encoder" and "step" of an exported folder."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from .beams import BeamSearch, log_softmax
@@ -9,44 +11,45 @@ from .rules import Ends, Rules
 ROOM = 32  # positions for which there is room at first
 
 
-class StepDecoder:
-    """The model in the folder "model", by a `runtime`, with keys and values in arrays of this process.
+class Functions(NamedTuple):
+    """What an export says of its functions.
 
     Args:
-        reads: what the encoder reads, "tokens" or "images"; "prompts" where there is none.
+        reads: what "encoder" reads, "tokens" or "images"; "prompts" where there is none.
         longest, vocabulary_size: how many ids a row may have at most, and which: those below.
         start: the ids that a text begins with, if there is an encoder.
         entries: the (heads, width) of each tensor of keys or values.
         outputs: the names of what "encoder" and "step" give.
         sizes: the tokens of a source, the entries and the tokens of a step where these are fixed, as LiteRT
             has them, otherwise None.
-        search, rules: the arguments of `BeamSearch` and of `Rules`.
+    """
+
+    reads: str
+    longest: int
+    vocabulary_size: int
+    start: list[int] | None
+    entries: list[tuple[int, int]]
+    outputs: dict[str, list[str]]
+    sizes: dict[str, Any] | None
+
+
+class StepDecoder:
+    """The model in the folder "model", by a `runtime`, with keys and values in arrays of this process.
+
+    Args:
+        functions, search, rules: the arguments of `Functions`, of `BeamSearch` and of `Rules`.
         stop: strings that end a text.
     """
 
-    def __init__(
-        self,
-        runtime,
-        folder,
-        threads,
-        reads,
-        longest,
-        vocabulary_size,
-        start,
-        entries,
-        outputs,
-        sizes,
-        search,
-        rules,
-        stop,
-    ):
-        def function(name):
-            run = runtime(folder / "model", threads, name)
-            return lambda inputs: dict(zip(outputs[name], run(inputs), strict=True))
+    def __init__(self, runtime, folder, threads, functions, search, rules, stop):
+        self._functions = Functions(**functions)
 
-        self._step, self._encode = function("step"), None if reads == "prompts" else function("encoder")
-        self._longest, self._vocabulary_size = longest, vocabulary_size
-        self._reads, self._start, self._entries, self._sizes = reads, start, entries, sizes
+        def function(name):
+            run, names = runtime(folder / "model", threads, name), self._functions.outputs[name]
+            return lambda inputs: dict(zip(names, run(inputs), strict=True))
+
+        self._step = function("step")
+        self._encode = None if self._functions.reads == "prompts" else function("encoder")
         self._rules = Rules(**rules)
         self._ends = Ends(folder, self._rules.end_ids, stop)
         self._search = BeamSearch(self._rules, self._ends, **search) if search["beam_size"] > 1 else None
@@ -55,10 +58,12 @@ class StepDecoder:
         """The ids that are written for each of the `rows`, with the end token; ValueError, naming it, for a
         row that was not exported for.
         """
-        self._check(rows)
+        is_image = self._functions.reads == "images"
+        if not is_image:
+            self._check(rows)
         found: list[list[int]] = [[] for _ in rows]
-        lengths = [1 if self._reads == "images" else len(row) for row in rows]
-        for places in by_length(lengths, 1 if self._sizes else batch_size):
+        lengths = [1 if is_image else len(row) for row in rows]
+        for places in by_length(lengths, 1 if self._functions.sizes else batch_size):
             cache, texts = self._begin([rows[place] for place in places], self._rules.max_new_tokens)
             decode = self._search or self._likeliest
             for place, ids in zip(places, decode(cache, cache.read(*left_padded(texts)), texts), strict=True):
@@ -66,13 +71,13 @@ class StepDecoder:
         return found
 
     def _check(self, rows):
-        for place, row in enumerate(rows if self._reads != "images" else []):
-            if not 1 <= len(row) <= self._longest:
-                raise ValueError(f"row {place}: expected 1 to {self._longest} token ids, got {len(row)}")
-            if not 0 <= min(row) <= max(row) < self._vocabulary_size:
+        longest, size = self._functions.longest, self._functions.vocabulary_size
+        for place, row in enumerate(rows):
+            if not 1 <= len(row) <= longest:
+                raise ValueError(f"row {place}: expected 1 to {longest} token ids, got {len(row)}")
+            if not 0 <= min(row) <= max(row) < size:
                 raise ValueError(
-                    f"row {place}: expected ids from 0 to {self._vocabulary_size - 1}, got {min(row)} to "
-                    f"{max(row)}"
+                    f"row {place}: expected ids from 0 to {size - 1}, got {min(row)} to {max(row)}"
                 )
 
     def score(self, rows, targets):
@@ -88,14 +93,14 @@ class StepDecoder:
 
     def _begin(self, rows, num_new):
         """A cache that has read nothing yet, and what the texts of the rows begin with."""
-        texts = rows if self._encode is None else [self._start for _ in rows]
-        given = {}
+        functions, texts, given = self._functions, rows, {}
         if self._encode is not None:
-            is_image = self._reads == "images"
-            width = self._sizes and self._sizes["source"]
+            texts = [functions.start for _ in rows]
+            width = functions.sizes and functions.sizes["source"]
+            is_image = functions.reads == "images"
             given = self._encode({"images": np.stack(rows)} if is_image else padded(rows, width))
         most = max(map(len, texts)) + num_new - 1
-        return Cache(self._step, self._entries, given, len(rows), most, self._sizes), texts
+        return Cache(self._step, functions.entries, given, len(rows), most, functions.sizes), texts
 
     def _likeliest(self, cache, logits, texts):
         """The continuations of `texts` by the likeliest token each time, and of equally likely ones the

@@ -1,5 +1,6 @@
 """Texts that are written by a loop in NumPy, around a step of the model, are the task's, token for token."""
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -11,10 +12,12 @@ import tensorflow as tf
 from keras_tfm import serving
 from keras_tfm.data import ByteLevelTokenizer, ImageTexts, SentencePieceTokenizer, encode_prompts
 from keras_tfm.export import steps
-from keras_tfm.generation import DecodingOptions, EndTokens, StopSequences
+from keras_tfm.generation import DecodingOptions, EndTokens, StopSequences, beam
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import GPT2, T5, RecurrentSeq2Seq, Transformer
+from keras_tfm.serving import beams
 from keras_tfm.serving.decoding import StepDecoder
+from keras_tfm.serving.rules import Rules
 from keras_tfm.tasks import Captioner, CaptionerOptions, TextGenerator, Translator
 from keras_tfm.tasks.decoding import DecodingDefaults
 from keras_tfm.tasks.served_writing import served_generator, served_translator
@@ -77,6 +80,16 @@ def drawn(random):
         "suppressed_ids": tuple(random.integers(3, SIZE, 2).tolist()),
     }
     return {name: value for name, value in some.items() if random.random() < 0.5}
+
+
+def test_rules_have_the_names_and_defaults_of_the_options_of_decoding():
+    """`serving` stands without TensorFlow, so it cannot take them from `generation`."""
+    options = {field.name: field.default for field in dataclasses.fields(DecodingOptions)}
+    defaults = Rules._field_defaults
+    assert {name: options[name] for name in defaults if name != "end_ids"} == {
+        name: default for name, default in defaults.items() if name != "end_ids"
+    }
+    assert beams.LOW == beam.LOW
 
 
 T5_SMALL = {

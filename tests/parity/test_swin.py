@@ -14,26 +14,32 @@ from tests.parity.pyramids import check_gradients, check_maps
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
 
 
+def draw_entries(rng, num_stages):
+    """What the configurations of both versions have in common, but for sizes that depend on others."""
+    return {
+        "num_channels": int(rng.integers(1, 4)),
+        "embed_dim": 4 * int(rng.integers(1, 5)),
+        "depths": [int(x) for x in rng.integers(1, 4, num_stages)],
+        "num_heads": [int(x) for x in rng.choice([1, 2, 4], num_stages)],
+        "mlp_ratio": float(rng.choice([1.0, 2.5, 4.0])),
+        "hidden_dropout_prob": 0.1,
+        "drop_path_rate": 0.2,
+        "hidden_act": str(rng.choice(ACTIVATIONS)),
+        "layer_norm_eps": float(rng.choice([1e-5, 1e-3])),
+    }
+
+
 def draw_config(rng, num_labels=2):
     """Maps of any shape, of which the last is no smaller than a window: theirs cannot compute others."""
     num_stages, window, patch_size = (int(rng.integers(1, n)) for n in (4, 5, 5))
     least = 2 ** (num_stages - 1) * (window - 1) + 1  # ceil(least / 2 ... / 2) is `window`
     grid = rng.integers(least, least + 9, 2)
-    heads = [int(x) for x in rng.choice([1, 2, 4], num_stages)]
     return transformers.SwinConfig(
         image_size=[int(patch_size * side) for side in grid],
         patch_size=patch_size,
-        num_channels=int(rng.integers(1, 4)),
-        embed_dim=4 * int(rng.integers(1, 5)),
-        depths=[int(x) for x in rng.integers(1, 4, num_stages)],
-        num_heads=heads,
         window_size=window,
-        mlp_ratio=float(rng.choice([1.0, 2.5, 4.0])),
-        hidden_dropout_prob=0.1,
-        drop_path_rate=0.2,
-        hidden_act=str(rng.choice(ACTIVATIONS)),
-        layer_norm_eps=float(rng.choice([1e-5, 1e-3])),
         num_labels=num_labels,
+        **draw_entries(rng, num_stages),
     )
 
 
@@ -45,18 +51,10 @@ def draw_v2_config(rng, num_labels=2):
     return transformers.Swinv2Config(
         image_size=[int(patch_size * 2 ** (num_stages - 1) * side) for side in last],
         patch_size=patch_size,
-        num_channels=int(rng.integers(1, 4)),
-        embed_dim=4 * int(rng.integers(1, 5)),
-        depths=[int(x) for x in rng.integers(1, 4, num_stages)],
-        num_heads=[int(x) for x in rng.choice([1, 2, 4], num_stages)],
         window_size=window,
         pretrained_window_sizes=[int(x) if x > 1 else 0 for x in before],
-        mlp_ratio=float(rng.choice([1.0, 2.5, 4.0])),
-        hidden_dropout_prob=0.1,
-        drop_path_rate=0.2,
-        hidden_act=str(rng.choice(ACTIVATIONS)),
-        layer_norm_eps=float(rng.choice([1e-5, 1e-3])),
         num_labels=num_labels,
+        **draw_entries(rng, num_stages),
     )
 
 

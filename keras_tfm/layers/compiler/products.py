@@ -1,7 +1,7 @@
 """Matrix products that are fast for a few rows, as decoding one token at a time needs them; their bias.
 
-For one row XLA on CPUs runs a product on a single core, and it reads a transposed table slowly. Both
-functions compute a plain product in another order.
+For one row XLA on CPUs runs a product on a single core, for several it first copies the kernel part by part,
+and it reads a transposed table slowly. Both functions compute a plain product in another order.
 """
 
 import math
@@ -10,41 +10,60 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_tfm.jit import is_cpu_alone
+
+FEW_ROWS = 32
+LARGE = 1 << 18  # weights of a kernel; smaller kernels stay in the processor's cache
+PART = 48  # rows of a kernel that are a part at most: of 12 to 192 the fastest for 1 to 8 rows of x
+LEAST_PART = 16
 # For up to so many rows XLA on CPUs takes 3 to 10 times as long for x tableᵀ as for (table xᵀ)ᵀ.
 FEW_ROWS_OF_TABLE = 128
-FEW_ROWS = 8
-LARGE = 1 << 18  # weights of a kernel; smaller kernels stay in the processor's cache
+PARTS_OF_TABLE = 64
 
 
 def multiply(x, kernel):
     """x (..., D) times kernel (D, F): (..., F).
 
-    For a few rows and a large kernel it is a sum of products of parts of both. XLA on CPUs then has every
-    core read weights, which is up to 1.5 times as fast as one product on one core. For several rows and a
-    square kernel there is no gain, and the plain product is used.
+    For a few rows and a large kernel it is a sum of products of parts of both, each so small that XLA on
+    CPUs leaves it to one core, and every core has some: on two cores 4 to 32 rows take two thirds to four
+    fifths of the time, and one row two thirds. The sum is a product too, for XLA's reduction of the parts
+    runs on a single core.
     """
     *rows, depth = x.shape
     width = kernel.shape[1]
     count = FEW_ROWS + 1 if None in rows else math.prod(rows)
-    parts = 4 if count == 1 else 8 if width > depth else 16 if width < depth else 1
-    if count > FEW_ROWS or parts == 1 or depth % parts or depth * width < LARGE:
+    size = largest_divisor(depth, PART)
+    if count > FEW_ROWS or size < LEAST_PART or depth * width < LARGE or not is_cpu_alone():
         return ops.matmul(x, kernel)
-    x = ops.transpose(ops.reshape(x, (count, parts, depth // parts)), (1, 0, 2))  # (P, rows, D/P)
-    y = ops.matmul(x, ops.reshape(kernel, (parts, depth // parts, width)))  # (P, rows, F)
-    return ops.reshape(ops.sum(y, axis=0), (*rows, width))  # (..., F)
+    parts = depth // size
+    x = ops.transpose(ops.reshape(x, (count, parts, size)), (1, 0, 2))  # (P, rows, D/P)
+    y = ops.matmul(x, ops.reshape(kernel, (parts, size, width)))  # (P, rows, F)
+    y = ops.matmul(ops.ones((1, parts), y.dtype), ops.reshape(y, (parts, count * width)))  # (1, rows F)
+    return ops.reshape(y, (*rows, width))  # (..., F)
 
 
 def multiply_transposed(x, table):
     """x (..., D) times the transpose of table (V, D): (..., V)."""
     *rows, depth = x.shape
+    size = table.shape[0]
     if isinstance(x, keras.KerasTensor):
         return ops.matmul(x, ops.transpose(table))
     if None in rows or math.prod(rows) > FEW_ROWS_OF_TABLE:
         # Without a transposition of the table, which TensorFlow would also compute in the gradient.
         y = tf.matmul(ops.reshape(x, (-1, depth)), ops.convert_to_tensor(table), transpose_b=True)
-        return ops.reshape(y, (*ops.shape(x)[:-1], table.shape[0]))  # (..., V)
-    y = ops.matmul(table, ops.transpose(ops.reshape(x, (-1, depth))))  # (V, rows)
-    return ops.reshape(ops.transpose(y), (*rows, table.shape[0]))  # (..., V)
+        return ops.reshape(y, (*ops.shape(x)[:-1], size))  # (..., V)
+    x = ops.transpose(ops.reshape(x, (-1, depth)))  # (D, rows)
+    if math.prod(rows) == 1 and size * depth >= LARGE and is_cpu_alone():  # parts again, some for each core
+        parts = largest_divisor(size, PARTS_OF_TABLE)
+        table = ops.reshape(table, (parts, size // parts, depth))  # (P, V/P, D)
+        x = ops.broadcast_to(x, (parts, depth, 1))
+    y = ops.matmul(table, x)  # (V, rows) or (P, V/P, 1)
+    return ops.reshape(ops.transpose(y) if y.ndim == 2 else y, (*rows, size))  # (..., V)
+
+
+def largest_divisor(number, most):
+    """The largest divisor of `number` that is at most `most`."""
+    return next(size for size in range(min(number, most), 0, -1) if number % size == 0)
 
 
 def add_bias(y, bias):
