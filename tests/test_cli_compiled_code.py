@@ -140,11 +140,11 @@ def test_a_training_is_the_same_with_kept_code_and_with_damaged_code(home, tmp_p
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
     (tmp_path / "tiny.json").write_text('{"dim": 32, "intermediate_dim": 64, "num_layers": 1}')
 
-    def train(out, **environment):
-        """The weights of a training of one epoch, the same each time."""
+    def train(out, *more, **environment):
+        """The weights of a training of one epoch, the same each time, or of one with `more` options."""
         sizes = ["--size", "tiny", "--config", tmp_path / "tiny.json", "--vocabulary", 300]
         data = ["--train", tmp_path / "source.txt", tmp_path / "target.txt", "--out", tmp_path / out]
-        options = [*data, *sizes, "--max-length", 48, "--epochs", 1]
+        options = [*data, *sizes, "--max-length", 48, "--epochs", 1, *more]
         command = [sys.executable, "-m", "keras_tfm", "train", "translate", *options]
         variables = {**os.environ, "KERAS_TFM_JIT": "1", **environment}
         subprocess.run(list(map(str, command)), check=True, env=variables)
@@ -155,6 +155,7 @@ def test_a_training_is_the_same_with_kept_code_and_with_damaged_code(home, tmp_p
     assert train("first") == expected
     kept = {path: path.read_bytes() for path in home.glob("*/*.pb.*")}
     assert kept and train("second") == expected
+    train("second", "--epochs", 2, "--resume")  # which reads a checkpoint first
     assert {path: path.read_bytes() for path in home.glob("*/*.pb.*")} == kept  # nothing was compiled anew
     for path, content in kept.items():
         path.write_bytes(content[: len(content) // 2] + bytes(8) + content[len(content) // 2 + 8 :])

@@ -80,14 +80,18 @@ def quiet_tensorflow() -> Any:
     which took a third of the start-up time; here they are hidden from it.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if "tensorflow" not in sys.modules:
-        keep_compiled_code()
+    keeps_code = "tensorflow" not in sys.modules and keep_compiled_code() is not None
     stderr = os.dup(2)
     try:
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), 2)
         with without("matplotlib", "sklearn"):
             import tensorflow
+
+            if keeps_code:
+                from keras_tfm.private.tensorflow import number_functions_by_name
+
+                number_functions_by_name()
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)

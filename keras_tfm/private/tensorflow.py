@@ -1,8 +1,11 @@
 """Private names of TensorFlow 2.21."""
 
+import collections
+
 import tensorflow as tf
 from tensorflow.python.distribute.input_lib import DistributedDataset
 from tensorflow.python.distribute.mirrored_strategy import MirroredExtended
+from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 from tensorflow.python.saved_model.save_context import save_context
 
@@ -15,7 +18,12 @@ ATTRIBUTES: dict = {
         "_make_collective_ops_with_fallbacks",
     ),
 }
-READ: dict = {MirroredExtended._make_collective_ops_with_fallbacks: "df90b44f836881a0"}
+READ: dict = {
+    MirroredExtended._make_collective_ops_with_fallbacks: "df90b44f836881a0",
+    concrete_function._inference_name: "4317c36316ed2f42",
+    concrete_function._forward_name: "abc4b26797d4808e",
+    concrete_function._backward_name: "63baa4bf6ecec2d1",
+}
 
 
 def first_collective_key(extended):
@@ -50,6 +58,27 @@ def constant_graph(function):
 def tracing_to_save():
     """A context in which functions are traced as `tf.saved_model.save` will: it does not trace them again."""
     return save_context(tf.saved_model.SaveOptions())
+
+
+def number_functions_by_name():
+    """Number functions of graphs among those of the same name, from now on.
+
+    TensorFlow adds to a function's name how many tensors and operations the process has made before. XLA's
+    files of compiled code are found by a hash that the name goes into, so none would be found by a process
+    that did anything else before, such as to read a checkpoint.
+    """
+    counts: collections.Counter = collections.Counter()
+
+    def numbered(prefix):
+        def name_of(name):
+            counts[prefix, name] += 1
+            return f"{prefix}{name}_number_{counts[prefix, name]}"
+
+        return name_of
+
+    concrete_function._inference_name = numbered("__inference_")
+    concrete_function._forward_name = numbered("__forward_")
+    concrete_function._backward_name = numbered("__backward_")
 
 
 def is_in_xla():
