@@ -103,7 +103,6 @@ class Decoder:
 
     def __call__(self, rows, batch_size):
         tokens = list(map(as_tokens, rows))
-        options = self._options | {"max_batch_size": -(-min(batch_size, len(rows)) // self._threads)}
         if self._has_source:
             results = self._model.translate_batch(
                 tokens,
@@ -111,7 +110,8 @@ class Decoder:
                 max_input_length=0,
                 max_decoding_length=self._longest,
                 min_decoding_length=self._least,
-                **options,
+                max_batch_size=self._share(len(rows), batch_size),
+                **self._options,
             )
             return [list(map(int, result.hypotheses[0])) for result in results]
         # CTranslate2 treats the surplus of the longer of two prompts as forced tokens, which its beam search
@@ -124,11 +124,16 @@ class Decoder:
                 max_length=self._longest,
                 min_length=self._least,
                 include_prompt_in_result=False,
-                **options,
+                max_batch_size=self._share(len(places), batch_size),
+                **self._options,
             )
             for place, result in zip(places, results, strict=True):
                 found[place] = list(result.sequences_ids[0])
         return found
+
+    def _share(self, count, batch_size):
+        """How many of `count` rows a thread decodes at once."""
+        return -(-min(batch_size, count) // self._threads)
 
     def score(self, rows, targets):
         """See `Writer.score`."""

@@ -121,11 +121,8 @@ def exported(tmp_path_factory):
     return task, folder
 
 
-def compare(task, folder, texts, most=5e-5, **options):
-    """The answers of an export are the task's, and are not all alike; scores differ by `most` at most.
-
-    Drawn weights as large as these magnify roundings: the same models in ONNX differ by 4e-7 to 5e-5.
-    """
+def compare(task, folder, texts, most=1e-5, **options):
+    """The answers of an export are the task's, and are not all alike; scores differ by `most` at most."""
     served = serving.load(folder)
     answers = served(texts)["text"].tolist()
     assert answers == task.generate(texts, **options) and len(set(answers)) > 1
@@ -145,7 +142,8 @@ def test_texts_are_written_as_by_the_task(exported):
 def test_families_write_as_the_task_does(name, options, tmp_path):
     task = FAMILIES[name]()
     task.export(tmp_path / "served", format="ctranslate2", **options)
-    compare(task, tmp_path / "served", words(), **options)
+    # The drawn weights of one of them magnify roundings: in ONNX it differs by 5e-5.
+    compare(task, tmp_path / "served", words(), 5e-5 if "two vocabularies" in name else 1e-5, **options)
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Matrix products that are fast for a few rows, as decoding one token at a time needs them; their bias.
 
-For one row XLA on CPUs runs a product on a single core, for several it first copies the kernel part by part,
-and it reads a transposed table slowly. Both functions compute a plain product in another order.
+For one row XLA on CPUs runs a product on a single core, for several two cores are hardly faster than one, and
+it reads a transposed table slowly. Both functions compute a plain product in another order.
 """
 
 import math
@@ -14,7 +14,7 @@ from keras_tfm.jit import is_cpu_alone
 
 FEW_ROWS = 32
 LARGE = 1 << 18  # weights of a kernel; smaller kernels stay in the processor's cache
-PART = 48  # rows of a kernel that are a part at most: of 12 to 192 the fastest for 1 to 8 rows of x
+PART = 48  # rows of a kernel that are a part at most: about the fastest of 12 to 192, for 1 to 8 rows of x
 LEAST_PART = 16
 # For up to so many rows XLA on CPUs takes 3 to 10 times as long for x tableᵀ as for (table xᵀ)ᵀ.
 FEW_ROWS_OF_TABLE = 128
