@@ -7,7 +7,7 @@ that, and each replica draws different random numbers.
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -16,8 +16,15 @@ import tensorflow as tf
 from keras_tfm.added_losses import added_losses
 from keras_tfm.jit import fuses, fusing
 from keras_tfm.private import keras as private
+from keras_tfm.training.global_loss import GlobalCompileLoss
 from keras_tfm.training.optimizers import as_dense
-from keras_tfm.training.replicas import is_one_of_several
+from keras_tfm.training.replicas import (
+    batch_size_of,
+    is_one_of_several,
+    mean_over_replicas,
+    over_all_replicas,
+    sum_over_replicas,
+)
 from keras_tfm.training.strategy import use_own_collective_keys
 
 Base: Any = object  # a mixin: `keras.Model` follows it
@@ -227,91 +234,6 @@ class ExactTrainer(Base):
             for generator in private.seed_generators_of(layer):
                 if not isinstance(generator.next, functools.partial):
                     generator.next = functools.partial(_next_on_replica, generator.next)
-
-
-class GlobalCompileLoss(private.CompileLoss):
-    """Keras's nested losses, each of them computed over all replicas."""
-
-    _flat_losses: list
-
-    def build(self, y_true: Any, y_pred: Any) -> None:
-        super().build(y_true, y_pred)
-        self._flat_losses = [
-            flat._replace(loss=functools.partial(global_loss, flat.loss)) for flat in self._flat_losses
-        ]
-
-
-def global_loss(loss: Callable, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-    """`loss(y_true, y_pred, sample_weight)` over the batches of all replicas, divided by their number.
-
-    This follows `keras.losses.Loss.__call__`, which computes the local loss. A loss that is already a scalar
-    counts as a mean over the local batch. A loss with a method `means`, which returns [(total, count)], is
-    the sum of these means.
-    """
-    if hasattr(loss, "means"):
-        if sample_weight is not None:
-            raise ValueError(f"{loss!r} computes weights of its own; it takes no `sample_weight`.")
-        return tf.add_n([over_all_replicas(*mean) for mean in loss.means(y_true, y_pred)])
-    batch_size = tf.cast(batch_size_of(y_pred), "float32")
-    if not isinstance(loss, keras.losses.Loss) or type(loss).__call__ is not keras.losses.Loss.__call__:
-        values = loss(y_true, y_pred, sample_weight)
-        return over_all_replicas(tf.reduce_sum(values) * batch_size, batch_size)
-    mask = private.get_keras_mask(y_pred)
-    y_true, y_pred = (
-        keras.tree.map_structure(lambda x: keras.ops.convert_to_tensor(x, dtype=loss.dtype), y)
-        for y in (y_true, y_pred)
-    )
-    values = loss.call(y_true, y_pred)
-    if values.shape.rank == 0:
-        return over_all_replicas(values * batch_size, batch_size)
-    # With "sum", Keras uses the mask as plain weights and does not rescale the rest.
-    weights = private.apply_mask(sample_weight, mask, values.dtype, reduction="sum")
-    if weights is not None:
-        values, weights = private.squeeze_or_expand_to_same_rank(
-            values, keras.ops.convert_to_tensor(weights, dtype=values.dtype)
-        )
-    total = tf.reduce_sum(values if weights is None else values * weights)
-    if loss.reduction in (None, "none", "sum"):
-        return over_all_replicas(total, None)
-    if loss.reduction == "mean_with_sample_weight" and weights is not None:
-        return over_all_replicas(total, tf.reduce_sum(weights))
-    count = tf.size(values) if mask is None else tf.math.count_nonzero(mask)
-    return over_all_replicas(total, tf.cast(count, total.dtype))
-
-
-def over_all_replicas(total: tf.Tensor, count: tf.Tensor | None) -> tf.Tensor:
-    """sum(total) / sum(count) over the replicas (or sum(total) for None), divided by the number of replicas.
-
-    The value is the same on each replica, so that trackers are right; the gradient is that of the local part,
-    so that the sum of gradients is right.
-    """
-    if not is_one_of_several():
-        return total if count is None else tf.math.divide_no_nan(total, count)
-    context = tf.distribute.get_replica_context()
-    if count is not None:
-        total = tf.math.divide_no_nan(total, context.all_reduce("SUM", count))
-    part = context.all_reduce("SUM", tf.stop_gradient(total)) / context.num_replicas_in_sync
-    return part + total - tf.stop_gradient(total)
-
-
-def mean_over_replicas(x: tf.Tensor) -> tf.Tensor:
-    """The mean of `x` (B, ...) over its first axis, and over the batches of all replicas."""
-    sums = [tf.reduce_sum(x, axis=0), tf.cast(tf.shape(x)[0], x.dtype)]
-    if is_one_of_several():
-        sums = tf.distribute.get_replica_context().all_reduce("SUM", sums)
-    return tf.math.divide_no_nan(*sums)
-
-
-def sum_over_replicas(gradients: Sequence[tf.Tensor | None]) -> list[tf.Tensor | None]:
-    """The gradients summed over the replicas; None stays None."""
-    given = [gradient for gradient in gradients if gradient is not None]
-    summed = iter(tf.distribute.get_replica_context().all_reduce("SUM", given))
-    return [None if gradient is None else next(summed) for gradient in gradients]
-
-
-def batch_size_of(x: Any) -> tf.Tensor:
-    """The number of examples in a batch: the first axis of its first array."""
-    return tf.shape(next(leaf for leaf in keras.tree.flatten(x) if leaf is not None))[0]
 
 
 def clip_whole_gradients(optimizer: keras.optimizers.Optimizer) -> None:

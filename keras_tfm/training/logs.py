@@ -14,9 +14,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_tfm.training.exact import batch_size_of
 from keras_tfm.training.folder import Path, new_file
 from keras_tfm.training.monitor import Logs
+from keras_tfm.training.replicas import batch_size_of
 
 WINDOW = 20  # steps
 

@@ -1,7 +1,9 @@
-"""What a replica of `tf.distribute` knows of the others, and needs from them for losses that compare all
-examples of a batch.
-"""
+"""What a replica of `tf.distribute` knows of the others, and sums over all of them."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import keras
 import tensorflow as tf
 
 
@@ -28,3 +30,38 @@ def rows_of_all_replicas(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | int]:
     after = tf.reduce_sum(sizes) - before - size
     rest = [[0, 0]] * (x.shape.rank - 1)
     return context.all_reduce("SUM", tf.pad(x, [[before, after], *rest])), before
+
+
+def over_all_replicas(total: tf.Tensor, count: tf.Tensor | None) -> tf.Tensor:
+    """sum(total) / sum(count) over the replicas (or sum(total) for None), divided by the number of replicas.
+
+    The value is the same on each replica, so that trackers are right; the gradient is that of the local part,
+    so that the sum of gradients is right.
+    """
+    if not is_one_of_several():
+        return total if count is None else tf.math.divide_no_nan(total, count)
+    context = tf.distribute.get_replica_context()
+    if count is not None:
+        total = tf.math.divide_no_nan(total, context.all_reduce("SUM", count))
+    part = context.all_reduce("SUM", tf.stop_gradient(total)) / context.num_replicas_in_sync
+    return part + total - tf.stop_gradient(total)
+
+
+def mean_over_replicas(x: tf.Tensor) -> tf.Tensor:
+    """The mean of `x` (B, ...) over its first axis, and over the batches of all replicas."""
+    sums = [tf.reduce_sum(x, axis=0), tf.cast(tf.shape(x)[0], x.dtype)]
+    if is_one_of_several():
+        sums = tf.distribute.get_replica_context().all_reduce("SUM", sums)
+    return tf.math.divide_no_nan(*sums)
+
+
+def sum_over_replicas(gradients: Sequence[tf.Tensor | None]) -> list[tf.Tensor | None]:
+    """The gradients summed over the replicas; None stays None."""
+    given = [gradient for gradient in gradients if gradient is not None]
+    summed = iter(tf.distribute.get_replica_context().all_reduce("SUM", given))
+    return [None if gradient is None else next(summed) for gradient in gradients]
+
+
+def batch_size_of(x: Any) -> tf.Tensor:
+    """The number of examples in a batch: the first axis of its first array."""
+    return tf.shape(next(leaf for leaf in keras.tree.flatten(x) if leaf is not None))[0]
