@@ -17,6 +17,7 @@ from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.tasks.image_task import ImageTask
 from keras_tfm.tasks.task import Task
 from keras_tfm.training.changed_steps import ChangedStep
+from keras_tfm.training.compiled import compiled_for
 from keras_tfm.training.model import Model
 from keras_tfm.training.options import ImageTraining
 
@@ -70,7 +71,7 @@ class Taught(ChangedStep):
     def train_step(self, data: Any) -> Any:
         """One step on a batch and the teacher's logits for it."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        y = tf.concat([tf.cast(y, tf.float32), self.teacher(x["images"])], axis=-1)
+        y = tf.concat([tf.cast(y, tf.float32), compiled_for(self.model, self.teacher)(x["images"])], axis=-1)
         return self.step(keras.utils.pack_x_y_sample_weight(x, y, sample_weight))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_tfm.training.compiled import compiled_for
 from keras_tfm.training.schedules import TimedSchedule
 
 Change = Callable[[Any, tf.Tensor, tf.Tensor], Any]
@@ -51,5 +52,5 @@ class ChangedInputs(ChangedStep):
         done = tf.cast(step, tf.float32) / self.total_steps
         if isinstance(self.schedule, TimedSchedule):
             done = tf.maximum(done, tf.convert_to_tensor(self.schedule.share))
-        x = self.change(x, step, tf.minimum(done, 1.0))
+        x = compiled_for(self.model, self.change)(x, step, tf.minimum(done, 1.0))
         return self.step(keras.utils.pack_x_y_sample_weight(x, y, sample_weight))

@@ -1,21 +1,23 @@
 """Training that gives the same numbers on several replicas as on one: what `keras_tfm.Model` adds to Keras.
 
-On one replica everything is Keras's own, except for the norms by which gradients are clipped. On several,
-each loss is one sum over all replicas divided by one denominator, gradients are summed once and clipped after
-that, and each replica draws different random numbers.
+On one replica a step does what Keras's does, but XLA compiles the gradients and the update apart, and the
+norms by which gradients are clipped are those of whole gradients. On several, each loss is one sum over all
+replicas divided by one denominator, gradients are summed once and clipped after that, and each replica draws
+different random numbers.
 """
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from keras_tfm.added_losses import added_losses
-from keras_tfm.jit import fuses, fusing
+from keras_tfm.jit import fuses
 from keras_tfm.private import keras as private
+from keras_tfm.training.compiled import compiled_for, in_parts
 from keras_tfm.training.global_loss import GlobalCompileLoss
 from keras_tfm.training.optimizers import as_dense
 from keras_tfm.training.replicas import (
@@ -34,6 +36,7 @@ class ExactTrainer(Base):
     """The part of `keras_tfm.Model` that trains, evaluates and predicts under `tf.distribute`."""
 
     _compile_loss: Any
+    jit_compile: Any
     compiles_parts = False  # whether XLA compiles what stands between the products of a step
     _epochs_of_fit: Any = False  # during fit: Keras's iterator over the epochs, which `Checkpoint` uses
 
@@ -114,24 +117,52 @@ class ExactTrainer(Base):
         return mean_over_replicas(x)
 
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:
-        """One step on a (local) batch; returns the metrics so far."""
+        """One step on a (local) batch; returns the metrics so far.
+
+        Where batches differ in shape, XLA compiles the gradients for each shape, but the update once.
+        """
         if not self._is_replicated:
-            return super().train_step(data)
+            if not self.jit_compile or has_one_shape(data):
+                return compiled_for(self, self._local_step)(data)
+            gradients, metrics = compiled_for(self, self._dense_gradients)(data)
+            compiled_for(self, self._update)(gradients)
+            return metrics
+        gradients, metrics = self._gradients(data)
+        # Not in `compile`: with a `train_step` of the user's own, the optimizer sums the gradients.
+        expect_summed_gradients(getattr(self.optimizer, "inner_optimizer", self.optimizer))
+        self._update(sum_over_replicas(gradients))
+        return metrics
+
+    def _local_step(self, data: Any) -> dict[str, tf.Tensor]:
+        gradients, metrics = self._gradients(data)
+        self._update(gradients)
+        return metrics
+
+    def _dense_gradients(self, data: Any) -> tuple[list[tf.Tensor | None], dict[str, tf.Tensor]]:
+        """Gradients, and metrics, whose shapes do not depend on that of the batch, as those in slices do."""
+        gradients, metrics = self._gradients(data)
+        return [as_dense(gradient) for gradient in gradients], metrics
+
+    def _gradients(self, data: Any) -> tuple[list[tf.Tensor | None], dict[str, tf.Tensor]]:
+        """The gradients of the loss on a (local) batch by the trainable weights, and the metrics so far."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        variables = self.trainable_weights
         with tf.GradientTape() as tape:
-            y_pred = self._forward(x)
+            y_pred = self._forward(x) if self._is_replicated else self._in_training(x)
             loss = self._compute_loss(x, y, y_pred, sample_weight, training=True)
             scaled_loss = self.optimizer.scale_loss(loss)
         self._loss_tracker.update_state(
             private.unscale_loss_for_distribution(loss), sample_weight=batch_size_of(x)
         )
-        # Not in `compile`: with a `train_step` of the user's own, the optimizer sums the gradients.
-        expect_summed_gradients(getattr(self.optimizer, "inner_optimizer", self.optimizer))
-        self.optimizer.apply_gradients(
-            zip(sum_over_replicas(tape.gradient(scaled_loss, variables)), variables, strict=True)
-        )
-        return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+        gradients = tape.gradient(scaled_loss, self.trainable_weights)
+        return gradients, self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+    def _update(self, gradients: Sequence[tf.Tensor | None]) -> None:
+        """The optimizer's step; none if no weight can be trained."""
+        if gradients:
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
+
+    def _in_training(self, x: Any) -> Any:
+        return self(x, training=True) if self._call_has_training_arg else self(x)
 
     def _forward(self, x: Any) -> Any:
         """The model in training. XLA compiles only this part, because it does not communicate between
@@ -140,12 +171,10 @@ class ExactTrainer(Base):
 
         def call(x: Any) -> tuple:
             with added_losses(self) as losses:
-                y_pred = self(x, training=True) if self._call_has_training_arg else self(x)
+                y_pred = self._in_training(x)
             return y_pred, keras.tree.map_structure(private.get_keras_mask, y_pred), losses
 
-        if self.jit_compile:
-            call = tf.function(call, jit_compile=True, autograph=False)
-        y_pred, masks, losses = call(x)
+        y_pred, masks, losses = compiled_for(self, call)(x)
         for loss in losses:
             # `self.add_loss` raises for a functional model, which has no `call` of its own.
             keras.layers.Layer.add_loss(self, loss)
@@ -155,9 +184,14 @@ class ExactTrainer(Base):
         return y_pred
 
     def _make_function(self, step: Callable) -> Callable:
-        step = self._in_parts(step) if self.compiles_parts else step
+        compiles_itself = step == self.train_step and type(self).train_step is ExactTrainer.train_step
+        step = in_parts(step) if self.compiles_parts else step
         if not self._is_replicated:
-            return super()._make_function(step)
+            jit, self.jit_compile = self.jit_compile, self.jit_compile and not compiles_itself
+            try:
+                return super()._make_function(step)
+            finally:
+                self.jit_compile = jit
         self._make_draws_distinct()
         strategy = self.distribute_strategy
 
@@ -217,23 +251,17 @@ class ExactTrainer(Base):
         with self.distribute_strategy.scope():
             self._symbolic_build(data_batch=data_batch)
 
-    @staticmethod
-    def _in_parts(step: Callable) -> Callable:
-        """`step`, in whose graph XLA compiles what stands between the products."""
-
-        @functools.wraps(step)
-        def step_in_parts(*args: Any) -> Any:
-            with fusing():
-                return step(*args)
-
-        return step_in_parts
-
     def _make_draws_distinct(self) -> None:
         """Let dropout, and every other seed generator, draw different numbers on each replica."""
         for layer in private.layers_in(self):
             for generator in private.seed_generators_of(layer):
                 if not isinstance(generator.next, functools.partial):
                     generator.next = functools.partial(_next_on_replica, generator.next)
+
+
+def has_one_shape(data: Any) -> bool:
+    """Whether all batches like `data`, for which a step is traced, have the same shape."""
+    return all(x.shape.is_fully_defined() for x in tf.nest.flatten(data) if x is not None)
 
 
 def clip_whole_gradients(optimizer: keras.optimizers.Optimizer) -> None:

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from keras_tfm.training.changed_steps import ChangedStep
+from keras_tfm.training.compiled import compiled_for
 
 
 class MovingAverage(ChangedStep):
@@ -41,10 +42,14 @@ class MovingAverage(ChangedStep):
     def train_step(self, data: Any) -> Any:
         """The model's step, followed by an update of the averages."""
         logs = self.step(data)
+        compiled_for(self.model, self.move)()
+        return logs
+
+    def move(self) -> None:
+        """Move the averages towards the variables, after a step."""
         after = tf.cast(tf.convert_to_tensor(self.model.optimizer.iterations), tf.float32)
         done = tf.minimum((after - 1) / self.total_steps, 1.0)
         kept = 1 - (1 - self.momentum) * (tf.cos(math.pi * done) + 1) / 2
         for average, variable in self.pairs:
             value = tf.convert_to_tensor(variable.value)
             average.assign(value + tf.cast(kept, value.dtype) * (tf.convert_to_tensor(average.value) - value))
-        return logs

@@ -8,7 +8,7 @@ For fine-tuning, where lower blocks learn more slowly:
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -80,11 +80,11 @@ class ByPath(Base):
 
 
 class MeasuredGradients(Base):
-    """Mixin: keeps the global norm of the gradients.
+    """Mixin: keeps the global norm of the gradients, and clips by norms that are computed once.
 
     The norm is that of the gradient used for an update: summed over replicas, averaged over accumulated
     steps, unscaled, and not yet clipped. With a `train_step` of the user's own it is that of one replica's
-    part.
+    part. Where a norm is not finite, clipping gives NaN, as Keras's by the global norm does.
     """
 
     def build(self, variables: list[keras.Variable]) -> None:
@@ -96,9 +96,18 @@ class MeasuredGradients(Base):
         self._norms = [self.add_variable((), name=f"gradient_norm_{name}") for name in ("sum", "count")]
 
     def _clip_gradients(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
-        for total, value in zip(self._norms, (global_norm(gradients), 1.0), strict=True):
+        dense = [as_dense(gradient) for gradient in gradients]
+        squares = tf.stack([_sum_of_squares(tf.cast(gradient, "float32")) for gradient in dense])
+        norm = tf.sqrt(tf.reduce_sum(squares))
+        for total, value in zip(self._norms, (norm, 1.0), strict=True):
             total.assign_add(value)
-        return super()._clip_gradients(gradients)
+        if self.clipnorm:
+            shares = tf.unstack(_share_kept(tf.sqrt(squares), self.clipnorm))
+        elif self.global_clipnorm:
+            shares = [_share_kept(norm, self.global_clipnorm)] * len(dense)
+        else:
+            return super()._clip_gradients(gradients)
+        return [x * tf.cast(share, x.dtype) for x, share in zip(dense, shares, strict=True)]
 
     def take_gradient_norm(self) -> float:
         """The mean over the updates since the last call; NaN if there were none."""
@@ -162,9 +171,9 @@ def _decay(variable: tf.Variable, share: tf.Tensor) -> None:
 _decay_in_one_pass = tf.function(_decay, jit_compile=True, autograph=False)
 
 
-def global_norm(gradients: Iterable[tf.Tensor]) -> tf.Tensor:
-    """The Euclidean norm of all `gradients` together, in float32."""
-    return tf.sqrt(tf.add_n([_sum_of_squares(tf.cast(as_dense(g), "float32")) for g in gradients]))
+def _share_kept(norms: tf.Tensor, most: float) -> tf.Tensor:
+    """By what to multiply arrays of these `norms` so that none exceeds `most`; NaN for infinite norms."""
+    return most / tf.maximum(norms, most) + (norms - norms)
 
 
 def _sum_of_squares(x: tf.Tensor) -> tf.Tensor:

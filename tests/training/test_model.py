@@ -1,6 +1,8 @@
 """`keras_tfm.Model`: functional or subclassed in any order, and what it makes of its inputs."""
 
+import collections
 import dataclasses
+import re
 
 import keras
 import numpy as np
@@ -13,6 +15,7 @@ import keras_tfm
 from keras_tfm import layers
 from keras_tfm.configs import Config
 from keras_tfm.models.base import ConfiguredModel, states_of
+from tests.fresh_process import run_fresh
 
 
 def functional(**options):
@@ -181,6 +184,38 @@ def test_a_step_is_traced_once(kind):
     model.compile("adam", "mse", metrics=["mae"])
     model.fit(*data, epochs=1, steps_per_epoch=2, verbose=0, shuffle=False)
     assert sum(traced) == 1
+
+
+COMPILING = """
+import keras, numpy as np, tensorflow as tf, keras_tfm
+x = keras.Input((None,), dtype="int32")
+model = keras_tfm.Model(x, keras.layers.Dense(2)(keras.layers.Embedding(5, 3)(x)))
+model.compile(keras_tfm.training.AdamW(0.1, clipnorm=1.0, use_ema=True), "mse", jit_compile=True)
+shapes = [(2, 3), (4, 1), (2, 3), (3, 4)]
+batches = [(np.ones(shape, "int32"), np.ones((*shape, 2), "float32")) for shape in shapes]
+spec = tf.TensorSpec((None, None), "int32"), tf.TensorSpec((None, None, 2), "float32")
+model.fit(tf.data.Dataset.from_generator(lambda: batches, output_signature=spec), verbose=0)
+"""
+
+
+def test_xla_compiles_gradients_for_each_shape_of_a_batch_and_the_update_once(monkeypatch):
+    monkeypatch.setenv("TF_CPP_VMODULE", "xla_compiler=1")  # the log then names what XLA compiles
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
+    result = run_fresh(COMPILING, blocked=())
+    assert result.returncode == 0, result.stderr
+    names = re.findall(r"XlaCompiler::CompileFunction __inference_*(\w+?)_\d+", result.stderr)
+    assert collections.Counter(names) == {"dense_gradients": 3, "update": 1}
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_model_with_nothing_to_train_is_fitted(jit_compile):
+    model = functional()
+    model.trainable = False
+    model.compile(keras_tfm.training.AdamW(), "mse", jit_compile=jit_compile)
+    before = model.get_weights()
+    model.fit(np.ones((2, 3)), np.ones((2, 2)), verbose=0)
+    for value, expected in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(value, expected)
 
 
 @pytest.mark.parametrize("first", ["fit", "evaluate", "train_on_batch"])

@@ -102,6 +102,16 @@ def test_adamw_is_the_update_by_hand(jit_compile, accumulated):
     assert np.isnan(optimizer.take_gradient_norm())
 
 
+@pytest.mark.parametrize("option", ["clipnorm", "global_clipnorm"])
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_gradients_that_are_not_finite_are_not_clipped_to_finite_ones(option, value):
+    weight = keras.Variable(np.ones(2, "float32"))
+    optimizer = SGD(0.1, **{option: 1.0})
+    optimizer.build([weight])
+    optimizer.apply([tf.constant([value, 1.0])])
+    assert np.isnan(weight.numpy()).all()
+
+
 @pytest.mark.parametrize(
     ("ours", "keras_own", "options", "rounding"),
     [

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_tfm.layers.compiler.products import product
 from keras_tfm.layers.masks import LOWEST, combine_masks, in_float32, masked_softmax
 from keras_tfm.layers.signatures import Tensor
 
@@ -19,7 +20,7 @@ def attention_scores(query: Tensor, key: Tensor, scale: float | None = None) -> 
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     # Scaling after the product trains faster. In float16 the unscaled product could overflow.
     is_narrow = keras.backend.standardize_dtype(query.dtype) == "float16"
-    scores = multiply_heads("...tk,...sk->...ts", query * scale if is_narrow else query, key)
+    scores = multiply_heads(query * scale if is_narrow else query, key, transpose=True)
     return scores if is_narrow else scores * scale
 
 
@@ -56,16 +57,16 @@ def attention_weights(
     return masked_softmax(scores, combine_masks(mask, rank=len(query.shape)))
 
 
-def multiply_heads(equation, x, y):
-    """`einsum` of x (B, H, T, K) with y (B, H, ...), giving (B, H, T, ...).
+def multiply_heads(x, y, transpose=False):
+    """x (B, H, T, K) times y (B, H, K, S), or the transpose of y (B, H, S, K): (B, H, T, S).
 
     y may also have heads folded into the batch axis, (B H, ...), as `KeyValueCache` stores them.
     """
     if len(y.shape) == len(x.shape):
-        return ops.einsum(equation, x, y)
+        return product(x, y, transpose)
     *rows, length, width = ops.shape(x)
-    product = ops.einsum(equation, ops.reshape(x, (-1, length, width)), y)  # (B H, T, …)
-    return ops.reshape(product, (*rows, length, ops.shape(product)[-1]))  # (B, H, T, …)
+    found = product(ops.reshape(x, (-1, length, width)), y, transpose)  # (B H, T, S)
+    return ops.reshape(found, (*rows, length, ops.shape(found)[-1]))  # (B, H, T, S)
 
 
 def dot_product_attention(
@@ -86,7 +87,7 @@ def dot_product_attention(
     TensorShape([2, 5, 4])
     """
     weights = attention_weights(query, key, mask, bias, scale)
-    return ops.matmul(ops.cast(weights, value.dtype), value)
+    return product(ops.cast(weights, value.dtype), value)
 
 
 def parameter_free_attention(x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -128,7 +128,7 @@ class Attention(Layer):
     def average(self, weights, value, positions=None, key_positions=None):
         """The means (B, H, T, Kv) of the values (B, H, S, Kv), weighed by `weights`."""
         weights = ops.cast(weights, value.dtype)
-        heads = multiply_heads("...ts,...sk->...tk", weights, value)  # (B, H, T, Kv)
+        heads = multiply_heads(weights, value)  # (B, H, T, Kv)
         if self.position is None:
             return heads
         positions, key_positions = counted(positions, weights), counted(key_positions, value)

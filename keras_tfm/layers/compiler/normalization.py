@@ -7,6 +7,7 @@ activations for each. The gradient written out needs only the normalised values 
 from keras import ops
 
 from keras_tfm.layers.compiler.fused import fused
+from keras_tfm.layers.compiler.products import flat_product
 from keras_tfm.layers.masks import in_float32
 
 
@@ -27,8 +28,8 @@ def layer_normalization(x, gamma, beta, *, epsilon):
             weights = gamma[:, None] / gamma.shape[0]
             # On CPUs XLA sums a product a b slowly and a difference fast: sum a b - a, and add sum a below.
             excess = upstream * normalized - upstream
-            mean = ops.matmul(upstream, weights)
-            slope = ops.matmul(excess, weights) + mean
+            mean = flat_product(upstream, weights)
+            slope = flat_product(excess, weights) + mean
             beta_gradient = ops.sum(upstream, axis=rows)
             return (
                 scale * (upstream * gamma - mean - normalized * slope),
@@ -54,7 +55,7 @@ def rms_normalization(x, gamma, *, epsilon):
             rows = tuple(range(len(x.shape) - 1))
             # A difference instead of a product, as in `layer_normalization`.
             excess = upstream * normalized - upstream
-            slope = ops.matmul(excess + upstream, gamma[:, None] / gamma.shape[0])
+            slope = flat_product(excess + upstream, gamma[:, None] / gamma.shape[0])
             gamma_gradient = ops.sum(excess, axis=rows) + ops.sum(upstream, axis=rows)
             return scale * (upstream * gamma - normalized * slope), gamma_gradient
 

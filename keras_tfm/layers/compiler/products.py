@@ -34,7 +34,7 @@ def multiply(x, kernel):
     count = FEW_ROWS + 1 if None in rows else math.prod(rows)
     size = largest_divisor(depth, PART)
     if count > FEW_ROWS or size < LEAST_PART or depth * width < LARGE or not is_cpu_alone():
-        return ops.matmul(x, kernel)
+        return flat_product(x, kernel)
     parts = depth // size
     x = ops.transpose(ops.reshape(x, (count, parts, size)), (1, 0, 2))  # (P, rows, D/P)
     y = ops.matmul(x, ops.reshape(kernel, (parts, size, width)))  # (P, rows, F)
@@ -46,12 +46,8 @@ def multiply_transposed(x, table):
     """x (..., D) times the transpose of table (V, D): (..., V)."""
     *rows, depth = x.shape
     size = table.shape[0]
-    if isinstance(x, keras.KerasTensor):
-        return ops.matmul(x, ops.transpose(table))
-    if None in rows or math.prod(rows) > FEW_ROWS_OF_TABLE:
-        # Without a transposition of the table, which TensorFlow would also compute in the gradient.
-        y = tf.matmul(ops.reshape(x, (-1, depth)), ops.convert_to_tensor(table), transpose_b=True)
-        return ops.reshape(y, (*ops.shape(x)[:-1], size))  # (..., V)
+    if isinstance(x, keras.KerasTensor) or None in rows or math.prod(rows) > FEW_ROWS_OF_TABLE:
+        return flat_product(x, table, transpose=True)
     x = ops.transpose(ops.reshape(x, (-1, depth)))  # (D, rows)
     if math.prod(rows) == 1 and size * depth >= LARGE and is_cpu_alone():  # parts again, some for each core
         parts = largest_divisor(size, PARTS_OF_TABLE)
@@ -59,6 +55,30 @@ def multiply_transposed(x, table):
         x = ops.broadcast_to(x, (parts, depth, 1))
     y = ops.matmul(table, x)  # (V, rows) or (P, V/P, 1)
     return ops.reshape(ops.transpose(y) if y.ndim == 2 else y, (*rows, size))  # (..., V)
+
+
+def flat_product(x, kernel, transpose=False):
+    """x (..., D) times kernel (D, F), or the transpose of kernel (F, D): (..., F).
+
+    Where sizes of x are not known before, Keras's `matmul` makes several times as many operations, and XLA
+    compiles each of them for each shape of a batch. A kernel that is transposed apart would be transposed in
+    the gradient too.
+    """
+    if isinstance(x, keras.KerasTensor):
+        return product(x, kernel, transpose)
+    x = ops.convert_to_tensor(x)
+    y = product(tf.reshape(x, (-1, x.shape[-1])), kernel, transpose)  # (rows, F)
+    return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [y.shape[-1]]], axis=0))  # (..., F)
+
+
+def product(x, y, transpose=False):
+    """x (..., T, K) times y (..., K, S), or the transpose of y (..., S, K): (..., T, S).
+
+    XLA takes 5 ms to compile an `einsum`, and hardly any time for a product.
+    """
+    if isinstance(x, keras.KerasTensor) or isinstance(y, keras.KerasTensor):
+        return ops.matmul(x, ops.swapaxes(y, -2, -1) if transpose else y)
+    return tf.matmul(ops.convert_to_tensor(x), ops.convert_to_tensor(y), transpose_b=transpose)
 
 
 def largest_divisor(number, most):
