@@ -15,7 +15,7 @@ from keras_tfm.data.batches.epochs import Batches, shuffled
 from keras_tfm.log import Bar
 
 ROW_MULTIPLE = 8  # more rows than this are a multiple of it, which suits matrix units
-COMPILATION = 100  # compiling a training step for a shape takes as long as about so many batches
+COMPILATION = 40  # compiling a training step for a shape takes as long as about so many batches
 MAX_CANDIDATES = 512  # widths to choose shapes from; more do not reduce the padding further
 
 
