@@ -4,7 +4,7 @@ import contextlib
 
 import keras
 import tensorflow as tf
-from keras.src.backend import get_keras_mask, rnn, set_keras_mask
+from keras.src.backend import compute_output_spec, get_keras_mask, rnn, set_keras_mask
 from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
 from keras.src.backend.tensorflow.trainer import TFEpochIterator as EpochIterator
 from keras.src.export.saved_model_export_archive import SavedModelExportArchive
@@ -46,15 +46,17 @@ ATTRIBUTES: dict = {
     keras.Model: (
         "_call_has_training_arg",
         "_compile_loss",
+        "_compile_metrics",
         "_compute_loss",
         "_get_metrics_result_or_logs",
         "_initial_epoch",
         "_loss_tracker",
         "_make_function",
         "_maybe_symbolic_build",
+        "_post_build",
         "_symbolic_build",
     ),
-    Functional: ("_inputs_struct",),
+    Functional: ("_inputs_struct", "_outputs_struct"),
     CompileLoss: ("_flat_losses", "_user_loss", "_user_loss_weights"),
     keras.optimizers.Optimizer: (
         "_accumulated_gradients",
@@ -101,6 +103,8 @@ READ: dict = {
     keras.Model._get_metrics_result_or_logs: "2a9f16f4fb6ce8cc",
     keras.Model._make_function: "7748c2074eef55e5",
     keras.Model._maybe_symbolic_build: "e6b142865da81cff",
+    # private/keras.py
+    keras.Model._symbolic_build: "b450671afc0c70de",
     CompileLoss.build: "a0e3bc3522b04cf3",
     keras.losses.Loss.__call__: "0266f05b7f18a78c",
     keras.optimizers.Optimizer._backend_apply_gradients: "cfc37732bcbed4d5",
@@ -315,14 +319,32 @@ def remade_loss(compile_loss, cls):
 def build_for(model, epochs):
     """Make all variables of the model, its optimizer and its metrics for the batches of an `EpochIterator`.
 
-    Does nothing if the number of axes of the data is not known, and on several replicas.
+    Does nothing if the number of axes of the data is not known, and on several replicas. Keras computes the
+    model for this in a graph that it throws away; the outputs of a functional model are known without that.
     """
     specs = epochs._distributed_dataset.element_spec
     if all(
         isinstance(spec, tf.TensorSpec) and spec.shape.rank is not None for spec in tf.nest.flatten(specs)
     ):
         batch = tf.nest.map_structure(lambda x: keras.KerasTensor(x.shape.as_list(), x.dtype.name), specs)
-        model._symbolic_build(data_batch=batch)
+        if type(model).call is Functional.call:
+            _build_by_outputs(model, *keras.utils.unpack_x_y_sample_weight(batch))
+        else:
+            model._symbolic_build(data_batch=batch)
+
+
+def _build_by_outputs(model, x, y, sample_weight):
+    """Make the variables of a functional model's loss, metrics and optimizer."""
+    outputs = keras.tree.map_structure(lambda x: keras.KerasTensor(x.shape, x.dtype), model._outputs_struct)
+    for part, compute in (
+        (model._compile_metrics, model.compute_metrics),
+        (model._compile_loss, model._compute_loss),
+    ):
+        if part is not None and not part.built:
+            compute_output_spec(compute, x, y, outputs, sample_weight=sample_weight)
+    if model.optimizer is not None and not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    model._post_build()
 
 
 def begin_at(model, epoch):

@@ -175,7 +175,8 @@ class HeadProjection(Dense):
 
 def split_heads(x, num_heads):
     """(B, T, H K) -> (B, H, T, K)."""
-    x = ops.reshape(x, (ops.shape(x)[0], ops.shape(x)[1], num_heads, x.shape[-1] // num_heads))
+    batch_size, length, width = ops.shape(x)
+    x = ops.reshape(x, (batch_size, length, num_heads, width // num_heads))
     return ops.transpose(x, (0, 2, 1, 3))  # (B, H, T, K)
 
 
