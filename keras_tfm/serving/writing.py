@@ -1,7 +1,7 @@
 """Exported tasks that write texts: translations, summaries, captions, continuations of prompts."""
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,59 +57,62 @@ class Writer:
         return self._decoder.score(rows, targets)
 
 
-class Decoder:
-    """The model in the folder "model", by CTranslate2 on the CPU.
-
-    Each thread decodes rows of its own. Threads that share each product of a step take longer than one
-    alone, for models up to the size of GPT-2 at least: five times as long for a small translator.
+class Decoding(NamedTuple):
+    """What an export for CTranslate2 says of its model.
 
     Args:
         has_source: whether it is an encoder-decoder, whose target begins with `prefix`; otherwise its rows
             are prompts.
         end: the ids that end a text.
-        max_new_tokens, min_new_tokens, beam_size, length_penalty, suppressed: how it is decoded.
+        beam_size, length_penalty, max_new_tokens, min_new_tokens: how it decodes.
+        suppressed: the ids that are never written.
     """
 
-    def __init__(
-        self,
-        folder,
-        threads,
-        has_source,
-        prefix,
-        end,
-        beam_size,
-        length_penalty,
-        max_new_tokens,
-        min_new_tokens,
-        suppressed,
-    ):
+    has_source: bool
+    prefix: list[int]
+    end: list[int]
+    beam_size: int
+    length_penalty: float
+    max_new_tokens: int
+    min_new_tokens: int
+    suppressed: list[int]
+
+
+class Decoder:
+    """The model in the folder "model", by CTranslate2 on the CPU; `decoding` are the arguments of `Decoding`.
+
+    Each thread decodes rows of its own. Threads that share each product of a step take longer than one
+    alone, for models up to the size of GPT-2 at least: five times as long for a small translator.
+    """
+
+    def __init__(self, folder, threads, **decoding):
+        self._decoding = said = Decoding(**decoding)
         library = imported("ctranslate2", "ctranslate2")
-        kind = library.Translator if has_source else library.Generator
+        kind = library.Translator if said.has_source else library.Generator
         try:
             self._model = kind(str(folder / "model"), device="cpu", inter_threads=threads, intra_threads=1)
         except (RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"{folder / 'model'}: ctranslate2 cannot read it: {reason}") from None
-        self._threads, self._has_source, self._prefix = threads, has_source, as_tokens(prefix)
-        self._longest, self._least = max_new_tokens, min_new_tokens
+        self._threads = threads
         self._options = {
-            "beam_size": beam_size,
-            "length_penalty": length_penalty or NO_PENALTY,
-            "end_token": as_tokens(end),
+            "beam_size": said.beam_size,
+            "length_penalty": said.length_penalty or NO_PENALTY,
+            "end_token": as_tokens(said.end),
             "return_end_token": True,  # it counts in the length that a score is divided by
         }
-        if suppressed:
-            self._options["suppress_sequences"] = [[token] for token in as_tokens(suppressed)]
+        if said.suppressed:
+            self._options["suppress_sequences"] = [[token] for token in as_tokens(said.suppressed)]
 
     def __call__(self, rows, batch_size):
-        tokens = list(map(as_tokens, rows))
-        if self._has_source:
+        tokens, said = list(map(as_tokens, rows)), self._decoding
+        if said.has_source:
             results = self._model.translate_batch(
                 tokens,
-                [self._prefix] * len(rows) if self._prefix else None,
+                [as_tokens(said.prefix)] * len(rows) if said.prefix else None,
                 max_input_length=0,
-                max_decoding_length=self._longest,
-                min_decoding_length=self._least,
+                max_decoding_length=said.max_new_tokens,
+                min_decoding_length=said.min_new_tokens,
                 max_batch_size=self._share(len(rows), batch_size),
                 **self._options,
             )
@@ -121,8 +124,8 @@ class Decoder:
             places = [place for place, row in enumerate(rows) if len(row) == length]
             results = self._model.generate_batch(
                 [tokens[place] for place in places],
-                max_length=self._longest,
-                min_length=self._least,
+                max_length=said.max_new_tokens,
+                min_length=said.min_new_tokens,
                 include_prompt_in_result=False,
                 max_batch_size=self._share(len(places), batch_size),
                 **self._options,
@@ -138,7 +141,7 @@ class Decoder:
     def score(self, rows, targets):
         """See `Writer.score`."""
         sides = list(map(as_tokens, rows)), list(map(as_tokens, targets))
-        if self._has_source:
+        if self._decoding.has_source:
             results = self._model.score_batch(*sides, max_input_length=0)
             first = [0] * len(rows)
         else:

@@ -118,16 +118,17 @@ class MeasuredGradients(Base):
 
 
 class AdamInOnePass(Base):
-    """Mixin: Adam's update of a variable in one pass over its memory, where XLA does not compile the step.
+    """Mixin: Adam's update of a variable by one operation, in one pass over its memory.
 
-    Keras writes it as a dozen operations, each of which reads and writes arrays as large as the variable; XLA
-    makes one of them. The slices of a table's gradient are summed before they are squared.
+    Keras writes it as a dozen operations, each of which reads and writes arrays as large as the variable. XLA
+    makes one pass of them, too, but takes longer to compile them. The slices of a table's gradient are summed
+    before they are squared.
     """
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
         """Keras's update, by TensorFlow's operation for it."""
         gradient = as_dense(gradient)
-        if self.amsgrad or is_in_xla():
+        if self.amsgrad:
             return super().update_step(gradient, variable, learning_rate)
         step = tf.cast(self.iterations + 1, variable.dtype)
         momentum, velocity = adam_moments(self, variable)
