@@ -4,13 +4,17 @@ Converters translate operation by operation. What they have no word for, or woul
 the way by operations that compute the same: `RULES`, by the kind of TensorFlow's operation.
 """
 
+import re
+
 import tensorflow as tf
 
 from keras_tfm.private.tensorflow import constant_graph
 
 LOOPS = {"While", "StatelessWhile", "If", "StatelessIf"}  # whose parts are graphs of their own
 LARGE = 1_024  # values of a constant that is a weight
-MATRIX_PRODUCTS = {"...ab,...bc->...ac": False, "...ab,...cb->...ac": True}  # is the second transposed?
+FLAT_PRODUCT = re.compile(
+    r"(?:^|/)(?:Tensordot|flat_product)(?:_\d+)?/MatMul$"
+)  # the name of one of rows alone
 
 
 class FrozenFunction:
@@ -116,16 +120,15 @@ def _error_function(op):
     return [op.inputs[0]], lambda x: [1 - tf.math.erf(x)]
 
 
-def _einsum(op):
-    equation = op.get_attr("equation").decode()
-    if equation not in MATRIX_PRODUCTS:
+def _product_with_joined(op):
+    """A product with keys or values that are joined of old and new ones."""
+    joined, rank = op.inputs[1].op, op.inputs[1].shape.rank
+    if op.get_attr("adj_x") or joined.type != "ConcatV2" or len(joined.inputs) != 3:
         return None
-    is_transposed, joined = MATRIX_PRODUCTS[equation], op.inputs[1].op
-    if joined.type == "ConcatV2" and len(joined.inputs) == 3:
-        axis = tf.get_static_value(joined.inputs[2])
-        if axis is not None and axis % op.inputs[1].shape.rank == op.inputs[1].shape.rank - 2:
-            return [op.inputs[0], *joined.inputs[:2]], by_parts(is_transposed)
-    return list(op.inputs), lambda x, y: [tf.matmul(x, y, transpose_b=is_transposed)]
+    axis = tf.get_static_value(joined.inputs[2])
+    if axis is None or axis % rank != rank - 2:
+        return None
+    return [op.inputs[0], *joined.inputs[:2]], by_parts(op.get_attr("adj_y"))
 
 
 def by_parts(is_transposed):
@@ -145,9 +148,9 @@ def by_parts(is_transposed):
 
 
 def _reshape(op):
-    """tf.tensordot over the last axis: a reshaped product of reshaped rows is one product."""
+    """A product over the last axis, by tf.tensordot or `flat_product`: reshaped, of reshaped rows."""
     product = op.inputs[0].op
-    if product.type != "MatMul" or not product.name.endswith("/Tensordot/MatMul"):
+    if product.type != "MatMul" or not FLAT_PRODUCT.search(product.name):
         return None
     rows = product.inputs[0].op
     if rows.type != "Reshape" or product.get_attr("transpose_a") or product.get_attr("transpose_b"):
@@ -244,7 +247,7 @@ def _mean(op):
 RULES = {
     "IdentityN": _identities,
     "Erfc": _error_function,
-    "Einsum": _einsum,
+    "BatchMatMulV2": _product_with_joined,
     "Reshape": _reshape,
     "StridedSlice": _strided_slice,
     "Mul": _product,

@@ -64,11 +64,12 @@ def flat_product(x, kernel, transpose=False):
     compiles each of them for each shape of a batch. A kernel that is transposed apart would be transposed in
     the gradient too.
     """
-    if isinstance(x, keras.KerasTensor):
+    if isinstance(x, keras.KerasTensor) or len(x.shape) == 2:
         return product(x, kernel, transpose)
     x = ops.convert_to_tensor(x)
-    y = product(tf.reshape(x, (-1, x.shape[-1])), kernel, transpose)  # (rows, F)
-    return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [y.shape[-1]]], axis=0))  # (..., F)
+    with tf.name_scope("flat_product"):  # by which exports know it
+        y = product(tf.reshape(x, (-1, x.shape[-1])), kernel, transpose)  # (rows, F)
+        return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [y.shape[-1]]], axis=0))  # (..., F)
 
 
 def product(x, y, transpose=False):
