@@ -14,7 +14,7 @@ LOOPS = {"While", "StatelessWhile", "If", "StatelessIf"}  # whose parts are grap
 LARGE = 1_024  # values of a constant that is a weight
 FLAT_PRODUCT = re.compile(
     r"(?:^|/)(?:Tensordot|flat_product)(?:_\d+)?/MatMul$"
-)  # the name of one of rows alone
+)  # the name of a product of rows
 
 
 class FrozenFunction:
