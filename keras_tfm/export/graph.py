@@ -12,9 +12,8 @@ from keras_tfm.private.tensorflow import constant_graph
 
 LOOPS = {"While", "StatelessWhile", "If", "StatelessIf"}  # whose parts are graphs of their own
 LARGE = 1_024  # values of a constant that is a weight
-FLAT_PRODUCT = re.compile(
-    r"(?:^|/)(?:Tensordot|flat_product)(?:_\d+)?/MatMul$"
-)  # the name of a product of rows
+# The name of a product whose rows are reshaped before and after it.
+FLAT_PRODUCT = re.compile(r"(?:^|/)(?:Tensordot|flat_product)(?:_\d+)?/MatMul$")
 
 
 class FrozenFunction:

@@ -184,6 +184,7 @@ class ExactTrainer(Base):
         return y_pred
 
     def _make_function(self, step: Callable) -> Callable:
+        # Then `train_step` says what XLA compiles; a step of the user's own is compiled whole.
         compiles_itself = step == self.train_step and type(self).train_step is ExactTrainer.train_step
         step = in_parts(step) if self.compiles_parts else step
         if not self._is_replicated:

@@ -15,7 +15,9 @@ from keras_tfm.data.batches.epochs import Batches, shuffled
 from keras_tfm.log import Bar
 
 ROW_MULTIPLE = 8  # more rows than this are a multiple of it, which suits matrix units
-COMPILATION = 40  # compiling a training step for a shape takes as long as about so many batches
+# How many batches a shape must save to be worth its compilation. That takes as long as 8 batches of a
+# translator of 7.6 million weights; small models, whose batches take less time, need more.
+COMPILATION = 40
 MAX_CANDIDATES = 512  # widths to choose shapes from; more do not reduce the padding further
 
 

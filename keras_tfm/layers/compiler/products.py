@@ -1,7 +1,8 @@
-"""Matrix products that are fast for a few rows, as decoding one token at a time needs them; their bias.
+"""Matrix products that compile quickly and are fast for a few rows, as decoding needs them; their bias.
 
 For one row XLA on CPUs runs a product on a single core, for several two cores are hardly faster than one, and
-it reads a transposed table slowly. Both functions compute a plain product in another order.
+it reads a transposed table slowly: `multiply` and `multiply_transposed` compute such products in another
+order.
 """
 
 import math
