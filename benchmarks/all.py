@@ -201,7 +201,9 @@ def table(folder, failed, device):
         kept = json.loads(path_of(name, folder).read_text("utf-8"))
         for result in kept["results"]:
             ratio = "{:.3g} ({:.3g} to {:.3g})".format(*result["ratio"]) if result["ratio"] else ""
-            value = f"{in_words(result['value'])} {result['unit']}"
+            value = (
+                result["unit"] if result["value"] is None else f"{in_words(result['value'])} {result['unit']}"
+            )
             lines.append(f"| {name} | {result['case']} | {result['row']} | {value} | {ratio} |")
         lines.append(f"| {name} | the run itself | | {kept['seconds']:.0f} s | |")
     return "\n".join(lines) + "\n"

@@ -5,6 +5,7 @@ alike. `parse` adds `--device`: "cpu" hides all GPUs, "gpu" runs the peers in ea
 the columns of the table then. Where `benchmarks.all` runs a benchmark, `record` keeps its results.
 """
 
+import contextlib
 import json
 import os
 import resource
@@ -21,6 +22,7 @@ from keras_tfm.launch import visible_gpus
 PRECISIONS = ("float32", "tf32", "bfloat16")  # on a GPU; on a CPU float32 alone
 DEVICE = "KERAS_TFM_BENCHMARK_DEVICE"  # environment variables: "cpu" or "gpu"
 PRECISION = "KERAS_TFM_BENCHMARK_PRECISION"  # what a worker computes in, where it is on a GPU
+MISSING = "missing"  # a worker's answer where a package is not installed, followed by its name
 RECORD = "KERAS_TFM_BENCHMARK_RECORD"  # the file of `record`
 
 
@@ -36,6 +38,7 @@ def parse(parser, has_gpu_part=True):
     )
     options = parser.parse_args()
     if getattr(options, "worker", None):
+        sys.excepthook = tell_what_is_missing
         return options
     if options.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -45,6 +48,14 @@ def parse(parser, has_gpu_part=True):
         parser.exit(2, f"{parser.prog}: error: --device gpu: no GPU is visible\n")
     os.environ[DEVICE] = options.device
     return options
+
+
+def tell_what_is_missing(kind, error, trace):
+    """Let a worker whose package is not installed answer so; any other error is printed as Python does."""
+    if isinstance(error, ModuleNotFoundError):
+        print(MISSING, error.name, flush=True)
+    else:
+        sys.__excepthook__(kind, error, trace)
 
 
 def prepare_keras(precision=None):
@@ -93,16 +104,23 @@ class Worker:
         )
 
     def ask(self, command):
-        """Send a line, return the words of the answer."""
-        self.process.stdin.write(command + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
+        """Send a line, return the words of the answer.
+
+        Raises ModuleNotFoundError if a package that the worker needs is not installed.
+        """
+        with contextlib.suppress(BrokenPipeError):  # it has ended: what it has written says why
+            self.process.stdin.write(command + "\n")
+            self.process.stdin.flush()
+        answer = self.process.stdout.readline().split()
         if not answer:
             raise RuntimeError(f"{self.name} died")
-        return answer.split()
+        if answer[0] == MISSING:
+            raise ModuleNotFoundError(f"{answer[1]} is not installed", name=answer[1])
+        return answer
 
     def close(self):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
 
 
@@ -138,10 +156,22 @@ def sgemm_rate(size=2048, times=4):
     return times * 2 * size**3 / (time.perf_counter() - began)
 
 
-def race(workers, rounds, steps, warmup):
-    """{name: tokens per second of each round}, and the sgemm rate of each round."""
+def installed(workers, warmup, case):
+    """Those of the `workers` whose packages are installed, after `warmup` steps; the others are named."""
+    present = []
     for worker in workers:
-        worker.ask(str(warmup))
+        try:
+            worker.ask(str(warmup))
+            present.append(worker)
+        except ModuleNotFoundError as error:
+            print(f"{worker.name} is left out: {error}", flush=True)
+            record(case, worker.name, None, f"left out: {error}")
+            worker.close()
+    return present
+
+
+def race(workers, rounds, steps):
+    """{name: tokens per second of each round}, and the sgemm rate of each round."""
     rates, sgemm = {worker.name: [] for worker in workers}, []
     for _ in range(rounds):
         sgemm.append(sgemm_rate())
@@ -197,25 +227,26 @@ def ratios(rates, first, name):
 def compare(title, module, peers, rounds, steps, warmup, arguments=(), flops_per_token=None, unit="tokens"):
     """Race `peers`, a worker process of `module` each with `arguments`, and print the table.
 
-    Returns {name: median `unit`s per second}; on a GPU those of the last precision.
+    Peers that are not installed are left out. Returns {name: median `unit`s per second}; on a GPU those of
+    the last precision.
     """
     print(f"\n{title}, {rounds} rounds of {steps} steps, ratio = {peers[0]} / row", flush=True)
     is_on_gpu = os.environ.get(DEVICE) == "gpu"
     results = {}
     for precision in PRECISIONS if is_on_gpu else [None]:
+        case = title if precision is None else f"{title}, {precision}"
         workers = [Worker(module, name, *arguments, precision=precision) for name in peers]
-        rates, sgemm = race(workers, rounds, steps, warmup)
+        workers = installed(workers, warmup, case)
+        rates, sgemm = race(workers, rounds, steps)
         if not is_on_gpu:
             report(workers, rates, sgemm, flops_per_token, unit)
         for worker in workers:
             worker.close()
         results[precision] = rates
-        case = title if precision is None else f"{title}, {precision}"
-        for name in peers:
-            speed = statistics.median(rates[name])
-            record(case, name, speed, f"{unit}/s", ratios(rates, peers[0], name))
+        for name, own in rates.items():
+            record(case, name, statistics.median(own), f"{unit}/s", ratios(rates, peers[0], name))
     if is_on_gpu:
-        report_precisions(peers, results, unit)
+        report_precisions(list(rates), results, unit)
     return {name: statistics.median(own) for name, own in rates.items()}
 
 
@@ -224,11 +255,11 @@ def record(case, row, value, unit, ratio=()):
 
     Args:
         case, row: what was measured, and of whom.
-        value, unit: the number and its unit.
+        value, unit: the number and its unit; None, and why there is none.
         ratio: how it compares with the others of its case, one number per round.
     """
     if path := os.environ.get(RECORD):
         spread = [statistics.median(ratio), min(ratio), max(ratio)] if len(ratio) else None
-        line = {"case": case, "row": row, "value": float(value), "unit": unit, "ratio": spread}
+        line = {"case": case, "row": row, "value": value, "unit": unit, "ratio": spread}
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line, default=float) + "\n")

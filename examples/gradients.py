@@ -3,8 +3,8 @@
     python examples/gradients.py
     python examples/gradients.py --length 100 --units 64
 
-Cells as Keras initialises them read random vectors; printed is how much larger a small change of an early
-state becomes at most until the last one, d s_T / d s_k, and of attention, which has no states, of an early
+Cells as Keras initialises them read random vectors; it prints by how much a small change of an
+early state grows at most, the norm of d s_T / d s_k; for attention, which has no states, of an early
 input. It takes seconds; with matplotlib gradients.png shows the curves. Expected after 1, 10 and 30 steps:
 simple RNN 1.0, 0.043 and 5e-6, GRU 0.83, 0.024 and 8e-7, LSTM 1.1, 0.20 and 0.0025; attention 0.10, 0.094 and
 0.18, however far.

@@ -7,8 +7,8 @@ nearest words of some words, and the cosines within pairs of related words and a
 in two dimensions, word_vectors.png, where matplotlib is installed. Expected: the nearest word of "list" is
 "tuple", that of "true" is "false"; cosines within pairs are about 0.6, across pairs about 0.
 
-FILE is a text file of your own, a text a line, whose words are what stands between spaces; --analogies asks
-it Mikolov's questions, "Athens Greece Oslo Norway". The same vectors come of
+--corpus takes text, one text per line, words separated by spaces; --analogies takes a file of Mikolov's
+questions, "Athens Greece Oslo Norway". The same vectors come of
 
     keras-tfm vectors FILE --out vectors.txt
     keras-tfm neighbours vectors.txt king queen

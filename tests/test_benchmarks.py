@@ -26,6 +26,16 @@ for name in names:
 print(json.dumps(texts))
 """
 
+PEER = """
+import argparse
+from benchmarks.rounds import parse, serve
+parser = argparse.ArgumentParser()
+parser.add_argument("--worker")
+if parse(parser).worker == "theirs":
+    import a_package_that_is_absent
+serve(lambda: 8)
+"""
+
 
 def flags(text):
     """The options that occur in a text."""
@@ -73,6 +83,21 @@ def test_a_gpu_that_is_not_there_is_refused_in_a_line(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["a"])
     assert parse(argparse.ArgumentParser("benchmarks.a")).device == os.environ[DEVICE] == "cpu"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "-1"
+
+
+def test_a_peer_that_is_not_installed_is_left_out(monkeypatch, tmp_path, capsys):
+    from benchmarks import all as runner
+    from benchmarks.rounds import RECORD, compare
+
+    (tmp_path / "peer.py").write_text(PEER)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(FOLDER.parent), *sys.path]))
+    monkeypatch.setenv(RECORD, str(tmp_path / "found"))
+    assert compare("a step", "peer", ["ours", "theirs"], 2, 1, warmup=1).keys() == {"ours"}
+    reason = "left out: a_package_that_is_absent is not installed"
+    assert f"theirs is {reason}\n" in capsys.readouterr().out
+    results = [json.loads(line) for line in (tmp_path / "found").read_text("utf-8").splitlines()]
+    (tmp_path / "decode.json").write_text(json.dumps({"seconds": 3, "results": results}))
+    assert f"| decode | a step | theirs | {reason} |  |" in runner.table(tmp_path, {}, "cpu")
 
 
 def test_a_run_that_fails_is_named_and_the_others_go_on(monkeypatch, tmp_path, capsys):

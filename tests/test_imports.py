@@ -59,10 +59,10 @@ INSIDE_FUNCTIONS = {
     ("tasks", "export"): {"export"},
 }
 
-# Where tensorflow (and tensorflow_text, tensorflow_datasets) may be imported: elsewhere keras.ops speaks.
-# The command line imports it once, so that what it logs while starting stays unseen.
+# Where tensorflow (and tensorflow_text, tensorflow_datasets) may be imported: elsewhere keras.ops is used.
+# The command line imports it so that what it logs while starting stays unseen, and to measure.
 TENSORFLOW = {
-    "data", "tasks", "export", "serving", "training", "word_vectors", "generation.loop", "cli", "private",
+    "data", "tasks", "export", "serving", "training", "generation.loop", "cli", "private",
     "layers.compiler",  # the same numbers by quicker operations
     "visualize.attribution", "visualize.receptive_field", "visualize.samples",  # gradients, graphs
     "visualize.size",  # a graph, to be counted

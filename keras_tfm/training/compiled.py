@@ -1,4 +1,12 @@
-"""How XLA compiles the steps of a model: functions of a step as a whole, or parts of the step alone."""
+"""How XLA compiles a training step.
+
+- As a whole, where all batches have one shape.
+- The gradients for each shape of a batch and the update once, where the shapes differ: an optimizer's update,
+  which is the same for all shapes, takes XLA as long as the gradients of a small model.
+- Only what stands between the products, `in_parts`, where XLA would slow down the whole
+  (`keras_tfm.jit.is_slowed`).
+- Not at all, with `jit_compile=False` or `run_eagerly=True`.
+"""
 
 import functools
 from collections.abc import Callable
@@ -15,6 +23,11 @@ def compiled_for(model: keras.Model, function: Callable) -> Callable:
     if model.jit_compile and not model.run_eagerly:
         return tf.function(function, jit_compile=True, autograph=False)
     return function
+
+
+def has_one_shape(data: Any) -> bool:
+    """Whether all batches like `data`, for which a step is traced, have the same shape."""
+    return all(x.shape.is_fully_defined() for x in tf.nest.flatten(data) if x is not None)
 
 
 def in_parts(step: Callable) -> Callable:

@@ -1,7 +1,7 @@
 """Training that gives the same numbers on several replicas as on one: what `keras_tfm.Model` adds to Keras.
 
-On one replica a step does what Keras's does, but XLA compiles the gradients and the update apart, and the
-norms by which gradients are clipped are those of whole gradients. On several, each loss is one sum over all
+On one replica a step does what Keras's does, but the norms by which gradients are clipped are those of whole
+gradients, and XLA compiles it as `compiled.py` says. On several, each loss is one sum over all
 replicas divided by one denominator, gradients are summed once and clipped after that, and each replica draws
 different random numbers.
 """
@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras_tfm.added_losses import added_losses
 from keras_tfm.jit import fuses
 from keras_tfm.private import keras as private
-from keras_tfm.training.compiled import compiled_for, in_parts
+from keras_tfm.training.compiled import compiled_for, has_one_shape, in_parts
 from keras_tfm.training.global_loss import GlobalCompileLoss
 from keras_tfm.training.optimizers import as_dense
 from keras_tfm.training.replicas import (
@@ -258,11 +258,6 @@ class ExactTrainer(Base):
             for generator in private.seed_generators_of(layer):
                 if not isinstance(generator.next, functools.partial):
                     generator.next = functools.partial(_next_on_replica, generator.next)
-
-
-def has_one_shape(data: Any) -> bool:
-    """Whether all batches like `data`, for which a step is traced, have the same shape."""
-    return all(x.shape.is_fully_defined() for x in tf.nest.flatten(data) if x is not None)
 
 
 def clip_whole_gradients(optimizer: keras.optimizers.Optimizer) -> None:

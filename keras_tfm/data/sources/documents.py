@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from keras_tfm.data.sources.files import read_lines
 from keras_tfm.data.sources.lines import DataError, Paths, files_of
-from keras_tfm.data.sources.rows import Columns, has_names, parse_columns, read_all
+from keras_tfm.data.sources.rows import Columns, has_names, parse_columns, read_all, refuse_columns_of_text
 
 TEXTS = ("text", "document", "article", "content", "body", "sentence")
 TEXT_FILES = (".txt", ".txt.gz", ".txt.xz")
@@ -31,13 +31,14 @@ def read_texts(
     Paths may be patterns.
 
     Raises:
-        DataError: if a file is missing, truncated, not UTF-8, or without text.
+        DataError: if a file is missing, truncated, not UTF-8, or without text, or if no file has `columns`.
 
     >>> import pathlib
     >>> _ = pathlib.Path("texts.txt").write_text("A cat.\n\nA dog.")
     >>> keras_tfm.data.read_texts("texts.txt", separator="\n\n")
     ['A cat.', 'A dog.\n']
     """
+    refuse_columns_of_text(paths, columns)
     texts = []
     for path in files_of(paths):
         whole = _column(path, columns) if has_names(path) else ["".join(f"{x}\n" for x in read_lines(path))]
@@ -58,13 +59,14 @@ def read_documents(paths: Paths, columns: Sequence[str | int] | None = None) -> 
     paragraphs is removed.
 
     Raises:
-        DataError: if a file is missing, truncated, not UTF-8, or without text.
+        DataError: if a file is missing, truncated, not UTF-8, or without text, or if no file has `columns`.
 
     >>> import pathlib
     >>> _ = pathlib.Path("documents.txt").write_text("A title\nA paragraph.\n\nAnother document.\n")
     >>> keras_tfm.data.read_documents("documents.txt")
     ['A title\nA paragraph.', 'Another document.']
     """
+    refuse_columns_of_text(paths, columns)
     documents: list[str] = []
     for path in files_of(paths):
         before = len(documents)

@@ -12,7 +12,14 @@ import numpy as np
 from babel import Locale
 
 from keras_tfm.data.sources.lines import DataError, Path, Paths, check_text, files_of, numbered_lines
-from keras_tfm.data.sources.rows import KINDS, Columns, is_table, parse_columns, read_all
+from keras_tfm.data.sources.rows import (
+    KINDS,
+    Columns,
+    is_table,
+    parse_columns,
+    read_all,
+    refuse_columns_of_text,
+)
 
 # Column names that mark a first row as a header, as do languages ("en", "pt-BR", "German").
 KNOWN_COLUMNS = (
@@ -62,6 +69,7 @@ def read_pairs(paths: Paths, columns: Sequence[str | int] | None = None) -> Pair
     if all(map(is_table, files)):
         rows = ((row.text(0), row.text(1)) for row in read_all(files, chosen, "pairs of texts"))
     elif len(files) == 2:
+        refuse_columns_of_text(files, columns)
         rows = _parallel_rows(*files)
     elif len(files) == 1:
         raise DataError(files[0], None, f"expected {KINDS}, or two parallel text files")

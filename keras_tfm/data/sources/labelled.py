@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
-from keras_tfm.data.sources.rows import Columns, Row, has_names, parse_columns, read_all
+from keras_tfm.data.sources.rows import (
+    Columns,
+    Row,
+    has_names,
+    parse_columns,
+    read_all,
+    refuse_columns_of_text,
+)
 
 LABELS = ("label", "labels", "class", "category", "sentiment", "score", "target", "gold_label")
 # Columns of texts to label, as in known data sets.
@@ -128,6 +135,7 @@ def read_tagged_words(paths: Paths, columns: Sequence[str | int] | None = None) 
     [['Ada', 'wrote'], ['Babbage']]
     """
     chosen = Columns(("words", "tags"), known_words, parse_columns(columns))
+    refuse_columns_of_text(paths, columns)
     examples = TaggedWords([], [])
     for path in files_of(paths):
         if has_names(path):

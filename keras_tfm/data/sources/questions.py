@@ -6,7 +6,14 @@ from typing import NamedTuple
 
 from keras_tfm.configs import parse_json
 from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
-from keras_tfm.data.sources.rows import Columns, Row, has_names, parse_columns, read_all
+from keras_tfm.data.sources.rows import (
+    Columns,
+    Row,
+    has_names,
+    parse_columns,
+    read_all,
+    refuse_columns_of_text,
+)
 
 COLUMNS = ("question", "context", "answers")
 MAX_BYTES = 1 << 28  # longest line: such files, of up to some hundred megabytes, are often one line
@@ -62,6 +69,7 @@ def read_questions(paths: Paths, columns: Sequence[str | int] | None = None) -> 
     [[Answer(text='The sky', start=0)]]
     """
     chosen = Columns(COLUMNS, known_columns, parse_columns(columns, counts=(3,)))
+    refuse_columns_of_text(paths, columns)
     examples = Questions([], [], [])
     for path in files_of(paths):
         before = len(examples.questions)

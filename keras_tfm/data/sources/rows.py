@@ -123,6 +123,14 @@ def has_names(path: str) -> bool:
     return kind_of(path) in (".jsonl", ".parquet", PREPARED)
 
 
+def refuse_columns_of_text(paths: Paths, columns: Sequence[str | int] | None) -> None:
+    """Raise DataError if `columns` are chosen and none of the files is a table whose columns have names."""
+    found = files_of(paths)
+    if columns is not None and found and not any(map(has_names, found)):
+        kinds = "a .jsonl or .parquet file, or tfds:NAME"
+        raise DataError(found[0], None, f"expected {kinds} to choose columns of; this is read as text")
+
+
 def parse_columns(columns: Sequence[str | int] | None, counts: Sequence[int] = (2,)) -> list | None:
     """Names, or positions, of distinct columns, as many as one of `counts`; ValueError otherwise."""
     if columns is None:

@@ -5,7 +5,15 @@ import lzma
 
 import pytest
 
-from keras_tfm.data import DataError, read_documents, read_texts, split_sentences
+from keras_tfm.data import (
+    DataError,
+    read_documents,
+    read_pairs,
+    read_questions,
+    read_tagged_words,
+    read_texts,
+    split_sentences,
+)
 
 
 @pytest.fixture
@@ -75,3 +83,21 @@ def test_files_are_documents_or_hold_some(tmp_path):
     ):
         with pytest.raises(DataError, match=message):
             read_texts(tmp_path / f"{name}.txt")
+
+
+def test_columns_of_text_are_refused(tmp_path):
+    """`read_texts` and all others that read both text and tables whose columns have names."""
+    (tmp_path / "a.tsv").write_text("text\tlabel\nA cat.\t1\n")
+    (tmp_path / "b.jsonl").write_text('{"body": "A dog."}\n')
+    for read, columns in (
+        (read_texts, ["text"]),
+        (read_documents, ["text"]),
+        (read_tagged_words, ["text", "label"]),
+        (read_questions, ["text", "text 2", "label"]),
+    ):
+        with pytest.raises(DataError, match=r"a\.tsv: expected a \.jsonl .*; this is read as text"):
+            read(tmp_path / "a.tsv", columns=columns)
+    with pytest.raises(DataError, match=r"c\.txt: expected a \.jsonl .*; this is read as text"):
+        read_pairs([tmp_path / "c.txt", tmp_path / "d.txt"], columns=["text", "label"])
+    both = [tmp_path / "a.tsv", tmp_path / "b.jsonl"]
+    assert read_texts(both, columns=["body"]) == ["text\tlabel\nA cat.\t1\n", "A dog."]
