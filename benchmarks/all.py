@@ -191,21 +191,21 @@ def versions():
 def table(folder, failed, device):
     """The results of all runs that are kept in `folder`, and those that `failed`, as a page of Markdown."""
     lines = ["# Benchmarks", "", f"{processor()}; --device {device}; {versions()}.", ""]
-    lines += ["| run | case | of | value | ratio (least to most) |", "|---|---|---|---|---|"]
+    lines += ["| run | case | of | value | ratio (least to most) | what by what |", f"|{'---|' * 6}"]
     for name in RUNS:
         if name in failed:
-            lines.append(f"| {name} | failed | | | {failed[name].replace('|', '/')[:200]} |")
+            lines.append(f"| {name} | failed | | {failed[name].replace('|', '/')[:200]} | | |")
             continue
         if not path_of(name, folder).exists():
             continue
         kept = json.loads(path_of(name, folder).read_text("utf-8"))
         for result in kept["results"]:
             ratio = "{:.3g} ({:.3g} to {:.3g})".format(*result["ratio"]) if result["ratio"] else ""
-            value = (
-                result["unit"] if result["value"] is None else f"{in_words(result['value'])} {result['unit']}"
-            )
-            lines.append(f"| {name} | {result['case']} | {result['row']} | {value} | {ratio} |")
-        lines.append(f"| {name} | the run itself | | {kept['seconds']:.0f} s | |")
+            number = "" if result["value"] is None else f"{in_words(result['value'])} "
+            value = number + result["unit"]
+            cells = (name, result["case"], result["row"], value, ratio, result["compares"])
+            lines.append(f"| {' | '.join(cells)} |")
+        lines.append(f"| {name} | the run itself | | {kept['seconds']:.0f} s | | |")
     return "\n".join(lines) + "\n"
 
 

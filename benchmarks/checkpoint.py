@@ -76,7 +76,7 @@ def main():
         ("stall / copying", ratios),
     ):
         print(f"  {name:28} {np.median(values):.2f}  ({min(values):.2f} to {max(values):.2f})")
-    record("a checkpoint", "stall / copying", np.median(checkpoint.stalls), "s", ratios)
+    record("a checkpoint", "stall", np.median(checkpoint.stalls), "s", ratios, "stall / copying the bytes")
 
 
 if __name__ == "__main__":

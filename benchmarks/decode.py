@@ -69,7 +69,7 @@ def main():
     for name, own in rates.items():
         print(f"{name:12}{statistics.median(own):8.0f} tokens/s")
         ratio = ratios(rates, "cached", name)
-        record("decoding", name, statistics.median(own), "tokens/s", ratio)
+        record("decoding", name, statistics.median(own), "tokens/s", ratio, "cached / this")
     print(f"cached is {statistics.median(ratio):.1f}x faster (min {min(ratio):.1f}, max {max(ratio):.1f})")
 
 

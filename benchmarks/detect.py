@@ -128,7 +128,7 @@ def run_keras_hub(train, test, minutes):
 
 
 def run_prior(train, test, minutes):
-    """The mean box of each class at the places of a grid, the commonest class's first."""
+    """The mean box of each class at the places of a grid, more places for commoner classes."""
     names = names_of(train)
     labels = np.array([name for row in train.labels for name in row])
     sides = np.concatenate([boxes[:, 2:] - boxes[:, :2] for boxes in train.boxes])

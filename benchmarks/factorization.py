@@ -49,7 +49,7 @@ def our_sweep(dim, is_compiled):
 
 
 def their_sweep(dim):
-    """Three sweeps of implicit's, for its fit first turns the matrix over, which ours has behind it."""
+    """Three sweeps of implicit's, whose fit first transposes the matrix; ours has done so before."""
     from implicit.als import AlternatingLeastSquares
     from scipy.sparse import csr_matrix
 
@@ -64,7 +64,7 @@ def their_sweep(dim):
 
 
 def main():
-    if "implicit" in sys.argv:  # its worker
+    if sys.argv[1:3] == ["--worker", "implicit"]:
         os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as it asks for: its own threads share the users
     from benchmarks.rounds import compare, parse, serve  # NumPy reads that when it is imported
 

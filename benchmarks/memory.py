@@ -105,18 +105,18 @@ def compare(title, kinds, *arguments):
         print(f"{kind:16}{training:9,.0f}{compiling:11,.0f}{seconds:10.2f}")
     memory, duration = (rows[1][i] / rows[0][i] for i in (1, 2))
     print(f"{'ratio':16}{memory:9.3f}{rows[1][0] / rows[0][0]:11.3f}{duration:10.2f}", flush=True)
-    record(title, f"memory, {kinds[1]}", rows[1][1], "MiB", [memory])
-    record(title, f"time, {kinds[1]}", rows[1][2], "s a step", [duration])
+    record(title, f"memory, {kinds[1]}", rows[1][1], "MiB", [memory], f"this / {kinds[0]}")
+    record(title, f"time, {kinds[1]}", rows[1][2], "s a step", [duration], f"this / {kinds[0]}")
 
 
 def main():
     parser = argparse.ArgumentParser("benchmarks.memory", description=__doc__.partition("\n")[0])
     parser.add_argument("--length", type=int, default=8192, help="of the long sequence")
     parser.add_argument("--steps", type=int, default=3, help="steps timed, of which the fastest counts")
-    parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--causal", action="store_true")
-    parser.add_argument("--no-jit", action="store_true")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", help=argparse.SUPPRESS)  # and what a row of the tables is about
+    parser.add_argument("--dropout", type=float, default=0.0, help=argparse.SUPPRESS)
+    parser.add_argument("--causal", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--no-jit", action="store_true", help=argparse.SUPPRESS)
     options = parse(parser, has_gpu_part=False)
     if options.worker:
         return run_worker(options)

@@ -76,8 +76,7 @@ def main():
         return run_worker(options.worker)
     tables = [("one device", CLASSES), ("two devices on one CPU", LAYOUTS)]
     for title, peers in tables if options.device == "cpu" else tables[:1]:
-        title += ", examples for tokens"
-        compare(title, "benchmarks.overhead", peers, options.rounds, options.steps, warmup=5)
+        compare(title, "benchmarks.overhead", peers, options.rounds, options.steps, warmup=5, unit="examples")
     if options.device == "cpu":
         print(EXPLANATION)
 

@@ -54,10 +54,17 @@ def main():
     for kind, generator in generators.items():
         size[kind] = num_bytes(generator.model)
         perplexity[kind] = generator.evaluate(texts)["perplexity"]
-        record("weights", kind, size[kind], "bytes", [size[kind] / size["float32"]])
+        record("weights", kind, size[kind], "bytes", [size[kind] / size["float32"]], "this / float32")
         relative = perplexity[kind] / perplexity["float32"]
-        record("perplexity", kind, perplexity[kind], "", [relative])
-        record("decoding", kind, NEW / seconds[kind], "tokens/s", [seconds["float32"] / seconds[kind]])
+        record("perplexity", kind, perplexity[kind], "", [relative], "this / float32")
+        record(
+            "decoding",
+            kind,
+            NEW / seconds[kind],
+            "tokens/s",
+            [seconds["float32"] / seconds[kind]],
+            "this / float32",
+        )
         print(
             f"{kind:9} {size[kind]:12,} bytes ({size[kind] / size['float32']:.3f}x)"
             f"  perplexity {perplexity[kind]:.3f} ({relative:.4f}x)"

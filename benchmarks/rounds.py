@@ -220,7 +220,7 @@ def report_precisions(names, results, unit="tokens"):
 
 
 def ratios(rates, first, name):
-    """How many times the rate of `name` that of `first` is, in each round."""
+    """The rate of `first` divided by that of `name`, in each round."""
     return [a / b for a, b in zip(rates[first], rates[name], strict=True)]
 
 
@@ -244,22 +244,24 @@ def compare(title, module, peers, rounds, steps, warmup, arguments=(), flops_per
             worker.close()
         results[precision] = rates
         for name, own in rates.items():
-            record(case, name, statistics.median(own), f"{unit}/s", ratios(rates, peers[0], name))
+            ratio = ratios(rates, peers[0], name)
+            record(case, name, statistics.median(own), f"{unit}/s", ratio, f"{peers[0]} / this")
     if is_on_gpu:
         report_precisions(list(rates), results, unit)
     return {name: statistics.median(own) for name, own in rates.items()}
 
 
-def record(case, row, value, unit, ratio=()):
+def record(case, row, value, unit, ratio=(), compares=""):
     """Keep a result for the table of `benchmarks.all`, if that runs this benchmark.
 
     Args:
         case, row: what was measured, and of whom.
         value, unit: the number and its unit; None, and why there is none.
-        ratio: how it compares with the others of its case, one number per round.
+        ratio: how it compares with another row of its case, one number per round.
+        compares: what by what the ratio divides.
     """
     if path := os.environ.get(RECORD):
         spread = [statistics.median(ratio), min(ratio), max(ratio)] if len(ratio) else None
-        line = {"case": case, "row": row, "value": value, "unit": unit, "ratio": spread}
+        line = {"case": case, "row": row, "value": value, "unit": unit, "ratio": spread, "compares": compares}
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line, default=float) + "\n")

@@ -97,7 +97,7 @@ def test_a_peer_that_is_not_installed_is_left_out(monkeypatch, tmp_path, capsys)
     assert f"theirs is {reason}\n" in capsys.readouterr().out
     results = [json.loads(line) for line in (tmp_path / "found").read_text("utf-8").splitlines()]
     (tmp_path / "decode.json").write_text(json.dumps({"seconds": 3, "results": results}))
-    assert f"| decode | a step | theirs | {reason} |  |" in runner.table(tmp_path, {}, "cpu")
+    assert f"| decode | a step | theirs | {reason} |  |  |" in runner.table(tmp_path, {}, "cpu")
 
 
 def test_a_run_that_fails_is_named_and_the_others_go_on(monkeypatch, tmp_path, capsys):
@@ -111,16 +111,17 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(monkeypatch, tmp_path, c
     monkeypatch.setattr(sys, "argv", ["all", "--folder", str(tmp_path)])
     assert runner.main() is True
     table = (tmp_path / "TABLE.md").read_text("utf-8")
-    assert re.search(r"\| decode \| failed \|.*exit code 2: .*--wrong", table)
-    assert re.search(r"\| vit input \| the run itself \| \| \d+ s \|", table) and "tensorflow 2" in table
+    assert re.search(r"\| decode \| failed \| \|.*exit code 2: .*--wrong", table)
+    assert re.search(r"\| vit input \| the run itself \| \| \d+ s \| \| \|", table)
+    assert "tensorflow 2" in table
     kept = tmp_path / "vit-input.json"
     before = kept.stat().st_mtime_ns
     monkeypatch.setattr(runner, "RUNS", {"vit input": "--wrong"})
     assert runner.main() is False and kept.stat().st_mtime_ns == before  # its results are kept
 
     monkeypatch.setenv(RECORD, str(tmp_path / "found"))
-    record("a step", "torch", 1234.5, "tokens/s", [1.0, 3.0, 2.0])
+    record("a step", "torch", 1234.5, "tokens/s", [1.0, 3.0, 2.0], "ours / this")
     kept.write_text(json.dumps({"seconds": 3, "results": [json.loads((tmp_path / "found").read_text())]}))
-    expected = "| vit input | a step | torch | 1,234 tokens/s | 2 (1 to 3) |"
+    expected = "| vit input | a step | torch | 1,234 tokens/s | 2 (1 to 3) | ours / this |"
     assert expected in runner.table(tmp_path, {}, "cpu")
     assert capsys.readouterr().out.startswith("decode ... exit code 2")

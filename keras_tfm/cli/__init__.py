@@ -112,7 +112,7 @@ def _ending_in_a_line() -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:  # a package that an option needs
         _end(error, 2)
     except FloatingPointError as error:
         _end(error, 1)

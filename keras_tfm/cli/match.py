@@ -98,8 +98,11 @@ def run_classify(arguments: argparse.Namespace) -> None:
 def run_index(arguments: argparse.Namespace) -> None:
     """search index: add the vectors of the images that the index does not have yet."""
     from keras_tfm.tasks.image_index import LEAST, Image, ImageIndex, config_of, unknown_images
+    from keras_tfm.tasks.vector_graph import needed_faiss
     from keras_tfm.training.folder import refuse_existing
 
+    if arguments.graph:
+        needed_faiss()  # before the images are encoded
     is_there = os.path.exists(os.path.join(arguments.out, "index.json"))
     if not is_there:
         refuse_existing(arguments.out)

@@ -25,15 +25,15 @@ def run_plot(arguments: argparse.Namespace) -> None:
     from keras_tfm.training.logs import read_rows
     from keras_tfm.visualize import plots
 
+    names = [os.path.basename(os.path.abspath(folder)) for folder in arguments.runs]
+    if len(set(names)) < len(names):  # folders of one name in several places
+        names = arguments.runs
     rows = {}
-    for folder in arguments.runs:
+    for name, folder in zip(names, arguments.runs, strict=True):
         path = os.path.join(folder, "metrics.csv")
-        rows[os.path.basename(os.path.abspath(folder))] = table = read_rows(path)
-        if not table:
+        rows[name] = read_rows(path)
+        if not rows[name]:
             raise ValueError(f"{path}: expected one row per epoch, got none")
     path = arguments.out or os.path.join(arguments.runs[0], "metrics.png")
-    try:
-        plots.save(plots.draw_training(rows), path)
-    except ImportError as error:
-        raise ValueError(str(error)) from None
+    plots.save(plots.draw_training(rows), path)
     say(f"the picture is {path}")

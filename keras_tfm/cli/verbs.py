@@ -178,10 +178,7 @@ def run_export(arguments: argparse.Namespace) -> None:
 
     refuse_existing(arguments.out, arguments.overwrite, "pass --overwrite")
     chosen = {"format": arguments.format, "quantization": arguments.quantization}
-    try:
-        check_format(**chosen)
-    except ImportError as error:
-        raise ValueError(str(error)) from None
+    check_format(**chosen)
     task = loaded(arguments.task_folder)
     decoding = decoding_of(arguments, task.export_endpoints)
     task.export(arguments.out, overwrite=arguments.overwrite, **chosen, **decoding)

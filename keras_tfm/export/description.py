@@ -25,7 +25,7 @@ print(served({example}))
 that name; where keras_tfm is installed, `keras_tfm.serving.load(folder)` is the same.
 
 {inner}
-Its difference from the trained task, measured on examples when it was written, is {difference:.2g}.
+Relative difference from the trained task, measured on examples at export: {difference:.2g}.
 """
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_tfm.private.tensorflow import constant_graph
 
 LOOPS = {"While", "StatelessWhile", "If", "StatelessIf"}  # whose parts are graphs of their own
-LARGE = 1_024  # values of a constant that is a weight
+LARGE = 1_024  # constants of this many values count as weights
 # The name of a product whose rows are reshaped before and after it.
 FLAT_PRODUCT = re.compile(r"(?:^|/)(?:Tensordot|flat_product)(?:_\d+)?/MatMul$")
 
@@ -105,7 +105,7 @@ def _copy(tensors, known):
 
 
 def _identities(op):
-    """Keras's gradients of its own are no concern of a function that is only called."""
+    """Drop the node: it only carries a custom gradient."""
     return list(op.inputs), lambda *values: values
 
 
@@ -147,7 +147,7 @@ def by_parts(is_transposed):
 
 
 def _reshape(op):
-    """A product over the last axis, by tf.tensordot or `flat_product`: reshaped, of reshaped rows."""
+    """Reshape, MatMul, Reshape (tf.tensordot, `flat_product`) as one MatMul over the last axis."""
     product = op.inputs[0].op
     if product.type != "MatMul" or not FLAT_PRODUCT.search(product.name):
         return None

@@ -74,7 +74,7 @@ def _sizes_of(served, stepwise):
 
 
 def _step(served, stepwise, sizes):
-    """The step, with any number of rows and entries or, for the last of these arguments, fixed ones."""
+    """The function `step`, for any number of rows and entries, or for the fixed `sizes`."""
     inputs = {name: tf.TensorSpec([None, None], tf.int32) for name in ("token_ids", "padding_mask")}
     if stepwise.entries:
         inputs |= {"visible": inputs["token_ids"], "index": tf.TensorSpec([], tf.int32)}

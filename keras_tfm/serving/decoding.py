@@ -55,8 +55,8 @@ class StepDecoder:
         self._search = BeamSearch(self._rules, self._ends, **search) if search["beam_size"] > 1 else None
 
     def __call__(self, rows, batch_size):
-        """The ids that are written for each of the `rows`, with the end token; ValueError, naming it, for a
-        row that was not exported for.
+        """The ids that are written for each of the `rows`, with the end token; ValueError, naming the row,
+        if the export cannot take it.
         """
         is_image = self._functions.reads == "images"
         if not is_image:

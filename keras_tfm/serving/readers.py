@@ -12,6 +12,13 @@ from .tokens import by_tokenizers, spans_by_tokenizers
 WASTE = 1.3  # texts share a batch if the longest is at most so many times as long as the shortest
 
 
+def listed(examples):
+    """The `examples` as a list; ValueError for a single one."""
+    if isinstance(examples, str | bytes):
+        raise ValueError("examples: expected a list, got a single one")
+    return list(examples)
+
+
 class Reader:
     """Examples as rows, and rows as arrays; a subclass has `row`, or else `rows`."""
 
@@ -100,10 +107,16 @@ class Choices(Texts):
     """(text, [choice, ...]), or one string with tabs between: a row for each choice, the pair of both."""
 
     def rows(self, example, place):
-        text, *choices = example.split("\t") if isinstance(example, str) else (example[0], *example[1])
+        text, choices = as_choices(example)
         if len(choices) < 2:
             raise ValueError(f"row {place}: expected two choices or more, got {len(choices)}")
         return [self.row((text, choice), place) for choice in choices]
+
+
+def as_choices(example):
+    """(text, [choice, ...]) of such a pair, or of one string with tabs between."""
+    text, *choices = example.split("\t") if isinstance(example, str) else (example[0], *example[1])
+    return text, choices
 
 
 class Blanks(Texts):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .answers import ANSWERS
-from .readers import READERS, by_length, bytes_of, from_0_to_1
+from .readers import READERS, as_choices, by_length, bytes_of, from_0_to_1, listed
 from .runtimes import RUNTIMES
 from .writing import Writer
 
@@ -59,9 +59,7 @@ class Served:
 
     def __call__(self, examples, batch_size=32):
         """The answers to all `examples`, {name: array with one row per example}."""
-        if isinstance(examples, str | bytes):
-            raise ValueError("examples: expected a list, got a single one")
-        examples = list(examples)
+        examples = listed(examples)
         groups = [self._reader.rows(example, place) for place, example in enumerate(examples)]
         rows = [row for group in groups for row in group]
         found: list[Any] = [None] * len(rows)
@@ -104,22 +102,36 @@ class SavedModel:
             raise ValueError(f"{folder}: expected a SavedModel with the signature serving_default")
 
     def __call__(self, examples, batch_size=None):
-        """The answers to all `examples`, in one batch."""
-        examples = list(examples)
-        inputs: dict[str, Any] = {}
-        are_arrays = bool(examples) and isinstance(examples[0], np.ndarray)
-        signature = self._signatures["images" if are_arrays else "serving_default"]
-        names = signature.structured_input_signature[1]
-        if are_arrays:
-            inputs["images"] = np.stack([from_0_to_1(image) for image in examples])
-        elif "image_bytes" in names:
-            inputs["image_bytes"] = [bytes_of(example) for example in examples]
-        elif "second" in names:
-            inputs["text"], inputs["second"] = map(list, zip(*examples, strict=True))
-        else:
-            inputs["text"] = [x if isinstance(x, str) else " ".join(x) for x in examples]
+        """The answers to all `examples`, in one batch: of a forecaster rows of numbers, of a recommender
+        users, of any other task what `Served` takes. All texts to choose for need as many choices.
+        """
+        examples = listed(examples)
+        if not examples:
+            return {}
+        are_images = "images" in self._signatures and isinstance(examples[0], np.ndarray)
+        signature = self._signatures["images" if are_images else "serving_default"]
+        inputs = inputs_of(signature.structured_input_signature[1], examples)
         answers = signature(**{name: self._constant(x) for name, x in inputs.items()})
         return {name: _decoded(x.numpy()) for name, x in answers.items()}
+
+
+def inputs_of(names, examples):
+    """{input: values} for a SavedModel's signature whose inputs have these `names`."""
+    if "images" in names:
+        return {"images": np.stack([from_0_to_1(image) for image in examples])}
+    if "image_bytes" in names:
+        return {"image_bytes": [bytes_of(example) for example in examples]}
+    if "values" in names:
+        return {"values": np.array(examples, "float32")}
+    if "choices" in names:
+        texts, choices = zip(*(as_choices(example) for example in examples), strict=True)
+        return {"text": texts, "choices": choices}
+    for first, second in (("text", "second"), ("question", "context")):
+        if second in names:
+            pairs = [example.split("\t") if isinstance(example, str) else example for example in examples]
+            return dict(zip((first, second), zip(*pairs, strict=True), strict=True))
+    (name,) = names  # "text", of which words are parts, or "user"
+    return {name: [example if isinstance(example, str) else " ".join(example) for example in examples]}
 
 
 def stacked(values):

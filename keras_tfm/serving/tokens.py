@@ -7,8 +7,12 @@ from .packages import imported
 
 
 def tokenizer_of(folder):
-    """The tokenizer of tokenizer.json, which cuts and pads nothing."""
-    tokenizer = imported("tokenizers", "tokenizers").Tokenizer.from_file(str(folder / "tokenizer.json"))
+    """The tokenizer of tokenizer.json, which cuts and pads nothing; ValueError if the file is damaged."""
+    path, library = folder / "tokenizer.json", imported("tokenizers", "tokenizers")
+    try:
+        tokenizer = library.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library has no other
+        raise ValueError(f"{path}: expected a tokenizer of Hugging Face: {error}") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

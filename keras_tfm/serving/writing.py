@@ -7,7 +7,7 @@ import numpy as np
 
 from .decoding import StepDecoder
 from .packages import imported
-from .readers import Images
+from .readers import Images, listed
 from .runtimes import RUNTIMES
 from .tokens import Prompts, Spelling
 
@@ -35,9 +35,7 @@ class Writer:
 
     def __call__(self, examples, batch_size=32):
         """The answers to all `examples`: {"text": (B,)}."""
-        if isinstance(examples, str | bytes):
-            raise ValueError("examples: expected a list, got a single one")
-        examples = list(examples)
+        examples = listed(examples)
         texts = [self._spell(ids) for ids in self.run(self.read(examples), batch_size)]
         if self._repeats:  # a continuation is answered with its prompt
             texts = [prompt + text for prompt, text in zip(examples, texts, strict=True)]

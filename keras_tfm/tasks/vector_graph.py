@@ -34,12 +34,17 @@ def faiss() -> Any | None:
         return None
 
 
-def write_graph(path: Path, parts: Iterable[np.ndarray], width: int) -> None:
-    """Write the graph of the vectors (N, E) of all `parts`; ImportError without Faiss."""
+def needed_faiss() -> Any:
+    """The module; ImportError, saying what brings it, where it is missing."""
     try:
-        module = importlib.import_module("faiss")
+        return importlib.import_module("faiss")
     except ImportError:
         raise ImportError('A graph of vectors needs Faiss: pip install "keras-tfm[search]"') from None
+
+
+def write_graph(path: Path, parts: Iterable[np.ndarray], width: int) -> None:
+    """Write the graph of the vectors (N, E) of all `parts`; ImportError without Faiss."""
+    module = needed_faiss()
     graph = module.IndexHNSWFlat(width, NUM_EDGES, module.METRIC_INNER_PRODUCT)
     graph.hnsw.efConstruction = CANDIDATES["making"]
     for part in parts:

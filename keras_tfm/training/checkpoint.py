@@ -49,8 +49,8 @@ class Checkpoint(keras.callbacks.Callback):
         resume: continue from the newest complete checkpoint; otherwise a folder with checkpoints is refused.
 
     It must be the last callback of a `keras_tfm.Model`. Files are written in the background. SIGTERM ends the
-    process with exit code 143 after a checkpoint at the next step. A loss, or weights, that are not finite
-    raise FloatingPointError and are not saved.
+    process with exit code 143 after a checkpoint at the next step, of several workers within ten. A loss, or
+    weights, that are not finite raise FloatingPointError and are not saved.
 
     An endless dataset that shuffles should repeat before it batches: tf.data does not save the state of a
     shuffle in `shuffle().batch().repeat()` between two passes, and may then continue in another order.
@@ -187,7 +187,8 @@ class Checkpoint(keras.callbacks.Callback):
             signal.signal(signal.SIGTERM, self._handler)
             self._handler = None
         self.folder.unlock()
-        private.begin_at(self.model, None)
+        if self.model is not None:  # otherwise `fit` refused its arguments
+            private.begin_at(self.model, None)
 
     @property
     def _is_chief(self) -> bool:

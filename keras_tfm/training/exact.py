@@ -82,7 +82,8 @@ class ExactTrainer(Base):
             return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
         finally:
             self._epochs_of_fit = False
-            for callback in getattr(callbacks, "callbacks", callbacks) or ():
+            # In reverse, so that what callbacks changed one after another is changed back.
+            for callback in reversed(keras.tree.flatten(getattr(callbacks, "callbacks", callbacks))):
                 getattr(callback, "on_fit_end", lambda: None)()
 
     def _get_metrics_result_or_logs(self, logs: Any) -> dict[str, Any]:
@@ -214,15 +215,13 @@ class ExactTrainer(Base):
                 logs = one_step(batch.get_value())
             return logs
 
-        if self.run_eagerly:
-            return lambda iterator: one_step(next(iterator))
         from_iterator = tf.function(steps, reduce_retracing=True)
-        from_batch = tf.function(one_step, reduce_retracing=True)
+        from_batch = one_step if self.run_eagerly else tf.function(one_step, reduce_retracing=True)
 
         def function(iterator: Any) -> dict[str, tf.Tensor]:
-            if isinstance(iterator, tf.distribute.DistributedIterator):
+            if isinstance(iterator, tf.distribute.DistributedIterator) and not self.run_eagerly:
                 return from_iterator(iterator)
-            # A `WorkerIterator`, or `train_on_batch`, where every replica gets the whole batch.
+            # Eagerly, by a `WorkerIterator`, or by `train_on_batch`, where each replica gets the whole batch.
             logs = from_batch(next(iterator))
             for batch in itertools.islice(iterator, self.steps_per_execution - 1):
                 logs = from_batch(batch)

@@ -28,6 +28,7 @@ OWN_FILES = (
     "logs/*/events.out.tfevents.*", "saved_model.pb", "fingerprint.pb", "variables/variables.*",
     "assets/*", SAVED_MODEL_MARK, ".README.md.*", EXPORT_MARK, "serving.py", "serving/*", "model.onnx",
     "model.tflite", "model.xml", "model.bin", "model/*", "symbols.json", "spiece.model",
+    "preprocessor_config.json",
 )  # fmt: skip
 CARD = "README.md"
 # A line in generated model cards: whoever removes it keeps the file from being overwritten.
@@ -50,7 +51,11 @@ def new_folder(path: Path, overwrite: bool = False) -> Iterator[pathlib.Path]:
         if path.exists():
             old = _beside(path)
             path.rename(old)
-            work.rename(path)
+            try:
+                work.rename(path)
+            except BaseException:
+                old.rename(path)
+                raise
             shutil.rmtree(old)
         else:
             work.rename(path)

@@ -115,7 +115,7 @@ def work_in(x: Any) -> tf.Tensor:
             mask = x.get(name.removesuffix("token_ids") + "padding_mask")
             mask = tf.ones_like(token_ids, tf.bool) if mask is None else tf.cast(mask, tf.bool)
             tokens += tf.math.count_nonzero(mask)
-            filled = tf.reduce_any(mask, axis=-1)
+            filled = tf.reduce_any(mask, axis=list(range(1, mask.shape.rank)))  # (B,)
             rows = filled if rows is None else rows | filled
     examples = tf.cast(batch_size_of(x), tf.int64) if rows is None else tf.math.count_nonzero(rows)
     return tf.stack([examples, tokens])

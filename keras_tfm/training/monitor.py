@@ -38,7 +38,7 @@ class Monitor:
         """The epoch's score, lower is better; ValueError if `logs` lack the metric."""
         if self.name not in logs:
             raise ValueError(f"`monitor` must be one of {', '.join(logs)}; it is {self.name!r}.")
-        return self.sign * float(logs[self.name])
+        return self.sign * float(logs[self.name]) if self.sign else 0.0  # of a NaN, too
 
     @staticmethod
     def is_best(score: float, best: float) -> bool:

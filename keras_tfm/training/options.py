@@ -258,6 +258,10 @@ class ImageTraining(PartlyTrained):
 class DetectionTraining(PartlyTrained):
     """By default the warm-up takes a tenth of the steps."""
 
+    learning_rate: Annotated[
+        Positive, Option("peak learning rate, at the end of the warm-up; a third by default with --from")
+    ] = 1e-3
+
     batch_size: Annotated[Count, Option("images in a batch")] = 16
     flip: Annotated[
         bool, Option("mirror images and their boxes at random; turn it off for letters and digits")
@@ -270,19 +274,22 @@ class DetectionTraining(PartlyTrained):
 
 @dataclasses.dataclass(frozen=True)
 class SegmentationTraining(PartlyTrained):
-    """The warm-up takes a tenth of the steps unless something else is said."""
+    """By default the warm-up takes a tenth of the steps."""
 
-    batch_size: Annotated[Count, Option("images of a batch at most")] = 16
+    learning_rate: Annotated[
+        Positive, Option("peak learning rate, at the end of the warm-up; a tenth by default with --from")
+    ] = 1e-3
+    batch_size: Annotated[Count, Option("images in a batch")] = 16
     flip: Annotated[
-        bool, Option("mirror images and their masks at random, which letters and digits do not bear")
+        bool, Option("mirror images and their masks at random; turn it off for letters and digits")
     ] = True
     least_area: Annotated[
         Annotated[float, Between(0.01, 1)],
-        Option("the part of an image that is cut out at random, and stretched, at least; 1 for none"),
+        Option("smallest share of an image's area in a random crop; 1 is no cropping"),
     ] = 0.5
     most_area: Annotated[
         Annotated[float, Between(1, 16)],
-        Option("that part at most: above 1 the image is smaller, and what is around it counts nowhere"),
+        Option("largest share; above 1 the image is shrunk, and what surrounds it is ignored"),
     ] = 1.0
 
 
@@ -334,12 +341,12 @@ class MatchTraining(PartlyTrained):
 
 @dataclasses.dataclass(frozen=True)
 class CaptionTraining(MatchTraining):
-    """The warm-up takes a tenth of the steps unless something else is said."""
+    """By default the warm-up takes a tenth of the steps."""
 
     learning_rate: Annotated[
-        Positive, Option("at the end of the warm-up, after --from by default a tenth of it")
+        Positive, Option("peak learning rate, at the end of the warm-up; a tenth by default with --from")
     ] = 1e-3
-    batch_size: Annotated[Count, Option("pairs of a batch at most")] = 64
+    batch_size: Annotated[Count, Option("pairs in a batch")] = 64
     label_smoothing: Annotated[
         Annotated[float, Between(0, 1, is_open=True)],
         Option("the share of each label that is spread over all tokens"),

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import math
 import pathlib
 
 from keras_tfm.training.folder import Path, new_file
@@ -24,16 +25,18 @@ def versions() -> dict[str, str]:
 
 
 def results(history: dict[str, list], monitor: tuple[str, Mode]) -> dict:
-    """The best epoch, counted from 1, its metrics, and the number of epochs; `monitor` is a name and a
-    mode.
+    """The best epoch, counted from 1, its metrics, and the number of epochs; {} if no epoch has a value of
+    the `monitor`, a name and a mode, that is a number.
     """
-    if not history.get(monitor[0]):
-        return {}
     name, _ = monitor
     judge = Monitor(*monitor)
-    scores = [judge.score({name: value}) for value in history[name]]
-    least = min(scores)
-    best = max(epoch for epoch, score in enumerate(scores) if score == least)
+    scores = [judge.score({name: value}) for value in history.get(name, ())]
+    best, least = None, math.inf
+    for epoch, score in enumerate(scores):
+        if judge.is_best(score, least):
+            best, least = epoch, score
+    if best is None:
+        return {}
     measures = {name: values[best] for name, values in history.items() if len(values) > best}
     return {"best_epoch": best + 1, "epochs": len(scores), **measures}
 

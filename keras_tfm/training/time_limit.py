@@ -28,7 +28,7 @@ class TimeLimit(keras.callbacks.Callback):
 
     Its state, which a `Checkpoint` saves that tracks it, continues in a resumed training: `elapsed` seconds
     since training first began, the seconds `in_steps`, and the `usual` seconds of a step. Several workers
-    stop at the same step and use the chief's times. `clock` returns seconds.
+    stop at the same step, when one is over the limit, and use the chief's share. `clock` returns seconds.
 
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     >>> model.compile("adam", "mse")

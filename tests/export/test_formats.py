@@ -14,6 +14,7 @@ from keras_tfm import layers, serving
 from keras_tfm.data import BERTTokenizer
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.models import BERT, ViT
+from keras_tfm.serving.served import inputs_of
 from keras_tfm.tasks import ImageClassifier, SentenceEncoder, Task, TextClassifier, TokenClassifier
 from keras_tfm.tasks.signatures import Served
 from tests.fresh_process import run_fresh
@@ -68,9 +69,24 @@ def test_texts_are_answered_as_by_the_task(classifier, exports, name):
 
 def test_a_saved_model_has_the_same_interface(classifier, exports, tmp_path):
     classifier.export(tmp_path / "served")
-    answers, others = serving.load(tmp_path / "served")(TEXTS), serving.load(exports["onnx"])(TEXTS)
+    served = serving.load(tmp_path / "served")
+    answers, others = served(TEXTS), serving.load(exports["onnx"])(TEXTS)
     assert answers.keys() == others.keys() and answers["label"].tolist() == others["label"].tolist()
     np.testing.assert_allclose(answers["probabilities"], others["probabilities"], atol=1e-5)
+    assert served([]) == {}
+    with pytest.raises(ValueError, match="expected a list, got a single one"):
+        served(TEXTS[0])
+
+
+def test_the_inputs_of_a_saved_model_follow_its_signature():
+    assert inputs_of({"text"}, ["a b", ["a", "b"]]) == {"text": ["a b", "a b"]}
+    assert inputs_of({"user"}, ["Ada"]) == {"user": ["Ada"]}
+    assert inputs_of({"values"}, [[1, 2], [3, 4]])["values"].tolist() == [[1, 2], [3, 4]]
+    pairs = [("a", "b"), "c\td"]
+    assert inputs_of({"text", "second"}, pairs) == {"text": ("a", "c"), "second": ("b", "d")}
+    assert inputs_of({"question", "context"}, pairs) == {"question": ("a", "c"), "context": ("b", "d")}
+    asked = [("a", ["b", "c"]), "d\te\tf"]
+    assert inputs_of({"text", "choices"}, asked) == {"text": ("a", "d"), "choices": (["b", "c"], ["e", "f"])}
 
 
 @pytest.mark.parametrize("name", ONE_QUICK)

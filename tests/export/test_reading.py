@@ -96,6 +96,20 @@ def test_questions_are_answered_as_by_the_task(tokenizer, name, unanswerable, tm
         served([("where? " * 30, CONTEXT)])
 
 
+@pytest.mark.parametrize(
+    ("make", "name", "examples"),
+    [
+        (chooser, "choice", [(LINES[0], [LINES[1], "b"]), "Käse\tBrot\tRome"]),
+        (answerer, "answer", [*ASKED, "where?\tin Rome"]),
+    ],
+)
+def test_a_saved_model_takes_the_same_examples(tokenizer, make, name, examples, tmp_path):
+    task = make(tokenizer)
+    shaken(task.model)
+    task.export(tmp_path / "served")
+    assert serving.load(tmp_path / "served")(examples)[name].tolist() == task.predict(examples)
+
+
 ASK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])

@@ -69,6 +69,7 @@ SERVED = {"saved_model.pb": "", "variables/variables.index": "", "assets/pieces.
         (RUN, None),
         (SERVED | {"assets.extra/keras_tfm.json": OURS}, None),
         ({"config.json": OURS, "model.safetensors": "", "tokenizer.json": ""}, None),  # for transformers
+        ({"config.json": OURS, "preprocessor_config.json": ""}, None),
         ({"thesis.tex": "years of work"}, "thesis.tex"),
         (RUN | {"notes.txt": ""}, "notes.txt"),
         (RUN | {"logs/thesis.tex": ""}, "logs/thesis.tex"),
@@ -92,6 +93,14 @@ def test_only_what_the_package_wrote_is_replaced(files, foreign, tmp_path):
     ):
         pass
     assert all(os.path.lexists(tmp_path / "a" / name) for name in files)
+
+
+def test_what_was_there_comes_back_if_the_new_folder_cannot_be_renamed(tmp_path):
+    (tmp_path / "a").mkdir()
+    fill(tmp_path / "a", RUN)
+    with pytest.raises(FileNotFoundError), new_folder(tmp_path / "a", overwrite=True) as work:
+        work.rmdir()
+    assert names(tmp_path) == ["a"] and names(tmp_path / "a") == sorted({x.partition("/")[0] for x in RUN})
 
 
 def test_links_and_files_are_never_replaced_and_an_empty_folder_is_filled(tmp_path):

@@ -39,6 +39,8 @@ def test_work_leaves_padding_out():
     assert work_in(x).numpy().tolist() == [3, 6]
     assert work_in({"token_ids": np.ones((3, 2))}).numpy().tolist() == [3, 6]
     assert work_in({"images": np.ones((5, 2, 2, 1))}).numpy().tolist() == [5, 0]
+    choices = np.array([[[1, 1], [1, 0]], [[0, 1], [0, 0]], [[0, 0], [0, 0]]], bool)  # (B, C, T)
+    assert work_in({"token_ids": choices, "padding_mask": choices}).numpy().tolist() == [2, 4]
     assert work_in(np.ones((0, 2))).numpy().tolist() == [0, 0]
 
 

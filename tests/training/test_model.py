@@ -207,6 +207,24 @@ def test_xla_compiles_gradients_for_each_shape_of_a_batch_and_the_update_once(mo
     assert collections.Counter(names) == {"dense_gradients": 3, "update": 1}
 
 
+EAGER = """
+import numpy as np, keras, keras_tfm
+with keras_tfm.training.strategy("mirrored:2").scope():
+    x = keras.Input((1,))
+    model = keras_tfm.Model(x, keras.layers.Dense(1)(x))
+    model.compile("sgd", "mse", run_eagerly=True, steps_per_execution=2)
+ones = np.ones((10, 1), "float32")
+model.fit(ones, ones, batch_size=2, verbose=0)
+print(int(model.optimizer.iterations.numpy()))
+"""
+
+
+@pytest.mark.slow  # in a process of its own
+def test_eager_replicas_take_every_batch():
+    result = run_fresh(EAGER, blocked=())
+    assert result.stdout.strip() == "5", result.stderr
+
+
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_a_model_with_nothing_to_train_is_fitted(jit_compile):
     model = functional()

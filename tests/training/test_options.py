@@ -16,6 +16,8 @@ from keras_tfm.training.schedules import make_schedule
 
 TRAINABLE = [task for task in tasks.TASKS.values() if issubclass(task, tasks.LearningTask)]
 
+NAN = float("nan")
+
 
 @pytest.mark.parametrize("task", TRAINABLE, ids=lambda task: task.name)
 def test_every_task_says_what_the_command_line_needs(task):
@@ -80,7 +82,9 @@ def test_the_results_are_those_of_the_best_epoch():
     expected = {"best_epoch": 2, "epochs": 3, "loss": 2.0, "val_loss": 1.5}
     assert results(history, ("val_loss", "min")) == expected
     assert results({"val_accuracy": [0.5, 0.9, 0.9]}, ("val_accuracy", "max"))["best_epoch"] == 3
-    assert results({}, ("val_loss", "min")) == {}
+    assert results({}, ("val_loss", "min")) == {} == results({"val_loss": [NAN, NAN]}, ("val_loss", "min"))
+    assert results({"val_loss": [NAN, 2.0, 3.0, NAN]}, ("val_loss", "min"))["best_epoch"] == 2
+    assert results({"loss": [1.0, NAN]}, ("loss", "last"))["best_epoch"] == 2
 
 
 def test_a_record_is_whole_or_not_there(tmp_path):

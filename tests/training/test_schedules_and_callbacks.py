@@ -12,6 +12,7 @@ import tqdm
 import keras_tfm
 from keras_tfm.training import (
     BestWeights,
+    Checkpoint,
     Progress,
     TimeLimit,
     WarmupConstantSchedule,
@@ -172,12 +173,29 @@ def test_the_time_limit_stops_within_an_epoch():
     assert len(history.epoch) == 1 and model.get_weights()[0] == -1.0
 
 
-def test_a_fit_that_fails_before_its_first_step_says_why():
-    def change(inputs, step, done):
-        return inputs
+def unchanged(inputs, step, done):
+    return inputs
 
+
+def one_weight():
+    """A `keras_tfm.Model` of one weight."""
     x = keras.Input((1,))
-    model = keras_tfm.Model(x, keras.layers.Dense(1)(x))
+    model = keras_tfm.Model(x, keras.layers.Dense(1, use_bias=False)(x))
     model.compile("sgd", "mse")
-    with pytest.raises(ValueError, match="cardinality"):
-        model.fit(np.ones((3, 1)), np.ones((2, 1)), verbose=0, callbacks=[ChangedInputs(change, 1)])
+    return model
+
+
+def test_a_fit_that_fails_before_its_first_step_says_why(tmp_path):
+    model = one_weight()
+    for callback in (ChangedInputs(unchanged, 1), Checkpoint(tmp_path / "checkpoints")):
+        with pytest.raises(ValueError, match="cardinality"):
+            model.fit(np.ones((3, 1)), np.ones((2, 1)), verbose=0, callbacks=[callback])
+
+
+def test_callbacks_end_in_any_form_and_in_reverse():
+    """One callback alone, a list in a list; of two that change the step, both give it back."""
+    model, one = one_weight(), np.ones((2, 1))
+    step = model.train_step
+    for callbacks in (TimeLimit(1), [[ChangedInputs(unchanged, 1)], ChangedInputs(unchanged, 1)]):
+        model.fit(one, one, verbose=0, callbacks=callbacks)
+        assert model.train_step == step

@@ -1,6 +1,7 @@
 """Pictures hold what they were given: cells, hands, curves, names; each can be written as a file."""
 
 import builtins
+import os
 import re
 import sys
 
@@ -207,6 +208,20 @@ def test_a_training_by_epochs(run, capsys):
     assert (folder / "metrics.png").exists()
     main(["plot", str(folder), str(folder), "--out", str(folder / "a.svg")])
     assert (folder / "a.svg").read_text().startswith("<?xml")
+
+
+def test_runs_of_one_name_have_a_curve_each(run, monkeypatch):
+    folder, rows = run
+    drawn = []
+    draw = plots.draw_training
+    monkeypatch.setattr(plots, "draw_training", lambda tables: (drawn.append(list(tables)), draw(tables))[1])
+    folders = [str(folder / parent / "run") for parent in "ab"]
+    for path in folders:
+        os.makedirs(path)
+        write_rows(os.path.join(path, "metrics.csv"), rows)
+    main(["plot", *folders])
+    main(["plot", folders[0], str(folder)])
+    assert drawn == [folders, ["run", folder.name]]
 
 
 def test_a_run_without_measures_is_one_line(tmp_path, capsys):
