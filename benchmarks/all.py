@@ -51,7 +51,7 @@ RUNS = {
     "detr": "--rounds 3 --steps 1",
     "detect": "{pictures} {pictures} --minutes 2 --side 64",
     "memory": "--length 4096 --steps 2",
-    "exactness": "adam translation 'dropout in blocks'",
+    "exactness": "adam translation accumulation",
 }
 PEERS = (
     "tensorflow", "keras", "keras-hub", "torch", "transformers", "timm", "implicit", "numba", "faiss-cpu",
