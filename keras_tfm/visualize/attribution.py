@@ -122,12 +122,12 @@ def attention_gradients(
 
 
 def attention_rollout(scores: Any, residual: float = 0.5) -> np.ndarray:
-    """How much of each input position reaches each output position: (B, T, T), rows sum to 1.
+    """How much of each input position reaches each output position: (B, T, T).
 
     The heads' mean of each layer is mixed with the identity, of which `residual` is the share, and the layers
     are multiplied, the last one on the left (Abnar and Zuidema 2020, "Quantifying Attention Flow in
-    Transformers"). `scores` as for `attention_patterns`, the lowest layer first. ValueError where the layers
-    are not of one shape.
+    Transformers"). Rows sum to 1 where all positions attend to something. `scores` are as for
+    `attention_patterns`, the lowest layer first. ValueError where the layers are not of one shape.
 
     >>> weights = np.array([[[[0.0, 1.0], [0.5, 0.5]]]])  # one layer with one head, of two tokens
     >>> keras_tfm.visualize.attention_rollout(weights).tolist()

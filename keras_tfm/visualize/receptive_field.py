@@ -1,7 +1,7 @@
 """From which positions each layer's output is made: gradients through the stacks of a model.
 
 One layer of self-attention reaches from every position to every other; causal masks, windows, convolutions
-and recurrences reach less far, and the further the more of them stand one on the other.
+and recurrences reach less far, but further the more of them are stacked.
 """
 
 from typing import Any

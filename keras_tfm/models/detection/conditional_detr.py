@@ -4,11 +4,11 @@ Content and place of queries and keys have projections of their own. In cross-at
 side instead of being added, so that a score is the sum of how well the contents agree and how well the
 places do:
 
-    query  [content | sines of the query's reference, times what its state says]
+    query  [content | sines of the query's reference, scaled by its state]
     key    [content | sines of the cell]
 
-The reference is a point that a query says itself, from which its box is measured. Deviates from the authors'
-code as `DETR` does; in transformers' an `auxiliary_loss` changes the answers, here it does not.
+The reference is a point that the query predicts; its box is measured from it. Deviates from the authors' code
+as `DETR` does; in transformers' an `auxiliary_loss` changes the answers, here it does not.
 """
 
 import dataclasses

@@ -5,7 +5,7 @@ Detection": queries that look at few points of several maps.
     and coarser ones after             (cells look around  (queries look around
     the last                            themselves)         their references)
 
-A query's reference is a point that it says itself. With `refines` it is a box from the first block on, which
+A query's reference is a point that it predicts. With `refines` it is a box from the first block on, which
 each block corrects (section 4.2, "Iterative Bounding Box Refinement"). With `proposes` the first references
 are the boxes of the cells that most likely are of an object ("Two-Stage Deformable DETR"). Deviates from the
 authors' code in that a proposal has one score, for any object, where theirs has one for each class and reads
