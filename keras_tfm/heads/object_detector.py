@@ -42,8 +42,6 @@ class ObjectDetector(SetPredictor):
     (TensorShape([1, 16, 4]), TensorShape([1, 16, 4]))
     """
 
-    denoises = False  # whether the `learner` is told of objects too
-
     def __init__(
         self, backbone: "Backbone", num_classes: int, name: str = "object_detector", **kwargs: Any
     ) -> None:
@@ -79,8 +77,6 @@ class ReferencedDetector(SetPredictor):
     >>> model.output["logits"].shape, model.output["boxes"].shape
     ((None, 16, 3), (None, 16, 4))
     """
-
-    denoises = False  # whether the `learner` is told of objects too
 
     def __init__(
         self, backbone: "Backbone", num_classes: int, name: str = "object_detector", **kwargs: Any

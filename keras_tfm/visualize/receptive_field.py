@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from keras_tfm.tasks.reading import read
 from keras_tfm.training.model import Model
+from keras_tfm.visualize.attribution import following
 
 
 def receptive_field(
@@ -45,9 +46,7 @@ def receptive_field(
 
 def _reach(model: Any, inputs: Any, rng: np.random.Generator) -> np.ndarray:
     """(T, S) of one block, whose `state` depends on the `first`."""
-    with tf.GradientTape(persistent=True) as tape:
-        for variable in model.variables:
-            tape.watch(variable.value)
+    with following(model, persistent=True) as tape:
         outputs = model(inputs, training=False)
         state = tf.reshape(outputs["state"], (-1, outputs["state"].shape[-1]))  # (T, D)
         direction = rng.normal(size=state.shape[-1]) / np.sqrt(state.shape[-1])

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from keras_tfm.word_vectors import compiled
-from keras_tfm.word_vectors.compiled import num_threads
+from keras_tfm.word_vectors.compiled import num_threads, ranges
 from keras_tfm.word_vectors.objective import Parameters, Problem
 
 BLOCK = 50_000  # entries that one thread takes at a time
@@ -77,12 +77,9 @@ class LeastSquares:
             arrays = (problem.starts, problem.columns, problem.weights, targets, factors)
             return solve(*block, *arrays, ridge, solved)
 
-        cuts = np.searchsorted(problem.starts, np.arange(0, problem.starts[-1], BLOCK))
-        edges = np.unique([0, *cuts, problem.num_words])
-        blocks = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         # LAPACK has threads of its own.
         with ThreadPoolExecutor(1 if solve is _solve_by_lapack else num_threads()) as pool:
-            cost = sum(pool.map(solve_block, blocks))
+            cost = sum(pool.map(solve_block, ranges(problem.starts, BLOCK)))
         return cost + self.regularization * float(np.sum(fixed.astype(np.float64) ** 2))
 
 

@@ -33,7 +33,6 @@ from keras_tfm.models.detection.base import (
     SetDetector,
     SetDetectorConfig,
     encoded_map,
-    inverse_sigmoid,
     outputs_of,
     references_of,
     start_of,
@@ -68,8 +67,8 @@ class ConditionalDETR(SetDetector):
 
         queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.states[-1])
         references = Chain([Dense(config.dim, "relu"), Dense(2)], name="decoder_references")(queries)
-        references = ops.sigmoid(references)  # (B, Q, 2)
-        places = CoordinateSines(config.dim // 2, name="decoder_sines")(ops.flip(references, axis=-1))
+        points = ops.sigmoid(references)  # (B, Q, 2)
+        places = CoordinateSines(config.dim // 2, name="decoder_sines")(ops.flip(points, axis=-1))
         scale = Chain([Dense(config.dim, "relu"), Dense(config.dim)], name="decoder_place_scale")
         decoded = [ops.zeros_like(queries)]
         for i, block in enumerate(decoder):
@@ -79,7 +78,7 @@ class ConditionalDETR(SetDetector):
             config,
             backbone,
             pixel_mask,
-            {**outputs_of(encoder, decoded), "references": references_of(inverse_sigmoid(references))},
+            {**outputs_of(encoder, decoded), "references": references_of(references)},
             {"encoder": encoder.blocks, "decoder": decoder},
             {"encoder": encoder.states, "decoder": decoded},
             name=name,
