@@ -10,12 +10,12 @@ from keras_tfm.convert.bert import MASKED_LM, own_activation
 from keras_tfm.convert.family import (
     ACTIVATIONS,
     LABELS,
-    THEIR_ACTIVATIONS,
     Entry,
     Family,
     Head,
     Option,
     rate,
+    their_activation,
 )
 from keras_tfm.convert.keymap import TRANSPOSED, Transform, embedding, feedforward, linear, norm, weight
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
@@ -80,7 +80,7 @@ HIDDEN_OPTIONS = {
     "dropout": rate("cls_dropout", "hidden_dropout_prob"),
     "activation": Option(
         lambda entries: ACTIVATIONS[entries.get("pooler_hidden_act", "gelu")],
-        lambda name: {"pooler_hidden_act": THEIR_ACTIVATIONS[name]},
+        lambda name: {"pooler_hidden_act": their_activation(name)},
     ),
     "input_dropout": rate("pooler_dropout", default=0.0),
 }
@@ -189,7 +189,7 @@ V2 = Family(
         "convolution_activation": Entry(
             "conv_act",
             lambda name, _: ACTIVATIONS[name],
-            lambda config: THEIR_ACTIVATIONS[config.convolution_activation],
+            lambda config: their_activation(config.convolution_activation),
         ),
     },
     absent={

@@ -30,6 +30,14 @@ TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_toke
 MAX_LAYERS = 10_000
 
 
+def their_activation(name):
+    """Their name of our activation `name`; ValueError if they have none."""
+    if name not in THEIR_ACTIVATIONS:
+        known = ", ".join(THEIR_ACTIVATIONS)
+        raise ValueError(f"transformers has no name for the activation {name!r}, only for {known}.")
+    return THEIR_ACTIVATIONS[name]
+
+
 def files_of(backbone):
     """The names of files that may convert our `backbone`: that of its module, and that of its class."""
     return type(backbone).__module__.rpartition(".")[2], type(backbone).__name__.lower()
@@ -228,7 +236,7 @@ class Family:
             if isinstance(theirs, Entry):
                 values[theirs.name] = theirs.write(config)
             elif ours == "activation":
-                values[theirs] = THEIR_ACTIVATIONS.get(config.activation, config.activation)
+                values[theirs] = their_activation(config.activation)
             else:
                 values[theirs] = getattr(config, ours)
         values |= {name: function(config) for name, function in self.written.items()}

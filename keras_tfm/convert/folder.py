@@ -13,8 +13,8 @@ INDEX = "model.safetensors.index.json"
 def find_folder(name: Path) -> pathlib.Path:
     """The folder `name` or, if there is none, that of the hub id `name` ("owner/model") in the local cache.
 
-    Files that are not in the cache are downloaded if huggingface_hub is installed. Raises FileNotFoundError
-    if there is neither.
+    A model that is not wholly in the cache is downloaded if huggingface_hub is installed. Raises
+    FileNotFoundError if there is neither.
 
     >>> import os
     >>> os.mkdir("model")
@@ -32,14 +32,26 @@ def find_folder(name: Path) -> pathlib.Path:
         ) from None
     patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]
     try:
-        return pathlib.Path(snapshot_download(str(name), allow_patterns=patterns, local_files_only=True))
-    except (OSError, ValueError):  # it is not in the cache, or no hub id
+        folder = pathlib.Path(snapshot_download(str(name), allow_patterns=patterns, local_files_only=True))
+        if holds_model(folder):
+            return folder
+    except (OSError, ValueError):  # it is not in the cache, damaged, or no hub id
         pass
     try:
         return pathlib.Path(snapshot_download(str(name), allow_patterns=patterns))
     except (OSError, ValueError) as error:
         problem = f"{name} is neither a folder nor available from the Hugging Face hub ({error})."
         raise FileNotFoundError(problem) from None
+
+
+def holds_model(folder):
+    """Whether a hub's cached `folder` has config.json and all weights; other programs cache single files.
+
+    Raises CheckpointError for a malformed index, and for links that lead elsewhere.
+    """
+    is_sharded = not (folder / WEIGHTS).exists() and (folder / INDEX).exists()
+    weights = _shard_of(folder).values() if is_sharded else [WEIGHTS]
+    return all(inside(folder, name).exists() for name in ("config.json", *weights))
 
 
 def read_config(folder):
@@ -54,10 +66,7 @@ def read_weights(folder):
     if not os.path.lexists(path := folder / INDEX):
         kinds = ", ".join(sorted(file.name for file in folder.iterdir())[:9]) or "nothing"
         raise CheckpointError(folder, None, f"{WEIGHTS} or {INDEX} (nothing pickled is read)", kinds)
-    shard_of = read_json(inside(folder, INDEX)).get("weight_map")
-    if not isinstance(shard_of, dict) or not all(isinstance(name, str) for name in shard_of.values()):
-        raise CheckpointError(path, "weight_map", "names of shards by key", repr(shard_of)[:80])
-    tensors = {}
+    shard_of, tensors = _shard_of(folder), {}
     for name, shard_path in {name: inside(folder, name) for name in sorted(set(shard_of.values()))}.items():
         shard, _ = read_tensors(shard_path)
         listed = {key for key, file in shard_of.items() if file == name}
@@ -66,6 +75,14 @@ def read_weights(folder):
             raise CheckpointError(folder / name, key, f"the weight {where[0]}", where[1])
         tensors.update(shard)
     return tensors, path
+
+
+def _shard_of(folder):
+    """{key: the name of its shard}, from the index in `folder`."""
+    shard_of = read_json(inside(folder, INDEX)).get("weight_map")
+    if not isinstance(shard_of, dict) or not all(isinstance(name, str) for name in shard_of.values()):
+        raise CheckpointError(folder / INDEX, "weight_map", "names of shards by key", repr(shard_of)[:80])
+    return shard_of
 
 
 def inside(folder, name):

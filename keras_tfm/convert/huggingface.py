@@ -120,19 +120,19 @@ def from_huggingface(name: Path, with_head: bool = True) -> Any:
 def head_arguments(backbone: Any, head_class: type, entries: dict) -> tuple[dict, dict]:
     """The arguments for a new `head_class` on `backbone`, and {part: whether the backbone must have it}.
 
-    Both follow the family of the backbone in transformers; they are empty if it has no such head.
+    Both follow the family of the backbone in transformers; they are empty without a family or such a head.
 
     >>> backbone = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=50, num_layers=1)
     >>> keras_tfm.convert.head_arguments(backbone, keras_tfm.heads.Classifier, {"classifier_dropout": 0.2})
     ({'hidden_dim': None, 'dropout': 0.2}, {'pooler': True})
     """
-    family = families_of(backbone)[0]
-    for head in family.heads.values():
-        if head.model is head_class:
-            options = head.read_options({**entries, "id2label": None, "num_labels": 2})
-            options.pop("num_classes", None)  # the caller gives it
-            arguments = {**head.arguments_for(backbone.config), **options}
-            return arguments, {part: part not in head.lacks for part in family.parts}
+    for family in families_of(backbone):
+        for head in family.heads.values() if family.computes(backbone.config) else ():
+            if head.model is head_class:
+                options = head.read_options({**entries, "id2label": None, "num_labels": 2})
+                options.pop("num_classes", None)  # the caller gives it
+                arguments = {**head.arguments_for(backbone.config), **options}
+                return arguments, {part: part not in head.lacks for part in family.parts}
     return {}, {}
 
 

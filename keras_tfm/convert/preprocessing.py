@@ -46,7 +46,7 @@ PUBLISHED = {
         "resample": 3,
     },
 }
-PUBLISHED["mask2former"] = PUBLISHED["maskformer"] = PUBLISHED["maskformer"]
+PUBLISHED["mask2former"] = PUBLISHED["maskformer"]
 INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers for its filters
 MAX_SIDE = 4_096
 LEAST_STRETCHED = 384  # ConvNeXt's images of this size and more are stretched, not cut
@@ -105,7 +105,8 @@ def _fields(entries, path):
                 fields[ours] = tuple(_numbers(entries[name], name, path))
     else:
         fields = {"mean": (0.0,), "std": (1.0,)}
-    if (resample := entries.get("resample", 2)) not in INTERPOLATIONS:
+    resample = entries.get("resample", 2)
+    if type(resample) is not int or resample not in INTERPOLATIONS:
         raise CheckpointError(path, "resample", "2 (bilinear) or 3 (bicubic)", brief(resample))
     fields["interpolation"] = INTERPOLATIONS[resample]
     return fields
@@ -144,7 +145,7 @@ def _cutting(entries, path):
     shortest = size.get("shortest_edge")
     side = shortest if shortest is not None else size.get("height")
     if "crop_pct" in entries and shortest is not None:  # the entries of ConvNeXt
-        if shortest >= LEAST_STRETCHED:
+        if _numbers([shortest], "size", path)[0] >= LEAST_STRETCHED:
             return {}
         fraction = _numbers([entries["crop_pct"]], "crop_pct", path)[0]
         return {"crop_fraction": fraction, "keep_aspect": True}

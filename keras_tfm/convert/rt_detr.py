@@ -14,12 +14,12 @@ from keras_tfm.convert.detr import of_decoder
 from keras_tfm.convert.family import (
     ACTIVATIONS,
     LABELS,
-    THEIR_ACTIVATIONS,
     Entry,
     Family,
     Head,
     labels_of,
     number_of_labels,
+    their_activation,
 )
 from keras_tfm.convert.keymap import batch_counts, batch_norm, convolution, linear, norm, weight
 from keras_tfm.convert.vision_encoder_decoder import renamed
@@ -140,7 +140,7 @@ def encoded(value, _=None):
 def activation_entry(name, field):
     """Their entry for one of several activations."""
     return Entry(
-        name, lambda value, _: ACTIVATIONS[value], lambda config: THEIR_ACTIVATIONS[getattr(config, field)]
+        name, lambda value, _: ACTIVATIONS[value], lambda config: their_activation(getattr(config, field))
     )
 
 

@@ -2,11 +2,11 @@
 
 from keras_tfm.convert.clip import IGNORED, OF_BOTH, tower_fields, tower_rows, tower_shapes
 from keras_tfm.convert.family import Family, Head
-from keras_tfm.convert.keymap import JOINED, TRANSPOSED, Row, Transform, feedforward, linear, norm, weight
+from keras_tfm.convert.keymap import JOINED, TRANSPOSED, Row, feedforward, linear, norm, weight
+from keras_tfm.convert.vit import FIRST_OF_ONE
 from keras_tfm.heads import Contrastive
 from keras_tfm.models import SigLIP
 
-ONE = Transform(lambda array: array[0], lambda array, _: [array[None]])  # a number: (1,)
 LOGIT_BIAS = -10.0  # what it begins with (section 3.2)
 
 
@@ -42,7 +42,11 @@ FAMILY = Family(
     heads={
         "SiglipModel": Head(
             Contrastive,
-            [*weight("head/logit_scale", "logit_scale", ONE), *weight("head/logit_bias", "logit_bias", ONE)],
+            # Their scale and bias are arrays of one number.
+            [
+                *weight("head/logit_scale", "logit_scale", FIRST_OF_ONE),
+                *weight("head/logit_bias", "logit_bias", FIRST_OF_ONE),
+            ],
             {"logit_bias": LOGIT_BIAS},
         )
     },

@@ -1,6 +1,6 @@
 """T5's checkpoints (Raffel et al. 2020), v1.0 and v1.1, with the head of conditional generation."""
 
-from keras_tfm.convert.family import ACTIVATIONS, Entry, Family, Head, first_of
+from keras_tfm.convert.family import Entry, Family, Head, first_of, their_activation
 from keras_tfm.convert.keymap import attention, context_attention, embedding, feedforward, linear, weight
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import T5
@@ -54,8 +54,9 @@ def feed_forward_proj(config):
     """ "relu", "gated-gelu", ... for our configuration; ValueError if they have no name for it."""
     if config.gated and config.activation == "gelu":
         raise ValueError('T5 has no gate with the exact GELU; use "gelu_tanh".')
-    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    name = "gelu" if config.gated and config.activation == "gelu_tanh" else names[config.activation]
+    if config.gated and config.activation == "gelu_tanh":
+        return "gated-gelu"
+    name = their_activation(config.activation)
     return f"gated-{name}" if config.gated else name
 
 

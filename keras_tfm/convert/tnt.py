@@ -11,6 +11,7 @@ from keras_tfm.convert.keymap import (
     weight,
 )
 from keras_tfm.convert.state import read_state
+from keras_tfm.convert.vit import FIRST_OF_ONE
 from keras_tfm.heads import Classifier
 from keras_tfm.models import TNT
 
@@ -40,7 +41,6 @@ ARGUMENTS = Arguments(
     only={"epsilon": 1e-5, "dropout": 0.0},
 )
 DEFAULTS = {"embed_dim": 768, "num_heads_outer": 12, "inner_dim": 48}  # the defaults of timm's class
-FIRST_OF_ONE = Transform(lambda array: array[0], lambda array, _: [array[None]])
 
 
 def pixel_positions(side):

@@ -74,6 +74,7 @@ class SetPredictor(ModelWithHead):
 
     num_classes: int
     predictions: Any
+    denoises = False  # whether the `learner` is told of objects too
 
     def loss_of_training(self) -> keras.losses.Loss:
         """The loss of what `learner` gives."""

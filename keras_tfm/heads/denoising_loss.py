@@ -15,10 +15,10 @@ from keras_tfm.registry import register
 class DenoisingSetPredictionLoss(VarifocalSetPredictionLoss):
     """A `VarifocalSetPredictionLoss`, and that of denoising queries, whose objects are known.
 
-    Predictions are (B, L Q + (L - 1) N, C + 4), block by block: of L = `num_blocks` the Q = `num_queries`
-    queries that are matched, then of all but the first block N denoising queries. These are parts of M, one
-    for each target in its place: in turn a part that learns the targets, and one that learns no object. Their
-    means are over the number of targets times half of the parts.
+    Predictions are (B, L Q + (L - 1) N, C + 4), block by block: first the Q = `num_queries` matched queries
+    of each of L = `num_blocks` blocks, then the N denoising queries of all blocks but the first. These come
+    in parts of M, one query per target: parts that learn the targets alternate with parts that learn "no
+    object". Their means are over the number of targets times half of the parts.
 
     >>> loss = keras_tfm.heads.DenoisingSetPredictionLoss(num_blocks=2, num_queries=1)
     >>> targets = np.array([[[0, 0.5, 0.5, 0.2, 0.2]]])  # an object of the class 0

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_tfm.heads.base import SetPredictor
 from keras_tfm.heads.mask_set_losses import MaskMatchingLoss, MaskSetLoss, PointMaskSetLoss
+from keras_tfm.heads.object_detector import check_classes
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Tensor
@@ -38,8 +39,7 @@ class MaskClassifier(SetPredictor):
     def __init__(
         self, backbone: "Backbone", num_classes: int, name: str = "mask_classifier", **kwargs: Any
     ) -> None:
-        if num_classes < 1:
-            raise ValueError(f"`num_classes` must be at least 1; it is {num_classes}.")
+        check_classes(num_classes)
         states, features = (backbone.output[x] for x in ("decoder_outputs", "mask_features"))
         classes = keras.layers.Dense(num_classes + 1, name="class_head")
         last, vectors = self.mask_vectors(backbone.output)

@@ -80,17 +80,23 @@ def segments_of(targets):
     return classes, ops.cast(is_inside, "float32")
 
 
-def mask_badness(masks, segments, of_query, grid, of_focal, of_dice):
-    """The focal and the dice loss, so weighed, of the masks of matched queries, added up.
+def matched_masks(masks, of_query, num_segments):
+    """(The masks of the segments' queries (B, M, N), 1 where a segment has one and 0 elsewhere (B, M)).
 
-    `masks` (B, Q, rows columns) are logits on the `grid`, `segments` (B, M, H, W) are 0 or 1, and `of_query`
-    (B, Q) says which of them a query has, -1 for none. Logits are resized to the segments' size.
+    `masks` (B, Q, N) are those of all queries, and `of_query` (B, Q) says which segment a query has, -1 for
+    none.
+    """
+    is_pair = ops.equal(of_query[:, None], ops.arange(num_segments)[:, None])  # (B, M, Q)
+    query = ops.argmax(is_pair, axis=2)  # (B, M): 0 where a segment has none
+    is_matched = ops.cast(ops.any(is_pair, axis=2), "float32")
+    return ops.take_along_axis(masks, query[..., None], axis=1), is_matched
+
+
+def whole_mask_loss(segments, masks, grid, of_focal, of_dice):
+    """The focal and the dice loss, so weighed, of `segments` (B, M, H, W), 0 or 1, by `masks` (B, M, N),
+    logits on the `grid`, which are resized to (H, W): (B, M).
     """
     count, height, width = segments.shape[1:]
-    is_pair = ops.equal(of_query[:, None], ops.arange(count)[:, None])  # (B, M, Q)
-    query = ops.argmax(is_pair, axis=2)  # (B, M): 0 where a segment has none
-    masks = ops.take_along_axis(masks, query[..., None], axis=1)  # (B, M, N)
     masks = resize_bilinear(ops.reshape(masks, (-1, *grid, 1)), (height, width))
     masks, truth = (ops.reshape(x, (-1, count, height * width)) for x in (masks, segments))
-    badness = of_focal * focal_loss(truth, masks) + of_dice * dice_loss(truth, masks)  # (B, M)
-    return ops.sum(ops.cast(ops.any(is_pair, axis=2), "float32") * badness)
+    return of_focal * focal_loss(truth, masks) + of_dice * dice_loss(truth, masks)

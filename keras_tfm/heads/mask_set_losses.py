@@ -15,16 +15,17 @@ from keras import ops
 from keras_tfm.heads.mask_losses import (
     binary_cross_entropy,
     dice_loss,
-    focal_loss,
+    matched_masks,
     pairwise_cross_entropy,
     pairwise_dice,
     pairwise_focal,
     segments_of,
+    whole_mask_loss,
 )
 from keras_tfm.heads.matching import match
 from keras_tfm.layers.attention.deformable import sample_bilinear
 from keras_tfm.layers.compiler.bits import uniform_bits
-from keras_tfm.layers.resizing import resize_bilinear, resize_nearest
+from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.registry import register
 
 
@@ -82,11 +83,8 @@ class MaskMatchingLoss(keras.losses.Loss, abc.ABC):
         of_query = match(costs, classes >= 0)  # (B L, Q)
 
         entropies, class_weights = self._of_classes(logits, classes, of_query)
-        is_pair = ops.equal(of_query[:, None], ops.arange(classes.shape[1])[:, None])  # (B L, M, Q)
-        query = ops.argmax(is_pair, axis=2)  # (B L, M): 0 where a segment has none
-        masks = ops.take_along_axis(masks, query[..., None], axis=1)  # (B L, M, N)
+        masks, is_matched = matched_masks(masks, of_query, classes.shape[1])  # (B L, M, N), (B L, M)
         badness = self.mask_badness(segments, masks, num_blocks)  # (B L, M)
-        is_matched = ops.cast(ops.any(is_pair, axis=2), "float32")
         return [
             (self.weights[0] * ops.sum(class_weights * entropies), ops.sum(class_weights) / num_blocks),
             (ops.sum(is_matched * badness), num_segments),
@@ -176,12 +174,8 @@ class MaskSetLoss(MaskMatchingLoss):
         return of_focal * pairwise_focal(small, masks) + of_dice * pairwise_dice(small, masks)
 
     def mask_badness(self, segments, masks, num_blocks):
-        _, count, height, width = segments.shape
-        masks = resize_bilinear(ops.reshape(masks, (-1, *self.grid, 1)), (height, width))
-        masks = ops.reshape(masks, (-1, count, height * width))
-        truth = ops.repeat(ops.reshape(segments, (-1, *masks.shape[1:])), num_blocks, axis=0)
-        _, of_focal, of_dice = self.weights
-        return of_focal * focal_loss(truth, masks) + of_dice * dice_loss(truth, masks)
+        segments = ops.repeat(segments, num_blocks, axis=0)
+        return whole_mask_loss(segments, masks, self.grid, *self.weights[1:])
 
 
 @register

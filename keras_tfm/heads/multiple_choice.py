@@ -37,7 +37,7 @@ class MultipleChoice(ModelWithHead):
         policy = keras.config.dtype_policy()  # set to this model's policy while it is made
         classifier = Classifier(backbone, 1, hidden_dim, dropout, activation, input_dropout, dtype=policy)
         inputs = {
-            name: keras.Input((None, None), dtype=x.dtype, name=name) for name, x in backbone.input.items()
+            name: keras.Input((None, None), dtype=x.dtype, name=name) for name, x in classifier.input.items()
         }
         fold = FoldChoices(name="fold")
         logits = classifier({name: fold(x) for name, x in inputs.items()})  # (B C, 1)

@@ -24,7 +24,7 @@ from keras_tfm.training.model import FunctionalModel
 if TYPE_CHECKING:
     from keras_tfm.models.base import Backbone
 
-NEVER = -100.0  # the logit of what a proposal is not asked
+NEVER = -100.0  # the logit of classes that proposals do not predict
 
 
 class ObjectDetector(SetPredictor):
@@ -41,8 +41,6 @@ class ObjectDetector(SetPredictor):
     >>> outputs["logits"].shape, outputs["boxes"].shape
     (TensorShape([1, 16, 4]), TensorShape([1, 16, 4]))
     """
-
-    denoises = False  # whether the `learner` is told of objects too
 
     def __init__(
         self, backbone: "Backbone", num_classes: int, name: str = "object_detector", **kwargs: Any
@@ -69,9 +67,9 @@ class ObjectDetector(SetPredictor):
 class ReferencedDetector(SetPredictor):
     """An `ObjectDetector` for a `backbone` whose queries have references: `DeformableDETR`.
 
-    Its boxes are the sigmoid of what the head gives and the backbone's `references`, or the backbone's own
-    `decoder_boxes`, and then each block has a head for classes of its own. Each class is a question of its
-    own: `logits` are (B, Q, num_classes), their sigmoid the probability. Where the backbone has `proposals`,
+    Its boxes are the sigmoid of the head's output plus the backbone's `references`, or the backbone's own
+    `decoder_boxes`, and then each block has its own class head. A binary classifier answers for each class:
+    `logits` are (B, Q, num_classes), their sigmoid the probability. Where the backbone has `proposals`,
     `predictions` (B, L + 1, Q, num_classes + 4) begin with them.
 
     >>> backbone = keras_tfm.models.DeformableDETR.from_size("tiny", image_size=32)
@@ -79,8 +77,6 @@ class ReferencedDetector(SetPredictor):
     >>> model.output["logits"].shape, model.output["boxes"].shape
     ((None, 16, 3), (None, 16, 4))
     """
-
-    denoises = False  # whether the `learner` is told of objects too
 
     def __init__(
         self, backbone: "Backbone", num_classes: int, name: str = "object_detector", **kwargs: Any

@@ -9,7 +9,7 @@ from typing import Any
 from keras import ops
 
 from keras_tfm.heads.boxes import corners_of_masks
-from keras_tfm.heads.mask_losses import NO_IMAGE, mask_badness, segments_of
+from keras_tfm.heads.mask_losses import NO_IMAGE, matched_masks, segments_of, whole_mask_loss
 from keras_tfm.heads.set_prediction import SetPredictionLoss
 from keras_tfm.registry import register
 
@@ -56,8 +56,9 @@ class PanopticSetLoss(SetPredictionLoss):
         boxes = boxes_around(segments, ops.not_equal(ops.cast(targets[:, :1], "int32"), NO_IMAGE))
         truth = ops.concatenate([ops.cast(classes, "float32")[..., None], boxes], axis=-1)  # (B, M, 5)
         means, of_query = self.means_and_pairs(truth, ops.moveaxis(objects, 2, 1))
-        badness = mask_badness(masks, segments, of_query[:, -1], self.grid, *self.mask_weights)
-        return [*means, (badness, ops.sum(ops.cast(classes >= 0, "float32")))]
+        masks, is_matched = matched_masks(masks, of_query[:, -1], classes.shape[1])
+        badness = whole_mask_loss(segments, masks, self.grid, *self.mask_weights)
+        return [*means, (ops.sum(is_matched * badness), ops.sum(ops.cast(classes >= 0, "float32")))]
 
     def get_config(self):
         names = ("grid", "num_classes", "mask_weights")

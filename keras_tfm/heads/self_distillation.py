@@ -14,6 +14,7 @@ from keras import ops
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.dense import Dense
+from keras_tfm.registry import register
 from keras_tfm.training.model import Model
 
 NUM_LARGE = 2  # large crops per image, which the teacher sees
@@ -69,7 +70,7 @@ class SelfDistillation(ModelWithHead):
     """A student, its teacher, and the `center` of the teacher's outputs.
 
     Inputs: `images` (B, 2, H, W, C), two large crops of the size that the `backbone` reads, and, with n =
-    `num_local` > 0, small crops `local_images` (B, n, h, w, C). The output are the student's cosines (B, 2 +
+    `num_local` > 0, small crops `local_images` (B, n, h, w, C). The output is the student's cosines (B, 2 +
     n, `num_prototypes`); the loss is a `SelfDistillationLoss`. The `teacher` and its `teacher_backbone`
     start as copies of the student. During training a `training.MovingAverage` has to update their weights
     from the student's; `followed` lists the pairs.
@@ -154,6 +155,7 @@ def cosines_of(backbone, head, crops):
     return ops.reshape(head(pooled), (-1, count, head.num_prototypes))
 
 
+@register
 class SelfDistillationLoss(keras.losses.Loss):
     """The cross-entropy of the student's probabilities for a crop with the teacher's for another, averaged
     over pairs.
@@ -167,8 +169,14 @@ class SelfDistillationLoss(keras.losses.Loss):
     1.3863
     """
 
-    def __init__(self, teacher_temperature: float = 0.04, student_temperature: float = 0.1) -> None:
-        super().__init__(name="loss", reduction="mean_with_sample_weight")
+    def __init__(
+        self,
+        teacher_temperature: float = 0.04,
+        student_temperature: float = 0.1,
+        name: str = "loss",
+        reduction: str | None = "mean_with_sample_weight",
+    ) -> None:
+        super().__init__(name=name, reduction=reduction)
         self.teacher_temperature = teacher_temperature
         self.student_temperature = student_temperature
 
@@ -179,3 +187,7 @@ class SelfDistillationLoss(keras.losses.Loss):
         pairs = -ops.einsum("btk,bsk->bts", said, found)  # (B, 2, 2 + n)
         of_others = 1 - ops.eye(pairs.shape[1], pairs.shape[2], dtype=pairs.dtype)
         return ops.sum(pairs * of_others, axis=(1, 2)) / ops.sum(of_others)
+
+    def get_config(self):
+        names = ("teacher_temperature", "student_temperature")
+        return super().get_config() | {name: getattr(self, name) for name in names}

@@ -165,7 +165,7 @@ class SetPredictionLoss(MatchingLoss):
 
 @register
 class FocalSetPredictionLoss(MatchingLoss):
-    """Deformable DETR's `MatchingLoss`: each of C classes is a question of its own, "no object" none.
+    """Deformable DETR's `MatchingLoss`: a binary classifier for each of C classes, none for "no object".
 
     Predictions are (B, L, Q, C + 4). The loss of classes is the sum of the `focal_loss` of all logits, over
     the number of targets, with 2 for its exponent; the cost of a class is what it would add to it. Where the

@@ -64,7 +64,7 @@ class SpanBoundaryHead(Layer):
         )
 
     def build(self, x_shape, mask_positions_shape=None, span_boundaries_shape=None):
-        dim = x_shape[-1]
+        dim = self.embedding.dim
 
         def initializer():
             return keras.initializers.TruncatedNormal(stddev=0.02)
@@ -74,7 +74,7 @@ class SpanBoundaryHead(Layer):
         )
         self.position.build()
         self.dense, self.norms = [], []
-        for i, width in enumerate((2 * dim + self.position_dim, dim)):
+        for i, width in enumerate((2 * x_shape[-1] + self.position_dim, dim)):
             self.dense.append(
                 keras.layers.Dense(
                     dim,
@@ -86,7 +86,7 @@ class SpanBoundaryHead(Layer):
             self.dense[-1].build((None, None, width))
             self.norms.append(LayerNormalization(self.epsilon, name=f"norm_{i}"))
             self.norms[-1].build((None, None, dim))
-        self.vocabulary.build(x_shape)
+        self.vocabulary.build((*x_shape[:-1], dim))
         self.built = True
 
     def call(self, x, mask_positions, span_boundaries):

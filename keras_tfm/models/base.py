@@ -42,8 +42,8 @@ class ConfiguredModel(FunctionalModel):
     `__init__(config)`. `dtype` is the dtype policy of the model and of all its layers.
 
     `blocks` are {stack: its blocks, the first one first}. `hidden_states` are {stack: [the input of the
-    first block, the output of each block]}: symbolic tensors, from which a user can make
-    `keras_tfm.Model(model.input, ...)`.
+    first block, the output of each application of a block]}, and {} of recurrent models: symbolic tensors,
+    from which a user can make `keras_tfm.Model(model.input, ...)`.
     """
 
     config_class: type[Config]

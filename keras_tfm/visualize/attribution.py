@@ -18,7 +18,7 @@ from keras_tfm.private.keras import layers_in
 from keras_tfm.tasks.reading import Reading, read
 from keras_tfm.training.model import Model
 from keras_tfm.visualize.grids import grid_of, maps_of
-from keras_tfm.visualize.record import by_layer
+from keras_tfm.visualize.record import by_layer, named_calls
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ def input_attribution(
     _refuse_nested(task, reading)
     states = {name: values[0] for name, values in _states(model).items()}
     inner = Model(model.input, {"output": model.output, "states": states})
-    with _following(model) as tape:
+    with following(model) as tape:
         outputs = inner(reading.inputs, training=False)
         value = (score or highest_logit)(outputs["output"])
     gradients = tape.gradient(value, outputs["states"])
@@ -109,25 +109,22 @@ def attention_gradients(
             tape.watch(recorded)
             weights.append((layer.path, recorded))
 
-    with _following(model) as tape, recording(watch):
+    with following(model) as tape, recording(watch):
         value = (score or highest_logit)(model(reading.inputs, training=False))
     gradients = tape.gradient(value, [recorded for _, recorded in weights], unconnected_gradients="zero")
-    counts: dict[str, int] = {}
-    found = {}
+    products: dict[str, list[np.ndarray]] = {}
     for (path, recorded), gradient in zip(weights, gradients, strict=True):
-        counts[path] = counts.get(path, 0) + 1
-        name = path if counts[path] == 1 else f"{path} ({counts[path]})"
-        found[name] = np.asarray(recorded * gradient, "float32")
-    return found
+        products.setdefault(path, []).append(np.asarray(recorded * gradient, "float32"))
+    return dict(named for path, calls in products.items() for named in named_calls(path, calls))
 
 
 def attention_rollout(scores: Any, residual: float = 0.5) -> np.ndarray:
-    """How much of each input position reaches each output position: (B, T, T), rows sum to 1.
+    """How much of each input position reaches each output position: (B, T, T).
 
     The heads' mean of each layer is mixed with the identity, of which `residual` is the share, and the layers
     are multiplied, the last one on the left (Abnar and Zuidema 2020, "Quantifying Attention Flow in
-    Transformers"). `scores` as for `attention_patterns`, the lowest layer first. ValueError where the layers
-    are not of one shape.
+    Transformers"). Rows sum to 1 where all positions attend to something. `scores` are as for
+    `attention_patterns`, the lowest layer first. ValueError where the layers are not of one shape.
 
     >>> weights = np.array([[[[0.0, 1.0], [0.5, 0.5]]]])  # one layer with one head, of two tokens
     >>> keras_tfm.visualize.attention_rollout(weights).tolist()
@@ -169,9 +166,9 @@ def _refuse_nested(task: Any, reading: Reading) -> None:
 
 
 @contextlib.contextmanager
-def _following(model: keras.Model) -> Iterator[tf.GradientTape]:
+def following(model: keras.Model, persistent: bool = False) -> Iterator[tf.GradientTape]:
     """A tape that follows all weights, frozen ones too, and so reaches what is made of them."""
-    with tf.GradientTape() as tape:
+    with tf.GradientTape(persistent) as tape:
         for variable in model.variables:
             if variable.dtype.startswith(("float", "bfloat")):
                 tape.watch(variable.value)

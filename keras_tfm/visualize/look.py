@@ -14,7 +14,7 @@ from keras_tfm.private.keras import layers_in
 from keras_tfm.tasks.reading import FoundObjects, Reading, read
 from keras_tfm.training.model import Model
 from keras_tfm.visualize.grids import Grid, grid_of, maps_of
-from keras_tfm.visualize.record import in_rows, record_attention
+from keras_tfm.visualize.record import in_rows, named_calls, record_attention
 
 Kind = Literal["encoder", "decoder", "cross"]
 
@@ -211,7 +211,8 @@ def _attention(model: keras.Model, reading: Reading, recorded: Mapping[str, Any]
             # Keras runs the first step of a loop twice.
             calls = np.concatenate(calls[-len(targets) :], axis=2)  # (1, 1, T, S)
         cells, map_size = windows_of.get(path, (None, None))
-        for name, weights in _named(path, calls):
+        for name, weights in named_calls(path, calls):
+            weights = _of_one(weights)
             number = sum(attention.kind == kind for attention in found)
             *windows, _, rows, columns = weights.shape
             axes = ("windows", "heads", "queries", "keys")[1 - len(windows) :]
@@ -232,13 +233,6 @@ def _labels(names: Sequence[str], length: int, grid: Grid | None) -> list[str]:
     if grid is not None:
         return grid.names()
     return list(names) if len(names) == length else [str(i) for i in range(length)]
-
-
-def _named(path: str, calls: Any) -> list[tuple[str, np.ndarray]]:
-    """(Name, weights) of each call of a layer."""
-    if not isinstance(calls, list):
-        return [(path, _of_one(calls))]
-    return [(f"{path} ({i + 1} of {len(calls)})", _of_one(weights)) for i, weights in enumerate(calls)]
 
 
 def _of_one(weights: Any) -> np.ndarray:

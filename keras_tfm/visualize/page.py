@@ -15,7 +15,7 @@ from keras_tfm.visualize.grids import Grid
 from keras_tfm.visualize.look import Attention, Look, look_at
 from keras_tfm.visualize.packing import packed_layers, packed_vectors, png
 from keras_tfm.visualize.patterns import attention_patterns
-from keras_tfm.visualize.record import record_products
+from keras_tfm.visualize.record import named_calls, record_products
 from keras_tfm.visualize.steps import answer_of, steps_of
 
 MOST_TOKENS = 512  # of a page: its size grows with the square
@@ -213,9 +213,7 @@ def _vectors_by_name(products: Mapping[str, Any]) -> dict[str, tuple[np.ndarray,
     """
     found = {}
     for path, calls in products.items():
-        calls = calls if isinstance(calls, list) else [calls]
-        for number, (query, key, scale) in enumerate(calls, start=1):
-            name = path if len(calls) == 1 else f"{path} ({number} of {len(calls)})"
+        for name, (query, key, scale) in named_calls(path, calls):
             scale = np.asarray(scale, "float32")
             each, scale = (1, float(scale)) if scale.size == 1 else (scale, 1.0)
             found[name] = (np.asarray(query * each, "float32"), np.asarray(key, "float32"), scale)

@@ -1,7 +1,7 @@
 """From which positions each layer's output is made: gradients through the stacks of a model.
 
 One layer of self-attention reaches from every position to every other; causal masks, windows, convolutions
-and recurrences reach less far, and the further the more of them stand one on the other.
+and recurrences reach less far, but further the more of them are stacked.
 """
 
 from typing import Any
@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from keras_tfm.tasks.reading import read
 from keras_tfm.training.model import Model
+from keras_tfm.visualize.attribution import following
 
 
 def receptive_field(
@@ -45,9 +46,7 @@ def receptive_field(
 
 def _reach(model: Any, inputs: Any, rng: np.random.Generator) -> np.ndarray:
     """(T, S) of one block, whose `state` depends on the `first`."""
-    with tf.GradientTape(persistent=True) as tape:
-        for variable in model.variables:
-            tape.watch(variable.value)
+    with following(model, persistent=True) as tape:
         outputs = model(inputs, training=False)
         state = tf.reshape(outputs["state"], (-1, outputs["state"].shape[-1]))  # (T, D)
         direction = rng.normal(size=state.shape[-1]) / np.sqrt(state.shape[-1])

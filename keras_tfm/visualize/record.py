@@ -173,6 +173,14 @@ def _recorder(model, recorded, check):
     return record
 
 
+def named_calls(path, calls):
+    """[(name, value)] of a layer that was called once, or of each of its `calls`, a list."""
+    calls = calls if isinstance(calls, list) else [calls]
+    if len(calls) == 1:
+        return [(path, calls[0])]
+    return [(f"{path} ({number} of {len(calls)})", one) for number, one in enumerate(calls, start=1)]
+
+
 def by_layer(scores):
     """[(layer, weights (B, H, T, S))], float64, of what `record_attention` gives, or of one array.
 
@@ -183,12 +191,10 @@ def by_layer(scores):
         scores = {"attention": scores}
     found = []
     for path, calls in scores.items():
-        several = isinstance(calls, list)
-        for number, weights in enumerate(calls if several else [calls], start=1):
+        for name, weights in named_calls(path, calls):
             array = np.asarray(weights, "float64")
             if array.ndim not in (3, 4):
                 raise ValueError(f"{path}: expected weights (B, H, T, S), got the shape {array.shape}.")
-            name = f"{path} ({number} of {len(calls)})" if several else path
             found.append((name, array if array.ndim == 4 else array[None]))
     if not found:
         raise ValueError("`scores` must hold the weights of a layer or more; they are empty.")

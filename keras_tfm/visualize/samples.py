@@ -1,6 +1,5 @@
 """Attention weights of a training's own steps, sampled within the graph that `fit` compiles."""
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -39,31 +38,31 @@ class AttentionSamples(keras.callbacks.Callback):
         self.samples: list[tuple[int, Any]] = []
         self._found: dict[str, list[np.ndarray]] = {}
         self._step = -1
-        self._open = contextlib.ExitStack()
 
     def on_train_begin(self, logs: Any = None) -> None:
         if self.model.jit_compile:
             raise ValueError("`AttentionSamples` needs a model that is compiled with `jit_compile=False`.")
         self._own = {id(layer) for layer in layers_in(self.model)}
         self.model.make_train_function(force=True)  # traced anew, with the recording
-        self._begin()
+        steps = self.model.train_function
 
-    def on_test_begin(self, logs: Any = None) -> None:
-        self._open.close()  # validation is no step of the training
+        def recorded(iterator: Any) -> Any:
+            with recording(self._record):  # of the steps alone, not of validation
+                return steps(iterator)
 
-    def on_test_end(self, logs: Any = None) -> None:
-        self._begin()
+        self.model.train_function = recorded
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._close_step()
 
     def on_train_end(self, logs: Any = None) -> None:
-        self._open.close()
-        self._close_step()
-        self.model.train_function = None  # the next training is compiled without the recording
+        self.on_fit_end()
 
-    def _begin(self) -> None:
-        self._open.enter_context(recording(self._record))
+    def on_fit_end(self) -> None:
+        """Let the next training be compiled without the recording; called after an error too."""
+        self._close_step()
+        if self.model is not None:
+            self.model.train_function = None
 
     def _record(self, layer: Any, weights: Any) -> None:
         """Add to the graph that is being traced: hand the weights on where the step is one of those."""

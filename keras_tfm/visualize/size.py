@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from keras_tfm.private.keras import shapes_alone
 
-# The first that fits a name in the path of a weight, or of an operation, tells its part.
+# A weight or operation belongs to the first part whose pattern fits a name in its path.
 PARTS = {
     "normalization": r"(.*_)?norm(_.*)?",
     "cross-attention": r"context_attention",

@@ -4,8 +4,10 @@ import functools
 import importlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import numpy as np
 
 LOG = logging.getLogger(__name__)
 
@@ -33,6 +35,15 @@ def compiled(function: Callable, **options: Any) -> Callable | None:
         return module.njit(function, nogil=True, cache=True, **options)
     except RuntimeError:  # no folder can be written where Numba would keep it
         return module.njit(function, nogil=True, **options)
+
+
+def ranges(starts: np.ndarray, size: int) -> Iterator[tuple[int, int]]:
+    """Ranges (begin, end) of rows for threads: about `size` entries together, at least one row each.
+
+    The entries of row i are `starts[i]` to `starts[i + 1]`.
+    """
+    edges = np.unique([0, *np.searchsorted(starts, np.arange(0, starts[-1], size)), len(starts) - 1])
+    return zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
 
 
 def num_threads() -> int:

@@ -7,7 +7,6 @@ pairs in the order of the text. Here each row of the matrix is computed at once 
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from scipy import sparse
 
 from keras_tfm.log import Bar
 from keras_tfm.word_vectors import compiled
-from keras_tfm.word_vectors.compiled import num_threads
+from keras_tfm.word_vectors.compiled import num_threads, ranges
 from keras_tfm.word_vectors.runs import Runs, on_disk
 from keras_tfm.word_vectors.vocabulary import Texts, Vocabulary, check_limits, split
 
@@ -142,14 +141,7 @@ def _counted(
         return rows.astype(dtype)
 
     with ThreadPoolExecutor(num_threads()) as pool:
-        return sparse.vstack(list(pool.map(count_block, _blocks(positions.first))), format="csr")
-
-
-def _blocks(first: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Ranges (begin, end) of words that have about `BLOCK` positions together, at least one word each."""
-    cuts = np.searchsorted(first, np.arange(0, first[-1], BLOCK))
-    edges = np.unique([0, *cuts, len(first) - 1])
-    return zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        return sparse.vstack(list(pool.map(count_block, ranges(positions.first, BLOCK))), format="csr")
 
 
 def _multiplied_rows(

@@ -131,24 +131,24 @@ class MatrixFactorization:
         learning stops after `patience` sweeps without a lower one. Raises ValueError for other matrices.
         """
         known = Observed(ratings, self.dtype)
-        judge = None if validation is None else Observed(validation, self.dtype)
-        if judge is not None and (judge.shape != known.shape or not len(judge)):
+        held_out = None if validation is None else Observed(validation, self.dtype)
+        if held_out is not None and (held_out.shape != known.shape or not len(held_out)):
             raise ValueError(
-                f"`validation` must hold ratings, in the shape {known.shape}; it holds {len(judge):,} in "
-                f"{judge.shape}."
+                f"`validation` must hold ratings, in the shape {known.shape}; it holds {len(held_out):,} in "
+                f"{held_out.shape}."
             )
         self.begin(known)
         least, waited, best = math.inf, 0, self.arrays()
         for _ in range(self.config.num_sweeps):
             self.sweep(known)
-            if judge is None:
+            if held_out is None:
                 continue
-            error, waited = self.rmse(judge), waited + 1
+            error, waited = self.rmse(held_out), waited + 1
             if error < least:
                 least, waited, best = error, 0, self.arrays()
             if waited == patience:
                 break
-        if judge is not None:
+        if held_out is not None:
             self.set_arrays(best)
         return self
 

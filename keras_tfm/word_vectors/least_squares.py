@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from keras_tfm.word_vectors import compiled
-from keras_tfm.word_vectors.compiled import num_threads
+from keras_tfm.word_vectors.compiled import num_threads, ranges
 from keras_tfm.word_vectors.objective import Parameters, Problem
 
 BLOCK = 50_000  # entries that one thread takes at a time
@@ -64,7 +64,7 @@ class LeastSquares:
             yield cost
 
     def _solve(self, problem: Problem, mean: float, solved: np.ndarray, fixed: np.ndarray) -> float:
-        """Set the rows `solved` to their optima; return J."""
+        """Set the rows `solved` to their optima; return J with its λ terms."""
         size = fixed.shape[1]
         factors = np.zeros((len(fixed), (size // LANES + 1) * LANES), fixed.dtype)
         factors[:, : size - 1] = fixed[:, :-1]
@@ -77,12 +77,9 @@ class LeastSquares:
             arrays = (problem.starts, problem.columns, problem.weights, targets, factors)
             return solve(*block, *arrays, ridge, solved)
 
-        cuts = np.searchsorted(problem.starts, np.arange(0, problem.starts[-1], BLOCK))
-        edges = np.unique([0, *cuts, problem.num_words])
-        blocks = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         # LAPACK has threads of its own.
         with ThreadPoolExecutor(1 if solve is _solve_by_lapack else num_threads()) as pool:
-            cost = sum(pool.map(solve_block, blocks))
+            cost = sum(pool.map(solve_block, ranges(problem.starts, BLOCK)))
         return cost + self.regularization * float(np.sum(fixed.astype(np.float64) ** 2))
 
 
@@ -160,11 +157,11 @@ def _solve_rows(
             cost += t0 * targets[k0] + t1 * targets[k1] + t2 * targets[k2] + t3 * targets[k3]
             for i in range(size):
                 right[i] += t0 * u0[i] + t1 * u1[i] + t2 * u2[i] + t3 * u3[i]
-            for begin in range(0, size, LANES):  # whole lanes to the right of the diagonal, left of it or not
-                r0, r1, r2, r3 = u0[begin:], u1[begin:], u2[begin:], u3[begin:]
-                for i in range(begin, min(begin + LANES, size)):
+            for lane in range(0, size, LANES):  # whole lanes to the right of the diagonal, left of it or not
+                r0, r1, r2, r3 = u0[lane:], u1[lane:], u2[lane:], u3[lane:]
+                for i in range(lane, min(lane + LANES, size)):
                     v0, v1, v2, v3 = f0 * u0[i], f1 * u1[i], f2 * u2[i], f3 * u3[i]
-                    sums = left[i, begin:]
+                    sums = left[i, lane:]
                     for j in range(len(sums)):
                         sums[j] += v0 * r0[j] + v1 * r1[j] + v2 * r2[j] + v3 * r3[j]
         # left = R^T R, in place; the column behind it, which begins as right, becomes R^-T right.
@@ -175,10 +172,10 @@ def _solve_rows(
             pivot = left[k, k // LANES * LANES :]
             for j in range(len(pivot)):
                 pivot[j] *= inverse
-            for begin in range(k // LANES * LANES, size, LANES):
-                pivot = left[k, begin:]
-                for i in range(max(begin, k + 1), min(begin + LANES, size)):
-                    rest, scale = left[i, begin:], left[k, i]
+            for lane in range(k // LANES * LANES, size, LANES):
+                pivot = left[k, lane:]
+                for i in range(max(lane, k + 1), min(lane + LANES, size)):
+                    rest, scale = left[i, lane:], left[k, i]
                     for j in range(len(rest)):
                         rest[j] -= scale * pivot[j]
             cost -= left[k, size] * left[k, size]  # so much is the minimum below Σ f t²

@@ -43,7 +43,7 @@ def write(path: Path, words: list[str], matrix: np.ndarray, format: Format) -> N
         if format == "word2vec":
             file.write(f"{matrix.shape[0]} {matrix.shape[1]}\n".encode())
         for word, row in zip(words, matrix.astype(np.float32), strict=True):
-            file.write(f"{word} {' '.join(map(repr, row.tolist()))}\n".encode())
+            file.write(f"{word} {' '.join(map(str, row))}\n".encode())
 
 
 def _read_text(file: BinaryIO, path: Path) -> tuple[list[str], np.ndarray]:

@@ -10,7 +10,7 @@ from keras_tfm import convert
 from keras_tfm.convert import CheckpointError
 from keras_tfm.convert.folder import WEIGHTS
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
-from keras_tfm.models import ALBERT, DeBERTa, DistilBERT, RoBERTa
+from keras_tfm.models import ALBERT, DeBERTa, DistilBERT, Recurrent, RoBERTa
 from keras_tfm.training.safetensors import read_tensors
 from keras_tfm.training.weights import write_tensors
 from tests.contract import randomise
@@ -129,6 +129,27 @@ def test_what_transformers_lacks_is_not_written(make, message, tmp_path):
     with pytest.raises(TypeError, match=message):
         convert.save_huggingface(make(), tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RoBERTa(dataclasses.replace(ROBERTA, activation="elu")),
+        lambda: DeBERTa(dataclasses.replace(V2, convolution_activation="elu")),
+        lambda: Classifier(DeBERTa(V2), 3, **TWO_LAYERS, activation="elu"),
+    ],
+    ids=["block", "convolution", "head"],
+)
+def test_an_activation_without_a_name_there_is_not_written(make, tmp_path):
+    with pytest.raises(ValueError, match="transformers has no name for the activation 'elu', only for gelu"):
+        convert.save_huggingface(make(), tmp_path / "model")
+
+
+def test_the_arguments_of_a_new_head_are_those_of_the_backbone_s_family():
+    arguments, _ = convert.head_arguments(DeBERTa(V2), MultipleChoice, {})
+    assert arguments["hidden_dim"] == V2.dim
+    backbone = Recurrent.from_size("tiny", vocabulary_size=11)  # of no family
+    assert convert.head_arguments(backbone, Classifier, {}) == ({}, {})
 
 
 def test_another_epsilon_is_not_distilberts(tmp_path):

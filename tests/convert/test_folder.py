@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_tfm.convert.folder import INDEX, WEIGHTS, CheckpointError, find_folder, read_weights
+from keras_tfm.convert.folder import INDEX, WEIGHTS, CheckpointError, find_folder, holds_model, read_weights
 from keras_tfm.training.weights import write_tensors
 
 TENSORS = {f"layer.{i}": np.full((2, 2), i, "float32") for i in range(4)}
@@ -71,6 +71,7 @@ def test_the_links_of_a_hub_cache_are_followed(tmp_path, monkeypatch):
     for folder in (snapshot, repository / "blobs", repository / "refs"):
         folder.mkdir(parents=True)
     (repository / "refs" / "main").write_text(snapshot.name)
+    (snapshot / "config.json").write_text("{}")
     write_tensors(TENSORS, repository / "blobs" / "hash")
     (snapshot / WEIGHTS).symlink_to("../../blobs/hash")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
@@ -82,6 +83,22 @@ def test_the_links_of_a_hub_cache_are_followed(tmp_path, monkeypatch):
     (snapshot / WEIGHTS).symlink_to("../../../outside")
     with pytest.raises(CheckpointError, match="a link to"):
         read_weights(folder)
+
+
+def test_a_cached_model_is_whole(tmp_path):
+    """Whether a download can be spared: a program that reads only tokenizers caches no weights."""
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert not holds_model(tmp_path)
+    shards(tmp_path)
+    assert not holds_model(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    assert holds_model(tmp_path)
+    (tmp_path / "1.safetensors").rename(tmp_path / WEIGHTS)
+    assert holds_model(tmp_path)
+    (tmp_path / WEIGHTS).unlink()
+    assert not holds_model(tmp_path)
+    (tmp_path / INDEX).unlink()
+    assert not holds_model(tmp_path)
 
 
 def test_index_and_shards_must_agree(tmp_path):

@@ -101,6 +101,7 @@ def test_a_processor_holds_that_of_images(tmp_path):
     ("entries", "entry"),
     [
         ({"resample": 1}, "resample"),
+        ({"resample": [2]}, "resample"),
         ({"do_resize": False}, "do_resize"),
         ({"rescale_factor": 1.0}, "rescale_factor"),
         ({"do_rescale": "no"}, "do_rescale"),
@@ -109,6 +110,7 @@ def test_a_processor_holds_that_of_images(tmp_path):
         ({"size": {"height": 224}, "do_center_crop": True, "crop_size": 256}, "crop_size"),
         ({"size": {"height": "x"}, "do_center_crop": True, "crop_size": 256}, "size"),
         ({"size": {"shortest_edge": 224}, "crop_pct": "x"}, "crop_pct"),
+        ({"size": {"shortest_edge": "224"}, "crop_pct": 0.9}, "size"),
     ],
 )
 def test_what_is_not_computed_is_refused(entries, entry, tmp_path):

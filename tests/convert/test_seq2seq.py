@@ -136,6 +136,8 @@ def test_what_they_do_not_compute_is_refused(tmp_path):
         convert.save_huggingface(model, tmp_path / "model")
     with pytest.raises(ValueError, match="no gate with the exact GELU"):
         convert.save_huggingface(T5(test_t5.GATED), tmp_path / "model")
+    with pytest.raises(ValueError, match="no name for the activation 'elu'"):
+        convert.save_huggingface(T5(dataclasses.replace(test_t5.GATED, activation="elu")), tmp_path / "model")
 
 
 @pytest.mark.parametrize("name", ["bart", "mbart"])

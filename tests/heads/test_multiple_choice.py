@@ -3,9 +3,10 @@
 import numpy as np
 
 from keras_tfm.heads import Classifier, MultipleChoice, classification_loss
-from keras_tfm.models import BERT, DistilBERT
+from keras_tfm.models import BART, BERT, DistilBERT
 from tests import contract
 from tests.contract import Case, Spec, mask
+from tests.models.test_bart import TINY as BART_TINY
 from tests.models.test_bert import ONE_BLOCK, TINY
 from tests.models.test_distilbert import ONE_BLOCK as DISTILBERT
 
@@ -35,6 +36,16 @@ def test_each_choice_is_read_by_itself():
         np.testing.assert_allclose(logits[row], expected[:, 0], atol=1e-5)
     batch["token_ids"] = np.where(is_token, batch["token_ids"], 5)
     np.testing.assert_allclose(model(batch), logits, atol=1e-5)
+
+
+def test_an_encoder_decoder_reads_each_choice_on_both_sides():
+    backbone = BART(BART_TINY)
+    classifier, model = Classifier(backbone, 1), MultipleChoice(backbone)
+    for one in (classifier, model):
+        contract.randomise(one, seed=0)
+    token_ids = np.array([[[4, 5, BART_TINY.end_id], [6, 7, BART_TINY.end_id]]])
+    expected = classifier({"token_ids": token_ids[0]})[:, 0]
+    np.testing.assert_allclose(model({"token_ids": token_ids})[0], expected, atol=1e-5)
 
 
 def test_fit_learns_the_right_choice():

@@ -46,6 +46,8 @@ def test_the_loss_by_hand():
     loss = SelfDistillationLoss(0.5, 0.2)
     np.testing.assert_allclose(loss.call(teacher, student), expected, rtol=1e-5)
     np.testing.assert_allclose(loss(teacher, student), expected.mean(), rtol=1e-5)
+    again = keras.losses.deserialize(keras.losses.serialize(loss))
+    np.testing.assert_array_equal(again(teacher, student), loss(teacher, student))
 
 
 def test_the_head_gives_cosines():

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from keras_tfm.convert import save_huggingface
 from keras_tfm.heads import SpanBoundaryHead, SpanMaskedLM, TokenCrossEntropy
-from keras_tfm.models import BERT
+from keras_tfm.models import ALBERT, BERT
 from tests import contract
+from tests.models.test_albert import TINY as ALBERT_TINY
 from tests.models.test_bert import WITHOUT_POOLER
 
 # "So long [and thanks for] all the fish": the span is 2 to 4, its boundaries are "long" (1) and "all" (5).
@@ -83,6 +84,12 @@ def test_kept_and_loaded(model, tmp_path):
     assert loaded.get_layer("sbo").embedding is loaded.backbone.embedding
     with pytest.raises(TypeError, match="SpanMaskedLM around BERT has no counterpart in transformers"):
         save_huggingface(model, tmp_path / "folder")
+
+
+def test_a_table_narrower_than_the_hidden_states():
+    model = SpanMaskedLM(ALBERT(ALBERT_TINY))
+    assert model.backbone.embedding.dim < ALBERT_TINY.dim
+    assert model(BATCH)["sbo"].shape == (1, 3, ALBERT_TINY.vocabulary_size)
 
 
 def test_sizes_of_the_head():

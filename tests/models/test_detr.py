@@ -173,6 +173,13 @@ def test_a_detector_around_a_backbone_that_has_learnt():
         np.testing.assert_allclose(x, y, atol=1e-6)
 
 
+def test_a_backbone_with_positions_for_another_size():
+    backbone = models.PiT(models.tiny_config(models.PiT))
+    side = backbone.config.image_size
+    with pytest.raises(ValueError, match=f"`image_size` must be the backbone's, {side}; it is {2 * side}"):
+        DETR.around(backbone, image_size=2 * side, num_queries=3, dim=8, num_layers=1, num_heads=2)
+
+
 def test_folders_of_transformers_both_ways(tmp_path):
     model = detector()
     check_both_ways(model, tmp_path / "folder")

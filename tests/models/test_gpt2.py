@@ -121,7 +121,7 @@ def test_gradients_see_nothing_later():
 
 def test_too_long_is_refused():
     model = randomised()
-    with pytest.raises(ValueError, match="at most `max_length` = 12; they are 13"):
+    with pytest.raises(ValueError, match="has positions for 12 tokens; 13 are asked for"):
         Decoder(model, 10)([[1, 2, 3]])
     assert Decoder(model, 9)([[1, 2, 3]]).shape == (1, 12)
 

@@ -66,7 +66,7 @@ def test_outputs_and_the_projection_of_another_width():
     assert not any("decoder_projection" in x.path for x in VisionEncoderDecoder(WITH_BART).weights)
     encoded = model.encoder({"images": images})["sequence_output"]
     np.testing.assert_array_equal(encoded, outputs["encoder_sequence_output"])
-    with pytest.raises(ValueError, match="The decoder's tokens must be at most 9; they are 10"):
+    with pytest.raises(ValueError, match="has positions for 9 tokens; 10 are asked for"):
         model.start(2, 10, {"images": images})
 
 

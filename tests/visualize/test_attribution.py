@@ -65,6 +65,13 @@ def test_gradients_at_the_weights(task):
     np.testing.assert_allclose(found[0, 1, 2, 3], view.weights[1, 2, 3] * gradient, rtol=2e-2, atol=1e-5)
 
 
+def test_a_block_that_is_applied_twice_has_a_name_for_each_call():
+    task = classifier(models.ALBERT, "base", embedding_dim=4, num_layers=2)
+    names = list(attention_gradients(task, "the cats sat"))
+    assert names == [view.name for view in look(task, "the cats sat").attention]
+    assert [name[-9:] for name in names] == [" (1 of 2)", " (2 of 2)"]
+
+
 def test_both_sides_of_an_encoder_decoder():
     task = translator(num_layers=1, num_heads=2, intermediate_dim=16)
     found = input_attribution(task, "the cat", "le chat")

@@ -107,6 +107,12 @@ def test_the_query_lies_near_the_keys_that_it_finds():
     assert texts_in(flat)[0].startswith("what")
 
 
+@pytest.mark.parametrize("width", [1, 2])
+def test_arrows_of_one_or_two_numbers_lie_in_the_plane(width):
+    axes = plots.plot_query_and_keys(np.ones(width), np.ones((3, width)), WORDS[:3])
+    assert all((line.get_data_3d()[2] == 0).all() for line in axes.lines)
+
+
 def test_embeddings_lie_at_their_principal_components():
     plane = RNG.normal(size=(5, 2))
     turn = np.linalg.qr(RNG.normal(size=(7, 7)))[0][:2]

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import keras_tfm
 from keras_tfm import layers
+from keras_tfm.layers.attention.tap import is_recorded
 from keras_tfm.models import ALBERT, BERT, RecurrentSeq2Seq, Transformer
 from keras_tfm.visualize import (
     AttentionHistory,
@@ -161,6 +162,22 @@ def test_a_training_gives_those_of_its_own_steps():
         model.fit(data, data, callbacks=[AttentionSamples()], verbose=0)
     with pytest.raises(ValueError, match="`every` must be at least 1"):
         AttentionSamples(every=0)
+
+
+def test_a_training_that_fails_leaves_no_recording():
+    def stop(batch, logs):
+        raise KeyboardInterrupt
+
+    x = keras.Input((3, 4))
+    model = keras_tfm.Model(x, layers.MultiHeadAttention(2)(x))
+    data = np.ones((2, 3, 4), "float32")
+    model.compile("sgd", "mse", jit_compile=False)
+    samples, interrupt = AttentionSamples(), keras.callbacks.LambdaCallback(on_train_batch_end=stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(data, data, callbacks=[samples, interrupt], verbose=0)
+    assert not is_recorded() and len(samples.samples) == 1
+    model.fit(data, data, verbose=0)
+    assert len(samples.samples) == 1
 
 
 def test_hidden_states_beside_them():

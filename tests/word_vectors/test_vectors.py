@@ -35,6 +35,12 @@ def test_files_keep_every_bit(tmp_path, vectors, format):
     path.unlink()
 
 
+def test_numbers_have_the_digits_that_float32_needs(tmp_path):
+    path = tmp_path / "v.txt"
+    WordVectors(["the"], np.array([[0.1, -1 / 3]])).write(path, "glove")
+    assert path.read_text() == "the 0.1 -0.33333334\n"
+
+
 def test_reads_what_others_write(tmp_path):
     path = tmp_path / "v.txt"
     path.write_text("2 3\nthe 1 -2.5 3e-2 \ncat 4 5 6 \n")  # word2vec ends its lines with a space

@@ -98,7 +98,7 @@ class SetDetector(ConfiguredModel):
                 continue
             if value.shape != weight.shape:
                 size = detector.config.image_size
-                raise ValueError(f"`backbone` has weights for images of its own size alone; it is {size}.")
+                raise ValueError(f"`image_size` must be the backbone's, {own['image_size']}; it is {size}.")
             weight.assign(value)
         return detector
 

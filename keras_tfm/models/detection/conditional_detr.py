@@ -4,11 +4,11 @@ Content and place of queries and keys have projections of their own. In cross-at
 side instead of being added, so that a score is the sum of how well the contents agree and how well the
 places do:
 
-    query  [content | sines of the query's reference, times what its state says]
+    query  [content | sines of the query's reference, scaled by its state]
     key    [content | sines of the cell]
 
-The reference is a point that a query says itself, from which its box is measured. Deviates from the authors'
-code as `DETR` does; in transformers' an `auxiliary_loss` changes the answers, here it does not.
+The reference is a point that the query predicts; its box is measured from it. Deviates from the authors' code
+as `DETR` does; in transformers' an `auxiliary_loss` changes the answers, here it does not.
 """
 
 import dataclasses
@@ -33,7 +33,6 @@ from keras_tfm.models.detection.base import (
     SetDetector,
     SetDetectorConfig,
     encoded_map,
-    inverse_sigmoid,
     outputs_of,
     references_of,
     start_of,
@@ -68,8 +67,8 @@ class ConditionalDETR(SetDetector):
 
         queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.states[-1])
         references = Chain([Dense(config.dim, "relu"), Dense(2)], name="decoder_references")(queries)
-        references = ops.sigmoid(references)  # (B, Q, 2)
-        places = CoordinateSines(config.dim // 2, name="decoder_sines")(ops.flip(references, axis=-1))
+        points = ops.sigmoid(references)  # (B, Q, 2)
+        places = CoordinateSines(config.dim // 2, name="decoder_sines")(ops.flip(points, axis=-1))
         scale = Chain([Dense(config.dim, "relu"), Dense(config.dim)], name="decoder_place_scale")
         decoded = [ops.zeros_like(queries)]
         for i, block in enumerate(decoder):
@@ -79,7 +78,7 @@ class ConditionalDETR(SetDetector):
             config,
             backbone,
             pixel_mask,
-            {**outputs_of(encoder, decoded), "references": references_of(inverse_sigmoid(references))},
+            {**outputs_of(encoder, decoded), "references": references_of(references)},
             {"encoder": encoder.blocks, "decoder": decoder},
             {"encoder": encoder.states, "decoder": decoded},
             name=name,

@@ -5,7 +5,7 @@ Detection": queries that look at few points of several maps.
     and coarser ones after             (cells look around  (queries look around
     the last                            themselves)         their references)
 
-A query's reference is a point that it says itself. With `refines` it is a box from the first block on, which
+A query's reference is a point that it predicts. With `refines` it is a box from the first block on, which
 each block corrects (section 4.2, "Iterative Bounding Box Refinement"). With `proposes` the first references
 are the boxes of the cells that most likely are of an object ("Two-Stage Deformable DETR"). Deviates from the
 authors' code in that a proposal has one score, for any object, where theirs has one for each class and reads
@@ -38,7 +38,6 @@ from keras_tfm.models.detection.base import (
     ObjectQueries,
     SetDetector,
     SetDetectorConfig,
-    inverse_sigmoid,
     references_of,
     start_of,
 )
@@ -131,17 +130,17 @@ class DeformableDETR(SetDetector):
             )
         else:
             table = ObjectQueries(config.num_queries, 2 * config.dim, name="decoder_queries")(encoded[-1])
-            queries, x = ops.split(
-                table, 2, axis=-1
-            )  # what is added to queries, and what the decoder begins with
-            references = ops.sigmoid(Dense(2, name="decoder_references")(queries))  # (B, Q, 2)
+            # What is added to queries, and what the decoder begins with.
+            queries, x = ops.split(table, 2, axis=-1)
+            logits = Dense(2, name="decoder_references")(queries)
+            references = ops.sigmoid(logits)  # (B, Q, 2)
         context = {"context": encoded[-1], "context_mask": cells}
         if config.refines:
             options = {"position_of": lambda _: queries, **context}
             decoded, boxes = refined(decoder, box_heads(config), x, references, shares, **options)
             outputs["decoder_boxes"] = ops.stack(boxes, axis=1)  # (B, L, Q, 4)
         else:
-            outputs["references"] = references_of(inverse_sigmoid(references))
+            outputs["references"] = references_of(logits)
             context |= {"position": queries, "references": on_levels(references, shares)}
             decoded = states_of(decoder, x, **context)
         outputs["decoder_sequence_output"] = decoded[-1]

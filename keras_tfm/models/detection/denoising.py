@@ -25,8 +25,8 @@ class DenoisingQueries(Layer):
         num_added: about how many are to learn an object; there are as many groups of them as fit, at least
             one, and N is twice that.
         label_noise: twice the share of objects whose class is replaced by a random one.
-        box_noise: how far a side may be off, in halves of the box; of the part further away up to twice
-            that, and at least once.
+        box_noise: how far a side may move, in halves of the box; in the part further away up to twice that,
+            and at least once.
 
     Without `objects`, and outside training, none are added.
     """

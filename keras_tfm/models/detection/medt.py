@@ -1,4 +1,4 @@
-"""MedT and its gated axial U-Net, for few and small images, without weights that were learnt elsewhere.
+"""MedT and its gated axial U-Net, for few and small images, without pre-trained weights.
 
 Valanarasu et al. 2021, "Medical Transformer: Gated Axial-Attention for Medical Image Segmentation".
 

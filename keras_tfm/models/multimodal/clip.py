@@ -23,6 +23,7 @@ from keras_tfm.models.multimodal.dual_encoder import (
     UnitLength,
     tower_blocks,
 )
+from keras_tfm.models.text.encoder import token_inputs
 from keras_tfm.models.vision.images import image_input
 
 
@@ -65,10 +66,7 @@ def _image(config):
 
 
 def _text(config, embedding):
-    inputs = {
-        "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
-        "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
-    }
+    inputs = token_inputs()
     blocks = tower_blocks(config, "text", causal=True)
     states = states_of(blocks, embedding(inputs["token_ids"]), mask=inputs["padding_mask"])
     x = LayerNormalization(config.epsilon, name="text_norm")(states[-1])

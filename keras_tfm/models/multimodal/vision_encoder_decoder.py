@@ -18,7 +18,7 @@ from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbeddin
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.text import bart, gpt2
-from keras_tfm.models.text.seq2seq import Stack
+from keras_tfm.models.text.seq2seq import Stack, check_length
 from keras_tfm.models.vision.images import Side
 from keras_tfm.models.vision.swin import Swin
 from keras_tfm.models.vision.tiny import FIELDS
@@ -187,9 +187,7 @@ class VisionEncoderDecoder(ConfiguredModel):
 
         Raises ValueError if the decoder has fewer positions.
         """
-        most = self.config.max_length
-        if isinstance(max_length, int) and max_length > most:
-            raise ValueError(f"The decoder's tokens must be at most {most}; they are {max_length}.")
+        check_length(max_length, self.config.max_length)
         encoded = self.encoder({"images": context["images"]}, training=False)["sequence_output"]
         return self.decoder.start(batch_size, max_length, encoded)
 

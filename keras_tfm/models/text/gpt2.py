@@ -22,7 +22,7 @@ from keras_tfm.layers.masks import causal_mask
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel
-from keras_tfm.models.text.seq2seq import Stack
+from keras_tfm.models.text.seq2seq import Stack, check_length
 
 INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # as in the released code
 
@@ -92,11 +92,7 @@ class GPT2(ConfiguredModel):
 
     def start(self, batch_size, max_length, context=None):
         """A cache for up to `max_length` tokens. Raises ValueError if the model has fewer positions."""
-        if isinstance(max_length, int) and max_length > self.config.max_length:
-            raise ValueError(
-                f"Prompt and new tokens must be at most `max_length` = {self.config.max_length}; "
-                f"they are {max_length}."
-            )
+        check_length(max_length, self.config.max_length)
         return self.decoder.start(batch_size, max_length)
 
     def step(self, token_ids, cache, padding_mask=None):

@@ -56,6 +56,12 @@ class Stack:
         return self.finish(x), DecoderCache(position, blocks)
 
 
+def check_length(length, most):
+    """ValueError where a cache of `length` tokens is asked for, of a decoder that has `most` positions."""
+    if isinstance(length, int) and length > most:
+        raise ValueError(f"The decoder has positions for {most} tokens; {length} are asked for.")
+
+
 class DecoderCache(NamedTuple):
     """The cache of a decoder: where the next token stands, and the caches of the blocks."""
 
@@ -125,9 +131,8 @@ class Seq2SeqModel(ConfiguredModel):
 
         Raises ValueError if the decoder has fewer positions.
         """
-        most = self.max_target_length
-        if most is not None and isinstance(max_length, int) and max_length > most:
-            raise ValueError(f"The decoder has positions for {most} tokens; {max_length} are asked for.")
+        if self.max_target_length is not None:
+            check_length(max_length, self.max_target_length)
         padding_mask = context.get("padding_mask")
         encoded = self.encode(context["token_ids"], padding_mask)
         return self.decoder.start(batch_size, max_length, encoded, padding_mask)

@@ -164,6 +164,8 @@ def plot_query_and_keys(
     weights /= weights.sum()
     if query.size > 3:
         query, keys = _in_space(query, keys)
+    missing = (0, 3 - query.size)
+    query, keys = np.pad(query, [missing]), np.pad(keys, [(0, 0), missing])
     axes = new_axes(axes, (6, 6), projection="3d")
     for key, token, weight in zip(keys, tokens, weights, strict=True):
         axes.plot(
