@@ -1,8 +1,8 @@
 """Attention as a layer, in five stages, each of which can be replaced.
 
     project     `projections`: tokens become the queries q, keys k and values v of the heads
-    score       scale * q kᵀ, plus a bias and what the position adds; then `on_scores`
-    weigh       softmax over the keys that the mask allows; `on_weights`; the tap; dropout
+    score       scale * q kᵀ, plus a bias and what the position adds
+    weigh       `on_scores`; softmax over the keys that the mask allows; `on_weights`; the tap; dropout
     average     weights times v, plus what the position adds
     merge       the averages of all heads side by side; `output_layer`
 
@@ -10,6 +10,7 @@ Vaswani et al. 2017, "Attention Is All You Need", section 3.2. The tap is where 
 weights.
 """
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,8 +38,9 @@ class Attention(Layer):
         position: an `AttentionPosition`: rotary, relative or bucketed positions.
         scale: multiplies the scores; by default 1/sqrt(K).
         dropout: the rate at which weights are dropped in training.
-        on_scores: a layer (B, H, T, S) -> (B, H, T, S) applied to the scores.
-        on_weights: a layer of the same shapes applied to the weights.
+        on_scores: a layer (B, H, T, S) -> (B, H, T, S) applied to the scores. If its `call` has an argument
+            `mask`, it gets the mask too.
+        on_weights: a layer of the same shapes applied to the weights; masked keys weigh 0 after it.
         output_layer: a layer called on the merged heads (B, T, H Kv); by default a `Dense` layer to D.
 
     >>> projections = keras_tfm.layers.HeadProjections(num_heads=2)
@@ -112,14 +114,17 @@ class Attention(Layer):
         if self.position is not None:
             positions, key_positions = counted(positions, query), counted(key_positions, key)
             bias = add_if_given(bias, self.position.scores(query, key, positions, key_positions, scale))
-        scores = add_bias(attention_scores(query, key, scale), bias)
-        return scores if self.on_scores is None else self.on_scores(scores)
+        return add_bias(attention_scores(query, key, scale), bias)
 
     def weigh(self, scores, mask=None, training=None):
         """The weights (B, H, T, S): a softmax of `scores`, 0 where `mask`, broadcast over them, is False."""
+        if self.on_scores is not None:
+            takes_mask = "mask" in inspect.signature(self.on_scores.call).parameters
+            scores = self.on_scores(scores, **({"mask": mask} if takes_mask else {}))
         weights = masked_softmax(scores, mask)
         if self.on_weights is not None:
             weights = self.on_weights(weights, training=training)
+            weights = weights if mask is None else weights * ops.cast(mask, weights.dtype)
         tap(self, weights)
         if training and self.dropout:
             weights = self.weight_dropout(ops.cast(weights, self.compute_dtype), training=True)
