@@ -112,13 +112,8 @@ class Convolution(Layer):
 
     @property
     def picks(self):
-        """Whether every n-th cell is taken before a 1 x 1 kernel, rather than by its stride.
-
-        TensorFlow 2.21 on CPUs, by oneDNN, writes outside its arrays in the gradient of such a kernel whose
-        stride leaves cells over at the end.
-        """
-        is_point = tuple(height_and_width(self.kernel_size)) == (1, 1)
-        return self.stride > 1 and is_point and is_cpu_alone()
+        """Whether the stride picks cells before the kernel: see `picks_cells`."""
+        return picks_cells(self.kernel_size, self.stride)
 
     def build(self, x_shape):
         if len(x_shape) != 4:
@@ -174,6 +169,15 @@ class Convolution(Layer):
         return (batch_size, *sides, channels)
 
 
+def picks_cells(kernel_size, stride):
+    """Whether every n-th cell is taken before a 1 x 1 kernel, rather than by its stride.
+
+    TensorFlow 2.21 on CPUs, by oneDNN, writes outside its arrays in the gradient of such a kernel whose
+    stride leaves cells over at the end.
+    """
+    return pair_of(kernel_size) == (1, 1) and max(pair_of(stride)) > 1 and is_cpu_alone()
+
+
 @register
 class GroupedConv2D(keras.layers.Conv2D):
     """`keras.layers.Conv2D` with `groups`; on CPUs each group is computed as a convolution of its own.
@@ -194,7 +198,7 @@ class StandardizedConvolution(Convolution):
     variance 1.
 
     Qiao et al. 2019, "Micro-Batch Training with Batch-Channel Normalization and Weight Standardization", eq.
-    5; `epsilon` is added to the variance. The other arguments are those of `Convolution`.
+    5; `epsilon` is added to the variance. The other arguments are those of `Convolution`, without `groups`.
 
     >>> keras_tfm.layers.StandardizedConvolution(16)(np.ones((1, 8, 8, 3))).shape
     TensorShape([1, 8, 8, 16])
@@ -212,7 +216,7 @@ class StandardizedConvolution(Convolution):
         **kwargs: Any,
     ) -> None:
         options: dict[str, Any] = {"norm": norm, "activation": activation, "use_bias": False}
-        super().__init__(filters, kernel_size, stride, padding, **options, **kwargs)
+        super().__init__(filters, kernel_size, stride, padding, groups=1, **options, **kwargs)
         self.epsilon = epsilon
 
     def _new_convolution(self, channels, size, options):
@@ -233,6 +237,12 @@ class StandardizedConv2D(keras.layers.Conv2D):
         kernel = (kernel - mean) * ops.rsqrt(variance + self.epsilon)
         kernel = ops.cast(kernel, self.compute_dtype)
         return never_empty(lambda x: self.convolution_op(x, kernel), inputs)
+
+    def convolution_op(self, inputs, kernel):
+        if not picks_cells(self.kernel_size, self.strides):
+            return super().convolution_op(inputs, kernel)
+        rows, columns = self.strides
+        return ops.conv(inputs[:, ::rows, ::columns], kernel)
 
     def get_config(self):
         return {**super().get_config(), "epsilon": self.epsilon}
