@@ -57,9 +57,15 @@ class KeyValueCache(NamedTuple):
     def append(self, key, value, mask=None):
         """Write T more keys (B, H, T, K) and values at `index`; `mask` (B, T) is False at padding among
         them.
+
+        Raises ValueError if there is no room for them; not in a graph, which does not know `index`.
         """
         batch_size, length = ops.shape(key)[0], ops.shape(key)[2]
         size = self.group_size
+        if hasattr(self.index, "numpy") and (end := int(self.index) + length) > self.mask.shape[1]:
+            raise ValueError(
+                f"The cache has room for `max_length` = {self.mask.shape[1]} positions; a step ends at {end}."
+            )
         is_own = ops.arange(batch_size)[:, None] % size == ops.arange(size)  # (B, G)
         if mask is None:
             mask = ops.ones((batch_size, length), "bool")
@@ -139,7 +145,7 @@ class KeyValueCache(NamedTuple):
 
 
 class PastCache(NamedTuple):
-    """A `KeyValueCache` whose entries somebody else keeps: they are read, and new ones are handed out apart.
+    """A `KeyValueCache` whose entries the caller keeps: they are only read, new ones are returned in `new`.
 
     A loop outside TensorFlow owns arrays with room for S positions, and writes the new entries into them, so
     that nothing is copied in between. Each sequence is a group by itself.
