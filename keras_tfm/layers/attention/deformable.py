@@ -168,8 +168,7 @@ class DeformableAttention(Layer):
     def _of_cells(self, cells, shares):
         """The weights of all cells, (B, H, T, N), by those of the cells around points, (B, T, H, L P 4)."""
         count = sum(rows * columns for rows, columns in self.grids)
-        weights = ops.einsum("bthp,bthpn->bhtn", shares, ops.one_hot(cells, count))
-        return weights
+        return ops.einsum("bthp,bthpn->bhtn", shares, ops.one_hot(cells, count))
 
     def compute_output_shape(
         self, query_shape, context_shape=None, references_shape=None, position_shape=None

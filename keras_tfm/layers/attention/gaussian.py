@@ -32,7 +32,7 @@ def gaussian_bias(centres: Tensor, scales: Tensor, grid: tuple[int, int], smooth
 
 
 class GaussianBias(Layer):
-    """A `gaussian_bias` (B, H, Q, N) for the scores of attention, whose offsets and scales queries choose.
+    """A `gaussian_bias` (B, H, Q, N) for attention scores; its offsets and scales come from the queries.
 
     A head's Gaussian is centred at the query's centre plus an offset. The offset and the scales are linear
     functions of the query's vector, for each head its own; at first the offsets are 0 and the scales 1.
