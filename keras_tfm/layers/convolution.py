@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from keras_tfm.jit import is_cpu_alone
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.empty_batch import is_empty, never_empty
@@ -87,9 +87,7 @@ class Convolution(Layer):
     ) -> None:
         super().__init__(**kwargs)
         height_and_width(kernel_size, "kernel_size")
-        for name, size in (("filters", filters), ("stride", stride), ("groups", groups)):
-            if size < 1:
-                raise ValueError(f"`{name}` must be at least 1; it is {size}.")
+        require_sizes(filters=filters, stride=stride, groups=groups)
         if padding is not None and min(pair_of(padding)) < 0:
             raise ValueError(f"`padding` must be at least 0; it is {padding}.")
         self.filters = filters
@@ -261,8 +259,7 @@ class NormalizedDense(Layer):
         self, units: int, norm: keras.layers.Layer | None = None, activation: Activation = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        if units < 1:
-            raise ValueError(f"`units` must be at least 1; it is {units}.")
+        require_sizes(units=units)
         self.units = units
         self.norm = BatchNormalization() if norm is None else norm
         self.activation = activation

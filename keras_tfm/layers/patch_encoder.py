@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.image_positions import interpolate_positions
 from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, patch_grid
@@ -29,8 +29,7 @@ class PrependedTokens(Layer):
 
     def __init__(self, count: int = 1, initializer: Initializer = "zeros", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if count < 1:
-            raise ValueError(f"`count` must be at least 1; it is {count}.")
+        require_sizes(count=count)
         self.count = count
         self.initializer = initializer
 

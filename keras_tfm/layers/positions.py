@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.signatures import Initializer
 
 
@@ -68,8 +68,7 @@ class PositionEmbedding(Layer):
 
     def __init__(self, max_length: int, initializer: Initializer = "uniform", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if max_length < 1:
-            raise ValueError(f"`max_length` must be at least 1; it is {max_length}.")
+        require_sizes(max_length=max_length)
         self.max_length = max_length
         self.initializer = initializer
 

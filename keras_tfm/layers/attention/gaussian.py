@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Tensor
 
@@ -57,8 +57,7 @@ class GaussianBias(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if num_heads < 1:
-            raise ValueError(f"`num_heads` must be at least 1; it is {num_heads}.")
+        require_sizes(num_heads=num_heads)
         if num_scales not in (0, 1, 2):
             raise ValueError(f"`num_scales` must be 0, 1 or 2; it is {num_scales}.")
         if not smoothness > 0:

@@ -20,7 +20,7 @@ from keras import ops
 from keras_tfm.layers.attention.functional import add_bias, add_if_given, attention_scores, multiply_heads
 from keras_tfm.layers.attention.projections import HeadProjections, join_heads
 from keras_tfm.layers.attention.tap import is_recorded, tap
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.cache import ContextCache, KeyValueCache
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.dense import Dense
@@ -285,8 +285,7 @@ class BlockwiseAttention(MultiHeadAttention):
         super().__init__(
             num_heads, key_dim, value_dim, dropout, use_bias, position, scale, kernel_initializer, **kwargs
         )
-        if block_size < 1:
-            raise ValueError(f"`block_size` must be at least 1; it is {block_size}.")
+        require_sizes(block_size=block_size)
         if self.position is not None and self.position.acts_on_scores:
             raise ValueError(
                 "`position` must be None or one that only rotates queries and keys, such as RotaryEmbedding; "

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.masks import LOWEST, in_float32
 
 
@@ -23,8 +23,7 @@ class TopK(Layer):
 
     def __init__(self, k: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if k < 1:
-            raise ValueError(f"`k` must be at least 1; it is {k}.")
+        require_sizes(k=k)
         self.k = k
 
     def call(self, scores, mask=None):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, require_sizes
 
 
 class AttentionPosition(Layer):
@@ -114,8 +114,7 @@ class RelativePositionEmbedding(AttentionPosition):
 
     def __init__(self, max_distance: int = 16, with_values: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if max_distance < 1:
-            raise ValueError(f"`max_distance` must be at least 1; it is {max_distance}.")
+        require_sizes(max_distance=max_distance)
         self.max_distance = max_distance
         self.with_values = with_values
 
