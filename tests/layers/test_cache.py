@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_tfm.layers import MultiHeadAttention
 from keras_tfm.layers.attention.positions import (
@@ -57,3 +58,7 @@ def test_a_step_beyond_the_last_position_is_refused():
     _, cache = layer.step(x, layer.start(1, 5))
     with pytest.raises(ValueError, match="room for `max_length` = 5 positions; a step ends at 6"):
         layer.step(x, cache)
+    y, _ = tf.function(layer.step, autograph=False)(x, cache)
+    assert np.isnan(y).all()
+    y, _ = tf.function(layer.step, autograph=False)(x[:, :2], cache)
+    assert np.isfinite(y).all()
