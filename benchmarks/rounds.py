@@ -122,6 +122,7 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         self.process.wait()
+        self.process.stdout.close()
 
 
 def serve(step):

@@ -207,7 +207,8 @@ def _checked_union(value, kinds, name):
                 return checked(value, kind, name)
             except ValueError as error:
                 problems.append(error)
-    raise problems[0] if len(problems) == 1 else ValueError(_joined(problems))
+    inner = [problem for problem in problems if not str(problem).startswith(f"{name} must be ")]
+    raise (inner or problems)[0] if inner or len(problems) == 1 else ValueError(_joined(problems))
 
 
 def _joined(problems):

@@ -80,7 +80,7 @@ def computes_in_bfloat16(model):
 
 
 def slow_bfloat16(jit):
-    """Why bfloat16 is slower here than float32 would be, a sentence, or None where it is not.
+    """A sentence on why bfloat16 is slower here than float32, or None where it is not.
 
     `jit` says whether XLA compiles. On processors with AMX, oneDNN's products of many rows in bfloat16 take a
     third of float32's time; without it they took twice as long on one with AVX-512.

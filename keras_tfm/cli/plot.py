@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 from keras_tfm.cli.console import say
@@ -25,11 +27,8 @@ def run_plot(arguments: argparse.Namespace) -> None:
     from keras_tfm.training.logs import read_rows
     from keras_tfm.visualize import plots
 
-    names = [os.path.basename(os.path.abspath(folder)) for folder in arguments.runs]
-    if len(set(names)) < len(names):  # folders of one name in several places
-        names = arguments.runs
     rows = {}
-    for name, folder in zip(names, arguments.runs, strict=True):
+    for name, folder in zip(short_names(arguments.runs), arguments.runs, strict=True):
         path = os.path.join(folder, "metrics.csv")
         rows[name] = read_rows(path)
         if not rows[name]:
@@ -37,3 +36,13 @@ def run_plot(arguments: argparse.Namespace) -> None:
     path = arguments.out or os.path.join(arguments.runs[0], "metrics.png")
     plots.save(plots.draw_training(rows), path)
     say(f"the picture is {path}")
+
+
+def short_names(folders: Sequence[str]) -> list[str]:
+    """The ends of the paths of `folders`, as long as it takes to tell them apart."""
+    parts = [pathlib.Path(os.path.abspath(folder)).parts for folder in folders]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = [os.path.join(*path[-count:]) for path in parts]
+        if len(set(names)) == len(set(parts)):
+            break
+    return names

@@ -72,7 +72,7 @@ class BeamSearch:
     ) -> None:
         if beam_size < 1:
             raise ValueError(f"`beam_size` must be at least 1; it is {beam_size}.")
-        if early_stopping not in (True, False, "never"):
+        if not isinstance(early_stopping, bool) and early_stopping != "never":
             raise ValueError(f'`early_stopping` must be True, False or "never"; it is {early_stopping!r}.')
         self.model = model
         self.max_new_tokens = max_new_tokens
@@ -111,15 +111,14 @@ class BeamSearch:
             ops.full(shape, LOW),
             ops.zeros(shape, "bool"),
             ops.ones((shape[0], 1), "bool"),
-            ops.convert_to_tensor(shape[0] > 0),
+            ops.convert_to_tensor((shape[0] > 0) & (self.max_new_tokens > 0)),
         )
 
     def _step(self, *beams):
         beams = Beams(*beams)
         written, width = beams.written, self.beam_size
         num_prompts = ops.shape(beams.scores)[0]
-        last = ops.slice(written.token_ids, (0, written.length - 1), (num_prompts * width, 1))
-        logits, cache = self.model.step(last, beams.cache)
+        logits, cache = self.model.step(written.last, beams.cache)
         scores = process(ops.log_softmax(ops.cast(logits[:, -1], "float32")), written, self.processors)
         size = scores.shape[-1]
         scores = ops.reshape(scores, (num_prompts, width, size)) + beams.scores[:, :, None]

@@ -129,8 +129,7 @@ class Decoder(Loop):
         return Progress(written, ops.zeros((num_rows,), "bool"), self.stop.start(num_rows), cache)
 
     def _step(self, written, finished, stop, cache):
-        last = ops.slice(written.token_ids, (0, written.length - 1), (ops.shape(finished)[0], 1))  # (B, 1)
-        logits, cache = self.model.step(last, cache)
+        logits, cache = self.model.step(written.last, cache)
         logits = process(logits[:, -1], written, self.processors)
         token_ids = self.sampler(logits, written.num_new)  # (B,)
         token_ids = ops.where(finished, self.pad_id, token_ids)
@@ -181,8 +180,8 @@ class CompiledDecoding:
     `MOST_FUNCTIONS` functions that were used last are kept.
 
     Args:
-        max_length: the longest prompt and continuation together, beyond which nothing is padded.
-        max_context: the same for the context.
+        max_length: the longest prompt and continuation together; more raises ValueError.
+        max_context: up to which length a context is padded; a longer one stays as it is.
 
     >>> backbone = keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50, num_layers=1)
     >>> decode = keras_tfm.generation.CompiledDecoding(keras_tfm.heads.LanguageModel(backbone))
@@ -216,8 +215,15 @@ class CompiledDecoding:
         return whole(*inputs)[:num_rows, padding:]
 
     def stream(self, options, token_ids, padding_mask=None, context=None):
-        """Yield the generated tokens (B,) one by one, as NumPy arrays, until every row has ended."""
+        """Yield the generated tokens (B,) one by one, as NumPy arrays, until every row has ended.
+
+        Raises ValueError for a beam search, which knows no token before its end.
+        """
+        if options.beam_size > 1:
+            raise ValueError(f"`beam_size` must be 1 to stream tokens; it is {options.beam_size}.")
         num_rows = len(token_ids)
+        if not num_rows:
+            return
         _, *inputs = self._inputs(options, token_ids, padding_mask, context)
         _, start, advance = self._functions(options, inputs)
         numbers, prompt, context = inputs

@@ -54,6 +54,11 @@ class Written(NamedTuple):
         """How many tokens were generated: ()."""
         return self.length - self.prompt_length
 
+    @property
+    def last(self):
+        """The last token of each row: (R, 1)."""
+        return ops.slice(self.token_ids, (0, self.length - 1), (ops.shape(self.token_ids)[0], 1))
+
     def append(self, token_ids):
         """The same with one more token (R,) in each row."""
         mask = ops.ones_like(token_ids, "bool")[:, None]
@@ -241,7 +246,8 @@ class ForcedTokens(Value):
     """Forces `token_ids` one after the other, starting at generated token number `first`.
 
     Each is an id, or several ids of which one is forced. By default it is a forced prefix; with `first` at
-    the last token and an end token it is a forced end.
+    the last token and an end token it is a forced end. Raises ValueError for ids outside the vocabulary when
+    it is called.
 
     >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50))
     >>> forced = [keras_tfm.generation.ForcedTokens([7, 8])]
@@ -255,9 +261,13 @@ class ForcedTokens(Value):
         self.first = first
 
     def __call__(self, logits, written):
-        number = written.num_new - self.first
+        number, size = written.num_new - self.first, logits.shape[-1]
         for i, token in enumerate(self.token_ids):
-            forced = ops.where(is_one_of(token, logits.shape[-1]), 0.0, MINUS_INFINITY)
+            if not ops.is_tensor(token) and max(token, default=0) >= size:
+                raise ValueError(
+                    f"`token_ids` must be in the vocabulary of {size:,}; one of them is {max(token)}."
+                )
+            forced = ops.where(is_one_of(token, size), 0.0, MINUS_INFINITY)
             logits = ops.where(number == i, forced, logits)
         return logits
 

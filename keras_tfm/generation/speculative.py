@@ -70,7 +70,7 @@ class SpeculativeDecoder:
 
     def race(self, token_ids, padding_mask=None, context=None):
         """Prompts and continuations (B, L), and how many steps the large model took, ()."""
-        room = self.max_new_tokens + self.num_drafted + 1  # the last draft may exceed `max_new_tokens`
+        room = self.max_new_tokens + self.num_drafted  # the last draft may exceed `max_new_tokens`
         written, cache = read_prompts(self.model, token_ids, padding_mask, context, room, self.pad_id)
         _, draft_cache = read_prompts(self.draft, token_ids, padding_mask, context, room, self.pad_id)
         num_rows, length = ops.shape(written.token_ids)
@@ -88,7 +88,7 @@ class SpeculativeDecoder:
             return (race.written.num_new < self.max_new_tokens) & ~ops.all(race.finished)
 
         race = Race(*ops.while_loop(goes_on, self._round, start))
-        return race.written.token_ids[:, : length - self.num_drafted - 1], race.num_rounds
+        return race.written.token_ids[:, : length - self.num_drafted], race.num_rounds
 
     def _round(self, written, finished, stop, cache, draft_cache, num_rounds):
         """Draft, check, and keep the tokens up to the first that any row would have chosen differently."""
@@ -115,15 +115,11 @@ class SpeculativeDecoder:
     def _draft(self, written, cache):
         """What the small model would write, and its cache after reading all of it."""
         for _ in range(self.num_drafted):
-            logits, cache = self.draft.step(_last_column(written), cache)
+            logits, cache = self.draft.step(written.last, cache)
             logits = process(logits[:, -1], written, self.processors)
             written = written.append(greedy(logits, written.num_new))
-        _, cache = self.draft.step(_last_column(written), cache)
+        _, cache = self.draft.step(written.last, cache)
         return written, cache
-
-
-def _last_column(written):
-    return ops.slice(written.token_ids, (0, written.length - 1), (ops.shape(written.token_ids)[0], 1))
 
 
 def _choose(condition, x, y):

@@ -1,10 +1,10 @@
-"""Decoding cut open: the two functions of tensors that a loop outside TensorFlow calls.
+"""Decoding as two functions of tensors, which a loop outside TensorFlow calls.
 
     start   a context -> keys and values of cross-attention, first states
     step    tokens, the entries so far, what `start` gave -> logits, the entries of these tokens, new states
 
 Tensors have names. The entries of self-attention are inputs `past_00`, `past_01`, ... (R, H, S, K), which are
-read alone, and outputs `new_00`, ... (R, H, T, K): the loop writes these into its arrays, and no cache is
+only read, and outputs `new_00`, ... (R, H, T, K): the loop writes these into its arrays, and no cache is
 copied. The tensors of contexts are `context_00`, ..., and states that each step replaces `state_00`, ...
 """
 

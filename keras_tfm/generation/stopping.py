@@ -40,8 +40,8 @@ class StopSequences:
 
     `symbols[token]` are the symbols that a token stands for (bytes, or a sequence of ids), and the sequences
     consist of such symbols: a stop string is found however it is split into tokens, even if it ends inside
-    one. The states are those of Aho and Corasick 1975; a table (states, V) gives the next state for each
-    token.
+    one. A token beyond the last of `symbols` stands for none. The states are those of Aho and Corasick 1975;
+    a table (states, V + 1) gives the next state for each token.
 
     >>> stop = keras_tfm.generation.StopSequences([b"ab"], symbols=[b"a", b"b", b"xa"])
     >>> state, _ = stop.advance(stop.start(num_rows=2), np.array([2, 1]))
@@ -60,14 +60,15 @@ class StopSequences:
             raise ValueError(f"`sequences` must be one or more, none of them empty; they are {sequences}.")
         self.end_ids = tuple(end_ids)
         self.num_ends = 1 + len(self.end_ids)
-        self.table = _token_transitions(_automaton(sequences), symbols)
+        self.table = _token_transitions(_automaton(sequences), [*symbols, ()])
 
     def start(self, num_rows):
         return ops.zeros((num_rows,), "int32")
 
     def advance(self, state, token_ids):
         size = self.table.shape[1]
-        state = ops.take(ops.reshape(ops.convert_to_tensor(self.table), -1), state * size + token_ids)
+        index = state * size + ops.minimum(ops.cast(token_ids, "int32"), size - 1)
+        state = ops.take(ops.reshape(ops.convert_to_tensor(self.table), -1), index)
         return state, (state == len(self.table) - 1) | EndTokens(*self.end_ids).advance(state, token_ids)[1]
 
 

@@ -90,6 +90,13 @@ def has_automatic_name(layer):
     return bool(re.fullmatch(to_snake_case(type(layer).__name__) + r"(_\d+)?", layer.name))
 
 
+def require_sizes(**sizes):
+    """Raises ValueError, naming the argument, for a size below 1."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"`{name}` must be at least 1; it is {size}.")
+
+
 def own(initializer):
     """A copy of `initializer`, for one weight.
 

@@ -7,6 +7,7 @@ sequences (the beams of a beam search) share: a `ContextCache`, and the entries 
 makes its own attention mask.
 """
 
+import math
 from typing import Any, NamedTuple
 
 from keras import ops
@@ -57,9 +58,18 @@ class KeyValueCache(NamedTuple):
     def append(self, key, value, mask=None):
         """Write T more keys (B, H, T, K) and values at `index`; `mask` (B, T) is False at padding among
         them.
+
+        Raises ValueError if there is no room for them. A graph does not know `index`: the keys are NaN there.
         """
         batch_size, length = ops.shape(key)[0], ops.shape(key)[2]
         size = self.group_size
+        end, room = self.index + length, self.mask.shape[1] or ops.shape(self.mask)[1]
+        if not hasattr(end, "numpy"):
+            key = ops.where(end <= room, key, math.nan)
+        elif end > room:
+            raise ValueError(
+                f"The cache has room for `max_length` = {room} positions; a step ends at {int(end)}."
+            )
         is_own = ops.arange(batch_size)[:, None] % size == ops.arange(size)  # (B, G)
         if mask is None:
             mask = ops.ones((batch_size, length), "bool")
@@ -73,7 +83,7 @@ class KeyValueCache(NamedTuple):
             ops.slice_update(self.key, (0, self.index * size, 0), entries(key)),
             ops.slice_update(self.value, (0, self.index * size, 0), entries(value)),
             ops.slice_update(self.mask, (0, self.index, 0), mask),
-            self.index + length,
+            end,
         )
 
     def positions(self, query_length):
@@ -139,7 +149,7 @@ class KeyValueCache(NamedTuple):
 
 
 class PastCache(NamedTuple):
-    """A `KeyValueCache` whose entries somebody else keeps: they are read, and new ones are handed out apart.
+    """A `KeyValueCache` whose entries the caller keeps: they are only read, new ones are returned in `new`.
 
     A loop outside TensorFlow owns arrays with room for S positions, and writes the new entries into them, so
     that nothing is copied in between. Each sequence is a group by itself.

@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from keras_tfm.jit import is_cpu_alone
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.empty_batch import is_empty, never_empty
@@ -87,9 +87,7 @@ class Convolution(Layer):
     ) -> None:
         super().__init__(**kwargs)
         height_and_width(kernel_size, "kernel_size")
-        for name, size in (("filters", filters), ("stride", stride), ("groups", groups)):
-            if size < 1:
-                raise ValueError(f"`{name}` must be at least 1; it is {size}.")
+        require_sizes(filters=filters, stride=stride, groups=groups)
         if padding is not None and min(pair_of(padding)) < 0:
             raise ValueError(f"`padding` must be at least 0; it is {padding}.")
         self.filters = filters
@@ -112,13 +110,8 @@ class Convolution(Layer):
 
     @property
     def picks(self):
-        """Whether every n-th cell is taken before a 1 x 1 kernel, rather than by its stride.
-
-        TensorFlow 2.21 on CPUs, by oneDNN, writes outside its arrays in the gradient of such a kernel whose
-        stride leaves cells over at the end.
-        """
-        is_point = tuple(height_and_width(self.kernel_size)) == (1, 1)
-        return self.stride > 1 and is_point and is_cpu_alone()
+        """Whether the stride picks cells before the kernel: see `picks_cells`."""
+        return picks_cells(self.kernel_size, self.stride)
 
     def build(self, x_shape):
         if len(x_shape) != 4:
@@ -174,6 +167,15 @@ class Convolution(Layer):
         return (batch_size, *sides, channels)
 
 
+def picks_cells(kernel_size, stride):
+    """Whether every n-th cell is taken before a 1 x 1 kernel, rather than by its stride.
+
+    TensorFlow 2.21 on CPUs, by oneDNN, writes outside its arrays in the gradient of such a kernel whose
+    stride leaves cells over at the end.
+    """
+    return pair_of(kernel_size) == (1, 1) and max(pair_of(stride)) > 1 and is_cpu_alone()
+
+
 @register
 class GroupedConv2D(keras.layers.Conv2D):
     """`keras.layers.Conv2D` with `groups`; on CPUs each group is computed as a convolution of its own.
@@ -194,7 +196,7 @@ class StandardizedConvolution(Convolution):
     variance 1.
 
     Qiao et al. 2019, "Micro-Batch Training with Batch-Channel Normalization and Weight Standardization", eq.
-    5; `epsilon` is added to the variance. The other arguments are those of `Convolution`.
+    5; `epsilon` is added to the variance. The other arguments are those of `Convolution`, without `groups`.
 
     >>> keras_tfm.layers.StandardizedConvolution(16)(np.ones((1, 8, 8, 3))).shape
     TensorShape([1, 8, 8, 16])
@@ -212,7 +214,7 @@ class StandardizedConvolution(Convolution):
         **kwargs: Any,
     ) -> None:
         options: dict[str, Any] = {"norm": norm, "activation": activation, "use_bias": False}
-        super().__init__(filters, kernel_size, stride, padding, **options, **kwargs)
+        super().__init__(filters, kernel_size, stride, padding, groups=1, **options, **kwargs)
         self.epsilon = epsilon
 
     def _new_convolution(self, channels, size, options):
@@ -234,6 +236,12 @@ class StandardizedConv2D(keras.layers.Conv2D):
         kernel = ops.cast(kernel, self.compute_dtype)
         return never_empty(lambda x: self.convolution_op(x, kernel), inputs)
 
+    def convolution_op(self, inputs, kernel):
+        if not picks_cells(self.kernel_size, self.strides):
+            return super().convolution_op(inputs, kernel)
+        rows, columns = self.strides
+        return ops.conv(inputs[:, ::rows, ::columns], kernel)
+
     def get_config(self):
         return {**super().get_config(), "epsilon": self.epsilon}
 
@@ -251,8 +259,7 @@ class NormalizedDense(Layer):
         self, units: int, norm: keras.layers.Layer | None = None, activation: Activation = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        if units < 1:
-            raise ValueError(f"`units` must be at least 1; it is {units}.")
+        require_sizes(units=units)
         self.units = units
         self.norm = BatchNormalization() if norm is None else norm
         self.activation = activation

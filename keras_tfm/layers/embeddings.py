@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.compiler.products import multiply_transposed
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
 from keras_tfm.layers.signatures import Initializer
@@ -38,9 +38,7 @@ class TokenEmbedding(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, size in (("vocabulary_size", vocabulary_size), ("dim", dim)):
-            if size < 1:
-                raise ValueError(f"`{name}` must be at least 1; it is {size}.")
+        require_sizes(vocabulary_size=vocabulary_size, dim=dim)
         self.vocabulary_size = vocabulary_size
         self.dim = dim
         self.scale = scale
@@ -108,8 +106,7 @@ class TokenAndPositionEmbedding(TokenEmbedding):
         **kwargs: Any,
     ) -> None:
         super().__init__(vocabulary_size, dim, scale, initializer, **kwargs)
-        if max_length < 1:
-            raise ValueError(f"`max_length` must be at least 1; it is {max_length}.")
+        require_sizes(max_length=max_length)
         self.max_length = max_length
         self.num_segments = num_segments
         self.position = position or PositionEmbedding(max_length, initializer, name="position")

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.regularization import Dropout
@@ -83,8 +83,7 @@ class FeedForward(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if intermediate_dim < 1:
-            raise ValueError(f"`intermediate_dim` must be at least 1; it is {intermediate_dim}.")
+        require_sizes(intermediate_dim=intermediate_dim)
         self.intermediate_dim = intermediate_dim
         self.activation = activation
         self.use_bias = use_bias

@@ -35,7 +35,8 @@ def every_nth_grid(grid, n):
 class FourierPositions(Layer):
     """Positions of a map's cells, to be added to the map: a linear layer on sines of the row and the column.
 
-    There are `num_sines` sines and cosines for each of the two (El-Nouby et al. 2021, "XCiT", section 3.4).
+    Each of the two has `num_sines` numbers, half of them sines and half cosines (El-Nouby et al. 2021,
+    "XCiT", section 3.4). `num_sines` must be even.
 
     >>> keras_tfm.layers.FourierPositions()(np.ones((1, 3, 3, 8))).shape
     TensorShape([1, 3, 3, 8])

@@ -8,8 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.image_positions import interpolate_positions
+from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, patch_grid
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.signatures import Initializer, Sides
@@ -28,8 +29,7 @@ class PrependedTokens(Layer):
 
     def __init__(self, count: int = 1, initializer: Initializer = "zeros", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if count < 1:
-            raise ValueError(f"`count` must be at least 1; it is {count}.")
+        require_sizes(count=count)
         self.count = count
         self.initializer = initializer
 
@@ -43,6 +43,10 @@ class PrependedTokens(Layer):
         shape = (ops.shape(x)[0], self.count, x.shape[-1])
         tokens = ops.broadcast_to(ops.cast(self.embedding, x.dtype), shape)
         return ops.concatenate([tokens, x], axis=1)
+
+    def compute_mask(self, x, previous_mask=None):
+        mask = key_mask_of(x)
+        return None if mask is None else ops.pad(mask, ((0, 0), (self.count, 0)), constant_values=True)
 
     def compute_output_shape(self, x_shape):
         batch_size, length, dim = x_shape

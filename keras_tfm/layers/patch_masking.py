@@ -22,7 +22,11 @@ def patch_ranks(noise):
 
 
 def num_visible(num_patches, mask_ratio):
-    """How many of N patches stay visible if `mask_ratio` of them, rounded up, are hidden."""
+    """How many of N patches stay visible: N (1 - `mask_ratio`), rounded down.
+
+    It is computed in floating point as by the authors and transformers, so that for some ratios one patch
+    less is visible than by hand: 1 - 0.8 is a little below 0.2, and 1 of 10 patches stays visible, not 2.
+    """
     return int(num_patches * (1 - mask_ratio))
 
 
@@ -39,7 +43,7 @@ class PatchMasking(Layer):
     """Keeps the visible patches of a sequence, and the `prefix` tokens before them.
 
     Called with (B, prefix + N, D) and noise (B, N) it returns (B, prefix + M, D), where M of N patches are
-    visible. `mask_ratio` is the share of hidden patches.
+    visible. `mask_ratio` is the share of hidden patches, whose number is rounded up.
 
     >>> noise = np.array([[0.7, 0.1, 0.9, 0.4]])
     >>> keras_tfm.layers.PatchMasking(mask_ratio=0.5)(np.ones((1, 4, 8)), noise).shape

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Initializer, Sides, Tensor
 
@@ -121,8 +121,7 @@ class PatchEmbedding(Layer):
         height_and_width(patch_size, "patch_size")
         if stride is not None:
             height_and_width(stride, "stride")
-        if dim < 1:
-            raise ValueError(f"`dim` must be at least 1; it is {dim}.")
+        require_sizes(dim=dim)
         self.dim = dim
         self.patch_size = patch_size
         self.stride = stride

@@ -17,7 +17,7 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.masks import key_mask_of
+from keras_tfm.layers.masks import combine_masks, key_mask_of
 from keras_tfm.layers.signatures import Activation
 
 
@@ -44,11 +44,13 @@ class PositionedAttention(Layer):
         """Attend from `x` (B, T, D) to `context` (B, S, D) or, without one, to `x` itself: (B, T, D).
 
         `position` (B or 1, T, D) belongs to `x`, `context_position` (B or 1, S, D) to the context; None adds
-        nothing. `mask` and `bias` are passed to the attention.
+        nothing. `mask`, combined by AND with the one that Keras carries on the values, and `bias` are passed
+        to the attention.
         """
         query = add_if_given(x, position)
         key = query if context is None else add_if_given(context, context_position)
         value = x if context is None else context
+        mask = combine_masks(mask, key_mask_of(value))  # a sum with a position carries none
         return self.attention(query, value, key, mask=mask, bias=bias, training=training)
 
     def compute_output_shape(

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.signatures import Initializer
 
 
@@ -21,10 +21,15 @@ def outside_is_nan(indices, size, dtype):
     return ops.cast(ops.where(inside, 0.0, math.nan), dtype)[..., None]
 
 
+def angles_of(positions, dim, base=10_000.0):
+    """The angles position / base^(2k/dim), for k = 0 .. dim/2 - 1, in float32: (...) -> (..., dim/2)."""
+    frequencies = base ** (-np.arange(0, dim, 2) / dim)
+    return ops.cast(positions, "float32")[..., None] * frequencies.astype("float32")
+
+
 def sines(positions, dim, base=10_000.0):
     """PE[..., 2k] = sin(position / base^(2k/dim)), PE[..., 2k+1] = cos of the same: (...) -> (..., dim)."""
-    frequencies = base ** (-np.arange(0, dim, 2) / dim)
-    angles = ops.cast(positions, "float32")[..., None] * frequencies.astype("float32")  # (..., dim/2)
+    angles = angles_of(positions, dim, base)
     encoding = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(encoding, (*ops.shape(positions), dim))  # (..., dim)
 
@@ -68,8 +73,7 @@ class PositionEmbedding(Layer):
 
     def __init__(self, max_length: int, initializer: Initializer = "uniform", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if max_length < 1:
-            raise ValueError(f"`max_length` must be at least 1; it is {max_length}.")
+        require_sizes(max_length=max_length)
         self.max_length = max_length
         self.initializer = initializer
 

@@ -19,7 +19,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.attention.alignment import AdditiveAttention, Alignment
-from keras_tfm.layers.base import Layer, Pattern
+from keras_tfm.layers.base import Layer, Pattern, require_sizes
 from keras_tfm.layers.compiler.recurrence import LoopKernel, recur, step_of
 from keras_tfm.layers.masks import key_mask_of, padding_mask_of
 
@@ -250,9 +250,7 @@ def _num_states(cell):
 
 def _cell(units, num_layers, cell):
     """The cell from which others are copied, after the checks that encoder and decoder share."""
-    for name, size in (("units", units), ("num_layers", num_layers)):
-        if size < 1:
-            raise ValueError(f"`{name}` must be at least 1; it is {size}.")
+    require_sizes(units=units, num_layers=num_layers)
     cell = cell or keras.layers.LSTMCell(units, name="cell")
     if cell.units != units:
         raise ValueError(f"`cell` must have `units` = {units}; it has {cell.units}.")

@@ -7,7 +7,7 @@ from keras import ops
 def resize_bilinear(x, size):
     """`x` (B, height, width, D) in the `size` (rows, columns): (B, rows, columns, D).
 
-    Cells are squares whose centres are compared, and beyond the outermost centres values stay, as in
+    Values belong to the centres of cells and are constant beyond the outermost ones, as in
     `torch.nn.functional.interpolate` with `align_corners=False`. A smaller map is sampled, not smoothed.
     """
     if tuple(x.shape[1:3]) == tuple(size):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.blocks import TransformerBlock
 from keras_tfm.layers.masks import combine_masks, key_mask_of
 from keras_tfm.layers.normalization import LayerNormalization
@@ -30,8 +30,7 @@ class TransformerStack(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if num_layers < 1:
-            raise ValueError(f"`num_layers` must be at least 1; it is {num_layers}.")
+        require_sizes(num_layers=num_layers)
         self.num_layers = num_layers
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim

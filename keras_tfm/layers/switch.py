@@ -22,7 +22,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.masks import in_float32, padding_mask_of
 from keras_tfm.layers.regularization import Dropout
@@ -67,9 +67,7 @@ class SwitchFeedForward(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, size in (("num_experts", num_experts), ("intermediate_dim", intermediate_dim)):
-            if size < 1:
-                raise ValueError(f"`{name}` must be at least 1; it is {size}.")
+        require_sizes(num_experts=num_experts, intermediate_dim=intermediate_dim)
         if not capacity_factor > 0 or not (
             inference_capacity_factor is None or inference_capacity_factor > 0
         ):

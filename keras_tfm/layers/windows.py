@@ -111,7 +111,7 @@ class WindowAttention(Layer):
         shift: how far the map is rolled up and left before, and back after; a number or a pair. Cells that
             are not neighbours on the map are masked; see `shifted_window_mask`.
         grid: whether a window takes cells that are far apart.
-        fixed: whether windows keep their size, padded, and their shift on an axis that is not longer.
+        fixed: whether an axis that is not longer than the window is padded to it, and shifted too.
 
     >>> attention = keras_tfm.layers.MultiHeadAttention(num_heads=2)
     >>> keras_tfm.layers.WindowAttention(attention, window=2, shift=1)(np.ones((1, 4, 4, 8))).shape

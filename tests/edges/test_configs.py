@@ -63,6 +63,8 @@ def test_what_json_gives_is_converted():
         ({"kind": "c"}, "`kind` must be one of a, b; it is 'c'"),
         ({"kind": []}, r"`kind` must be one of a, b; it is \[\]"),
         ({"sides": [1]}, r"`sides` must be a whole number, or a list of 2; it is \[1\]"),
+        ({"sides": 0}, "`sides` must be at least 1, or a list of 2; it is 0"),
+        ({"sides": [8, 0]}, r"^`sides`\[1\] must be at least 1; it is 0\.$"),
         ({"pairs": [1, 2]}, r"`pairs`\[0\] must be a list of 2; it is 1"),
         ({"inner": {"words": "a"}}, "`words` must be a list; it is 'a'"),
         ({"inner": {"word": "a"}}, "Inner has no word; it has words"),

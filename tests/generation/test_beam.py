@@ -95,8 +95,15 @@ def test_an_empty_batch_gives_an_empty_one():
     assert rows.shape == (0, 3, 1 + LENGTH) and scores.shape == (0, 3)
 
 
+def test_no_new_tokens_leave_the_prompt():
+    prompts = np.array([[1, 3], [0, 4]], "int32")
+    np.testing.assert_array_equal(BeamSearch(markov(), 0, 2)(prompts), prompts)
+
+
 def test_impossible_searches_are_refused():
     with pytest.raises(ValueError, match="`beam_size` must be at least 1; it is 0"):
         BeamSearch(markov(), 4, 0)
     with pytest.raises(ValueError, match="`early_stopping` must be True, False or \"never\"; it is 'always'"):
         BeamSearch(markov(), 4, 2, early_stopping="always")
+    with pytest.raises(ValueError, match='`early_stopping` must be True, False or "never"; it is 1'):
+        BeamSearch(markov(), 4, 2, early_stopping=1)

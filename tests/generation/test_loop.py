@@ -230,6 +230,13 @@ def test_streamed_tokens_are_those_decoded(model, context, end_id, sampler):
     assert (expected[:, tokens.shape[1] :] == PAD).all()
 
 
+def test_no_rows_stream_nothing_and_beams_do_not_stream():
+    compiled = CompiledDecoding(markov())
+    assert not list(compiled.stream(DecodingOptions(3), np.zeros((0, 2), "int32")))
+    with pytest.raises(ValueError, match="`beam_size` must be 1 to stream tokens; it is 4"):
+        list(compiled.stream(DecodingOptions(3, beam_size=4), np.array([[1]])))
+
+
 @pytest.mark.parametrize("options", [{}, {"beam_size": 2}, {"top_k": 3, "seed": 1}], ids=str)
 def test_sizes_rounded_up_change_nothing(model, context, options):
     """Rows to powers of two, sources too, prompts to multiples of 32 or what there is room for."""

@@ -142,6 +142,8 @@ def test_lengths_and_forced_tokens():
     np.testing.assert_array_equal(processed(forced, [1, 1], written([[5]], 1, prompt_length=1)), [1, 1])
     either = processed(ForcedTokens([(0, 2)], first=1), [1, 1, 1], early)
     np.testing.assert_array_equal(either, [0, -INFINITY, 0])
+    with pytest.raises(ValueError, match="`token_ids` must be in the vocabulary of 3; one of them is 3"):
+        processed(ForcedTokens([1, (0, 3)]), [1, 1, 1], early)
 
 
 @pytest.mark.parametrize(

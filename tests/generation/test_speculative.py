@@ -6,7 +6,14 @@ import tensorflow as tf
 
 from keras_tfm.generation import Decoder, EndTokens, NoRepeatNGram, SpeculativeDecoder
 from keras_tfm.heads import LanguageModel
-from keras_tfm.models import RecurrentSeq2Seq, RecurrentSeq2SeqConfig, Transformer, TransformerConfig
+from keras_tfm.models import (
+    GPT2,
+    GPT2Config,
+    RecurrentSeq2Seq,
+    RecurrentSeq2SeqConfig,
+    Transformer,
+    TransformerConfig,
+)
 from tests import contract
 from tests.generation.markov import Markov, markov
 
@@ -47,6 +54,14 @@ def test_equals_greedy_with_caches_that_go_back(jit_compile):
     rows, num_rounds = tf.function(race, autograph=False, jit_compile=jit_compile)(prompts, None, context)
     np.testing.assert_array_equal(rows, expected)
     assert 5 < num_rounds < 20
+
+
+def test_models_need_room_for_the_last_draft_alone():
+    config = GPT2Config(11, max_length=2 + 6 + 3, num_layers=1, dim=8, num_heads=2, intermediate_dim=9)
+    model = LanguageModel(GPT2(config))
+    contract.randomise(model, seed=8)
+    rows = SpeculativeDecoder(model, model, 6, 3)(PROMPTS)
+    np.testing.assert_array_equal(rows, Decoder(model, 6)(PROMPTS))
 
 
 def test_a_recurrent_state_does_not_go_back():

@@ -45,6 +45,12 @@ def test_sequences_of_tokens_and_end_tokens():
     assert first_end(EndTokens(), [1, 2]) is None
 
 
+def test_tokens_beyond_the_symbols_stand_for_none():
+    stop = StopSequences([b"ab"], [b"a", b"b"])
+    assert first_end(stop, [0, 2, 9, 1]) == 4
+    assert first_end(stop, [0, 2, 0]) is None
+
+
 def test_a_row_stops_and_another_whose_string_never_comes_goes_on():
     """1 -> 2 -> 3 -> 4 -> 1 ...: one row begins at 1, the other is stuck at 5."""
     table = np.zeros((6, 6))

@@ -348,6 +348,18 @@ def test_a_layer_is_called_the_way_it_was_built():
         layer(x, x)
     with pytest.raises(ValueError, match="was built for cross-attention"):
         crossing(x)
+    with pytest.raises(
+        ValueError, match=r"`layer\(x, context\)`; it is called for .*`layer\(x, context, key\)`"
+    ):
+        crossing(x, x, x)
+    with_keys = Attention(2)
+    with_keys(x, x, x)
+    with pytest.raises(
+        ValueError, match=r"`layer\(x, context, key\)`; it is called for .*`layer\(x, context\)`"
+    ):
+        with_keys(x, x)
+    with pytest.raises(ValueError, match="was built for self-attention"):
+        layer.start_context(x)
 
 
 # Gradients of the fused products' parts -----------------------------------------------------------

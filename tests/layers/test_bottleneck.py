@@ -3,9 +3,12 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from keras import ops
 
 from keras_tfm.layers import BatchNormalization, Convolution, LayerNormalization, StandardizedConvolution
 from keras_tfm.layers.bottleneck import ShortcutBlock
+from keras_tfm.layers.convolution import StandardizedConv2D
 from tests import contract
 from tests.contract import Case, floats
 
@@ -59,7 +62,24 @@ def test_a_kernel_and_its_multiple_are_the_same():
     np.testing.assert_allclose(layer(x), before, atol=1e-5)
 
 
+def test_a_standardised_kernel_of_one_cell_takes_every_nth_before_it():
+    """Its gradient by a stride corrupts memory in TensorFlow 2.21, on CPUs, where cells are left over."""
+    x = np.random.default_rng(0).normal(size=(2, 6, 5, 4)).astype("float32")
+    layer = StandardizedConv2D(3, 1, strides=2, padding="same", use_bias=False)
+    y = layer(x)
+    assert y.shape == layer.compute_output_shape(x.shape) == (2, 3, 3, 3)
+    kernel = layer.kernel - ops.mean(layer.kernel, axis=(0, 1, 2))
+    kernel /= ops.sqrt(ops.mean(ops.square(kernel), axis=(0, 1, 2)) + layer.epsilon)
+    np.testing.assert_allclose(y, x[:, ::2, ::2] @ np.asarray(kernel)[0, 0], atol=1e-5)
+    traced = tf.function(layer).get_concrete_function(tf.TensorSpec(x.shape)).graph
+    assert {tuple(op.get_attr("strides")) for op in traced.get_operations() if op.type == "Conv2D"} == {
+        (1, 1, 1, 1)
+    }
+
+
 def test_refusals():
+    with pytest.raises(TypeError, match="'groups'"):
+        StandardizedConvolution(16, groups=4)
     with pytest.raises(ValueError, match=r"of \(None, 5, 6, 4\) they make \(None, 5, 6, 8\) and"):
         ShortcutBlock(Convolution(8)).build((None, 5, 6, 4))
     with pytest.raises(ValueError, match=r"`stochastic_depth` must lie in \[0, 1\); it is 1"):

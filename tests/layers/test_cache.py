@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_tfm.layers import MultiHeadAttention
 from keras_tfm.layers.attention.positions import (
@@ -48,3 +49,16 @@ def test_single_sequences_move_with_their_entries():
     y, _ = layer.step(more, moved)
     expected = layer(np.concatenate([x[rows], more], axis=1), causal=True)
     np.testing.assert_allclose(y, expected[:, -2:], atol=1e-5)
+
+
+def test_a_step_beyond_the_last_position_is_refused():
+    layer = MultiHeadAttention(2)
+    layer.build((None, None, DIM))
+    x = np.ones((1, 3, DIM), "f")
+    _, cache = layer.step(x, layer.start(1, 5))
+    with pytest.raises(ValueError, match="room for `max_length` = 5 positions; a step ends at 6"):
+        layer.step(x, cache)
+    y, _ = tf.function(layer.step, autograph=False)(x, cache)
+    assert np.isnan(y).all()
+    y, _ = tf.function(layer.step, autograph=False)(x[:, :2], cache)
+    assert np.isfinite(y).all()

@@ -51,3 +51,8 @@ def test_temperatures_are_of_heads():
 def test_what_is_of_pairs_of_tokens_is_refused(arguments):
     with pytest.raises(ValueError, match="compares features, not tokens"):
         CrossCovarianceAttention(2)(np.ones((2, 3, 8), "float32"), **arguments)
+
+
+def test_it_cannot_decode():
+    with pytest.raises(ValueError, match="compares features, not tokens: it cannot decode step by step"):
+        CrossCovarianceAttention(2).start(1, 4)

@@ -15,9 +15,10 @@ from keras_tfm.layers import (
     MultiHeadAttention,
     Residual,
     TopK,
+    masked_softmax,
 )
 from tests import contract
-from tests.contract import Case, floats, randomise
+from tests.contract import Case, floats, mask, randomise
 
 
 def class_block():
@@ -32,6 +33,26 @@ test_contract = contract.check(
         {"query": floats("T", 8)},
         attends=True,
         kind="greatest scores",
+    ),
+    Case(
+        "the greatest scores of what is visible",
+        lambda: Attention(HeadProjections(2), on_scores=TopK(2)),
+        {"query": floats("T", 8), "mask": mask("T")},
+        {"causal": True},
+        attends=True,
+        causal="T",
+        left_padding="T",
+        cache=lambda layer, inputs, max_length: layer.start(len(inputs["query"]), max_length),
+        chooses=True,
+    ),
+    Case(
+        "mixed weights of what is visible",
+        lambda: Attention(HeadProjections(2), on_weights=HeadMixing()),
+        {"query": floats("T", 8), "mask": mask("T")},
+        {"causal": True},
+        causal="T",
+        left_padding="T",
+        cache=lambda layer, inputs, max_length: layer.start(len(inputs["query"]), max_length),
     ),
     Case("mixed heads", HeadMixing, {"x": floats(3, "T", "S")}),
     Case(
@@ -50,6 +71,14 @@ def test_exactly_k_are_kept_of_which_equal_ones_are_the_first():
     expected = np.exp([3, 2, 2]) / np.exp([3, 2, 2]).sum()
     np.testing.assert_allclose(weights[0, [0, 2, 3]], expected, rtol=1e-6)
     np.testing.assert_array_equal(TopK(5)(scores), scores)
+
+
+def test_masked_keys_are_not_among_the_k():
+    scores = np.array([[9.0, 3.0, 1.0, 2.0]], "float32")
+    mask = np.array([[False, True, True, True]])
+    weights = masked_softmax(TopK(2)(scores, mask=mask), mask)
+    expected = np.exp([3, 2]) / np.exp([3, 2]).sum()
+    np.testing.assert_allclose(weights, [[0, expected[0], 0, expected[1]]], rtol=1e-6)
 
 
 def test_heads_are_mixed_by_a_matrix_and_a_bias():

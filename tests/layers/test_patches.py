@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_tfm.layers import (
     LayerNormalization,
+    MultiHeadAttention,
     PatchEmbedding,
     PatchEncoder,
     PatchMerging,
@@ -16,6 +17,7 @@ from keras_tfm.layers import (
     flatten_map,
 )
 from keras_tfm.layers.image_positions import interpolate_positions
+from keras_tfm.layers.masks import key_mask_of
 from tests import contract
 from tests.contract import Case, floats
 
@@ -141,6 +143,13 @@ def test_prepended_tokens_stand_first():
     np.testing.assert_array_equal(layer(x), np.concatenate([np.zeros((3, 2, 5)), x], axis=1))
     layer.embedding.assign(np.arange(10).reshape(1, 2, 5))
     np.testing.assert_array_equal(layer(x)[2, :2], np.arange(10).reshape(2, 5))
+
+
+def test_a_carried_mask_shows_prepended_tokens():
+    x = PrependedTokens(2)(keras.layers.Embedding(7, 8, mask_zero=True)(np.array([[3, 1, 0]])))
+    np.testing.assert_array_equal(key_mask_of(x), [[True, True, True, True, False]])
+    layer = MultiHeadAttention(2)
+    np.testing.assert_allclose(layer(x)[:, :4], layer(np.array(x)[:, :4]), atol=1e-6)
 
 
 @pytest.mark.parametrize(

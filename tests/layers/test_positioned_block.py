@@ -1,5 +1,6 @@
 """Blocks with positions on queries and keys alone, and attention of the class token alone."""
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -51,6 +52,16 @@ def test_values_have_no_positions():
     np.testing.assert_allclose(attention(x, context, None, everywhere), plain, atol=1e-5)
     assert np.abs(attention(x, context, None, position) - plain).max() > 1e-3
     assert np.abs(attention(x, context, x, None) - plain).max() > 1e-3
+
+
+def test_a_carried_mask_is_obeyed_with_positions_too():
+    attention, position = PositionedAttention(MultiHeadAttention(2)), draw(1, 4, 8)
+    token_ids = np.array([[3, 1, 2, 0]])
+    x = keras.layers.Embedding(7, 8, mask_zero=True)(token_ids)
+    expected = attention(np.array(x), position=position, mask=token_ids != 0)
+    np.testing.assert_allclose(attention(x, position=position), expected, atol=1e-6)
+    expected = attention(position, np.array(x), context_position=position, mask=token_ids != 0)
+    np.testing.assert_allclose(attention(position, x, context_position=position), expected, atol=1e-6)
 
 
 def test_one_position_serves_the_batch():

@@ -227,7 +227,7 @@ def test_runs_of_one_name_have_a_curve_each(run, monkeypatch):
         write_rows(os.path.join(path, "metrics.csv"), rows)
     main(["plot", *folders])
     main(["plot", folders[0], str(folder)])
-    assert drawn == [folders, ["run", folder.name]]
+    assert drawn == [["a/run", "b/run"], ["run", folder.name]]
 
 
 def test_a_run_without_measures_is_one_line(tmp_path, capsys):

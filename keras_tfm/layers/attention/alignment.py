@@ -17,7 +17,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.attention.tap import tap
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.cache import ContextCache
 from keras_tfm.layers.masks import combine_masks, key_mask_of, masked_softmax
 from keras_tfm.layers.positions import outside_is_nan
@@ -136,8 +136,7 @@ class AdditiveAttention(Alignment):
 
     def __init__(self, units: int, use_bias: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if units < 1:
-            raise ValueError(f"`units` must be at least 1; it is {units}.")
+        require_sizes(units=units)
         self.units = units
         self.use_bias = use_bias
 
@@ -194,12 +193,7 @@ class StaticAlignment(Alignment):
 
     def __init__(self, max_target_length: int, max_source_length: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        for name, size in (
-            ("max_target_length", max_target_length),
-            ("max_source_length", max_source_length),
-        ):
-            if size < 1:
-                raise ValueError(f"`{name}` must be at least 1; it is {size}.")
+        require_sizes(max_target_length=max_target_length, max_source_length=max_source_length)
         self.max_target_length = max_target_length
         self.max_source_length = max_source_length
 

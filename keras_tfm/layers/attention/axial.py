@@ -20,7 +20,7 @@ from keras_tfm.layers.convolution import BatchNormalization
 from keras_tfm.layers.dense import Dense
 
 Axis = Literal["height", "width"]
-# Of the authors' code, what each gate is at first; positions come to count more as they learn.
+# The gates' initial values, from the authors' code; positions count more as the gates learn.
 GATES = {"query": 0.1, "key": 0.1, "value": 1.0, "value_position": 0.1}
 
 
@@ -69,7 +69,7 @@ class GatedAxialAttention(Layer):
     With G the gates and r the vectors of the distance from i to j, the scores are the sum of three numbers,
     each batch-normalised: q_i k_j, G_Q q_i r^q and G_K k_j r^k. What is read is the sum of G_V1 v_j and G_V2
     r^v by their softmax, both batch-normalised (Valanarasu et al. 2021, eq. 3). Queries and keys are half as
-    wide as values. Scores have no scale: the normalisation has.
+    wide as values. Scores are not scaled: the norm does that.
 
     Args:
         dim: the width of the output.
@@ -159,7 +159,7 @@ class GatedAxialAttention(Layer):
         return ops.sum(ops.reshape(outputs, (-1, length, self.dim, count)), axis=-1)
 
     def _gated(self, parts, gates):
-        """The `parts`, each times the gate of this number, where there are any."""
+        """The `parts`, each times its gate, given by number (None: no gate)."""
         if self.position != "gated":
             return parts
         pairs = zip(parts, gates, strict=True)

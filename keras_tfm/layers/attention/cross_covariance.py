@@ -19,8 +19,8 @@ class CrossCovarianceAttention(MultiHeadAttention):
     `MultiHeadAttention`.
 
     Raises:
-        ValueError: if it is called with `causal`, a `bias` or a mask of pairs: these are for pairs of
-            tokens, which it does not compare.
+        ValueError: if it is called with `causal`, a `bias` or a mask of pairs, or is to decode: these are
+            for pairs of tokens, which it does not compare.
 
     >>> keras_tfm.layers.CrossCovarianceAttention(num_heads=2)(np.ones((1, 5, 8))).shape
     TensorShape([1, 5, 8])
@@ -54,6 +54,10 @@ class CrossCovarianceAttention(MultiHeadAttention):
         scores = ops.einsum("bhti,bhtj->bhij", query, key) * ops.cast(self.temperature, query.dtype)
         weights = ops.cast(self.weigh(scores, training=training), value.dtype)
         return ops.einsum("bhij,bhtj->bhti", weights, value)
+
+    def start(self, batch_size, max_length):
+        """Raises ValueError: each output depends on all tokens."""
+        raise ValueError(f"{self.name!r} compares features, not tokens: it cannot decode step by step.")
 
 
 def unit_over_tokens(x, shown=None):

@@ -19,7 +19,7 @@ from keras import ops
 
 from keras_tfm.layers.attention.functional import add_if_given
 from keras_tfm.layers.attention.tap import is_recorded, tap
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.layers.signatures import Tensor
@@ -103,9 +103,7 @@ class DeformableAttention(Layer):
         self, num_heads: int, grids: Sequence[tuple[int, int]], num_points: int = 4, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        for name, size in (("num_heads", num_heads), ("num_points", num_points)):
-            if size < 1:
-                raise ValueError(f"`{name}` must be at least 1; it is {size}.")
+        require_sizes(num_heads=num_heads, num_points=num_points)
         self.num_heads = num_heads
         self.grids = tuple(map(tuple, grids))
         self.num_points = num_points
@@ -168,8 +166,7 @@ class DeformableAttention(Layer):
     def _of_cells(self, cells, shares):
         """The weights of all cells, (B, H, T, N), by those of the cells around points, (B, T, H, L P 4)."""
         count = sum(rows * columns for rows, columns in self.grids)
-        weights = ops.einsum("bthp,bthpn->bhtn", shares, ops.one_hot(cells, count))
-        return weights
+        return ops.einsum("bthp,bthpn->bhtn", shares, ops.one_hot(cells, count))
 
     def compute_output_shape(
         self, query_shape, context_shape=None, references_shape=None, position_shape=None

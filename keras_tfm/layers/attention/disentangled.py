@@ -20,7 +20,7 @@ from keras import ops
 
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import HeadProjection, HeadProjections
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
@@ -56,8 +56,7 @@ class DistanceEmbedding(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if dim < 1:
-            raise ValueError(f"`dim` must be at least 1; it is {dim}.")
+        require_sizes(dim=dim)
         if not 1 <= max_distance <= FARTHEST:
             raise ValueError(f"`max_distance` must lie in 1 to {FARTHEST}; it is {max_distance}.")
         if num_buckets and (num_buckets % 2 or not 2 <= num_buckets < 2 * (max_distance - 1)):

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Tensor
 
@@ -32,7 +32,7 @@ def gaussian_bias(centres: Tensor, scales: Tensor, grid: tuple[int, int], smooth
 
 
 class GaussianBias(Layer):
-    """A `gaussian_bias` (B, H, Q, N) for the scores of attention, whose offsets and scales queries choose.
+    """A `gaussian_bias` (B, H, Q, N) for attention scores; its offsets and scales come from the queries.
 
     A head's Gaussian is centred at the query's centre plus an offset. The offset and the scales are linear
     functions of the query's vector, for each head its own; at first the offsets are 0 and the scales 1.
@@ -57,8 +57,7 @@ class GaussianBias(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if num_heads < 1:
-            raise ValueError(f"`num_heads` must be at least 1; it is {num_heads}.")
+        require_sizes(num_heads=num_heads)
         if num_scales not in (0, 1, 2):
             raise ValueError(f"`num_scales` must be 0, 1 or 2; it is {num_scales}.")
         if not smoothness > 0:

@@ -12,6 +12,42 @@ from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.signatures import Initializer, Sides
 
 
+class PairwisePosition(AttentionPosition):
+    """A learned vector for each pair of a grid's tokens, whose product with the query is added to the score.
+    Abstract.
+
+    A subclass's `build` makes `key_tables`, whose rows are summed for a pair, `indices` (tables, T, T), the
+    row of each query and key in each table, and perhaps `value_tables`, such vectors for the values.
+    """
+
+    value_tables: list | None = None
+
+    def scores(self, query, key, positions, key_positions, scale):
+        """The scores (B, H, T, T) to add. Raises ValueError unless there is a token for each cell and the
+        prefix.
+        """
+        require_tokens(self, self.indices.shape[1], query, key)
+        return ops.einsum("bhtk,tsk->bhts", query * scale, self._entries(self.key_tables, query.dtype))
+
+    def values(self, weights, positions, key_positions):
+        if self.value_tables is None:
+            return None
+        return ops.einsum("bhts,tsk->bhtk", weights, self._entries(self.value_tables, weights.dtype))
+
+    def _entries(self, tables, dtype):
+        """The sums of the tables' entries for each pair of tokens: (T, T, width)."""
+        parts = (ops.take(table, rows, axis=0) for table, rows in zip(tables, self.indices, strict=True))
+        return ops.cast(sum(parts), dtype)
+
+
+def require_tokens(position, length, query, key):
+    """Raises ValueError unless there are `length` queries and keys, or their number is not known."""
+    if any(x.shape[2] not in (None, length) for x in (query, key)):
+        raise ValueError(
+            f"{position.name!r} has a grid for {length} tokens; it is called with {query.shape[2]}."
+        )
+
+
 class GridPositionBias(AttentionPosition):
     """A learned bias for each head and each offset between two cells of a grid, added to the scores.
 
@@ -86,7 +122,7 @@ class GridPositionBias(AttentionPosition):
         return ops.pad(bias, ((0, 0), prefix, prefix)) if self.prefix else bias
 
 
-class ImageRelativePosition(AttentionPosition):
+class ImageRelativePosition(PairwisePosition):
     """A learned vector for each vertical and for each horizontal offset between cells, added to the keys.
 
     The vectors of both axes are summed: the cross method of Wu et al. 2021, "Rethinking and Improving
@@ -151,28 +187,6 @@ class ImageRelativePosition(AttentionPosition):
         rows = np.clip(offsets, -self.max_distance, self.max_distance) + self.max_distance + 1
         return np.pad(rows, ((0, 0), (self.prefix, 0), (self.prefix, 0))).astype("int32")
 
-    def _vectors(self, tables, dtype):
-        """The sums of both axes' vectors: (T, T, K)."""
-        parts = (ops.take(table, rows, axis=0) for table, rows in zip(tables, self.indices, strict=True))
-        return ops.cast(sum(parts), dtype)
-
-    def scores(self, query, key, positions, key_positions, scale):
-        """The scores (B, H, T, T) to add. Raises ValueError unless there is a token for each cell and the
-        prefix.
-        """
-        length = self.indices.shape[1]
-        if any(x.shape[2] not in (None, length) for x in (query, key)):
-            raise ValueError(
-                f"{self.name!r} has a `grid` for {length} tokens; it is called with {query.shape[2]}."
-            )
-        vectors = self._vectors(self.key_tables, query.dtype)
-        return ops.einsum("bhtk,tsk->bhts", query * scale, vectors)
-
-    def values(self, weights, positions, key_positions):
-        if self.value_tables is None:
-            return None
-        return ops.einsum("bhts,tsk->bhtk", weights, self._vectors(self.value_tables, weights.dtype))
-
 
 class QuadraticPosition(AttentionPosition):
     """Scores that fall with the squared distance from a place that each head looks at.
@@ -203,11 +217,7 @@ class QuadraticPosition(AttentionPosition):
 
     def scores(self, query, key, positions, key_positions, scale):
         """The scores (H, T, T) to add, in float32. Raises ValueError unless each cell has a token."""
-        length = self.offsets.shape[1]
-        if any(x.shape[2] not in (None, length) for x in (query, key)):
-            raise ValueError(
-                f"{self.name!r} has a `grid` for {length} tokens; it is called with {query.shape[2]}."
-            )
+        require_tokens(self, self.offsets.shape[1], query, key)
         centers = ops.cast(self.centers, "float32")[..., None, None]  # (H, 2, 1, 1)
         distances = ops.sum(ops.square(self.offsets - centers), axis=1)
         return -ops.cast(self.sharpness, "float32")[:, None, None] * distances

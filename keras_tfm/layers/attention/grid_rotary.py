@@ -23,7 +23,7 @@ class GridRotaryEmbedding(AttentionPosition):
     Args:
         grid: the side of the grid, or its (height, width). The tokens are its cells, row by row.
         prefix: how many tokens, such as class tokens, come before the cells. They are not rotated.
-        base: the quotient of the largest and the smallest frequency, about.
+        base: about the ratio of the largest to the smallest frequency.
 
     >>> position = keras_tfm.layers.GridRotaryEmbedding(grid=3, prefix=1)
     >>> keras_tfm.layers.MultiHeadAttention(2, position=position)(np.ones((1, 10, 8))).shape

@@ -20,7 +20,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.attention.positions import AttentionPosition
+from keras_tfm.layers.attention.grid_position import PairwisePosition, require_tokens
 from keras_tfm.layers.base import own
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.signatures import Initializer, Sides
@@ -70,7 +70,7 @@ def image_buckets(grid, method="product", curve=CURVE, prefix=0):
     return np.pad(rows, edges, constant_values=count).astype("int32"), count + bool(prefix)
 
 
-class BucketedPosition(AttentionPosition):
+class BucketedPosition(PairwisePosition):
     """What both kinds of iRPE have in common: the buckets of a grid's cells after `prefix` tokens. Abstract.
 
     `method` and `curve` are those of `image_buckets`.
@@ -108,19 +108,6 @@ class BucketedPosition(AttentionPosition):
         initializer = keras.initializers.get(self.initializer)
         return [self.add_weight((count, width), own(initializer), name=table) for table in names]
 
-    def _entries(self, tables, dtype):
-        """The tables' entries for each pair of tokens, summed over the tables: (T, T, width)."""
-        parts = (ops.take(table, rows, axis=0) for table, rows in zip(tables, self.indices, strict=True))
-        return ops.cast(sum(parts), dtype)
-
-    def _check(self, *sequences):
-        length = self.indices.shape[1]
-        if any(x.shape[2] not in (None, length) for x in sequences):
-            raise ValueError(
-                f"{self.name!r} has a `grid` and `prefix` for {length} tokens; "
-                f"it is called with {sequences[0].shape[2]}."
-            )
-
 
 class BucketedBias(BucketedPosition):
     """iRPE's bias mode: a learned number for each head and bucket, added to the scores.
@@ -138,7 +125,7 @@ class BucketedBias(BucketedPosition):
 
     def scores(self, query, key, positions, key_positions, scale):
         """The bias (H, T, T). Raises ValueError unless there is a token for each cell and for the prefix."""
-        self._check(query, key)
+        require_tokens(self, self.indices.shape[1], query, key)
         return ops.transpose(self._entries(self.tables, "float32"), (2, 0, 1))
 
 
@@ -172,15 +159,3 @@ class BucketedContext(BucketedPosition):
         self.key_tables = self._make_tables(key_dim, "key")
         self.value_tables = self._make_tables(value_dim, "value") if self.with_values else None
         self.built = True
-
-    def scores(self, query, key, positions, key_positions, scale):
-        """The scores (B, H, T, T) to add. Raises ValueError unless there is a token for each cell and the
-        prefix.
-        """
-        self._check(query, key)
-        return ops.einsum("bhtk,tsk->bhts", query * scale, self._entries(self.key_tables, query.dtype))
-
-    def values(self, weights, positions, key_positions):
-        if self.value_tables is None:
-            return None
-        return ops.einsum("bhts,tsk->bhtk", weights, self._entries(self.value_tables, weights.dtype))

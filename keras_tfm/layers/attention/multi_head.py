@@ -1,8 +1,8 @@
 """Attention as a layer, in five stages, each of which can be replaced.
 
     project     `projections`: tokens become the queries q, keys k and values v of the heads
-    score       scale * q kᵀ, plus a bias and what the position adds; then `on_scores`
-    weigh       softmax over the keys that the mask allows; `on_weights`; the tap; dropout
+    score       scale * q kᵀ, plus a bias and what the position adds
+    weigh       `on_scores`; softmax over the keys that the mask allows; `on_weights`; the tap; dropout
     average     weights times v, plus what the position adds
     merge       the averages of all heads side by side; `output_layer`
 
@@ -10,6 +10,7 @@ Vaswani et al. 2017, "Attention Is All You Need", section 3.2. The tap is where 
 weights.
 """
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from keras import ops
 from keras_tfm.layers.attention.functional import add_bias, add_if_given, attention_scores, multiply_heads
 from keras_tfm.layers.attention.projections import HeadProjections, join_heads
 from keras_tfm.layers.attention.tap import is_recorded, tap
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.cache import ContextCache, KeyValueCache
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.dense import Dense
@@ -37,8 +38,9 @@ class Attention(Layer):
         position: an `AttentionPosition`: rotary, relative or bucketed positions.
         scale: multiplies the scores; by default 1/sqrt(K).
         dropout: the rate at which weights are dropped in training.
-        on_scores: a layer (B, H, T, S) -> (B, H, T, S) applied to the scores.
-        on_weights: a layer of the same shapes applied to the weights.
+        on_scores: a layer (B, H, T, S) -> (B, H, T, S) applied to the scores. If its `call` has an argument
+            `mask`, it gets the mask too.
+        on_weights: a layer of the same shapes applied to the weights; masked keys weigh 0 after it.
         output_layer: a layer called on the merged heads (B, T, H Kv); by default a `Dense` layer to D.
 
     >>> projections = keras_tfm.layers.HeadProjections(num_heads=2)
@@ -112,14 +114,17 @@ class Attention(Layer):
         if self.position is not None:
             positions, key_positions = counted(positions, query), counted(key_positions, key)
             bias = add_if_given(bias, self.position.scores(query, key, positions, key_positions, scale))
-        scores = add_bias(attention_scores(query, key, scale), bias)
-        return scores if self.on_scores is None else self.on_scores(scores)
+        return add_bias(attention_scores(query, key, scale), bias)
 
     def weigh(self, scores, mask=None, training=None):
         """The weights (B, H, T, S): a softmax of `scores`, 0 where `mask`, broadcast over them, is False."""
+        if self.on_scores is not None:
+            takes_mask = "mask" in inspect.signature(self.on_scores.call).parameters
+            scores = self.on_scores(scores, **({"mask": mask} if takes_mask else {}))
         weights = masked_softmax(scores, mask)
         if self.on_weights is not None:
             weights = self.on_weights(weights, training=training)
+            weights = weights if mask is None else weights * ops.cast(mask, weights.dtype)
         tap(self, weights)
         if training and self.dropout:
             weights = self.weight_dropout(ops.cast(weights, self.compute_dtype), training=True)
@@ -280,8 +285,7 @@ class BlockwiseAttention(MultiHeadAttention):
         super().__init__(
             num_heads, key_dim, value_dim, dropout, use_bias, position, scale, kernel_initializer, **kwargs
         )
-        if block_size < 1:
-            raise ValueError(f"`block_size` must be at least 1; it is {block_size}.")
+        require_sizes(block_size=block_size)
         if self.position is not None and self.position.acts_on_scores:
             raise ValueError(
                 "`position` must be None or one that only rotates queries and keys, such as RotaryEmbedding; "

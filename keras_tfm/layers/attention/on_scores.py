@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.masks import LOWEST, in_float32
 
 
@@ -13,8 +13,8 @@ class TopK(Layer):
     """Keeps the `k` largest scores of each query and hides the other keys.
 
     The others get a score so low that their weight is 0 after the softmax. Of equal scores the first ones
-    are kept, so that exactly `k` remain. The layer is applied before the mask, so masked keys may be among
-    the `k`. Wang et al. 2022, "KVT: k-NN Attention for Boosting Vision Transformers", section 3.2.
+    are kept, so that exactly `k` remain. Keys that a `mask` hides count as the lowest. Wang et al. 2022,
+    "KVT: k-NN Attention for Boosting Vision Transformers", section 3.2.
 
     >>> scores = np.array([[[[3.0, 1.0, 2.0]]]])
     >>> (keras_tfm.layers.TopK(2)(scores).numpy() > -1e9).tolist()
@@ -23,15 +23,17 @@ class TopK(Layer):
 
     def __init__(self, k: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if k < 1:
-            raise ValueError(f"`k` must be at least 1; it is {k}.")
+        require_sizes(k=k)
         self.k = k
 
-    def call(self, scores):
-        """(..., T, S) -> (..., T, S), in float32 or float64."""
+    def call(self, scores, mask=None):
+        """(..., T, S) -> (..., T, S), in float32 or float64; `mask` broadcasts over the scores."""
         scores, length = in_float32(scores), scores.shape[-1]
         if length is not None and length <= self.k:
             return scores
+        lowest = ops.cast(LOWEST, scores.dtype)
+        if mask is not None:
+            scores = ops.where(mask, scores, lowest)
         k = self.k if length is not None else ops.minimum(self.k, ops.shape(scores)[-1])
         values, _ = ops.top_k(ops.stop_gradient(scores), k)
         least = values[..., -1:]  # (..., T, 1)
@@ -41,9 +43,9 @@ class TopK(Layer):
         )  # for those equal to `least`
         is_early = ops.cumsum(ops.cast(is_equal, "int32"), axis=-1) <= room
         is_kept = ops.logical_or(is_greater, ops.logical_and(is_equal, is_early))
-        return ops.where(is_kept, scores, ops.cast(LOWEST, scores.dtype))
+        return ops.where(is_kept, scores, lowest)
 
-    def compute_output_spec(self, scores):
+    def compute_output_spec(self, scores, mask=None):
         dtype = "float64" if scores.dtype == "float64" else "float32"
         return keras.KerasTensor(scores.shape, dtype)
 

@@ -3,10 +3,10 @@
 import math
 from typing import Any
 
-import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, require_sizes
+from keras_tfm.layers.positions import angles_of
 
 
 class AttentionPosition(Layer):
@@ -85,9 +85,7 @@ class RotaryEmbedding(AttentionPosition):
             return None
         if positions is None:
             positions = ops.arange(ops.shape(x)[2], dtype="int32")
-        dim = x.shape[-1]
-        frequencies = self.base ** (-np.arange(0, dim, 2) / dim)
-        angles = ops.cast(positions, "float32")[..., None] * frequencies.astype("float32")  # (..., T, K/2)
+        angles = angles_of(positions, x.shape[-1], self.base)  # (..., T, K/2)
         angles = angles if len(angles.shape) == 2 else angles[:, None]  # (B, 1, T, K/2) where rows differ
         return rotate_pairs(x, angles)
 
@@ -114,8 +112,7 @@ class RelativePositionEmbedding(AttentionPosition):
 
     def __init__(self, max_distance: int = 16, with_values: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if max_distance < 1:
-            raise ValueError(f"`max_distance` must be at least 1; it is {max_distance}.")
+        require_sizes(max_distance=max_distance)
         self.max_distance = max_distance
         self.with_values = with_values
 

@@ -68,6 +68,7 @@ class HeadProjections(Layer):
             )
         self.key_width = self.key_dim or width // self.num_heads
         self.value_width = self.value_dim or self.key_width
+        self.form = form_of(value_shape, key_shape)
         self.is_self_attention = value_shape is None and key_shape is None
         if self.is_self_attention:
             widths = (self.key_width, self.key_width, self.value_width)
@@ -109,12 +110,7 @@ class HeadProjections(Layer):
         """Heads (B, H, T, K), (B, H, S, K) and (B, H, S, Kv) of `query` (B, T, D), `value` and `key`, (B, S,
         D).
         """
-        if self.is_self_attention != (value is None and key is None):
-            forms = ("cross-attention, `layer(x, context)`", "self-attention, `layer(x)`")
-            raise ValueError(
-                f"{self.name!r} was built for {forms[self.is_self_attention]}; "
-                f"it is called for {forms[not self.is_self_attention]}."
-            )
+        self._require_form(value, key)
         if self.is_self_attention:
             return self.project_self(query)
         return [*self.project_query(query), *self.project_context(value, key)]
@@ -133,9 +129,21 @@ class HeadProjections(Layer):
 
     def project_context(self, value, key=None):
         """The keys and values alone, [(B, H, S, K), (B, H, S, Kv)]."""
+        self._require_form(value, key)
         if self.key_value is not None:
             return self.key_value(value)
         return [*self.key(key), *self.value(key if value is None else value)]
+
+    def _require_form(self, value, key):
+        if (form := form_of(value, key)) != self.form:
+            raise ValueError(f"{self.name!r} was built for {self.form}; it is called for {form}.")
+
+
+def form_of(value, key):
+    """What attention with these arguments is, in words."""
+    if value is None and key is None:
+        return "self-attention, `layer(x)`"
+    return f"cross-attention, `layer(x, context{'' if key is None else ', key'})`"
 
 
 class HeadProjection(Dense):

@@ -14,7 +14,7 @@ def tap(layer, value, stage="weights"):
     """Pass `value`, which `layer` computed, to everybody who records this `stage`.
 
     At the stage "weights" the value is (B, H, T, S). At "products" it is the queries (B, H, T, K), the keys
-    (B, H, S, K) and the scale of their dot products.
+    (B, H, S, K), or (B H, S, K) while decoding, and the scale of their dot products.
     """
     for record, recorded_stage in recorders:
         if stage == recorded_stage:

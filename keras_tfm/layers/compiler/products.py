@@ -1,8 +1,7 @@
 """Matrix products that compile quickly and are fast for a few rows, as decoding needs them; their bias.
 
-For one row XLA on CPUs runs a product on a single core, for several two cores are hardly faster than one, and
-it reads a transposed table slowly: `multiply` and `multiply_transposed` compute such products in another
-order.
+XLA on CPUs uses a single core for one row, gains hardly anything from a second core for several rows, and
+reads a transposed table slowly: `multiply` and `multiply_transposed` compute such products in another order.
 """
 
 import math
@@ -15,7 +14,7 @@ from keras_tfm.jit import is_cpu_alone
 
 FEW_ROWS = 32
 LARGE = 1 << 18  # weights of a kernel; smaller kernels stay in the processor's cache
-PART = 48  # rows of a kernel that are a part at most: about the fastest of 12 to 192, for 1 to 8 rows of x
+PART = 48  # most kernel rows in a part: about the fastest of 12 to 192, for 1 to 8 rows of x
 LEAST_PART = 16
 # For up to so many rows XLA on CPUs takes 3 to 10 times as long for x tableᵀ as for (table xᵀ)ᵀ.
 FEW_ROWS_OF_TABLE = 128
@@ -62,8 +61,8 @@ def flat_product(x, kernel, transpose=False):
     """x (..., D) times kernel (D, F), or the transpose of kernel (F, D): (..., F).
 
     Where sizes of x are not known before, Keras's `matmul` makes several times as many operations, and XLA
-    compiles each of them for each shape of a batch. A kernel that is transposed apart would be transposed in
-    the gradient too.
+    compiles each of them for each shape of a batch. A separate transpose of the kernel would be repeated in
+    the gradient.
     """
     if isinstance(x, keras.KerasTensor) or len(x.shape) == 2:
         return product(x, kernel, transpose)
