@@ -89,7 +89,7 @@ class Detector(CanvasTask):
 
     @classmethod
     def with_names(cls, model: keras.Model, class_names: Sequence[str], **options: Any) -> Self:
-        """A task for other classes: the weights of a `model` but for those that tell its classes apart."""
+        """A task for other classes, with the weights of a `model` but its classifier's."""
         task = cls(model.backbone, class_names, **options)
         copy_heads(model, task.model, "box_head")
         return task

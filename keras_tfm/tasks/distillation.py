@@ -76,8 +76,8 @@ class Taught(ChangedStep):
 
 
 class DistillationLoss(keras.losses.Loss):
-    """The cross-entropy with labels (B, C) and, if the labels are (B, 2 C), `weight` times the teacher's
-    part.
+    """The cross-entropy with labels (B, C) or, if the labels are (B, 2 C), 1 - `weight` times that and
+    `weight` times the teacher's part.
 
     The teacher's part is, for `kind="hard"`, the cross-entropy with the teacher's likeliest class; for
     "soft", the squared `temperature` times the divergence of the student's probabilities from the teacher's,

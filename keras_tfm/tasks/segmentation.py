@@ -66,7 +66,7 @@ class SegmenterConfig(Canvas):
 
 
 def numbers_of(values: Sequence[int]) -> np.ndarray:
-    """(256,) the number of the class of each value in a mask, NONE of those that are none."""
+    """(256,) the class number of each value in a mask; NONE for other values."""
     table = np.full(MANY, NONE, "uint8")
     table[list(values)] = np.arange(len(values))
     return table

@@ -56,7 +56,7 @@ KINDS_OF_SEGMENTS: dict[str, type[SegmentationKind]] = {
 class Segmenter(CanvasTask):
     """Images, as `ImageTask` has them, to their segments, by a `backbone` or one with a head.
 
-    Which segments, the field `segments` of the configuration says. "semantic": examples are (images, masks),
+    The configuration's field `segments` says which segments. "semantic": examples are (images, masks),
     whole numbers (H, W) of each image's own size, by which the configuration tells classes; an answer is
     {"mask": (H, W), "shares": {name: part of the pixels}, "scores": {name: mean probability in its pixels}}.
     "instances" and "panoptic": examples are (images, masks, labels), of each image M masks (M, H, W), 0 or 1,
@@ -158,7 +158,7 @@ class Segmenter(CanvasTask):
 
     @classmethod
     def with_classes(cls, model: SegmentingModel, examples: Any, **fields: Any) -> Self:
-        """A task for the classes of `examples`: the weights of a `model` but for those that tell its own."""
+        """A task for the classes of `examples`, with the weights of a `model` but its classifier's."""
         fields = with_classes(fields, examples)
         new = with_head_of(model.backbone, len(fields["class_names"]), model, has_classes=False)
         return cls(new, **fields)

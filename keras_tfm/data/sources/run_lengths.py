@@ -84,8 +84,8 @@ def _of_runs(encoded: dict, size: Size) -> np.ndarray | str:
 def run_lengths(text: str) -> list[int] | None:
     """The numbers in packed run lengths; None where the text is none.
 
-    Each character has five bits of a number, the lowest first, and a sixth where more follow; from the third
-    run on a number is the difference from the run before the last.
+    Each character has five bits of a number, the lowest first, and a sixth where more follow; from the
+    fourth run on a number is the difference from the run before the last.
     """
     runs: list[int] = []
     value = shift = 0
