@@ -345,6 +345,8 @@ class ImageClassifier(ImageTask, FineTunedTask):
         names = self.config.class_names
         if labels.dtype.kind in "iu" and isinstance(names[0], str):
             names = range(len(names))
+        elif labels.dtype.kind == "U":  # files have the names of numbers
+            names = tuple(map(str, names))
         places = {name: place for place, name in enumerate(names)}
         unknown = sorted(set(labels.tolist()) - places.keys())
         if unknown:

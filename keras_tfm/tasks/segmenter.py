@@ -14,7 +14,7 @@ from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import read_coco
 from keras_tfm.data.sources.inputs import Inputs
-from keras_tfm.data.sources.lines import files_of
+from keras_tfm.data.sources.lines import DataError, files_of
 from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, read_masks
 from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
 from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
@@ -294,8 +294,9 @@ class Segmenter(CanvasTask):
         if has_pairs(path) or is_coco(path):
             refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
             found = [pair[1:] for pair in read_coco(path).paths()] if is_coco(path) else images_in(path)
-            paths, places = zip(*found, strict=True)
-            return Inputs(list(paths), list(places))
+            if not found:
+                raise DataError(path, None, "expected images, there are none")
+            return Inputs([image for image, _ in found], [place for _, place in found])
         return super().read_inputs(path, columns)
 
     def export_endpoints(self) -> Endpoints:

@@ -116,11 +116,12 @@ class ImageFiles:
 
     def dataset(self, rows: tf.data.Dataset) -> tf.data.Dataset:
         """A dataset of images (H, W, C) for a dataset of rows (), decoded in the graph."""
-        holds_bytes = bool(self.sources) and isinstance(self.sources[0], bytes)
         sources = tf.constant(self.sources, tf.string)
+        are_paths = tf.constant([isinstance(source, str) for source in self.sources], tf.bool)
 
         def decode(row: tf.Tensor) -> tf.Tensor:
-            data = sources[row] if holds_bytes else tf.io.read_file(sources[row])
+            source = sources[row]
+            data = tf.cond(are_paths[row], lambda: tf.io.read_file(source), lambda: source)
             return self.preprocessing.decoded(data, *self.pixels)
 
         return rows.map(decode, os.cpu_count(), deterministic=True)

@@ -87,8 +87,8 @@ def read_unlabelled_images(
     """Images (N, *shape), 8-bit, from what `read_labelled_images` reads, whose labels are ignored, and from
     folders, tables and arrays without labels.
 
-    `columns` are one name or, for arrays, two. Broken images are skipped, with a warning. DataError if there
-    are none.
+    `columns` are one name, or two, of which that of the labels is ignored. Broken images are skipped, with a
+    warning. DataError if there are none.
 
     >>> np.savez("digits.npz", images=np.zeros((3, 28, 28), "uint8"))
     >>> keras_tfm.data.read_unlabelled_images("digits.npz", shape=(14, 14, 1)).shape
@@ -202,9 +202,12 @@ def read_images(
     """Images to answer, and their places: image files, given by paths, patterns or folders (and the folders
     in them, sorted by name); rows of tables as in `read_labelled_images`; .npz and idx files.
 
-    Each image is a path, the bytes of a file, or an array of the `shape`.
+    Each image is a path, the bytes of a file, or an array of the `shape`. Of two `columns`, as for training,
+    that of the labels is ignored.
     """
-    chosen = Columns(("image",), _known_image, parse_columns(columns, counts=(1,)))
+    names = parse_columns(columns, counts=(1, 2))
+    names = names and names[:1]
+    chosen = Columns(("image",), _known_image, names)
     images: list = []
     places: list[str] = []
     files = files_of(path)
@@ -214,7 +217,7 @@ def read_images(
                 images.append(bytes_of(row))
                 places.append(f"{found}, {row.place}")
         elif image_arrays.is_array_file(found):
-            arrays = image_arrays.read_arrays(found, parse_columns(columns, counts=(1, 2)))
+            arrays = image_arrays.read_arrays(found, names)
             images += list(image_arrays.fit_arrays(arrays.images, *shape, preprocessing))
             places += [f"{found}, image {number}" for number in range(1, len(arrays.images) + 1)]
         else:

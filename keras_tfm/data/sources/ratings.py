@@ -73,8 +73,11 @@ def read_ratings(
         lines.append(row.number)
     if found := repeated(users, items):
         first, second = found
-        _, path, unit = next(file for file in reversed(files) if file[0] <= second)
-        pair = f"{users[second]!r} rated {items[second]!r} before, in {unit} {lines[first]}"
+        (_, before, its), (_, path, unit) = (
+            next(file for file in reversed(files) if file[0] <= row) for row in found
+        )
+        place = f"{its} {lines[first]}" if before == path else f"{before}, {its} {lines[first]}"
+        pair = f"{users[second]!r} rated {items[second]!r} before, in {place}"
         raise DataError(path, lines[second], f"expected a pair once, {pair}", unit)
     return Ratings(users, items, np.array(ratings, "float32"))
 

@@ -231,6 +231,13 @@ def test_a_folder_that_exceeds_the_memory_is_decoded_when_asked_for(tmp_path, mo
         np.asarray(files.images)
 
 
+def test_paths_and_bytes_are_read_side_by_side(tmp_path):
+    images = noise(3, 4, 4, 3)
+    folder_of(tmp_path, {"0.png": encoded(images[0]), "2.png": encoded(images[2])})
+    files = ImageFiles([tmp_path / "0.png", encoded(images[1]), tmp_path / "2.png"], (4, 4, 3))
+    np.testing.assert_array_equal(np.stack(list(files.dataset(tf.data.Dataset.range(3)))), images)
+
+
 def test_images_to_be_answered_are_not_decoded(tmp_path):
     folder_of(tmp_path, {"a/1.png": b"x", "a/.hidden": b"", "2.png": b"y"})
     images, places = read_images(tmp_path, (4, 4, 3))
