@@ -19,7 +19,7 @@ from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, rea
 from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
 from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
 from keras_tfm.heads.map_decoders import maps_of
-from keras_tfm.tasks.canvas_task import CanvasTask
+from keras_tfm.tasks.canvas_task import CanvasTask, distinct
 from keras_tfm.tasks.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.pixel_classes import PixelClasses
 from keras_tfm.tasks.segment_sets import Instances, PanopticSegments
@@ -35,14 +35,13 @@ from keras_tfm.tasks.segmenting_models import (
     SegmentingModel,
     check_tells,
     describe,
-    distinct,
     head_class_of,
     made_of,
     segmenting,
     with_head_of,
 )
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
-from keras_tfm.tasks.task import refuse_columns
+from keras_tfm.tasks.task import label_entries, refuse_columns
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import SegmentationTraining
 
@@ -205,15 +204,13 @@ class Segmenter(CanvasTask):
         kind = f"{PROCESSORS[type(self.model)]}ImageProcessor"
         if self.config.keep_aspect:
             raise ValueError(f"{kind} stretches images; `keep_aspect` is True.")
-        labels = {str(number): name for number, name in enumerate(self.class_names)}
-        entries = {"id2label": labels, "label2id": {name: int(number) for number, name in labels.items()}}
         writer = preprocessor_writer(
             self.preprocessing,
             self.image_shape,
             kind,
             do_reduce_labels=self.config.ignored == 0,
         )
-        save_huggingface(self.model, folder, overwrite, entries, writers=[writer])
+        save_huggingface(self.model, folder, overwrite, label_entries(self.class_names), writers=[writer])
 
     def __call__(self, batch: Any, training: bool = False) -> Any:
         """What the model gives, by default logits (B, rows, columns, classes), for raw images, or {"images":

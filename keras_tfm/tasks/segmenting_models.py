@@ -1,7 +1,7 @@
 """What a `Segmenter` trains: a backbone with a decoder of its maps, or a model of sets of masks."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import keras
@@ -183,8 +183,3 @@ def made_of(description: Mapping[str, Any], count: int) -> SegmentingModel:
     return segmenting(
         backbone, count, **({} if options is None else dataclasses.asdict(options.from_json(head)))
     )
-
-
-def distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of classes, with the number of each that occurs more than once."""
-    return tuple(name if names.count(name) == 1 else f"{name} {i}" for i, name in enumerate(names))

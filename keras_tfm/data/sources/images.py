@@ -12,7 +12,7 @@ from keras_tfm.data.sources import image_arrays
 from keras_tfm.data.sources.image_files import ImageFiles, problem_of, read_bytes, readable, without_bad
 from keras_tfm.data.sources.lines import DataError, Path, Paths, files_of
 from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.data.sources.rows import Columns, Row, has_names, kind_of, parse_columns, read_all
+from keras_tfm.data.sources.rows import Columns, Row, has_names, kind_of, one_of_each, parse_columns, read_all
 
 IMAGES = ("image", "img", "picture")
 LABELS = ("label", "labels", "fine_label", "class")
@@ -67,7 +67,8 @@ def read_labelled_images(
             raise DataError(files[0], None, f"expected {KINDS}")
         return _read_folders(files, (height, width, channels), preprocessing)
     found, labels, places = [], [], []
-    for row in read_all(files, Columns(("image", "label"), known_images, parse_columns(columns)), "images"):
+    chosen = Columns(("image", "label"), one_of_each(IMAGES, LABELS), parse_columns(columns))
+    for row in read_all(files, chosen, "images"):
         label = row.cells[1]
         if not isinstance(label, int | str) or not str(label).strip():
             row.refuse(f"expected a label, got {label!r:.60}")
@@ -135,16 +136,6 @@ def _read_arrays(
     return _labelled(np.concatenate(parts), np.array(labels, object), files[0])
 
 
-def known_images(cells: list[str]) -> tuple[int, ...] | None:
-    """The positions of images and labels among a table's columns; None if it lacks one."""
-    found = [[cells.index(x) for x in names if x in cells][:1] for names in (IMAGES, LABELS)]
-    return tuple(place for (place,) in found) if all(found) else None
-
-
-def _known_image(cells: list[str]) -> tuple[int] | None:
-    return next(((cells.index(name),) for name in IMAGES if name in cells), None)
-
-
 def bytes_of(row: Row) -> bytes:
     """The image in the first cell of the row: bytes or, as in the library `datasets`, {"bytes": bytes}."""
     data = row.cells[0].get("bytes") if isinstance(row.cells[0], dict) else row.cells[0]
@@ -207,7 +198,7 @@ def read_images(
     """
     names = parse_columns(columns, counts=(1, 2))
     names = names and names[:1]
-    chosen = Columns(("image",), _known_image, names)
+    chosen = Columns(("image",), one_of_each(IMAGES), names)
     images: list = []
     places: list[str] = []
     files = files_of(path)
