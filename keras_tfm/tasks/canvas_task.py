@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.image_files import ImageFiles, read_bytes, size_of
+from keras_tfm.data.sources.image_files import ImageFiles, size_in
 from keras_tfm.tasks.image_task import (
     ImageTask,
     check_reads_images,
@@ -126,6 +126,11 @@ class CanvasTask(ImageTask, FineTunedTask):
         }
 
 
+def distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of classes, with the number of each that occurs more than once."""
+    return tuple(name if names.count(name) == 1 else f"{name} {i}" for i, name in enumerate(names))
+
+
 def refuse_many(name: str, counts: Iterable[int], most: int) -> None:
     """ValueError where an image has more than `most` of what the argument `name` holds."""
     many = [(row, count) for row, count in enumerate(counts) if count > most]
@@ -145,7 +150,7 @@ def sizes_of(images: Any) -> np.ndarray:
     sizes = []
     for source in images.sources:
         try:
-            sizes.append(size_of(read_bytes(source)) or (1, 1))
+            sizes.append(size_in(source) or (1, 1))
         except OSError:
             sizes.append((1, 1))
     return np.array(sizes, "int64").reshape(-1, 2)

@@ -25,7 +25,7 @@ from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, to
 from keras_tfm.models import VisionEncoderDecoder
 from keras_tfm.tasks.captioning import CaptionerConfig, CaptionerOptions
 from keras_tfm.tasks.continuations import sampling_checks
-from keras_tfm.tasks.decoding import check_ids
+from keras_tfm.tasks.decoding import check_ids, reseeded
 from keras_tfm.tasks.image_task import with_image_size
 from keras_tfm.tasks.image_text_task import ImageTextTask
 from keras_tfm.tasks.retrieval import distinct
@@ -227,10 +227,7 @@ class Captioner(ImageTextTask):
         """Start token and continuation of the images, batch by batch."""
         chosen, first = self._options(max_new_tokens, **options), 0
         for part in self.image_parts(images, batch_size):
-            seeded = chosen
-            if chosen.seed is not None and first:  # other draws than the first batch's
-                seeded = dataclasses.replace(chosen, seed=(chosen.seed + first) % 2**31)
-            yield self._decoding(seeded, **self._inputs(part))
+            yield self._decoding(reseeded(chosen, first), **self._inputs(part))
             first += len(part)
 
     def _inputs(self, images: np.ndarray | tf.Tensor) -> dict[str, Any]:

@@ -8,13 +8,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Config, Length, Option
+from keras_tfm.configs import Config, Option
 from keras_tfm.data.batches.encoding import Ragged, are_cut, model_inputs, pack_texts
 from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.choices import Choices, read_choices
 from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_choices
 from keras_tfm.heads import MultipleChoice, classification_loss
-from keras_tfm.tasks.encoder_task import EncoderTask
+from keras_tfm.tasks.encoder_task import EncoderTask, TextLength
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.served_reading import served_choices
@@ -33,13 +33,8 @@ class ChoiceAnswererConfig(Config):
         head: further arguments of `heads.MultipleChoice`.
     """
 
-    max_length: Annotated[Length, Option("tokens read of a text with one choice, special ones too")] = 128
+    max_length: Annotated[TextLength, Option("tokens read of a text with one choice, special ones too")] = 128
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_length < 8:
-            raise ValueError(f"`max_length` must be at least 8; it is {self.max_length}.")
 
 
 class ChoiceAnswerer(EncoderTask):

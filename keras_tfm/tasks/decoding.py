@@ -84,6 +84,15 @@ def check_token_ids(token_ids: np.ndarray, size: int) -> None:
         )
 
 
+def reseeded(options: DecodingOptions, first: int) -> DecodingOptions:
+    """`options` for the batch that begins with row `first`, with a seed of its own: draws depend on the seed
+    and on the row within the batch alone.
+    """
+    if options.seed is None or not first:
+        return options
+    return dataclasses.replace(options, seed=(options.seed + first) % 2**31)
+
+
 def refused_prompts(
     prompts: Iterable[str],
     tokenizer: Tokenizer,

@@ -70,7 +70,7 @@ def names_of(examples: Objects) -> list[str]:
 
 
 def copy_heads(source: keras.Model, target: keras.Model, names: str | tuple[str, ...]) -> None:
-    """Give the heads of `target` whose names begin so the weights of those of `source`."""
+    """Copy weights from `source` to `target` for heads whose names begin with `names`."""
     for layer in target.layers:
         if layer.name.startswith(names):
             layer.set_weights(source.get_layer(layer.name).get_weights())

@@ -21,7 +21,7 @@ from keras_tfm.heads.patch_detector import PatchDetector
 from keras_tfm.models import DETR
 from keras_tfm.models.detection.backbones import BACKBONES
 from keras_tfm.tasks.average_precision import average_precision
-from keras_tfm.tasks.canvas_task import CanvasTask, refuse_many, sizes_of
+from keras_tfm.tasks.canvas_task import CanvasTask, distinct, refuse_many, sizes_of
 from keras_tfm.tasks.detection import (
     STRETCHING,
     DetectorConfig,
@@ -34,6 +34,7 @@ from keras_tfm.tasks.image_task import check_reads_images, shape_and_preprocessi
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import (
     describe_backbone,
+    label_entries,
     make_backbone,
     refuse_columns,
 )
@@ -89,7 +90,7 @@ class Detector(CanvasTask):
 
     @classmethod
     def with_names(cls, model: keras.Model, class_names: Sequence[str], **options: Any) -> Self:
-        """A task for other classes: the weights of a `model` but for those that tell its classes apart."""
+        """A task for other classes, with the weights of a `model` but its classifier's."""
         task = cls(model.backbone, class_names, **options)
         copy_heads(model, task.model, "box_head")
         return task
@@ -165,8 +166,7 @@ class Detector(CanvasTask):
         model = from_huggingface(folder)
         if not cls.takes(model):
             raise CheckpointError(name, "architectures", "a detector of objects", type(model).__name__)
-        names = label_names(folder, model.num_classes)
-        names = [label if names.count(label) == 1 else f"{label} {i}" for i, label in enumerate(names)]
+        names = distinct(label_names(folder, model.num_classes))
         if type(model.backbone) in STRETCHING:
             published = canvas_fields_of(folder)
         else:
@@ -185,14 +185,12 @@ class Detector(CanvasTask):
         from keras_tfm.convert import save_huggingface
         from keras_tfm.convert.preprocessing import preprocessor_writer
 
-        labels = {str(number): name for number, name in enumerate(self.class_names)}
-        entries = {"id2label": labels, "label2id": {name: int(number) for number, name in labels.items()}}
         writers: list = []
         if kind := STRETCHING.get(type(self.model.backbone)):
             if self.config.keep_aspect:
                 raise ValueError(f"{kind} stretches images; `keep_aspect` is True.")
             writers.append(preprocessor_writer(self.preprocessing, self.image_shape, kind))
-        save_huggingface(self.model, folder, overwrite, entries, writers=writers)
+        save_huggingface(self.model, folder, overwrite, label_entries(self.class_names), writers=writers)
 
     def __call__(self, batch: Any, training: bool = False) -> dict[str, tf.Tensor]:
         """Logits and boxes of raw images, or of {"images": them}."""

@@ -14,8 +14,6 @@ import tensorflow as tf
 from keras import ops
 
 from keras_tfm.heads.distilled import DistilledClassifier
-from keras_tfm.tasks.image_task import ImageTask
-from keras_tfm.tasks.task import Task
 from keras_tfm.training.changed_steps import ChangedStep
 from keras_tfm.training.compiled import compiled_for
 from keras_tfm.training.model import Model
@@ -26,15 +24,15 @@ WEIGHTS = {"hard": 0.5, "soft": 0.1}  # from section 3, and from the authors' co
 Teacher = Callable[[tf.Tensor], tf.Tensor]
 
 
-def teacher_of(task: Task, student: Any) -> Teacher:
+def teacher_of(task: Any, student: Any) -> Teacher:
     """A function from the student's prepared images to the teacher's logits, in the order of the student's
     classes.
 
     ValueError if the teacher knows other classes, or reads other images.
     """
-    names = list(getattr(task, "class_names", ()))
-    if not isinstance(task, ImageTask) or not names:
+    if task.name != student.name:
         raise ValueError(f"`teacher` must be a task that classifies images; it is a {task.name!r} task.")
+    names = list(task.class_names)
     if missing := [name for name in student.class_names.tolist() if name not in names]:
         raise ValueError(
             f"`teacher` must know the classes {student.class_names.tolist()}; it lacks {missing}."
@@ -76,8 +74,8 @@ class Taught(ChangedStep):
 
 
 class DistillationLoss(keras.losses.Loss):
-    """The cross-entropy with labels (B, C) and, if the labels are (B, 2 C), `weight` times the teacher's
-    part.
+    """The cross-entropy with labels (B, C) or, if the labels are (B, 2 C), 1 - `weight` times that and
+    `weight` times the teacher's part.
 
     The teacher's part is, for `kind="hard"`, the cross-entropy with the teacher's likeliest class; for
     "soft", the squared `temperature` times the divergence of the student's probabilities from the teacher's,

@@ -12,7 +12,7 @@ import numpy as np
 from keras_tfm.data.sources.image_files import ImageFiles, read_bytes
 from keras_tfm.training.folder import Path
 
-# Okabe and Ito's colours, which those who see few colours tell apart.
+# Okabe and Ito's colours, which colour-blind people can tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Count, Option, Rate, Size, checked
+from keras_tfm.configs import Between, Config, Count, Option, Rate, Size, checked
 from keras_tfm.data.batches.encoding import EncodedBatches, Ragged, in_chunks, model_inputs
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
@@ -20,11 +20,12 @@ from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.served_texts import served_texts
 from keras_tfm.tasks.signatures import Served
-from keras_tfm.tasks.task import Task, check_length, check_vocabulary
+from keras_tfm.tasks.task import Task, check_length, check_vocabulary, label_entries
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
 
+TextLength = Annotated[int, Between(8, 2**20)]  # room for some tokens between the special ones
 Family = Literal["bert", "recurrent"]
 FAMILIES: dict[str, Any] = {"bert": keras_tfm.models.BERT, "recurrent": keras_tfm.models.Recurrent}
 HEAD_ARGUMENTS: dict[str, Any] = {
@@ -265,10 +266,7 @@ class EncoderTask(FineTunedTask):
     def _entries(self) -> dict[str, Any]:
         """The entries of config.json about the labels."""
         labels = getattr(self.config, "labels", ())
-        return {
-            "id2label": {str(i): label for i, label in enumerate(labels)},
-            "label2id": {label: i for i, label in enumerate(labels)},
-        } if labels else {}  # fmt: skip
+        return label_entries(labels) if labels else {}
 
     def batches(self, examples: Any, training: FineTuning, is_validation: bool = False) -> EncodedBatches:
         encoded = in_chunks(self._encode, *examples[:-1], size=self.chunk)
@@ -340,6 +338,12 @@ def check_labels(labels: Sequence[str]) -> None:
     """Raise ValueError unless the labels are at least two different strings."""
     if len(set(labels)) < max(2, len(labels)) or not all(isinstance(label, str) for label in labels):
         raise ValueError(f"`labels` must be different strings, two at least; they are {labels[:20]}.")
+
+
+def published_labels(entries: Mapping[str, Any], count: int) -> tuple[str, ...]:
+    """The names of `count` labels, from a published config.json or as transformers numbers them."""
+    names = entries.get("id2label") or {}
+    return tuple(names.get(str(number), f"LABEL_{number}") for number in range(count))
 
 
 def label_ids(labels: Iterable, names: Iterable, unseen: str = "in training") -> np.ndarray:

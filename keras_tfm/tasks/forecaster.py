@@ -5,7 +5,7 @@ import functools
 import math
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import keras
 import numpy as np
@@ -46,6 +46,12 @@ class SeriesTraining(Training):
 @dataclasses.dataclass(frozen=True)
 class ForecastOptions(ModelOptions):
     """A model with fresh weights."""
+
+    set_here: ClassVar[Mapping[str, str]] = {
+        "kind": "--kind",
+        "window": "--window",
+        "hidden_dim": "--hidden-dim",
+    }
 
     kind: Annotated[
         Literal["linear", "dense", "recurrent"], Option("kind of model; linear is the AR(k) of textbooks")
@@ -125,7 +131,7 @@ class Forecaster(TrainableTask):
     def reading(
         cls, options: ForecastOptions, changes: Mapping[str, Any], start: Path | None = None
     ) -> dict[str, Any]:
-        return {"window": 0 if start is not None else changes.get("window", options.window)}
+        return {"window": 0 if start is not None else options.window}
 
     @classmethod
     def read_files(

@@ -31,7 +31,7 @@ from keras_tfm.tasks.image_task import (
 from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
-from keras_tfm.tasks.task import describe_backbone, load_any, make_backbone
+from keras_tfm.tasks.task import describe_backbone, label_entries, load_any, make_backbone
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
@@ -258,8 +258,7 @@ class ImageClassifier(ImageTask, FineTunedTask):
         from keras_tfm.convert import save_huggingface
         from keras_tfm.convert.preprocessing import preprocessor_writer
 
-        labels = {str(number): str(name) for number, name in enumerate(self.class_names)}
-        entries = {"id2label": labels, "label2id": {name: int(number) for number, name in labels.items()}}
+        entries = label_entries(map(str, self.class_names))
         writer = preprocessor_writer(self.preprocessing, self.image_shape)
         save_huggingface(self.model, folder, overwrite, entries, writers=[writer])
 
@@ -345,6 +344,8 @@ class ImageClassifier(ImageTask, FineTunedTask):
         names = self.config.class_names
         if labels.dtype.kind in "iu" and isinstance(names[0], str):
             names = range(len(names))
+        elif labels.dtype.kind == "U":  # files have the names of numbers
+            names = tuple(map(str, names))
         places = {name: place for place, name in enumerate(names)}
         unknown = sorted(set(labels.tolist()) - places.keys())
         if unknown:

@@ -119,7 +119,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
     ) -> np.ndarray | ImageFiles:
         """Images, of the shape and preprocessing that the fields describe."""
         shape, preprocessing = shape_and_preprocessing(**fields)
-        return read_unlabelled_images(paths, shape, None if columns is None else columns[:1], preprocessing)
+        return read_unlabelled_images(paths, shape, columns, preprocessing)
 
     def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None) -> Any:
         """(images, names of their classes), which `evaluate` takes."""
@@ -194,8 +194,8 @@ class ImagePretrainer(ImageTask, TrainableTask):
     def learn(
         self, examples: Any, validation: Any, training: Any, callbacks: Iterable[Any], **keeping: Any
     ) -> dict[str, list[float]]:
-        batches = self.batches(examples, training).in_epochs_of(training.epoch_batches)
-        followers = self.method.callbacks(self.model, training, training.epochs * batches.num_batches)
+        num_batches = self.batches(examples, training).in_epochs_of(training.epoch_batches).num_batches
+        followers = self.method.callbacks(self.model, training, training.epochs * num_batches)
         return super().learn(examples, validation, training, [*callbacks, *followers], **keeping)
 
     def measure(self, examples: tuple[Any, np.ndarray], seed: int = 0) -> dict[str, Any]:

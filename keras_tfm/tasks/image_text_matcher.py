@@ -73,7 +73,7 @@ class ImageTextMatcher(ImageTextTask):
     ):
         self.config, self.tokenizer = config or ImageTextMatcherConfig(), tokenizer
         self.model, towers = model, model.backbone
-        with_image_size(towers, self.config.image_size)  # refuses another: learned positions are bound to one
+        with_image_size(towers, self.config.image_size)  # raises for another size: positions fix it
         self.take_images(towers)
         check_vocabulary(towers.config, tokenizer)
         end = getattr(towers.config, "end_id", tokenizer.end_id)

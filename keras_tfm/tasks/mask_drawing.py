@@ -12,7 +12,7 @@ from keras_tfm.data.sources.mask_files import encoded_mask, encoded_numbers
 from keras_tfm.tasks.drawing import COLOURS, name_of, pillow, png_or_file, whole
 from keras_tfm.training.folder import Path
 
-GROUND = ("background", "ground")  # names of what a picture shows as it is; so is 0 where it has no name
+GROUND = ("background", "ground")  # classes that are not drawn; nor is 0 if it has no name
 OPACITY = 0.5
 Part = tuple[np.ndarray, str, tuple[int, int, int]]  # pixels (H, W), boolean, what they are, their colour
 
@@ -95,7 +95,7 @@ def colour_of(number: int) -> tuple[int, int, int]:
     if number < len(COLOURS):
         red, green, blue = (int(COLOURS[number][place : place + 2], 16) for place in (1, 3, 5))
         return red, green, blue
-    hue = number * 0.618033988749895 % 1  # the golden ratio's: the next is never near
+    hue = number * 0.618033988749895 % 1  # golden-ratio steps keep hues apart
     red, green, blue = (round(255 * part) for part in colorsys.hsv_to_rgb(hue, 0.75, 0.85))
     return red, green, blue
 

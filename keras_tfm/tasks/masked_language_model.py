@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Length, Option
+from keras_tfm.configs import Config, Option
 from keras_tfm.data.batches.encoding import are_cut
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.masking import Masking
@@ -32,7 +32,7 @@ from keras_tfm.heads import (
     token_cross_entropy,
 )
 from keras_tfm.tasks.blanks import Blanks
-from keras_tfm.tasks.encoder_task import EncoderOptions
+from keras_tfm.tasks.encoder_task import EncoderOptions, TextLength
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.measures import sums_over
 from keras_tfm.tasks.served_reading import served_blanks
@@ -59,17 +59,12 @@ class MaskedLanguageModelConfig(Config):
             boundary objective is then included.
     """
 
-    max_length: Annotated[Length, Option("tokens of a row, special tokens included")] = 128
+    max_length: Annotated[TextLength, Option("tokens of a row, special tokens included")] = 128
     pairs: Annotated[
         Literal["next", "order", "none"],
         Option("what is learnt of two texts: whether one follows, which is first, or nothing"),
     ] = "next"
     masking: Annotated[Literal["token", "word", "span"], Option("the unit that is masked")] = "token"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_length < 8:
-            raise ValueError(f"`max_length` must be at least 8; it is {self.max_length}.")
 
 
 @dataclasses.dataclass(frozen=True)

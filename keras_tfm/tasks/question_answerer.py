@@ -186,7 +186,9 @@ class QuestionAnswerer(EncoderTask):
         }
 
     def _bytes_of(self, examples: Questions) -> np.ndarray:
-        """The first and last byte of each first answer in its context; 0 and 0 for no answer."""
+        """The first byte, and the one after the last, of each first answer in its context; 0 and 0 for no
+        answer.
+        """
         spans = np.zeros((2, len(examples.answers)), "int64")
         for number, (question, context, answers) in enumerate(zip(*examples, strict=True)):
             for answer in answers:

@@ -31,11 +31,11 @@ def recalls(
 
 
 def first_right(scores: np.ndarray, is_right: np.ndarray) -> np.ndarray:
-    """For each row of `scores` (N, M), how many wrong answers score at least as high as the best right
-    one.
+    """For each row of `scores` (N, M), how many wrong answers score at least as high as the best right one.
+    Where a score is NaN, the wrong answer counts.
     """
     best = np.where(is_right, scores, -np.inf).max(axis=1, keepdims=True)
-    return np.sum(~is_right & (scores >= best), axis=1)
+    return np.sum(~is_right & ~(scores < best), axis=1)
 
 
 def distinct(keys: Sequence[Hashable]) -> tuple[list[int], np.ndarray]:

@@ -1,6 +1,7 @@
 """What `Segmenter` is configured by, and what it asks of examples and answers."""
 
 import dataclasses
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -66,7 +67,7 @@ class SegmenterConfig(Canvas):
 
 
 def numbers_of(values: Sequence[int]) -> np.ndarray:
-    """(256,) the number of the class of each value in a mask, NONE of those that are none."""
+    """(256,) the class number of each value in a mask; NONE for other values."""
     table = np.full(MANY, NONE, "uint8")
     table[list(values)] = np.arange(len(values))
     return table
@@ -115,11 +116,9 @@ def with_classes(fields: Mapping[str, Any], examples: Any) -> dict[str, Any]:
 
 def checked_masks(masks: Any, sizes: np.ndarray, config: SegmenterConfig) -> np.ndarray | MaskFiles:
     """Masks of images of these `sizes` (N, 2), as an array or as files; ValueError for others."""
-    if isinstance(masks, MaskFiles):
-        return masks
-    if isinstance(masks, list | tuple) and masks and isinstance(masks[0], str | bytes):
+    if isinstance(masks, list | tuple) and masks and isinstance(masks[0], str | bytes | os.PathLike):
         masks = MaskFiles(masks, config.names)
-    elif not isinstance(masks, np.ndarray):
+    elif not isinstance(masks, np.ndarray | MaskFiles):
         masks = [np.asarray(mask) for mask in masks]
     if len(masks) != len(sizes):
         raise ValueError(f"examples: expected a mask for each of {len(sizes)} images, got {len(masks)}")
@@ -134,7 +133,8 @@ def checked_masks(masks: Any, sizes: np.ndarray, config: SegmenterConfig) -> np.
             occurs = np.bincount(mask.ravel().astype("uint8"), minlength=MANY) > 0
             if problem := unknown_values(occurs, config.names, config.ignored):
                 problems[row] = problem
-            checked.append(mask.astype("uint8"))
+            elif not isinstance(masks, MaskFiles):  # files are decoded again when they are needed
+                checked.append(mask.astype("uint8"))
     for row, problem in problems.items():
         others = f" ({len(problems) - 1:,} more masks are wrong)" if len(problems) > 1 else ""
         raise ValueError(f"mask {row}: {problem}{others}")

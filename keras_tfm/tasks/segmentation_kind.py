@@ -1,4 +1,4 @@
-"""What a `Segmenter` tells: an object of one of the kinds of segmentation, which the task asks."""
+"""The kinds of segmentation: a `Segmenter` delegates to an object of one of them."""
 
 import abc
 from collections.abc import Sequence

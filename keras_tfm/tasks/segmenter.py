@@ -14,12 +14,12 @@ from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import read_coco
 from keras_tfm.data.sources.inputs import Inputs
-from keras_tfm.data.sources.lines import files_of
+from keras_tfm.data.sources.lines import DataError, files_of
 from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, read_masks
 from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
 from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
 from keras_tfm.heads.map_decoders import maps_of
-from keras_tfm.tasks.canvas_task import CanvasTask
+from keras_tfm.tasks.canvas_task import CanvasTask, distinct
 from keras_tfm.tasks.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.pixel_classes import PixelClasses
 from keras_tfm.tasks.segment_sets import Instances, PanopticSegments
@@ -35,14 +35,13 @@ from keras_tfm.tasks.segmenting_models import (
     SegmentingModel,
     check_tells,
     describe,
-    distinct,
     head_class_of,
     made_of,
     segmenting,
     with_head_of,
 )
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
-from keras_tfm.tasks.task import refuse_columns
+from keras_tfm.tasks.task import label_entries, refuse_columns
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import SegmentationTraining
 
@@ -56,7 +55,7 @@ KINDS_OF_SEGMENTS: dict[str, type[SegmentationKind]] = {
 class Segmenter(CanvasTask):
     """Images, as `ImageTask` has them, to their segments, by a `backbone` or one with a head.
 
-    Which segments, the field `segments` of the configuration says. "semantic": examples are (images, masks),
+    The configuration's field `segments` says which segments. "semantic": examples are (images, masks),
     whole numbers (H, W) of each image's own size, by which the configuration tells classes; an answer is
     {"mask": (H, W), "shares": {name: part of the pixels}, "scores": {name: mean probability in its pixels}}.
     "instances" and "panoptic": examples are (images, masks, labels), of each image M masks (M, H, W), 0 or 1,
@@ -158,7 +157,7 @@ class Segmenter(CanvasTask):
 
     @classmethod
     def with_classes(cls, model: SegmentingModel, examples: Any, **fields: Any) -> Self:
-        """A task for the classes of `examples`: the weights of a `model` but for those that tell its own."""
+        """A task for the classes of `examples`, with the weights of a `model` but its classifier's."""
         fields = with_classes(fields, examples)
         new = with_head_of(model.backbone, len(fields["class_names"]), model, has_classes=False)
         return cls(new, **fields)
@@ -205,15 +204,13 @@ class Segmenter(CanvasTask):
         kind = f"{PROCESSORS[type(self.model)]}ImageProcessor"
         if self.config.keep_aspect:
             raise ValueError(f"{kind} stretches images; `keep_aspect` is True.")
-        labels = {str(number): name for number, name in enumerate(self.class_names)}
-        entries = {"id2label": labels, "label2id": {name: int(number) for number, name in labels.items()}}
         writer = preprocessor_writer(
             self.preprocessing,
             self.image_shape,
             kind,
             do_reduce_labels=self.config.ignored == 0,
         )
-        save_huggingface(self.model, folder, overwrite, entries, writers=[writer])
+        save_huggingface(self.model, folder, overwrite, label_entries(self.class_names), writers=[writer])
 
     def __call__(self, batch: Any, training: bool = False) -> Any:
         """What the model gives, by default logits (B, rows, columns, classes), for raw images, or {"images":
@@ -294,8 +291,9 @@ class Segmenter(CanvasTask):
         if has_pairs(path) or is_coco(path):
             refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
             found = [pair[1:] for pair in read_coco(path).paths()] if is_coco(path) else images_in(path)
-            paths, places = zip(*found, strict=True)
-            return Inputs(list(paths), list(places))
+            if not found:
+                raise DataError(path, None, "expected images, there are none")
+            return Inputs([image for image, _ in found], [place for _, place in found])
         return super().read_inputs(path, columns)
 
     def export_endpoints(self) -> Endpoints:

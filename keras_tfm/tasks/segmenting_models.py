@@ -1,7 +1,7 @@
 """What a `Segmenter` trains: a backbone with a decoder of its maps, or a model of sets of masks."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import keras
@@ -25,14 +25,14 @@ OF_SETS: dict[type, Any] = {
 }
 MASK_SETS = tuple(dict.fromkeys(OF_SETS.values()))  # the heads that learn instances and panoptic segments
 SEMANTIC = (SemanticSegmenter, MaskClassifier)  # those that learn the class of every pixel
-# {model: (how the names of its parts begin that know nothing of the classes, the one that does)}
+# {model: (prefixes of the names of its parts without classes, the name of the part with them)}
 PARTS: dict[type, tuple[str | tuple[str, ...], str]] = {
     SemanticSegmenter: ("decoder", "classes"),
     MaskClassifier: ("mask_head", "class_head"),
     PointMaskClassifier: ("mask_head", "class_head"),
     PanopticDetector: (("box_head", "mask_"), "class_head"),
 }
-# {model: how transformers' class begins that prepares its images}
+# {model: the prefix of transformers' image processor for it}
 PROCESSORS: dict[type, str] = {
     SemanticSegmenter: "Segformer",
     MaskClassifier: "MaskFormer",
@@ -183,8 +183,3 @@ def made_of(description: Mapping[str, Any], count: int) -> SegmentingModel:
     return segmenting(
         backbone, count, **({} if options is None else dataclasses.asdict(options.from_json(head)))
     )
-
-
-def distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of classes, with the number of each that occurs more than once."""
-    return tuple(name if names.count(name) == 1 else f"{name} {i}" for i, name in enumerate(names))

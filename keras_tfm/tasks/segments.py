@@ -57,7 +57,7 @@ def panoptic_map(
     none = logits.shape[-1] - 1
     scores, classes = tf.reduce_max(probabilities, axis=-1), tf.argmax(probabilities, -1, tf.int32)
     kept = tf.where((classes < none) & (scores > threshold))[:, 0]
-    # Behind the kept queries there is one of no class, which gets the pixels that nobody wants.
+    # After the kept queries comes one of no class, which gets the pixels that no query claims.
     scores = tf.concat([tf.gather(scores, kept), [0.0]], axis=0)
     classes = tf.concat([tf.gather(classes, kept), [none]], axis=0)
     inside = tf.sigmoid(tf.cast(tf.gather(masks, kept), tf.float32))
@@ -66,7 +66,7 @@ def panoptic_map(
     owners, count = tf.argmax(shares, -1, tf.int32), tf.shape(scores)[0]
     own = tf.math.bincount(tf.reshape(owners, [-1]), minlength=count, maxlength=count)
     whole = tf.math.count_nonzero(shares >= 0.5, axis=(0, 1), dtype=tf.int32)
-    # The quotient in float32, as in transformers: it decides where four of five pixels are left.
+    # Divide in float32, as transformers does: its rounding decides when exactly 80 % are left.
     covered = tf.cast(tf.math.divide_no_nan(tf.cast(own, tf.float32), tf.cast(whole, tf.float32)), tf.float64)
     is_one = (own > 0) & (whole > 0) & (covered > overlap) & (classes < none)
 

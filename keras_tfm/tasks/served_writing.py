@@ -204,7 +204,7 @@ def tokenizer_reads(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def spelled(tokenizer: Tokenizer) -> tuple[list[bytes], bytes, str]:
-    """What each id is spelled as, what any other id, and the rule of `keras_tfm.serving.tokens.Spelling`."""
+    """The bytes of each id, of any other id, and the rule of `keras_tfm.serving.tokens.Spelling`."""
     if isinstance(tokenizer, BERTTokenizer):
         begins = tokenizer.begins_word.numpy()
         words = [token.removeprefix("##").encode() for token in tokenizer.tokens]

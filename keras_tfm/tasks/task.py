@@ -7,7 +7,7 @@ import json
 import math
 import pathlib
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 import keras
@@ -316,6 +316,12 @@ def no_variable_larger_than(size: int) -> contextlib.AbstractContextManager:
         return variable
 
     return tf.variable_creator_scope(create)
+
+
+def label_entries(names: Iterable[str]) -> dict[str, dict]:
+    """The entries of transformers' config.json about the `names` of classes."""
+    numbers = {name: number for number, name in enumerate(names)}
+    return {"id2label": {str(number): name for name, number in numbers.items()}, "label2id": numbers}
 
 
 def describe_backbone(model: keras.Model) -> dict[str, Any]:

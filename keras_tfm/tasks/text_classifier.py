@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Config, Length, Option
+from keras_tfm.configs import Config, Option
 from keras_tfm.data.batches.encoding import Ragged, are_cut, pack_texts
 from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_texts
@@ -16,10 +16,12 @@ from keras_tfm.data.sources.labelled import PROBLEMS, LabelledTexts, read_labell
 from keras_tfm.heads.classification import Classifier, classification_loss
 from keras_tfm.tasks.encoder_task import (
     EncoderTask,
+    TextLength,
     as_pairs,
     check_labels,
     label_ids,
     parts_of,
+    published_labels,
     with_parts,
 )
 from keras_tfm.tasks.learning import TABLES
@@ -55,7 +57,7 @@ class TextClassifierConfig(Config):
         Option("a label is one class; several names, separated by commas; or a number"),
     ] = "classes"
     pairs: bool = False
-    max_length: Annotated[Length, Option("tokens read of an example, special tokens included")] = 128
+    max_length: Annotated[TextLength, Option("tokens read of an example, special tokens included")] = 128
     pooling: Annotated[
         Literal["first", "mean", "max"],
         Option("what is classified: the first token, or the mean or maximum of all tokens"),
@@ -69,8 +71,6 @@ class TextClassifierConfig(Config):
                 raise ValueError(f"`labels` must be empty for a regression; they are {self.labels[:20]}.")
         else:
             check_labels(self.labels)
-        if self.max_length < 8:
-            raise ValueError(f"`max_length` must be at least 8; it is {self.max_length}.")
 
 
 class TextClassifier(EncoderTask):
@@ -121,8 +121,7 @@ class TextClassifier(EncoderTask):
         problems: dict[Any, Any] = {theirs: ours for ours, theirs in PUBLISHED.items()}
         problem = problems.get(entries.get("problem_type"))
         problem = problem or ("regression" if model.num_classes == 1 else "classes")
-        names = entries.get("id2label") or {str(i): f"LABEL_{i}" for i in range(model.num_classes)}
-        labels = tuple(names[str(i)] for i in range(model.num_classes)) if problem != "regression" else ()
+        labels = published_labels(entries, model.num_classes) if problem != "regression" else ()
         return {"labels": labels, "problem": problem, "pooling": model.pooling}
 
     @classmethod
@@ -249,7 +248,7 @@ class TextClassifier(EncoderTask):
             answers = values >= 0.5
             micro_f1 = f1_score(truth > 0, answers, average="micro", zero_division=0)
             return {"micro_f1": micro_f1, "exact_match": np.mean((answers == (truth > 0)).all(-1))}
-        is_constant = len(set(examples.labels)) < 2
+        is_constant = any(len(np.unique(column)) < 2 for column in (truth, values))
         pearson = 0.0 if is_constant else np.corrcoef(truth[:, 0], values[:, 0])[0, 1]
         return {"pearson": pearson, "mean_squared_error": np.mean((truth - values) ** 2)}
 

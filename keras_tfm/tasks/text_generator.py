@@ -29,7 +29,14 @@ from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.log import Bar
 from keras_tfm.tasks.continuations import Continuations
-from keras_tfm.tasks.decoding import DecodingDefaults, as_stops, check_ids, check_token_ids, refused_prompts
+from keras_tfm.tasks.decoding import (
+    DecodingDefaults,
+    as_stops,
+    check_ids,
+    check_token_ids,
+    refused_prompts,
+    reseeded,
+)
 from keras_tfm.tasks.learning import ROWS, ModelOptions
 from keras_tfm.tasks.measures import sums_over
 from keras_tfm.tasks.served_writing import served_generator
@@ -108,8 +115,7 @@ class TextGenerator(TrainableTask):
         size = model.backbone.config.vocabulary_size
         if tokenizer is not None:
             check_vocabulary(model.backbone.config, tokenizer)
-        self.model = model
-        self.tokenizer = tokenizer
+        self.model, self.tokenizer = model, tokenizer
         self.config = config or TextGeneratorConfig()
         self.max_length = model.backbone.config.max_length
         defaults = self.config.decoding
@@ -143,11 +149,8 @@ class TextGenerator(TrainableTask):
         tokenizer = train_tokenizer(sample_of(texts), tokenizer, vocabulary_size)
         changes = {"vocabulary_size": tokenizer.vocabulary_size} | changes
         model = LanguageModel(keras_tfm.models.GPT2.from_size(size, **changes))
-        return cls(
-            model,
-            tokenizer,
-            TextGeneratorConfig(separator, add_start=isinstance(texts, TextStream) or len(texts) > 1),
-        )
+        add_start = isinstance(texts, TextStream) or len(texts) > 1
+        return cls(model, tokenizer, TextGeneratorConfig(separator, add_start))
 
     @classmethod
     def make(
@@ -290,9 +293,7 @@ class TextGenerator(TrainableTask):
             for first in range(0, len(prompts), batch_size):
                 some = prompts[first : first + batch_size]
                 inputs, chosen = self._prepare(some, max_new_tokens, **options)
-                if chosen.seed is not None and first:
-                    chosen = dataclasses.replace(chosen, seed=(chosen.seed + first) % 2**31)
-                token_ids = decoding(chosen, **inputs)[:, inputs["token_ids"].shape[1] :]
+                token_ids = decoding(reseeded(chosen, first), **inputs)[:, inputs["token_ids"].shape[1] :]
                 texts = self.tokenizer.detokenize(token_ids).numpy()
                 answers += [a + b.decode("utf-8", "replace") for a, b in zip(some, texts, strict=True)]
                 bar.update(len(some))
@@ -342,9 +343,8 @@ class TextGenerator(TrainableTask):
     ) -> dict[int, str]:
         if self.tokenizer is None:
             raise ValueError("A generator without a tokenizer only continues ids: use `generate_ids`.")
-        self._options(
-            1 + self.config.add_start, max_new_tokens, **options
-        )  # raises for options that no prompt allows
+        # This raises for options that no prompt allows.
+        self._options(1 + self.config.add_start, max_new_tokens, **options)
         room = self.config.add_start, self.max_length, max_new_tokens
         return refused_prompts(examples, self.tokenizer, *room)
 

@@ -8,13 +8,20 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Config, Length, Option
+from keras_tfm.configs import Config, Option
 from keras_tfm.data.batches.encoding import Ragged, surround
 from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_words
 from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words
 from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
-from keras_tfm.tasks.encoder_task import EncoderTask, check_labels, label_ids, with_parts
+from keras_tfm.tasks.encoder_task import (
+    EncoderTask,
+    TextLength,
+    check_labels,
+    label_ids,
+    published_labels,
+    with_parts,
+)
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
 from keras_tfm.tasks.task import refuse_columns
@@ -33,14 +40,12 @@ class TokenClassifierConfig(Config):
     """
 
     labels: tuple[str, ...]
-    max_length: Annotated[Length, Option("tokens read of a sentence, special tokens included")] = 128
+    max_length: Annotated[TextLength, Option("tokens read of a sentence, special tokens included")] = 128
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_labels(self.labels)
-        if self.max_length < 8:
-            raise ValueError(f"`max_length` must be at least 8; it is {self.max_length}.")
 
 
 class TokenClassifier(EncoderTask):
@@ -83,8 +88,7 @@ class TokenClassifier(EncoderTask):
 
     @classmethod
     def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
-        names = entries.get("id2label") or {str(i): f"LABEL_{i}" for i in range(model.num_classes)}
-        return {"labels": tuple(names[str(i)] for i in range(model.num_classes))}
+        return {"labels": published_labels(entries, model.num_classes)}
 
     @classmethod
     def texts_of(cls, examples: TaggedWords) -> list[str]:

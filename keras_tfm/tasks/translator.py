@@ -26,7 +26,7 @@ from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens, ScheduledSampling
 from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
-from keras_tfm.tasks.decoding import DecodingDefaults, check_ids, check_token_ids, with_languages
+from keras_tfm.tasks.decoding import DecodingDefaults, check_ids, check_token_ids, reseeded, with_languages
 from keras_tfm.tasks.learning import TABLES, ModelOptions
 from keras_tfm.tasks.served_writing import served_translator
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
@@ -273,12 +273,12 @@ class Translator(TrainableTask):
         are fields of `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Sources of more than
         `config.max_length` tokens are cut; `count_truncated` counts them.
         """
-        prompts = list(prompts)
-        chosen = self._options(max_new_tokens, **options)
+        prompts, chosen = list(prompts), self._options(max_new_tokens, **options)
         answers = [""] * len(prompts)
         for rows in rows_by_length(map(len, prompts), batch_size, "line"):
             inputs = self._prompts(tf.constant([prompts[row] for row in rows]))
-            token_ids = self._decoding(chosen, **inputs)[:, inputs["token_ids"].shape[1] :]
+            seeded = reseeded(chosen, min(rows))
+            token_ids = self._decoding(seeded, **inputs)[:, inputs["token_ids"].shape[1] :]
             texts = self.target_tokenizer.detokenize(token_ids).numpy()
             for row, text in zip(rows, texts, strict=True):
                 answers[row] = text.decode("utf-8", "replace")

@@ -103,7 +103,7 @@ def test_what_is_no_teacher_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"`teacher` must be the folder of a task; .* is none"):
         student.fit(examples(8), teacher=str(tmp_path))
     recommender = tasks.Recommender.from_ratings((["a", "b"], ["x", "y"], [1.0, 2.0]), dim=2)
-    with pytest.raises(
-        ValueError, match="`teacher` must be a task that classifies images; it is a 'recommend'"
-    ):
-        teacher_of(recommender, student)
+    segmenter = tasks.Segmenter(student.encoder, NAMES)
+    for task in (recommender, segmenter):
+        with pytest.raises(ValueError, match=f"must be a task that classifies images; it is a '{task.name}'"):
+            teacher_of(task, student)

@@ -1,10 +1,13 @@
 """Forecasting whole: windows, measures by hand, feeding back, kept and exported; what is no series."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
 
 from keras_tfm import tasks
+from keras_tfm.cli import main
 from keras_tfm.data.batches.series import SeriesBatches, windows_of
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.sources.series import read_series
@@ -128,6 +131,16 @@ def test_a_series_is_read_from_tables(tmp_path):
 def test_what_is_no_series_is_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
         wrong(Forecaster(Autoregressive(AutoregressiveConfig(WINDOW))))
+
+
+def test_options_are_no_changes_of_the_model(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("value\n" + "1\n" * 40)
+    for field, option in (("window", "--window"), ("kind", "--kind"), ("hidden_dim", "--hidden-dim")):
+        (tmp_path / "c.json").write_text(json.dumps({field: 5}))
+        command = ["train", "forecast", "--train", str(tmp_path / "a.csv"), "--out", str(tmp_path / "run")]
+        with pytest.raises(SystemExit):
+            main([*command, "--config", str(tmp_path / "c.json")])
+        assert f"the field {field} is set by {option}, use that instead" in capsys.readouterr().err
 
 
 def test_histories_may_be_lines(learnt, tmp_path):

@@ -302,7 +302,9 @@ def test_integer_classes_keep_their_type():
     images, _ = examples(4)
     assert task.config.class_names == (7, 3)
     assert set(task.predict(images).tolist()) <= {7, 3}
-    assert task.evaluate((images, [7, 3, 3, 7]))["images"] == 4
+    measures = task.evaluate((images, [7, 3, 3, 7]))
+    assert measures["images"] == 4
+    assert task.evaluate((images, ["7", "3", "3", "7"])) == measures  # as files have them
     with pytest.raises(ValueError, match=r"`labels` must be among \[7, 3\]; 0 is not"):
         task.evaluate((images, [0, 1, 0, 1]))
 

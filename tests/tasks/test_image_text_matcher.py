@@ -78,6 +78,8 @@ def test_recall_counts_each_image_and_each_text_once():
     # Vectors that are all the same are told apart by none.
     same = recalls(np.ones((4, 2)), np.ones((4, 2)), range(4), range(4))
     assert same == {f"{side}_recall_{k}": float(k > 1) for side in ("text", "image") for k in (1, 5, 10)}
+    lost = recalls(np.full((4, 2), np.nan), np.ones((4, 2)), range(4), range(4))
+    assert lost == same
 
 
 def test_vectors_similarity_and_probabilities(learnt):

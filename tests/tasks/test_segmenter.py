@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.cli import main
-from keras_tfm.data import MaskFiles
+from keras_tfm.data import DataError, MaskFiles
 from keras_tfm.data.batches.masks import NONE, cut_out, mirror
 from keras_tfm.heads import SemanticSegmenter
 from keras_tfm.models import MiT, MiTConfig
@@ -200,6 +200,10 @@ def test_the_command_line(tmp_path, capsys):
     assert sorted(path.name for path in (tmp_path / "out").iterdir())[0] == "0.png"
 
 
+def png(mask):
+    return tf.io.encode_png(mask[..., None]).numpy()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -209,6 +213,10 @@ def test_the_command_line(tmp_path, capsys):
         (lambda images, masks: (images, masks / 2), r"mask 0: expected whole numbers .*, got float64"),
         (lambda images, masks: (images, masks.astype(int) - 1), "values from 0 to 255, got -1 to"),
         (lambda images, masks: (images, masks // 7), "the value 1 and 1 more in the mask is of no class"),
+        (lambda images, masks: (images, MaskFiles([png(mask // 7) for mask in masks], {})),
+         "the value 1 and 1 more in the mask is of no class"),
+        (lambda images, masks: (images, MaskFiles([png(mask[:8]) for mask in masks], {})),
+         r"mask 0: expected whole numbers of shape \(16, 24\), got uint8 \(8, 24\)"),
         (lambda images, masks: images, "expected"),
         (lambda images, masks: (images[:0], masks[:0]), "`images` must not be empty"),
     ],
@@ -218,15 +226,20 @@ def test_examples_that_are_refused(learnt, change, message):
         learnt[0].check_examples(change(*examples(2)))
 
 
-def test_masks_of_several_sizes_are_taken(learnt, caplog):
+def test_masks_of_several_sizes_are_taken(learnt, caplog, tmp_path):
     pictures = [examples(1, size) for size in ((16, 24), (20, 20))]
-    files = [tf.io.encode_png(images[0][..., None]).numpy() for images, _ in pictures]
+    files = [png(images[0]) for images, _ in pictures]
     with caplog.at_level(logging.WARNING):
         checked = learnt[0].check_examples((files, [masks[0] for _, masks in pictures]))
     assert [mask.shape for mask in checked.masks] == [(16, 24), (20, 20)] and not caplog.messages
+    paths = [tmp_path / f"{number}.png" for number in range(2)]
+    for path, (_, masks) in zip(paths, pictures, strict=True):
+        path.write_bytes(png(masks[0]))
+    again = learnt[0].check_examples((files, paths))
+    assert all(map(np.array_equal, again.masks, checked.masks))
 
 
-def test_refusals(learnt):
+def test_refusals(learnt, tmp_path):
     for fields, message in (
         ({"class_names": ["a", "b"]}, "`class_names` must be 3, as the head has them"),
         ({"class_names": ["a", "a", "b"]}, "`class_names` must be different strings, 2 to 255"),
@@ -235,5 +248,10 @@ def test_refusals(learnt):
     ):
         with pytest.raises(ValueError, match=message):
             Segmenter(learnt[0].model, **{"class_names": NAMES, **fields})
+    (tmp_path / "a.jsonl").write_text("")
+    (tmp_path / "b.json").write_text('{"images": [], "annotations": [], "categories": []}')
+    for name in ("a.jsonl", "b.json"):
+        with pytest.raises(DataError, match=f"{name}: expected images, there are none"):
+            learnt[0].read_inputs(tmp_path / name)
     with pytest.raises(ValueError, match="There is no family 'nosuch'"):
         tasks.segmenting_models.SegmenterOptions(family="nosuch").base()

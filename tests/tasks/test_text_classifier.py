@@ -133,6 +133,7 @@ def test_numbers(tmp_path):
     measures = task.evaluate(NUMBERS)
     assert measures["pearson"] > 0.99 and measures["mean_squared_error"] < 0.05
     np.testing.assert_allclose(task.predict(TEXTS), NUMBERS[1][:6], atol=0.5)
+    assert task.evaluate((TEXTS[:1] * 2, [1.0, -1.0]))["pearson"] == 0  # the answers are equal
     with pytest.raises(ValueError, match="no probabilities"):
         task.predict(TEXTS, True)
     task.save_huggingface(tmp_path / "folder")

@@ -80,6 +80,8 @@ def test_texts_may_be_searched_and_sampled(translator):
     hot = {"temperature": 20.0, "max_new_tokens": 8}
     draws = [translator.generate(PAIRS[0], seed=seed, **hot) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
+    equal = translator.generate(PAIRS[0][:1] * 4, seed=1, batch_size=1, **hot)
+    assert len(set(equal)) == 4  # each batch draws anew
     processors = (NoRepeatNGram(1),)
     token_ids = translator.generate_ids([[5, 6, 2]], processors=processors, seed=0, **hot)[0].tolist()
     assert len(set(token_ids)) == len(token_ids)

@@ -18,6 +18,7 @@ import keras
 import tensorflow as tf
 
 Changed = tuple[tf.Tensor, tf.Tensor]
+KINDS = ("none", "light", "strong")
 NUM_OPERATIONS = 2
 ERASED = 0.25  # the share of images in which a rectangle is erased, as for DeiT
 ASPECTS = (3 / 4, 4 / 3)  # the least and largest width of a crop, divided by its height
@@ -52,6 +53,9 @@ class Augmentation:
             gets one of the two.
         label_smoothing: the share of the label that is spread over all classes.
 
+    Raises:
+        ValueError: for another `kind`.
+
     >>> augmentation = keras_tfm.data.Augmentation("light", label_smoothing=0.1)
     >>> images, labels = keras.ops.zeros((2, 8, 8, 3)), keras.ops.one_hot([0, 1], 2)
     >>> images, labels = augmentation(images, labels, key=np.array([1, 2]))
@@ -71,6 +75,8 @@ class Augmentation:
         cutmix: float = 0.0,
         label_smoothing: float = 0.0,
     ):
+        if kind not in KINDS:
+            raise ValueError(f"`kind` must be {', '.join(KINDS[:-1])} or {KINDS[-1]}; it is {kind!r}.")
         self.kind, self.flips, self.least_area = kind, flips, least_area
         self.label_smoothing = label_smoothing
         self.seeds = KeySeeds()

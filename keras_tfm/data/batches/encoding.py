@@ -122,6 +122,7 @@ def take_front(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
 def model_inputs(packed: Ragged, pad_id: int = 0) -> dict[str, tf.Tensor]:
     """A model's inputs, (B, S) each, for ragged ids. Runs in a graph."""
     lengths = packed["token_ids"].row_lengths()
+    # At least one column, even without texts: a recurrent layer needs a step.
     width = tf.maximum(1, tf.reduce_max(tf.cast(lengths, tf.int32)))
     inputs = {name: pad(x, tf.shape(lengths)[0], width) for name, x in packed.items()}
     mask = tf.sequence_mask(lengths, width)  # (B, S)

@@ -131,7 +131,7 @@ class Masking:
         if self.unit == "span":
             boundaries = tf.gather(_boundaries(chosen), positions, batch_dims=1)  # (B, M, 2)
             inputs["span_boundaries"] = tf.where(weights[..., None] > 0, boundaries, 0)
-            # Positions that only fill up the row get a boundary too: they count as right after it.
+            # Positions that only fill up the row become 1, right after their boundary (0, 0).
             inputs["mask_positions"] += tf.cast(weights == 0, tf.int32)
         labels = tf.gather(token_ids, positions, batch_dims=1)
         return inputs, tf.where(weights > 0, labels, 0), weights

@@ -55,7 +55,7 @@ class PackedPairs(Batches):
     ):
         if len(sources) != len(targets):
             raise ValueError(f"targets: expected {len(sources)}, one for each source, got {len(targets)}")
-        left = Sequences.of(sources, tokenizer, "sources")  # the end takes the place of the delimiter
+        left = Sequences.of(sources, tokenizer, "sources")  # its end token counts as the delimiter
         right = Sequences.of(
             targets, tokenizer, "targets", SpecialTokens([tokenizer.start_id], [tokenizer.end_id])
         )

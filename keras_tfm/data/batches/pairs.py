@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.encoding import surround
+from keras_tfm.data.batches.encoding import model_inputs, surround
 from keras_tfm.data.batches.lengths import LengthBatches
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.log import Bar
@@ -90,12 +90,7 @@ def encode_sources(
     """
     prefix, suffix = special or SpecialTokens([], [tokenizer.end_id])
     pieces = tokenizer.tokenize(strings)[:, : max(0, max_length - len(prefix) - len(suffix))]
-    token_ids = surround(pieces, prefix, suffix)
-    lengths = token_ids.row_lengths()
-    # At least one column, even without texts: a recurrent layer needs a step.
-    width = tf.maximum(1, tf.reduce_max(tf.cast(lengths, tf.int32)))
-    token_ids = token_ids.to_tensor(tokenizer.pad_id, shape=tf.stack([tf.shape(lengths)[0], width]))  # (B, S)
-    return {"token_ids": token_ids, "padding_mask": tf.sequence_mask(lengths, width)}
+    return model_inputs({"token_ids": surround(pieces, prefix, suffix)}, tokenizer.pad_id)
 
 
 def encode_prompts(

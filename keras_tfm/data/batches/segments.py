@@ -111,6 +111,6 @@ class SegmentBatches(ImageBatches):
         """The M masks of an image (M, H, W), of which the PNG has the first."""
         height, width, _ = self.shape
         masks = tf.reshape(tf.io.decode_png(data, 1), (-1, height, width))
-        nothing = tf.where(masks[:1] == NONE, masks[:1], 0)  # of the last ones too, no image is there
+        nothing = tf.where(masks[:1] == NONE, masks[:1], 0)  # empty, but with the padding marked
         filling = tf.tile(nothing, [self.most - tf.shape(masks)[0], 1, 1])
         return tf.ensure_shape(tf.concat([masks, filling], axis=0), (self.most, height, width))

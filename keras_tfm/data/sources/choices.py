@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 from keras_tfm.data.sources.labelled import LABELS
 from keras_tfm.data.sources.lines import Paths, check_text
-from keras_tfm.data.sources.rows import Columns, parse_columns, read_all
+from keras_tfm.data.sources.rows import Columns, one_of_each, parse_columns, read_all
 
 TEXTS = ("text", "question", "context", "premise", "sentence")
 CHOICES = ("choices", "endings", "options", "answers")
+known_columns = one_of_each(TEXTS, CHOICES, LABELS)
 
 
 class Choices(NamedTuple):
@@ -60,9 +61,3 @@ def read_choices(paths: Paths, columns: Sequence[str | int] | None = None) -> Ch
         )
         examples.labels.append(number)
     return examples
-
-
-def known_columns(cells: list[str]) -> tuple[int, ...] | None:
-    """The positions of text, choices and label in a header; None if it is not a header or lacks one."""
-    found = [[cells.index(x) for x in names if x in cells][:1] for names in (TEXTS, CHOICES, LABELS)]
-    return tuple(place for (place,) in found) if all(found) else None

@@ -71,7 +71,7 @@ def read_coco(path: str) -> Coco:
 
 
 def refuse_unknown(path: str, unknown: list[str]) -> None:
-    """DataError for annotations that have an `unknown` id, of which the first is told."""
+    """Raise DataError, naming the first, if annotations have `unknown` ids."""
     if unknown:
         more = f" ({len(unknown) - 1:,} more annotations are alike)" if len(unknown) > 1 else ""
         raise DataError(path, None, f"expected the id of an image and of a category: {unknown[0]}{more}")

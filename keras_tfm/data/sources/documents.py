@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from keras_tfm.data.sources.files import read_lines
 from keras_tfm.data.sources.lines import DataError, Paths, files_of
-from keras_tfm.data.sources.rows import Columns, has_names, parse_columns, read_all, refuse_columns_of_text
+from keras_tfm.data.sources.rows import (
+    Columns,
+    has_names,
+    one_of_each,
+    parse_columns,
+    read_all,
+    refuse_columns_of_text,
+)
 
 TEXTS = ("text", "document", "article", "content", "body", "sentence")
 TEXT_FILES = (".txt", ".txt.gz", ".txt.xz")
@@ -92,16 +99,11 @@ def _documents(file: str) -> Iterator[str]:
 
 def _column(path: str, columns: Sequence[str | int] | None) -> Iterator[str]:
     """The texts in one column of a table with named columns; blank ones are skipped."""
-    chosen = Columns(("text",), known_text, parse_columns(columns, counts=(1,)))
+    chosen = Columns(("text",), one_of_each(TEXTS), parse_columns(columns, counts=(1,)))
     for row in read_all(path, chosen, "texts"):
         (text,) = row.cells
         if text is not None and not (isinstance(text, str) and (not text or text.isspace())):
             yield row.text(0)
-
-
-def known_text(cells: list[str]) -> tuple[int] | None:
-    """The position of the text column; None if no column has a known name."""
-    return next(((cells.index(name),) for name in TEXTS if name in cells), None)
 
 
 def split_sentences(document: str) -> list[str]:

@@ -18,6 +18,7 @@ from keras_tfm.log import Bar
 LOG = logging.getLogger(__name__)
 MAX_PIXELS = 1 << 26  # per image: 768 MB while it is resized; larger ones are mistakes or attacks
 MAX_FILE_BYTES = 1 << 28
+HEADER = 1 << 16  # bytes of a file that tell its size, unless much metadata stands before it
 MAX_BYTES = 1 << 31  # decoded images up to this size stay in memory; more are decoded in each epoch
 MOST_TOLD = 3  # how many skipped images a warning names
 JPEG_SIZES = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}  # frame headers
@@ -116,11 +117,12 @@ class ImageFiles:
 
     def dataset(self, rows: tf.data.Dataset) -> tf.data.Dataset:
         """A dataset of images (H, W, C) for a dataset of rows (), decoded in the graph."""
-        holds_bytes = bool(self.sources) and isinstance(self.sources[0], bytes)
         sources = tf.constant(self.sources, tf.string)
+        are_paths = tf.constant([isinstance(source, str) for source in self.sources], tf.bool)
 
         def decode(row: tf.Tensor) -> tf.Tensor:
-            data = sources[row] if holds_bytes else tf.io.read_file(sources[row])
+            source = sources[row]
+            data = tf.cond(are_paths[row], lambda: tf.io.read_file(source), lambda: source)
             return self.preprocessing.decoded(data, *self.pixels)
 
         return rows.map(decode, os.cpu_count(), deterministic=True)
@@ -197,6 +199,17 @@ def size_of(data: bytes) -> tuple[int, int] | None:
     except struct.error:
         return None
     return height, width
+
+
+def size_in(source: Source) -> tuple[int, int] | None:
+    """`size_of` the content of an image file, of which only the beginning is read if that suffices; OSError
+    if it cannot be read.
+    """
+    if isinstance(source, bytes):
+        return size_of(source)
+    with open(source, "rb") as stream:
+        data = stream.read(HEADER)
+        return size_of(data) or size_of(data + stream.read(MAX_FILE_BYTES - len(data)))
 
 
 def _size_of_jpeg(data: bytes) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from keras_tfm.data.sources.image_files import ImageFiles, readable
 from keras_tfm.data.sources.images import IMAGES, STRETCHED, bytes_of
 from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.data.sources.rows import Columns, Row, parse_columns, read_all
+from keras_tfm.data.sources.rows import Columns, Row, one_of_each, parse_columns, read_all
 
 PATHS = (*IMAGES, "image_path", "path", "file", "filename", "file_name", "image_file")
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.tsv")  # a folder's table, named as in `datasets`
@@ -55,7 +55,7 @@ def read_image_texts(
     >>> pairs.images.shape, pairs.texts
     ((1, 8, 8, 3), ['a grey square'])
     """
-    chosen = Columns(("image", "text"), _known, parse_columns(columns))
+    chosen = Columns(("image", "text"), one_of_each(PATHS, TEXTS), parse_columns(columns))
     sources: list[bytes | str] = []
     places, texts = [], []
     for path in files_of(paths):
@@ -116,11 +116,6 @@ def _of_folder(path: str) -> Iterator[tuple[str, str, str]]:
             )
         if not file.stat().st_size:
             raise DataError(file, None, "expected a text, the file is empty")
-
-
-def _known(cells: list[str]) -> tuple[int, int] | None:
-    found = [[cells.index(name) for name in names if name in cells][:1] for names in (PATHS, TEXTS)]
-    return (found[0][0], found[1][0]) if all(found) else None
 
 
 def _inside(row: Row) -> str:

@@ -12,7 +12,7 @@ from keras_tfm.data.sources import image_arrays
 from keras_tfm.data.sources.image_files import ImageFiles, problem_of, read_bytes, readable, without_bad
 from keras_tfm.data.sources.lines import DataError, Path, Paths, files_of
 from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.data.sources.rows import Columns, Row, has_names, kind_of, parse_columns, read_all
+from keras_tfm.data.sources.rows import Columns, Row, has_names, kind_of, one_of_each, parse_columns, read_all
 
 IMAGES = ("image", "img", "picture")
 LABELS = ("label", "labels", "fine_label", "class")
@@ -67,7 +67,8 @@ def read_labelled_images(
             raise DataError(files[0], None, f"expected {KINDS}")
         return _read_folders(files, (height, width, channels), preprocessing)
     found, labels, places = [], [], []
-    for row in read_all(files, Columns(("image", "label"), known_images, parse_columns(columns)), "images"):
+    chosen = Columns(("image", "label"), one_of_each(IMAGES, LABELS), parse_columns(columns))
+    for row in read_all(files, chosen, "images"):
         label = row.cells[1]
         if not isinstance(label, int | str) or not str(label).strip():
             row.refuse(f"expected a label, got {label!r:.60}")
@@ -87,8 +88,8 @@ def read_unlabelled_images(
     """Images (N, *shape), 8-bit, from what `read_labelled_images` reads, whose labels are ignored, and from
     folders, tables and arrays without labels.
 
-    `columns` are one name or, for arrays, two. Broken images are skipped, with a warning. DataError if there
-    are none.
+    `columns` are one name, or two, of which that of the labels is ignored. Broken images are skipped, with a
+    warning. DataError if there are none.
 
     >>> np.savez("digits.npz", images=np.zeros((3, 28, 28), "uint8"))
     >>> keras_tfm.data.read_unlabelled_images("digits.npz", shape=(14, 14, 1)).shape
@@ -133,16 +134,6 @@ def _read_arrays(
         parts.append(image_arrays.fit_arrays(found.images, *shape, preprocessing))
         labels += [x.decode() if isinstance(x, bytes) else x for x in found.labels.tolist()]
     return _labelled(np.concatenate(parts), np.array(labels, object), files[0])
-
-
-def known_images(cells: list[str]) -> tuple[int, ...] | None:
-    """The positions of images and labels among a table's columns; None if it lacks one."""
-    found = [[cells.index(x) for x in names if x in cells][:1] for names in (IMAGES, LABELS)]
-    return tuple(place for (place,) in found) if all(found) else None
-
-
-def _known_image(cells: list[str]) -> tuple[int] | None:
-    return next(((cells.index(name),) for name in IMAGES if name in cells), None)
 
 
 def bytes_of(row: Row) -> bytes:
@@ -202,9 +193,12 @@ def read_images(
     """Images to answer, and their places: image files, given by paths, patterns or folders (and the folders
     in them, sorted by name); rows of tables as in `read_labelled_images`; .npz and idx files.
 
-    Each image is a path, the bytes of a file, or an array of the `shape`.
+    Each image is a path, the bytes of a file, or an array of the `shape`. Of two `columns`, as for training,
+    that of the labels is ignored.
     """
-    chosen = Columns(("image",), _known_image, parse_columns(columns, counts=(1,)))
+    names = parse_columns(columns, counts=(1, 2))
+    names = names and names[:1]
+    chosen = Columns(("image",), one_of_each(IMAGES), names)
     images: list = []
     places: list[str] = []
     files = files_of(path)
@@ -214,7 +208,7 @@ def read_images(
                 images.append(bytes_of(row))
                 places.append(f"{found}, {row.place}")
         elif image_arrays.is_array_file(found):
-            arrays = image_arrays.read_arrays(found, parse_columns(columns, counts=(1, 2)))
+            arrays = image_arrays.read_arrays(found, names)
             images += list(image_arrays.fit_arrays(arrays.images, *shape, preprocessing))
             places += [f"{found}, image {number}" for number in range(1, len(arrays.images) + 1)]
         else:

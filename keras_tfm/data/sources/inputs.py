@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from keras_tfm.data.sources.choices import CHOICES
@@ -17,9 +17,16 @@ from keras_tfm.data.sources.lines import DataError, Path, files_of, numbered_lin
 from keras_tfm.data.sources.questions import MAX_BYTES, parse_questions
 from keras_tfm.data.sources.ratings import USERS, identifier
 from keras_tfm.data.sources.ratings import known_columns as known_ratings
-from keras_tfm.data.sources.rows import Columns, Row, has_names, is_table, parse_columns, read_rows
-
-Found = Callable[[list[str]], tuple[int, ...] | None]
+from keras_tfm.data.sources.rows import (
+    Columns,
+    Found,
+    Row,
+    has_names,
+    is_table,
+    one_of_each,
+    parse_columns,
+    read_rows,
+)
 
 
 class Inputs(NamedTuple):
@@ -47,7 +54,7 @@ def read_input_lines(path: Path) -> Inputs:
 def read_sources(path, columns: Sequence[str | int] | None = None) -> Inputs:
     """Sources of pairs: the lines of a text file, or the source column of a table."""
     names = sorted({source for source, _ in KNOWN_COLUMNS})
-    return _texts_of(path, ("source", "target"), known_pair, _first_of(names), columns)
+    return _texts_of(path, ("source", "target"), known_pair, one_of_each(names), columns)
 
 
 def read_unlabelled_texts(path, columns: Sequence[str | int] | None = None, pairs: bool = False) -> Inputs:
@@ -64,7 +71,7 @@ def read_users(path, columns: Sequence[str | int] | None = None) -> Inputs:
     if not all(map(is_table, files)):
         return read_input_lines(path)
     inputs = Inputs([], [])
-    for row in _rows(files, ("user", "rating"), known_ratings, _first_of(USERS), columns):
+    for row in _rows(files, ("user", "rating"), known_ratings, one_of_each(USERS), columns):
         inputs.examples.append(identifier(row, 0))
         inputs.places.append(_place(files, row.path, row.place))
     return inputs
@@ -77,7 +84,7 @@ def read_unlabelled_choices(path, columns: Sequence[str | int] | None = None) ->
     files = files_of(path)
     if not all(map(is_table, files)):
         return read_input_lines(path)
-    known = _all_of(_first_of(CHOICE_TEXTS), _first_of(CHOICES))
+    known = one_of_each(CHOICE_TEXTS, CHOICES)
     inputs = Inputs([], [])
     for row in _rows(files, ("text", "choices", "label"), known_choices, known, columns):
         choices = row.cells[1]
@@ -97,7 +104,7 @@ def read_unlabelled_words(path, labels: Sequence[str]) -> Inputs:
     found: list
     for file in files:
         if has_names(file):
-            rows = list(read_rows(file, Columns(("words",), _first_of(WORDS))))
+            rows = list(read_rows(file, Columns(("words",), one_of_each(WORDS))))
             found, places = [words_of(row) for row in rows], [row.place for row in rows]
         else:
             lines = list(numbered_lines(file))
@@ -124,7 +131,7 @@ def read_unanswered(path: Path) -> Inputs:
 
 def _unanswered(file: str) -> Iterator[tuple[Any, str]]:
     if has_names(file):
-        known = _all_of(_first_of(["question"]), _first_of(["context"]))
+        known = one_of_each(["question"], ["context"])
         for row in read_rows(file, Columns(("question", "context"), known)):
             yield (row.text(0), row.text(1)), row.place
         return
@@ -191,26 +198,11 @@ def _text(row: Row, place: int) -> str:
     return text if isinstance(text, str) and (not text or text.isspace()) else row.text(place)
 
 
-def _first_of(names: Sequence[str]) -> Found:
-    def find(cells):
-        return next(((cells.index(name),) for name in names if name in cells), None)
-
-    return find
-
-
 def _first_group(columns: tuple[str, ...]) -> Found:
     """A function that finds as many text columns as there are `columns`, under names of known data sets."""
 
     def find(cells):
         groups = (names for names in TEXTS if len(names) == len(columns) and set(names) <= set(cells))
         return next((tuple(map(cells.index, names)) for names in groups), None)
-
-    return find
-
-
-def _all_of(*parts: Found) -> Found:
-    def find(cells):
-        places = [part(cells) for part in parts]
-        return tuple(place for found in places for place in found or ()) if all(places) else None
 
     return find

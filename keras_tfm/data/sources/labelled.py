@@ -10,6 +10,7 @@ from keras_tfm.data.sources.rows import (
     Columns,
     Row,
     has_names,
+    one_of_each,
     parse_columns,
     read_all,
     refuse_columns_of_text,
@@ -134,7 +135,7 @@ def read_tagged_words(paths: Paths, columns: Sequence[str | int] | None = None) 
     >>> keras_tfm.data.read_tagged_words("words.conll").words
     [['Ada', 'wrote'], ['Babbage']]
     """
-    chosen = Columns(("words", "tags"), known_words, parse_columns(columns))
+    chosen = Columns(("words", "tags"), one_of_each(WORDS, TAGS), parse_columns(columns))
     refuse_columns_of_text(paths, columns)
     examples = TaggedWords([], [])
     for path in files_of(paths):
@@ -148,12 +149,6 @@ def read_tagged_words(paths: Paths, columns: Sequence[str | int] | None = None) 
         for column, more in zip(examples, sentences, strict=True):
             column.extend(more)
     return examples
-
-
-def known_words(cells: list[str]) -> tuple[int, ...] | None:
-    """The positions of words and tags among a table's columns; None if it lacks one of them."""
-    found = [[cells.index(x) for x in names if x in cells][:1] for names in (WORDS, TAGS)]
-    return tuple(place for (place,) in found) if all(found) else None
 
 
 def words_of(row: Row) -> list[str]:

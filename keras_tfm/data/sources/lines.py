@@ -52,11 +52,14 @@ def files_of(paths: Paths) -> list[str]:
     return files
 
 
-def numbered_lines(path: str, most: int | None = None, standard_input=None) -> Iterator[tuple[int, str]]:
+def numbered_lines(
+    path: str, most: int | None = None, standard_input=None, errors: str = "strict"
+) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text). Only LF ends a line, since U+2028 and similar characters are text.
 
     "-" reads the binary stream `standard_input`, by default that of sys.stdin. DataError for a line of more
-    than `most` bytes (by default `MAX_LINE_BYTES`).
+    than `most` bytes (by default `MAX_LINE_BYTES`), and for one that is not UTF-8 unless `errors` is
+    "replace".
     """
     most = most or MAX_LINE_BYTES
     number = 0
@@ -69,7 +72,7 @@ def numbered_lines(path: str, most: int | None = None, standard_input=None) -> I
                 line = line.removesuffix(b"\n").removesuffix(b"\r")
                 if number == 1:
                     line = line.removeprefix(b"\xef\xbb\xbf")  # the byte order mark that Windows writes
-                yield number, line.decode("utf-8")
+                yield number, line.decode("utf-8", errors)
     except UnicodeDecodeError as error:
         problem = f"expected UTF-8, got byte 0x{error.object[error.start]:02x} at position {error.start}"
         raise DataError(path, number, problem) from None

@@ -21,9 +21,8 @@ from keras_tfm.data.sources.coco import path_within
 from keras_tfm.data.sources.image_files import (
     ImageFiles,
     in_threads,
-    read_bytes,
     readable,
-    size_of,
+    size_in,
     tell_left_out,
 )
 from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines
@@ -120,7 +119,7 @@ def read_masks(
     places = [pair.place if isinstance(pair.image, bytes) else pair.image or "" for pair in kept]
     images, rows = readable(ImageFiles(sources, shape, canvas, places))
     kept = [kept[row] for row in rows]
-    sizes = np.array([size_of(read_bytes(pair.image or "")) for pair in kept], "int64")
+    sizes = np.array([size_in(pair.image or "") for pair in kept], "int64")
     return Masks(images, sizes, MaskFiles([pair.mask or "" for pair in kept], names))
 
 
@@ -135,7 +134,7 @@ def _checked(pair: Pair, names: Mapping[int, str] | None, ignored: int) -> tuple
     if isinstance(mask, str):
         return nothing, f"its mask: {mask}" if isinstance(pair.mask, bytes) else f"{pair.mask}: {mask}"
     try:
-        size = size_of(read_bytes(pair.image))
+        size = size_in(pair.image)
     except OSError as error:
         return nothing, f"cannot be read: {error.strerror or error}"
     if size is not None and size != mask.shape:  # None: no image, which is reported when images are read

@@ -136,10 +136,20 @@ def _names_of_labels(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
     """{column: names of its labels}, if the library `datasets` wrote the Parquet file."""
     try:
         features = parse_json(metadata.get(b"huggingface", b"{}").decode())["info"]["features"]
-        features = {name: feature.get("feature", feature) for name, feature in features.items()}
-        return {name: list(feature["names"]) for name, feature in features.items() if "names" in feature}
+        found = {name: _names_in(feature) for name, feature in features.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
+    return {name: names for name, names in found.items() if names is not None}
+
+
+def _names_in(feature: Any) -> list[str] | None:
+    """The names of a feature's labels, or of the labels in its lists; None if it has none."""
+    match feature:
+        case [inner] | {"feature": inner}:
+            return _names_in(inner)
+        case {"names": [*names]}:
+            return names
+    return None
 
 
 def _one_line(error) -> str:

@@ -29,9 +29,8 @@ from keras_tfm.data.sources.coco import (
 )
 from keras_tfm.data.sources.image_files import (
     ImageFiles,
-    read_bytes,
     readable,
-    size_of,
+    size_in,
     tell_left_out,
 )
 from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines
@@ -97,7 +96,7 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
     places = [image.place if isinstance(image.source, bytes) else image.source for image in found]
     images, good = readable(ImageFiles([image.source for image in found], shape, canvas, places))
     found = [found[row] for row in good]
-    sizes = np.array([size_of(read_bytes(image.source)) for image in found], "int64")
+    sizes = np.array([size_in(image.source) for image in found], "int64")
     boxes, labels = checked_boxes([(*image[1:3], image.labels) for image in found], sizes)
     if not any(map(len, boxes)):
         raise DataError(first, None, "expected boxes, there are none")

@@ -4,13 +4,13 @@ Objects are the feature "objects", a sequence of {"bbox", "label"} and perhaps "
 masks are images, "segmentation_mask" for example, as in oxford_iiit_pet.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.coco import BOXES_OF_CROWDS, tell_crowds
 from keras_tfm.data.sources.image_files import size_of
 from keras_tfm.data.sources.images import IMAGES, bytes_of
-from keras_tfm.data.sources.rows import Columns, Row, read_all
+from keras_tfm.data.sources.rows import Columns, Row, one_of_each, read_all
 
 OBJECTS = ("objects",)
 MASKS = ("segmentation_mask", "segmentation_label", "mask", "annotation")
@@ -24,7 +24,8 @@ def prepared_objects(path: str) -> Iterator[tuple[bytes, str, list, list[str]]]:
     a warning.
     """
     num_crowds = 0
-    for row in read_all(path, Columns(("image", "objects"), _known(OBJECTS)), "images and their objects"):
+    chosen = Columns(("image", "objects"), one_of_each(PICTURES, OBJECTS))
+    for row in read_all(path, chosen, "images and their objects"):
         data, objects = bytes_of(row), row.cells[1]
         if not isinstance(objects, dict) or not {"bbox", "label"} <= objects.keys():
             row.refuse(f'expected a sequence of "bbox" and "label" as {row.names[1]}, got {brief(objects)}')
@@ -46,19 +47,10 @@ def prepared_objects(path: str) -> Iterator[tuple[bytes, str, list, list[str]]]:
 
 def prepared_masks(path: str) -> Iterator[tuple[bytes, bytes, str]]:
     """(Bytes of an image, bytes of its mask, their place) of each example of "tfds:NAME#SPLIT"."""
-    for row in read_all(path, Columns(("image", "mask"), _known(MASKS)), "images and their masks"):
+    chosen = Columns(("image", "mask"), one_of_each(PICTURES, MASKS))
+    for row in read_all(path, chosen, "images and their masks"):
         yield bytes_of(row), bytes_of(row._replace(cells=row.cells[1:], names=row.names[1:])), _place(row)
 
 
 def _place(row: Row) -> str:
     return f"{row.path}, {row.place}"
-
-
-def _known(names: Sequence[str]):
-    """A function that finds the positions of the images, and of a feature with one of the `names`."""
-
-    def find(cells: list[str]) -> tuple[int, ...] | None:
-        found = [[cells.index(x) for x in known if x in cells][:1] for known in (PICTURES, names)]
-        return tuple(place for (place,) in found) if all(found) else None
-
-    return find

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_tfm.data.sources.lines import DataError, Paths
-from keras_tfm.data.sources.rows import Columns, Row, parse_columns, read_all
+from keras_tfm.data.sources.rows import Columns, Row, one_of_each, parse_columns, read_all
 
 USERS = ("user", "user_id", "userid", "reader", "reviewer", "reviewer_id")
 ITEMS = (
@@ -16,6 +16,7 @@ ITEMS = (
     "product", "product_id", "productid", "asin",
 )  # fmt: skip
 RATINGS = ("rating", "ratings", "score", "stars", "book_rating")
+known_columns = one_of_each(USERS, ITEMS, RATINGS)
 LARGEST = float(np.finfo("float32").max)
 
 
@@ -73,16 +74,13 @@ def read_ratings(
         lines.append(row.number)
     if found := repeated(users, items):
         first, second = found
-        _, path, unit = next(file for file in reversed(files) if file[0] <= second)
-        pair = f"{users[second]!r} rated {items[second]!r} before, in {unit} {lines[first]}"
+        (_, before, its), (_, path, unit) = (
+            next(file for file in reversed(files) if file[0] <= row) for row in found
+        )
+        place = f"{its} {lines[first]}" if before == path else f"{before}, {its} {lines[first]}"
+        pair = f"{users[second]!r} rated {items[second]!r} before, in {place}"
         raise DataError(path, lines[second], f"expected a pair once, {pair}", unit)
     return Ratings(users, items, np.array(ratings, "float32"))
-
-
-def known_columns(cells: list[str]) -> tuple[int, ...] | None:
-    """The positions of user, item and rating in a header; None if it is not a header or lacks one."""
-    found = [[cells.index(name) for name in names if name in cells][:1] for names in (USERS, ITEMS, RATINGS)]
-    return tuple(place for (place,) in found) if all(found) else None
 
 
 def identifier(row: Row, place: int) -> str:

@@ -21,6 +21,7 @@ from keras_tfm.data.sources.lines import (
 )
 from keras_tfm.data.sources.named_sets import NamedSet, open_parquet, open_prepared
 
+Found = Callable[[list[str]], tuple[int, ...] | None]
 KINDS = "a .tsv, .csv, .jsonl or .parquet file or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 COUNTS = ("no", "one", "two", "three")
 
@@ -32,7 +33,7 @@ class Columns(NamedTuple):
     """
 
     names: tuple[str, ...]
-    known: Callable[[list[str]], tuple[int, ...] | None]
+    known: Found
     chosen: list | None = None
 
 
@@ -70,6 +71,16 @@ class Row(NamedTuple):
     def refuse(self, problem: str) -> NoReturn:
         """Raise a DataError about this row."""
         raise DataError(self.path, self.number, problem, self.unit)
+
+
+def one_of_each(*groups: Sequence[str]) -> Found:
+    """A function from names of columns to the position of one of each group, or to None if one is missing."""
+
+    def find(cells: list[str]) -> tuple[int, ...] | None:
+        found = [[cells.index(name) for name in names if name in cells][:1] for names in groups]
+        return tuple(place for (place,) in found) if all(found) else None
+
+    return find
 
 
 def read_all(paths: Paths, columns: Columns, what: str, unknown: str | None = None) -> Iterator[Row]:

@@ -42,7 +42,9 @@ def mask_of(segmentation: Any, size: Size) -> np.ndarray | str:
 
 
 def _of_polygons(polygons: list, size: Size) -> np.ndarray | str:
-    """The union of polygons [x, y, x, y, ...], cut off at the edges of the image."""
+    """The union of polygons [x, y, x, y, ...], cut off at the edges of the image. Points outside by more than
+    its size are moved to that distance, since drawing takes memory by the length of the lines.
+    """
     from faster_coco_eval.core import mask as library
 
     height, width = size
@@ -56,7 +58,8 @@ def _of_polygons(polygons: list, size: Size) -> np.ndarray | str:
             return "not finite"
         if not np.isfinite(points).all():
             return "not finite"
-        drawn.append(np.clip(points, 0, [width, height]).ravel().tolist())
+        sides = np.array([width, height])
+        drawn.append(np.clip(points, -sides, 2 * sides).ravel().tolist())
     runs = library.merge(library.frPyObjects(drawn, height, width))
     return library.decode(runs).astype(bool)
 
@@ -84,8 +87,8 @@ def _of_runs(encoded: dict, size: Size) -> np.ndarray | str:
 def run_lengths(text: str) -> list[int] | None:
     """The numbers in packed run lengths; None where the text is none.
 
-    Each character has five bits of a number, the lowest first, and a sixth where more follow; from the third
-    run on a number is the difference from the run before the last.
+    Each character has five bits of a number, the lowest first, and a sixth where more follow; from the
+    fourth run on a number is the difference from the run before the last.
     """
     runs: list[int] = []
     value = shift = 0

@@ -21,9 +21,8 @@ from keras_tfm.data.sources.coco import Coco, is_crowd, path_within, read_coco, 
 from keras_tfm.data.sources.image_files import (
     ImageFiles,
     in_threads,
-    read_bytes,
     readable,
-    size_of,
+    size_in,
     tell_left_out,
 )
 from keras_tfm.data.sources.lines import DataError, files_of
@@ -178,7 +177,7 @@ def read_segments(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRE
     tell_left_out(wrong, len(wrong) + sum(map(len, segments)), "segments")
     if not any(segments):
         raise DataError(files[0], None, "expected segments, there are none")
-    sizes = np.array([size_of(read_bytes(pictures[row].path)) for row in kept], "int64")
+    sizes = np.array([size_in(pictures[row].path) for row in kept], "int64")
     return Segments(images, sizes, SegmentSets(sizes.tolist(), segments, names, stuff, kind))
 
 
@@ -285,7 +284,7 @@ def _checked(picture: Picture) -> tuple[list[tuple[str, bytes]], dict[str, str]]
     is skipped.
     """
     try:
-        size = size_of(read_bytes(picture.path))
+        size = size_in(picture.path)
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
     if size is None:  # no image, which is reported when images are read

@@ -1,17 +1,16 @@
 """Plain text that is larger than memory: its files, samples and held-out part, and its pieces in a graph."""
 
 import hashlib
+import math
 import os
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.sources.documents import read_texts, text_files
-from keras_tfm.data.sources.files import read_lines
-from keras_tfm.data.sources.lines import DataError, Paths, files_of
+from keras_tfm.data.sources.documents import text_files
+from keras_tfm.data.sources.lines import DataError, Paths, files_of, numbered_lines
 from keras_tfm.data.sources.rows import is_table
 
 CHUNK = 1 << 16  # bytes read at once
@@ -38,6 +37,11 @@ class Segment(NamedTuple):
     size: int
     starts: bool = True
     ends: bool = True
+
+    @property
+    def num_bytes(self) -> int:
+        """The number of its bytes."""
+        return self.end - self.begin
 
     @property
     def is_compressed(self) -> bool:
@@ -73,14 +77,14 @@ class TextStream:
     def __init__(self, paths: Paths, separator: str | None = None) -> None:
         self.separator = separator
         files = [file for path in files_of(paths) for file in text_files(path)]
-        self.segments = [segment for segment in map(_whole, files) if segment.end > segment.begin]
+        self.segments = [segment for segment in map(_whole, files) if segment.num_bytes > 0]
         if not any(text.strip() for text in self.sample(1 << 16)):
             raise DataError(files[0], None, "expected text, the files hold none")
 
     @property
     def num_bytes(self) -> int:
         """The number of bytes on disk."""
-        return sum(segment.end - segment.begin for segment in self.segments)
+        return sum(segment.num_bytes for segment in self.segments)
 
     def fingerprint(self) -> str:
         """A hash of the names, sizes and beginnings of the files, by which a later run recognises them."""
@@ -96,10 +100,10 @@ class TextStream:
         """
         passages: list[str] = []
         for segment in self.segments:
-            size = segment.end - segment.begin
+            size = segment.num_bytes
             wanted = min(size, max(1, characters * size // self.num_bytes))
             if segment.is_compressed:
-                passages += _beginning(segment, wanted)
+                passages.append(_beginning(segment, wanted))
                 continue
             count = -(-wanted // PASSAGE)
             for start in np.linspace(segment.begin, segment.end - wanted // count, count).astype(int):
@@ -112,30 +116,33 @@ class TextStream:
     ) -> tuple["TextStream", list[str]]:
         """The stream without a `share` of its bytes (at most `most`), and the texts held out.
 
-        With many files, whole files are held out, drawn by `seed`; otherwise the ends of plain files.
-        ValueError if nothing can be held out.
+        With many files, whole files are held out, drawn by `seed`; otherwise the ends of plain files. Of .gz
+        files alone that are all larger, the smallest is left out, and its beginning held out. ValueError if
+        nothing can be held out.
         """
         budget = int(min(share * self.num_bytes, most))
         kept = list(self.segments)
         texts: list[str] = []
         plain = [segment for segment in kept if not segment.is_compressed]
-        if len(kept) >= MANY or (len(kept) > 1 and not plain):
+        if len(kept) >= MANY or not plain:
             for number in np.random.default_rng(seed).permutation(len(kept))[: len(kept) // 2]:
                 segment = self.segments[number]
-                if not texts or segment.end - segment.begin <= budget:
-                    budget -= segment.end - segment.begin
+                if segment.num_bytes <= (budget if texts else most) and (found := self._all_texts(segment)):
+                    budget -= segment.num_bytes
                     kept.remove(segment)
-                    texts += read_texts(segment.path, self.separator)
-                if budget <= 0:
-                    break
-        else:
-            whole = sum(segment.end - segment.begin for segment in plain)
+                    texts += found
+        if not texts and plain:
+            whole = sum(segment.num_bytes for segment in plain)
             for number, segment in enumerate(kept):
-                wanted = 0 if segment.is_compressed else budget * (segment.end - segment.begin) // whole
+                wanted = 0 if segment.is_compressed else budget * segment.num_bytes // whole
                 place = self._border(segment, segment.end - wanted) if wanted else None
                 if place is not None and segment.begin < place[0] < segment.end:
                     kept[number] = segment._replace(end=place[0], ends=place[1])
-                    texts += self._texts(segment.read(place[0], segment.end - place[0]))
+                    texts += self._texts(_decoded(segment.read(place[0], segment.end - place[0])))
+        elif not texts and len(kept) > 1:
+            smallest = min(kept, key=lambda segment: segment.num_bytes)
+            kept.remove(smallest)
+            texts = self._texts(_beginning(smallest, budget))
         if not texts:
             raise ValueError(f"share: of {self.num_bytes:,} bytes of text nothing can be held out")
         rest = object.__new__(TextStream)
@@ -154,7 +161,7 @@ class TextStream:
         for segment in self.segments:
             while True:
                 place = None
-                if not segment.is_compressed and segment.end - segment.begin > room + size // 2:
+                if not segment.is_compressed and segment.num_bytes > room + size // 2:
                     place = self._border(segment, segment.begin + max(room, 1))
                 if place is None or not segment.begin < place[0] < segment.end:
                     break
@@ -162,7 +169,7 @@ class TextStream:
                 parts.append([])
                 room, segment = size, segment._replace(begin=place[0], starts=place[1])
             parts[-1].append(segment)
-            room -= segment.end - segment.begin
+            room -= segment.num_bytes
             if room <= 0:
                 parts.append([])
                 room = size
@@ -220,11 +227,18 @@ class TextStream:
             found = data.find(mark)
             return (place + found + len(mark), True) if found >= 0 else None
         skipped = next((i for i, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
-        pause = PAUSE.search(text := data[skipped:].decode("utf-8", "replace"))
-        return None if pause is None else (place + skipped + len(text[: pause.start()].encode()), False)
+        # Malformed bytes stay as many as they are when the text is encoded again.
+        pause = PAUSE.search(text := data[skipped:].decode("utf-8", "surrogateescape"))
+        if pause is None:
+            return None
+        return place + skipped + len(text[: pause.start()].encode("utf-8", "surrogateescape")), False
 
-    def _texts(self, data: bytes) -> list[str]:
-        text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    def _all_texts(self, segment: Segment) -> list[str]:
+        if segment.is_compressed:
+            return self._texts(_beginning(segment))
+        return self._texts(_decoded(segment.read(segment.begin, segment.num_bytes)))
+
+    def _texts(self, text: str) -> list[str]:
         parts = text.split(self.separator) if self.separator else [text]
         return [part for part in parts if part and not part.isspace()]
 
@@ -240,15 +254,19 @@ def _whole(path: str) -> Segment:
     return segment._replace(begin=3) if segment.read(0, 3) == b"\xef\xbb\xbf" else segment
 
 
-def _beginning(segment: Segment, count: int) -> Sequence[str]:
-    """The first lines of a compressed file, until they have `count` characters."""
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def _beginning(segment: Segment, count: float = math.inf) -> str:
+    """The first lines of a compressed file, until they have `count` characters; by default all."""
     lines: list[str] = []
-    for line in read_lines(segment.path):
+    for _, line in numbered_lines(segment.path, errors="replace"):
         lines.append(f"{line}\n")
         count -= len(line) + 1
         if count <= 0:
             break
-    return ["".join(lines)]
+    return "".join(lines)
 
 
 def _chunks(path: tf.Tensor, begin: tf.Tensor, end: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:

@@ -42,6 +42,8 @@ def test_none_leaves_all_as_it_is():
     assert not change.is_soft
     changed, labels = change(images, ONE_HOT, key(1))
     assert changed.dtype == tf.uint8 and np.array_equal(changed, images) and labels is ONE_HOT
+    with pytest.raises(ValueError, match="`kind` must be none, light or strong; it is 'Strong'"):
+        Augmentation("Strong")
 
 
 def test_light_mirrors_and_cuts_out_for_each_image():

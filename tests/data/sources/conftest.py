@@ -45,22 +45,23 @@ def prepared(tmp_path, monkeypatch):
 
 @pytest.fixture
 def parquet(tmp_path):
-    """`parquet(name, columns)` writes a file, with the names of labels as the library `datasets` has them."""
+    """`parquet(name, columns)` writes a file, with the names of labels, or all `features`, as the library
+    `datasets` has them.
+    """
     import pyarrow
     import pyarrow.parquet
 
-    def make(name, columns, labels=None):
+    def make(name, columns, labels=None, features=None):
         table = pyarrow.table(columns)
-        features = {
-            column: {"names": names, "_type": "ClassLabel"} for column, names in (labels or {}).items()
-        }
-        features = {
-            column: {"feature": feature, "_type": "Sequence"}
-            if isinstance(columns[column][0], list)
-            else feature
-            for column, feature in features.items()
-        }
         if labels:
+            features = {column: {"names": names, "_type": "ClassLabel"} for column, names in labels.items()}
+            features = {
+                column: {"feature": feature, "_type": "Sequence"}
+                if isinstance(columns[column][0], list)
+                else feature
+                for column, feature in features.items()
+            }
+        if features:
             metadata = {"huggingface": json.dumps({"info": {"features": features}})}
             table = table.replace_schema_metadata(metadata)
         pyarrow.parquet.write_table(table, tmp_path / name)

@@ -148,6 +148,14 @@ def test_formats_are_what_pillow_sees(name):
         assert np.abs(pixels - expected).max() <= 8  # of JPEG; the others differ by 1 at most
 
 
+def test_sizes_are_told_by_the_beginnings_of_files(tmp_path):
+    jpeg, file = encoded(SMOOTH, "JPEG"), tmp_path / "a"
+    comment = b"\xff\xfe\xff\xff" + bytes(65_533)
+    for data, size in ((jpeg, (32, 48)), (jpeg[:2] + comment * 2 + jpeg[2:], (32, 48)), (b"text", None)):
+        file.write_bytes(data)
+        assert image_files.size_in(file) == image_files.size_in(data) == size
+
+
 def test_sixteen_bits_are_their_upper_eight():
     image = np.random.default_rng(0).integers(0, 2**16, (5, 7)).astype("uint16")
     np.testing.assert_array_equal(decode_pixels(encoded(image), 1)[..., 0], image >> 8)
@@ -229,6 +237,13 @@ def test_a_folder_that_exceeds_the_memory_is_decoded_when_asked_for(tmp_path, mo
     (tmp_path / "a/0.png").write_bytes(b"")
     with pytest.raises(DataError, match=r"a/0\.png: expected a whole"):
         np.asarray(files.images)
+
+
+def test_paths_and_bytes_are_read_side_by_side(tmp_path):
+    images = noise(3, 4, 4, 3)
+    folder_of(tmp_path, {"0.png": encoded(images[0]), "2.png": encoded(images[2])})
+    files = ImageFiles([tmp_path / "0.png", encoded(images[1]), tmp_path / "2.png"], (4, 4, 3))
+    np.testing.assert_array_equal(np.stack(list(files.dataset(tf.data.Dataset.range(3)))), images)
 
 
 def test_images_to_be_answered_are_not_decoded(tmp_path):

@@ -110,6 +110,21 @@ def test_pairs_of_texts_numbers_and_several_labels(prepared, parquet):
     assert read_labelled_texts(path, problem="multi-label") == (["a", "b"], [["y"], []])
 
 
+def test_names_of_labels_stand_beside_other_features(parquet):
+    """Older versions of `datasets` write a list as a list of one feature."""
+    label = {"names": ["x", "y"], "_type": "ClassLabel"}
+    features = {
+        "label": label,
+        "labels": [label],
+        "words": [{"dtype": "string", "_type": "Value"}],
+        "odd": [],
+    }
+    columns = {"text": ["a"], "label": [1], "labels": [[1, 0]], "words": [["b"]]}
+    path = parquet("a.parquet", columns, features=features)
+    assert read_labelled_texts(path, ["text", "label"]).labels == ["y"]
+    assert read_labelled_texts(path, ["text", "labels"], problem="multi-label").labels == [["y", "x"]]
+
+
 def test_a_label_below_zero_is_none(prepared, parquet):
     """So the sets of GLUE mark what is to be predicted."""
     path = prepared(
@@ -233,6 +248,7 @@ def test_images(prepared, parquet):
         images, places = read_images(source, (8, 8, 1))
         assert len(images) == 3 and images[1].startswith(b"\x89PNG")  # TFDS writes them anew
         assert places[1].startswith(str(source)) and places[1].endswith(" 2")
+    assert read_images(source, (8, 8, 1), ["image", "label"])[0] == files
     numbered = parquet("c.parquet", {"image": files, "label": [10, 9, 10]})
     assert read_labelled_images(numbered, 4, 5, 3).class_names == ["9", "10"]
     for columns, message in (

@@ -70,6 +70,14 @@ def test_masks_by_hand():
     assert np.array_equal(mask_of(two, SIZE), expected)
 
 
+def test_polygons_are_cut_at_the_edges():
+    triangle = [[-4, 0, 4, 0, 4, 4]]  # the line from (-4, 0) to (4, 4) enters the image at (0, 2)
+    expected = [[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 0, 0], [0, 0, 0, 1, 0, 0]]
+    assert np.array_equal(mask_of(triangle, SIZE), expected)
+    assert not mask_of([[7, 1, 9, 1, 9, 3, 7, 3]], SIZE).any()
+    assert mask_of([[-1e300, -1e300, 1e300, -1e300, 1e300, 1e300, -1e300, 1e300]], SIZE).all()
+
+
 def test_numbers_are_colours_in_and_out_of_graphs():
     numbers = np.array([[0, 255, 256], [70_000, 65_536, 2**24 - 1]], "int32")
     for encode in (encoded_numbers, tf.function(encoded_numbers, autograph=False)):

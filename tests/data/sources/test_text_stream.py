@@ -162,6 +162,37 @@ def test_of_many_files_whole_ones_are_held_out(tmp_path, small):
     assert stream.hold_out(0.2)[1] == held != stream.hold_out(0.2, seed=1)[1]
 
 
+def test_what_is_held_out_stays_small(tmp_path):
+    """No file is read whole that is larger than what may be held out."""
+    words = "".join(f"w{i:03} " for i in range(250))
+    stream = TextStream(written(tmp_path / "a", **{f"f{i}": words for i in range(module.MANY)}))
+    rest, held = stream.hold_out(0.5, most=600)
+    assert len(held) == module.MANY and sum(map(len, held)) <= 600
+    assert stream.num_bytes - rest.num_bytes == sum(map(len, held))
+    for i in range(3):
+        (tmp_path / f"{i}.txt.gz").write_bytes(gzip.compress(f"{i} {words}\n".encode() * (3 - i)))
+    stream = TextStream(tmp_path / "*.gz")
+    rest, held = stream.hold_out(0.5, most=10)
+    assert held == [f"2 {words}\n"] and len(rest.segments) == 2
+    with pytest.raises(ValueError, match="nothing can be held out"):
+        TextStream(tmp_path / "0.txt.gz").hold_out(0.5)
+
+
+def test_bytes_that_are_no_text_are_held_out_too(tmp_path):
+    folder = written(tmp_path / "a", **{f"f{i}": b"a \xff b\r\n" for i in range(module.MANY - 1)}, blank=b" ")
+    (folder / "z.txt.gz").write_bytes(gzip.compress(b"a \xff b\r\n"))
+    _, held = TextStream(folder).hold_out(0.9)
+    assert len(held) > 1 and set(held) == {"a \ufffd b\n"}
+
+
+def test_bytes_that_are_no_text_move_no_cut(tmp_path, small):
+    content = (b"\xff" * 30 + "漢漢 ".encode()) * 30
+    stream = TextStream(written(tmp_path / "a", a=content))
+    starts = [segment.begin for segment in segments(stream)][1:]
+    assert len(starts) > 3 and {content[start : start + 1] for start in starts} == {b" "}
+    assert "".join(texts_of(stream)) == content.decode("utf-8", "replace") + "\n"
+
+
 def test_what_is_no_stream_is_refused(tmp_path):
     (tmp_path / "a.txt.xz").write_bytes(lzma.compress(b"x"))
     for path in (tmp_path / "a.txt.xz", "-", "tfds:lm1b#train", "a.parquet"):
