@@ -10,7 +10,7 @@ from inspect import signature
 from typing import Annotated, Any
 
 from keras_tfm.cli.columns import check_columns, column_names
-from keras_tfm.cli.console import say, tell_untrained
+from keras_tfm.cli.console import say, tell_untrained, uncollected
 from keras_tfm.cli.generated import add_options, flag_of, given
 from keras_tfm.configs import Between, Config, Count, Length, Option
 
@@ -152,9 +152,10 @@ def decoding_of(arguments: argparse.Namespace, method: Any) -> dict[str, Any]:
 
 def loaded(folder: str, quantization: str | None = None) -> Any:
     """The task of a RUN."""
-    from keras_tfm import tasks
+    with uncollected():
+        from keras_tfm import tasks
 
-    task = tasks.load(folder, quantization)
+        task = tasks.load(folder, quantization)
     tell_untrained(task, folder)
     return task
 
