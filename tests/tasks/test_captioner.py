@@ -11,7 +11,7 @@ import tensorflow_text  # noqa: F401  (the SavedModel's tokenizer)
 
 from keras_tfm import tasks
 from keras_tfm.convert import CheckpointError
-from keras_tfm.data import ImageTexts
+from keras_tfm.data import ImageTexts, SentencePieceTokenizer
 from keras_tfm.models import VisionEncoderDecoder
 from keras_tfm.tasks import Captioner, CaptionerConfig, CaptionerOptions, ImageClassifier
 from tests.fresh_process import ask
@@ -28,6 +28,7 @@ DECODERS = {
     "bart": {"num_layers": 1, "dim": 48, "num_heads": 2, "intermediate_dim": 64, **RATES},
 }
 TOKENIZERS = {"gpt2": "bytes", "bart": "sentencepiece"}
+EPOCHS = {"gpt2": 6, "bart": 20}
 
 
 def fresh(decoder="gpt2", **changes):
@@ -47,7 +48,7 @@ def learnt(request, tmp_path_factory):
     task.fit(
         drawn(SENTENCES * 40),
         drawn(SENTENCES, seed=1),
-        epochs=6,
+        epochs=EPOCHS[request.param],
         batch_size=16,
         learning_rate=6e-3,
         run=folder,
@@ -123,6 +124,10 @@ def test_beams_are_exported(learnt, tmp_path):
 
 def test_folders_of_transformers(learnt, tmp_path):
     task, _ = learnt
+    if isinstance(task.tokenizer, SentencePieceTokenizer):
+        with pytest.raises(TypeError, match="transformers knows no SentencePieceTokenizer"):
+            task.save_huggingface(tmp_path / "published")
+        return
     task.save_huggingface(tmp_path / "published")
     again = tasks.from_huggingface(tmp_path / "published")
     assert type(again) is Captioner and [*map(list, again.around)] == [*map(list, task.around)]
