@@ -47,7 +47,8 @@ def eager_and_graph_agree(case):
 
 
 def eager_and_xla_agree(case):
-    compiled = tf.function(lambda x: case.model(x), autograph=False, jit_compile=True)
+    model = case.model  # made here, not in the graph
+    compiled = tf.function(lambda x: model(x), autograph=False, jit_compile=True)
     assert_close(run(compiled, case.draw()), case.expected)
 
 
