@@ -57,10 +57,11 @@ test-slow: setup ## the slow tests, four times the drawn examples, and tasks and
 	@KERAS_TFM_EXAMPLES=100 $(BIN)/python $(TESTS) -m "hypothesis and not slow and not parity" $(ARGS)
 	@KERAS_TFM_JIT=1 $(BIN)/python $(TESTS) -m "not slow and not parity" tests/tasks tests/test_cli*.py $(ARGS)
 
-lint: setup ## ruff (rules and format) and mypy
+lint: setup ## ruff (rules and format), mypy, and a list of long files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@find keras_tfm -name '*.py' -exec wc -l {} + | awk '$$1 > 400 && $$2 != "total" { print $$2 ": " $$1 " lines: does a concept want a home of its own?" }'
 
 docs: setup ## the book, the guides and the API reference: docs/_build/html, built without a network
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -71,8 +71,6 @@ TENSORFLOW = {
 # Modules that execute what they read.
 FORBIDDEN = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
 
-MAX_LINES = 400
-
 
 class Import(NamedTuple):
     """One imported module: its dotted name, the line, the innermost function around it (or None)."""
@@ -159,8 +157,6 @@ FILES = sorted(ROOT.rglob("*.py"))
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_file(path):
     assert violations(path, ROOT) == []
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= MAX_LINES, f"{lines} lines: a reader holds about 200 in the head, {MAX_LINES} at most"
 
 
 def test_every_package_is_in_the_table():
