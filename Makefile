@@ -25,7 +25,7 @@ TESTS := -m tests.run --jobs $(JOBS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-slow lint docs bench private parity wheel test-wheel constraints clean
+.PHONY: help setup demo test test-shuffled test-slow lint docs bench private parity wheel test-wheel constraints clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -48,6 +48,9 @@ demo: setup ## train, test and export the embedded example: written-out dates to
 
 test: setup ## all tests but the slow ones and parity
 	@$(BIN)/python $(TESTS) -m "not slow and not parity" $(ARGS)
+
+test-shuffled: setup ## make test with files and tests in a drawn order; ARGS="--shuffle SEED" repeats one
+	@$(BIN)/python $(TESTS) --shuffle -m "not slow and not parity" $(ARGS)
 
 # With XLA and TensorFlow's optimiser of graphs, as users have them: `make test` leaves XLA out but where it is
 # what is tested, and the optimiser wholly.

@@ -82,6 +82,20 @@ def jit(monkeypatch):
     monkeypatch.setenv("KERAS_TFM_JIT", "1")
 
 
+def pytest_collection_modifyitems(items):
+    """Draw the order of files, and of the tests in each, from the seed of `tests/run.py --shuffle`."""
+    if seed := os.environ.get("KERAS_TFM_TEST_ORDER"):
+        files = {item.path: [] for item in items}
+        for item in items:
+            files[item.path].append(item)
+        draw = random.Random(seed)
+        parts = list(files.values())
+        draw.shuffle(parts)
+        for part in parts:
+            draw.shuffle(part)
+        items[:] = [item for part in parts for item in part]
+
+
 def pytest_collection_finish():
     """Spare the collector of garbage what was imported: it spent a tenth of the time looking through it.
 
@@ -139,7 +153,7 @@ def pytest_runtest_call(item):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Write the report that tests/run.py adds up: outcomes, reasons of skips, seconds by file and by test."""
+    """Write the report that tests/run.py adds up: outcomes, failures, reasons of skips, seconds of tests."""
     if path := os.environ.get("KERAS_TFM_TEST_REPORT"):
         stats = terminalreporter.stats
         files = collections.Counter()
@@ -150,6 +164,7 @@ def pytest_terminal_summary(terminalreporter):
             "skips": collections.Counter(
                 skip.longrepr[2].removeprefix("Skipped: ") for skip in stats.get("skipped", ())
             ),
+            "broken": [test.nodeid for name in ("failed", "error") for test in stats.get(name, ())],
             "seconds": files,
             "tests": dict(SECONDS),
         }

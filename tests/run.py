@@ -4,8 +4,10 @@
 
 What TensorFlow and XLA compile is never let go, so one process for all tests would outgrow the memory: the
 files are dealt into parts of some minutes, by the CPU seconds in durations.json. `--record` writes that
-file anew. Passing parts print one line and their slow tests, failing ones all of pytest's output. At the end
-stand the skips by reason, the seconds by folder, those by invariant of the contract, and the sum.
+file anew, `--shuffle` draws the order of files and tests. Passing parts print one line and their slow tests,
+failing ones all of pytest's output. What failed runs again alone, so that a fault of order is told from a
+fault of code; the run has failed all the same. At the end stand the skips by reason, the seconds by folder,
+those by invariant of the contract, and the sum.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import json
 import math
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -26,6 +29,7 @@ PART_SECONDS = 400  # of CPU time; memory grows with it, and so does the wait fo
 UNKNOWN_SECONDS = 10  # of a file that was never recorded
 LISTED_SECONDS = 10  # a test that takes longer is listed
 SHOWN_INVARIANTS = 12  # the dearest
+MOST_REPEATED = 10  # failed tests that run again alone
 # Some hundred processes import the package and the tests: a second each to compile them anew.
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": ""}
 NO_TESTS = 5  # pytest's exit code where the selection leaves none
@@ -35,20 +39,29 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--jobs", type=int, default=2, help="processes at once (default: %(default)s)")
     parser.add_argument("--record", action="store_true", help="write durations.json anew")
+    parser.add_argument(
+        "--shuffle", nargs="?", type=int, const=random.randrange(10**6), metavar="SEED",
+        help="files and their tests in an order drawn from SEED (from a new one, which is printed)",
+    )  # fmt: skip
     options, arguments = parser.parse_known_args()
     paths = [pathlib.Path(argument) for argument in arguments if pathlib.Path(argument).exists()]
     arguments = [argument for argument in arguments if not pathlib.Path(argument).exists()]
     known = json.loads(DURATIONS.read_text("utf-8")) if DURATIONS.exists() else {}
     here = [path for path in sorted(TESTS.iterdir()) if path.name != "parity"]  # which imports torch
-    parts = deal(files_in(paths or here), known, options.jobs)
+    parts = deal(files_in(paths or here), known, options.jobs, options.shuffle)
+    environment = {}
+    if options.shuffle is not None:
+        environment["KERAS_TFM_TEST_ORDER"] = str(options.shuffle)
+        print(f"order drawn: --shuffle {options.shuffle}", flush=True)
 
     began, results = time.monotonic(), []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        running = [pool.submit(run_part, files, arguments) for files in parts]
+        running = [pool.submit(run_part, files, arguments, environment) for files in parts]
         for done in concurrent.futures.as_completed(running):
             results.append(done.result())
             print(f"[{len(results)}/{len(parts)}, {time.monotonic() - began:.0f} s]", results[-1].pop("text"))
             list_slow(results[-1].get("tests", {}))
+    repeat_alone([test for result in results for test in result.get("broken", ())], arguments)
     seconds = merge(results, "seconds")
     if options.record:
         DURATIONS.write_text(json.dumps({**known, **seconds}, indent=0, sort_keys=True) + "\n", "utf-8")
@@ -62,26 +75,29 @@ def files_in(paths):
     return sorted(path.resolve().relative_to(TESTS.resolve().parent).as_posix() for path in found)
 
 
-def deal(files, known, jobs):
+def deal(files, known, jobs, seed=None):
     """`files` in parts of about equal `known` seconds, as many for each of `jobs`: each file, longest first,
-    goes to the part that has least. The longest part comes first.
+    goes to the part that has least. The longest part comes first. A `seed` draws which files share a part.
     """
     seconds = {file: known.get(file, UNKNOWN_SECONDS) for file in files}
     count = jobs * max(1, math.ceil(sum(seconds.values()) / PART_SECONDS / jobs))
     parts = [([], 0.0) for _ in range(min(count, len(files)))]
-    for file in sorted(files, key=seconds.__getitem__, reverse=True):
+    order = sorted(files, key=seconds.__getitem__, reverse=True)
+    if seed is not None:
+        random.Random(seed).shuffle(order)
+    for file in order:
         least = min(range(len(parts)), key=lambda part: parts[part][1])
         parts[least] = [*parts[least][0], file], parts[least][1] + seconds[file]
     return [sorted(names) for names, _ in sorted(parts, key=lambda part: part[1], reverse=True)]
 
 
-def run_part(files, arguments):
+def run_part(files, arguments, environment):
     """What one pytest process says of `files`: conftest.py's report, the exit code and the text to print."""
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder, "report.json")
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *arguments, *files],
-            env={**os.environ, **ENVIRONMENT, "KERAS_TFM_TEST_REPORT": str(report)},
+            env={**os.environ, **ENVIRONMENT, **environment, "KERAS_TFM_TEST_REPORT": str(report)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -96,6 +112,16 @@ def run_part(files, arguments):
         "code": 0 if is_fine else done.returncode,
         "text": lines[-1] if is_fine else done.stdout,
     }
+
+
+def repeat_alone(tests, arguments):
+    """Run each of the failed `tests` again in a process of its own, and print what came."""
+    for test in tests[:MOST_REPEATED]:
+        result = run_part([test], arguments, {})
+        words = "fails" if result["code"] else "PASSES: an earlier test changed what it stands on"
+        print(f"alone it {words}: {test}", flush=True)
+    if len(tests) > MOST_REPEATED:
+        print(f"{len(tests) - MOST_REPEATED} more failed tests were not run again", flush=True)
 
 
 def merge(results, name):

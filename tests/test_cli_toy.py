@@ -95,7 +95,11 @@ def test_a_task_of_one_class(tmp_path, capsys):
     assert "40 sentences read" in said and "Resuming at step" in said and "epoch 2/2" in said
     assert run("evaluate", tmp_path / "run", "--data", tmp_path / "train.tsv") == 0
     measures = json.loads(capsys.readouterr().out)
-    assert measures["sentences"] == 40 and measures["error"] >= 0
+    (tmp_path / "asked").write_text("\n".join(row.partition("\t")[0] for row in rows) + "\n")
+    assert run("predict", tmp_path / "run", "--input", tmp_path / "asked", "--json") == 0
+    ratings = [*map(json.loads, capsys.readouterr().out.splitlines())]
+    error = np.abs(np.array(ratings) - [float(row.partition("\t")[2]) for row in rows]).mean()
+    assert measures == {"sentences": 40, "error": pytest.approx(error, abs=1e-4)}
     (tmp_path / "asked").write_text("word end\n\nword word end\n")
     assert run("predict", tmp_path / "run", "--input", tmp_path / "asked", "--json") == 0
     one, nothing, other = map(json.loads, capsys.readouterr().out.splitlines())

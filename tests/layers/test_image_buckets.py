@@ -5,6 +5,7 @@ import pytest
 
 from keras_tfm.layers import BucketedBias, BucketedContext, MultiHeadAttention
 from keras_tfm.layers.attention.image_buckets import METHODS, image_buckets, piecewise_index
+from keras_tfm.models import ViT
 from tests import contract
 from tests.contract import Case, floats
 from tests.layers import reference
@@ -80,10 +81,13 @@ def test_what_is_shifted_has_the_same_buckets(method):
 
 
 def test_deit_with_it_has_the_authors_count():
-    """Their small DeiT: 22,050,664 weights, and 50 vectors of 64 in each of 12 layers, 22.09 M."""
+    """Their small DeiT with 1,000 classes has 22.05 M weights, and 22.09 M with these positions."""
     layer = MultiHeadAttention(6, 64, position=BucketedContext(14, prefix=1))
     layer.build((None, 197, 384))
     assert [tuple(table.shape) for table in layer.position.key_tables] == [(50, 64)]
+    plain = ViT.from_size("S/16").count_params() + 1_000 * (384 + 1)
+    assert plain == 22_050_664
+    assert plain + 12 * layer.position.count_params() == 22_089_064
 
 
 def test_refusals():

@@ -126,21 +126,17 @@ def test_a_seed_fixes_the_draws_and_another_gives_others(noise):
     assert first == again != other
 
 
-def test_bart_trains_on_a_mixture_of_them():
+def test_bart_learns_to_mend_a_mixture_of_them():
     keras.utils.set_random_seed(0)
     rows = ragged(np.random.default_rng(0).integers(STOP, 30, (16, 12)).tolist())
     noises = [OneOf([TokenMasking(MASK), DocumentRotation()]), TokenDeletion()]
     batches = DenoisingBatches(rows, Denoising(noises, BEGIN, END, PAD), batch_size=8)
-    sizes = {"num_layers": 1, "dim": 8, "num_heads": 2, "intermediate_dim": 16, "max_length": 32}
-    model = LanguageModel(BART(BARTConfig(30, **sizes)))
-    model.compile(keras.optimizers.Adam(0.01), TokenCrossEntropy(), jit_compile=False)
-    before = [weight.numpy() for weight in model.trainable_weights]
-    history = model.fit(batches.epochs(), steps_per_epoch=batches.num_batches, shuffle=False, verbose=0)
-    assert np.isfinite(history.history["loss"]).all()
-    changed = [
-        np.abs(new.numpy() - old).max() > 0 for new, old in zip(model.trainable_weights, before, strict=True)
-    ]
-    assert any(changed)
+    sizes = {"num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 32, "max_length": 32}
+    model = LanguageModel(BART(BARTConfig(30, **sizes, dropout=0.0)))
+    model.compile(keras.optimizers.Adam(0.02), TokenCrossEntropy(), jit_compile=False)
+    steps = {"steps_per_epoch": batches.num_batches, "shuffle": False, "verbose": 0}
+    losses = model.fit(batches.epochs(), epochs=40, **steps).history["loss"]
+    assert losses[-1] < losses[0] / 4
 
 
 @pytest.mark.parametrize(
