@@ -30,11 +30,11 @@ def read(path):
     return Pairs([" ".join(record["source"]) for record in records], [r["target"][0] for r in records])
 
 
-def main(folder):
+def main(folder, minutes=10):
     train, dev, test = (read(pathlib.Path(folder, f"{name}.jsonl.xz")) for name in ("train", "dev", "test"))
     for family, options in WAYS.items():
         summarizer = Summarizer.from_pairs(train, family, vocabulary_size=4_000, max_length=512, **options)
-        summarizer.fit(train, dev, epochs=30, minutes=10, run=f"runs/scitldr-{family}")
+        summarizer.fit(train, dev, epochs=30, minutes=minutes, run=f"runs/scitldr-{family}")
         print(family, summarizer.evaluate(test))
         print(summarizer.generate(test.sources[:1])[0])
 

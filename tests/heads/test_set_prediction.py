@@ -87,6 +87,33 @@ def test_the_losses_of_masks_by_hand():
     assert float(heads.focal_loss([[1.0]], [[-200.0]])[0]) == pytest.approx(0.25 * 200)
 
 
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize(
+    ("loss", "class_costs"),
+    [
+        # The share of e^2, of 1 and of 1 in e^2 + 1 + 1; the last logit is that of no object.
+        (heads.SetPredictionLoss(), ([2.0, 0.0, 0.0], [-0.786986, -0.106507])),
+        # p = 0.880797, 0.5: 0.25 (1 - p)^2 (-log p) - 0.75 p^2 (-log (1 - p)).
+        (heads.FocalSetPredictionLoss(), ([2.0, 0.0], [-1.237108, -0.086643])),
+        (heads.VarifocalSetPredictionLoss(), ([2.0, 0.0], [-1.237108, -0.086643])),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_where_boxes_tie_the_classes_decide(loss, class_costs, blocks):
+    """Two objects in one place, a query for each: the costs by hand, and who is matched with whom."""
+    logits, (of_own, of_other) = class_costs
+    box = [0.5, 0.5, 0.2, 0.2]
+    targets = np.array([[[0, *box], [1, *box]]], "float32")
+    first, second = [*logits, *box], [logits[1], logits[0], *logits[2:], *box]
+    predictions = np.array([[[second, first]] * blocks], "float32")
+    costs = loss.pair_costs(targets, predictions[:, 0])
+    of_class, _, of_overlap = loss.costs  # the boxes are equal: no distance, and a GIoU of 1
+    by_hand = of_class * np.array([[of_other, of_own], [of_own, of_other]]) - of_overlap
+    np.testing.assert_allclose(costs, [by_hand], rtol=1e-5)
+    _, of_query = loss.means_and_pairs(targets, predictions)
+    np.testing.assert_array_equal(of_query, [[[1, 0]] * blocks])
+
+
 def draw_predictions(rng, num_blocks=2, num_classes=3):
     """Targets of two images, of two objects and of one, and predictions of `num_classes` logits and boxes."""
     targets = np.concatenate(

@@ -1,0 +1,87 @@
+"""The examples: each is on its page, and those that no other test runs do what they say, on little data."""
+
+import importlib
+import json
+import lzma
+import re
+
+import numpy as np
+import pytest
+
+from tests.docs.pages import ROOT
+
+EXAMPLES = ROOT / "examples"
+pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="the examples are not part of the wheel")
+
+
+@pytest.fixture
+def example(monkeypatch, tmp_path):
+    """Imports a script by its name, for an empty folder."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.chdir(tmp_path)
+    return importlib.import_module
+
+
+def test_the_page_lists_every_example():
+    page = (ROOT / "docs" / "guides" / "examples.md").read_text("utf-8")
+    assert sorted(re.findall(r"^\| `(\w+\.py)`", page, re.MULTILINE)) == sorted(
+        path.name for path in EXAMPLES.glob("*.py")
+    )
+
+
+@pytest.mark.slow
+def test_attention_and_convolution(example, capsys):
+    module, rng = example("attention_and_convolution"), np.random.default_rng(0)
+    module.filters(rng), module.receptive_fields(rng), module.one_as_the_other(rng), module.costs()
+    lines = capsys.readouterr().out.splitlines()
+    errors = [float(line.rpartition("error ")[2]) for line in lines if "error " in line]
+    *exact, soft, medium, sharp = errors  # attention comes closer to a convolution the sharper it is
+    assert max(*exact, sharp) < 1e-5 < medium < soft
+    assert any("to 5" in line and line.split()[-3:] == ["5", "9", "13"] for line in lines)
+
+
+@pytest.mark.slow
+def test_image_data(example, capsys, tmp_path):
+    rng, labels = np.random.default_rng(0), np.arange(200) % 10
+    images = (rng.random((200, 8, 8)) * 60 + labels[:, None, None] * 19).astype("uint8")
+    np.savez("images.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    example("image_data").main(tmp_path, [70], 60)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if "transformer" in line]
+    assert float(rows[0][-2]) > 40  # of seven classes
+
+
+@pytest.mark.slow
+def test_few_examples(example, capsys, tmp_path, monkeypatch):
+    rows = [
+        f"a {word} film number {i}\t{label}" for i in range(12) for word, label in (("bad", 0), ("good", 1))
+    ]
+    text = "\n".join(rows) + "\n"
+    (tmp_path / "train.tsv.xz").write_bytes(lzma.compress(text.encode()))
+    for name in ("dev.tsv", "test.tsv"):
+        (tmp_path / name).write_text(text)
+    module = example("few_examples")
+    monkeypatch.setattr(module, "COUNTS", (5,))
+    monkeypatch.setattr(module, "DRAWS", 1)
+    module.main(tmp_path, minutes=0.3)
+    name, few, every = re.findall(r"(LSTM, random vectors) +([\d.]+) +([\d.]+)", capsys.readouterr().out)[0]
+    assert float(few) >= 50 and float(every) >= 50
+
+
+@pytest.mark.slow
+def test_dates_lstm(example, capsys, tmp_path):
+    example("dates_lstm").main(tmp_path / "dates", minutes=0.2)
+    assert "answers all of them as the translator does" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_scitldr(example, capsys, tmp_path):
+    record = {"source": ["The first finding.", "It is long."], "target": ["A finding."]}
+    for name in ("train", "dev", "test"):
+        lines = "".join(json.dumps(record) + "\n" for _ in range(8))
+        (tmp_path / f"{name}.jsonl.xz").write_bytes(lzma.compress(lines.encode()))
+    example("scitldr").main(tmp_path, minutes=0.1)
+    said = capsys.readouterr().out
+    assert re.findall(r"lead1_rougeL.: ([\d.]+)", said) == [
+        "40.0",
+        "40.0",
+    ]  # of either way: "The" is not common
