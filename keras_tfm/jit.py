@@ -96,10 +96,15 @@ def slow_bfloat16(jit):
 
 def has_matrix_units():
     """Whether Linux says that the processor multiplies matrices of bfloat16 by itself (Intel's AMX)."""
+    return "amx_bf16" in processor_features()
+
+
+def processor_features():
+    """The names of instruction sets that Linux lists for the processor, among other words; elsewhere none."""
     try:
-        return "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text("utf-8").split()
+        return {*pathlib.Path("/proc/cpuinfo").read_text("utf-8").split()}
     except OSError:
-        return False
+        return set()
 
 
 def _is_slow(layer):

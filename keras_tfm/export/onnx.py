@@ -6,6 +6,8 @@ import logging
 
 import numpy as np
 
+from keras_tfm.jit import processor_features
+
 EXTRA = "onnx"
 RUNTIME = "onnxruntime"
 PACKAGES = ("onnx", "onnxruntime", "tf2onnx")
@@ -227,10 +229,16 @@ def _sum_before_norm(graph):
 def _quantize(path):
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    kinds = ["MatMul", "Gemm", "Gather"]
+    # AVX2 alone adds pairs of products of 8 bits in 16, where they saturate; those of 7 bits fit.
+    features = processor_features()
     with _quiet():
         quantize_dynamic(
-            path, path, op_types_to_quantize=kinds, per_channel=True, weight_type=QuantType.QInt8
+            path,
+            path,
+            op_types_to_quantize=["MatMul", "Gemm", "Gather"],
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            reduce_range="avx2" in features and not features & {"avx512_vnni", "avx_vnni"},
         )
 
 

@@ -279,7 +279,7 @@ def rematerialised_gradients_are_equal(case):
 
 
 def mixed_float16_keeps_its_bound(case):
-    keeps_its_bound(case, "float16", 1e-2)
+    keeps_its_bound(case, "float16", 1.25e-2)  # up to 1.0006e-2 where a processor rounds after each product
 
 
 def mixed_bfloat16_keeps_its_bound(case):

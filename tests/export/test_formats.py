@@ -265,7 +265,7 @@ def test_an_operation_that_a_format_lacks(tmp_path, name):
 def test_answers_that_differ_too_much(tmp_path):
     """Eight bits of two nearly equal products leave nothing of their difference."""
     kernel = np.random.default_rng(0).standard_normal((256, 64)).astype("float32")
-    other = kernel + np.random.default_rng(1).standard_normal((256, 64)).astype("float32") * 1e-3
+    other = kernel + np.random.default_rng(1).standard_normal((256, 64)).astype("float32") * 3e-2
 
     def function(x):
         x = tf.reshape(x, [-1, 256])
