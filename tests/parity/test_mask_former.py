@@ -115,7 +115,8 @@ def test_both_directions(kind, backbone, seed, tmp_path):
     check_outputs(outputs, outputs_of(copy.deepcopy(theirs).double(), images), in_float32)
     back = check_way_back(theirs, ours, tmp_path, without=("model.layernorm.weight", "model.layernorm.bias"))
     for name, y in outputs_of(back, images).items():
-        np.testing.assert_array_equal(y, in_float32[name])
+        # The weights are equal to the bit; torch's sums depend on where in memory the tensors lie.
+        np.testing.assert_allclose(y, in_float32[name], rtol=1e-6, atol=1e-6)
     again = convert.from_huggingface(tmp_path / "ours")
     assert again.get_config() == ours.get_config()
 
