@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from keras_tfm.cli.console import say
 from keras_tfm.cli.generated import add_options, given
+from keras_tfm.cli.outputs import refuse_file
 from keras_tfm.cli.verbs import add_decoding, add_task_folder, decoding_of, loaded
 from keras_tfm.configs import Between, Config, Length, Option
 
@@ -33,10 +34,11 @@ def add(group: Any, add_verb: Any) -> None:
     example.add_argument("--text", help="the text that the model reads; a tab separates the texts of a pair")
     example.add_argument("--image", metavar="FILE", help="the image that the model reads")
     where = verb.add_argument_group("output").add_mutually_exclusive_group(required=True)
-    where.add_argument("--out", metavar="FILE", help="the HTML file to write; an earlier one is replaced")
+    where.add_argument("--out", metavar="FILE", help="the HTML file to write")
     where.add_argument(
         "--serve", action="store_true", help="serve the page on 127.0.0.1, where you can type other texts"
     )
+    verb.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     verb.add_argument(
         "--target", metavar="TEXT", help="a text to read as the model's output, instead of its own answer"
     )
@@ -50,6 +52,8 @@ def run(arguments: argparse.Namespace) -> None:
     port = shown.pop("port")
     if arguments.serve and arguments.image:
         raise ValueError("--serve: only texts can be typed into the page; use --out for an image")
+    if arguments.out is not None:
+        refuse_file(arguments.out, [arguments.image], arguments.overwrite)
     task = loaded(arguments.task_folder)
     reads_images = hasattr(task, "check_images")
     reads = {"--image": reads_images, "--text": not reads_images or hasattr(task, "encode_texts")}

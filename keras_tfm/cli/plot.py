@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_tfm.cli.console import say
+from keras_tfm.cli.outputs import refuse_file
 
 
 def add(group: Any, add_verb: Any) -> None:
@@ -20,6 +21,7 @@ def add(group: Any, add_verb: Any) -> None:
         metavar="FILE",
         help="the picture to write, .png, .svg or .pdf (default: metrics.png in the first RUN)",
     )
+    plot.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
 
 
 def run_plot(arguments: argparse.Namespace) -> None:
@@ -27,6 +29,8 @@ def run_plot(arguments: argparse.Namespace) -> None:
     from keras_tfm.training.logs import read_rows
     from keras_tfm.visualize import plots
 
+    if arguments.out is not None:
+        refuse_file(arguments.out, overwrite=arguments.overwrite)
     rows = {}
     for name, folder in zip(short_names(arguments.runs), arguments.runs, strict=True):
         path = os.path.join(folder, "metrics.csv")

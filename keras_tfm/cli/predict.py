@@ -8,6 +8,7 @@ import inspect
 import io
 import itertools
 import json
+import os
 import select
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Annotated, Any
 from keras_tfm.cli.columns import check_columns, column_names
 from keras_tfm.cli.console import warn
 from keras_tfm.cli.generated import add_options, flag_of, given
+from keras_tfm.cli.outputs import refuse_pictures
 from keras_tfm.cli.verbs import add_decoding, add_task_folder, decoding_of, loaded
 from keras_tfm.configs import Between, Config, Count, Option
 
@@ -105,6 +107,9 @@ def add(group: Any, add_verb: Any) -> None:
     )
     predict.add_argument("--json", action="store_true", help="print each answer as a JSON value")
     add_options(predict, Asking)
+    predict.add_argument(
+        "--overwrite", action="store_true", help="replace files of --draw and --masks that exist"
+    )
     add_decoding(predict)
 
 
@@ -129,7 +134,9 @@ def run(arguments: argparse.Namespace) -> None:
         for number, (examples, places) in enumerate(arriving(stream)):
             writer.answer(examples, places, is_all=number == 0 and stream.has_ended())
     else:
-        writer.answer(*task.read_inputs(arguments.input, column_names(arguments.columns)))
+        inputs = task.read_inputs(arguments.input, column_names(arguments.columns))
+        refuse_pictures(inputs.examples, arguments.input, writer.folders, arguments.overwrite)
+        writer.answer(*inputs)
     writer.end()
 
 
@@ -149,6 +156,11 @@ class Writer:
         # Samples depend on which lines are answered together: with a seed, all lines are read first.
         can_come = task.reads_lines and not arguments.whole and "seed" not in self.decoding
         self.comes_by_lines = arguments.input == "-" and can_come
+        self.folders = [self.asking[name] for name in ("draw", "masks") if name in self.asking]
+        if len(set(map(os.path.realpath, self.folders))) < len(self.folders):
+            raise ValueError(
+                "--draw, --masks: expected two folders, their files have the same names; got one"
+            )
         self.num_read = self.num_cut = self.num_refused = 0
 
     def answer(self, examples: Any, places: list[str], is_all: bool = True) -> None:

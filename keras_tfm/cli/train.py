@@ -16,10 +16,10 @@ from keras_tfm.cli.columns import column_names
 from keras_tfm.cli.command import Command, Plan, plan_of
 from keras_tfm.cli.console import say, tell_untrained
 from keras_tfm.cli.generated import add_options
+from keras_tfm.cli.outputs import refuse_folder, refuse_inside
 from keras_tfm.tasks import TASKS, LearningTask
 from keras_tfm.training import strategy
-from keras_tfm.training.fit import refuse_running
-from keras_tfm.training.folder import refuse_existing
+from keras_tfm.training.folder import refuse_running
 from keras_tfm.training.strategy import num_workers, sum_over_workers, worker_index
 
 
@@ -102,12 +102,21 @@ def _prepare(plan: Plan) -> Any:
     devices = strategy(plan.command.strategy)  # before anything else makes TensorFlow choose its devices
     if worker_index(devices) == 0:
         if not plan.run.resume:
-            refuse_existing(plan.run.folder, plan.run.overwrite, "pass --resume or --overwrite")
+            _refuse_out(plan)
         refuse_running(plan.run.folder)
     if plan.command.deterministic:
         tf.config.experimental.enable_op_determinism()
     keras.utils.set_random_seed(plan.training.seed)
     return devices
+
+
+def _refuse_out(plan: Plan) -> None:
+    """Raise OSError or ValueError if RUN would replace what it must not, or lie among the data."""
+    command, out = plan.command, plan.run.folder
+    read = [*command.train, *command.valid, command.start, getattr(plan.training, "teacher", None)]
+    refuse_folder(out, read, plan.run.overwrite, "pass --resume or --overwrite", as_run=True)
+    refuse_inside(out, "--train", command.train)
+    refuse_inside(out, "--valid", command.valid)
 
 
 def _resume(task_class: Any, plan: Plan, devices: Any, tell: Any) -> tuple:

@@ -2,13 +2,13 @@
 
 import argparse
 import dataclasses
-import os
 import re
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 from keras_tfm.cli.console import say
 from keras_tfm.cli.generated import add_options, given, in_flags
+from keras_tfm.cli.outputs import refuse_file
 from keras_tfm.configs import Between, Config, Count, Minutes, Natural, Option
 
 # Words in plain text: runs of letters and digits, which may contain apostrophes.
@@ -95,12 +95,7 @@ def run_vectors(arguments: argparse.Namespace) -> None:
     from keras_tfm.word_vectors import GloVe, cooccurrence
 
     out = arguments.out
-    if os.path.isdir(out):
-        raise IsADirectoryError(f"{out} is a folder, not a file: choose another name.")
-    if os.path.exists(out) and not arguments.overwrite:
-        raise FileExistsError(f"{out} exists already: choose another name, or pass --overwrite.")
-    if not os.path.isdir(os.path.dirname(out) or "."):
-        raise FileNotFoundError(f"{out}: the folder {os.path.dirname(out)} does not exist.")
+    refuse_file(out, arguments.corpus, arguments.overwrite)
     with in_flags(Counting, Method):
         counting, learning = Counting(**given(arguments, Counting)), Method(**given(arguments, Method))
         options = dataclasses.asdict(counting)

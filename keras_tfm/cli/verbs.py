@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from keras_tfm.cli.columns import check_columns, column_names
 from keras_tfm.cli.console import say, tell_untrained, uncollected
 from keras_tfm.cli.generated import add_options, flag_of, given
+from keras_tfm.cli.outputs import refuse_folder
 from keras_tfm.configs import Between, Config, Count, Length, Option
 
 Share = Annotated[float, Between(0, 1, is_above=True)]
@@ -175,9 +176,8 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
 def run_export(arguments: argparse.Namespace) -> None:
     """export: a folder for servers."""
     from keras_tfm.export.formats import check_format
-    from keras_tfm.training.folder import refuse_existing
 
-    refuse_existing(arguments.out, arguments.overwrite, "pass --overwrite")
+    refuse_folder(arguments.out, [arguments.task_folder], arguments.overwrite)
     chosen = {"format": arguments.format, "quantization": arguments.quantization}
     check_format(**chosen)
     task = loaded(arguments.task_folder)
@@ -190,10 +190,9 @@ def run_convert(arguments: argparse.Namespace) -> None:
     """convert: from folders of transformers or timm to RUNs, and back."""
     from keras_tfm import tasks
     from keras_tfm.training.card import write_card
-    from keras_tfm.training.folder import refuse_existing
 
     target = arguments.out or arguments.to_huggingface or arguments.to_timm
-    refuse_existing(target, arguments.overwrite, "pass --overwrite")
+    refuse_folder(target, [arguments.source], arguments.overwrite, as_run=bool(arguments.out))
     if arguments.out:
         tasks.from_huggingface(arguments.source).save(target, arguments.overwrite)
     else:
@@ -224,9 +223,7 @@ def _timm_saver(task: Any) -> Any:
 
 def run_quantize(arguments: argparse.Namespace) -> None:
     """quantize: a RUN with weights in 8 bits."""
-    from keras_tfm.training.folder import refuse_existing
-
-    refuse_existing(arguments.out, arguments.overwrite, "pass --overwrite")
+    refuse_folder(arguments.out, [arguments.task_folder], arguments.overwrite, as_run=True)
     task = loaded(arguments.task_folder, quantization="int8")
     task.save(arguments.out, arguments.overwrite, task.is_trained)
     say(f"the task with weights in 8 bits is in {arguments.out}")

@@ -1,16 +1,15 @@
 """Pictures with the boxes of detected objects over them, with Pillow, which the extra `plot` brings."""
 
-import contextlib
 import io
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_tfm.data.sources.image_files import ImageFiles, read_bytes
-from keras_tfm.training.folder import Path
+from keras_tfm.training.folder import Path, new_file
 
 # Okabe and Ito's colours, which colour-blind people can tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
@@ -21,10 +20,8 @@ def draw_objects(images: Any, found: Sequence[dict[str, Any]], class_names: list
     name, others by their number. ImportError where Pillow is missing.
     """
     PIL = pillow()
-    target = pathlib.Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    taken: set[str] = set()
-    for row, answer in enumerate(found):
+    paths = new_pictures(images, folder)
+    for row, (answer, path) in enumerate(zip(found, paths, strict=True)):
         with PIL.Image.open(io.BytesIO(png_or_file(images, row))) as opened:
             picture = opened.convert("RGB")
         pen = PIL.ImageDraw.Draw(picture)
@@ -37,8 +34,8 @@ def draw_objects(images: Any, found: Sequence[dict[str, Any]], class_names: list
             around = pen.textbbox((left, top), text)
             pen.rectangle(around, fill=colour)
             pen.text((left, top), text, fill="white")
-        with whole(target / name_of(images, row, taken)) as path:
-            picture.save(path, "PNG")
+        with new_file(path) as beside:
+            picture.save(beside, "PNG")
 
 
 def pillow() -> Any:
@@ -49,17 +46,6 @@ def pillow() -> Any:
     except ImportError:
         raise ImportError('Pictures need Pillow: pip install "keras-tfm[plot]"') from None
     return PIL
-
-
-@contextlib.contextmanager
-def whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A path beside `path` to write to, which takes its place when all is written."""
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        yield beside
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def png_or_file(images: Any, row: int) -> bytes:
@@ -75,10 +61,28 @@ def png_or_file(images: Any, row: int) -> bytes:
     return buffer.getvalue()
 
 
-def name_of(images: Any, row: int, taken: set[str]) -> str:
-    """A file's name that is not `taken`."""
-    source = images.sources[row] if isinstance(images, ImageFiles) else b""
-    stem = pathlib.Path(os.fspath(source)).stem if isinstance(source, str) else f"{row:06}"
-    name = f"{stem}.png" if f"{stem}.png" not in taken else f"{stem}-{row:06}.png"
-    taken.add(name)
-    return name
+def new_pictures(images: Any, folder: Path) -> list[pathlib.Path]:
+    """Where a picture of each of the images goes, into `folder`, which is made; ValueError before anything is
+    written if that is the file of an image itself.
+    """
+    sources = images.sources if isinstance(images, ImageFiles) else []
+    paths = picture_paths(sources or images, folder)
+    files = {os.path.realpath(source) for source in sources if isinstance(source, str)}
+    for path in paths:
+        if os.path.realpath(path) in files:
+            raise ValueError(
+                f"{path}: expected another folder than that of the images, which stay as they are"
+            )
+    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+    return paths
+
+
+def picture_paths(images: Any, folder: Path) -> list[pathlib.Path]:
+    """A PNG in `folder` for each of the images: by the name of its file, others by their number."""
+    stems: dict[str, None] = {}  # in order, each once
+    for row, image in enumerate(images):
+        stem = pathlib.Path(image).stem if isinstance(image, str | os.PathLike) else f"{row:06}"
+        while stem in stems:
+            stem += f"-{row:06}"
+        stems[stem] = None
+    return [pathlib.Path(folder, f"{stem}.png") for stem in stems]

@@ -2,15 +2,14 @@
 
 import colorsys
 import io
-import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_tfm.data.sources.mask_files import encoded_mask, encoded_numbers
-from keras_tfm.tasks.drawing import COLOURS, name_of, pillow, png_or_file, whole
-from keras_tfm.training.folder import Path
+from keras_tfm.tasks.drawing import COLOURS, new_pictures, pillow, png_or_file
+from keras_tfm.training.folder import Path, new_file
 
 GROUND = ("background", "ground")  # classes that are not drawn; nor is 0 if it has no name
 OPACITY = 0.5
@@ -48,10 +47,8 @@ def draw_segments(
 def _draw(images: Any, parts: Sequence[Iterable[Part]], folder: Path) -> None:
     """Write each of the images with its parts over it, one after the other, and then their names."""
     PIL = pillow()
-    target = pathlib.Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    taken: set[str] = set()
-    for row, own in enumerate(parts):
+    paths = new_pictures(images, folder)
+    for row, (own, path) in enumerate(zip(parts, paths, strict=True)):
         with PIL.Image.open(io.BytesIO(png_or_file(images, row))) as opened:
             pixels = np.asarray(opened.convert("RGB"), "float32")
         labels = []
@@ -67,8 +64,8 @@ def _draw(images: Any, parts: Sequence[Iterable[Part]], folder: Path) -> None:
             around = pen.textbbox(place, name, anchor="mm")
             pen.rectangle(around, fill=colour)
             pen.text(place, name, fill="white", anchor="mm")
-        with whole(target / name_of(images, row, taken)) as path:
-            picture.save(path, "PNG")
+        with new_file(path) as beside:
+            picture.save(beside, "PNG")
 
 
 def write_masks(images: Any, found: Sequence[dict[str, Any]], folder: Path) -> None:
@@ -82,12 +79,9 @@ def write_numbers(images: Any, maps: Sequence[np.ndarray], folder: Path) -> None
 
 
 def _write(images: Any, files: Sequence[bytes], folder: Path) -> None:
-    target = pathlib.Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    taken: set[str] = set()
-    for row, content in enumerate(files):
-        with whole(target / name_of(images, row, taken)) as path:
-            path.write_bytes(content)
+    for content, path in zip(files, new_pictures(images, folder), strict=True):
+        with new_file(path) as beside:
+            beside.write_bytes(content)
 
 
 def colour_of(number: int) -> tuple[int, int, int]:

@@ -15,7 +15,6 @@ import numpy as np
 
 from keras_tfm.tasks.task import WEIGHTS
 from keras_tfm.training.checkpoint import refuse_changes
-from keras_tfm.training.fit import refuse_running
 from keras_tfm.training.folder import Path
 from keras_tfm.training.logs import write_rows
 from keras_tfm.training.monitor import Monitor
@@ -109,7 +108,6 @@ def _kept(run: Kept | None, save: Any) -> Iterator[CheckpointFolder | None]:
         yield None
         return
     if not run.resume:
-        refuse_running(run.folder)
         save(run.folder, run.overwrite, trained=False)
     folder = CheckpointFolder(pathlib.Path(run.folder, "checkpoints"))
     folder.lock()

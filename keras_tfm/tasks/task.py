@@ -128,7 +128,7 @@ class Task(abc.ABC):
             overwrite: replace the folder if it exists; otherwise that is a FileExistsError.
             trained: False records that no epoch of the training has ended yet.
         """
-        with new_folder(folder, overwrite) as work:
+        with new_folder(folder, overwrite, as_run=True) as work:
             self.save_parts(work)
             config = {
                 "task": self.name,

@@ -15,12 +15,10 @@ from keras_tfm.private.keras import layers_in, seed_generators_of
 from keras_tfm.training.callbacks import BestWeights, Progress
 from keras_tfm.training.changed_steps import Change, ChangedInputs
 from keras_tfm.training.checkpoint import Checkpoint
-from keras_tfm.training.folder import Path
 from keras_tfm.training.logs import GradientNorm, MetricsFile, TensorBoard, Throughput
 from keras_tfm.training.monitor import Mode
 from keras_tfm.training.options import Precision, Run, Training
 from keras_tfm.training.schedules import TimedSchedule, make_schedule
-from keras_tfm.training.store import CheckpointFolder
 from keras_tfm.training.strategy import sum_over_workers, worker_index
 from keras_tfm.training.time_limit import TimeLimit
 from keras_tfm.training.weights import load_weights, save_weights
@@ -158,7 +156,6 @@ def _keeping(
     if is_chief:
         best.on_best = lambda: save_weights(model, weights)
         if not run.resume:
-            refuse_running(folder)
             save(folder, run.overwrite, trained=False)
         found.append(MetricsFile(folder / "metrics.csv"))
         if run.tensorboard:
@@ -172,14 +169,6 @@ def _keeping(
         resume=run.resume,
     )
     return [*found, checkpoint]
-
-
-def refuse_running(run: Path) -> None:
-    """Raise BlockingIOError if another process trains in the folder `run`."""
-    if pathlib.Path(run, "checkpoints").is_dir():
-        folder = CheckpointFolder(pathlib.Path(run) / "checkpoints")
-        folder.lock()
-        folder.unlock()
 
 
 def precision_of(model: keras.Model) -> str:

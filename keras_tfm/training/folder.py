@@ -3,13 +3,16 @@ renamed.
 """
 
 import contextlib
+import fcntl
 import fnmatch
 import json
 import os
 import pathlib
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
+from typing import Any, TextIO
 
 from keras_tfm.version import __version__
 
@@ -30,35 +33,38 @@ OWN_FILES = (
     "model.tflite", "model.xml", "model.bin", "model/*", "symbols.json", "spiece.model",
     "preprocessor_config.json",
 )  # fmt: skip
+LOCK = "checkpoints/.lock"  # in a RUN: held by the process that trains there
 CARD = "README.md"
 # A line in generated model cards: whoever removes it keeps the file from being overwritten.
 CARD_MARK = "<!-- keras-tfm writes this file anew after each training, unless this line is gone. -->"
 
 
 @contextlib.contextmanager
-def new_folder(path: Path, overwrite: bool = False) -> Iterator[pathlib.Path]:
+def new_folder(path: Path, overwrite: bool = False, as_run: bool = False) -> Iterator[pathlib.Path]:
     """Provide a temporary folder, which is renamed to `path` if the block ends without an error.
 
-    `overwrite` replaces a folder that this package wrote; see `refuse_existing` for the FileExistsError.
+    `overwrite` replaces a folder that this package wrote, a RUN only where another RUN is written, `as_run`;
+    see `refuse_existing` for the errors. No training can begin in the old folder meanwhile.
     """
     path = pathlib.Path(path)
-    refuse_existing(path, overwrite)
+    refuse_existing(path, overwrite, as_run=as_run)
     path.parent.mkdir(parents=True, exist_ok=True)
     work = _beside(path)
     work.mkdir()
     try:
-        yield work
-        if path.exists():
-            old = _beside(path)
-            path.rename(old)
-            try:
+        with _locked(path):
+            yield work
+            if path.exists():
+                old = _beside(path)
+                path.rename(old)
+                try:
+                    work.rename(path)
+                except BaseException:
+                    old.rename(path)
+                    raise
+                shutil.rmtree(old)
+            else:
                 work.rename(path)
-            except BaseException:
-                old.rename(path)
-                raise
-            shutil.rmtree(old)
-        else:
-            work.rename(path)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
@@ -73,7 +79,7 @@ def new_file(path: Path) -> Iterator[pathlib.Path]:
     path = pathlib.Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
-    work = path.with_name(f".{path.name}.{os.getpid()}")
+    work = path.with_name(f".{path.name[:50]}.{os.getpid()}")  # names of files end after 255 bytes
     try:
         work.touch()
         mode = work.stat().st_mode  # follows the process's umask, which some writers ignore
@@ -91,11 +97,15 @@ def mark_saved_model(folder: Path) -> None:
     path.write_text(json.dumps({MARK: __version__}) + "\n", "utf-8")
 
 
-def refuse_existing(path: Path, overwrite: bool = False, remedy: str = "overwrite it") -> None:
+def refuse_existing(
+    path: Path, overwrite: bool = False, remedy: str = "overwrite it", as_run: bool = False
+) -> None:
     """Raise FileExistsError if a new folder at `path` would replace something that it must not.
 
     An empty folder may be filled. With `overwrite`, a folder may be replaced if this package wrote it and
-    nothing else is in it; otherwise the error suggests the `remedy`. Links and files are always refused.
+    nothing else is in it; otherwise the error suggests the `remedy`. Links and files are always refused. A
+    RUN is replaced only if the new folder is one too, `as_run`, and never while it is training: that is a
+    BlockingIOError.
     """
     path = pathlib.Path(path)
     if path.is_symlink() or (path.exists() and not path.is_dir()):
@@ -112,6 +122,48 @@ def refuse_existing(path: Path, overwrite: bool = False, remedy: str = "overwrit
             f"{path} holds files that keras_tfm did not write, and is not replaced: "
             f"{', '.join(foreign[:3])}{more}. Choose another name, or remove the folder yourself."
         )
+    if not as_run and is_run(path):
+        raise FileExistsError(f"{path} is a RUN, which only another RUN replaces: choose another name.")
+    refuse_running(path)
+
+
+def refuse_running(run: Path) -> None:
+    """Raise BlockingIOError if another process trains in the folder `run`."""
+    with _locked(pathlib.Path(run)):
+        pass
+
+
+def lock(path: pathlib.Path) -> TextIO:
+    """Lock the file `path`, which is made where it is missing, until the file is closed; BlockingIOError if
+    it is locked already.
+    """
+    file = open(path, "w")  # noqa: SIM115
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise BlockingIOError(f"{path.parent}: another process is training there.") from None
+    return file
+
+
+@contextlib.contextmanager
+def _locked(run: pathlib.Path) -> Iterator[None]:
+    """A scope in which no training can begin in the folder `run`; BlockingIOError if one runs there."""
+    if not (run / LOCK).parent.is_dir():
+        yield
+        return
+    with lock(run / LOCK):
+        yield
+
+
+def is_own_file(folder: pathlib.Path, path: pathlib.Path) -> bool:
+    """Whether this package wrote `folder`, and the file at `path`, which lies in it, is a part of it."""
+    return _has_mark(folder) and _is_own(path, path.relative_to(folder).as_posix())
+
+
+def is_run(folder: pathlib.Path) -> bool:
+    """Whether the folder is a RUN, a saved task."""
+    return any("task" in content for content in _marked(folder, "config.json"))
 
 
 def _foreign_files(folder: pathlib.Path) -> list[str]:
@@ -143,14 +195,19 @@ def is_own_card(path: pathlib.Path) -> bool:
 
 def _has_mark(folder: pathlib.Path) -> bool:
     """Whether the config.json, the SavedModel or the export in the folder says that this package wrote it."""
-    for name in ("config.json", SAVED_MODEL_MARK, EXPORT_MARK):
+    return any(True for _ in _marked(folder, "config.json", SAVED_MODEL_MARK, EXPORT_MARK))
+
+
+def _marked(folder: pathlib.Path, *names: str) -> Iterator[dict[str, Any]]:
+    """Yield the contents of the JSON files with this package's mark."""
+    for name in names:
         with contextlib.suppress(OSError, ValueError, RecursionError):
             content = json.loads((folder / name).read_text("utf-8"))
             if isinstance(content, dict) and MARK in content:
-                return True
-    return False
+                yield content
 
 
 def _beside(path: pathlib.Path) -> pathlib.Path:
-    """An unused name in the parent folder of `path`."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    """An unused name in the parent folder of `path`, short and of characters that TensorFlow can write."""
+    plain = re.sub(r"[^\w.-]", "_", path.name, flags=re.ASCII)[:100]
+    return path.with_name(f".{plain}.{secrets.token_hex(8)}")

@@ -4,7 +4,6 @@ A folder is filled under another name, listed with the hashes of its files in ma
 and renamed. Readers trust only files that match the manifest.
 """
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -13,7 +12,7 @@ import pathlib
 import shutil
 from typing import TextIO
 
-from keras_tfm.training.folder import Path
+from keras_tfm.training.folder import Path, lock
 from keras_tfm.training.safetensors import read_json
 
 LOG = logging.getLogger(__name__)
@@ -33,13 +32,7 @@ class CheckpointFolder:
         it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = open(self.path / ".lock", "w")  # noqa: SIM115
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-            raise BlockingIOError(f"{self.path}: another process is training there.") from None
-        self._lock = lock
+        self._lock = lock(self.path / ".lock")
 
     def unlock(self) -> None:
         """Let other processes train in this folder."""

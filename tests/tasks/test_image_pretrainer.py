@@ -278,6 +278,16 @@ def test_models_that_cannot_be_are_refused_before_images_are_read(
     starts = {name: tmp_path / name for name in ("classifier", "books")}
     words = options.format(**starts).split()
     with pytest.raises(SystemExit) as stopped:
-        main(["train", "pretrain-images", "--train", str(tmp_path), "--out", str(tmp_path / "run"), *words])
+        main(
+            [
+                "train",
+                "pretrain-images",
+                "--train",
+                str(tmp_path / "images"),
+                "--out",
+                str(tmp_path / "run"),
+                *words,
+            ]
+        )
     assert stopped.value.code == 2 and not (tmp_path / "run").exists()
     assert told in capsys.readouterr().err

@@ -194,10 +194,26 @@ def test_the_command_line(tmp_path, capsys):
     assert "12 images read" in capsys.readouterr().err
     main(["evaluate", run, "--data", f"{data}/images", f"{data}/masks"])
     assert json.loads(capsys.readouterr().out)["images"] == 12
-    main(["predict", run, "--input", data, "--masks", str(tmp_path / "out"), "--draw", str(tmp_path / "out")])
+    ask = ["predict", run, "--input", data]
+    main([*ask, "--masks", str(tmp_path / "out"), "--draw", str(tmp_path / "drawn")])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 12 and json.loads(lines[0])["size"] == [16, 24]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir())[0] == "0.png"
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names[0] == "0.png" and names == sorted(path.name for path in (tmp_path / "drawn").iterdir())
+    # No answer replaces an image, a true mask, or without --overwrite an earlier answer.
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*.png")}
+    for options, message in (
+        (["--masks", f"{data}/masks", "--overwrite"], "masks/0.png is read by this command"),
+        (["--draw", f"{data}/images", "--overwrite"], "images/0.png is read by this command"),
+        (["--masks", str(tmp_path / "out")], "0.png exists already: choose another name, or pass --overw"),
+        (["--masks", "x", "--draw", "./x"], "--draw, --masks: expected two folders"),
+    ):
+        with pytest.raises(SystemExit):
+            main([*ask, *options])
+        assert message in capsys.readouterr().err
+    assert kept == {path: path.read_bytes() for path in tmp_path.rglob("*.png")}
+    main([*ask, "--masks", str(tmp_path / "drawn"), "--overwrite"])
+    assert (tmp_path / "drawn" / "0.png").read_bytes() == (tmp_path / "out" / "0.png").read_bytes()
 
 
 def png(mask):

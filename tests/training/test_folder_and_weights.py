@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 
 import keras
@@ -10,6 +11,7 @@ import pytest
 
 from keras_tfm.training.folder import new_file, new_folder
 from keras_tfm.training.safetensors import CheckpointError, read_tensors
+from keras_tfm.training.store import CheckpointFolder
 from keras_tfm.training.weights import load_weights, save_weights, write_tensors
 
 OURS = json.dumps({"keras_tfm": "0.1"})
@@ -93,6 +95,31 @@ def test_only_what_the_package_wrote_is_replaced(files, foreign, tmp_path):
     ):
         pass
     assert all(os.path.lexists(tmp_path / "a" / name) for name in files)
+
+
+@pytest.mark.parametrize("name", ["[1]", "*", "a?", "\udcff", "x" * 255, "é" * 127])
+def test_a_name_is_taken_as_it_is_and_written_under_one_that_tensorflow_takes(name, tmp_path):
+    with new_folder(tmp_path / name) as work:
+        plain = work.name
+        with new_file(work / name) as file:
+            file.write_text("whole")
+    assert re.fullmatch(r"[\w.-]{1,200}", plain, re.ASCII)
+    assert (tmp_path / name / name).read_text() == "whole" and len(names(tmp_path / name)) == 1
+
+
+def test_only_a_run_replaces_a_run(tmp_path):
+    (tmp_path / "a").mkdir()
+    fill(tmp_path / "a", RUN | {"config.json": json.dumps({"keras_tfm": "0.1", "task": "classify"})})
+    message = "a is a RUN, which only another RUN replaces"
+    with pytest.raises(FileExistsError, match=message), new_folder(tmp_path / "a", overwrite=True):
+        pass
+    assert "metrics.csv" in names(tmp_path / "a")
+    with new_folder(tmp_path / "a", overwrite=True, as_run=True) as work:
+        (work / "new").write_text("")
+        begun = CheckpointFolder(tmp_path / "a" / "checkpoints")
+        with pytest.raises(BlockingIOError, match="another process is training"):
+            begun.lock()  # as a training would that begins meanwhile
+    assert names(tmp_path / "a") == ["new"]
 
 
 def test_what_was_there_comes_back_if_the_new_folder_cannot_be_renamed(tmp_path):

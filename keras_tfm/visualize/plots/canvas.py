@@ -1,10 +1,13 @@
 """What all pictures share: axes of a figure of their own, colours, heat maps."""
 
 import os
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from keras_tfm.training.folder import new_file
 
 # Okabe and Ito's colours, which those who see few colours tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
@@ -45,9 +48,11 @@ def save(picture: Any, path: str | os.PathLike[str], dpi: int = 150) -> None:
     >>> os.listdir()
     ['clocks.png']
     """
-    if not str(path).lower().endswith((".png", ".svg", ".pdf")):
+    suffix = pathlib.Path(path).suffix.lower()
+    if suffix not in (".png", ".svg", ".pdf"):
         raise ValueError(f"{path}: expected a name that ends in .png, .svg or .pdf")
-    getattr(picture, "figure", picture).savefig(path, dpi=dpi)
+    with new_file(path) as work:
+        getattr(picture, "figure", picture).savefig(work, dpi=dpi, format=suffix[1:])
 
 
 def bare(axes: Any, *sides: str) -> Any:

@@ -1,0 +1,102 @@
+"""What a command may write: an output never replaces an input of the same command, nor a part of a RUN.
+
+Whole folders replace only what this package wrote (`training.folder.refuse_existing`), single files only what
+--overwrite names.
+"""
+
+import contextlib
+import glob
+import os
+import pathlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from keras_tfm.training.folder import Path, is_own_file, refuse_existing
+
+REMEDY = "pass --overwrite"
+
+
+def refuse_folder(
+    out: str,
+    inputs: Iterable[str | None],
+    overwrite: bool = False,
+    remedy: str = REMEDY,
+    as_run: bool = False,
+) -> None:
+    """Raise OSError if a new folder `out` would replace something that it must not.
+
+    That is one of the `inputs`, paths or None, or a folder that holds one; see also `refuse_existing`.
+    """
+    for path in _existing(inputs):
+        if _is_in(path, out):
+            raise FileExistsError(f"{out}: {path} is read from there, and not replaced: choose another name.")
+    refuse_existing(out, overwrite, remedy, as_run)
+
+
+def refuse_inside(out: str, option: str, inputs: Iterable[str | None]) -> None:
+    """Raise ValueError if the folder `out` would lie in one of the folders that `option` reads: it would be
+    read as data the next time.
+    """
+    for path in _existing(inputs):
+        if os.path.isdir(path) and _is_in(out, path):
+            raise ValueError(f"--out: expected a folder outside of {option} {path}, got {out}")
+
+
+def refuse_file(out: Path, inputs: Iterable[str | None] = (), overwrite: bool = False) -> None:
+    """Raise OSError unless a single file may be written to `out`.
+
+    An existing one is replaced only by `overwrite`; never a link, a device, a folder, a file of a folder that
+    this package wrote, or one of the `inputs`: files, folders of files, patterns, or "-" for standard input.
+    """
+    path = pathlib.Path(out)
+    if path.is_dir():
+        raise IsADirectoryError(f"{out} is a folder, not a file: choose another name.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{out}: the folder {path.parent} does not exist.")
+    if not os.path.lexists(path):
+        return
+    if path.is_symlink() or not path.is_file():
+        kind = "link" if path.is_symlink() else "device or a pipe"
+        raise FileExistsError(f"{out} is a {kind}, and a file is to be written: choose another name.")
+    if any(_is_same(path, source) or _is_in(out, source) for source in _existing(inputs)):
+        raise FileExistsError(f"{out} is read by this command, and not replaced: choose another name.")
+    for folder in path.resolve().parents:
+        if is_own_file(folder, path.resolve()):
+            raise FileExistsError(f"{out} is a file of {folder}, and not replaced: choose another name.")
+    if not overwrite:
+        raise FileExistsError(f"{out} exists already: choose another name, or {REMEDY}.")
+
+
+def refuse_pictures(examples: Any, source: str, folders: Iterable[str], overwrite: bool = False) -> None:
+    """Raise OSError unless a picture of each of the images may be written to each of the `folders`; the
+    `examples` were read from `source`.
+    """
+    from keras_tfm.tasks.drawing import picture_paths
+
+    read = [source, *(example for example in examples if isinstance(example, str))]
+    for folder in folders:
+        for path in picture_paths(examples, folder):
+            if os.path.lexists(path):
+                refuse_file(path, read, overwrite)
+
+
+def _existing(inputs: Iterable[str | None]) -> Iterator[str]:
+    """The inputs that are there, "-" included, those of patterns one by one."""
+    for path in inputs:
+        if path is not None and (path == "-" or os.path.exists(path)):
+            yield path
+        elif path is not None and glob.has_magic(path):
+            yield from glob.glob(path, recursive=True)
+
+
+def _is_same(path: pathlib.Path, source: str) -> bool:
+    """Whether two paths are one file, through links too."""
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.stat(path), os.fstat(0) if source == "-" else os.stat(source))
+    return False
+
+
+def _is_in(path: str | os.PathLike, folder: str | os.PathLike) -> bool:
+    """Whether `path` is `folder`, or lies in it."""
+    inner, outer = os.path.realpath(path), os.path.realpath(folder)
+    return os.path.commonpath([inner, outer]) == outer

@@ -1,0 +1,132 @@
+"""What commands write replaces no input, no part of a RUN, and no other file unless --overwrite names it."""
+
+import json
+import os
+import pathlib
+import re
+
+import pytest
+
+from keras_tfm.cli import main
+from keras_tfm.data import ImageFiles
+from keras_tfm.tasks.drawing import new_pictures, picture_paths
+from keras_tfm.training.store import CheckpointFolder
+
+RUN = {
+    "config.json": json.dumps({"keras_tfm": "0.1", "task": "classify"}),
+    "model.safetensors": "weights",
+    "checkpoints/step-00000004/state.json": "{}",
+}
+EXPORT = {"serving.json": json.dumps({"keras_tfm": "0.1"}), "model.onnx": "graph"}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """The current folder: a RUN, an export, a corpus and links to them."""
+    monkeypatch.chdir(tmp_path)
+    files = {f"runs/x/{name}": text for name, text in RUN.items()}
+    files |= {f"runs/y/{name}": text for name, text in RUN.items()}
+    files |= {f"exported/{name}": text for name, text in EXPORT.items()}
+    files |= {
+        "corpus/c.txt": "a text\n",
+        "corpus/run/empty": "",
+        "photo.png": "a photo",
+        "page.html": "a page",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "link").symlink_to("corpus/c.txt")
+    (tmp_path / "linked").symlink_to("corpus")
+    (tmp_path / "other").symlink_to("runs")
+    os.link("corpus/c.txt", "hard.txt")
+    os.mkfifo("pipe")
+    return tmp_path
+
+
+def content(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_text() if path.is_file() else ""
+        for path in sorted(folder.rglob("*"))
+        if path.name != ".lock"
+    }
+
+
+def refused(command, capsys):
+    """The line with which a command ends that changes nothing."""
+    before = content(folder := pathlib.Path.cwd())
+    with pytest.raises(SystemExit) as stopped:
+        main(command.split())
+    assert stopped.value.code == 2 and content(folder) == before
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("export runs/x --out runs/x --overwrite", "runs/x: runs/x is read from there, and not replaced"),
+        ("export runs/x --out other/x --overwrite", "other/x: runs/x is read from there"),
+        ("export runs/x --out runs/y --overwrite", "runs/y is a RUN, which only another RUN replaces"),
+        ("convert runs/x --to-huggingface runs/y --overwrite", "runs/y is a RUN, which only another RUN"),
+        ("convert runs/x --to-timm runs/x --overwrite", "runs/x: runs/x is read from there"),
+        ("convert runs/x --out runs/x --overwrite", "runs/x: runs/x is read from there"),
+        ("quantize runs/x --out runs/x --overwrite", "runs/x: runs/x is read from there"),
+        ("quantize runs/x --out runs --overwrite", "runs: runs/x is read from there"),
+        ("quantize runs/x --out exported", "exported exists already: choose another name, or pass"),
+        ("vectors corpus/c.txt --out corpus/c.txt --overwrite", "corpus/c.txt is read by this command"),
+        ("vectors corpus/c.txt --out hard.txt --overwrite", "hard.txt is read by this command"),
+        ("vectors link --out hard.txt --overwrite", "hard.txt is read by this command"),
+        ("vectors corpus/*.txt --out linked/c.txt --overwrite", "linked/c.txt is read by this command"),
+        ("vectors corpus --out linked/run/empty --overwrite", "linked/run/empty is read by this command"),
+        ("vectors corpus --out link --overwrite", "link is a link, and a file is to be written"),
+        ("vectors corpus --out pipe --overwrite", "pipe is a device or a pipe, and a file is to be"),
+        ("vectors corpus --out /dev/null --overwrite", "/dev/null is a device or a pipe, and a file"),
+        ("vectors corpus --out runs --overwrite", "runs is a folder, not a file: choose another name"),
+        ("vectors corpus --out none/v.txt", "none/v.txt: the folder none does not exist"),
+        ("vectors corpus --out photo.png", "photo.png exists already: choose another name, or pass --overw"),
+        ("vectors corpus --out exported/model.onnx --overwrite", "exported/model.onnx is a file of "),
+        ("attention runs/x --text a --out page.html", "page.html exists already"),
+        ("attention runs/x --text a --out runs/x/config.json --overwrite", "config.json is a file of "),
+        ("attention runs/x --text a --out other/y/checkpoints/step-00000004/state.json --overwrite",
+         "state.json is a file of "),
+        ("attention runs/x --image photo.png --out photo.png --overwrite", "photo.png is read by this comm"),
+        ("plot runs/x --out photo.png", "photo.png exists already"),
+        ("plot runs/x --out runs/y/model.safetensors --overwrite", "model.safetensors is a file of "),
+        ("train classify --train corpus/c.txt --from runs/x --out runs/x --overwrite", "/runs/x is read"),
+        ("train classify --train corpus --out corpus/new", "folder outside of --train .*/corpus, got"),
+        ("train classify --train corpus --out linked/new", "folder outside of --train .*/corpus, got"),
+        ("train translate --train a.txt --valid corpus --out corpus/new", "outside of --valid .*/corpus, g"),
+    ],
+)  # fmt: skip
+def test_what_an_output_may_not_replace(place, capsys, command, message):
+    line = refused(command, capsys)
+    assert re.search(message, line), line
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train classify --train corpus/c.txt --out runs/y --overwrite",
+        "train recommend --train corpus/c.txt --out runs/y --overwrite",
+        "quantize runs/x --out runs/y --overwrite",
+        "convert runs/x --out runs/y --overwrite",
+    ],
+)
+def test_a_run_that_is_training_is_not_replaced(place, capsys, command):
+    training = CheckpointFolder("runs/y/checkpoints")
+    training.lock()
+    try:
+        assert "another process is training there" in refused(command, capsys)
+    finally:
+        training.unlock()
+
+
+def test_pictures_never_take_the_place_of_their_images(place):
+    images = ["a/x.png", "b/x.jpg", "b/x-000001.png", b"", "link"]
+    names = [path.name for path in picture_paths(images, "out")]
+    assert names == ["x.png", "x-000001.png", "x-000001-000002.png", "000003.png", "link.png"]
+    with pytest.raises(ValueError, match=r"photo\.png: expected another folder than that of the images"):
+        new_pictures(ImageFiles(["corpus/photo.jpg", "photo.png"], (8, 8, 3)), ".")
+    assert new_pictures(ImageFiles(["photo.png"], (8, 8, 3)), "new") == [pathlib.Path("new/photo.png")]
+    assert os.path.isdir("new") and (place / "photo.png").read_text() == "a photo"
