@@ -1,4 +1,5 @@
-"""Passes a layer's dtype policy on to its sub-layers, which are created without a dtype of their own.
+"""Passes a layer's dtype policy on to its sub-layers, which are created without a dtype of their own, and
+keeps the policies of those that were quantised afterwards.
 
 It also keeps sub-layers of different layers apart while Keras loads a file: see `private.keras.making`.
 """
@@ -9,7 +10,7 @@ import inspect
 
 import keras
 
-from keras_tfm.private.keras import making, parts_of
+from keras_tfm.private.keras import deleting_without_collections, layers_in, making, parts_of
 
 
 @contextlib.contextmanager
@@ -62,6 +63,39 @@ def has_own_policy(layer, default):
     return getattr(layer, "has_own_policy", layer.dtype_policy != default)
 
 
+def quantized_parts_of(layer):
+    """{path: how it was quantised} of the layers inside `layer` whose weights have fewer bits than their
+    policy says, as JSON values for its configuration: the constructor would make these parts in floats.
+    """
+    return {
+        _path_in(layer, part): {
+            "mode": part.quantization_mode,
+            "config": keras.saving.serialize_keras_object(getattr(part, "quantization_config", None)),
+        }
+        for part in layers_in(layer, include_self=False)
+        if getattr(part, "quantization_mode", None) is not None
+    }
+
+
+def quantize_parts(layer, parts):
+    """Quantise those layers inside `layer` that `quantized_parts_of` found, unless they are already; their
+    weights are read afterwards.
+    """
+    if not parts:
+        return
+    with deleting_without_collections():
+        for part in layers_in(layer, include_self=False):
+            how = parts.get(_path_in(layer, part)) if part.built and hasattr(part, "quantize") else None
+            if how is not None and part.quantization_mode is None:
+                config = keras.saving.deserialize_keras_object(how["config"])
+                part.quantize(how["mode"], config=config)
+
+
+def _path_in(layer, part):
+    """The path of a layer inside `layer`, under whatever name that is a part of others."""
+    return (part.path or part.name).removeprefix(f"{layer.path}/")
+
+
 def _under_given_policy(init, default):
     @_stands_for(init)
     def init_under_given_policy(self, *args, dtype=None, **kwargs):
@@ -102,7 +136,8 @@ def _under_own_policy(build):
     @functools.wraps(build)
     def build_under_own_policy(self, *args, **kwargs):
         with default_policy(self.dtype_policy):
-            return build(self, *args, **kwargs)
+            build(self, *args, **kwargs)
+        quantize_parts(self, self.quantized_parts)
 
     return build_under_own_policy
 

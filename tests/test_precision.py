@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm import heads, layers
-from keras_tfm.models import BERT, BERTConfig
+from keras_tfm.models import BERT, GPT2, BERTConfig
+from keras_tfm.training.quantization import quantize
 
 CONFIG = BERTConfig(11, num_layers=1, dim=8, num_heads=2, intermediate_dim=12, max_length=9)
 BATCH = {"token_ids": np.array([[1, 2, 3]])}
@@ -130,3 +131,46 @@ def test_sizes_and_folders_take_a_dtype(tmp_path):
     assert BERT.from_huggingface(tmp_path / "folder").compute_dtype == "float32"
     model = BERT.from_huggingface(tmp_path / "folder", dtype="bfloat16")
     assert set(dtypes(model).values()) == {"bfloat16"}
+
+
+def functional(layer, *shape, dtype="float32"):
+    x = keras.Input(shape, dtype=dtype)
+    return keras.Model(x, layer(x))
+
+
+QUANTISED = {
+    "embedding": lambda: functional(layers.TokenAndPositionEmbedding(11, 9, 8), 3, dtype="int32"),
+    "encoder": lambda: functional(layers.TransformerEncoder(2, 2, 12), 3, 8),
+    "arguments": lambda: functional(layers.WindowAttention(layers.MultiHeadAttention(2), 2), 4, 4, 8),
+    "renamed": lambda: functional(layers.Residual(layers.FeedForward(5), name="twice"), 3, 4),
+    "model": lambda: BERT(CONFIG),
+    "head": lambda: heads.Classifier(BERT(CONFIG), 2),
+    "tied": lambda: heads.LanguageModel(GPT2.from_size("tiny", vocabulary_size=11, dim=8, num_layers=1)),
+}
+
+
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_quantised_parts_are_saved_and_loaded(kind, tmp_path):
+    """By whatever means: all by Keras's own `quantize`, which rounds activations too, or products alone."""
+    model = QUANTISED[kind]()
+    if kind in ("encoder", "tied"):
+        quantize(model)
+    else:
+        kinds = keras.layers.Dense, keras.layers.EinsumDense, keras.layers.Embedding
+        model.quantize("int8", filters=lambda layer: isinstance(layer, kinds))
+    modes = {part.path: getattr(part, "quantization_mode", None) for part in model._flatten_layers()}
+    assert "int8" in modes.values()
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    found = {part.path: getattr(part, "quantization_mode", None) for part in loaded._flatten_layers()}
+    assert found == modes
+    assert [weight.dtype for weight in loaded.weights] == [weight.dtype for weight in model.weights]
+    x = (
+        {"token_ids": np.array([[1, 2, 3]])}
+        if isinstance(model.input, dict)
+        else np.ones((1, *model.input.shape[1:]))
+    )
+    for ours, theirs in zip(tf.nest.flatten(model(x)), tf.nest.flatten(loaded(x)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    again = type(loaded).from_config(loaded.get_config())  # of weights that were loaded
+    assert {part.path: getattr(part, "quantization_mode", None) for part in again._flatten_layers()} == modes

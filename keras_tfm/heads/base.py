@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from keras_tfm.precision import layers_follow
+from keras_tfm.precision import layers_follow, quantize_parts, quantized_parts_of
 from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
 
@@ -57,13 +57,21 @@ class ModelWithHead(FunctionalModel):
     def get_config(self):
         backbone = keras.saving.serialize_keras_object(self.backbone)
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
-        return {**self.head_arguments, "name": self.name, "backbone": backbone, "dtype": dtype}
+        config = {**self.head_arguments, "name": self.name, "backbone": backbone, "dtype": dtype}
+        if parts := quantized_parts_of(self):  # of the backbone too: the head is made around its floats
+            backbone["config"].pop("quantized_parts", None)
+            config["quantized_parts"] = parts
+        return config
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         """Rebuild the model from `get_config`'s dictionary."""
         backbone = keras.saving.deserialize_keras_object(config["backbone"], custom_objects)
-        return cls(**{**config, "backbone": backbone})
+        arguments = {**config, "backbone": backbone}
+        parts = arguments.pop("quantized_parts", {})
+        model = cls(**arguments)
+        quantize_parts(model, parts)
+        return model
 
 
 class SetPredictor(ModelWithHead):

@@ -3,12 +3,14 @@
 import dataclasses
 import inspect
 import re
+import types
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 
 from keras_tfm.layers.rematerialization import recomputed
-from keras_tfm.precision import has_own_policy, parts_follow
+from keras_tfm.precision import has_own_policy, parts_follow, quantized_parts_of
 from keras_tfm.private.keras import to_snake_case
 from keras_tfm.registry import register
 
@@ -39,6 +41,9 @@ class Layer(keras.layers.Layer):
     2.0
     """
 
+    # What `get_config` says of parts whose weights are in fewer bits; `build` quantises these.
+    quantized_parts: Mapping[str, Any] = types.MappingProxyType({})
+
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         parts_follow(register(cls))
@@ -58,6 +63,8 @@ class Layer(keras.layers.Layer):
         for name, parameter in inspect.signature(type(self).__init__).parameters.items():
             if name != "self" and parameter.kind is not parameter.VAR_KEYWORD:
                 config[name] = self._configuration_of(getattr(self, name))
+        if parts := quantized_parts_of(self):
+            config["quantized_parts"] = parts
         return config
 
     def _configuration_of(self, value):
@@ -78,7 +85,11 @@ class Layer(keras.layers.Layer):
     @classmethod
     def from_config(cls, config):
         """Rebuild a layer, and the layers among its arguments, from `get_config`'s dictionary."""
-        return cls(**{name: _argument_of(value) for name, value in config.items()})
+        arguments = dict(config)
+        parts = arguments.pop("quantized_parts", {})
+        layer = cls(**{name: _argument_of(value) for name, value in arguments.items()})
+        layer.quantized_parts = parts  # `build` quantises them
+        return layer
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
         """Keras calls this in place of `call` where the layer recomputes its activations for the gradient."""

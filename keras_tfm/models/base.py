@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import keras
 
 from keras_tfm.configs import Config
-from keras_tfm.precision import default_policy, layers_follow
+from keras_tfm.precision import default_policy, layers_follow, quantize_parts, quantized_parts_of
 from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
 
@@ -102,14 +102,18 @@ class ConfiguredModel(FunctionalModel):
 
     def get_config(self):
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
-        return {"config": dataclasses.asdict(self.config), "name": self.name, "dtype": dtype}
+        config = {"config": dataclasses.asdict(self.config), "name": self.name, "dtype": dtype}
+        parts = quantized_parts_of(self)
+        return config | ({"quantized_parts": parts} if parts else {})
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         """Rebuild the model from `get_config`'s dictionary."""
         make: Callable = cls
         config_class = cls.config_class
-        return make(config_class.from_json(config["config"]), name=config["name"], dtype=config["dtype"])
+        model = make(config_class.from_json(config["config"]), name=config["name"], dtype=config["dtype"])
+        quantize_parts(model, config.get("quantized_parts", {}))
+        return model
 
 
 def states_of(blocks, x, **arguments):
