@@ -21,6 +21,7 @@ from keras_tfm.data.tokenizers.huggingface import (
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.heads import Contrastive, SigmoidContrast, SoftmaxContrast
+from keras_tfm.serving.examples import check_batch_size, listed, not_text, reasons, refuse_rows
 from keras_tfm.tasks.image_task import with_image_size
 from keras_tfm.tasks.image_text_task import ImageTextTask
 from keras_tfm.tasks.matching import HeadArguments, ImageTextMatcherConfig, MatcherOptions
@@ -216,7 +217,9 @@ class ImageTextMatcher(ImageTextTask):
 
         Only the first `max_length` tokens of a text are read.
         """
-        texts = list(texts)
+        check_batch_size(batch_size)
+        texts = listed(texts, "texts")
+        refuse_rows(reasons(texts, not_text))
         vectors = np.zeros((len(texts), self.width), "float32")
         for rows in rows_by_length(map(len, texts), batch_size, "text"):
             vectors[rows] = self._encode_texts(tf.constant([texts[row] for row in rows]))
@@ -228,6 +231,7 @@ class ImageTextMatcher(ImageTextTask):
         A label's vector is the mean over the templates, scaled to length 1 (Radford et al. 2021, section
         3.1.4). Raises ValueError for a template without "{}".
         """
+        labels, templates = listed(labels, "labels"), listed(templates, "templates")
         for template in templates:
             if "{}" not in template:
                 raise ValueError(f"`template` must have {{}} where the label goes; it is {template!r}.")
