@@ -160,6 +160,9 @@ class ImageTextMatcher(ImageTextTask):
     def objective(self, training: MatchTraining) -> dict[str, Any]:
         return {"loss": SoftmaxContrast() if self.model.logit_bias is None else SigmoidContrast()}
 
+    def learner(self, training: MatchTraining) -> keras.Model:
+        return self.model.learner()
+
     def measure(self, examples: ImageTexts) -> dict[str, Any]:
         """Recall at 1, 5 and 10, from 0 to 1, in both directions.
 
@@ -176,7 +179,7 @@ class ImageTextMatcher(ImageTextTask):
         """The logits (I, T) of raw {"images": I, "texts": T}."""
         images = np.asarray(self.check_images(batch["images"]))
         texts = self.text_inputs(tf.constant(list(batch["texts"])))
-        return self.model.compare(self.prepare(images), texts)
+        return self.model({"images": self.prepare(images), **texts}, training=training)
 
     def text_inputs(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """The inputs of the text encoder for strings (B,). Runs in a graph."""
