@@ -34,10 +34,11 @@ MAY_IMPORT = {
 MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
 
 # Leaves that everybody may import: checked configurations, the model class, the batches of other replicas,
-# the reading and writing of a model's weights, what all layers and models have in common, the version, and
-# whether XLA compiles.
+# the reading and writing of a model's weights, what all layers and models have in common, the checks of
+# examples, the version, and whether XLA compiles.
 FOR_EVERYBODY = {
     "models.base",  # for types alone
+    "serving.examples",  # which examples are refused
     "training.model",
     "training.replicas",
     "training.safetensors",

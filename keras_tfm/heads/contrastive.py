@@ -16,6 +16,7 @@ from keras import ops
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer
 from keras_tfm.registry import register
+from keras_tfm.training.model import FunctionalModel
 from keras_tfm.training.replicas import rows_of_all_replicas
 
 if TYPE_CHECKING:
@@ -26,13 +27,12 @@ MAX_LOGIT_SCALE = math.log(100)  # Radford et al. 2021, section 2.5
 
 
 class Contrastive(ModelWithHead):
-    """A `backbone` with an image and a text tower, and the scale of the logits: B pairs in, vectors (B, 2,
-    E) out.
+    """A `backbone` with an image and a text tower, and the scale of the logits: I images and T texts in,
+    logits (I, T) out.
 
-    The output holds the vector of each image and of each text. Their inner products are the logits;
-    `logits_per_image` computes them all. Returning vectors lets a loss compare them with those of other
-    replicas, and keeps the rows of a batch independent. For training, `fit` takes the inputs and any target
-    for each, which is ignored, with the loss `SoftmaxContrast` or, with a bias, `SigmoidContrast`.
+    `learner()` is the model to train: B pairs in, vectors (B, 2, E) out, which the loss `SoftmaxContrast` or,
+    with a bias, `SigmoidContrast` compares with those of all other pairs, on other replicas too. Its `fit`
+    takes the inputs and any target for each, which is ignored.
 
     Args:
         logit_scale: the first value of the logarithm of the factor of the cosines. CLIP starts with log(1 /
@@ -40,9 +40,9 @@ class Contrastive(ModelWithHead):
         logit_bias: the first value of a number added to the logits; None for no such number, as in CLIP.
             SigLIP starts with -10.
 
-    >>> towers = keras_tfm.models.CLIP.from_size("tiny")
-    >>> keras_tfm.heads.Contrastive(towers).output.shape[1]
-    2
+    >>> model = keras_tfm.heads.Contrastive(keras_tfm.models.CLIP.from_size("tiny"))
+    >>> model({"images": np.zeros((3, 32, 32, 3)), "token_ids": np.ones((5, 8), "int32")}).shape
+    TensorShape([3, 5])
     """
 
     def __init__(
@@ -54,28 +54,28 @@ class Contrastive(ModelWithHead):
         **kwargs: Any,
     ) -> None:
         head = ContrastiveHead(logit_scale, logit_bias, name="head")
-        outputs = head(backbone.output["image_embeddings"], backbone.output["text_embeddings"])
-        super().__init__(backbone, backbone.input, outputs, name=name, **kwargs)
+        vectors = head(backbone.output["image_embeddings"], backbone.output["text_embeddings"])
+        super().__init__(backbone, backbone.input, Products(name="logits")(*vectors), name=name, **kwargs)
         self.logit_scale = logit_scale
         self.logit_bias = logit_bias
         self.head = head
+        self.pairs = Pairs(name="pairs")(*vectors)
 
-    def compare(self, images, texts):
-        """The logits (I, T) of `images` (I, H, W, C) and `texts`, a dict of the inputs of T texts."""
-        images = self.backbone.image({"images": images})["embeddings"]
-        texts = self.backbone.text(texts)["embeddings"]
-        return ops.matmul(self.head.image_vectors(images), ops.transpose(self.head.text_vectors(texts)))
+    def learner(self) -> FunctionalModel:
+        """The model to train: one of the same layers that gives the vectors of each pair, (B, 2, E)."""
+        return FunctionalModel(self.input, self.pairs, name=self.name)
 
 
 class ContrastiveHead(Layer):
-    """Embeddings (B, E) of images and of texts -> vectors (B, 2, E) whose inner products are logits.
+    """Embeddings (I, E) of images and (T, E) of texts -> vectors of both whose inner products are logits.
 
     The images' vectors are multiplied by exp(`logit_scale`), a weight. With a `logit_bias`, a weight too,
-    they get the bias as a further entry, and the texts' vectors a 1: (B, 2, E + 1). Without a bias the scale
-    is kept below 100, as by CLIP's authors. The arguments are the weights' first values.
+    they get the bias as a further entry, and the texts' vectors a 1: (I, E + 1) and (T, E + 1). Without a
+    bias the scale is kept below 100, as by CLIP's authors. The arguments are the weights' first values.
 
-    >>> keras_tfm.heads.ContrastiveHead()(np.ones((3, 8)), np.ones((3, 8))).shape
-    TensorShape([3, 2, 8])
+    >>> images, texts = keras_tfm.heads.ContrastiveHead()(np.ones((3, 8)), np.ones((5, 8)))
+    >>> images.shape, texts.shape
+    (TensorShape([3, 8]), TensorShape([5, 8]))
     """
 
     def __init__(
@@ -99,20 +99,35 @@ class ContrastiveHead(Layer):
         return self.add_weight((), keras.initializers.Constant(value), name=name, constraint=constraint)
 
     def call(self, images, texts):
-        """(B, E) and (B, E) -> (B, 2, E), or (B, 2, E + 1)."""
-        return ops.stack([self.image_vectors(images), self.text_vectors(texts)], axis=1)
-
-    def image_vectors(self, x):
-        """The vectors for embeddings (I, E) of images."""
-        y = x * ops.exp(ops.cast(self.scale, x.dtype))
-        return y if self.bias is None else _with(y, ops.cast(self.bias, x.dtype))
-
-    def text_vectors(self, x):
-        """The vectors for embeddings (T, E) of texts."""
-        return x if self.bias is None else _with(x, 1)
+        """(I, E) and (T, E) -> (I, E) and (T, E), or E + 1."""
+        images = images * ops.exp(ops.cast(self.scale, images.dtype))
+        if self.bias is None:
+            return images, texts
+        return _with(images, ops.cast(self.bias, images.dtype)), _with(texts, 1)
 
     def compute_output_shape(self, images_shape, texts_shape):
-        return (images_shape[0], 2, images_shape[-1] + (self.logit_bias is not None))
+        more = self.logit_bias is not None
+        return tuple((shape[0], shape[-1] + more) for shape in (images_shape, texts_shape))
+
+
+class Products(Layer):
+    """Vectors (I, E) and (T, E) -> their inner products (I, T)."""
+
+    def call(self, images, texts):
+        return ops.matmul(images, ops.transpose(texts))
+
+    def compute_output_shape(self, images_shape, texts_shape):
+        return (images_shape[0], texts_shape[0])
+
+
+class Pairs(Layer):
+    """Vectors (B, E) and (B, E) -> (B, 2, E)."""
+
+    def call(self, images, texts):
+        return ops.stack([images, texts], axis=1)
+
+    def compute_output_shape(self, images_shape, texts_shape):
+        return (images_shape[0], 2, images_shape[-1])
 
 
 def _with(x, number):
@@ -120,16 +135,14 @@ def _with(x, number):
     return ops.concatenate([x, ops.zeros_like(x[:, :1]) + number], axis=-1)
 
 
-def logits_per_image(pairs):
-    """The logits (B, B) of each image (a row) and each text, from `Contrastive`'s output (B, 2, E)."""
-    return ops.matmul(pairs[:, 0], ops.transpose(pairs[:, 1]))
-
-
 class PairLoss(keras.losses.Loss, abc.ABC):
-    """A loss for `Contrastive`'s output (B, 2, E); the negatives are the other pairs on all replicas.
-    Abstract.
+    """A loss for the vectors (B, 2, E) of `Contrastive.learner()`; the negatives are the other pairs on all
+    replicas. Abstract.
 
     The pairing itself says what is true, so the targets are ignored. A subclass defines `combine`.
+
+    Raises:
+        ValueError: for logits (I, T), which `Contrastive` itself gives.
     """
 
     def __init__(self, name: str = "loss", **kwargs: Any) -> None:
@@ -137,6 +150,11 @@ class PairLoss(keras.losses.Loss, abc.ABC):
 
     def call(self, _, pairs):
         """One number per pair: (B,)."""
+        if len(pairs.shape) != 3 or pairs.shape[1] != 2:
+            raise ValueError(
+                f"A loss of pairs takes their vectors, (B, 2, E), it was given {tuple(pairs.shape)}: train "
+                "the `learner()` of a `Contrastive`, which itself gives logits."
+            )
         pairs = ops.cast(pairs, "float32")
         others, before = rows_of_all_replicas(pairs)  # (S, 2, E)
         rows = ops.arange(ops.shape(pairs)[0], dtype="int32") + before

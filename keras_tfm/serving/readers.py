@@ -6,17 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from .examples import check_row, not_choices, not_image, not_pair, not_question, not_text, not_words
 from .packages import imported
 from .tokens import by_tokenizers, spans_by_tokenizers
 
 WASTE = 1.3  # texts share a batch if the longest is at most so many times as long as the shortest
-
-
-def listed(examples):
-    """The `examples` as a list; ValueError for a single one."""
-    if isinstance(examples, str | bytes):
-        raise ValueError("examples: expected a list, got a single one")
-    return list(examples)
 
 
 class Reader:
@@ -43,14 +37,12 @@ class Texts(Reader):
     def row(self, example, place):
         """(token ids, how many of them belong to the first text)."""
         if not self._pairs:
-            if not isinstance(example, str):
-                raise ValueError(f"row {place}: expected a string, got {type(example).__name__}")
+            check_row(example, place, not_text)
             room = self._max_length - 2
             ids = [self._start, *self.ids(example)[:room], self._end]
             return ids, len(ids)
-        pair = example.split("\t") if isinstance(example, str) else tuple(example)
-        if len(pair) != 2:
-            raise ValueError(f"row {place}: expected two texts, got {len(pair)}")
+        check_row(example, place, not_pair)
+        pair = example.split("\t") if isinstance(example, str) else example
         first, second = map(self.ids, pair)
         room = self._max_length - 2 - len(self._between)
         kept = min(len(first), max(room - len(second), room - room // 2))
@@ -89,6 +81,7 @@ class Words(Texts):
 
     def row(self, example, place):
         """(token ids, their number, where the first token of each word stands, how many words there are)."""
+        check_row(example, place, not_words)
         words = example.split() if isinstance(example, str) else list(example)
         ids: list[int] = []
         firsts: list[int] = []
@@ -107,9 +100,8 @@ class Choices(Texts):
     """(text, [choice, ...]), or one string with tabs between: a row for each choice, the pair of both."""
 
     def rows(self, example, place):
+        check_row(example, place, not_choices)
         text, choices = as_choices(example)
-        if len(choices) < 2:
-            raise ValueError(f"row {place}: expected two choices or more, got {len(choices)}")
         return [self.row((text, choice), place) for choice in choices]
 
 
@@ -153,9 +145,8 @@ class Questions(Texts):
         self._stride, self._spans = stride, spans_by_tokenizers(folder)
 
     def rows(self, example, place):
-        pair = example.split("\t") if isinstance(example, str) else tuple(example)
-        if len(pair) != 2:
-            raise ValueError(f"row {place}: expected a question and a context, got {len(pair)} texts")
+        check_row(example, place, not_question)
+        pair = example.split("\t") if isinstance(example, str) else example
         question, (ids, spans) = self.ids(pair[0]), self._spans(pair[1])
         most = self._max_length - self._stride - 2 - len(self._between)
         if len(question) > most:
@@ -189,6 +180,7 @@ class Images(Reader):
         self._interpolation = interpolation.upper()
 
     def row(self, example, place):
+        check_row(example, place, not_image)
         if not isinstance(example, np.ndarray):
             return self._resized(_pixels(bytes_of(example), self._shape[2], place))
         image = example[..., None] if example.ndim == 2 else example

@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 
 from .answers import ANSWERS
-from .readers import READERS, as_choices, by_length, bytes_of, from_0_to_1, listed
+from .examples import (
+    check_batch_size,
+    listed,
+    not_choices,
+    not_image,
+    not_pair,
+    not_words,
+    reasons,
+    refuse_rows,
+)
+from .readers import READERS, as_choices, by_length, bytes_of, from_0_to_1
 from .runtimes import RUNTIMES
 from .writing import Writer
 
@@ -59,6 +69,7 @@ class Served:
 
     def __call__(self, examples, batch_size=32):
         """The answers to all `examples`, {name: array with one row per example}."""
+        check_batch_size(batch_size)
         examples = listed(examples)
         groups = [self._reader.rows(example, place) for place, example in enumerate(examples)]
         rows = [row for group in groups for row in group]
@@ -118,19 +129,24 @@ class SavedModel:
 def inputs_of(names, examples):
     """{input: values} for a SavedModel's signature whose inputs have these `names`."""
     if "images" in names:
+        refuse_rows(reasons(examples, not_image))
         return {"images": np.stack([from_0_to_1(image) for image in examples])}
     if "image_bytes" in names:
+        refuse_rows(reasons(examples, not_image))
         return {"image_bytes": [bytes_of(example) for example in examples]}
     if "values" in names:
         return {"values": np.array(examples, "float32")}
     if "choices" in names:
+        refuse_rows(reasons(examples, not_choices))
         texts, choices = zip(*(as_choices(example) for example in examples), strict=True)
         return {"text": texts, "choices": choices}
     for first, second in (("text", "second"), ("question", "context")):
         if second in names:
+            refuse_rows(reasons(examples, not_pair))
             pairs = [example.split("\t") if isinstance(example, str) else example for example in examples]
             return dict(zip((first, second), zip(*pairs, strict=True), strict=True))
     (name,) = names  # "text", of which words are parts, or "user"
+    refuse_rows(reasons(examples, not_words))
     return {name: [example if isinstance(example, str) else " ".join(example) for example in examples]}
 
 

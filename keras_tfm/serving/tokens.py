@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from .examples import check_row, not_text
 from .packages import imported
 
 
@@ -75,8 +76,7 @@ class Prompts:
         self._before, self._after, self._max_length, self._cuts = before, after, max_length, cuts
 
     def row(self, text, place):
-        if not isinstance(text, str):
-            raise ValueError(f"row {place}: expected a string, got {type(text).__name__}")
+        check_row(text, place, not_text)
         try:
             ids = self._encode(text)
         except UnicodeEncodeError as error:

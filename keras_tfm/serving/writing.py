@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .decoding import StepDecoder
+from .examples import check_batch_size, listed
 from .packages import imported
-from .readers import Images, listed
+from .readers import Images
 from .runtimes import RUNTIMES
 from .tokens import Prompts, Spelling
 
@@ -35,6 +36,7 @@ class Writer:
 
     def __call__(self, examples, batch_size=32):
         """The answers to all `examples`: {"text": (B,)}."""
+        check_batch_size(batch_size)
         examples = listed(examples)
         texts = [self._spell(ids) for ids in self.run(self.read(examples), batch_size)]
         if self._repeats:  # a continuation is answered with its prompt

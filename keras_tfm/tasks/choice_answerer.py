@@ -1,6 +1,7 @@
 """Multiple choice: which of several texts continues, or answers, another text."""
 
 import dataclasses
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -14,12 +15,12 @@ from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.choices import Choices, read_choices
 from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_choices
 from keras_tfm.heads import MultipleChoice, classification_loss
+from keras_tfm.serving.examples import not_choices, not_text, not_texts, not_whole
 from keras_tfm.tasks.encoder_task import EncoderTask, TextLength
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.served_reading import served_choices
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
-from keras_tfm.tasks.task import refuse_rows
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
 
@@ -58,6 +59,7 @@ class ChoiceAnswerer(EncoderTask):
     judged_by = ("val_accuracy", "max")
     config_class = ChoiceAnswererConfig
     examples_class = Choices
+    column_kinds = types.MappingProxyType({"texts": not_text, "choices": not_texts, "labels": not_whole})
     head_class = MultipleChoice
 
     def _add_head(self, backbone: keras.Model) -> MultipleChoice:
@@ -107,19 +109,15 @@ class ChoiceAnswerer(EncoderTask):
 
     def count_truncated(self, examples: Iterable) -> int:
         """How many of `examples` have more tokens, with one of their choices, than the model reads."""
-        examples = list(map(as_texts, examples))
+        examples = list(map(as_texts, self.answerable(examples)))
         rows = np.array([row for row, (_, *choices) in enumerate(examples) for _ in choices], int)
         firsts = [examples[row][0] for row in rows]
         seconds = [choice for _, *choices in examples for choice in choices]
         cut = are_cut(self.tokenizer, self.config.max_length, firsts, seconds)
         return len(set(rows[cut].tolist()))
 
-    def refusals(self, examples: Iterable, **options: Any) -> dict[int, str]:
-        return {
-            row: f"expected two choices or more, got {len(choices)}"
-            for row, (_, *choices) in enumerate(map(as_texts, examples))
-            if len(choices) < 2
-        }
+    def refusal(self, example: Any) -> str | None:
+        return not_choices(example)
 
     def predict(
         self, examples: Iterable, probabilities: bool = False, batch_size: int = 16
@@ -130,9 +128,7 @@ class ChoiceAnswerer(EncoderTask):
         With `probabilities=True`, an array (N, choices) of their probabilities instead; all examples must
         then have the same number of choices.
         """
-        examples = list(examples)
-        refuse_rows(self.refusals(examples))
-        examples = list(map(as_texts, examples))
+        examples = list(map(as_texts, self.answerable(examples, batch_size)))
         counts = np.array([len(x) - 1 for x in examples], int)
         several = sorted(set(counts.tolist()))
         if probabilities and len(several) > 1:

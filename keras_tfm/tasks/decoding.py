@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_tfm.configs import Config, Length, checked, kinds_of
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import DecodingOptions
+from keras_tfm.serving.examples import not_text, reasons
 
 SAMPLING = {"temperature", "top_k", "top_p", "seed", "contrastive_alpha"}
 FIELDS = {field.name for field in dataclasses.fields(DecodingOptions)} - SAMPLING - {"processors"}
@@ -103,8 +104,11 @@ def refused_prompts(
     """{row: reason} of the prompts that cannot be continued: empty ones, and those that leave no room for
     `num_new` (by default one) of `max_length` tokens.
     """
-    prompts, refused, rows = list(prompts), {}, []
+    prompts, rows = list(prompts), []
+    refused = reasons(prompts, not_text)
     for row, prompt in enumerate(prompts):
+        if row in refused:
+            continue
         try:
             if prompt.encode():
                 rows.append(row)

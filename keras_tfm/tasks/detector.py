@@ -20,6 +20,7 @@ from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, 
 from keras_tfm.heads.patch_detector import PatchDetector
 from keras_tfm.models import DETR
 from keras_tfm.models.detection.backbones import BACKBONES
+from keras_tfm.serving.examples import as_columns, check_column, not_list, not_texts
 from keras_tfm.tasks.average_precision import average_precision
 from keras_tfm.tasks.canvas_task import CanvasTask, distinct, refuse_many, sizes_of
 from keras_tfm.tasks.detection import (
@@ -200,11 +201,13 @@ class Detector(CanvasTask):
     def check_examples(self, examples: Any, /) -> Objects:
         """Images with their sizes, boxes as parts of their sides, and names that the task knows."""
         if not isinstance(examples, Objects):
-            images, boxes, labels = examples
+            images, boxes, labels = as_columns(examples, "images", "boxes", "labels")
             images = self.check_images(images)
             if not len(images) == len(boxes) == len(labels):
                 counts = f"{len(images)}, {len(boxes)} and {len(labels)}"
                 raise ValueError(f"examples: expected images, boxes and labels of one length, got {counts}")
+            check_column(boxes, "boxes", not_list)
+            check_column(labels, "labels", not_texts)
             sizes = sizes_of(images)
             places = [f"image {row}" for row in range(len(images))]
             given = [[*map(list, found)] for found in boxes]

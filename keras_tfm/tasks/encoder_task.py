@@ -141,7 +141,7 @@ class EncoderTask(FineTunedTask):
         """
         if family not in FAMILIES:
             raise ValueError(f"There is no encoder family {family!r}; there are {', '.join(FAMILIES)}.")
-        examples = cls.examples_class(*examples)
+        examples = cls.as_examples(examples)
         texts = cls.texts_of(examples)
         sample = texts[:: -(-len(texts) // VOCABULARY_TEXTS) or 1]
         tokenizer = BERTTokenizer.train(sample, vocabulary_size, lowercase)
@@ -193,7 +193,7 @@ class EncoderTask(FineTunedTask):
         cls, backbone: keras.Model, tokenizer: Tokenizer, examples: Sequence[Sequence], **options: Any
     ) -> Self:
         """A task with a new head on an existing encoder, with the labels of `examples`."""
-        return cls(backbone, tokenizer, cls.config_for(examples, **options))
+        return cls(backbone, tokenizer, cls.config_for(cls.as_examples(examples), **options))
 
     @classmethod
     @abc.abstractmethod
@@ -217,6 +217,7 @@ class EncoderTask(FineTunedTask):
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, head_arguments
         from keras_tfm.convert.folder import read_config
 
+        examples = None if examples is None else cls.as_examples(examples)
         folder = find_folder(name)
         tokenizer = read_huggingface_tokenizer(folder)
         model, entries = from_huggingface(folder), read_config(folder)

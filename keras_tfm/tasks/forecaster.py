@@ -16,9 +16,10 @@ from keras_tfm.configs import Between, Config, Count, Length, Option, Size
 from keras_tfm.data.batches.series import SeriesBatches, windows_of
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.series import parse_numbers, read_histories, read_series
+from keras_tfm.serving.examples import as_numbers
 from keras_tfm.tasks.learning import TABLES, ModelOptions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
-from keras_tfm.tasks.task import describe_backbone, make_backbone, refuse_rows
+from keras_tfm.tasks.task import describe_backbone, make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import Training
@@ -175,20 +176,16 @@ class Forecaster(TrainableTask):
         steps = self.config.horizon if steps is None else steps
         if not 1 <= steps <= self.config.horizon:
             raise ValueError(f"`steps` must lie in [1, {self.config.horizon}]; it is {steps}.")
-        histories = list(histories)
-        refuse_rows(self.refusals(histories))
+        histories = self.answerable(histories)
         if not histories:
             return []
         values = np.stack([numbers_of(history)[-self.window :] for history in histories])
         ahead = self._compiled(tf.constant(self._normalise(values), tf.float32), tf.constant(steps)).numpy()
         return list(ahead.astype("float64") * self.config.scale + self.config.mean)
 
-    def refusals(self, examples: Iterable[Any], **options: Any) -> dict[int, str]:
-        return {row: reason for row, history in enumerate(examples) if (reason := self._refusal(history))}
-
-    def _refusal(self, history: Any) -> str | None:
+    def refusal(self, example: Any) -> str | None:
         try:
-            check_series(numbers_of(history), self.window - 1)
+            check_series(numbers_of(example), self.window - 1)
         except ValueError as error:
             return str(error)
         return None
@@ -255,7 +252,7 @@ def check_series(series: Any, window: int) -> np.ndarray:
     """A series as an array (N,); ValueError for other shapes, for values that are not finite, and for
     `window` values or fewer.
     """
-    values = np.asarray(series, "float64")
+    values = as_numbers(series, "series")
     if values.ndim != 1:
         raise ValueError(f"The series must have the shape (N,); it is {values.shape}.")
     if not np.isfinite(values).all():
@@ -268,4 +265,4 @@ def check_series(series: Any, window: int) -> np.ndarray:
 
 def numbers_of(history: Any) -> np.ndarray:
     """The numbers of a history, which may be given as a string."""
-    return parse_numbers(history) if isinstance(history, str) else np.asarray(history, "float64")
+    return parse_numbers(history) if isinstance(history, str) else as_numbers(history, "history")

@@ -18,6 +18,7 @@ from keras_tfm.data.sources.images import read_labelled_images
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.heads.classification import Classifier, classification_loss, soft_classification_loss
 from keras_tfm.heads.distilled import DistilledClassifier
+from keras_tfm.serving.examples import as_columns
 from keras_tfm.tasks.distillation import Taught, distillation_objective, distilled_model, teacher_of
 from keras_tfm.tasks.image_encoder import ImageEncoder
 from keras_tfm.tasks.image_task import (
@@ -332,9 +333,8 @@ class ImageClassifier(ImageTask, FineTunedTask):
 
     def check_examples(self, examples: Any) -> tuple[Any, np.ndarray]:
         """(images, labels), checked; labels (B,) become indices of the class names."""
-        if not isinstance(examples, tuple | list) or len(examples) != 2:
-            raise ValueError(f"examples: expected (images, labels), got a {type(examples).__name__}")
-        images, labels = self.check_images(examples[0]), np.asarray(examples[1])
+        images, labels = as_columns(examples, "images", "labels")
+        images, labels = self.check_images(images), np.asarray(labels)
         if not len(images):
             raise ValueError("`images` must not be empty.")
         if labels.shape != (len(images),):

@@ -13,6 +13,7 @@ from keras_tfm.data.batches.epochs import Batches, hold_out
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_unlabelled_images
 from keras_tfm.models import DETR, ViTMAE
+from keras_tfm.serving.examples import check_column, not_id, refuse_single
 from keras_tfm.tasks.image_classifier import FAMILIES, ImageClassifier, ImageOptions
 from keras_tfm.tasks.image_encoder import ImageEncoder
 from keras_tfm.tasks.image_task import (
@@ -167,9 +168,11 @@ class ImagePretrainer(ImageTask, TrainableTask):
             return self._checked(examples)
         if len(examples) != 2 or len(examples[0]) != len(examples[1]):
             raise ValueError("examples: expected images, or (images, labels) of one length.")
+        check_column(examples[1], "labels", not_id)
         return self._checked(examples[0]), np.asarray(examples[1])
 
     def _checked(self, images: Any) -> np.ndarray | ImageFiles:
+        refuse_single(images, "`images`")
         images = self.check_images(images)
         if not len(images):
             raise ValueError("`images` must not be empty.")

@@ -4,7 +4,7 @@ input.
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import keras
@@ -17,8 +17,9 @@ from keras_tfm.data.sources.images import decode_images, read_images
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.log import Bar
+from keras_tfm.serving.examples import check_batch_size, check_column, not_image, refuse_rows
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
-from keras_tfm.tasks.task import Task, refuse_rows
+from keras_tfm.tasks.task import Task
 from keras_tfm.training.folder import Path
 
 Kind = TypeVar("Kind", bound=Preprocessing)
@@ -67,8 +68,11 @@ class ImageTask(Task):
             images = [images]
         if isinstance(images, ImageFiles):
             return ImageFiles(images.sources, self.image_shape, self.preprocessing, images.places)
-        if isinstance(images, list | tuple) and images and all(map(is_file, images)):
-            return ImageFiles(images, self.image_shape, self.preprocessing)
+        if isinstance(images, list | tuple) and images:
+            check_column(images, "images", not_image)
+            if all(map(is_file, images)):
+                return ImageFiles(images, self.image_shape, self.preprocessing)
+            refuse_unlike(images)
         return check_images(images, self.image_shape[-1])
 
     def answers(self, images: Any, answer: Callable, width: int, batch_size: int) -> np.ndarray:
@@ -78,6 +82,7 @@ class ImageTask(Task):
 
     def image_parts(self, images: Any, batch_size: int) -> Iterator[np.ndarray]:
         """Raw images (B, H, W, C) in batches, with a progress bar; ValueError for a broken file."""
+        check_batch_size(batch_size)
         images = self.check_images(images)
         with Bar(total=len(images), desc="answering", unit="image") as bar:
             for first in range(0, len(images), batch_size):
@@ -89,6 +94,7 @@ class ImageTask(Task):
                 bar.update(len(part))
 
     def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
+        examples = [examples] if is_file(examples) else examples
         files = [row for row, example in enumerate(examples) if is_file(example)]
         if not files:
             return {}
@@ -139,6 +145,14 @@ class ImageTask(Task):
 def is_file(image: Any) -> bool:
     """Whether `image` is a file, given by its path or its bytes, rather than an array."""
     return isinstance(image, str | bytes | os.PathLike)
+
+
+def refuse_unlike(images: Sequence[Any]) -> None:
+    """Raise ValueError for a list of images that makes no single array: files among arrays, several sizes."""
+    if len(kinds := sorted({"a file" if is_file(image) else "an array" for image in images})) > 1:
+        raise ValueError(f"`images` must be arrays alone or files alone; they are {' and '.join(kinds)}.")
+    if len(shapes := sorted({np.shape(image) for image in images})) > 1:
+        raise ValueError(f"`images` must have one size to be arrays; they have {str(shapes[:4])[1:-1]}.")
 
 
 def preprocessing_in(config: Preprocessing) -> Preprocessing:

@@ -21,6 +21,7 @@ from keras_tfm.data.tokenizers.huggingface import (
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.heads import Contrastive, SigmoidContrast, SoftmaxContrast
+from keras_tfm.serving.examples import check_batch_size, listed, not_text, reasons, refuse_rows
 from keras_tfm.tasks.image_task import with_image_size
 from keras_tfm.tasks.image_text_task import ImageTextTask
 from keras_tfm.tasks.matching import HeadArguments, ImageTextMatcherConfig, MatcherOptions
@@ -159,6 +160,9 @@ class ImageTextMatcher(ImageTextTask):
     def objective(self, training: MatchTraining) -> dict[str, Any]:
         return {"loss": SoftmaxContrast() if self.model.logit_bias is None else SigmoidContrast()}
 
+    def learner(self, training: MatchTraining) -> keras.Model:
+        return self.model.learner()
+
     def measure(self, examples: ImageTexts) -> dict[str, Any]:
         """Recall at 1, 5 and 10, from 0 to 1, in both directions.
 
@@ -175,7 +179,7 @@ class ImageTextMatcher(ImageTextTask):
         """The logits (I, T) of raw {"images": I, "texts": T}."""
         images = np.asarray(self.check_images(batch["images"]))
         texts = self.text_inputs(tf.constant(list(batch["texts"])))
-        return self.model.compare(self.prepare(images), texts)
+        return self.model({"images": self.prepare(images), **texts}, training=training)
 
     def text_inputs(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """The inputs of the text encoder for strings (B,). Runs in a graph."""
@@ -216,7 +220,9 @@ class ImageTextMatcher(ImageTextTask):
 
         Only the first `max_length` tokens of a text are read.
         """
-        texts = list(texts)
+        check_batch_size(batch_size)
+        texts = listed(texts, "texts")
+        refuse_rows(reasons(texts, not_text))
         vectors = np.zeros((len(texts), self.width), "float32")
         for rows in rows_by_length(map(len, texts), batch_size, "text"):
             vectors[rows] = self._encode_texts(tf.constant([texts[row] for row in rows]))
@@ -228,6 +234,7 @@ class ImageTextMatcher(ImageTextTask):
         A label's vector is the mean over the templates, scaled to length 1 (Radford et al. 2021, section
         3.1.4). Raises ValueError for a template without "{}".
         """
+        labels, templates = listed(labels, "labels"), listed(templates, "templates")
         for template in templates:
             if "{}" not in template:
                 raise ValueError(f"`template` must have {{}} where the label goes; it is {template!r}.")

@@ -13,6 +13,7 @@ from keras_tfm.data.batches.encoding import in_chunks, surround
 from keras_tfm.data.batches.epochs import hold_out
 from keras_tfm.data.sources.image_texts import ImageTexts, identities, read_image_texts
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
+from keras_tfm.serving.examples import as_columns, listed
 from keras_tfm.tasks.image_task import ImageTask, image_shape_of, shape_and_preprocessing
 from keras_tfm.tasks.learning import ModelOptions, rows_of
 from keras_tfm.tasks.retrieval import distinct
@@ -83,9 +84,8 @@ class ImageTextTask(ImageTask, FineTunedTask):
 
     def check_examples(self, examples: Any) -> ImageTexts:
         """Checked (images, texts) of equal number; texts must be strings that are not blank."""
-        if not isinstance(examples, tuple | list) or len(examples) != 2:
-            raise ValueError(f"examples: expected (images, texts), got a {type(examples).__name__}")
-        images, texts = self.check_images(examples[0]), list(examples[1])
+        images, texts = as_columns(examples, "images", "texts")
+        images, texts = self.check_images(images), listed(texts, "`texts`")
         if not len(images):
             raise ValueError("`images` must not be empty.")
         if len(texts) != len(images):

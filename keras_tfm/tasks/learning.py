@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import keras
@@ -17,6 +17,7 @@ from keras_tfm.configs import Config, kinds_of
 from keras_tfm.data.batches.epochs import hold_out
 from keras_tfm.data.sources.files import fingerprint
 from keras_tfm.data.sources.text_stream import TextStream
+from keras_tfm.serving.examples import as_columns, check_column, listed, not_text, reasons, refuse_rows
 from keras_tfm.tasks.signatures import ColumnNames
 from keras_tfm.tasks.task import Task, load_any, refuse_columns
 from keras_tfm.tasks.task_folder import is_task_folder
@@ -78,6 +79,8 @@ class LearningTask(Task):
     rate_divisor: ClassVar[float] = 1  # of the learning rate where a training starts from given weights
     columns: ClassVar[tuple[int, ...]] = ()  # how many columns --columns may name
     examples_class: ClassVar[Any] = None  # a named tuple of columns of equal length, or None: a list of texts
+    # {column: a function that gives the reason why a value does not belong there, or None}
+    column_kinds: ClassVar[Mapping[str, Callable[[Any], str | None]]] = {}
     unit: ClassVar[str] = "examples"
     digits: ClassVar[int] = 4  # `evaluate` rounds its metrics to these
     held_out: ClassVar[tuple[float, int | None]] = (0.02, 1_000)  # the share for validation, and a maximum
@@ -117,14 +120,30 @@ class LearningTask(Task):
         return cls.read_files(paths, columns, **fields)
 
     def check_examples(self, examples: Any, /) -> Any:
-        """The examples in the form that the other methods take; ValueError if columns differ in length."""
-        if self.examples_class is None:
-            return examples if isinstance(examples, TextStream) else list(examples)
-        columns: Any = self.examples_class(*examples)
-        if len(set(map(len, columns))) != 1:
-            counts = ", ".join(f"{len(x)} {name}" for name, x in zip(columns._fields, columns, strict=True))
+        """The examples in the form that the other methods take; ValueError as from `as_examples`."""
+        return self.as_examples(examples)
+
+    @classmethod
+    def as_examples(cls, examples: Any) -> Any:
+        """The examples as `examples_class`, or a list of texts. ValueError for a string in the place of a
+        list, a value of another kind than its column's, and columns that are missing or differ in length.
+        """
+        if isinstance(examples, TextStream):
+            return examples
+        if cls.examples_class is None:
+            texts = listed(examples)
+            refuse_rows(reasons(texts, not_text))
+            return texts
+        names = cls.examples_class._fields
+        parts = as_columns(examples, *names)
+        for place, name in enumerate(names):
+            if not hasattr(parts[place], "__len__"):
+                parts[place] = listed(parts[place], f"`{name}`")
+            check_column(parts[place], name, cls.column_kinds.get(name, lambda value: None))
+        if len(set(map(len, parts))) != 1:
+            counts = ", ".join(f"{len(x)} {name}" for name, x in zip(names, parts, strict=True))
             raise ValueError(f"examples: expected columns of one length, got {counts}")
-        return columns
+        return cls.examples_class(*parts)
 
     @classmethod
     def training_of(cls, start: Path | None) -> Any:

@@ -31,6 +31,7 @@ from keras_tfm.heads import (
     token_accuracy,
     token_cross_entropy,
 )
+from keras_tfm.serving.examples import not_text
 from keras_tfm.tasks.blanks import Blanks
 from keras_tfm.tasks.encoder_task import EncoderOptions, TextLength
 from keras_tfm.tasks.learning import ROWS
@@ -140,7 +141,7 @@ class MaskedLanguageModel(TrainableTask):
         `changes` replace fields of the configuration of BERT's `size`; ValueError for an unknown size or
         field.
         """
-        sample = sample_of(documents)
+        sample = sample_of(cls.as_examples(documents))
         sample = sample[:: -(-len(sample) // VOCABULARY_DOCUMENTS) or 1]
         lines = [line for document in sample for line in document.splitlines()]
         return cls.from_tokenizer(
@@ -313,7 +314,7 @@ class MaskedLanguageModel(TrainableTask):
         """
         return [
             text.decode("utf-8", "replace")
-            for batch in _in_batches(texts, batch_size)
+            for batch in _in_batches(self.answerable(texts, batch_size), batch_size)
             for text in self._blanks.fill(tf.constant(batch, tf.string)).numpy()
         ]
 
@@ -324,7 +325,7 @@ class MaskedLanguageModel(TrainableTask):
         if not 1 <= count <= self.tokenizer.vocabulary_size:
             raise ValueError(f"`count` must lie in [1, {self.tokenizer.vocabulary_size}]; it is {count}.")
         answers = []
-        for batch in _in_batches(texts, batch_size):
+        for batch in _in_batches(self.answerable(texts, batch_size), batch_size):
             ids, probabilities, is_blank = self._blanks.candidates(tf.constant(batch, tf.string), count)
             for row, likely, blanks in zip(ids.numpy(), probabilities.numpy(), is_blank.numpy(), strict=True):
                 pieces = [[self._blanks.pieces[i] for i in each] for each in row[blanks]]
@@ -338,7 +339,10 @@ class MaskedLanguageModel(TrainableTask):
 
     def count_truncated(self, texts: Sequence[str]) -> int:
         """How many of the strings `texts` have more tokens than a row holds, and are cut."""
-        return int(are_cut(self.tokenizer, self.config.max_length, texts).sum())
+        return int(are_cut(self.tokenizer, self.config.max_length, self.answerable(texts)).sum())
+
+    def refusal(self, example: Any) -> str | None:
+        return not_text(example)
 
     @classmethod
     def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> list[str]:
@@ -367,6 +371,5 @@ class MaskedLanguageModel(TrainableTask):
         return cls(model_class(make_backbone(model), **head), load_tokenizer(folder), config)
 
 
-def _in_batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    texts = list(texts)
+def _in_batches(texts: list[str], size: int) -> Iterator[list[str]]:
     return (texts[first : first + size] for first in range(0, len(texts), size))

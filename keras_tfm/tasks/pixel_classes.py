@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_tfm.data.batches.masks import MaskBatches
 from keras_tfm.data.sources.masks import Masks
 from keras_tfm.data.sources.segments import Segments
+from keras_tfm.serving.examples import as_columns
 from keras_tfm.tasks.canvas_task import sizes_of
 from keras_tfm.tasks.mask_drawing import draw_masks, write_masks
 from keras_tfm.tasks.segmentation import checked_masks, labels_on_canvas, overlap, summary
@@ -35,11 +36,10 @@ class PixelClasses(SegmentationKind):
         if isinstance(examples, Segments):
             raise ValueError("examples: expected a mask of classes for each image, got COCO's segments")
         if not isinstance(examples, Masks):
-            if not isinstance(examples, tuple | list) or len(examples) != 2:
-                raise ValueError(f"examples: expected (images, masks), got a {type(examples).__name__}")
-            images = self.task.check_images(examples[0])
+            images, masks = as_columns(examples, "images", "masks")
+            images = self.task.check_images(images)
             sizes = sizes_of(images)
-            examples = Masks(images, sizes, checked_masks(examples[1], sizes, self.task.config))
+            examples = Masks(images, sizes, checked_masks(masks, sizes, self.task.config))
         return examples
 
     def batches(self, examples: Masks, training: SegmentationTraining, is_validation: bool) -> MaskBatches:

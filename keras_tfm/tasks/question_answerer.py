@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import re
 import string
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Self
 
@@ -18,11 +19,12 @@ from keras_tfm.data.batches.windows import longest_question, question_windows
 from keras_tfm.data.sources.inputs import Inputs, read_unanswered
 from keras_tfm.data.sources.questions import Questions, check_answer, read_questions
 from keras_tfm.heads import SpanCrossEntropy, SpanFinder, best_spans
+from keras_tfm.serving.examples import not_answers, not_question, not_text, reasons
 from keras_tfm.tasks.encoder_task import EncoderTask, parts_of, with_parts
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.served_reading import served_questions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
-from keras_tfm.tasks.task import refuse_columns, refuse_rows
+from keras_tfm.tasks.task import refuse_columns
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
 
@@ -91,6 +93,9 @@ class QuestionAnswerer(EncoderTask):
     training = dataclasses.replace(EncoderTask.training, batch_tokens=12 * 384)
     config_class = QuestionAnswererConfig
     examples_class = Questions
+    column_kinds = types.MappingProxyType(
+        {"questions": not_text, "contexts": not_text, "answers": not_answers}
+    )
     head_class = SpanFinder
     default_length = 384
     chunk = 1_024
@@ -221,8 +226,7 @@ class QuestionAnswerer(EncoderTask):
         With `scores=True`, also an array (N,) of probabilities: of this start and end, among [CLS] and the
         tokens of the context in the answer's window.
         """
-        pairs = list(map(parts_of, pairs))
-        refuse_rows(self.refusals(pairs))
+        pairs = list(map(parts_of, self.answerable(pairs, batch_size)))
         answers, probabilities = [""] * len(pairs), np.zeros(len(pairs), "float32")
         for rows in rows_by_length([len(context) for _, context in pairs], batch_size, "question"):
             columns = self._columns(*zip(*(pairs[row] for row in rows), strict=True))
@@ -233,14 +237,10 @@ class QuestionAnswerer(EncoderTask):
         return (answers, probabilities) if scores else answers
 
     def refusals(self, examples: Iterable[str | Sequence[str]], **options: Any) -> dict[int, str]:
-        pairs = list(map(parts_of, examples))
-        refused = {
-            row: "expected a question and a context: two strings, or one with a tab between"
-            for row, pair in enumerate(pairs)
-            if len(pair) != 2
-        }
+        pairs = list(examples)
+        refused = reasons(pairs, not_question)
         rows = [row for row in range(len(pairs)) if row not in refused]
-        too_long = self._too_long([pairs[row][0] for row in rows])
+        too_long = self._too_long([parts_of(pairs[row])[0] for row in rows])
         refused |= {rows[place]: reason for place, reason in too_long.items()}
         return dict(sorted(refused.items()))
 

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import pathlib
 import re
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -14,12 +15,13 @@ import tensorflow as tf
 from keras_tfm.configs import Between, Config, Option, Size
 from keras_tfm.data.sources.inputs import Inputs, read_users
 from keras_tfm.data.sources.ratings import Ratings, first_problem, rating_problem, read_ratings, repeated
+from keras_tfm.serving.examples import as_numbers, listed, not_id
 from keras_tfm.tasks.ids import Ids, as_ids
 from keras_tfm.tasks.learning import TABLES, LearningTask, ModelOptions
 from keras_tfm.tasks.served_factors import ServedFactors
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.sweeps import best_of_sweeps
-from keras_tfm.tasks.task import WEIGHTS, refuse_rows
+from keras_tfm.tasks.task import WEIGHTS
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import Learning
 from keras_tfm.training.safetensors import CheckpointError, read_tensors
@@ -92,6 +94,7 @@ class Recommender(LearningTask):
     files = f"a user, an item and a rating in {TABLES}; other file names are read as .tsv"
     columns = (3,)
     examples_class = Ratings
+    column_kinds = types.MappingProxyType({"users": not_id, "items": not_id})
     unit = "ratings"
     held_out = (0.1, 100_000)
     judged_by = ("val_rmse", "min")
@@ -120,7 +123,7 @@ class Recommender(LearningTask):
 
     @classmethod
     def make(cls, examples: Any, options: FactorOptions, changes: Mapping[str, Any], **fields: Any) -> Self:
-        users, items = (sorted(set(as_ids(column))) for column in examples[:2])
+        users, items = (sorted(set(as_ids(column))) for column in cls.as_examples(examples)[:2])
         model = MatrixFactorization(options.dim, options.regularization)
         model.draw((len(users), len(items)))
         return cls(model, users, items, RecommenderConfig(**fields))
@@ -149,7 +152,7 @@ class Recommender(LearningTask):
         twice.
         """
         users, items, ratings = super().check_examples(examples)
-        values = np.asarray(ratings, "float64")
+        values = as_numbers(ratings, "ratings")
         if wrong := first_problem(values, self.config.lowest, self.config.highest):
             row, problem = wrong
             raise ValueError(f"row {row}: expected {problem}, got {values[row]}")
@@ -224,6 +227,9 @@ class Recommender(LearningTask):
 
         An unknown id contributes neither a bias nor factors.
         """
+        users, items = listed(users, "users"), listed(items, "items")
+        if len(users) != len(items):
+            raise ValueError(f"`items` must be one for each of {len(users)} users; there are {len(items)}.")
         return self._rated(*self._places(users, items))
 
     def predict(self, users: Iterable[str], num_items: int = ANSWERS) -> list[list[Recommendation]]:
@@ -232,8 +238,7 @@ class Recommender(LearningTask):
 
         ValueError for an unknown user; use `recommend` for new users.
         """
-        users = as_ids(users)
-        refuse_rows(self.refusals(users))
+        users = as_ids(self.answerable(users))
         offsets, seen = self._seen.indptr, self._seen.indices
         return [
             self._answers(*self.model.top_n(user, num_items, seen[offsets[user] : offsets[user + 1]]))
@@ -255,12 +260,10 @@ class Recommender(LearningTask):
         user = self.model.fold_in(items, list(ratings.values()))
         return self._answers(*self.model.top_n(user, num_items, items))
 
-    def refusals(self, examples: Sequence[str], **options: Any) -> dict[int, str]:
-        return {
-            row: f"the training had no ratings by {user!r}"
-            for row, user in enumerate(as_ids(examples))
-            if user not in self.users.places
-        }
+    def refusal(self, example: Any) -> str | None:
+        (user,) = as_ids([example])
+        unknown = None if user in self.users.places else f"the training had no ratings by {user!r}"
+        return not_id(example) or unknown
 
     def as_line(self, answer: Sequence[Recommendation]) -> str:
         return "\t".join(re.sub(r"[\t\r\n]", " ", item) for item, _ in answer)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_tfm.data.sources.segments import PANOPTIC, SegmentSets
+from keras_tfm.serving.examples import check_column, not_list
 from keras_tfm.tasks.segmentation import SegmenterConfig
 
 
@@ -13,6 +14,8 @@ def checked_sets(masks: Any, labels: Any, sizes: np.ndarray, config: SegmenterCo
     """Masks (M, H, W), boolean or 0 and 1, and M names of each image of these `sizes` (N, 2), packed;
     ValueError for others.
     """
+    check_column(masks, "masks", not_list)
+    check_column(labels, "labels", not_list)
     if not len(masks) == len(labels) == len(sizes):
         counts = f"{len(sizes)}, {len(masks)} and {len(labels)}"
         raise ValueError(f"examples: expected images, masks and labels of one length, got {counts}")

@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_tfm.data.batches.segments import SegmentBatches, segment_targets
 from keras_tfm.data.sources.mask_files import encoded_numbers
 from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS, Segments
+from keras_tfm.serving.examples import shown
 from keras_tfm.tasks.average_precision import mask_precision
 from keras_tfm.tasks.canvas_task import refuse_many, sizes_of
 from keras_tfm.tasks.mask_drawing import draw_segments, write_numbers
@@ -64,9 +65,7 @@ class SegmentSetKind(SegmentationKind):
         if not isinstance(examples, Segments):
             if not isinstance(examples, tuple | list) or len(examples) != 3:
                 kinds = "(images, masks, labels), or COCO's files,"
-                raise ValueError(
-                    f"examples: expected {kinds} for {WORDS[self.kind]}, got a {type(examples).__name__}"
-                )
+                raise ValueError(f"examples: expected {kinds} for {WORDS[self.kind]}, got {shown(examples)}")
             images = self.task.check_images(examples[0])
             sizes = sizes_of(images)
             examples = Segments(images, sizes, checked_sets(examples[1], examples[2], sizes, config))

@@ -14,6 +14,7 @@ from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.classification import pooled_of
+from keras_tfm.serving.examples import not_text
 from keras_tfm.tasks.served_texts import served_texts
 from keras_tfm.tasks.signatures import Endpoints, Served
 from keras_tfm.tasks.task import Task, check_vocabulary, describe_backbone
@@ -100,7 +101,7 @@ class SentenceEncoder(Task):
 
     def predict(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
         """The vectors of the strings `texts`, (N, D)."""
-        texts = list(texts)
+        texts = self.answerable(texts, batch_size)
         vectors = np.zeros((len(texts), self.model.config.dim), "float32")
         for rows in rows_by_length(map(len, texts), batch_size, "text"):
             vectors[rows] = self._encode(tf.constant([texts[row] for row in rows]))
@@ -115,7 +116,10 @@ class SentenceEncoder(Task):
 
     def count_truncated(self, texts: Sequence[str]) -> int:
         """How many of `texts` have more tokens than the model reads, and are cut."""
-        return int(are_cut(self.tokenizer, self.config.max_length, texts).sum())
+        return int(are_cut(self.tokenizer, self.config.max_length, self.answerable(texts)).sum())
+
+    def refusal(self, example: Any) -> str | None:
+        return not_text(example)
 
     def as_line(self, answer: np.ndarray) -> str:
         return " ".join(f"{x:.6g}" for x in answer)

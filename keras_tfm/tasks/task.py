@@ -20,6 +20,7 @@ from keras_tfm.data.sources.inputs import Inputs, read_input_lines
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.language_model import LanguageModel
+from keras_tfm.serving.examples import check_batch_size, listed, reasons, refuse_rows
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served, ServedWriter
 from keras_tfm.tasks.task_folder import TaskError, check_files, digest_of, read_config
 from keras_tfm.training.card import card, write_card
@@ -110,7 +111,20 @@ class Task(abc.ABC):
         """{row: reason} for those `examples` that `predict` cannot answer with these `options`. `predict`
         raises a ValueError for the first of them before it answers any.
         """
-        return {}
+        return reasons(examples, self.refusal)
+
+    def refusal(self, example: Any) -> str | None:
+        """Why `predict` cannot answer this `example`, or None: it is no string, for instance."""
+        return None
+
+    def answerable(self, examples: Any, batch_size: int = 1, **options: Any) -> list:
+        """The `examples` of `predict` as a list. ValueError for a single one in its place, for the first row
+        that cannot be answered, and for a `batch_size` below 1.
+        """
+        check_batch_size(batch_size)
+        examples = listed(examples)
+        refuse_rows(self.refusals(examples, **options))
+        return examples
 
     def count_truncated(self, examples: Any) -> int:
         """How many of `examples`, inputs of `predict`, are longer than the model reads, and are cut."""
@@ -291,13 +305,6 @@ def check_vocabulary(model_config: Any, tokenizer: Tokenizer) -> None:
             f"The vocabulary does not match the embedding: the tokenizer has {tokenizer.vocabulary_size} "
             f"tokens, the model {model_config.vocabulary_size}."
         )
-
-
-def refuse_rows(refusals: Mapping[int, str]) -> None:
-    """Raise ValueError for the first row that cannot be answered, with the reason; see `Task.refusals`."""
-    for row, reason in refusals.items():
-        others = f" ({len(refusals) - 1:,} more rows cannot be answered)" if len(refusals) > 1 else ""
-        raise ValueError(f"row {row}: {reason}{others}")
 
 
 def refuse_columns(columns: ColumnNames, why: str) -> None:

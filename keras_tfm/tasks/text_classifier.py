@@ -1,6 +1,7 @@
 """Text classification: one class per text or pair of texts, several labels at once, or a number."""
 
 import dataclasses
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -14,20 +15,27 @@ from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_texts
 from keras_tfm.data.sources.labelled import PROBLEMS, LabelledTexts, read_labelled_texts
 from keras_tfm.heads.classification import Classifier, classification_loss
+from keras_tfm.serving.examples import (
+    check_column,
+    not_number,
+    not_pair,
+    not_text,
+    not_text_or_pair,
+    not_texts,
+    shown,
+)
 from keras_tfm.tasks.encoder_task import (
     EncoderTask,
     TextLength,
     as_pairs,
     check_labels,
     label_ids,
-    parts_of,
     published_labels,
     with_parts,
 )
 from keras_tfm.tasks.learning import TABLES
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
-from keras_tfm.tasks.task import refuse_rows
 from keras_tfm.training.folder import Path
 from keras_tfm.training.monitor import Mode
 from keras_tfm.training.options import FineTuning
@@ -36,6 +44,8 @@ Problem = Literal["classes", "multi-label", "regression"]
 PUBLISHED = dict(
     zip(PROBLEMS, ("single_label_classification", "multi_label_classification", "regression"), strict=True)
 )
+
+LABELS = {"classes": not_text, "multi-label": not_texts, "regression": not_number}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +102,7 @@ class TextClassifier(EncoderTask):
     columns = (2, 3)
     config_class = TextClassifierConfig
     examples_class = LabelledTexts
+    column_kinds = types.MappingProxyType({"texts": not_text_or_pair})
     head_class = Classifier
 
     @property
@@ -110,6 +121,7 @@ class TextClassifier(EncoderTask):
     ) -> TextClassifierConfig:
         """A configuration with the labels of the examples, sorted."""
         texts, labels = examples
+        check_column(labels, "labels", LABELS[problem])
         if problem == "multi-label":
             labels = [name for names in labels for name in names]
         names = () if problem == "regression" else tuple(sorted(set(labels)))
@@ -135,6 +147,11 @@ class TextClassifier(EncoderTask):
     @classmethod
     def texts_of(cls, examples: LabelledTexts) -> list[str]:
         return [part for text in examples.texts for part in ([text] if isinstance(text, str) else text)]
+
+    def check_examples(self, examples: Any) -> LabelledTexts:
+        examples = super().check_examples(examples)
+        check_column(examples.labels, "labels", LABELS[self.config.problem])
+        return examples
 
     def _encode(self, texts: Any, seconds: tf.Tensor | None = None) -> Ragged:
         if not tf.is_tensor(texts):
@@ -192,8 +209,6 @@ class TextClassifier(EncoderTask):
         Raises:
             ValueError: for a text that cannot be labelled, and for `probabilities` of a regression.
         """
-        texts = list(texts)
-        refuse_rows(self.refusals(texts))
         values = self.probabilities(texts, batch_size)  # (N, labels)
         if probabilities:
             if self.config.problem == "regression":
@@ -205,19 +220,16 @@ class TextClassifier(EncoderTask):
             return [self.config.labels[label] for label in values.argmax(-1)]
         return [[self.config.labels[label] for label in np.flatnonzero(row >= 0.5)] for row in values]
 
-    def refusals(self, examples: Iterable[str | Sequence[str]], **options: Any) -> dict[int, str]:
-        expected = "expected a pair of texts: two strings, or one with a tab between"
-        if not self.config.pairs:
-            expected = "expected one text, for this task reads single texts"
-        return {
-            row: expected
-            for row, text in enumerate(examples)
-            if (len(parts_of(text)) != 2 if self.config.pairs else not isinstance(text, str))
-        }
+    def refusal(self, example: Any) -> str | None:
+        if self.config.pairs:
+            return not_pair(example)
+        if isinstance(example, str):
+            return None
+        return f"expected one text, for this task reads single texts; got {shown(example)}"
 
     def probabilities(self, texts: Iterable[str | Sequence[str]], batch_size: int = 64) -> np.ndarray:
         """The probability of each label, (N, labels), or the predicted numbers (N, 1) of a regression."""
-        texts = list(texts)
+        texts = self.answerable(texts, batch_size)
         answers = np.zeros((len(texts), max(1, len(self.config.labels))), "float32")
         for rows in rows_by_length([len(str(text)) for text in texts], batch_size, "text"):
             columns = [x for x in self._columns([texts[row] for row in rows]) if x is not None]
@@ -255,7 +267,8 @@ class TextClassifier(EncoderTask):
 
     def count_truncated(self, texts: Sequence[str | Sequence[str]]) -> int:
         """How many of `texts` have more tokens than the model reads, and are cut."""
-        columns = zip(*as_pairs(texts), strict=True) if self.config.pairs and len(texts) else [list(texts)]
+        texts = self.answerable(texts)
+        columns = zip(*as_pairs(texts), strict=True) if self.config.pairs and len(texts) else [texts]
         return int(are_cut(self.tokenizer, self.config.max_length, *columns).sum())
 
     def as_line(self, answer: Any) -> str:

@@ -42,7 +42,7 @@ from keras_tfm.tasks.measures import sums_over
 from keras_tfm.tasks.served_writing import served_generator
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.streams import EPOCH_BATCHES, Texts, read_or_stream, sample_of
-from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model, refuse_rows
+from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import LanguageModelTraining
@@ -146,6 +146,7 @@ class TextGenerator(TrainableTask):
         """
         if tokenizer not in ("bytes", "characters"):
             raise ValueError(f"`tokenizer` must be bytes or characters; it is {tokenizer!r}.")
+        texts = cls.as_examples(texts)
         tokenizer = train_tokenizer(sample_of(texts), tokenizer, vocabulary_size)
         changes = {"vocabulary_size": tokenizer.vocabulary_size} | changes
         model = LanguageModel(keras_tfm.models.GPT2.from_size(size, **changes))
@@ -287,8 +288,8 @@ class TextGenerator(TrainableTask):
         `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Bytes that are not UTF-8 become
         U+FFFD. ValueError, naming its row, for a prompt that is empty or leaves no room.
         """
-        prompts, answers, decoding = list(prompts), [], self._decoding(as_stops(stop))
-        refuse_rows(self.refusals(prompts, max_new_tokens, **options))
+        prompts = self.answerable(prompts, batch_size, max_new_tokens=max_new_tokens, **options)
+        answers, decoding = [], self._decoding(as_stops(stop))
         with Bar(total=len(prompts), desc="answering", unit="text") as bar:
             for first in range(0, len(prompts), batch_size):
                 some = prompts[first : first + batch_size]
@@ -308,7 +309,7 @@ class TextGenerator(TrainableTask):
         """Yield the continuation of `prompt` in pieces, as they are generated; see `generate`. No beam
         search.
         """
-        refuse_rows(self.refusals([prompt], max_new_tokens, **options))
+        self.answerable([prompt], max_new_tokens=max_new_tokens, **options)
         inputs, chosen = self._prepare([prompt], max_new_tokens, **options)
         symbols = self.tokenizer.symbols
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode

@@ -1,6 +1,7 @@
 """Tagging: a label for each word of a sentence, for example to find named entities."""
 
 import dataclasses
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_words
 from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words
 from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
+from keras_tfm.serving.examples import not_texts, not_words
 from keras_tfm.tasks.encoder_task import (
     EncoderTask,
     TextLength,
@@ -74,6 +76,7 @@ class TokenClassifier(EncoderTask):
     training = dataclasses.replace(EncoderTask.training, epochs=10)
     config_class = TokenClassifierConfig
     examples_class = TaggedWords
+    column_kinds = types.MappingProxyType({"words": not_texts, "tags": not_texts})
     head_class = TokenTagger
 
     def _add_head(self, backbone: keras.Model) -> TokenTagger:
@@ -130,7 +133,7 @@ class TokenClassifier(EncoderTask):
 
     def predict(self, sentences: Iterable[str | Sequence[str]], batch_size: int = 64) -> list[list[str]]:
         """The tags of each sentence, one for each word: a list of lists of strings."""
-        sentences = [words.split() if isinstance(words, str) else list(words) for words in sentences]
+        sentences = list(map(words_of, self.answerable(sentences, batch_size)))
         answers: list[list[str]] = [[] for _ in sentences]
         for rows in rows_by_length(map(len, sentences), batch_size, "sentence"):
             words = tf.ragged.constant([sentences[row] for row in rows], tf.string, ragged_rank=1)
@@ -138,6 +141,9 @@ class TokenClassifier(EncoderTask):
                 answers[row] = [self.config.labels[place] for place in places]
                 answers[row] += [self._outside] * (len(sentences[row]) - len(places))
         return answers
+
+    def refusal(self, example: Any) -> str | None:
+        return not_words(example)
 
     @property
     def _outside(self) -> str:
@@ -169,7 +175,7 @@ class TokenClassifier(EncoderTask):
 
     def count_truncated(self, sentences: Iterable[str | Sequence[str]]) -> int:
         """How many of `sentences` have words beyond the model's length, which get no tag of their own."""
-        sentences = [words.split() if isinstance(words, str) else list(words) for words in sentences]
+        sentences = list(map(words_of, self.answerable(sentences)))
         counts = tf.reduce_sum(self._encode(sentences)["is_first"], axis=1).numpy()
         return sum(int(count) < len(words) for count, words in zip(counts, sentences, strict=True))
 
@@ -199,3 +205,8 @@ class TokenClassifier(EncoderTask):
 
         labels = {"labels": list(self.config.labels), "outside": self._outside}
         return self.served_by(run, {"kind": "tags", **labels}, kind="words")
+
+
+def words_of(sentence: str | Sequence[str]) -> list[str]:
+    """The words of a sentence, which may have come as one string."""
+    return sentence.split() if isinstance(sentence, str) else list(sentence)

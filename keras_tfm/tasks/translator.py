@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pathlib
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -26,6 +27,7 @@ from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens, ScheduledSampling
 from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
+from keras_tfm.serving.examples import not_text
 from keras_tfm.tasks.decoding import DecodingDefaults, check_ids, check_token_ids, reseeded, with_languages
 from keras_tfm.tasks.learning import TABLES, ModelOptions
 from keras_tfm.tasks.served_writing import served_translator
@@ -105,6 +107,7 @@ class Translator(TrainableTask):
     files = f"two parallel text files; or {TABLES}"
     columns = (2,)
     examples_class = Pairs
+    column_kinds = types.MappingProxyType({"sources": not_text, "targets": not_text})
     unit = "pairs"
     digits = 2
     training = Seq2SeqTraining(epochs=30, schedule="inverse-root", weight_decay=0.0)
@@ -156,7 +159,7 @@ class Translator(TrainableTask):
         """
         if family not in FAMILIES:
             raise ValueError(f"There is no model family {family!r}; there are {', '.join(FAMILIES)}.")
-        sources, targets = pairs
+        sources, targets = cls.as_examples(pairs)
         sides = [sources, targets] if separate_tokenizers else [[*sources, *targets]]
         tokenizers = [train_tokenizer(lines, tokenizer, vocabulary_size) for lines in sides]
         changes["vocabulary_size"] = tokenizers[0].vocabulary_size
@@ -273,7 +276,8 @@ class Translator(TrainableTask):
         are fields of `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Sources of more than
         `config.max_length` tokens are cut; `count_truncated` counts them.
         """
-        prompts, chosen = list(prompts), self._options(max_new_tokens, **options)
+        prompts = self.answerable(prompts, batch_size)
+        chosen = self._options(max_new_tokens, **options)
         answers = [""] * len(prompts)
         for rows in rows_by_length(map(len, prompts), batch_size, "line"):
             inputs = self._prompts(tf.constant([prompts[row] for row in rows]))
@@ -284,12 +288,15 @@ class Translator(TrainableTask):
                 answers[row] = text.decode("utf-8", "replace")
         return answers
 
+    def refusal(self, example: Any) -> str | None:
+        return not_text(example)
+
     predict = generate
     writes_texts, served_writer = True, served_translator
 
     def count_truncated(self, prompts: Iterable[str]) -> int:
         """How many of the strings `prompts` have more tokens than a source may have, and are cut."""
-        lengths = self.tokenizer.tokenize(tf.constant(list(prompts), tf.string)).row_lengths()
+        lengths = self.tokenizer.tokenize(tf.constant(self.answerable(prompts), tf.string)).row_lengths()
         around = self.config.around[0] if self.config.around else SpecialTokens([], [self.tokenizer.end_id])
         room = self.config.max_length - len(around.prefix) - len(around.suffix)
         return int(tf.reduce_sum(tf.cast(lengths > room, tf.int32)))

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse
 
 from keras_tfm.configs import Between, Config, Size, parse_json
+from keras_tfm.word_vectors.not_fitted import Learns
 from keras_tfm.word_vectors.ridge import inner_products, solve_rows
 
 ARRAYS = ("user_factors", "item_factors", "user_biases", "item_biases", "mean")
@@ -80,7 +81,7 @@ class Observed:
         return len(self.ratings)
 
 
-class MatrixFactorization:
+class MatrixFactorization(Learns):
     """Predicts the rating of item j by user i as w_i^T u_j + b_i + c_j + mu.
 
     `user_factors` W (N, K), `item_factors` U (D, K), `user_biases` b (N,), `item_biases` c (D,) and `mean` mu
@@ -103,6 +104,7 @@ class MatrixFactorization:
     array([1])
     """
 
+    learnt = ARRAYS
     user_factors: np.ndarray
     item_factors: np.ndarray
     user_biases: np.ndarray

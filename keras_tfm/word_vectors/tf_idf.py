@@ -12,7 +12,8 @@ import scipy.sparse
 
 from keras_tfm.configs import Config, parse_json
 from keras_tfm.word_vectors.bag_of_words import term_counts
-from keras_tfm.word_vectors.vocabulary import Texts, Vocabulary
+from keras_tfm.word_vectors.not_fitted import Learns
+from keras_tfm.word_vectors.vocabulary import Texts, Vocabulary, split
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +25,7 @@ class TfIdfConfig(Config):
     norm: Literal["l1", "l2"] | None = "l2"
 
 
-class TfIdf:
+class TfIdf(Learns):
     """Texts as sparse rows (S, V): for each word of the vocabulary, tf(w, s) idf(w).
 
     tf(w, s) is the count of word w in text s. idf(w) is ln(S / df), where df of the S fitted texts contain w.
@@ -43,6 +44,7 @@ class TfIdf:
     array([[1.  , 1.41, 0.  , 0.  ]])
     """
 
+    learnt = ("vocabulary", "idf")
     vocabulary: Vocabulary
     idf: np.ndarray
 
@@ -55,7 +57,7 @@ class TfIdf:
         Raises ValueError if there is no text, or without `smooth` if no text contains some word.
         """
         if vocabulary is None:
-            texts = list(texts)
+            texts = list(split(texts))
             vocabulary = Vocabulary.from_texts(texts)
         counts = term_counts(texts, vocabulary)
         num_texts = counts.shape[0]
@@ -85,7 +87,7 @@ class TfIdf:
 
     def fit_transform(self, texts: Texts, vocabulary: Vocabulary | None = None) -> scipy.sparse.csr_array:
         """`fit`, and `transform` of the same texts."""
-        texts = list(texts)
+        texts = list(split(texts))
         return self.fit(texts, vocabulary).transform(texts)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -63,7 +63,8 @@ class Case:
     fusing; `tied(model)` gives the two variables that are one. `convolves` says that there are convolutions:
     by oneDNN, TensorFlow's of an empty batch have the shape of their input. `without_effect` are the ends of
     the paths of weights on which, by the mathematics, no output depends. `mixes_padding` says that padding
-    counts as all else does, whatever the mask. `chooses` says that outputs, some of them in float32, are
+    counts as all else does, whatever the mask. `compares` says that outputs have two axes of the batch, one
+    of which rows are compared with the other. `chooses` says that outputs, some of them in float32, are
     those of the highest scores, so that lower precision may choose others.
 
     `kind` says what the case stands for among all others, "encoder" for example, or how it differs from them:
@@ -86,6 +87,7 @@ class Case:
     without_effect: tuple[str, ...] = ()
     mixes_padding: bool = False
     chooses: bool = False
+    compares: bool = False
     kind: str | None = None
 
     def draw(self, seed=0, batch_size=BATCH, **lengths):

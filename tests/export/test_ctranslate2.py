@@ -159,7 +159,7 @@ def test_prompts_are_continued_as_by_the_task(options, tmp_path):
     for wrong, message in (
         (["ab", ""], "row 1: expected a prompt, got an empty text"),
         (["a" * 25], "row 0: expected a prompt of at most 24 tokens, got one of 25"),
-        ([3], "row 0: expected a string, got int"),
+        ([3], "row 0: expected a string, got 3"),
     ):
         with pytest.raises(ValueError, match=message):
             served(wrong)

@@ -74,8 +74,13 @@ def test_a_saved_model_has_the_same_interface(classifier, exports, tmp_path):
     assert answers.keys() == others.keys() and answers["label"].tolist() == others["label"].tolist()
     np.testing.assert_allclose(answers["probabilities"], others["probabilities"], atol=1e-5)
     assert served([]) == {}
-    with pytest.raises(ValueError, match="expected a list, got a single one"):
-        served(TEXTS[0])
+    for answering in (served, serving.load(exports["onnx"])):
+        with pytest.raises(ValueError, match="expected a list, got a single one"):
+            answering(TEXTS[0])
+        with pytest.raises(ValueError, match=r"row 1: expected a .*string.*, got None"):
+            answering([TEXTS[0], None])
+    with pytest.raises(ValueError, match="`batch_size` must be a whole number of at least 1; it is 0"):
+        serving.load(exports["onnx"])(TEXTS, batch_size=0)
 
 
 def test_the_inputs_of_a_saved_model_follow_its_signature():
@@ -87,6 +92,29 @@ def test_the_inputs_of_a_saved_model_follow_its_signature():
     assert inputs_of({"question", "context"}, pairs) == {"question": ("a", "c"), "context": ("b", "d")}
     asked = [("a", ["b", "c"]), "d\te\tf"]
     assert inputs_of({"text", "choices"}, asked) == {"text": ("a", "d"), "choices": (["b", "c"], ["e", "f"])}
+
+
+IMAGE = np.zeros((2, 2, 3), "uint8")
+
+
+@pytest.mark.parametrize(
+    ("names", "right", "wrong", "message"),
+    [
+        ({"text"}, "a", 5, "expected a list of strings, got 5"),
+        ({"text"}, "a", ["a", 5], "expected a list of strings, got list of 2"),
+        ({"text", "second"}, ("a", "b"), "a", "expected a pair of texts: .* got 'a'"),
+        ({"question", "context"}, ("a", "b"), None, "expected a pair of texts: .* got None"),
+        ({"text", "choices"}, "d\te\tf", ("a", ["b"]), "expected two choices or more, got 1"),
+        ({"text", "choices"}, "d\te\tf", 5, "expected .text, choices., .* got 5"),
+        ({"images"}, IMAGE, IMAGE.astype("int64") + 255, "of uint8 from 0 to 255, or .* got int64 from 255"),
+        ({"images"}, IMAGE, IMAGE + 200.0, "or of floats from 0 to 1, got float64 from 200"),
+        ({"images"}, IMAGE, None, "expected an image, an array or a file's path or bytes, got None"),
+        ({"image_bytes"}, b"", 5, "expected an image, an array or a file's path or bytes, got 5"),
+    ],
+)  # fmt: skip
+def test_wrong_inputs_of_a_saved_model_are_refused_by_their_row(names, right, wrong, message):
+    with pytest.raises(ValueError, match=f"^row 1: .*{message}"):
+        inputs_of(names, [right, wrong])
 
 
 @pytest.mark.parametrize("name", ONE_QUICK)

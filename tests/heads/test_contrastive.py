@@ -7,16 +7,16 @@ import tensorflow as tf
 
 from keras_tfm import Model
 from keras_tfm.heads import Contrastive, ContrastiveHead, SigmoidContrast, SoftmaxContrast
-from keras_tfm.heads.contrastive import logits_per_image
 from keras_tfm.models import CLIP, SigLIP
 from tests import contract
 from tests.contract import Case
 from tests.models import test_clip, test_siglip
 
 test_contract = contract.check(
-    Case("CLIP's", lambda: Contrastive(CLIP(test_clip.SMALL)), test_clip.INPUTS, attends=True),
+    Case("CLIP's", lambda: Contrastive(CLIP(test_clip.SMALL)), test_clip.INPUTS, attends=True,
+         compares=True),
     Case("SigLIP's", lambda: Contrastive(SigLIP(test_siglip.SMALL), 1.0, -2.0), test_siglip.INPUTS,
-         attends=True),
+         attends=True, compares=True),
 )  # fmt: skip
 
 
@@ -29,17 +29,30 @@ def draw(batch_size=3):
     ("make", "scale", "bias"), [(lambda: CLIP(test_clip.SMALL), 0.5, None),
                                 (lambda: SigLIP(test_siglip.SMALL), 0.7, -3.0)]
 )  # fmt: skip
-def test_logits_are_scaled_cosines(make, scale, bias):
+@pytest.mark.parametrize(("num_images", "num_texts"), [(3, 3), (3, 5), (5, 1), (1, 2)])
+def test_logits_are_scaled_cosines_of_any_numbers_of_images_and_texts(
+    make, scale, bias, num_images, num_texts
+):
     model = Contrastive(make(), scale, bias)
     contract.randomise(model.backbone, seed=0)
-    images, token_ids = draw()
-    outputs = model.backbone({"images": images, "token_ids": token_ids})
+    inputs = {"images": draw(num_images)[0], "token_ids": draw(num_texts)[1]}
+    outputs = model.backbone(inputs)
     cosines = np.asarray(outputs["image_embeddings"]) @ np.asarray(outputs["text_embeddings"]).T
+    assert cosines.shape == (num_images, num_texts)
     expected = np.exp(scale) * cosines + (bias or 0)
-    pairs = model({"images": images, "token_ids": token_ids})
-    np.testing.assert_allclose(logits_per_image(pairs), expected, atol=1e-5)
-    compared = model.compare(images[:1], {"token_ids": token_ids})  # one image, three texts
-    np.testing.assert_allclose(compared, expected[:1], atol=1e-5)
+    np.testing.assert_allclose(model(inputs), expected, atol=1e-5)
+    np.testing.assert_allclose(tf.function(model)(inputs), expected, atol=1e-5)
+    if num_images == num_texts:
+        pairs = np.asarray(model.learner()(inputs))
+        np.testing.assert_allclose(pairs[:, 0] @ pairs[:, 1].T, expected, atol=1e-5)
+
+
+def test_logits_are_no_pairs_to_learn_from():
+    model = Contrastive(CLIP(test_clip.SMALL))
+    model.compile("sgd", SoftmaxContrast())
+    images, token_ids = draw()
+    with pytest.raises(ValueError, match=r"vectors, \(B, 2, E\), it was given .*`learner\(\)`"):
+        model.train_on_batch({"images": images, "token_ids": token_ids}, np.zeros(3))
 
 
 def test_the_losses_by_their_formulas():
@@ -69,7 +82,7 @@ def test_the_scale_stays_below_100_where_there_is_no_bias():
     vectors = keras.Input((4,))
     for bias in (None, -1.0):
         head = ContrastiveHead(6.0, bias)
-        model = Model(vectors, head(vectors, vectors))
+        model = Model(vectors, keras.ops.stack(head(vectors, vectors), axis=1))
         model.compile("sgd", SoftmaxContrast())
         model.train_on_batch(np.eye(4), np.zeros(4))
         assert (np.exp(head.scale) <= 100 * (1 + 1e-6)) == (bias is None)

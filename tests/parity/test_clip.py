@@ -82,7 +82,7 @@ def test_both_directions(kind, seed, tmp_path):
         assert_close(outputs[f"{name}_sequence_output"], side.last_hidden_state)
         assert_close(outputs[f"{name}_pooled_output"], side.pooler_output)
         assert_close(outputs[f"{name}_embeddings"], expected[f"{name}_embeds"])
-    logits = ours.compare(images, {"token_ids": token_ids})
+    logits = ours({"images": images, "token_ids": token_ids})
     assert_close(logits, expected.logits_per_image)
     convert.save_huggingface(ours, tmp_path / "ours")
     back, report = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)

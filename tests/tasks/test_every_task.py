@@ -11,9 +11,10 @@ import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.cli import main
-from keras_tfm.data import Answer, BERTTokenizer
+from keras_tfm.data import Answer, BERTTokenizer, CLIPTokenizer, train_tokenizer
 from keras_tfm.models import BERT, DETR, DETRConfig, MaskFormer, MaskFormerConfig, MiT, MiTConfig
 from keras_tfm.tasks import task as base
+from keras_tfm.word_vectors import TfIdf
 from tests.tasks.test_captioner import fresh as fresh_captioner
 from tests.tasks.test_image_text_matcher import SENTENCES, drawn, fresh
 from tests.tasks.tiny import TINY
@@ -208,6 +209,77 @@ def test_as_many_lines_come_out_as_went_in(name, tmp_path, capsys, monkeypatch):
     told = [line for line in said.splitlines() if "empty line" in line]
     assert [line.split(" gets an")[0] for line in told] == ["line 2", "line 3"]
     assert told[1].endswith(": it is blank")
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_predict_refuses_what_is_no_list_of_examples(name):
+    """A string, which would be read as its letters, values that are no examples, and a senseless batch."""
+    task = made(name)
+    wrongs = [{"text": "the cat"}, None, 5]
+    if task.reads_lines:
+        wrongs.append("the cat")
+        right, rows = RIGHT.get(name, RIGHT["classify"])[0], [None, b"the cat"]
+    else:  # a string is the path of one image
+        right, rows = np.zeros((8, 8), "uint8"), [None, 5]
+    for wrong in wrongs:
+        with pytest.raises(ValueError, match=r"examples: expected a list, got|`images`"):
+            task.predict(wrong)
+    for wrong in rows:
+        with pytest.raises(ValueError, match="row 1: expected "):
+            task.predict([right, wrong])
+    for wrong in (0, -1, 2.0, True, None):
+        if name != "recommend":  # which answers each user alone
+            with pytest.raises(ValueError, match=rf"`batch_size` must be .*; it is {wrong}"):
+                task.predict([right], batch_size=wrong)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, examples) in MAKERS.items() if examples is not None])
+def test_fit_and_evaluate_refuse_what_is_no_list_of_examples(name):
+    """Each column as a string of as many letters, or with None in its last row."""
+    task, examples = made(name), MAKERS[name][1]
+    wrongs = ["the cat", None, 5]
+    if isinstance(examples, tuple):
+        wrongs.append(examples[:1])
+        for place, column in enumerate(examples):
+            for wrong in ("x" * len(column), [*column[:-1], None]):
+                wrongs.append((*examples[:place], wrong, *examples[place + 1 :]))
+    else:
+        wrongs.append([*examples, None])
+    for wrong in wrongs:
+        for call in (task.evaluate, task.fit):
+            with pytest.raises(ValueError, match=r"^(examples|`\w+`|row \d|image \d|mask \d).* "):
+                call(wrong)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda text: tasks.Translator.from_pairs((text, ["a"] * len(text))),
+        lambda text: tasks.TextGenerator.from_texts(text),
+        lambda text: tasks.MaskedLanguageModel.from_documents(text),
+        lambda text: tasks.TextClassifier.from_examples((text, ["a"] * len(text))),
+        lambda text: tasks.TextClassifier.from_examples((["a"] * len(text), text)),
+        lambda text: tasks.TextClassifier.from_examples((["a"], [text]), problem="multi-label"),
+        lambda text: tasks.TokenClassifier.from_examples(([text], [["O"] * len(text)])),
+        lambda text: tasks.Recommender.from_ratings((text, ["a"] * len(text), [1.0] * len(text))),
+        lambda text: BERTTokenizer.train(text),
+        lambda text: train_tokenizer(text, "sentencepiece"),
+        lambda text: train_tokenizer(text, "bytes"),
+        lambda text: train_tokenizer(text, "characters"),
+        lambda text: CLIPTokenizer.train(text),
+        lambda text: made("match-images").encode_texts(text),
+        lambda text: made("match-images").encode_labels(text),
+        lambda text: made("match-images").encode_labels(["a"], text),
+        lambda text: made("recommend").rate(text, list(text)),
+        lambda text: made("sentence-vectors").similarity(["a"], text),
+        lambda text: made("masked-lm").candidates(text),
+        lambda text: TfIdf().fit(text),
+        lambda text: TfIdf().fit_transform(text),
+    ],
+)  # fmt: skip
+def test_a_string_is_never_read_as_its_letters(make):
+    with pytest.raises(ValueError, match=r"expected a list, got|expected a list of strings|it is one string"):
+        make("{} is a text")
 
 
 RECORD = {"question": "who sat", "id": "1", "answers": [{"text": "the cat", "answer_start": 0}]}

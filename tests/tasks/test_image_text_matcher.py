@@ -225,7 +225,7 @@ def test_wrong_inputs_are_refused():
     task = fresh()
     images, texts = drawn(SENTENCES[:3])
     for wrong, message in (
-        (images, r"examples: expected \(images, texts\), got a ndarray"),
+        (images, r"examples: expected \(images, texts\), got ndarray of the shape"),
         ((images, texts[:2]), "`texts` must be one for each of 3 images; there are 2"),
         ((images, ["a", " ", "b"]), "row 1: expected a text, got ' '"),
         ((images, ["a", "b", 3]), "row 2: expected a text, got 3"),

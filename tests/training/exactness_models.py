@@ -262,7 +262,7 @@ def paired(**options):
     inputs = keras.Input((T,), dtype="int32")
     x = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(V, 8, "glorot_normal")(inputs))
     sides = [keras.layers.UnitNormalization()(keras.layers.Dense(4)(x)) for _ in range(2)]
-    return keras_tfm.Model(inputs, ContrastiveHead(1.0, **options)(*sides))
+    return keras_tfm.Model(inputs, keras.ops.stack(ContrastiveHead(1.0, **options)(*sides), axis=1))
 
 
 def clip():
@@ -279,4 +279,4 @@ def clip():
     pixels = keras.layers.Embedding(V, 16, keras.initializers.RandomNormal(stddev=1.0))(inputs)
     images = keras.layers.Reshape((8, 12, 1))(pixels)
     pairs = {"images": images, "token_ids": inputs, "padding_mask": keras.ops.not_equal(inputs, 0)}
-    return keras_tfm.Model(inputs, heads.Contrastive(towers)(pairs))
+    return keras_tfm.Model(inputs, heads.Contrastive(towers).learner()(pairs))

@@ -12,6 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.word_vectors import (
+    MatrixFactorization,
     OneHot,
     TfIdf,
     Vocabulary,
@@ -164,3 +165,23 @@ def test_svd_and_its_sizes():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda _: TfIdf().transform(["a"]), "TfIdf has no `vocabulary` before `fit` or `load`"),
+        (lambda path: TfIdf().save(path), "TfIdf has no `vocabulary`"),
+        (lambda _: MatrixFactorization(2).predict([0], [0]), "MatrixFactorization has no `mean` before"),
+        (lambda _: MatrixFactorization(2).top_n(0), "MatrixFactorization has no `user_biases`"),
+        (lambda _: MatrixFactorization(2).fold_in([0], [1.0]), "MatrixFactorization has no `item_biases`"),
+        (lambda _: MatrixFactorization(2).shape, "MatrixFactorization has no `user_biases`"),
+        (lambda path: MatrixFactorization(2).save(path), "MatrixFactorization has no `user_factors`"),
+    ],
+)  # fmt: skip
+def test_what_has_not_learnt_says_so(ask, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        ask(tmp_path / "file.safetensors")
+    assert not hasattr(TfIdf(), "idf") and not list(tmp_path.iterdir())
+    with pytest.raises(AttributeError, match="object has no attribute 'wings'"):
+        _ = MatrixFactorization(2).wings

@@ -32,6 +32,7 @@ from keras_tfm.data.tokenizers.sentence_pieces import SharedModel
 from keras_tfm.data.tokenizers.special import tokenize_parts
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.private.tensorflow_text import use_model
+from keras_tfm.serving.examples import refuse_single
 from keras_tfm.training.safetensors import read_json
 
 END = "<|endoftext|>"
@@ -144,6 +145,7 @@ class ByteLevelTokenizer(Tokenizer):
             initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
+        refuse_single(lines, "lines")
         model.train_from_iterator(lines, trainer)
         learnt = json.loads(model.to_str())["model"]
         return cls(in_order(learnt["vocab"]), [" ".join(pair) for pair in learnt["merges"]])

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.serving.examples import refuse_single
 
 
 class CharacterTokenizer(Tokenizer):
@@ -42,6 +43,7 @@ class CharacterTokenizer(Tokenizer):
     @classmethod
     def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "CharacterTokenizer":
         """Take the characters of `lines`, at most as many as `vocabulary_size` allows, the most frequent."""
+        refuse_single(lines, "lines")
         counts: collections.Counter[str] = collections.Counter()
         for line in lines:
             counts.update(line)

@@ -33,6 +33,7 @@ from keras_tfm.data.tokenizers.special import tokenize_parts
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.data.tokenizers.unigram import require_size
 from keras_tfm.private.tensorflow_text import use_model
+from keras_tfm.serving.examples import refuse_single
 from keras_tfm.training.safetensors import read_json
 
 START, END = "<|startoftext|>", "<|endoftext|>"
@@ -108,6 +109,7 @@ class CLIPTokenizer(Tokenizer):
             initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
+        refuse_single(lines, "lines")
         model.train_from_iterator(lines, trainer)
         learnt = json.loads(model.to_str())["model"]["merges"]
         merges = [" ".join(pair) for pair in learnt][: vocabulary_size - NUM_SYMBOLS]

@@ -9,6 +9,8 @@ import numpy as np
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
+from keras_tfm.serving.examples import refuse_single
+
 # More text changes a vocabulary of thousands little, and training takes its memory.
 MAX_TRAINING_LINES = 500_000
 
@@ -60,6 +62,7 @@ def require_size(vocabulary_size: int, least: int):
 
 def sample_of(lines: Iterable[str]) -> list[str]:
     """The lines to train on, at most `MAX_TRAINING_LINES`; ValueError if there is no text."""
+    refuse_single(lines, "lines")
     lines = [line for line in lines if line]
     if not lines:
         raise ValueError("lines: expected text to train a tokenizer on, got none")
