@@ -93,8 +93,9 @@ def inside(folder, name):
     if pathlib.PurePath(name).name != name or name in ("", "..") or "\\" in name or "\0" in name:
         raise CheckpointError(folder, name[:200], "a plain file name", "a path")
     home = folder.resolve()
-    if home.parent.name == "snapshots" and home.parent.parent.name.startswith("models--"):
-        home = home.parent.parent
+    for place in (home, *home.parents):
+        if place.parent.name == "snapshots" and place.parent.parent.name.startswith("models--"):
+            home = place.parent.parent
     try:
         path = (folder / name).resolve()
     except (OSError, RuntimeError) as error:  # circular links

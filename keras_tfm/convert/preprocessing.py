@@ -1,6 +1,6 @@
 """The preprocessing of images for published models: preprocessor_config.json, read and written.
 
-Entries that a file does not have are the defaults of its class; `PUBLISHED` has those of some families.
+Entries that a file does not have are the defaults of its class; `processors` has the classes.
 """
 
 import json
@@ -8,47 +8,18 @@ import json
 from keras_tfm.configs import brief
 from keras_tfm.convert.folder import inside, read_config
 from keras_tfm.convert.huggingface import from_huggingface
+from keras_tfm.convert.processors import CLASSES, MODELS, UNCUT, class_in, size_in
 from keras_tfm.convert.timm import from_timm, is_timm
 from keras_tfm.convert.timm_preprocessing import timm_preprocessing_of
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
 NAME = "preprocessor_config.json"
-WHOLE = "processor_config.json"  # in transformers 5, for models with a tokenizer: it contains the other file
-# {the beginning of the class's name in lower case, also the model's name in config.json: its defaults}
-PUBLISHED = {
-    "clip": {
-        "image_mean": [0.48145466, 0.4578275, 0.40821073],
-        "image_std": [0.26862954, 0.26130258, 0.27577711],
-        "size": {"shortest_edge": 224},
-        "do_center_crop": True,
-        "resample": 3,
-    },
-    "maskformer": {
-        "image_mean": [0.485, 0.456, 0.406],
-        "image_std": [0.229, 0.224, 0.225],
-        "size": {"shortest_edge": 800},
-        "resample": 2,
-    },
-    **{  # by the names of its preprocessor and of its model
-        name: {"do_normalize": False, "size": {"height": 640, "width": 640}, "resample": 2}
-        for name in ("rtdetr", "rt_detr")
-    },
-    "segformer": {
-        "image_mean": [0.485, 0.456, 0.406],
-        "image_std": [0.229, 0.224, 0.225],
-        "size": {"height": 512, "width": 512},
-        "resample": 2,
-    },
-    "siglip": {
-        "image_mean": [0.5] * 3,
-        "image_std": [0.5] * 3,
-        "size": {"height": 224, "width": 224},
-        "resample": 3,
-    },
-}
-PUBLISHED["mask2former"] = PUBLISHED["maskformer"]
-INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers for its filters
-MAX_SIDE = 4_096
+IN_PROCESSOR = (
+    "processor_config.json"  # in transformers 5, for models with a tokenizer: it contains the other
+)
+# Models whose images are prepared as their class does it where a folder has no such file.
+WITHOUT_FILE = ("clip", "mask2former", "maskformer", "rt_detr", "segformer", "siglip")
+INTERPOLATIONS = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers for its filters
 LEAST_STRETCHED = 384  # ConvNeXt's images of this size and more are stretched, not cut
 
 
@@ -56,7 +27,8 @@ def image_model(folder, with_head=True):
     """(The model, fields of `Preprocessing`) of a `folder` of transformers or of timm."""
     if is_timm(read_config(folder)):
         return from_timm(folder, with_head), timm_preprocessing_of(folder)
-    return from_huggingface(folder, with_head), preprocessing_of(folder)
+    model = from_huggingface(folder, with_head)
+    return model, preprocessing_of(folder, model)
 
 
 def label_names(folder, count):
@@ -68,97 +40,159 @@ def label_names(folder, count):
     return [named.get(str(number), f"LABEL_{number}") for number in range(count)]
 
 
-def preprocessing_of(folder):
+def preprocessing_of(folder, model=None):
     """The fields of `Preprocessing` in a folder's preprocessor_config.json or processor_config.json.
 
     They are {} if there is no such file and the model has no defaults here. Raises CheckpointError for
-    preprocessing that this package does not have, for example another filter.
+    preprocessing that this package does not have, and for images that are not square and of another size
+    than the `model` reads.
     """
-    entries, path = _read_entries(folder)
-    return _fields(entries, path) | _cutting(entries, path) if entries else {}
+    entries, kind, path = _read_entries(folder)
+    return _fields(entries, path) | _placing(entries, kind, path, model) if entries else {}
 
 
-def canvas_fields_of(folder):
-    """The fields of `data.Canvas` in a folder's file, with `image_size` if it gives the size of the shorter
-    side and keeps the aspect ratio. Here the whole image is then resized to fit that size, and padded.
+def canvas_fields_of(folder, model=None):
+    """The fields of `data.Canvas` in a folder's file. Where it gives the size of the shorter side and keeps
+    the aspect ratio, the whole image is resized here to fit that size, and padded.
     """
-    entries, path = _read_entries(folder)
-    size = entries.get("size")
-    if not isinstance(size, dict) or "shortest_edge" not in size or entries.get("do_center_crop", False):
-        return preprocessing_of(folder)
-    side = size["shortest_edge"]
-    if type(side) is not int or not 0 < side <= MAX_SIDE:
-        raise CheckpointError(path, "size.shortest_edge", f"1 to {MAX_SIDE}", brief(side))
-    return _fields(entries, path) | {"keep_aspect": True, "image_size": side}
-
-
-def _fields(entries, path):
-    """The fields for normalisation and interpolation."""
-    for name, value in {"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255}.items():
-        given = entries.get(name, value)
-        if not isinstance(given, bool | float | int) or abs(given - value) > 1e-6:
-            raise CheckpointError(path, name, repr(value), brief(entries[name]))
-    fields: dict = {}
-    if entries.get("do_normalize", True):
-        for name, ours in (("image_mean", "mean"), ("image_std", "std")):
-            if name in entries:
-                fields[ours] = tuple(_numbers(entries[name], name, path))
-    else:
-        fields = {"mean": (0.0,), "std": (1.0,)}
-    resample = entries.get("resample", 2)
-    if type(resample) is not int or resample not in INTERPOLATIONS:
-        raise CheckpointError(path, "resample", "2 (bilinear) or 3 (bicubic)", brief(resample))
-    fields["interpolation"] = INTERPOLATIONS[resample]
-    return fields
+    entries, kind, path = _read_entries(folder)
+    if "shortest_edge" not in _size(entries, path) or kind == "ConvNext":
+        return preprocessing_of(folder, model)
+    if entries.get("do_center_crop", False):
+        raise CheckpointError(path, "do_center_crop", "false, as the model reads whole images", "true")
+    side = _size(entries, path)["shortest_edge"]
+    size = {} if path.name == "config.json" else {"image_size": side}
+    return _fields(entries, path) | {"keep_aspect": True, **size}
 
 
 def shifts_labels(folder):
     """Whether masks for the folder's model number the labels from 1, and 0 is for pixels without a class."""
-    entries, _ = _read_entries(folder)
+    entries, _, _ = _read_entries(folder)
     return bool(entries.get("do_reduce_labels", entries.get("reduce_labels", False)))
 
 
 def _read_entries(folder):
-    """(The entries about preprocessing, with the defaults of the class or the model; the file)."""
-    name = next((name for name in (NAME, WHOLE) if (folder / name).exists()), None)
+    """(The entries about preprocessing, with the defaults of the class; its name in `CLASSES`, or None; the
+    file).
+    """
+    name = next((name for name in (NAME, IN_PROCESSOR) if (folder / name).exists()), None)
+    path = folder / "config.json"
+    model_type = str(read_config(folder).get("model_type")) if path.exists() else ""
     if name is None:
-        path = folder / "config.json"
-        model_type = read_config(folder).get("model_type") if path.exists() else None
-        return PUBLISHED.get(str(model_type), {}), path
+        kind = MODELS[model_type] if model_type in WITHOUT_FILE else None
+        return CLASSES.get(kind, {}), kind, path
     path = inside(folder, name)
     content = read_json(path)
-    entries = content.get("image_processor") if name == WHOLE else content
+    entries = content.get("image_processor") if name == IN_PROCESSOR else content
     if not isinstance(entries, dict):
         raise CheckpointError(path, "image_processor", "an object", brief(entries))
-    kind = str(entries.get("image_processor_type") or entries.get("feature_extractor_type")).lower()
-    defaults = next((PUBLISHED[name] for name in PUBLISHED if kind.startswith(name)), {})
     entries = {name: value for name, value in entries.items() if value is not None}
-    if kind.startswith("clip") and isinstance(entries.get("size"), int):  # the shorter side, before 2022
-        entries["size"] = {"shortest_edge": entries["size"]}
-    return defaults | entries, path
+    kind = class_in(entries, model_type, path)
+    if kind is None and "crop_pct" in entries:  # no other class has this entry
+        kind = "ConvNext"
+    if kind in UNCUT:
+        entries.pop("do_center_crop", None)
+    return CLASSES.get(kind, {}) | entries, kind, path
 
 
-def _cutting(entries, path):
-    """The share of a resized image that its centre crop keeps, and whether the aspect ratio is kept."""
-    size = entries.get("size", {})
-    size = size if isinstance(size, dict) else {"height": size, "width": size}
+def _fields(entries, path):
+    """The fields for normalisation and interpolation."""
+    if entries.get("do_resize", True) is not True:
+        raise CheckpointError(path, "do_resize", "true", brief(entries["do_resize"]))
+    factor = 1.0
+    if _flag(entries, "do_rescale", True, path):
+        (factor,) = _numbers(entries.get("rescale_factor", 1 / 255), "rescale_factor", path)
+    if not 0 < factor <= 1:
+        raise CheckpointError(path, "rescale_factor", "above 0, at most 1", brief(factor))
+    # Pixels go from 0 to 1 here; where theirs go to another number, mean and deviation are parts of it.
+    most = 1.0 if abs(255 * factor - 1) < 1e-6 else 255 * factor
+    fields: dict = {}
+    if _flag(entries, "do_normalize", True, path):
+        for name, ours in (("image_mean", "mean"), ("image_std", "std")):
+            if name in entries:
+                fields[ours] = tuple(value / most for value in _numbers(entries[name], name, path))
+            elif most != 1:
+                raise CheckpointError(path, name, "numbers, as pixels are not scaled to 0 .. 1", "none")
+    else:
+        fields = {"mean": (0.0,), "std": (1 / most,)}
+    resample = entries.get("resample", 2)
+    if type(resample) is not int or resample not in INTERPOLATIONS:
+        known = ", ".join(f"{number} ({name})" for number, name in INTERPOLATIONS.items())
+        raise CheckpointError(path, "resample", f"one of {known}", brief(resample))
+    fields["interpolation"] = INTERPOLATIONS[resample]
+    return fields
+
+
+def _placing(entries, kind, path, model):
+    """How an image becomes one of the model's size: the share of the resized image that the centre crop
+    keeps, whether the aspect ratio is kept, and the size.
+    """
+    size = _size(entries, path)
+    crop = None
+    if entries.get("do_center_crop", False):
+        crop = size_in(entries.get("crop_size", entries.get("size")), "crop_size", path, True)
+        if "height" not in crop:
+            raise CheckpointError(path, "crop_size", "a height and a width", brief(crop))
+    if entries.get("do_pad", False) and entries.get("pad_size") not in (None, size):
+        raise CheckpointError(path, "pad_size", "none", brief(entries["pad_size"]))
+    if kind == "ConvNext":
+        return _convnext(size, crop, entries, path)
     shortest = size.get("shortest_edge")
-    side = shortest if shortest is not None else size.get("height")
-    if "crop_pct" in entries and shortest is not None:  # the entries of ConvNeXt
-        if _numbers([shortest], "size", path)[0] >= LEAST_STRETCHED:
-            return {}
-        fraction = _numbers([entries["crop_pct"]], "crop_pct", path)[0]
-        return {"crop_fraction": fraction, "keep_aspect": True}
-    if not entries.get("do_center_crop", False):
-        if shortest is not None:
-            raise CheckpointError(path, "size", "a height and a width, or a centre crop", brief(size))
+    if "longest_edge" in size or (crop is None if shortest is not None else crop is not None and not size):
+        expected = "a height and a width, or a shortest_edge with a centre crop"
+        raise CheckpointError(path, "size", expected, brief(size))
+    if crop is None:
+        return _image_size(size, entries, path, model)
+    if kind == "Levit" and shortest is not None:
+        shortest = int(256 / 224 * shortest)
+    wholes = (size["height"], size["width"]) if shortest is None else (shortest, shortest)
+    shares = {crop[side] / whole for side, whole in zip(("height", "width"), wholes, strict=True)}
+    if len(shares) > 1 or max(shares) > 1:
+        raise CheckpointError(path, "crop_size", f"at most {wholes}, of the same shape", brief(crop))
+    kept = {"crop_fraction": shares.pop(), "keep_aspect": shortest is not None}
+    return kept | _image_size(crop, entries, path, model)
+
+
+def _convnext(size, crop, entries, path):
+    """Below `LEAST_STRETCHED` the shorter side becomes the size / crop_pct, and a square is cut out."""
+    if (side := size.get("shortest_edge")) is None:
+        raise CheckpointError(path, "size", "a shortest_edge", brief(size))
+    if crop not in (None, {"height": side, "width": side}):
+        raise CheckpointError(path, "crop_size", f"the size, {side}, which is cut out already", brief(crop))
+    if side >= LEAST_STRETCHED:
+        return {"image_size": side}
+    (fraction,) = _numbers(entries["crop_pct"], "crop_pct", path)
+    if not 0.1 <= fraction <= 1:
+        raise CheckpointError(path, "crop_pct", "0.1 to 1", brief(fraction))
+    return {"crop_fraction": fraction, "keep_aspect": True, "image_size": side}
+
+
+def _size(entries, path):
+    """The entry `size`; {} where neither the file nor its class has one."""
+    if not entries.get("size"):
         return {}
-    crop = entries.get("crop_size", side)
-    crop = crop.get("height") if isinstance(crop, dict) else crop
-    side, crop = _numbers([side, crop], "size", path)
-    if not 0 < crop <= side:
-        raise CheckpointError(path, "crop_size", f"at most {side:g}", brief(crop))
-    return {"crop_fraction": crop / side, "keep_aspect": shortest is not None}
+    to_square = entries.get("default_to_square", True)
+    return size_in(entries["size"], "size", path, to_square, entries.get("max_size"))
+
+
+def _image_size(size, entries, path, model):
+    """The field `image_size`, where images become square; a model without a file keeps its own size."""
+    if not size or path.name == "config.json":
+        return {}
+    height, width = size["height"], size["width"]
+    if height == width:
+        return {"image_size": height}
+    images = getattr(model, "backbone", model).input["images"] if model is not None else None
+    if images is not None and tuple(images.shape[1:3]) != (height, width):
+        raise CheckpointError(path, "size", f"the model's, {images.shape[1:3]}", brief((height, width)))
+    return {}
+
+
+def _flag(entries, name, default, path):
+    value = entries.get(name, default)
+    if not isinstance(value, bool):
+        raise CheckpointError(path, name, "true or false", brief(value))
+    return value
 
 
 def _numbers(values, name, path):

@@ -14,6 +14,7 @@ from keras_tfm.training.folder import Path
 from keras_tfm.training.safetensors import CheckpointError
 
 KEEPS_ASPECT = {"center": True, "squash": False}
+INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
 # timm's defaults; the means are those of ImageNet.
 DEFAULTS = {
     "mean": [0.485, 0.456, 0.406],
@@ -44,8 +45,9 @@ def timm_preprocessing_of(folder: Path) -> dict[str, Any]:
         numbers = values[name]
         if not isinstance(numbers, list) or not all(_is_number(x, name == "std") for x in numbers):
             raise CheckpointError(path, name, "a list of numbers, one for each channel", brief(numbers))
-    if values["interpolation"] not in ("bilinear", "bicubic"):
-        raise CheckpointError(path, "interpolation", "bilinear or bicubic", brief(values["interpolation"]))
+    if values["interpolation"] not in INTERPOLATIONS:
+        expected = " or ".join(INTERPOLATIONS)
+        raise CheckpointError(path, "interpolation", expected, brief(values["interpolation"]))
     if not _is_number(values["crop_pct"], True) or values["crop_pct"] > 1:
         raise CheckpointError(path, "crop_pct", "above 0, at most 1", brief(values["crop_pct"]))
     if values["crop_mode"] not in tuple(KEEPS_ASPECT):

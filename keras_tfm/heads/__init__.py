@@ -35,6 +35,7 @@ from keras_tfm.heads.panoptic_detector import PanopticDetector
 from keras_tfm.heads.panoptic_loss import PanopticSetLoss
 from keras_tfm.heads.patch_classifier import PatchClassifier
 from keras_tfm.heads.patch_detector import PatchDetectionLoss, PatchDetector, PatchQueries, own_queries
+from keras_tfm.heads.pooling import pooled_tokens
 from keras_tfm.heads.segmentation import SegmentationLoss, SemanticSegmenter
 from keras_tfm.heads.self_distillation import ProjectionHead, SelfDistillation, SelfDistillationLoss
 from keras_tfm.heads.set_prediction import (

@@ -156,9 +156,10 @@ class Detector(CanvasTask):
     def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
         """The task in the folder `name`, or of this hub id; for `examples` of other classes with a new head.
 
-        CheckpointError where something is not as it must be. Images are prepared as for the published
-        checkpoints: whole, padded, with ImageNet's mean and deviation; for RT-DETR stretched, as the folder's
-        preprocessor_config.json says.
+        CheckpointError where something is not as it must be. Images are prepared as the folder's
+        preprocessor_config.json says; where it gives the size of their shorter side, they stand whole on a
+        square canvas of it. Without that file they are whole, padded, with ImageNet's mean and deviation;
+        for RT-DETR stretched.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
         from keras_tfm.convert.preprocessing import canvas_fields_of, label_names
@@ -168,10 +169,8 @@ class Detector(CanvasTask):
         if not cls.takes(model):
             raise CheckpointError(name, "architectures", "a detector of objects", type(model).__name__)
         names = distinct(label_names(folder, model.num_classes))
-        if type(model.backbone) in STRETCHING:
-            published = canvas_fields_of(folder)
-        else:
-            published = {"keep_aspect": True} | (IMAGENET if model.input["images"].shape[-1] == 3 else {})
+        usual = {"keep_aspect": True} | (IMAGENET if model.input["images"].shape[-1] == 3 else {})
+        published = canvas_fields_of(folder, model) or usual
         if examples is not None and not set(names_of(examples)) <= set(names):
             return cls.with_names(model, names_of(examples), **{**published, **options})
         return cls(model, names, **{**published, **options})

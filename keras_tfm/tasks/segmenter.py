@@ -180,7 +180,7 @@ class Segmenter(CanvasTask):
         if not cls.takes(model):
             raise CheckpointError(name, "architectures", ARCHITECTURES, type(model).__name__)
         names = distinct(label_names(folder, model.num_classes))
-        published = {"class_names": names, **canvas_fields_of(folder)}
+        published = {"class_names": names, **canvas_fields_of(folder, model)}
         if not isinstance(model, SEMANTIC):
             published |= {"segments": "panoptic"}
         elif shifts_labels(folder):

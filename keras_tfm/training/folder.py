@@ -31,7 +31,7 @@ OWN_FILES = (
     "logs/*/events.out.tfevents.*", "saved_model.pb", "fingerprint.pb", "variables/variables.*",
     "assets/*", SAVED_MODEL_MARK, ".README.md.*", EXPORT_MARK, "serving.py", "serving/*", "model.onnx",
     "model.tflite", "model.xml", "model.bin", "model/*", "symbols.json", "spiece.model",
-    "preprocessor_config.json",
+    "preprocessor_config.json", "modules.json", "1_Pooling/config.json", "sentence_bert_config.json",
 )  # fmt: skip
 LOCK = "checkpoints/.lock"  # in a RUN: held by the process that trains there
 CARD = "README.md"

@@ -81,17 +81,19 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     return {name: _tensor(path, name, entry, data) for name, entry in header.items()}, metadata
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; CheckpointError for anything else, and for duplicate names."""
+def read_json(path: Path, kind: type = dict) -> Any:
+    """The object, or with `kind` list the list, in a JSON file; CheckpointError for anything else, and for
+    duplicate names.
+    """
     with open_regular(path) as file:
         text = file.read(MAX_JSON + 1)
     if len(text) > MAX_JSON:
         raise CheckpointError(path, None, f"at most {MAX_JSON} bytes of JSON", "more")
-    return parse_json(text, path)
+    return parse_json(text, path, kind)
 
 
-def parse_json(text: bytes, path: Path) -> dict[str, Any]:
-    """The object in the JSON text `text`, which came from the file `path`; see `read_json`."""
+def parse_json(text: bytes, path: Path, kind: type = dict) -> Any:
+    """The object or list in the JSON text `text`, which came from the file `path`; see `read_json`."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
@@ -106,8 +108,9 @@ def parse_json(text: bytes, path: Path) -> dict[str, Any]:
         raise
     except ValueError as error:
         raise CheckpointError(path, None, "JSON", f"text that is not ({error})") from None
-    if not isinstance(result, dict):
-        raise CheckpointError(path, None, "a JSON object", repr(result)[:80])
+    if not isinstance(result, kind):
+        expected = "a JSON object" if kind is dict else "a JSON list"
+        raise CheckpointError(path, None, expected, repr(result)[:80])
     return result
 
 

@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from keras_tfm.configs import Between, Config, Option
 
-KERNELS = {"bilinear": "triangle", "bicubic": "keyscubic"}  # Keys's kernel with a = -1/2, as in Pillow
+# Keys's kernel with a = -1/2, and Lanczos's of radius 3, as in Pillow
+KERNELS = {"bilinear": "triangle", "bicubic": "keyscubic", "lanczos": "lanczos3"}
 LUMINANCE = (0.299, 0.587, 0.114)  # weights of red, green and blue, ITU-R 601
 
 
@@ -24,7 +25,7 @@ class Preprocessing(Config):
         image_size: the side of the images; None takes the model's.
         mean, std: pixels from 0 to 1 become (x - mean) / std; one number for all channels, or one per
             channel.
-        interpolation: "bilinear" or "bicubic".
+        interpolation: "bilinear", "bicubic" or "lanczos".
         crop_fraction: images are resized to `image_size` / `crop_fraction`, then the centre is cropped.
         keep_aspect: resize until both sides are long enough, instead of stretching the image.
 
@@ -40,7 +41,9 @@ class Preprocessing(Config):
     ] = None
     mean: tuple[float, ...] = (0.5,)
     std: tuple[float, ...] = (0.5,)
-    interpolation: Annotated[Literal["bilinear", "bicubic"], Option("how images are resized")] = "bilinear"
+    interpolation: Annotated[Literal["bilinear", "bicubic", "lanczos"], Option("how images are resized")] = (
+        "bilinear"
+    )
     crop_fraction: Annotated[
         Annotated[float, Between(0.1, 1)],
         Option("share of a resized image's sides that is kept, at the centre"),

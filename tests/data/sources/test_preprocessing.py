@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_tfm.data import Preprocessing
 
-FILTERS = {"bilinear": PIL.Image.Resampling.BILINEAR, "bicubic": PIL.Image.Resampling.BICUBIC}
+FILTERS = {name: PIL.Image.Resampling[name.upper()] for name in ("bilinear", "bicubic", "lanczos")}
 
 
 def picture(height, width, has_edges=False):
@@ -77,7 +77,7 @@ def test_impossible_fields_are_refused():
         ({"std": 0.0}, "`std` must be positive"),
         ({"crop_fraction": 0.0}, r"`crop_fraction` must be at least 0\.1"),
         ({"crop_fraction": 1.5}, "`crop_fraction` must be at most 1"),
-        ({"interpolation": "nearest"}, "`interpolation` must be one of bilinear, bicubic"),
+        ({"interpolation": "nearest"}, "`interpolation` must be one of bilinear, bicubic, lanczos"),
         ({"image_size": 0}, "`image_size` must be at least 1"),
     ):
         with pytest.raises(ValueError, match=message):
