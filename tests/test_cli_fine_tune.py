@@ -20,6 +20,9 @@ def data(tmp_path_factory):
     (folder / "train.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n", "utf-8")
     (folder / "changes.json").write_text(json.dumps(TINY))
     (folder / "ugly.tsv").write_text("sentence\tlabel\nso plain\tugly\n", "utf-8")
+    (folder / "other.csv").write_text(
+        "\n".join(["said,felt", *(x.replace("\t", ",") for x in lines)]), "utf-8"
+    )
     (folder / "cut.tsv").write_text("sentence\tlabel\nso plain\n", "utf-8")
     (folder / "scores.tsv").write_text("sentence\tscore\nso plain\thigh\n", "utf-8")
     return folder
@@ -43,6 +46,8 @@ def test_the_verbs_on_a_run(data, trained, tmp_path, capsys):
     assert run("evaluate", trained, "--data", data / "train.tsv") == 0
     measures = json.loads(capsys.readouterr().out)
     assert measures["examples"] == 40 and 0 <= measures["accuracy"] <= 1
+    assert run("evaluate", trained, "--data", data / "other.csv", "--header") == 0
+    assert json.loads(capsys.readouterr().out) == measures
     (tmp_path / "asked").write_text("a dull mess\n\n" + "film " * 80 + "\n", "utf-8")
     assert run("predict", trained, "--input", tmp_path / "asked") == 0
     output = capsys.readouterr()
@@ -124,6 +129,7 @@ def test_training_from_the_encoder_of_others(data, trained, tmp_path, capsys):
     ("options", "message"),
     [
         (("--valid", "{data}/ugly.tsv"), "'ugly' unseen in training; known are bad, good"),
+        (("--train", "{data}/other.csv"), "line 1: expected an example, but 'felt' is the label of no other"),
         (("--train", "{data}/cut.tsv"), "cut.tsv, line 2: expected 2 columns, got 1"),
         (
             ("--train", "{data}/scores.tsv", "--problem", "regression"),

@@ -141,3 +141,5 @@ def test_with_a_seed_all_lines_are_read_first(options, comes):
 def test_standard_input_has_no_columns(folder, capsys):
     assert run("predict", folder / "classes", "--columns", "a,b") == 2
     assert "--columns: lines of standard input have none" in capsys.readouterr().err
+    assert run("predict", folder / "classes", "--header") == 2
+    assert "--header: lines of standard input have none" in capsys.readouterr().err

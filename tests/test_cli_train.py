@@ -48,6 +48,7 @@ def test_a_run_remembers_its_command(data, trained):
         "train": [str(data / "train.tsv")],
         "valid": [str(data / "valid.tsv")],
         "columns": "0,1",
+        "layout": {},
         "start": None,
         "changes": TINY,
         "model": {"size": "tiny", "vocabulary_size": 300},
@@ -105,6 +106,8 @@ def test_what_is_typed_goes_before_what_is_read(data, trained, tmp_path):
     parts.write_text('{"options": {"epochs": 4}}')
     asked = plan("classify", "--options", parts, "--train", "a.tsv", "--out", "b")
     assert asked.training.epochs == 4 and asked.model_options.size == "mini"
+    asked = plan("classify", *read, "--no-header", "--quoted")
+    assert asked.command.layout == {"header": False, "quoted": True} and asked.command.columns == "0,1"
     asked = plan("classify", *read, "--from", trained)
     assert asked.command.start == str(trained) and asked.command.model == asked.command.changes == {}
 

@@ -1,11 +1,44 @@
-"""--columns A,B of a table: names, or numbers from 0."""
+"""How a table is laid out: --columns A,B, names or numbers from 0, --header, --no-header and --quoted.
 
-from typing import Any
+This file imports no TensorFlow, since the parser needs it.
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from keras_tfm.cli.generated import add_options, given
+from keras_tfm.configs import Config, Option
 
 
-def column_names(text: str | None) -> list[str | int] | None:
-    """The columns in --columns, as names or numbers."""
-    return None if text is None else [int(name) if name.isdecimal() else name for name in text.split(",")]
+@dataclasses.dataclass(frozen=True)
+class TableOptions(Config):
+    """The fields of a `data.Layout` but for its columns."""
+
+    header: Annotated[
+        bool | None,
+        Option("the first row of a .tsv or .csv file holds names", default="if they are known names"),
+    ] = None
+    quoted: Annotated[bool, Option("cells of a .tsv file may stand in quotes, as in a .csv file")] = False
+
+
+def add_table_options(group: Any) -> None:
+    """Add --header, --no-header and --quoted."""
+    add_options(group, TableOptions)
+
+
+def layout_of(text: str | None, options: argparse.Namespace | Mapping[str, Any]) -> Any:
+    """The columns in --columns, as names or numbers; a `Layout` of them if `options`, as typed or {field:
+    value}, say more.
+    """
+    columns = None if text is None else [int(name) if name.isdecimal() else name for name in text.split(",")]
+    more = given(options, TableOptions) if isinstance(options, argparse.Namespace) else options
+    if not more:
+        return columns
+    from keras_tfm.data.sources.rows import Layout
+
+    return Layout(columns, **more)
 
 
 def check_columns(task: Any, text: str | None, counts: tuple[int, ...] | None = None) -> None:

@@ -11,7 +11,7 @@ import os
 import re
 from typing import Annotated, Any
 
-from keras_tfm.cli.columns import check_columns
+from keras_tfm.cli.columns import TableOptions, check_columns
 from keras_tfm.cli.generated import defaults_of, flag_of, given, in_flags
 from keras_tfm.configs import Config, Option, checked, kinds_of, rules_of
 from keras_tfm.data.sources.lines import PREPARED
@@ -29,6 +29,7 @@ class Command(Config):
     train: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
     columns: str | None = None
+    layout: dict = dataclasses.field(default_factory=dict)  # fields of `TableOptions`
     start: str | None = None  # --from
     changes: dict = dataclasses.field(default_factory=dict)  # the content of --config FILE
     model: dict = dataclasses.field(default_factory=dict)  # fields of the task's `model_options`
@@ -80,6 +81,7 @@ def plan_of(task_class: Any, arguments: argparse.Namespace) -> Plan:
     check_columns(task_class, command.columns)
     for name, value in command.fields.items():
         _named(source, _check_field, task_class, name, value)
+    _named(source, TableOptions.from_json, command.layout)
     options = _named(source, task_class.model_options.from_json, command.model)
     if not is_resumed:
         _check_model(task_class, options, command, given(arguments, Command).get("changes", source))
@@ -134,7 +136,7 @@ def _begun(task_class: Any, arguments: argparse.Namespace, before: Command) -> C
         flags = [flag_of(task_class.model_options, name) for name in typed["model"]]
         flags += ["--config"] * ("changes" in typed)
         raise ValueError(f"{', '.join(flags)}: the model of --from cannot be changed; leave out one of them")
-    merged = {name: getattr(before, name) | typed[name] for name in ("model", "fields")}
+    merged = {name: getattr(before, name) | typed[name] for name in ("model", "fields", "layout")}
     with in_flags(Command):
         return dataclasses.replace(before, **typed | merged)
 
@@ -155,12 +157,14 @@ def _resumed(task_class: Any, arguments: argparse.Namespace, before: Command, is
         if name in typed:
             now[flag], then[flag] = typed.pop(name), getattr(before, name)
     refuse_changes(now, then)
+    typed["layout"] = before.layout | typed["layout"]
     with in_flags(Command):
         return dataclasses.replace(before, **typed)
 
 
 def _typed(task_class: Any, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The fields of `Command` that were typed; "model" and "fields" are always present."""
+    """The fields of `Command` that were typed; "model", "fields" and "layout" are always
+    present."""
     typed = given(arguments, Command)
     if os.path.exists(typed.get("start", "")):
         typed["start"] = os.path.abspath(typed["start"])
@@ -171,6 +175,7 @@ def _typed(task_class: Any, arguments: argparse.Namespace) -> dict[str, Any]:
                 raise ValueError(f"{path}: the field {field} is set by {option}, use that instead")
     typed["model"] = given(arguments, task_class.model_options)
     typed["fields"] = given(arguments, task_class.config_class)
+    typed["layout"] = given(arguments, TableOptions)
     return typed
 
 

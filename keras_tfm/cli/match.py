@@ -172,7 +172,7 @@ def readable_parts(task: Any, files: Any) -> Iterator[tuple[list[str], Any]]:
 
     A warning counts the others.
     """
-    from keras_tfm.data.sources.image_files import tell_left_out
+    from keras_tfm.data.sources.lines import tell_left_out
 
     problems: dict[str, str] = {}
     for first in range(0, len(files), AT_ONCE):

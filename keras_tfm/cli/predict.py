@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from keras_tfm.cli.columns import check_columns, column_names
+from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
 from keras_tfm.cli.console import warn
 from keras_tfm.cli.generated import add_options, flag_of, given
 from keras_tfm.cli.outputs import refuse_pictures
@@ -100,6 +100,7 @@ def add(group: Any, add_verb: Any) -> None:
         metavar="A,B",
         help="a table's columns, by names or numbers from 0: those of train, or all but the label",
     )
+    add_table_options(predict)
     predict.add_argument(
         "--whole",
         action="store_true",
@@ -120,6 +121,7 @@ def run(arguments: argparse.Namespace) -> None:
     task = loaded(arguments.task_folder)
     writer = Writer(task, arguments)
     check_columns(task, arguments.columns, (1, 2, 3))
+    layout = layout_of(arguments.columns, arguments)
     if arguments.whole:
         if not task.reads_lines:
             raise ValueError(f"--whole: the task {task.name!r} does not read text")
@@ -128,13 +130,14 @@ def run(arguments: argparse.Namespace) -> None:
             raise ValueError(f"the text gets no answer: {reasons[0]}")
         writer.answer([text], ["the text"])
     elif writer.comes_by_lines:
-        if arguments.columns is not None:
-            raise ValueError("--columns: lines of standard input have none")
+        if layout is not None:
+            flag = layout.flag if arguments.columns is None else "--columns"
+            raise ValueError(f"{flag}: lines of standard input have none")
         stream = StandardInput(sys.stdin.buffer)
         for number, (examples, places) in enumerate(arriving(stream)):
             writer.answer(examples, places, is_all=number == 0 and stream.has_ended())
     else:
-        inputs = task.read_inputs(arguments.input, column_names(arguments.columns))
+        inputs = task.read_inputs(arguments.input, layout)
         refuse_pictures(inputs.examples, arguments.input, writer.folders, arguments.overwrite)
         writer.answer(*inputs)
     writer.end()

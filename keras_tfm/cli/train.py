@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_tfm.cli.columns import column_names
+from keras_tfm.cli.columns import add_table_options, layout_of
 from keras_tfm.cli.command import Command, Plan, plan_of
 from keras_tfm.cli.console import say, tell_untrained
 from keras_tfm.cli.generated import add_options
@@ -49,6 +49,7 @@ def _add_options(verb: argparse.ArgumentParser, task_class: Any) -> None:
     if counts:
         text = f"{counts} columns of a table, by names or numbers from 0"
         add(data, "--columns", "Command.columns", "A,B", text)
+        add_table_options(data)
 
     text = "the folder to write; it always holds the best model so far"
     kept = verb.add_argument_group("run")
@@ -165,7 +166,8 @@ def _begin(task_class: Any, plan: Plan, devices: Any, tell: Any) -> tuple:
 
 def _read(task_class: Any, plan: Plan, tell: Any, fields: dict[str, Any]) -> tuple:
     """Examples to train on, and those for validation or None."""
-    command, columns = plan.command, column_names(plan.command.columns)
+    command = plan.command
+    columns = layout_of(command.columns, command.layout)
     examples = task_class.read_training(command.train, columns, **fields)
     tell(f"{task_class.describe(examples)} read")
     return examples, task_class.read_files(command.valid, columns, **fields) if command.valid else None

@@ -9,7 +9,7 @@ import sys
 from inspect import signature
 from typing import Annotated, Any
 
-from keras_tfm.cli.columns import check_columns, column_names
+from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
 from keras_tfm.cli.console import say, tell_untrained, uncollected
 from keras_tfm.cli.generated import add_options, flag_of, given
 from keras_tfm.cli.outputs import refuse_folder
@@ -80,6 +80,7 @@ def add_evaluate(group: Any, add_verb: Any) -> None:
         "--data", nargs="+", required=True, metavar="FILE", help="test data, in a format that its train reads"
     )
     evaluate.add_argument("--columns", metavar="A,B", help="a table's columns, by names or numbers from 0")
+    add_table_options(evaluate)
     add_decoding(evaluate)
 
 
@@ -169,7 +170,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     decoding = decoding_of(arguments, task.measure)
     if task.columns:
         check_columns(task, arguments.columns)
-    examples = task.read_examples(arguments.data, column_names(arguments.columns))
+    examples = task.read_examples(arguments.data, layout_of(arguments.columns, arguments))
     print(json.dumps(task.evaluate(examples, **decoding)))
 
 

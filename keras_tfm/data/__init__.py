@@ -67,6 +67,7 @@ from keras_tfm.data.sources.objects import Objects, read_objects
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.questions import Answer, Questions, read_questions
 from keras_tfm.data.sources.ratings import Ratings, read_ratings
+from keras_tfm.data.sources.rows import Layout
 from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
@@ -103,6 +104,7 @@ __all__ = [
     "Inputs",
     "LabelledImages",
     "LabelledTexts",
+    "Layout",
     "MaskedBatches",
     "MaskBatches",
     "MaskFiles",

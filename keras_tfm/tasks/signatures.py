@@ -1,13 +1,14 @@
 """Types that the signatures of many tasks use."""
 
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-ColumnNames = Sequence[str | int] | None  # names or numbers from 0; None takes the columns with known names
+from keras_tfm.data.sources.rows import ColumnNames as ColumnNames
+
 Endpoints = dict[str, tuple[Callable, list[tf.TensorSpec]]]  # {signature: (function, input signature)}
 Arrays = dict[str, np.ndarray]
 

@@ -17,6 +17,7 @@ import keras_tfm.models
 from keras_tfm.configs import Config, brief, refuse_sizes
 from keras_tfm.data.sources.files import DataError
 from keras_tfm.data.sources.inputs import Inputs, read_input_lines
+from keras_tfm.data.sources.rows import Layout
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.language_model import LanguageModel
@@ -310,7 +311,7 @@ def check_vocabulary(model_config: Any, tokenizer: Tokenizer) -> None:
 def refuse_columns(columns: ColumnNames, why: str) -> None:
     """Raise ValueError if `columns` were chosen for examples that have none."""
     if columns is not None:
-        raise ValueError(f"--columns: {why}")
+        raise ValueError(f"{columns.flag if isinstance(columns, Layout) else '--columns'}: {why}")
 
 
 def no_variable_larger_than(size: int) -> contextlib.AbstractContextManager:

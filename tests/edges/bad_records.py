@@ -43,6 +43,11 @@ BAD = [
         f"{FILE}`size` must be a string; it is 2",
     ),
     record(
+        "a wrong layout",
+        {"command": {"train": ["a"], "layout": {"header": 7}}},
+        f"{FILE}`header` must be",
+    ),
+    record(
         "an unknown size",
         {"command": {"train": ["a"], "model": {"size": "x"}}},
         "Transformer has no size 'x'",

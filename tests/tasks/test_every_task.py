@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.cli import main
-from keras_tfm.data import Answer, BERTTokenizer, CLIPTokenizer, train_tokenizer
+from keras_tfm.data import Answer, BERTTokenizer, CLIPTokenizer, Layout, train_tokenizer
 from keras_tfm.models import BERT, DETR, DETRConfig, MaskFormer, MaskFormerConfig, MiT, MiTConfig
 from keras_tfm.tasks import task as base
 from keras_tfm.word_vectors import TfIdf
@@ -337,6 +337,8 @@ def test_columns_folders_and_images_are_inputs_too(tmp_path):
     for name in ("tag", "answer", "generate"):
         with pytest.raises(ValueError, match="--columns: "):
             made(name).read_inputs(tmp_path / "b.txt", ["a", "b"])
+        with pytest.raises(ValueError, match="--no-header: "):
+            made(name).read_inputs(tmp_path / "b.txt", Layout(header=False))
     (tmp_path / "images" / "a").mkdir(parents=True)
     for path in ("images/a/1.png", "images/2.png"):
         (tmp_path / path).write_bytes(tf.io.encode_png(np.zeros((9, 9, 1), "uint8")).numpy())

@@ -1,11 +1,10 @@
 """Texts, and several possible continuations or answers of each, from files."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from keras_tfm.data.sources.labelled import LABELS
 from keras_tfm.data.sources.lines import Paths, check_text
-from keras_tfm.data.sources.rows import Columns, one_of_each, parse_columns, read_all
+from keras_tfm.data.sources.rows import ColumnNames, Columns, one_of_each, parse_layout, read_all
 
 TEXTS = ("text", "question", "context", "premise", "sentence")
 CHOICES = ("choices", "endings", "options", "answers")
@@ -27,7 +26,7 @@ class Choices(NamedTuple):
     labels: list[int]
 
 
-def read_choices(paths: Paths, columns: Sequence[str | int] | None = None) -> Choices:
+def read_choices(paths: Paths, columns: ColumnNames = None) -> Choices:
     """Read texts, their choices and the index of the right one from .jsonl or .parquet files, or data sets of
     TFDS.
 
@@ -44,7 +43,7 @@ def read_choices(paths: Paths, columns: Sequence[str | int] | None = None) -> Ch
     >>> keras_tfm.data.read_choices("choices.jsonl")
     Choices(texts=['The sun is'], choices=[['hot', 'cold']], labels=[0])
     """
-    chosen = Columns(("text", "choices", "label"), known_columns, parse_columns(columns, counts=(3,)))
+    chosen = Columns(("text", "choices", "label"), known_columns, parse_layout(columns, counts=(3,)))
     examples = Choices([], [], [])
     for row in read_all(paths, chosen, "texts with choices"):
         _, choices, label = row.cells

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from keras_tfm.data.sources.files import read_lines
 from keras_tfm.data.sources.lines import DataError, Paths, files_of
 from keras_tfm.data.sources.rows import (
+    ColumnNames,
     Columns,
     has_names,
     one_of_each,
-    parse_columns,
+    parse_layout,
     read_all,
     refuse_columns_of_text,
 )
@@ -27,9 +28,7 @@ ENDS = re.compile(
 )
 
 
-def read_texts(
-    paths: Paths, separator: str | None = None, columns: Sequence[str | int] | None = None
-) -> list[str]:
+def read_texts(paths: Paths, separator: str | None = None, columns: ColumnNames = None) -> list[str]:
     r"""Read texts from UTF-8 files (plain, .gz or .xz), or from standard input for "-".
 
     A file is one document, or several that `separator` separates ("\n\n" for a blank line). In .jsonl and
@@ -57,7 +56,7 @@ def read_texts(
     return texts
 
 
-def read_documents(paths: Paths, columns: Sequence[str | int] | None = None) -> list[str]:
+def read_documents(paths: Paths, columns: ColumnNames = None) -> list[str]:
     r"""Read documents from text files (plain, .gz or .xz), whose paragraphs are lines and whose documents are
     separated by blank lines.
 
@@ -97,9 +96,9 @@ def _documents(file: str) -> Iterator[str]:
             paragraphs = []
 
 
-def _column(path: str, columns: Sequence[str | int] | None) -> Iterator[str]:
+def _column(path: str, columns: ColumnNames) -> Iterator[str]:
     """The texts in one column of a table with named columns; blank ones are skipped."""
-    chosen = Columns(("text",), one_of_each(TEXTS), parse_columns(columns, counts=(1,)))
+    chosen = Columns(("text",), one_of_each(TEXTS), parse_layout(columns, counts=(1,)))
     for row in read_all(path, chosen, "texts"):
         (text,) = row.cells
         if text is not None and not (isinstance(text, str) and (not text or text.isspace())):

@@ -5,18 +5,28 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from babel import Locale
 
-from keras_tfm.data.sources.lines import DataError, Path, Paths, check_text, files_of, numbered_lines
+from keras_tfm.data.sources.lines import (
+    DataError,
+    Path,
+    Paths,
+    check_text,
+    files_of,
+    numbered_lines,
+    tell_blank_lines,
+    tell_left_out,
+)
 from keras_tfm.data.sources.rows import (
     KINDS,
+    ColumnNames,
     Columns,
     is_table,
-    parse_columns,
+    parse_layout,
     read_all,
     refuse_columns_of_text,
 )
@@ -40,29 +50,31 @@ class Pairs(NamedTuple):
     targets: list[str]
 
 
-def read_pairs(paths: Paths, columns: Sequence[str | int] | None = None) -> Pairs:
+def read_pairs(paths: Paths, columns: ColumnNames = None) -> Pairs:
     r"""Read (source, target) pairs from tables, or from two parallel text files.
 
     Args:
         paths: one or several paths or patterns ("data/*.tsv"): .tsv (unquoted), .csv (RFC 4180) or .jsonl
             files, plain, .gz or .xz; .parquet files; `"tfds:NAME[/CONFIG][:VERSION]#SPLIT"`; or two text
             files.
-        columns: the source and the target column, by name or, for .tsv and .csv, by position from 0.
+        columns: the source and the target column, by name or, for .tsv and .csv, by position from 0; or a
+            `Layout`.
 
     The first row of a .tsv or .csv is a header if `columns` are names, if it contains a pair of
-    `KNOWN_COLUMNS`, or if it consists of two names of languages. Strings are returned unchanged, without the
-    newline.
+    `KNOWN_COLUMNS`, if it consists of two names of languages, or if the layout says so. Strings are returned
+    unchanged, without the newline. Blank lines, and pairs of parallel files of which one line is blank, are
+    skipped with a warning that counts them.
 
     Raises:
         DataError: if a file is missing, empty, truncated or not UTF-8, if rows or parallel files differ in
-            length, or if a text is blank.
+            length, or if a text in a table is blank.
 
     >>> import pathlib
     >>> _ = pathlib.Path("pairs.tsv").write_text("one\teins\ntwo\tzwei\n")
     >>> keras_tfm.data.read_pairs("pairs.tsv")
     Pairs(sources=['one', 'two'], targets=['eins', 'zwei'])
     """
-    chosen = Columns(("source", "target"), known_pair, parse_columns(columns))
+    chosen = Columns(("source", "target"), known_pair, parse_layout(columns))
     files = files_of(paths)
     pairs = Pairs([], [])
     rows: Iterator[tuple[str, str]]
@@ -98,16 +110,32 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def _parallel_rows(source_path: str, target_path: str) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of lines; warn about blank lines, in both files or in one, which are skipped."""
     both = itertools.zip_longest(numbered_lines(source_path), numbered_lines(target_path))
-    for line, (source, target) in enumerate(both, start=1):
-        if source is None or target is None:
-            longer, shorter = (source_path, target_path) if target is None else (target_path, source_path)
-            problem = f"expected parallel files of one length, {shorter} has only {line - 1} lines"
-            raise DataError(longer, line, problem)
-        yield (
-            check_text(source[1], source_path, line, "source"),
-            check_text(target[1], target_path, line, "target"),
-        )
+    blank: list[int] = []
+    alone: dict[str, str] = {}  # {place: why} of lines that are blank in one file only
+    lengths, line = [0, 0], 0
+    for line, sides in enumerate(both, start=1):
+        lengths = [length + (side is not None) for length, side in zip(lengths, sides, strict=True)]
+        source, target = ("" if side is None else side[1] for side in sides)
+        if not source.strip() and not target.strip():
+            blank.append(line)
+            continue
+        if None in sides:
+            ended = sides.index(None)
+            paths = source_path, target_path
+            problem = f"expected parallel files of one length, {paths[ended]} has only {lengths[ended]} lines"
+            raise DataError(paths[1 - ended], line, problem)
+        if source.strip() and target.strip():
+            yield (
+                check_text(source, source_path, line, "source"),
+                check_text(target, target_path, line, "target"),
+            )
+        else:
+            path = target_path if source.strip() else source_path
+            alone[f"{path}, line {line}"] = "the line is blank"
+    tell_blank_lines(f"{source_path}, {target_path}", blank)
+    tell_left_out(alone, line - len(blank), "pairs")
 
 
 def known_pair(cells: list[str]) -> tuple[int, int] | None:

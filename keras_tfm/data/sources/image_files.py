@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.lines import DataError, tell_left_out
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.log import Bar
 
@@ -20,7 +20,6 @@ MAX_PIXELS = 1 << 26  # per image: 768 MB while it is resized; larger ones are m
 MAX_FILE_BYTES = 1 << 28
 HEADER = 1 << 16  # bytes of a file that tell its size, unless much metadata stands before it
 MAX_BYTES = 1 << 31  # decoded images up to this size stay in memory; more are decoded in each epoch
-MOST_TOLD = 3  # how many skipped images a warning names
 JPEG_SIZES = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}  # frame headers
 
 NOT_WHOLE = "expected a whole PNG or JPEG image"
@@ -266,14 +265,3 @@ def _read_good(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray, 
 
 def _tell(files: ImageFiles, problems: Mapping[int, str]) -> None:
     tell_left_out({files.place(row): problem for row, problem in problems.items()}, len(files))
-
-
-def tell_left_out(problems: Mapping[str, str], count: int, unit: str = "images") -> None:
-    """Warn, in one line, about skipped images or other units, if there are any."""
-    if not problems:
-        return
-    few = [f"{place} ({problem})" for place, problem in list(problems.items())[:MOST_TOLD]]
-    if len(problems) > len(few):
-        few.append(f"{len(problems) - len(few):,} more")
-    told = ", ".join(few)
-    LOG.warning("%s of %s %s are skipped: %s", f"{len(problems):,}", f"{count:,}", unit, told)

@@ -4,7 +4,7 @@ import glob
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from keras_tfm.data.sources.image_files import ImageFiles, readable
 from keras_tfm.data.sources.images import IMAGES, STRETCHED, bytes_of
 from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.data.sources.rows import Columns, Row, one_of_each, parse_columns, read_all
+from keras_tfm.data.sources.rows import ColumnNames, Columns, Row, one_of_each, parse_layout, read_all
 
 PATHS = (*IMAGES, "image_path", "path", "file", "filename", "file_name", "image_file")
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.tsv")  # a folder's table, named as in `datasets`
@@ -35,7 +35,7 @@ class ImageTexts(NamedTuple):
 def read_image_texts(
     paths: Paths,
     shape: tuple[int, int, int],
-    columns: Sequence[str | int] | None = None,
+    columns: ColumnNames = None,
     preprocessing: Preprocessing = STRETCHED,
 ) -> ImageTexts:
     r"""Read pairs of an image and its text from tables.
@@ -55,7 +55,7 @@ def read_image_texts(
     >>> pairs.images.shape, pairs.texts
     ((1, 8, 8, 3), ['a grey square'])
     """
-    chosen = Columns(("image", "text"), one_of_each(PATHS, TEXTS), parse_columns(columns))
+    chosen = Columns(("image", "text"), one_of_each(PATHS, TEXTS), parse_layout(columns))
     sources: list[bytes | str] = []
     places, texts = [], []
     for path in files_of(paths):

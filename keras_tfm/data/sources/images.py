@@ -1,5 +1,6 @@
 """Labelled images from folders, tables and arrays; and images without labels."""
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Sequence
@@ -12,7 +13,16 @@ from keras_tfm.data.sources import image_arrays
 from keras_tfm.data.sources.image_files import ImageFiles, problem_of, read_bytes, readable, without_bad
 from keras_tfm.data.sources.lines import DataError, Path, Paths, files_of
 from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.data.sources.rows import Columns, Row, has_names, kind_of, one_of_each, parse_columns, read_all
+from keras_tfm.data.sources.rows import (
+    ColumnNames,
+    Columns,
+    Row,
+    has_names,
+    kind_of,
+    one_of_each,
+    parse_layout,
+    read_all,
+)
 
 IMAGES = ("image", "img", "picture")
 LABELS = ("label", "labels", "fine_label", "class")
@@ -42,7 +52,7 @@ def read_labelled_images(
     height: int,
     width: int,
     channels: int,
-    columns: Sequence[str | int] | None = None,
+    columns: ColumnNames = None,
     preprocessing: Preprocessing = STRETCHED,
 ) -> LabelledImages:
     """Read labelled images from folders (see `read_image_folder`), arrays (see `image_arrays`), or tables.
@@ -67,7 +77,7 @@ def read_labelled_images(
             raise DataError(files[0], None, f"expected {KINDS}")
         return _read_folders(files, (height, width, channels), preprocessing)
     found, labels, places = [], [], []
-    chosen = Columns(("image", "label"), one_of_each(IMAGES, LABELS), parse_columns(columns))
+    chosen = Columns(("image", "label"), one_of_each(IMAGES, LABELS), parse_layout(columns))
     for row in read_all(files, chosen, "images"):
         label = row.cells[1]
         if not isinstance(label, int | str) or not str(label).strip():
@@ -82,7 +92,7 @@ def read_labelled_images(
 def read_unlabelled_images(
     paths: Paths,
     shape: tuple[int, int, int],
-    columns: Sequence[str | int] | None = None,
+    columns: ColumnNames = None,
     preprocessing: Preprocessing = STRETCHED,
 ) -> np.ndarray | ImageFiles:
     """Images (N, *shape), 8-bit, from what `read_labelled_images` reads, whose labels are ignored, and from
@@ -126,7 +136,7 @@ def _read_arrays(
     beside = {image_arrays.labels_beside(file) for file in files if image_arrays.is_idx(file)}
     parts, labels = [], []
     for file in [file for file in files if file not in beside] or files:
-        found = image_arrays.read_arrays(file, parse_columns(columns))
+        found = image_arrays.read_arrays(file, parse_layout(columns).names_in(file))
         if found.labels is None:
             raise DataError(file, None, "expected labels beside the images, there are none")
         if not len(found.images):
@@ -187,7 +197,7 @@ def _read_folders(
 def read_images(
     path: Paths,
     shape: tuple[int, int, int],
-    columns: Sequence[str | int] | None = None,
+    columns: ColumnNames = None,
     preprocessing: Preprocessing = STRETCHED,
 ) -> tuple[list, list[str]]:
     """Images to answer, and their places: image files, given by paths, patterns or folders (and the folders
@@ -196,9 +206,9 @@ def read_images(
     Each image is a path, the bytes of a file, or an array of the `shape`. Of two `columns`, as for training,
     that of the labels is ignored.
     """
-    names = parse_columns(columns, counts=(1, 2))
-    names = names and names[:1]
-    chosen = Columns(("image",), one_of_each(IMAGES), names)
+    layout = parse_layout(columns, counts=(1, 2))
+    layout = dataclasses.replace(layout, columns=layout.columns and layout.columns[:1])
+    chosen = Columns(("image",), one_of_each(IMAGES), layout)
     images: list = []
     places: list[str] = []
     files = files_of(path)
@@ -208,7 +218,7 @@ def read_images(
                 images.append(bytes_of(row))
                 places.append(f"{found}, {row.place}")
         elif image_arrays.is_array_file(found):
-            arrays = image_arrays.read_arrays(found, names)
+            arrays = image_arrays.read_arrays(found, layout.names_in(found))
             images += list(image_arrays.fit_arrays(arrays.images, *shape, preprocessing))
             places += [f"{found}, image {number}" for number in range(1, len(arrays.images) + 1)]
         else:

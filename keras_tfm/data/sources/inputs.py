@@ -1,8 +1,8 @@
 """The inputs of `keras-tfm predict`: lines of text, or files as for training, whose labels are ignored."""
 
+import dataclasses
 import itertools
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -18,13 +18,15 @@ from keras_tfm.data.sources.questions import MAX_BYTES, parse_questions
 from keras_tfm.data.sources.ratings import USERS, identifier
 from keras_tfm.data.sources.ratings import known_columns as known_ratings
 from keras_tfm.data.sources.rows import (
+    ColumnNames,
     Columns,
     Found,
     Row,
     has_names,
     is_table,
+    kind_of,
     one_of_each,
-    parse_columns,
+    parse_layout,
     read_rows,
 )
 
@@ -51,13 +53,13 @@ def read_input_lines(path: Path) -> Inputs:
     return Inputs([text for *_, text in lines], [_place(files, file, line) for file, line, _ in lines])
 
 
-def read_sources(path, columns: Sequence[str | int] | None = None) -> Inputs:
+def read_sources(path, columns: ColumnNames = None) -> Inputs:
     """Sources of pairs: the lines of a text file, or the source column of a table."""
     names = sorted({source for source, _ in KNOWN_COLUMNS})
     return _texts_of(path, ("source", "target"), known_pair, one_of_each(names), columns)
 
 
-def read_unlabelled_texts(path, columns: Sequence[str | int] | None = None, pairs: bool = False) -> Inputs:
+def read_unlabelled_texts(path, columns: ColumnNames = None, pairs: bool = False) -> Inputs:
     """Texts, or `pairs` of them: the lines of a text file, with a tab within a pair, or the columns of a
     table.
     """
@@ -65,7 +67,7 @@ def read_unlabelled_texts(path, columns: Sequence[str | int] | None = None, pair
     return _texts_of(path, names, known_labelled, _first_group(names[:-1]), columns)
 
 
-def read_users(path, columns: Sequence[str | int] | None = None) -> Inputs:
+def read_users(path, columns: ColumnNames = None) -> Inputs:
     """Ids of users: the lines of a text file, or the user column of a table."""
     files = files_of(path)
     if not all(map(is_table, files)):
@@ -77,7 +79,7 @@ def read_users(path, columns: Sequence[str | int] | None = None) -> Inputs:
     return inputs
 
 
-def read_unlabelled_choices(path, columns: Sequence[str | int] | None = None) -> Inputs:
+def read_unlabelled_choices(path, columns: ColumnNames = None) -> Inputs:
     """(text, choices) from a table, or the lines of a text file: a text and its choices, separated by
     tabs.
     """
@@ -130,14 +132,14 @@ def read_unanswered(path: Path) -> Inputs:
 
 
 def _unanswered(file: str) -> Iterator[tuple[Any, str]]:
-    if has_names(file):
+    is_json = kind_of(file) == ".json"
+    if has_names(file) and not is_json:
         known = one_of_each(["question"], ["context"])
         for row in read_rows(file, Columns(("question", "context"), known)):
             yield (row.text(0), row.text(1)), row.place
         return
     lines = list(numbered_lines(file, MAX_BYTES))
-    is_json = re.search(r"\.json(\.gz|\.xz)?$", file.lower()) or (lines and lines[0][1].lstrip()[:1] == "{")
-    if not is_json:
+    if not is_json and (not lines or lines[0][1].lstrip()[:1] != "{"):
         yield from ((text, f"line {number}") for number, text in lines)
         return
     for question, context, _, place in parse_questions(file, lines):
@@ -169,22 +171,23 @@ def _rows(files, names: tuple[str, ...], known: Found, known_inputs: Found, colu
     `known` finds all columns by name, `known_inputs` those before the label.
     """
     count = len(names) - 1
-    columns = parse_columns(columns, counts=(count, count + 1))
+    layout = parse_layout(columns, counts=(count, count + 1))
 
     def find(cells):
         places = known(cells)
         return places[:count] if places and len(places) > count else known_inputs(cells)
 
-    layouts = [Columns(names, find), Columns(names[:count], find)]
-    if columns:
-        layouts = [Columns(names[:count], find, columns[:count])]
+    shapes = [Columns(names, find, layout), Columns(names[:count], find, layout)]
+    if layout.columns:
+        layout = dataclasses.replace(layout, columns=layout.columns[:count])
+        shapes = [Columns(names[:count], find, layout)]
     for file in files:
-        for layout in layouts:
-            rows = read_rows(file, layout)
+        for shape in shapes:
+            rows = read_rows(file, shape)
             try:
                 first = list(itertools.islice(rows, 1))
             except DataError:
-                if layout is layouts[-1]:
+                if shape is shapes[-1]:
                     raise
                 continue
             for row in itertools.chain(first, rows):

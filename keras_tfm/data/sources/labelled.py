@@ -5,23 +5,32 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from keras_tfm.data.sources.headers import refuse_names, refuse_order
 from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
+from keras_tfm.data.sources.multi_hot import read_multi_hot
 from keras_tfm.data.sources.rows import (
+    ColumnNames,
     Columns,
+    Layout,
     Row,
     has_names,
+    names_in_first_row,
     one_of_each,
-    parse_columns,
+    parse_layout,
     read_all,
     refuse_columns_of_text,
 )
 
-LABELS = ("label", "labels", "class", "category", "sentiment", "score", "target", "gold_label")
+LABELS = (
+    "label", "labels", "class", "category", "sentiment", "score", "target", "gold_label", "intent", "emotion",
+    "topic", "stars", "rating",
+)  # fmt: skip
 # Columns of texts to label, as in known data sets.
 TEXTS = (
     ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("text1", "text2"),
     ("question", "sentence"), ("question", "passage"), ("text_a", "text_b"), ("first", "second"),
-    ("sentence",), ("text",), ("review",), ("comment",),
+    ("sentence",), ("text",), ("review",), ("comment",), ("comment_text",), ("review_text",), ("message",),
+    ("tweet",), ("content",), ("phrase",), ("utterance",), ("question",),
 )  # fmt: skip
 WORDS = ("tokens", "words")
 TAGS = ("tags", "ner_tags", "ner", "labels", "pos_tags", "pos", "upos")
@@ -56,20 +65,21 @@ class TaggedWords(NamedTuple):
     tags: list[list[str]]
 
 
-def read_labelled_texts(
-    paths: Paths, columns: Sequence[str | int] | None = None, problem: str = "classes"
-) -> LabelledTexts:
+def read_labelled_texts(paths: Paths, columns: ColumnNames = None, problem: str = "classes") -> LabelledTexts:
     r"""Read texts, or pairs of texts, and their labels from tables.
 
     Args:
         paths: one or several .tsv, .csv, .jsonl or .parquet files, patterns of them, or data sets of TFDS.
-        columns: text and label, or text, text and label, by name or by position from 0. A first row is a
-            header if `columns` are names, or if it contains known names.
-        problem: what a label is: "classes", "multi-label" (names separated by commas, or a list) or
-            "regression" (a number).
+        columns: text and label, or text, text and label, by name or by position from 0; or a `Layout`. A
+            first row is a header if `columns` are names, if it contains known names, or if the layout says
+            so.
+        problem: what a label is: "classes", "multi-label" (names separated by commas, or a list; or columns
+            named as the labels, which hold 0 or 1, beside one known column of texts) or "regression" (a
+            number).
 
     Raises:
-        DataError: for any mistake in a file; the message names the file and the line.
+        DataError: for any mistake in a file; for a first row of unknown names, if the other labels of 20 rows
+            or more repeat; for columns in the order label, text. The message names the file and the line.
 
     >>> import pathlib
     >>> _ = pathlib.Path("reviews.csv").write_text("text,label\nVery good,positive\nToo long,negative\n")
@@ -78,16 +88,40 @@ def read_labelled_texts(
     """
     if problem not in PROBLEMS:
         raise ValueError(f"problem: expected one of {', '.join(PROBLEMS)}, got {problem!r}")
-    chosen = parse_columns(columns, counts=(2, 3))
-    names = ("text", "text", "label") if chosen and len(chosen) == 3 else ("text", "label")
+    layout = parse_layout(columns, counts=(2, 3))
+    names = ("text", "text", "label") if len(layout.columns or ()) == 3 else ("text", "label")
     examples = LabelledTexts([], [])
-    for row in read_all(paths, Columns(names, known_columns, chosen), "labelled texts"):
-        texts = tuple(map(row.text, range(len(row.cells) - 1)))
-        examples.texts.append(texts if len(texts) == 2 else texts[0])
-        examples.labels.append(_label(row, len(texts), problem))
+    for path in files_of(paths):
+        if problem == "multi-label" and (found := _of_multi_hot(path, layout)):
+            examples.texts.extend(found[0])
+            examples.labels.extend(found[1])
+            continue
+        begin, first = len(examples.labels), None
+        for row in read_all(path, Columns(names, known_columns, layout), "labelled texts"):
+            first = first or row
+            texts = tuple(map(row.text, range(len(row.cells) - 1)))
+            examples.texts.append(texts if len(texts) == 2 else texts[0])
+            examples.labels.append(_label(row, len(texts), problem))
+        if first is not None and problem != "regression":
+            labels = [x if isinstance(x, list) else [x] for x in examples.labels[begin:]]
+            if layout.columns is None:
+                refuse_order(first, examples.texts[begin:], labels)
+            refuse_names(first, labels)
     if len({type(text) for text in examples.texts}) > 1:
         raise ValueError("paths: expected either texts or pairs of texts in all files, got both")
     return examples
+
+
+def _of_multi_hot(path: str, layout: Layout) -> tuple[list[str], list[list[str]]] | None:
+    """What `read_multi_hot` makes of a table that has a known column of texts, and none of labels."""
+    if layout.columns is not None or layout.header is False:
+        return None
+    names = names_in_first_row(path, layout)
+    cells = [name.lower() for name in names]
+    text = next((found for (found, *second) in TEXTS if found in cells and not second), None)
+    if text is None or known_columns(cells) is not None:
+        return None
+    return read_multi_hot(path, names, cells.index(text), layout)
 
 
 def known_columns(cells: list[str]) -> tuple[int, ...] | None:
@@ -118,7 +152,7 @@ def _label(row: Row, place: int, problem: str):
     return number
 
 
-def read_tagged_words(paths: Paths, columns: Sequence[str | int] | None = None) -> TaggedWords:
+def read_tagged_words(paths: Paths, columns: ColumnNames = None) -> TaggedWords:
     r"""Read words and their tags from one or several files or patterns.
 
     A file has CoNLL columns: one word per line, first the word and last its tag, separated by tabs or else by
@@ -135,7 +169,7 @@ def read_tagged_words(paths: Paths, columns: Sequence[str | int] | None = None) 
     >>> keras_tfm.data.read_tagged_words("words.conll").words
     [['Ada', 'wrote'], ['Babbage']]
     """
-    chosen = Columns(("words", "tags"), one_of_each(WORDS, TAGS), parse_columns(columns))
+    chosen = Columns(("words", "tags"), one_of_each(WORDS, TAGS), parse_layout(columns))
     refuse_columns_of_text(paths, columns)
     examples = TaggedWords([], [])
     for path in files_of(paths):

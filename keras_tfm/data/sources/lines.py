@@ -8,12 +8,15 @@ import glob
 import gzip
 import io
 import json
+import logging
 import lzma
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+
+LOG = logging.getLogger(__name__)
 
 Path = str | os.PathLike[str]
 Paths = Path | Iterable[Path]  # one or several, which may be patterns
@@ -22,6 +25,7 @@ PREPARED = "tfds:"  # prefix for data sets of TensorFlow Datasets
 
 # A longer "line" is a binary file or a decompression bomb; texts of many megabytes are fine.
 MAX_LINE_BYTES = 1 << 26
+MOST_TOLD = 3  # how many skipped images, lines or other units a warning names
 
 
 class DataError(ValueError):
@@ -58,8 +62,8 @@ def numbered_lines(
     """Yield (line number from 1, text). Only LF ends a line, since U+2028 and similar characters are text.
 
     "-" reads the binary stream `standard_input`, by default that of sys.stdin. DataError for a line of more
-    than `most` bytes (by default `MAX_LINE_BYTES`), and for one that is not UTF-8 unless `errors` is
-    "replace".
+    than `most` bytes (by default `MAX_LINE_BYTES`), for UTF-16, and for a line that is not UTF-8 unless
+    `errors` is "replace".
     """
     most = most or MAX_LINE_BYTES
     number = 0
@@ -69,17 +73,50 @@ def numbered_lines(
                 number += 1
                 if len(line) > most:
                     raise DataError(path, number, f"expected text, got a line over {most:,} bytes")
+                if number == 1:
+                    refuse_utf_16(path, line)
                 line = line.removesuffix(b"\n").removesuffix(b"\r")
                 if number == 1:
                     line = line.removeprefix(b"\xef\xbb\xbf")  # the byte order mark that Windows writes
                 yield number, line.decode("utf-8", errors)
     except UnicodeDecodeError as error:
-        problem = f"expected UTF-8, got byte 0x{error.object[error.start]:02x} at position {error.start}"
+        byte = error.object[error.start : error.start + 1]
+        problem = f"expected UTF-8, got byte 0x{byte.hex()} at position {error.start}"
+        if letter := byte.decode("cp1252", "ignore"):
+            problem += f", which is {letter} in CP-1252; to convert: iconv -f CP1252 -t UTF-8"
         raise DataError(path, number, problem) from None
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise DataError(path, number + 1, f"expected a whole compressed file: {error}") from None
     except OSError as error:
         raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
+
+
+def refuse_utf_16(path: str, data: bytes) -> None:
+    """Raise DataError if the first bytes of a file are those of a text in UTF-16: its byte order mark, or
+    every other byte is 0.
+    """
+    has_mark = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if has_mark or (len(data) >= 8 and data.count(0) * 5 >= len(data) * 2):
+        raise DataError(path, 1, "expected UTF-8, got UTF-16; to convert: iconv -f UTF-16 -t UTF-8")
+
+
+def tell_left_out(problems: Mapping[str, str], count: int, unit: str = "images") -> None:
+    """Warn, in one line, about skipped images or other units, if there are any."""
+    if not problems:
+        return
+    few = [f"{place} ({problem})" for place, problem in list(problems.items())[:MOST_TOLD]]
+    if len(problems) > len(few):
+        few.append(f"{len(problems) - len(few):,} more")
+    told = ", ".join(few)
+    LOG.warning("%s of %s %s are skipped: %s", f"{len(problems):,}", f"{count:,}", unit, told)
+
+
+def tell_blank_lines(path: str, lines: Sequence[int]) -> None:
+    """Warn, in one line, about blank lines that were skipped, if there are any."""
+    if lines:
+        few = ", ".join(map(str, lines[:MOST_TOLD])) + (", …" if len(lines) > MOST_TOLD else "")
+        count = "1 blank line" if len(lines) == 1 else f"{len(lines):,} blank lines"
+        LOG.warning("%s: skipped %s: %s", path, count, few)
 
 
 def check_text(text, path: str, line: int | None, side: str, unit: str = "line") -> str:

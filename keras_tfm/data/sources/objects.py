@@ -31,9 +31,8 @@ from keras_tfm.data.sources.image_files import (
     ImageFiles,
     readable,
     size_in,
-    tell_left_out,
 )
-from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines
+from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines, tell_left_out
 from keras_tfm.data.sources.prepared_images import prepared_objects
 
 KINDS = (

@@ -1,16 +1,18 @@
 """Questions about texts, from files in SQuAD's format (Rajpurkar et al. 2016, 2018)."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from keras_tfm.configs import parse_json
 from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.rows import (
+    ColumnNames,
     Columns,
     Row,
     has_names,
-    parse_columns,
+    kind_of,
+    parse_layout,
     read_all,
     refuse_columns_of_text,
 )
@@ -48,7 +50,7 @@ class Questions(NamedTuple):
     answers: list[list[Answer]]
 
 
-def read_questions(paths: Paths, columns: Sequence[str | int] | None = None) -> Questions:
+def read_questions(paths: Paths, columns: ColumnNames = None) -> Questions:
     """Read questions, contexts and answers from JSON files in the format of SQuAD 1.1 or 2.0, or from tables.
 
     A JSON file (plain, .gz or .xz) has the form {"data": [{"paragraphs": [{"context": "…", "qas": [{"id":
@@ -68,16 +70,17 @@ def read_questions(paths: Paths, columns: Sequence[str | int] | None = None) -> 
     >>> keras_tfm.data.read_questions("questions.jsonl").answers
     [[Answer(text='The sky', start=0)]]
     """
-    chosen = Columns(COLUMNS, known_columns, parse_columns(columns, counts=(3,)))
+    chosen = Columns(COLUMNS, known_columns, parse_layout(columns, counts=(3,)))
     refuse_columns_of_text(paths, columns)
     examples = Questions([], [], [])
     for path in files_of(paths):
         before = len(examples.questions)
-        for row in read_all(path, chosen, "questions") if has_names(path) else ():
+        is_table = has_names(path) and kind_of(path) != ".json"
+        for row in read_all(path, chosen, "questions") if is_table else ():
             examples.questions.append(row.text(0))
             examples.contexts.append(row.text(1))
             examples.answers.append(_answers_of(row))
-        lines = () if has_names(path) else numbered_lines(path, MAX_BYTES)
+        lines = () if is_table else numbered_lines(path, MAX_BYTES)
         for question, context, record, place in parse_questions(path, lines) if lines else ():
             examples.questions.append(question)
             examples.contexts.append(context)

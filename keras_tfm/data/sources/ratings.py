@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_tfm.data.sources.lines import DataError, Paths
-from keras_tfm.data.sources.rows import Columns, Row, one_of_each, parse_columns, read_all
+from keras_tfm.data.sources.rows import ColumnNames, Columns, Row, one_of_each, parse_layout, read_all
 
 USERS = ("user", "user_id", "userid", "reader", "reviewer", "reviewer_id")
 ITEMS = (
@@ -36,7 +36,7 @@ class Ratings(NamedTuple):
 
 def read_ratings(
     paths: Paths,
-    columns: Sequence[str | int] | None = None,
+    columns: ColumnNames = None,
     lowest: float | None = None,
     highest: float | None = None,
 ) -> Ratings:
@@ -55,7 +55,7 @@ def read_ratings(
     >>> keras_tfm.data.read_ratings("ratings.csv", lowest=1, highest=5)
     Ratings(users=['ana', 'ben'], items=['1984', '1984'], ratings=array([5., 3.], dtype=float32))
     """
-    chosen = Columns(("user", "item", "rating"), known_columns, parse_columns(columns, counts=(3,)))
+    chosen = Columns(("user", "item", "rating"), known_columns, parse_layout(columns, counts=(3,)))
     users: list[str] = []
     items: list[str] = []
     ratings, lines = array("f"), array("q")

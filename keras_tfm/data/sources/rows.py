@@ -1,15 +1,20 @@
-"""Tables as rows, with columns chosen by name: .tsv, .csv, .jsonl and .parquet files, and data sets of TFDS.
+"""Tables as rows, with columns chosen by name: .tsv, .csv, .json, .jsonl and .parquet files, and data sets of
+TFDS.
 
-A reader says which `Columns` it needs, and gets `Row`s of their cells from any kind of table.
+A reader says which `Columns` it needs, and gets `Row`s of their cells from any kind of table. `Layout` is
+what users say of their tables: columns, header, quotes.
 """
 
 import csv
+import dataclasses
+import itertools
+import logging
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from keras_tfm.configs import parse_json
+from keras_tfm.configs import Config, brief, parse_json
 from keras_tfm.data.sources.lines import (
     MAX_LINE_BYTES,
     PREPARED,
@@ -18,30 +23,78 @@ from keras_tfm.data.sources.lines import (
     check_text,
     files_of,
     numbered_lines,
+    tell_blank_lines,
 )
 from keras_tfm.data.sources.named_sets import NamedSet, open_parquet, open_prepared
 
+LOG = logging.getLogger(__name__)
+
 Found = Callable[[list[str]], tuple[int, ...] | None]
 KINDS = "a .tsv, .csv, .jsonl or .parquet file or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
+MAX_BYTES_OF_JSON = 1 << 28  # longest line of a .json file, which is often one line
 COUNTS = ("no", "one", "two", "three")
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+OTHER_SEPARATORS = {";": "';'", "\t": "tabs", ",": "','", "|": "'|'", "::": "'::'"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout(Config):
+    r"""How a table is laid out, where its file does not say: what readers take as `columns` in place of names
+    alone.
+
+    Args:
+        columns: the names of columns, or their positions from 0; None takes those with known names.
+        header: whether the first row of a .tsv or .csv file holds names; None takes known names for a header.
+        quoted: whether cells of a .tsv file may stand in quotes, as those of a .csv file do.
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("moods.tsv").write_text('Tweet\tMood\n"a ""good"" day"\tglad\n')
+    >>> keras_tfm.data.read_labelled_texts("moods.tsv", keras_tfm.data.Layout(header=True, quoted=True))
+    LabelledTexts(texts=['a "good" day'], labels=['glad'])
+    """
+
+    columns: Any = None
+    header: bool | None = None
+    quoted: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line that says what differs from the default."""
+        if self.columns is not None:
+            return "--columns"
+        return "--quoted" if self.header is None else "--header" if self.header else "--no-header"
+
+    def names_in(self, path: str) -> list[str] | None:
+        """The chosen columns of a table that has names of columns; ValueError for anything else."""
+        if self.columns and isinstance(self.columns[0], int):
+            raise ValueError(f"columns: {path} has names of columns, not positions, got {self.columns}")
+        if self.header is not None or self.quoted:
+            flag = dataclasses.replace(self, columns=None).flag
+            raise ValueError(f"{flag}: {path} has names of columns, it is not a .tsv or .csv file")
+        return self.columns
+
+
+# Names of columns or positions from 0, or a whole layout; None takes the columns with known names.
+ColumnNames = Sequence[str | int] | Layout | None
 
 
 class Columns(NamedTuple):
-    """Which columns of a table are read: the `chosen` ones, all by name or all by position from 0; else those
-    that `known(lower-cased first row)` finds; else the first ones, if the table has as many columns as
-    `names`.
+    """Which columns of a table are read: those that the `layout` chooses, all by name or all by position from
+    0; else those that `known(lower-cased first row)` finds; else the first ones, if the table has as many
+    columns as `names`. Blank lines are skipped or, unless `skips_blank`, only at the end.
     """
 
     names: tuple[str, ...]
     known: Found
-    chosen: list | None = None
+    layout: Layout = Layout()
+    skips_blank: bool = True
 
 
 class Row(NamedTuple):
     """The chosen cells of one row: strings for .tsv and .csv, Python values for JSON, Parquet and TFDS.
 
     `number` counts the table's `unit` ("line", "row"); labels stored as numbers become their names if those
-    are known.
+    are known. `may_be_header` marks a table's first row where nothing says whether it holds names.
     """
 
     path: str
@@ -49,6 +102,7 @@ class Row(NamedTuple):
     names: tuple[str, ...]
     cells: tuple
     unit: str = "line"
+    may_be_header: bool = False
 
     @property
     def place(self) -> str:
@@ -95,20 +149,22 @@ def read_all(paths: Paths, columns: Columns, what: str, unknown: str | None = No
 
 
 def read_rows(path: str, columns: Columns, unknown: str | None = None) -> Iterator[Row]:
-    """Yield the rows of a .tsv (unquoted), .csv (RFC 4180) or .jsonl file (plain, .gz or .xz), of a .parquet
-    file or of a data set of TFDS. A file with another suffix is read as `unknown`, ".tsv" for example; None
-    refuses it.
+    """Yield the rows of a .tsv (unquoted, unless the layout says otherwise), .csv (RFC 4180), .jsonl or .json
+    file (an array of objects), all plain, .gz or .xz, of a .parquet file or of a data set of TFDS. A file of
+    another suffix is read as `unknown`, ".tsv" for example; None refuses it. Blank lines are skipped, with a
+    warning that counts them.
 
     DataError if the table is missing, truncated or not UTF-8, lacks the columns, or has rows of different
     lengths.
     """
-    match kind_of(path) or unknown:
-        case ".tsv":
-            return _table_rows(path, _tsv_records(path), columns)
-        case ".csv":
-            return _table_rows(path, _csv_records(path), columns)
+    kind = kind_of(path) or unknown
+    match kind:
+        case ".tsv" | ".csv":
+            return _table_rows(path, _records(path, kind, columns.layout), columns, SEPARATORS[kind])
         case ".jsonl":
-            return _json_rows(path, columns)
+            return _json_rows(path, _lines_of_json(path), columns)
+        case ".json":
+            return _json_rows(path, _array_of_json(path), columns)
         case ".parquet":
             return _named_rows(path, open_parquet(path), columns)
         case "tfds:":
@@ -120,7 +176,7 @@ def kind_of(path: str) -> str | None:
     """The suffix of a table's name without .gz or .xz, or "tfds:"; None if it is not the name of a table."""
     if path.startswith(PREPARED):
         return PREPARED
-    match = re.search(r"\.(tsv|csv|jsonl)(?=(\.gz|\.xz)?$)|\.parquet$", path.lower())
+    match = re.search(r"\.(tsv|csv|jsonl?)(?=(\.gz|\.xz)?$)|\.parquet$", path.lower())
     return match and match[0]
 
 
@@ -131,10 +187,27 @@ def is_table(path: str) -> bool:
 
 def has_names(path: str) -> bool:
     """Whether it is a kind of table whose columns always have names."""
-    return kind_of(path) in (".jsonl", ".parquet", PREPARED)
+    return kind_of(path) in (".json", ".jsonl", ".parquet", PREPARED)
 
 
-def refuse_columns_of_text(paths: Paths, columns: Sequence[str | int] | None) -> None:
+def names_in_first_row(path: str, layout: Layout) -> list[str]:
+    """The names of a table's columns or, in a .tsv or .csv file, the cells of its first row."""
+    match kind := kind_of(path):
+        case ".tsv" | ".csv":
+            rows = ([cell.strip() for cell in cells] for _, cells in _records(path, kind, layout))
+            return next(filter(any, rows), [])
+        case ".json" | ".jsonl":
+            objects = _lines_of_json(path) if kind == ".jsonl" else _array_of_json(path)
+            _, first = next(objects, (0, None))
+            return list(first) if isinstance(first, dict) else []
+        case ".parquet":
+            return open_parquet(path).names
+        case "tfds:":
+            return open_prepared(path).names
+    return []
+
+
+def refuse_columns_of_text(paths: Paths, columns: ColumnNames) -> None:
     """Raise DataError if `columns` are chosen and none of the files is a table whose columns have names."""
     found = files_of(paths)
     if columns is not None and found and not any(map(has_names, found)):
@@ -142,10 +215,14 @@ def refuse_columns_of_text(paths: Paths, columns: Sequence[str | int] | None) ->
         raise DataError(found[0], None, f"expected {kinds} to choose columns of; this is read as text")
 
 
-def parse_columns(columns: Sequence[str | int] | None, counts: Sequence[int] = (2,)) -> list | None:
-    """Names, or positions, of distinct columns, as many as one of `counts`; ValueError otherwise."""
-    if columns is None:
-        return None
+def parse_layout(columns: ColumnNames, counts: Sequence[int] = (2,)) -> Layout:
+    """The layout of a table, with its columns checked: names, or positions, of distinct columns, as many as
+    one of `counts`; ValueError otherwise.
+    """
+    layout = columns if isinstance(columns, Layout) else Layout(columns)
+    if layout.columns is None:
+        return layout
+    columns = layout.columns
     columns = [int(column) if str(column).isdecimal() else column for column in columns]
     kinds, several = {type(column) for column in columns}, len(set(columns)) == len(columns)
     if len(columns) not in counts or len(kinds) != 1 or not several:
@@ -153,31 +230,59 @@ def parse_columns(columns: Sequence[str | int] | None, counts: Sequence[int] = (
             f"columns: expected {' or '.join(map(COUNTS.__getitem__, counts))} different names, "
             f"or {' or '.join(map(COUNTS.__getitem__, counts))} positions from 0, got {columns}"
         )
-    return columns
+    if layout.header is False and kinds == {str}:
+        raise ValueError(f"header: a table without a header has no names of columns, got {columns}")
+    return dataclasses.replace(layout, columns=columns)
 
 
-def _table_rows(path: str, records: Iterator, columns: Columns) -> Iterator[Row]:
+def _table_rows(path: str, records: Iterator, columns: Columns, separator: str) -> Iterator[Row]:
     places: Sequence[int]
     width, places = -1, ()
+    blank: list[int] = []
+    may_be_header = False
     for line, cells in records:
+        if not any(cell.strip() for cell in cells):
+            blank.append(line)
+            continue
+        if blank and not columns.skips_blank:
+            raise DataError(path, blank[0], f"expected {' and '.join(columns.names)}, the line is blank")
         if width < 0:
             width = len(cells)
-            places, is_header = _choose_columns(path, cells, columns)
+            places, is_header = _choose_columns(path, line, cells, columns, separator)
             if is_header:
                 continue
+            may_be_header = columns.layout.header is None
         if len(cells) != width:
-            raise DataError(path, line, f"expected {width} columns, got {len(cells)}")
-        yield Row(path, line, columns.names, tuple(cells[place] for place in places))
+            raise DataError(path, line, f"expected {_counted(width)}, got {len(cells)}")
+        yield Row(
+            path, line, columns.names, tuple(cells[place] for place in places), may_be_header=may_be_header
+        )
+        may_be_header = False
+    tell_blank_lines(path, blank)
 
 
-def _tsv_records(path: str) -> Iterator[tuple[int, list[str]]]:
+def _records(path: str, kind: str, layout: Layout) -> Iterator[tuple[int, list[str]]]:
+    """The numbered lines of a .tsv or .csv file as cells."""
+    read = _quoted_records if kind == ".csv" or layout.quoted else _plain_records
+    return read(path, SEPARATORS[kind])
+
+
+def _plain_records(path: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    line, are_quoted = 0, True
     for line, text in numbered_lines(path):
-        yield line, text.split("\t")
+        are_quoted = are_quoted and text.startswith('"')
+        yield line, text.split(separator)
+    if line > 1 and are_quoted:
+        LOG.warning("%s: all lines begin with a quote, which counts as text; --quoted reads quotes", path)
 
 
-def _csv_records(path: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line where the record begins, cells); a quoted cell may contain newlines."""
-    reader = csv.reader((text + "\n" for _, text in numbered_lines(path)), strict=True)
+def _quoted_records(path: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line where the record begins, cells); a quoted cell may contain newlines. CR alone ends a record
+    too, as in files of old Macs.
+    """
+    texts = (f"{text}\n" for _, text in numbered_lines(path))
+    ended = (re.findall(r"[^\r]*\r|[^\r]+", text) if "\r" in text else [text] for text in texts)
+    reader = csv.reader(itertools.chain.from_iterable(ended), strict=True, delimiter=separator)
     limit = csv.field_size_limit(MAX_LINE_BYTES)
     line = 1
     try:
@@ -185,37 +290,54 @@ def _csv_records(path: str) -> Iterator[tuple[int, list[str]]]:
             yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
-        raise DataError(path, line, f"expected CSV: {error}") from None
+        problem = f"expected {'CSV' if separator == ',' else 'quoted cells'}: {error}"
+        raise DataError(path, line, problem + '; a quote inside quotes is doubled, not \\"') from None
     finally:
         csv.field_size_limit(limit)
 
 
-def _choose_columns(path: str, first_row: list[str], columns: Columns) -> tuple[Sequence[int], bool]:
+def _choose_columns(
+    path: str, line: int, first_row: list[str], columns: Columns, separator: str
+) -> tuple[Sequence[int], bool]:
     """Return (positions of the columns, whether the first row is a header)."""
-    cells, chosen = [cell.strip() for cell in first_row], columns.chosen
-    known = columns.known([cell.lower() for cell in cells])
+    cells, layout = [cell.strip() for cell in first_row], columns.layout
+    known = None if layout.header is False else columns.known([cell.lower() for cell in cells])
+    is_header = known is not None if layout.header is None else layout.header
+    chosen, hint = layout.columns, _hint(first_row, separator)
     if chosen is None:
         if known is None and len(cells) != len(columns.names):
-            hint = (
-                ""
-                if len(cells) < len(columns.names)
-                else f"; choose {COUNTS[len(columns.names)]} of them by name or position"
-            )
-            expected = f"{len(columns.names)} columns, {' and '.join(columns.names)}"
-            raise DataError(path, 1, f"expected {expected}, got {len(cells)}{hint}")
-        return known or range(len(cells)), known is not None
+            if len(cells) > len(columns.names):
+                hint = f"; choose {COUNTS[len(columns.names)]} of them by name or position"
+            expected = f"{_counted(len(columns.names))}, {' and '.join(columns.names)}"
+            raise DataError(path, line, f"expected {expected}, got {len(cells)}{hint}")
+        return known or range(len(cells)), is_header
     if isinstance(chosen[0], int):
         if max(chosen) >= len(cells):
-            raise DataError(path, 1, f"expected column {max(chosen)} (from 0), got {len(cells)} columns")
-        return chosen, known is not None
+            got = f"got {_counted(len(cells))}{hint}"
+            raise DataError(path, line, f"expected column {max(chosen)} (from 0), {got}")
+        return chosen, is_header
     for name in chosen:
         if name not in cells:
-            raise DataError(path, 1, f"expected a column named {name!r}, got {', '.join(cells)[:200]}")
+            got = ", ".join(cells)[:200] + hint
+            raise DataError(path, line, f"expected a column named {name!r}, got {got}")
     return [cells.index(name) for name in chosen], True
 
 
+def _counted(count: int) -> str:
+    return "1 column" if count == 1 else f"{count} columns"
+
+
+def _hint(first_row: list[str], separator: str) -> str:
+    """What else may stand between the cells of a row that is one cell."""
+    other = next((mark for mark in OTHER_SEPARATORS if len(first_row) == 1 and mark in first_row[0]), None)
+    if other is None:
+        return ""
+    name, known = OTHER_SEPARATORS[other], {",": "a .csv file has ','", "\t": "a .tsv file has tabs"}
+    return f"; are {name} between the cells? {known[separator]}"
+
+
 def _named_rows(path: str, table: NamedSet, columns: Columns) -> Iterator[Row]:
-    names = _chosen_names(path, columns)
+    names = columns.layout.names_in(path)
     if names is None:
         fits = table.usual is not None and len(table.usual) == len(columns.names)
         names = list(table.usual or ()) if fits else _default_names(table.names, columns, path, None)
@@ -228,28 +350,46 @@ def _named_rows(path: str, table: NamedSet, columns: Columns) -> Iterator[Row]:
         yield Row(path, number, spelled, cells, table.unit)
 
 
-def _json_rows(path: str, columns: Columns) -> Iterator[Row]:
-    names = _chosen_names(path, columns)
-    for line, text in numbered_lines(path):
-        try:
-            record = parse_json(text)
-        except ValueError as error:
-            raise DataError(path, line, f"expected a JSON object: {error}") from None
+def _json_rows(path: str, records: Iterator[tuple[int, Any]], columns: Columns) -> Iterator[Row]:
+    names, unit = columns.layout.names_in(path), "item" if kind_of(path) == ".json" else "line"
+    for number, record in records:
         if isinstance(record, dict) and isinstance(record.get("translation"), dict):
             record = record["translation"]  # {"translation": {"en": ..., "de": ...}}
         if not isinstance(record, dict):
-            raise DataError(path, line, f"expected a JSON object, got {text[:60]!r}")
-        names = names or _default_names(list(record), columns, path, line)
+            raise DataError(path, number, f"expected a JSON object, got {brief(record):.60}", unit)
+        names = names or _default_names(list(record), columns, path, number)
         for name in names:
             if name not in record:
-                raise DataError(path, line, f"expected a key {name!r}, got {', '.join(record)[:200]!r}")
-        yield Row(path, line, tuple(map(repr, names)), tuple(record[name] for name in names))
+                problem = f"expected a key {name!r}, got {', '.join(record)[:200]!r}"
+                raise DataError(path, number, problem, unit)
+        yield Row(path, number, tuple(map(repr, names)), tuple(record[name] for name in names), unit)
 
 
-def _chosen_names(path: str, columns: Columns) -> list[str] | None:
-    if columns.chosen and isinstance(columns.chosen[0], int):
-        raise ValueError(f"columns: {path} has names of columns, not positions, got {columns.chosen}")
-    return columns.chosen
+def _lines_of_json(path: str) -> Iterator[tuple[int, Any]]:
+    blank: list[int] = []
+    for line, text in numbered_lines(path):
+        if not text.strip():
+            blank.append(line)
+            continue
+        try:
+            yield line, parse_json(text)
+        except ValueError as error:
+            raise DataError(path, line, f"expected a JSON object: {error}") from None
+    tell_blank_lines(path, blank)
+
+
+def _array_of_json(path: str) -> Iterator[tuple[int, Any]]:
+    """The numbered items of a JSON array, which may be the "data" of an object."""
+    text = "\n".join(text for _, text in numbered_lines(path, MAX_BYTES_OF_JSON))
+    try:
+        content = parse_json(text)
+    except ValueError as error:
+        raise DataError(path, None, f"expected a JSON array of objects: {error}") from None
+    if isinstance(content, dict):
+        content = content.get("data", content)
+    if not isinstance(content, list):
+        raise DataError(path, None, f"expected a JSON array of objects, got {brief(content):.60}")
+    return iter(enumerate(content, start=1))
 
 
 def _default_names(names: list[str], columns: Columns, path: str, line: int | None) -> list[str]:

@@ -23,9 +23,8 @@ from keras_tfm.data.sources.image_files import (
     in_threads,
     readable,
     size_in,
-    tell_left_out,
 )
-from keras_tfm.data.sources.lines import DataError, files_of
+from keras_tfm.data.sources.lines import DataError, files_of, tell_left_out
 from keras_tfm.data.sources.mask_files import decoded_numbers
 from keras_tfm.data.sources.run_lengths import Size, mask_of, packed, unpacked
 

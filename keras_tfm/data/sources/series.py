@@ -1,18 +1,17 @@
 """A series of numbers from a table, and histories from lines."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from keras_tfm.data.sources.inputs import Inputs, read_input_lines
 from keras_tfm.data.sources.lines import Paths, files_of
-from keras_tfm.data.sources.rows import Columns, Row, is_table, parse_columns, read_all
+from keras_tfm.data.sources.rows import ColumnNames, Columns, Row, is_table, parse_layout, read_all
 
 VALUES = ("value", "values", "y", "close", "count", "price", "target", "temperature")
 
 
-def read_series(paths: Paths, columns: Sequence[str | int] | None = None) -> np.ndarray:
+def read_series(paths: Paths, columns: ColumnNames = None) -> np.ndarray:
     """The numbers (N,) in one column of a .csv, .tsv, .jsonl or .parquet file, in order.
 
     `columns` names the column, or gives its position from 0; by default it is the only one, or one with a
@@ -25,8 +24,13 @@ def read_series(paths: Paths, columns: Sequence[str | int] | None = None) -> np.
     files = files_of(paths)
     if len(files) != 1:
         raise ValueError(f"paths: expected one file, a series, got {len(files)}")
-    rows = read_all(files[0], Columns(("value",), known_series, parse_columns(columns, (1,))), "a series")
+    rows = read_all(files[0], _columns(columns), "a series")
     return np.array([_number(row) for row in rows])
+
+
+def _columns(columns: ColumnNames) -> Columns:
+    """The one column of a series, in which a blank line is a missing value."""
+    return Columns(("value",), known_series, parse_layout(columns, (1,)), skips_blank=False)
 
 
 def known_series(cells: list[str]) -> tuple[int, ...] | None:
@@ -35,7 +39,7 @@ def known_series(cells: list[str]) -> tuple[int, ...] | None:
     return None if name is None else (cells.index(name),)
 
 
-def read_histories(path, columns: Sequence[str | int] | None = None) -> Inputs:
+def read_histories(path, columns: ColumnNames = None) -> Inputs:
     """Series to continue: lines of numbers, separated by commas or spaces, or the column of one table."""
     files = files_of(path)
     if len(files) == 1 and is_table(files[0]):

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.sources.documents import text_files
-from keras_tfm.data.sources.lines import DataError, Paths, files_of, numbered_lines
+from keras_tfm.data.sources.lines import DataError, Paths, files_of, numbered_lines, refuse_utf_16
 from keras_tfm.data.sources.rows import is_table
 
 CHUNK = 1 << 16  # bytes read at once
@@ -251,6 +251,7 @@ def _whole(path: str) -> Segment:
     except OSError as error:
         raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
     segment = Segment(path, 0, size, size)
+    refuse_utf_16(path, segment.read(0, 64))
     return segment._replace(begin=3) if segment.read(0, 3) == b"\xef\xbb\xbf" else segment
 
 

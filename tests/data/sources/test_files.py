@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from keras_tfm.data import DataError, Pairs, read_lines, read_pairs
 
 PAIRS = Pairs(["a dog", " two  spaces ", "Καλημέρα"], ["ein Hund", 'zwei "Worte"', "早上好"])
+ONE_THREE = (["one", "three"], ["eins", "drei"])
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 
 
@@ -113,7 +114,6 @@ def test_json_keys(tmp_path):
         ("a.tsv", "one\n", ", line 1: expected 2 columns, source and target, got 1"),
         ("a.tsv", "x\ty\tz\n", ", line 1: expected 2 columns, source and target, got 3; choose two"),
         ("a.tsv", "x\ty\nx\n", ", line 2: expected 2 columns, got 1"),
-        ("a.tsv", "x\ty\n\n", ", line 2: expected 2 columns, got 1"),
         ("a.csv", "x,y\nx,y,z\n", ", line 2: expected 2 columns, got 3"),
         ("a.tsv", "x\ty\n\ty\n", ", line 2: expected a text, the source is empty"),
         ("a.tsv", "x\ty\nx\t \u3000\n", ", line 2: expected a text, the target is empty"),
@@ -123,7 +123,7 @@ def test_json_keys(tmp_path):
         ("a.csv", 'x,y\nx,"y"z\n', ", line 2: expected CSV: ',' expected after '\"'"),
         ("a.jsonl", "{\n", ", line 1: expected a JSON object: Expecting property name"),
         ("a.jsonl", "[" * 100_000, ", line 1: expected a JSON object: "),
-        ("a.jsonl", "[1]\n", ", line 1: expected a JSON object, got '[1]'"),
+        ("a.jsonl", "[1]\n", ", line 1: expected a JSON object, got [1]"),
         ("a.jsonl", '{"a": "", "b": "", "c": 1}\n', ", line 1: expected columns source and target, got 'a"),
         ("a.jsonl", '{"a": "x", "b": "y"}\n{"a": "x"}\n', ", line 2: expected a key 'b', got 'a'"),
         ("a.jsonl", '{"a": "x", "b": 1}\n', ", line 1: expected a string as 'b', got 1"),
@@ -163,10 +163,29 @@ def test_parallel_files_must_agree(tmp_path):
     a, b = written(tmp_path, "a.txt", "1\n2\n3\n"), written(tmp_path, "b.txt", "1\n2\n")
     message = f"{a}, line 3: expected parallel files of one length, {b} has only 2 lines"
     assert refusal([a, b]) == refusal([b, a]) == message
-    assert refusal([a, written(tmp_path, "c.txt", "1\n\n3\n")]).endswith(
-        "c.txt, line 2: expected a text, the target is empty"
-    )
     assert refusal([a, written(tmp_path, "d.txt", "")]).endswith("d.txt has only 0 lines")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "pairs", "told"),
+    [
+        ("one\n\nthree\n", "eins\nzwei\ndrei\n", ONE_THREE, "1 of 3 pairs are skipped: {a}, line 2 (the"),
+        ("one\ntwo\n", "eins\n \u00a0\n", (["one"], ["eins"]), "1 of 2 pairs are skipped: {b}, line 2 (the"),
+        ("one\n\nthree\n", "eins\n\ndrei\n", ONE_THREE, "{a}, {b}: skipped 1 blank line: 2"),
+        ("one\n\n\n", "eins\n", (["one"], ["eins"]), "{a}, {b}: skipped 2 blank lines: 2, 3"),
+        ("one\n", "eins\n\n", (["one"], ["eins"]), "{a}, {b}: skipped 1 blank line: 2"),
+    ],
+)  # fmt: skip
+def test_blank_lines_of_parallel_files_are_counted(tmp_path, caplog, source, target, pairs, told):
+    a, b = written(tmp_path, "a.txt", source), written(tmp_path, "b.txt", target)
+    assert read_pairs([a, b]) == pairs
+    (message,) = caplog.messages
+    assert message.startswith(told.format(a=a, b=b))
+
+
+def test_a_line_too_many_is_refused_behind_blank_ones(tmp_path):
+    a, b = written(tmp_path, "a.txt", "1\n\n3\n"), written(tmp_path, "b.txt", "1\n")
+    assert refusal([a, b]) == f"{a}, line 3: expected parallel files of one length, {b} has only 1 lines"
 
 
 def test_columns_that_are_not_there(tmp_path):
