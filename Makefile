@@ -53,8 +53,10 @@ test-shuffled: setup ## make test with files and tests in a drawn order; ARGS="-
 	@$(BIN)/python $(TESTS) --shuffle -m "not slow and not parity" $(ARGS)
 
 # With XLA and TensorFlow's optimiser of graphs, as users have them: `make test` leaves XLA out but where it is
-# what is tested, and the optimiser wholly.
-test-slow parity: export KERAS_TFM_GRAPPLER = 1
+# what is tested, and the optimiser wholly. (.ci/run leaves it out of parity too.)
+test-slow parity: export KERAS_TFM_GRAPPLER ?= 1
+# torch's threads spin while they wait for a core on which another process's tests run.
+parity: export OMP_NUM_THREADS ?= 1
 test-slow: setup ## the slow tests, four times the drawn examples, and tasks and the command line with XLA
 	@$(BIN)/python $(TESTS) -m "slow and not parity" $(ARGS)
 	@KERAS_TFM_EXAMPLES=100 $(BIN)/python $(TESTS) -m "hypothesis and not slow and not parity" $(ARGS)

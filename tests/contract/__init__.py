@@ -8,23 +8,43 @@
 What a class can do is declared in its case; an invariant that does not apply is skipped with its
 reason. Axes are named by a letter, so that padding and causality know which inputs belong together. A
 layer is checked as a functional model of unknown batch size and lengths; every weight, biases and
-scales too, is drawn at random. Invariants that cost seconds are marked slow, but for cases of a `kind`.
+scales too, is drawn at random. Invariants that cost seconds are marked slow, but for cases of a `kind`; for a
+family, composed of bricks that pass the contract themselves, so are those that it inherits of them.
 """
 
 import pytest
 
 from tests.contract.case import Case, Spec, floats, ids, mask, randomise
-from tests.contract.invariants import DEAR, INVARIANTS
+from tests.contract.invariants import DEAR, INHERITED, INVARIANTS
 from tests.contract.tools import assert_close, run
 
-__all__ = ["Case", "Spec", "assert_close", "check", "floats", "ids", "mask", "randomise", "run"]
+__all__ = [
+    "Case",
+    "Spec",
+    "assert_close",
+    "check",
+    "check_family",
+    "floats",
+    "ids",
+    "mask",
+    "randomise",
+    "run",
+]
 
 
 def check(*cases):
     """The test of all invariants for `cases`, each pair under an id of its own."""
+    return _check(cases, slow=DEAR)
 
+
+def check_family(*cases):
+    """`check` for models of a family: what its bricks promise is slow too, but for cases of a `kind`."""
+    return _check(cases, slow=DEAR | INHERITED)
+
+
+def _check(cases, slow):
     def parameter(invariant, case):
-        is_slow = invariant in DEAR and case.kind is None
+        is_slow = invariant in slow and case.kind is None
         name = f"{invariant.__name__}-{case.name}"
         return pytest.param(invariant, case, id=name, marks=pytest.mark.slow if is_slow else ())
 

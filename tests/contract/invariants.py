@@ -400,3 +400,12 @@ DEAR = {
     seeded_training_is_deterministic,
     mixed_bfloat16_keeps_its_bound,
 }
+# A family has these of its bricks, whose own cases check them; `keras_file_is_exact` goes through the
+# family's configuration and weights besides.
+INHERITED = {
+    config_round_trip,
+    checkpoint_round_trip_is_exact,
+    frozen_weights_stay,
+    mixed_float16_keeps_its_bound,
+    parts_have_their_layers_dtype,
+}

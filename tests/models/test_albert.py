@@ -20,7 +20,7 @@ TINY = ALBERTConfig(11, embedding_dim=5, max_length=16, **SIZES)
 TWO_BLOCKS = dataclasses.replace(TINY, num_layers=1, num_groups=1, group_size=2)
 INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T"), "segment_ids": ids("T", 2)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("ALBERT", lambda: ALBERT(TINY), INPUTS, attends=True, kind="shared blocks"),
     Case("pre-training", lambda: MaskedLM(ALBERT(TWO_BLOCKS), next_sentence=True, dropout=0.1),
          {**INPUTS, "mask_positions": ids("M", 1)}, attends=True,

@@ -30,7 +30,7 @@ SPACE = SearchSpace(
 )
 IMAGES = {"images": floats(8, 12, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("AutoFormer", lambda: AutoFormer(SMALL), IMAGES, attends=True),
     Case(
         "AutoFormerSupernet",

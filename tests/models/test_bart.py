@@ -25,7 +25,7 @@ OTHER = dataclasses.replace(
 )
 PROMISES = {"attends": True, "causal": "T", "cache": cache}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("bart", lambda: BART(TINY), inputs(11), **PROMISES, reference=reference.bart,
          tied=lambda model: (model.embedding.token.embeddings, model.output_embedding.token.embeddings)),
     Case("mbart", lambda: BART(OTHER), inputs(11), **PROMISES, reference=reference.bart),

@@ -29,7 +29,7 @@ HIDDEN_STATES = dataclasses.replace(ONE_BLOCK, pooler=False)
 INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T"), "segment_ids": ids("T", 2)}
 WITH_POSITIONS = {**INPUTS, "mask_positions": ids("M", 1)}  # 0 alone is inside whatever the length
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("BERT", lambda: BERT(TINY), INPUTS, attends=True, kind="encoder"),
     Case("BERT without pooler", lambda: BERT(HIDDEN_STATES), INPUTS, attends=True),
     Case("MaskedLM", lambda: MaskedLM(BERT(HIDDEN_STATES)), WITH_POSITIONS, attends=True, kind="tied head",

@@ -28,7 +28,7 @@ SMALL = BoTNetConfig(
 )
 IMAGES = {"images": floats(24, 32, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("Classifier", lambda: Classifier(BoTNet(SMALL), 3), IMAGES, attends=True, convolves=True)
 )
 

@@ -28,7 +28,7 @@ SMALL = CaiTConfig(
 )
 IMAGES = {"images": floats(4, 6, 1)}
 
-test_contract = contract.check(Case("CaiT", lambda: CaiT(SMALL), IMAGES))
+test_contract = contract.check_family(Case("CaiT", lambda: CaiT(SMALL), IMAGES))
 
 
 # timm's counts; Touvron et al. 2021, table 3, has 12.0 M, 17.3 M, 26.6 M, 46.9 M, 68.2 M and 270.9 M.

@@ -21,7 +21,9 @@ IMAGES = {"images": floats(12, 24, 1)}
 # It adds the same number to all features of a cell, which the norms behind it take away.
 IDLE = "stage_1_block_1/attention/branch/attention/output/bias"
 
-test_contract = contract.check(Case("CAT", lambda: CAT(SMALL), IMAGES, attends=True, without_effect=(IDLE,)))
+test_contract = contract.check_family(
+    Case("CAT", lambda: CAT(SMALL), IMAGES, attends=True, without_effect=(IDLE,))
+)
 
 
 # The authors' models: 17 M, 37 M and 52 M in Lin et al. 2021, table 4.

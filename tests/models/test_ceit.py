@@ -24,7 +24,7 @@ SMALL = CeiTConfig(
 )
 IMAGES = {"images": floats(16, 24, 1)}
 
-test_contract = contract.check(Case("CeiT", lambda: CeiT(SMALL), IMAGES, attends=True, convolves=True))
+test_contract = contract.check_family(Case("CeiT", lambda: CeiT(SMALL), IMAGES, attends=True, convolves=True))
 
 
 # Yuan et al. 2021, table 2: 6.4 M and 24.2 M.

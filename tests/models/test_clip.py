@@ -13,7 +13,7 @@ from tests.contract import Case, floats, ids, mask
 SMALL = CLIPConfig((4, 6), 2, 1, 1, 8, 2, 12, 11, 9, 1, 6, 3, 10, embedding_dim=4, end_id=10)
 INPUTS = {"images": floats(4, 6, 1), "token_ids": ids("T", 11), "padding_mask": mask("T")}
 
-test_contract = contract.check(Case("CLIP", lambda: CLIP(SMALL), INPUTS, attends=True))
+test_contract = contract.check_family(Case("CLIP", lambda: CLIP(SMALL), INPUTS, attends=True))
 
 
 def count(model):

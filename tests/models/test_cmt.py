@@ -27,7 +27,7 @@ SMALL = CMTConfig(
 )
 IMAGES = {"images": floats(16, 24, 1)}
 
-test_contract = contract.check(Case("CMT", lambda: CMT(SMALL), IMAGES, attends=True, convolves=True))
+test_contract = contract.check_family(Case("CMT", lambda: CMT(SMALL), IMAGES, attends=True, convolves=True))
 
 
 # The authors' models for images of 224 x 224. With each size's own images Ti, XS and B have the 9.5 M, 15.2 M

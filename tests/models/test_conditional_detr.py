@@ -45,7 +45,7 @@ WITHOUT_EFFECT = (
     *(f"decoder_block_{i}/context_attention/branch/projections/key_position/bias" for i in range(2)),
 )
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case(
         "ConditionalDETR",
         detector,

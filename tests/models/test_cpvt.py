@@ -24,7 +24,7 @@ SMALL = CPVTConfig(
 MEAN = dataclasses.replace(SMALL, pooling="mean")
 IMAGES = {"images": floats(4, 6, 1)}
 
-test_contract = contract.check(Case("CPVT", lambda: CPVT(SMALL), IMAGES, attends=True, convolves=True))
+test_contract = contract.check_family(Case("CPVT", lambda: CPVT(SMALL), IMAGES, attends=True, convolves=True))
 
 
 # DeiT's (5,717,416 of Ti) without 197 positions, but with 9 weights and a bias for each feature; the latter

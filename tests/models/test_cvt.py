@@ -31,7 +31,7 @@ WITHOUT_EFFECT = tuple(
 DEEPER = dataclasses.replace(SMALL, depths=(1, 2, 3))
 ONE_EACH = dataclasses.replace(SMALL, depths=(1, 1, 1))
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("CvT", lambda: CvT(ONE_EACH), IMAGES, attends=True, convolves=True, without_effect=WITHOUT_EFFECT)
 )
 

@@ -32,7 +32,7 @@ ALL = dataclasses.replace(
 INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T")}
 TWO_LAYERS = {"hidden_dim": 8, "activation": "gelu", "dropout": 0.1}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("version 1", lambda: DeBERTa(V1), INPUTS, attends=True),
     Case("version 2", lambda: DeBERTa(V2), INPUTS, attends=True),
     Case("every option", lambda: DeBERTa(ALL), {**INPUTS, "segment_ids": ids("T", 2)}, attends=True,

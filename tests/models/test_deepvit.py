@@ -27,7 +27,7 @@ SMALL = DeepViTConfig(
 )
 IMAGES = {"images": floats(8, 12, 1)}
 
-test_contract = contract.check(Case("DeepViT", lambda: DeepViT(SMALL), IMAGES, convolves=True))
+test_contract = contract.check_family(Case("DeepViT", lambda: DeepViT(SMALL), IMAGES, convolves=True))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def detector(config=SMALL, num_classes=2):
     return heads.ReferencedDetector(DeformableDETR(config), num_classes)
 
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case(
         "ReferencedDetector",
         detector,

@@ -18,7 +18,7 @@ SMALL = DeiTConfig(
 )
 IMAGES = {"images": floats(4, 6, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("DeiT", lambda: DeiT(SMALL), IMAGES, attends=True),
     Case("DistilledClassifier", lambda: DistilledClassifier(DeiT(SMALL), 3), IMAGES, attends=True),
 )

@@ -21,7 +21,7 @@ SMALL = DINOv2Config(
 GATED = dataclasses.replace(SMALL, num_registers=0, gated=True, intermediate_dim=24)
 IMAGES = {"images": floats(4, 6, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("DINOv2", lambda: DINOv2(SMALL), IMAGES, attends=True),
     Case("PatchClassifier", lambda: PatchClassifier(DINOv2(GATED), 3), IMAGES, attends=True),
 )

@@ -19,7 +19,7 @@ SMALL = DINOv3Config(
 BIASES = {"query_bias": False, "key_bias": True}
 GATED = dataclasses.replace(SMALL, num_layers=2, gated=True, activation="silu", **BIASES)
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("DINOv3", lambda: DINOv3(GATED), {"images": floats(4, 6, 1)}, attends=True)
 )
 

@@ -16,7 +16,7 @@ ONE_BLOCK = dataclasses.replace(TINY, num_layers=1)  # enough under a head
 INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T")}
 TWO_LAYERS = {"hidden_dim": 8, "dropout": 0.2, "activation": "relu"}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("DistilBERT", lambda: DistilBERT(TINY), INPUTS, attends=True),
     Case("Classifier", lambda: Classifier(DistilBERT(ONE_BLOCK), 3, **TWO_LAYERS), INPUTS, attends=True),
 )

@@ -16,7 +16,7 @@ from tests.models.folders import check_both_ways
 TINY = FNetConfig(11, num_layers=2, dim=8, intermediate_dim=12, max_length=16, num_segments=2)
 INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T"), "segment_ids": ids("T", 2)}
 
-test_contract = contract.check(Case("FNet", lambda: FNet(TINY), INPUTS, mixes_padding=True))
+test_contract = contract.check_family(Case("FNet", lambda: FNet(TINY), INPUTS, mixes_padding=True))
 
 
 # Lee-Thorp et al. 2022, table 1: 83 M and 238 M.

@@ -25,7 +25,7 @@ SMALL = GLiTConfig(
 )
 IMAGES = {"images": floats(8, 12, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("GLiT", lambda: GLiT(SMALL), IMAGES, attends=True, convolves=True),
     Case("GatedConvolution", lambda: GatedConvolution(3, 3), {"x": floats(5, 4)}, convolves=True),
 )

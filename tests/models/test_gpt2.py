@@ -32,7 +32,7 @@ def cache(model, batch, max_length):
 
 PROMISES = {"attends": True, "causal": "T"}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("decoder", lambda: GPT2(TINY), {**INPUTS, "segment_ids": ids("T", 1)}, **PROMISES, cache=cache,
          left_padding="T", kind="decoder"),
     Case("packed", lambda: GPT2(dataclasses.replace(TINY, normalize_first=False)),

@@ -23,7 +23,7 @@ SMALL = HVTConfig(
 )
 IMAGES = {"images": floats(8, 12, 1)}
 
-test_contract = contract.check(Case("HVT", lambda: HVT(SMALL), IMAGES, attends=True, convolves=True))
+test_contract = contract.check_family(Case("HVT", lambda: HVT(SMALL), IMAGES, attends=True, convolves=True))
 
 
 # Pan et al. 2021, table 1, has 5.74 M and 22.09 M.

@@ -26,7 +26,7 @@ SMALL = HybridViTConfig(
     num_groups=2,
 )
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("HybridViT", lambda: HybridViT(SMALL), {"images": floats(16, 24, 1)}, attends=True, convolves=True)
 )
 

@@ -19,7 +19,7 @@ SMALL = KVTConfig(
 # Half precisions choose other keys where scores are close: of seven keys the contract leaves out one.
 IMAGES = {"images": floats(4, 6, 1)}
 
-test_contract = contract.check(Case("KVT", lambda: KVT(SMALL), IMAGES, attends=True))
+test_contract = contract.check_family(Case("KVT", lambda: KVT(SMALL), IMAGES, attends=True))
 
 
 # Those of DeiT (Touvron et al. 2021, table 1): the k nearest keys have no weights.

@@ -18,7 +18,7 @@ SMALL = LeViTConfig(
 ONE_STAGE = dataclasses.replace(SMALL, dims=(8,), num_layers=(1,), num_heads=(2,))  # enough under a head
 IMAGES = {"images": floats(32, 48, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("LeViT", lambda: LeViT(SMALL), IMAGES, attends=True, convolves=True, kind="shrinking"),
     Case(
         "DistilledClassifier",

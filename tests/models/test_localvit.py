@@ -29,7 +29,7 @@ SMALL = LocalViTConfig(
 )
 IMAGES = {"images": floats(4, 6, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("LocalViT", lambda: LocalViT(SMALL), IMAGES, attends=True, convolves=True)
 )
 

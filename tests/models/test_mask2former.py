@@ -53,7 +53,7 @@ COARSE = dataclasses.replace(
     num_queries=2,
     mask_dim=2,
 )
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("PointMaskClassifier", lambda: segmenter(COARSE), {"images": floats(20, 24, 1)}, convolves=True)
 )
 

@@ -41,7 +41,7 @@ WITHOUT_EFFECT = tuple(
     for name in ("query/kernel", "query/bias", "key/kernel", "value/kernel")
 )
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case(
         "MaskClassifier",
         segmenter,

@@ -33,7 +33,7 @@ def segmenter(config=SMALL, num_classes=2):
 
 COARSE = dataclasses.replace(SMALL, image_size=(16, 24), depths=(1,))
 test_contract = pytest.mark.slow(
-    contract.check(
+    contract.check_family(
         Case(
             "MaskClassifier",
             lambda: segmenter(COARSE),

@@ -15,7 +15,7 @@ from tests.contract import Case, floats, randomise
 SMALL = MedTConfig(image_size=32, num_channels=1, dim=2, depths=(1, 1, 1, 1), num_heads=1)
 
 # Random weights make features of some hundreds of the whole model: their rounding exceeds the bound.
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case(
         "block",
         lambda: axial_block(16, 2, "relative", 6, 2, name="block"),

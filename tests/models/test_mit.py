@@ -27,7 +27,7 @@ SMALL = MiTConfig(
 )
 IMAGES = {"images": floats(12, 20, 1)}
 
-test_contract = contract.check(Case("MiT", lambda: MiT(SMALL), IMAGES, attends=True, convolves=True))
+test_contract = contract.check_family(Case("MiT", lambda: MiT(SMALL), IMAGES, attends=True, convolves=True))
 
 
 # Xie et al. 2021, table 1, has the encoders alone: 3.4 M, 13.1 M, 24.2 M, 44.0 M, 60.8 M and 81.4 M.

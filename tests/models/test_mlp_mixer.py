@@ -21,7 +21,7 @@ IMAGES = {"images": floats(8, 12, 1)}
 # What is added to all features of a patch alike, the next norm takes off again.
 WITHOUT_EFFECT = ("attention/branch/layer/output/bias",)
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("MLPMixer", lambda: MLPMixer(SMALL), IMAGES, without_effect=WITHOUT_EFFECT)
 )
 

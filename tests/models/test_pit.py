@@ -27,7 +27,7 @@ SMALL = PiTConfig(
 )
 IMAGES = {"images": floats(9, 13, 1)}
 
-test_contract = contract.check(Case("PiT", lambda: PiT(SMALL), IMAGES, attends=True, convolves=True))
+test_contract = contract.check_family(Case("PiT", lambda: PiT(SMALL), IMAGES, attends=True, convolves=True))
 
 
 # Heo et al. 2021, table 1: 4.9 M, 10.6 M, 23.5 M and 73.8 M.

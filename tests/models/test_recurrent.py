@@ -24,7 +24,7 @@ from tests.contract import Case, ids, mask, randomise
 
 CONFIG = RecurrentConfig(11, dim=6, hidden_dim=4)
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case(
         "Recurrent",
         lambda: Recurrent(dataclasses.replace(CONFIG, cell="gru", num_layers=2)),

@@ -21,7 +21,7 @@ INPUTS = {
     "decoder_padding_mask": mask("T"),
 }
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case(
         "RecurrentSeq2Seq",
         lambda: RecurrentSeq2Seq(dataclasses.replace(CONFIG, cell="gru")),

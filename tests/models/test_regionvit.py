@@ -22,7 +22,7 @@ IMAGES = {"images": floats(16, 32, 1)}
 # The outputs are of the regions, which no bias of the last block reaches.
 IDLE = "stage_1_block_0/position/table"
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case(
         "RegionViT",
         lambda: RegionViT(SMALL),

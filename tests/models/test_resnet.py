@@ -21,7 +21,7 @@ SMALL_BIT = BiTConfig((13, 16), 1, stem_dim=4, dims=(16, 24), depths=(1, 2), num
 SMALL_VD = ResNetVDConfig((13, 16), 1, stem_dim=8, dims=(8, 12), depths=(1, 2), block="basic")
 IMAGES = {"images": floats(13, 16, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     # Under a head, which learns where the last ReLU gives nothing.
     Case("Classifier", lambda: Classifier(ResNet(SMALL), 3), IMAGES, convolves=True),
     Case("BiT", lambda: BiT(SMALL_BIT), IMAGES, convolves=True),
@@ -29,7 +29,7 @@ test_contract = contract.check(
 
 
 test_contract_of_vd = pytest.mark.slow(
-    contract.check(Case("ResNetVD", lambda: Classifier(ResNetVD(SMALL_VD), 3), IMAGES, convolves=True))
+    contract.check_family(Case("ResNetVD", lambda: Classifier(ResNetVD(SMALL_VD), 3), IMAGES, convolves=True))
 )
 
 

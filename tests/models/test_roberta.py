@@ -20,7 +20,7 @@ POOLED = dataclasses.replace(ONE_BLOCK, num_segments=2, pooler=True)
 INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T")}
 TWO_LAYERS = {"hidden_dim": 8, "dropout": 0.2, "input_dropout": 0.2}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("RoBERTa", lambda: RoBERTa(TINY), INPUTS, attends=True, left_padding="T"),
     Case("with segments and pooler", lambda: RoBERTa(POOLED), {**INPUTS, "segment_ids": ids("T", 2)},
          attends=True),

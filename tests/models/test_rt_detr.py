@@ -40,7 +40,7 @@ def detector(config=SMALL):
 
 
 test_contract = pytest.mark.slow(
-    contract.check(
+    contract.check_family(
         Case(
             "RTDETR",
             lambda: RTDETR(SMALL),

@@ -25,7 +25,7 @@ SMALL = ShuffleTransformerConfig(
 )
 IMAGES = {"images": floats(24, 48, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("ShuffleTransformer", lambda: ShuffleTransformer(SMALL), IMAGES, attends=True, convolves=True)
 )
 

@@ -14,7 +14,7 @@ from tests.contract import Case, floats, ids
 SMALL = SigLIPConfig((4, 6), 2, 1, 1, 8, 2, 12, 11, 9, 1, 6, 3, 10, embedding_dim=8)
 INPUTS = {"images": floats(4, 6, 1), "token_ids": ids("T", 11)}
 
-test_contract = contract.check(Case("SigLIP", lambda: SigLIP(SMALL), INPUTS, attends=True))
+test_contract = contract.check_family(Case("SigLIP", lambda: SigLIP(SMALL), INPUTS, attends=True))
 
 
 # transformers' count; the head has two weights, the logits' scale and bias.

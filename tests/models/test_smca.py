@@ -23,7 +23,7 @@ def detector(config=SMALL):
     return heads.ReferencedDetector(SMCA(config), 2)
 
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case(
         "SMCA",
         detector,

@@ -30,7 +30,7 @@ SMALL = SwinV2Config(
 )
 IMAGES = {"images": floats(16, 24, 1)}
 
-test_contract = contract.check(Case("SwinV2", lambda: SwinV2(SMALL), IMAGES, attends=True))
+test_contract = contract.check_family(Case("SwinV2", lambda: SwinV2(SMALL), IMAGES, attends=True))
 
 
 # Liu et al. 2022, table 3: 28 M.

@@ -22,7 +22,7 @@ GATED = dataclasses.replace(
 )
 PROMISES = {"attends": True, "causal": "T", "cache": cache}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("v1_0", lambda: LanguageModel(T5(TINY)), inputs(11), **PROMISES, left_padding="T",
          reference=lambda model, **batch: reference.head(
              model.head, reference.t5(model.backbone, **batch)["decoder_sequence_output"]),

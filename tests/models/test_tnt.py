@@ -28,7 +28,7 @@ SMALL = TNTConfig(
 LEGACY = dataclasses.replace(SMALL, num_layers=1, legacy=True)
 IMAGES = {"images": floats(16, 24, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("TNT", lambda: TNT(dataclasses.replace(SMALL, num_layers=1)), IMAGES, attends=True, convolves=True),
 )
 

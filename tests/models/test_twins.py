@@ -27,7 +27,7 @@ PCPVT = TwinsConfig(
 SVT = dataclasses.replace(PCPVT, windows=(3, 2))
 IMAGES = {"images": floats(8, 16, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("windows", lambda: Twins(SVT), IMAGES, attends=True, convolves=True),
 )
 

@@ -15,7 +15,7 @@ INPUTS = {
     "text_mask": mask("T"),
 }
 
-test_contract = contract.check(Case("ViLBERT", lambda: ViLBERT(SMALL), INPUTS, attends=True))
+test_contract = contract.check_family(Case("ViLBERT", lambda: ViLBERT(SMALL), INPUTS, attends=True))
 
 
 def draw():

@@ -18,7 +18,7 @@ SMALL = VisformerConfig(
 )
 IMAGES = {"images": floats(32, 64, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("Visformer", lambda: Visformer(SMALL), IMAGES, attends=True, convolves=True)
 )
 

@@ -47,9 +47,9 @@ def cache(model, inputs, max_length):
 
 
 PROMISES = {"attends": True, "causal": "T", "cache": cache}
-test_contract = contract.check(Case("GPT2", lambda: model_of(SMALL), INPUTS, **PROMISES))
+test_contract = contract.check_family(Case("GPT2", lambda: model_of(SMALL), INPUTS, **PROMISES))
 test_contract_of_bart = pytest.mark.slow(
-    contract.check(Case("BART", lambda: model_of(WITH_BART), INPUTS, **PROMISES))
+    contract.check_family(Case("BART", lambda: model_of(WITH_BART), INPUTS, **PROMISES))
 )
 
 

@@ -22,7 +22,7 @@ MEAN, FLATTEN, ATTENTION = (
 )
 IMAGES = {"images": floats(4, 6, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("ViT", lambda: ViT(SMALL), IMAGES, attends=True, kind="images"),
     Case("ViT without class token", lambda: ViT(MEAN), IMAGES, attends=True),
     Case("ViT with attention pooling", lambda: ViT(ATTENTION), IMAGES, attends=True),

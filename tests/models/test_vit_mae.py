@@ -20,7 +20,7 @@ SMALL = ViTMAEConfig(
 DECODER = {"num_layers": 1, "dim": 12, "num_heads": 3, "intermediate_dim": 10}
 INPUTS = {"images": floats(4, 6, 1), "noise": floats(6)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("ViTMAE", lambda: ViTMAE(SMALL), INPUTS, attends=True),
     Case("MaskedAutoencoder", lambda: MaskedAutoencoder(ViTMAE(SMALL), **DECODER), INPUTS, attends=True),
 )

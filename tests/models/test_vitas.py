@@ -13,7 +13,7 @@ from tests.contract import Case, floats
 
 SMALL = ViTASConfig((8, 12), 4, 1, dim=7, num_heads=(2, 3), key_dims=(3, 2), hidden_dims=(5, 6))
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("ViTAS", lambda: ViTAS(SMALL), {"images": floats(8, 12, 1)}, attends=True),
 )
 

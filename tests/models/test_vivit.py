@@ -27,7 +27,7 @@ SMALL = ViViTConfig(
 FACTORIZED = dataclasses.replace(SMALL, num_temporal_layers=1)
 VIDEOS = {"videos": floats(4, 4, 6, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("ViViT", lambda: ViViT(SMALL), VIDEOS, attends=True),
     Case("factorised", lambda: ViViT(FACTORIZED), VIDEOS, attends=True),
 )

@@ -24,7 +24,7 @@ SMALL = XCiTConfig(
 ONE_TOKEN = dataclasses.replace(SMALL, normalize_patches=False)
 IMAGES = {"images": floats(16, 24, 1)}
 
-test_contract = contract.check(
+test_contract = contract.check_family(
     Case("XCiT", lambda: XCiT(SMALL), IMAGES, attends=True, convolves=True),
     Case("one normalised token", lambda: XCiT(ONE_TOKEN), IMAGES, attends=True, convolves=True),
 )
