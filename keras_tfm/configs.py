@@ -6,6 +6,7 @@ A configuration is a frozen dataclass derived from `Config`, whose annotations s
 imports no Keras.
 """
 
+import collections
 import dataclasses
 import json
 import math
@@ -19,15 +20,33 @@ MAX_DEPTH = 64  # of JSON; tokenizer.json, the deepest file that is read, has ab
 
 
 def parse_json(text, **options):
-    """`json.loads`; raises ValueError also if lists and objects are nested more than `MAX_DEPTH` deep."""
+    """`json.loads`; raises ValueError also if lists and objects are nested more than `MAX_DEPTH` deep, and if
+    an object has a key twice.
+    """
     try:
-        value = json.loads(text, **options)
+        value = json.loads(text, **{"object_pairs_hook": _unique, **options})
     except RecursionError:
         raise ValueError(f"nested more than {MAX_DEPTH} deep") from None
     is_suspect = text.count("[") + text.count("{") > MAX_DEPTH
     if is_suspect and _is_deeper(value, MAX_DEPTH):
         raise ValueError(f"nested more than {MAX_DEPTH} deep")
     return value
+
+
+def _unique(pairs):
+    """The object of these (key, value); ValueError for a key that stands twice."""
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        ((twice, _),) = collections.Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {twice!r:.60} stands twice in an object")
+    return entries
+
+
+def number_in(text):
+    """`float(text)`; ValueError also for underscores between digits, which are Python's alone."""
+    if "_" in text:
+        raise ValueError(f"could not convert string to float: {text!r}")
+    return float(text)
 
 
 def _is_deeper(value, depth):

@@ -252,6 +252,8 @@ def _cell(units, num_layers, cell):
     """The cell from which others are copied, after the checks that encoder and decoder share."""
     require_sizes(units=units, num_layers=num_layers)
     cell = cell or keras.layers.LSTMCell(units, name="cell")
+    if not hasattr(cell, "units"):
+        raise ValueError(f"`cell` must be a cell of Keras, such as `keras.layers.LSTMCell`; it is {cell!r}.")
     if cell.units != units:
         raise ValueError(f"`cell` must have `units` = {units}; it has {cell.units}.")
     if getattr(cell, "dropout", 0) or getattr(cell, "recurrent_dropout", 0):

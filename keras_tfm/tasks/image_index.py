@@ -126,6 +126,7 @@ class ImageIndex:
         if vectors.shape != (len(images), self.config.width):
             expected = (len(images), self.config.width)
             raise ValueError(f"`vectors` must have the shape {expected}; it is {vectors.shape}.")
+        refuse_infinite(vectors, images)
         if not len(images):
             return
         part = self.folder / f"images-{len(self._parts):06d}-{secrets.token_hex(4)}.npy"
@@ -161,11 +162,18 @@ class ImageIndex:
         """
         if vector.shape != (self.config.width,):
             raise ValueError(f"`vector` must have the shape {(self.config.width,)}; it is {vector.shape}.")
+        if not np.isfinite(vector).all():
+            raise ValueError(
+                f"`vector` must be finite numbers; entry {int(np.isfinite(vector).argmin())} is not."
+            )
         if not self._rows:
             return []
         rows, cosines = self._candidates(vector.astype("float32"), top, exact)
         is_current = self._is_current[rows]
         rows, cosines = rows[is_current], cosines[is_current]
+        if not np.isfinite(cosines).all():
+            path = self.images[rows[np.isfinite(cosines).argmin()]].path
+            raise ValueError(f"{self.folder}: the vector of {path} is not finite: make a new index")
         if not (top := min(top, len(rows))):
             return []
         best = np.argpartition(cosines, -top)[-top:]
@@ -221,6 +229,14 @@ class ImageIndex:
         self._parts.append(Part(path.name, first, vectors))
         self.images += images
         self.__dict__.pop("_is_current", None)  # computed from the rows
+
+
+def refuse_infinite(vectors: np.ndarray, images: Sequence[Image]) -> None:
+    """Raise ValueError for a vector of `images` that has entries which are no finite numbers."""
+    is_finite = np.isfinite(vectors).all(axis=1)
+    if not is_finite.all():
+        row = int(is_finite.argmin())
+        raise ValueError(f"`vectors` must be finite numbers; that of {images[row].path}, row {row}, is not.")
 
 
 def config_of(task: Any, model: Path) -> IndexConfig:

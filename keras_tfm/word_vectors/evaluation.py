@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy  # which loads its packages when they are first used: `stats` takes a while
 
+from keras_tfm.configs import number_in
 from keras_tfm.word_vectors.vectors import WordVectors
 
 Path = str | os.PathLike[str]
@@ -131,7 +132,7 @@ def read_similarities(path: Path) -> list[tuple[str, str, float]]:
     pairs = []
     for number, fields in _lines(path, ","):
         try:
-            first, second, score = fields[0], fields[1], float(fields[2])
+            first, second, score = fields[0], fields[1], number_in(fields[2])
         except (IndexError, ValueError):
             if number == 1 and len(fields) > 2:
                 continue

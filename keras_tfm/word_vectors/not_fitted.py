@@ -21,4 +21,6 @@ class Learns:
         """Reached only where there is no attribute of this `name`."""
         if name in type(self).learnt:
             raise NotFittedError(f"{type(self).__name__} has no `{name}` before `fit` or `load`.")
+        if isinstance(computed := getattr(type(self), name, None), property) and computed.fget:
+            return computed.fget(self)  # Python asks here too where a property raised the error above
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

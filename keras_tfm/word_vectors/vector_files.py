@@ -14,6 +14,8 @@ from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
+from keras_tfm.configs import number_in
+
 Path = str | os.PathLike[str]
 Format = Literal["word2vec", "glove", "npz"]
 
@@ -87,6 +89,8 @@ def _row(line: bytes, dim: int | None, place: str) -> tuple[str, np.ndarray]:
     try:
         with np.errstate(over="ignore"):
             row = np.array(numbers, np.float32)
+        if b"_" in line:  # which NumPy reads as Python does
+            list(map(number_in, numbers))
     except ValueError:
         wrong = next(text for text in numbers if not _is_number(text))
         raise ValueError(f"{place}: expected numbers, got {wrong!r:.60}") from None
@@ -97,7 +101,7 @@ def _row(line: bytes, dim: int | None, place: str) -> tuple[str, np.ndarray]:
 
 def _is_number(text: str) -> bool:
     with contextlib.suppress(ValueError):
-        float(text)
+        number_in(text)
         return True
     return False
 

@@ -71,6 +71,17 @@ def option(text, expected, command=TRANSLATE):
     return Bad(text, f"{command} {text}", f"{text.split()[0]}: {expected}; it is {text.split()[1]}")
 
 
+def twice(task, file, content, place, key):
+    """A file of JSON with an object that has a key twice."""
+    kind = "JSON" if file in ("coco.json", "squad.json") else "a JSON object"
+    return Bad(
+        f"{task}: {key} twice in {file}",
+        f"train {task} --train {{folder}}/{file} --out {{folder}}/out",
+        f"{place}expected {kind}: the key {key} stands twice",
+        {file: content + "\n"},
+    )
+
+
 CONFIGS = [
     config("letters", {"dropout": "x"}, "config.json: `dropout` must be a number; it is 'x'"),
     config("a list", {"num_layers": [1]}, "`num_layers` must be a whole number; it is [1]"),
@@ -231,6 +242,41 @@ FILES = [
         "line 1: expected a JSON object: nested",
         {"pairs.jsonl": '{"target": "b", "source": ' + "[" * 900 + "]" * 900 + "}\n"},
     ),
+    twice(
+        "translate", "pairs.jsonl", '{"source": "a", "target": "b", "source": "c"}', "line 1: ", "'source'"
+    ),
+    twice("classify", "text.jsonl", '{"text": "a", "label": "b", "label": "c"}', "line 1: ", "'label'"),
+    twice("tag", "words.jsonl", '{"words": ["a"], "tags": ["b"], "tags": ["c"]}', "line 1: ", "'tags'"),
+    twice(
+        "recommend", "r.jsonl", '{"user": "a", "item": "b", "item": "c", "rating": 1}', "line 1: ", "'item'"
+    ),
+    twice("forecast", "series.jsonl", '{"value": 1, "value": 2}', "line 1: ", "'value'"),
+    twice(
+        "choose",
+        "c.jsonl",
+        '{"text": "a", "text": "b", "choices": ["c", "d"], "label": 0}',
+        "line 1: ",
+        "'text'",
+    ),
+    twice("generate", "t.jsonl", '{"text": "a", "text": "b"}', "line 1: ", "'text'"),
+    twice("match-images", "m.jsonl", '{"image": "a", "text": "b", "text": "c"}', "line 1: ", "'text'"),
+    twice("detect", "o.jsonl", '{"image": "a.png", "boxes": [], "boxes": []}', "line 1: ", "'boxes'"),
+    twice("segment", "m.jsonl", '{"image": "a.png", "mask": "b.png", "mask": "c.png"}', "line 1: ", "'mask'"),
+    twice(
+        "detect", "coco.json", '{"images": [], "images": [], "annotations": []}', "coco.json: ", "'images'"
+    ),
+    twice(
+        "answer",
+        "squad.json",
+        '{"data": [{"paragraphs": [], "paragraphs": []}]}',
+        "squad.json: ",
+        "'paragraphs'",
+    ),
+    config(
+        "a key twice",
+        '{"dim": 8, "dim": 16}',
+        "config.json: dim: expected one entry of this name, got several",
+    ),
     Bad("nested questions", ANSWER, "squad.json: expected JSON: nested", {"squad.json": DEEP}),
     Bad(
         "questions of zeros",
@@ -362,6 +408,12 @@ OPTIONS = [
     Bad("an encoder family", f"{CLASSIFY} --family nosuch", "invalid choice: 'nosuch'"),
     Bad("a size of an encoder", f"{CLASSIFY} --family recurrent --size base", "Recurrent has no size 'base'"),
     Bad("a series with NaN", FORECAST, "line 3: expected a finite number", {"series.csv": "value\n1\nnan\n"}),
+    Bad(
+        "a series with underscores",
+        FORECAST,
+        "line 3: expected a finite number, got '1_0'",
+        {"series.csv": "value\n1\n1_0\n"},
+    ),
     Bad("a short series", FORECAST, "more than 24 values; it has 2", {"series.csv": "value\n1\n2\n"}),
     Bad("two series", f"{FORECAST} --train a.csv b.csv", "expected one file, a series, got 2"),
     Bad("a size of GPT-2", f"{GENERATE} --size nosuch", "GPT2 has no size 'nosuch'"),

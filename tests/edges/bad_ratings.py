@@ -21,6 +21,7 @@ BAD = [
     table("a header alone", "user,item,rating\n", ": expected ratings, the file is empty"),
     table("NaN", "a,b,nan\n", ", line 1: expected a number as the rating, got 'nan'"),
     table("a word", "a,b,1\na,c,good\n", ", line 2: expected a number as the rating, got 'good'"),
+    table("underscores", "a,b,1\na,c,1_0\n", ", line 2: expected a number as the rating, got '1_0'"),
     table("too low", "a,b,1\na,c,0\n", ", line 2: expected a rating of at least 1, got '0'"),
     table("too high", "a,b,5.5\n", ", line 1: expected a rating of at most 5, got '5.5'"),
     table(

@@ -44,6 +44,7 @@ BAD = [
     vectors_of("a wrong count", "3 2\na 1 2\n", ": expected 3 words, as line 1 says, got 1"),
     vectors_of("ragged", "a 1 2\nb 1\n", ", line 2: expected a word and 2 numbers, got 'b' and 1"),
     vectors_of("NaN", "a 1 nan\n", ", line 1: expected finite numbers, got nan"),
+    vectors_of("underscores", "a_b 1 2\nc_d 1 1_0\n", ", line 2: expected numbers, got '1_0'"),
     vectors_of("twice", "a 1\na 2\n", ", line 2: expected another word, got 'a' as in line 1"),
     vectors_of("no UTF-8", b"\xff 1 2\n", ", line 1: expected UTF-8, got byte 0xff at position 0"),
     vectors_of("an unknown word", "b 1 2\n", ": there is no vector for 'a'"),

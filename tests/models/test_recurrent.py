@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_tfm.data import BERTTokenizer
+from keras_tfm.layers import RecurrentEncoder
 from keras_tfm.models import (
     Recurrent,
     RecurrentConfig,
@@ -147,6 +148,23 @@ def test_a_copy_at_a_lag_is_learnt():
     x = np.random.choice([-1.0, 1.0], size=(64, 12, 1)).astype("float32")
     y = np.concatenate([np.zeros((64, 3, 1), "float32"), x[:, :-3]], axis=1)
     assert fit(many_to_many(1, 1, hidden_dim=16, cell="gru"), x, y, "mse") < 0.05
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda cell: many_to_one(2, 1, cell=cell),
+        lambda cell: many_to_many(2, 1, cell=cell),
+        lambda cell: one_to_many(2, 5, cell=cell),
+        lambda cell: delayed_many_to_many(2, 1, cell=cell),
+        lambda cell: Recurrent.from_size("tiny", cell=cell),
+        lambda cell: RecurrentEncoder(4, cell=cell),
+    ],
+)
+def test_an_unknown_cell_is_named(make):
+    for cell in ("foo", ["lstm"]):
+        with pytest.raises(ValueError, match=r"`cell` must be .*; it is .*(foo|lstm)"):
+            make(cell)
 
 
 def test_many_to_one_and_back():

@@ -42,6 +42,24 @@ def test_the_nearest_come_first(index):
     assert len(index.search(asked, 100)) == 50 and len(index) == 50
 
 
+def test_vectors_that_are_not_finite_are_neither_taken_nor_ranked_first(index):
+    vectors = unit(np.random.default_rng(0), 3)
+    spoilt = vectors.copy()
+    spoilt[1, 5] = np.nan
+    with pytest.raises(
+        ValueError, match="`vectors` must be finite numbers; that of /photos/b, row 1, is not"
+    ):
+        index.add(images("a", "b", "c"), spoilt)
+    assert not len(index) and len(list(index.folder.iterdir())) == 1
+    index.add(images("a", "b", "c"), vectors)
+    with pytest.raises(ValueError, match="`vector` must be finite numbers; entry 5 is not"):
+        index.search(spoilt[1])
+    (part,) = index.folder.glob("*.npy")
+    np.save(part, spoilt)
+    with pytest.raises(ValueError, match="the vector of /photos/b is not finite: make a new index"):
+        ImageIndex(index.folder).search(vectors[0], 1)
+
+
 def test_it_grows_without_being_written_anew(index):
     vectors = unit(np.random.default_rng(0), 3)
     index.add(images("a", "b"), vectors[:2])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from keras_tfm.data.batches.epochs import Batches, shuffled
-from keras_tfm.data.batches.noises import Noise, choose
+from keras_tfm.data.batches.noises import Noise, check_ragged, choose
 
 
 class SpanCorruption:
@@ -62,6 +62,7 @@ class SpanCorruption:
         return cls(*ids, **options)
 
     def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tuple:
+        check_ragged(token_ids)
         lengths = tf.cast(token_ids.row_lengths(), tf.int32)
         width = tf.cast(token_ids.bounding_shape(1), tf.int32)
         return self.take_out(token_ids, self.noise(lengths, width, seed))
@@ -75,6 +76,7 @@ class SpanCorruption:
 
         Thank you <X> me to your party <Y> week    ->    <X> for inviting <Y> last <Z>
         """
+        check_ragged(token_ids)
         if isinstance(is_noise, tf.RaggedTensor):
             is_noise = is_noise.to_tensor()
         tokens = tf.cast(token_ids.to_tensor(), tf.int32)  # (B, S)
@@ -155,6 +157,7 @@ class Denoising:
         self._start_id = end_id if start_id is None else start_id
 
     def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tuple:
+        check_ragged(token_ids)
         source = token_ids = tf.cast(token_ids, tf.int32)
         for number, noise in enumerate(self.noises):
             source = noise(source, tf.random.fold_in(seed, number, alg="philox"))
@@ -185,6 +188,7 @@ class DenoisingBatches(Batches):
         batch_size: int = 32,
         seed: int = 0,
     ) -> None:
+        check_ragged(token_ids)
         self.num_texts = int(token_ids.nrows())
         if not self.num_texts or batch_size < 1:
             raise ValueError(

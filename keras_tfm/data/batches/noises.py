@@ -15,10 +15,22 @@ another, and `OneOf` one of several for each text.
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
+from keras_tfm.serving.examples import shown
+
 Noise = Callable[[tf.RaggedTensor, tf.Tensor], tf.RaggedTensor]
+
+
+def check_ragged(token_ids: Any) -> None:
+    """Raise ValueError unless `token_ids` are ragged: of padding in an array nothing says that it is."""
+    if not isinstance(token_ids, tf.RaggedTensor):
+        raise ValueError(
+            f"token_ids: expected a RaggedTensor (B, None), got {shown(token_ids)}: "
+            "`tf.RaggedTensor.from_tensor(token_ids, padding=pad_id)` makes one"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +52,7 @@ class TokenMasking:
         _check_share(self.share)
 
     def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
+        check_ragged(token_ids)
         is_masked = _drawn(token_ids, self.share, seed)
         tokens = tf.where(is_masked, self.mask_id, token_ids.to_tensor())
         return tf.RaggedTensor.from_tensor(tokens, lengths=token_ids.row_lengths())
@@ -63,6 +76,7 @@ class TokenDeletion:
         _check_share(self.share)
 
     def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
+        check_ragged(token_ids)
         tokens = token_ids.to_tensor()  # (B, S)
         is_text = tf.sequence_mask(token_ids.row_lengths(), tf.shape(tokens)[1])
         return tf.ragged.boolean_mask(tokens, is_text & ~_drawn(token_ids, self.share, seed, least_left=1))
@@ -94,6 +108,7 @@ class TextInfilling:
             )
 
     def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
+        check_ragged(token_ids)
         lengths = tf.cast(token_ids.row_lengths(), tf.int32)
         tokens = token_ids.to_tensor()  # (B, S)
         num_rows, width = tf.unstack(tf.shape(tokens))
@@ -127,6 +142,7 @@ class SentencePermutation:
     sentence_end_ids: Sequence[int]
 
     def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
+        check_ragged(token_ids)
         tokens = token_ids.to_tensor()  # (B, S)
         ends = tf.constant(self.sentence_end_ids, tokens.dtype)
         is_end = tf.reduce_any(tokens[..., None] == ends, axis=-1)
@@ -147,6 +163,7 @@ class DocumentRotation:
     """
 
     def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
+        check_ragged(token_ids)
         lengths = tf.cast(token_ids.row_lengths(), tf.int32)[:, None]  # (B, 1)
         draws = tf.random.stateless_uniform(tf.shape(lengths), seed)
         first = tf.cast(draws * tf.cast(lengths, tf.float32), tf.int32)
@@ -170,6 +187,7 @@ class OneOf:
             raise ValueError("noises: expected one or more, got none")
 
     def __call__(self, token_ids: tf.RaggedTensor, seed: tf.Tensor) -> tf.RaggedTensor:
+        check_ragged(token_ids)
         seeds = tf.unstack(tf.random.split(seed, 1 + len(self.noises), alg="philox"))
         texts = [noise(token_ids, own) for noise, own in zip(self.noises, seeds[1:], strict=True)]
         num_rows = tf.cast(token_ids.nrows(), tf.int32)

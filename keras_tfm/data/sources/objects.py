@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_tfm.configs import brief, parse_json
+from keras_tfm.configs import brief, number_in, parse_json
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import (
     BOXES_OF_CROWDS,
@@ -234,7 +234,8 @@ def _voc(folder: pathlib.Path, names: Sequence[str]) -> list[Found]:
             label = (item.findtext("name") or "").strip()
             try:
                 sides = [
-                    float(item.findtext(f"bndbox/{side}") or "") for side in ("xmin", "ymin", "xmax", "ymax")
+                    number_in(item.findtext(f"bndbox/{side}") or "")
+                    for side in ("xmin", "ymin", "xmax", "ymax")
                 ]
             except ValueError:
                 raise DataError(inside, None, f"object {number}: expected a bndbox of four numbers") from None

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from keras_tfm.configs import Config, brief, parse_json
+from keras_tfm.configs import Config, brief, number_in, parse_json
 from keras_tfm.data.sources.lines import (
     MAX_LINE_BYTES,
     PREPARED,
@@ -117,6 +117,8 @@ class Row(NamedTuple):
         """The cell at `place` as a number; NaN if it is not a finite number."""
         value = self.cells[place]
         try:
+            if isinstance(value, str):
+                value = number_in(value)
             number = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError, OverflowError):
             return math.nan

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from keras_tfm.configs import number_in
 from keras_tfm.data.sources.inputs import Inputs, read_input_lines
 from keras_tfm.data.sources.lines import Paths, files_of
 from keras_tfm.data.sources.rows import ColumnNames, Columns, Row, is_table, parse_layout, read_all
@@ -49,7 +50,7 @@ def read_histories(path, columns: ColumnNames = None) -> Inputs:
 
 def parse_numbers(line: str) -> np.ndarray:
     """The numbers in a line, separated by commas or spaces; ValueError for anything else."""
-    return np.array([float(cell) for cell in line.replace(",", " ").split()])
+    return np.array([number_in(cell) for cell in line.replace(",", " ").split()])
 
 
 def _number(row: Row) -> float:

@@ -203,10 +203,17 @@ def delayed_many_to_many(
 
 
 def _encoder(hidden_dim, num_layers, cell, bidirectional):
-    return RecurrentEncoder(hidden_dim, num_layers, CELLS[cell](hidden_dim), bidirectional, name="encoder")
+    return RecurrentEncoder(hidden_dim, num_layers, _cell(cell, hidden_dim), bidirectional, name="encoder")
 
 
 def _decoder(hidden_dim, num_layers, cell):
     return LSTMAttentionDecoder(
-        hidden_dim, num_layers, CELLS[cell](hidden_dim), NoAttention(), name="decoder"
+        hidden_dim, num_layers, _cell(cell, hidden_dim), NoAttention(), name="decoder"
     )
+
+
+def _cell(name, units):
+    """A new cell of CELLS; ValueError for an unknown name."""
+    if not isinstance(name, str) or name not in CELLS:
+        raise ValueError(f"`cell` must be one of {', '.join(CELLS)}; it is {name!r}.")
+    return CELLS[name](units)

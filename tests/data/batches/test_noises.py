@@ -13,6 +13,7 @@ from keras_tfm.data import (
     DocumentRotation,
     OneOf,
     SentencePermutation,
+    SpanCorruption,
     TextInfilling,
     TokenDeletion,
     TokenMasking,
@@ -87,6 +88,24 @@ def test_every_token_is_as_likely_as_another(noise):
     kept[rows[is_kept], tokens[is_kept] - STOP] = True
     assert 1 - kept.mean() == pytest.approx(0.15, abs=4 * np.sqrt(0.15 * 0.85 / kept.size))
     assert np.abs(1 - kept.mean(0) - 0.15).max() < 4.5 * np.sqrt(0.15 * 0.85 / 20_000)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [*ALL, *MIXTURE, Denoising(MIXTURE, BEGIN, END, PAD), SpanCorruption([30, 31], BEGIN, END)],
+    ids=lambda change: type(change).__name__,
+)
+def test_an_array_of_padded_texts_is_refused(change):
+    """Padding would be taken for text."""
+    dense = np.array([[11, 12, 13], [14, PAD, PAD]])
+    for token_ids in (dense, tf.constant(dense)):
+        with pytest.raises(
+            ValueError, match=r"token_ids: expected a RaggedTensor \(B, None\), got .*\(2, 3\)"
+        ):
+            change(token_ids, tf.constant([1, 2], tf.int64))
+    if isinstance(change, Denoising | SpanCorruption):
+        with pytest.raises(ValueError, match="token_ids: expected a RaggedTensor"):
+            DenoisingBatches(dense, change)
 
 
 def test_every_token_may_come_first():
