@@ -73,6 +73,18 @@ class Layout(Config):
             raise ValueError(f"{flag}: {path} has names of columns, it is not a .tsv or .csv file")
         return self.columns
 
+    def positions_in(self, path: str) -> list[int] | None:
+        """The chosen columns of a text that has neither names of columns nor a header; DataError for anything
+        else.
+        """
+        if self.columns and isinstance(self.columns[0], str):
+            got = ", ".join(map(str, self.columns))[:200]
+            raise DataError(path, None, f"--columns: expected positions from 0 in this text, got {got}")
+        if self.header is not None or self.quoted:
+            flag = dataclasses.replace(self, columns=None).flag
+            raise DataError(path, None, f"{flag}: only for .tsv and .csv files; this is read as text")
+        return self.columns
+
 
 # Names of columns or positions from 0, or a whole layout; None takes the columns with known names.
 ColumnNames = Sequence[str | int] | Layout | None
