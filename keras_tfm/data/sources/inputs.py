@@ -15,7 +15,7 @@ from keras_tfm.data.sources.files import KNOWN_COLUMNS, known_pair
 from keras_tfm.data.sources.labelled import TEXTS, WORDS, words_of
 from keras_tfm.data.sources.labelled import known_columns as known_labelled
 from keras_tfm.data.sources.lines import DataError, Path, files_of, numbered_lines
-from keras_tfm.data.sources.questions import MAX_BYTES, parse_questions
+from keras_tfm.data.sources.questions import MAX_BYTES, parse_questions, question_of
 from keras_tfm.data.sources.ratings import USERS, identifier
 from keras_tfm.data.sources.ratings import known_columns as known_ratings
 from keras_tfm.data.sources.rows import (
@@ -147,8 +147,8 @@ def _unanswered(file: str) -> Iterator[tuple[Any, str]]:
     if not is_json and (not lines or lines[0][1].lstrip()[:1] != "{"):
         yield from ((text, f"line {number}") for number, text in lines)
         return
-    for question, context, _, place in parse_questions(file, lines):
-        yield (question, context), place
+    for record, context, place in parse_questions(file, lines):
+        yield question_of(file, record, context, place), place
 
 
 def _texts_of(path, names: tuple[str, ...], known: Found, known_inputs: Found, columns) -> Inputs:

@@ -8,6 +8,7 @@ what users say of their tables: columns, header, quotes.
 import csv
 import dataclasses
 import itertools
+import json
 import logging
 import math
 import re
@@ -391,11 +392,13 @@ def _lines_of_json(path: str) -> Iterator[tuple[int, Any]]:
 
 
 def _array_of_json(path: str) -> Iterator[tuple[int, Any]]:
-    """The numbered items of a JSON array, which may be the "data" of an object."""
+    """The numbered items of a JSON array, which may be the "data" of an object, or of lines of JSON."""
     text = "\n".join(text for _, text in numbered_lines(path, MAX_BYTES_OF_JSON))
     try:
         content = parse_json(text)
     except ValueError as error:
+        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+            return _lines_of_json(path)  # the library `datasets` calls them .json too
         raise DataError(path, None, f"expected a JSON array of objects: {error}") from None
     if isinstance(content, dict):
         content = content.get("data", content)
