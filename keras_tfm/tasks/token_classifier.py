@@ -26,7 +26,6 @@ from keras_tfm.tasks.encoder_task import (
 )
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
-from keras_tfm.tasks.task import refuse_columns
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
 
@@ -68,7 +67,8 @@ class TokenClassifier(EncoderTask):
     name = "tag"
     help = "train or fine-tune an encoder to tag the words of sentences"
     files = (
-        "text in CoNLL columns (plain, .gz, .xz): word first, tag last, a blank line after each sentence; or "
+        "text in CoNLL columns (plain, .gz, .xz): word first, tag last, or --columns by number; a blank "
+        "line after each sentence; or "
         f"a list of words and a list of tags in {ROWS}"
     )
     columns = (2,)
@@ -187,8 +187,7 @@ class TokenClassifier(EncoderTask):
         return read_tagged_words(paths, columns)
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
-        refuse_columns(columns, "files in CoNLL columns have the word first and the tag last")
-        return read_unlabelled_words(path, self.config.labels)
+        return read_unlabelled_words(path, self.config.labels, columns)
 
     def export_endpoints(self) -> Endpoints:
         names = tf.constant(self.config.labels)

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 from keras_tfm.data.sources.choices import CHOICES
 from keras_tfm.data.sources.choices import TEXTS as CHOICE_TEXTS
 from keras_tfm.data.sources.choices import known_columns as known_choices
+from keras_tfm.data.sources.conll import is_tagged, parse_sentences
 from keras_tfm.data.sources.documents import text_files
 from keras_tfm.data.sources.files import KNOWN_COLUMNS, known_pair
-from keras_tfm.data.sources.labelled import TEXTS, WORDS, is_tagged, parse_tagged_words, words_of
+from keras_tfm.data.sources.labelled import TEXTS, WORDS, words_of
 from keras_tfm.data.sources.labelled import known_columns as known_labelled
 from keras_tfm.data.sources.lines import DataError, Path, files_of, numbered_lines
-from keras_tfm.data.sources.questions import MAX_BYTES, parse_questions
+from keras_tfm.data.sources.questions import MAX_BYTES, parse_questions, question_of
 from keras_tfm.data.sources.ratings import USERS, identifier
 from keras_tfm.data.sources.ratings import known_columns as known_ratings
 from keras_tfm.data.sources.rows import (
@@ -97,22 +98,26 @@ def read_unlabelled_choices(path, columns: ColumnNames = None) -> Inputs:
     return inputs
 
 
-def read_unlabelled_words(path, labels: Sequence[str]) -> Inputs:
+def read_unlabelled_words(path, labels: Sequence[str], columns: ColumnNames = None) -> Inputs:
     """Sentences: the lines of a text file, sentences in CoNLL columns, or lists of words from a table.
 
-    A file is taken for CoNLL columns if every line ends in a tag, one of `labels` or of their kind.
+    A file is taken for CoNLL columns if `columns` are chosen, of which the second holds tags and is ignored,
+    or if every line ends in a tag, one of `labels` or of their kind.
     """
+    layout = parse_layout(columns, counts=(1, 2))
+    words_alone = dataclasses.replace(layout, columns=layout.columns and layout.columns[:1])
     files, inputs = files_of(path), Inputs([], [])
     found: list
     for file in files:
         if has_names(file):
-            rows = list(read_rows(file, Columns(("words",), one_of_each(WORDS))))
+            rows = list(read_rows(file, Columns(("words",), one_of_each(WORDS), words_alone)))
             found, places = [words_of(row) for row in rows], [row.place for row in rows]
         else:
             lines = list(numbered_lines(file))
             found, places = [text for _, text in lines], [f"line {number}" for number, _ in lines]
-            if is_tagged(found, labels):
-                found = parse_tagged_words(file, lines).words
+            positions = words_alone.positions_in(file)
+            if positions or is_tagged(found, labels):
+                found = parse_sentences(file, lines, positions and positions * 2).words
                 places = [f"sentence {number}" for number in range(1, len(found) + 1)]
         inputs.examples.extend(found)
         inputs.places.extend(_place(files, file, place) for place in places)
@@ -142,8 +147,8 @@ def _unanswered(file: str) -> Iterator[tuple[Any, str]]:
     if not is_json and (not lines or lines[0][1].lstrip()[:1] != "{"):
         yield from ((text, f"line {number}") for number, text in lines)
         return
-    for question, context, _, place in parse_questions(file, lines):
-        yield (question, context), place
+    for record, context, place in parse_questions(file, lines):
+        yield question_of(file, record, context, place), place
 
 
 def _texts_of(path, names: tuple[str, ...], known: Found, known_inputs: Found, columns) -> Inputs:

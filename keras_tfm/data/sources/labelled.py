@@ -1,10 +1,9 @@
 """Texts with labels, and words with tags, from files."""
 
 import math
-import re
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from keras_tfm.data.sources.conll import parse_sentences
 from keras_tfm.data.sources.headers import refuse_names, refuse_order
 from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.multi_hot import read_multi_hot
@@ -18,7 +17,6 @@ from keras_tfm.data.sources.rows import (
     one_of_each,
     parse_layout,
     read_all,
-    refuse_columns_of_text,
 )
 
 LABELS = (
@@ -34,7 +32,6 @@ TEXTS = (
 )  # fmt: skip
 WORDS = ("tokens", "words")
 TAGS = ("tags", "ner_tags", "ner", "labels", "pos_tags", "pos", "upos")
-DOCUMENT = "-DOCSTART-"  # begins a document in CoNLL's files
 PROBLEMS = ("classes", "multi-label", "regression")
 
 
@@ -156,9 +153,10 @@ def read_tagged_words(paths: Paths, columns: ColumnNames = None) -> TaggedWords:
     r"""Read words and their tags from one or several files or patterns.
 
     A file has CoNLL columns: one word per line, first the word and last its tag, separated by tabs or else by
-    spaces, a blank line after each sentence; -DOCSTART- lines are skipped. Or it is a .jsonl or .parquet file
-    or a data set of TFDS with a list of words and a list of tags per row, whose `columns` have known names by
-    default.
+    spaces, a blank line after each sentence; `columns` are the positions of others, from 0. Skipped are
+    -DOCSTART- lines, comments ("# …") that open a sentence, and a first column that counts words; the tags of
+    CoNLL-U are its fourth column. Or it is a .json, .jsonl or .parquet file or a data set of TFDS with a list
+    of words and a list of tags per row, whose `columns` have known names by default.
 
     Raises:
         DataError: if lines differ in the number of columns, if a sentence has more or fewer tags than words,
@@ -169,15 +167,15 @@ def read_tagged_words(paths: Paths, columns: ColumnNames = None) -> TaggedWords:
     >>> keras_tfm.data.read_tagged_words("words.conll").words
     [['Ada', 'wrote'], ['Babbage']]
     """
-    chosen = Columns(("words", "tags"), one_of_each(WORDS, TAGS), parse_layout(columns))
-    refuse_columns_of_text(paths, columns)
+    layout = parse_layout(columns)
+    chosen = Columns(("words", "tags"), one_of_each(WORDS, TAGS), layout)
     examples = TaggedWords([], [])
     for path in files_of(paths):
         if has_names(path):
             rows = [_tagged(row) for row in read_all(path, chosen, "tagged words")]
             sentences = TaggedWords([words for words, _ in rows if words], [tags for _, tags in rows if tags])
         else:
-            sentences = parse_tagged_words(path, numbered_lines(path))
+            sentences = TaggedWords(*parse_sentences(path, numbered_lines(path), layout.positions_in(path)))
         if not sentences.words:
             raise DataError(path, None, "expected tagged words, the file has none")
         for column, more in zip(examples, sentences, strict=True):
@@ -201,44 +199,3 @@ def _tagged(row: Row) -> tuple[list[str], list[str]]:
         if not isinstance(tag, int | str) or not str(tag).strip():
             row.refuse(f"expected a tag, got {tag!r:.60}")
     return words, [str(tag) for tag in tags]
-
-
-def parse_tagged_words(path: str, lines: Iterable[tuple[int, str]]) -> TaggedWords:
-    """The sentences in numbered lines of CoNLL columns; see `read_tagged_words`."""
-    examples, width = TaggedWords([], []), None
-    words: list[str] = []
-    tags: list[str] = []
-    for number, line in lines:
-        cells = _cells(line)
-        if not cells:
-            _end_sentence(examples, words, tags)
-            words, tags = [], []
-        elif cells[0] != DOCUMENT:
-            width = width or len(cells)
-            if len(cells) != width or width < 2:
-                expected = width if width > 1 else "two or more"
-                raise DataError(path, number, f"expected {expected} columns, got {len(cells)}")
-            words.append(cells[0])
-            tags.append(cells[-1])
-    _end_sentence(examples, words, tags)
-    return examples
-
-
-def is_tagged(lines: Iterable[str], labels: Sequence[str]) -> bool:
-    """Whether lines are CoNLL columns and not sentences: all have the same number of columns, at least two,
-    and the last one is a tag: one of `labels`, "O", or a tag of the B-, I- kind.
-    """
-    rows = [cells for cells in map(_cells, lines) if cells and cells[0] != DOCUMENT]
-    is_tag = re.compile("|".join(["O", r"[BIESLU]-\S+", *map(re.escape, labels)])).fullmatch
-    return len({len(cells) for cells in rows}) == 1 < len(rows[0]) and all(is_tag(row[-1]) for row in rows)
-
-
-def _cells(line: str) -> list[str]:
-    line = line.replace("\ufeff", "").strip()  # concatenated files contain byte order marks
-    return [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
-
-
-def _end_sentence(examples, words, tags):
-    if words:
-        examples.words.append(words)
-        examples.tags.append(tags)

@@ -38,6 +38,7 @@ class DataError(ValueError):
     """
 
     def __init__(self, path: str | os.PathLike, line: int | None, problem: str, unit: str = "line") -> None:
+        self.problem = problem
         place = f"{path}, {unit} {line}" if line else f"{path}"
         super().__init__(f"{place}: {problem}")
 

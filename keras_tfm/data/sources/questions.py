@@ -1,11 +1,11 @@
 """Questions about texts, from files in SQuAD's format (Rajpurkar et al. 2016, 2018)."""
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from keras_tfm.configs import parse_json
-from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
+from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines, tell_left_out
 from keras_tfm.data.sources.rows import (
     ColumnNames,
     Columns,
@@ -54,14 +54,16 @@ def read_questions(paths: Paths, columns: ColumnNames = None) -> Questions:
     """Read questions, contexts and answers from JSON files in the format of SQuAD 1.1 or 2.0, or from tables.
 
     A JSON file (plain, .gz or .xz) has the form {"data": [{"paragraphs": [{"context": "…", "qas": [{"id":
-    "…", "question": "…", "answers": [{"text": "…", "answer_start": 0}], "is_impossible": false}]}]}]}. A
-    .jsonl or .parquet file, or a data set of TFDS, has the columns question, context and answers, {"text":
-    ["…"], "answer_start": [0]} with empty lists for no answer; `columns` gives them other names. Paths may be
-    patterns.
+    "…", "question": "…", "answers": [{"text": "…", "answer_start": 0}], "is_impossible": false}]}]}]}, or is
+    a list of such paragraphs, or of rows as in a table. A .jsonl or .parquet file, or a data set of TFDS, has
+    the columns question, context and answers, {"text": ["…"], "answer_start": [0]}; `columns` gives them
+    other names. No answers mean that the context has none. Paths may be patterns. Questions with a mistake,
+    for example an answer that is not at its place in the context, are skipped, with a warning that counts
+    them and names some.
 
     Raises:
-        DataError: for any mistake in a file, for example an answer that is not at its place in the context;
-            the message names the file and the place.
+        DataError: for a mistake elsewhere in a file, and if no question is left; the message names the file
+            and the place.
 
     >>> import json, pathlib
     >>> answers = {"text": ["The sky"], "answer_start": [0]}
@@ -74,20 +76,40 @@ def read_questions(paths: Paths, columns: ColumnNames = None) -> Questions:
     refuse_columns_of_text(paths, columns)
     examples = Questions([], [], [])
     for path in files_of(paths):
-        before = len(examples.questions)
-        is_table = has_names(path) and kind_of(path) != ".json"
-        for row in read_all(path, chosen, "questions") if is_table else ():
-            examples.questions.append(row.text(0))
-            examples.contexts.append(row.text(1))
-            examples.answers.append(_answers_of(row))
-        lines = () if is_table else numbered_lines(path, MAX_BYTES)
-        for question, context, record, place in parse_questions(path, lines) if lines else ():
-            examples.questions.append(question)
-            examples.contexts.append(context)
-            examples.answers.append(_answers(path, record, place, context))
-        if len(examples.questions) == before:
-            raise DataError(path, None, "expected questions, the file has none")
+        is_table = has_names(path) and (kind_of(path) != ".json" or columns is not None)
+        asked = _of_table(path, chosen) if is_table else _of_squad(path, numbered_lines(path, MAX_BYTES))
+        count, problems, first = 0, {}, None
+        for place, read in asked:
+            count += 1
+            try:
+                found = read()
+            except DataError as error:
+                first = first or error
+                problems[f"{path}, {place}"] = error.problem.removeprefix(place).lstrip(":. ")
+                continue
+            for column, value in zip(examples, found, strict=True):
+                column.append(value)
+        if count == len(problems):
+            raise first or DataError(path, None, "expected questions, the file has none")
+        tell_left_out(problems, count, "questions")
     return examples
+
+
+def _of_table(path: str, columns: Columns) -> Iterator[tuple[str, Callable]]:
+    """The place of each row, and a function that reads its question, context and answers."""
+    for row in read_all(path, columns, "questions"):
+        yield row.place, lambda row=row: (row.text(0), row.text(1), _answers_of(row))
+
+
+def _of_squad(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, Callable]]:
+    """The place of each question in a JSON file, and a function that reads it."""
+    for record, context, place in parse_questions(path, lines):
+
+        def read(record=record, above=context, place=place) -> tuple[str, str, list[Answer]]:
+            question, context = question_of(path, record, above, place)
+            return question, context, _answers(path, record, place, context)
+
+        yield place, read
 
 
 def known_columns(cells: list[str]) -> tuple[int, ...] | None:
@@ -122,32 +144,64 @@ def check_answer(context: str, answer: Answer) -> None:
         raise ValueError(f"expected the answer {text[:60]!r} at character {start}, got {there[:60]!r}")
 
 
-def parse_questions(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, str, dict, str]]:
-    """Question, context, the question's record and its place, from a file's numbered lines; see
-    `read_questions`.
+def parse_questions(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[dict, Any, str]]:
+    """The record of each question, its context and its place, from a file's numbered lines: SQuAD's articles,
+    paragraphs with "qas", or rows with a question and a context each. See `read_questions`.
     """
-    for paragraph, place in _paragraphs(path, lines):
-        context = _text(path, paragraph, place, "context")
-        for record, where in _values(path, paragraph, place, "qas"):
-            yield _text(path, record, where, "question"), context, record, where
+    for item, place in _items(path, lines):
+        if "question" in item:
+            yield item, item.get("context"), place
+            continue
+        paragraphs = [(item, place)] if "qas" in item else _values(path, item, place, "paragraphs")
+        for paragraph, where in paragraphs:
+            context = _text(path, paragraph, where, "context")
+            for record, inner in _values(path, paragraph, where, "qas"):
+                yield record, context, inner
 
 
-def _paragraphs(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[dict, str]]:
+def question_of(path: str, record: dict, context: Any, place: str) -> tuple[str, str]:
+    """The texts of a question and its context; DataError for anything else."""
+    question = _text(path, record, place, "question")
+    return question, _text(path, {"context": context}, place, "context")
+
+
+def _items(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[dict, str]]:
+    """The objects in the list "data" of a JSON file, in the list that it is, or in its lines."""
+    texts = [text for _, text in lines]
     try:
-        content = parse_json("\n".join(text for _, text in lines))
+        content = parse_json("\n".join(texts))
     except json.JSONDecodeError as error:
-        raise DataError(path, error.lineno, f"expected JSON: {error.msg}") from None
+        if error.msg != "Extra data":
+            raise DataError(path, error.lineno, f"expected JSON: {error.msg}") from None
+        for number, text in enumerate(texts, start=1):
+            if text.strip():
+                yield _object(path, _parsed(path, number, text), f"line {number}"), f"line {number}"
+        return
     except ValueError as error:
-        if isinstance(error, DataError):
-            raise
         raise DataError(path, None, f"expected JSON: {error}") from None
-    for article, place in _values(path, content, "", "data"):
-        yield from _values(path, article, place, "paragraphs")
+    if isinstance(content, list):
+        content = {"data": content}
+    for value, place in _values(path, content, "", "data"):
+        yield _object(path, value, place), place
+
+
+def _parsed(path: str, number: int, text: str) -> Any:
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise DataError(path, number, f"expected JSON: {error}") from None
 
 
 def _answers(path: str, question: dict, place: str, context: str) -> list[Answer]:
     if question.get("is_impossible", False) is True:
         return []
+    if isinstance(found := question.get("answers"), dict):  # {"text": […], "answer_start": […]}
+        lists = [_value(path, found, f"{place}.answers", key, list) for key in ("text", "answer_start")]
+        if len(lists[0]) != len(lists[1]):
+            problem = f"expected a start for each of {len(lists[0])} answers, got {len(lists[1])}"
+            raise DataError(path, None, f"{place}.answers: {problem}")
+        pairs = zip(*lists, strict=True)
+        question = {**question, "answers": [{"text": text, "answer_start": start} for text, start in pairs]}
     answers = []
     for answer, where in _values(path, question, place, "answers"):
         text, start = (
@@ -158,8 +212,6 @@ def _answers(path: str, question: dict, place: str, context: str) -> list[Answer
             check_answer(context, answers[-1])
         except ValueError as error:
             raise DataError(path, None, f"{place}, id {question.get('id')!r}: {error}") from None
-    if not answers:
-        raise DataError(path, None, f"{place}: expected answers, or is_impossible true, got none")
     return answers
 
 
@@ -178,8 +230,7 @@ def _value(path: str, record, place: str, key: str, kind: type):
     """`record[key]`, which must be of the class `kind`."""
     names = {str: "a string", int: "a whole number", list: "a list"}
     where = place or "the file"
-    if not isinstance(record, dict):
-        raise DataError(path, None, f"{where}: expected an object, got {json.dumps(record)[:60]}")
+    record = _object(path, record, where)
     if key not in record:
         got = ", ".join(record)[:200] or "none"
         raise DataError(path, None, f"{where}: expected a key {key!r}, got {got}")
@@ -187,3 +238,9 @@ def _value(path: str, record, place: str, key: str, kind: type):
         got = json.dumps(record[key])[:60]
         raise DataError(path, None, f"{where}: expected {names[kind]} as {key!r}, got {got}")
     return record[key]
+
+
+def _object(path: str, value: Any, place: str) -> dict:
+    if not isinstance(value, dict):
+        raise DataError(path, None, f"{place}: expected an object, got {json.dumps(value)[:60]}")
+    return value

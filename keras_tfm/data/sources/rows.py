@@ -8,6 +8,7 @@ what users say of their tables: columns, header, quotes.
 import csv
 import dataclasses
 import itertools
+import json
 import logging
 import math
 import re
@@ -71,6 +72,18 @@ class Layout(Config):
         if self.header is not None or self.quoted:
             flag = dataclasses.replace(self, columns=None).flag
             raise ValueError(f"{flag}: {path} has names of columns, it is not a .tsv or .csv file")
+        return self.columns
+
+    def positions_in(self, path: str) -> list[int] | None:
+        """The chosen columns of a text that has neither names of columns nor a header; DataError for anything
+        else.
+        """
+        if self.columns and isinstance(self.columns[0], str):
+            got = ", ".join(map(str, self.columns))[:200]
+            raise DataError(path, None, f"--columns: expected positions from 0 in this text, got {got}")
+        if self.header is not None or self.quoted:
+            flag = dataclasses.replace(self, columns=None).flag
+            raise DataError(path, None, f"{flag}: only for .tsv and .csv files; this is read as text")
         return self.columns
 
 
@@ -381,11 +394,13 @@ def _lines_of_json(path: str) -> Iterator[tuple[int, Any]]:
 
 
 def _array_of_json(path: str) -> Iterator[tuple[int, Any]]:
-    """The numbered items of a JSON array, which may be the "data" of an object."""
+    """The numbered items of a JSON array, which may be the "data" of an object, or of lines of JSON."""
     text = "\n".join(text for _, text in numbered_lines(path, MAX_BYTES_OF_JSON))
     try:
         content = parse_json(text)
     except ValueError as error:
+        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+            return _lines_of_json(path)  # the library `datasets` calls them .json too
         raise DataError(path, None, f"expected a JSON array of objects: {error}") from None
     if isinstance(content, dict):
         content = content.get("data", content)

@@ -4,7 +4,8 @@ import gzip
 
 import pytest
 
-from keras_tfm.data import DataError
+from keras_tfm.data import DataError, Layout
+from keras_tfm.data.sources.inputs import read_unlabelled_words
 from keras_tfm.data.sources.labelled import read_labelled_texts, read_tagged_words
 
 
@@ -63,6 +64,69 @@ def test_bad_tables_are_named_with_line_and_reason(tmp_path, name, text, problem
     with pytest.raises(DataError) as error:
         read_labelled_texts(path, problem=problem)
     assert str(error.value).startswith(str(path)) and message in str(error.value)
+
+
+ANNA = [["Anna", "visited", "Rome"]], [["B-PER", "O", "B-LOC"]]
+UNIVERSAL = "\tAnna\tAnna\tPROPN\t_\t_\t2\tnsubj\t_\t_\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # Comments that open a sentence, with other counts of columns and with the same.
+        ("# id 5f0a\tdomain=en\nAnna _ _ B-PER\nvisited _ _ O\nRome _ _ B-LOC\n", ANNA),
+        ("# id 5f0a domain=en\nAnna _ _ B-PER\nvisited _ _ O\nRome _ _ B-LOC\n", ANNA),
+        ("# newdoc\n# id\nAnna B-PER\nvisited O\nRome B-LOC\n\n# end\n", ANNA),
+        ("#begin document (bc/1); 0\nAnna _ B-PER\nvisited _ O\nRome _ B-LOC\n\n#end document\n", ANNA),
+        # Words of #.
+        ("# O\nAnna B-PER\n#tag O\n# O\n\n#tag O\n",
+         ([["#", "Anna", "#tag", "#"], ["#tag"]], [["O", "B-PER", "O", "O"], ["O"]])),
+        ("# O\n\n# O\n", ([["#"], ["#"]], [["O"], ["O"]])),
+        # A first column that counts.
+        ("#\thttp://a.org\t[2009]\n1\tAnna\tB-PER\tO\n2\tvisited\tO\tO\n3\tRome\tB-LOC\tO\n", ANNA),
+        ("0 Anna NNP B-PER\n1 visited VBD O\n2 Rome NNP B-LOC\n", ANNA),
+        ("1 Anna B-X\n2 ran O\n\n1 Anna B-X\n", ([["Anna", "ran"], ["Anna"]], [["B-X", "O"], ["B-X"]])),
+        ("# text = Anna can't\n" + "".join(x + UNIVERSAL for x in ("1", "2-3", "2", "2.1", "3")),
+         ([["Anna"] * 3], [["PROPN"] * 3])),
+        # Numbers that count nothing.
+        ("1 CD O\n2 CD O\n2 CD O\n", ([["1", "2", "2"]], [["O"] * 3])),
+        ("1 CD O\n\n1 CD O\n", ([["1"], ["1"]], [["O"], ["O"]])),
+        ("1 O\n2 O\n", ([["1", "2"]], [["O", "O"]])),
+        # Spaces and marks that are no ASCII belong to words.
+        ("Anna  B-PER\n10\u00a0000 O\n\u0085 O\n\ufeff O\n",
+         ([["Anna", "10\u00a0000", "\u0085", "\ufeff"]], [["B-PER", "O", "O", "O"]])),
+        ("Anna\tB-PER\n\u00a0\tO\n \t\u3000\n\ufeffRome\tB-LOC\n",
+         ([["Anna", "\u00a0"], ["Rome"]], [["B-PER", "O"], ["B-LOC"]])),
+        ("\ufeffAnna B-PER\r\nvisited O\r\nRome B-LOC\r\n\r\n", ANNA),
+    ],
+)  # fmt: skip
+def test_conll_files_as_they_are_published(tmp_path, text, expected):
+    path = tmp_path / "a.conll"
+    path.write_bytes(text.encode())
+    assert read_tagged_words(path) == expected
+    labels = sorted({tag for tags in expected[1] for tag in tags})
+    inputs = read_unlabelled_words(path, labels)
+    assert inputs.examples == expected[0] and inputs.places[0] == "sentence 1"
+
+
+def test_columns_of_conll_files_are_chosen_by_position(tmp_path):
+    path = written(tmp_path, "a.conll", "1 Anna NNP B-PER\n2 ran VBD O\n")
+    assert read_tagged_words(path).tags == [["B-PER", "O"]]
+    assert read_tagged_words(path, [1, 2]) == ([["Anna", "ran"]], [["NNP", "VBD"]])
+    assert read_tagged_words(path, ["0", "3"]).words == [["1", "2"]]
+    for columns in ([2], [2, 1]):
+        assert read_unlabelled_words(path, [], columns).examples == [["NNP", "VBD"]]
+    for columns, message in (
+        ([0, 4], "line 1: expected column 4 .from 0., got 4 columns"),
+        (["word", "tag"], "--columns: expected positions from 0 in this text, got word, tag"),
+        (Layout([0, 1], header=True), "--header: only for .tsv and .csv files"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read_tagged_words(path, columns)
+    table = written(tmp_path, "a.jsonl", '{"words": ["Anna"], "tags": ["O"], "other": ["ran"]}\n')
+    assert read_unlabelled_words(table, ["O"], ["other"]).examples == [["ran"]]
+    with pytest.raises(DataError, match=r"column 2 .from 0., which holds _ alone; choose"):
+        read_tagged_words(written(tmp_path, "b.conll", "Anna O _\nran O _\n"))
 
 
 def test_conll_columns(tmp_path):
