@@ -258,6 +258,15 @@ class Family:
             flat |= {f"{name}.{key}": value for key, value in inner.items()}
         return flat
 
+    def with_originals(self, tensors, rows, prefix):
+        """`tensors` with those that others repeat, where a file holds a copy alone that no row reads."""
+        read = {key for row in rows for key in row.theirs}
+        originals: dict = {}
+        for key, original in self.copies.items():
+            if key in tensors and key not in read:
+                originals.setdefault(original.format(prefix=prefix), tensors[key])
+        return originals | tensors
+
     def check_sizes(self, config, tensors, prefix, path):
         """Raise CheckpointError if the tensors contradict the configuration, before a model is made."""
         shapes = self.shapes(config) if callable(self.shapes) else self.shapes

@@ -1,13 +1,24 @@
 """The folder of a checkpoint: config.json, and weights in one safetensors file or in indexed shards."""
 
+import contextlib
 import os
 import pathlib
+import shlex
 
 from keras_tfm.training.folder import Path
 from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+# {how the names of files of weights that are not read end: (who writes safetensors of them, their argument)}
+CONVERTED = {
+    ".bin": ("transformers and torch", ""),
+    ".bin.index.json": ("transformers and torch", ""),
+    ".h5": ("transformers 4, torch and tensorflow", ", from_tf=True"),
+    ".h5.index.json": ("transformers 4, torch and tensorflow", ", from_tf=True"),
+    ".msgpack": ("transformers 4, torch and flax", ", from_flax=True"),
+    ".msgpack.index.json": ("transformers 4, torch and flax", ", from_flax=True"),
+}
 
 
 def find_folder(name: Path) -> pathlib.Path:
@@ -64,8 +75,8 @@ def read_weights(folder):
     if os.path.lexists(path := folder / WEIGHTS):
         return read_tensors(inside(folder, WEIGHTS))[0], path
     if not os.path.lexists(path := folder / INDEX):
-        kinds = ", ".join(sorted(file.name for file in folder.iterdir())[:9]) or "nothing"
-        raise CheckpointError(folder, None, f"{WEIGHTS} or {INDEX} (nothing pickled is read)", kinds)
+        expected = f"{WEIGHTS} or {INDEX} (nothing pickled is read)"
+        raise CheckpointError(folder, None, expected, _other_weights(folder))
     shard_of, tensors = _shard_of(folder), {}
     for name, shard_path in {name: inside(folder, name) for name in sorted(set(shard_of.values()))}.items():
         shard, _ = read_tensors(shard_path)
@@ -75,6 +86,26 @@ def read_weights(folder):
             raise CheckpointError(folder / name, key, f"the weight {where[0]}", where[1])
         tensors.update(shard)
     return tensors, path
+
+
+def _other_weights(folder):
+    """What a `folder` holds in place of safetensors, with the command that writes them where there is one."""
+    names = sorted(file.name for file in folder.iterdir())
+    kinds = ", ".join(names[:9]) or "nothing"
+    ending = next((end for end in CONVERTED if any(name.endswith(f"_model{end}") for name in names)), None)
+    if ending is None:
+        return kinds
+    packages, argument = CONVERTED[ending]
+    model = "AutoModel"
+    with contextlib.suppress(CheckpointError):
+        named = read_config(folder).get("architectures")
+        if isinstance(named, list) and named and str(named[0]).isidentifier():
+            model = named[0]
+    place = str(folder)
+    code = (
+        f"import transformers as t; t.{model}.from_pretrained({place!r}{argument}).save_pretrained({place!r})"
+    )
+    return f"{kinds}; where {packages} are installed, this adds {WEIGHTS}: python -c {shlex.quote(code)}"
 
 
 def _shard_of(folder):

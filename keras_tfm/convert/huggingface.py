@@ -100,6 +100,8 @@ def from_huggingface(name: Path, with_head: bool = True) -> Any:
     prefix = family.prefix_in(tensors)
     tensors = {**family.left_out(tensors), **tensors}
     config = family.read_config(entries, path)
+    made = family.of(config)
+    tensors = made.with_originals(tensors, made.rows_with(head, prefix), prefix)
     family.check_sizes(config, tensors, prefix, file)
     config = family.without_parts(config, head, tensors, prefix)
     family = family.of(config)
