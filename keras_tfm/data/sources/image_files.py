@@ -1,9 +1,11 @@
 """Encoded images, on disk or from a table: checked once, and decoded when they are needed."""
 
 import concurrent.futures
+import errno
 import hashlib
 import logging
 import os
+import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -159,8 +161,17 @@ def read_bytes(source: Source) -> bytes:
     """The content of an image file, at most `MAX_FILE_BYTES` + 1 bytes; OSError if it cannot be read."""
     if isinstance(source, bytes):
         return source
-    with open(source, "rb") as stream:
+    with open(source, "rb", opener=regular) as stream:
         return stream.read(MAX_FILE_BYTES + 1)
+
+
+def regular(path: str, flags: int) -> int:
+    """An opener of regular files alone: reading a pipe or a device may wait for ever. OSError for others."""
+    file = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "expected a regular file, got a pipe or a device", path)
+    return file
 
 
 def problem_of(data: bytes) -> str | None:
@@ -206,7 +217,7 @@ def size_in(source: Source) -> tuple[int, int] | None:
     """
     if isinstance(source, bytes):
         return size_of(source)
-    with open(source, "rb") as stream:
+    with open(source, "rb", opener=regular) as stream:
         data = stream.read(HEADER)
         return size_of(data) or size_of(data + stream.read(MAX_FILE_BYTES - len(data)))
 

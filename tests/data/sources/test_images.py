@@ -1,6 +1,7 @@
 """Image files: read, decoded, resized; and every broken one named in one line."""
 
 import io
+import os
 import struct
 import threading
 
@@ -202,6 +203,19 @@ def test_broken_images_are_left_out_and_counted(tmp_path, capsys):
     (tmp_path / "a/1.png").write_bytes(b"")
     with pytest.raises(DataError, match=r"a/1\.png: expected a whole PNG or JPEG image"):
         read_image_folder(tmp_path, 4, 4, 3)
+
+
+def test_pipes_and_devices_among_images_are_left_out(tmp_path, capsys):
+    """Reading them would wait for ever, or never end."""
+    folder_of(tmp_path, {"a/1.png": encoded(noise(4, 4)), "b/1.png": encoded(noise(4, 4))})
+    os.mkfifo(tmp_path / "a/2.png")
+    (tmp_path / "b/2.png").symlink_to("/dev/zero")
+    begin()
+    assert len(read_image_folder(tmp_path, 4, 4, 1).images) == 2
+    told = capsys.readouterr().err
+    assert "2 of 4 images are skipped" in told and "2.png (cannot be read: expected a regular file" in told
+    with pytest.raises(OSError, match="expected a regular file, got a pipe or a device"):
+        image_files.size_in(str(tmp_path / "a/2.png"))
 
 
 def test_several_folders_are_one_set(tmp_path):
