@@ -38,6 +38,8 @@ def test_attention_is_its_steps(experiment):
     np.testing.assert_allclose(found["output"], expected, atol=1e-6)
     for width, (raw, scaled) in experiment("attention").spread().items():
         assert abs(raw / width - 1) < 0.15 and abs(scaled - 1) < 0.15
+    shares = {keys: raw[1] / scaled[1] for keys, (raw, scaled) in experiment("attention").peaks().items()}
+    assert abs(shares[10] - 1 / 5) < 0.05 and abs(shares[200] - 1 / 3) < 0.05
 
 
 @pytest.mark.slow

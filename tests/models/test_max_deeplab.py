@@ -1,6 +1,7 @@
 """MaX-DeepLab: its outputs, and the equations of both paths by hand."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -115,9 +116,26 @@ def test_outputs():
     assert [tuple(x.shape[1:]) for x in model.backbone.maps] == [(8, 12, 8), (4, 6, 16), (2, 3, 32)]
 
 
+def test_paths_read_each_other_in_the_last_stages_alone():
+    config = dataclasses.replace(SMALL, num_two_path_stages=1, reading_dim=4)
+    model = MaxDeepLab(config)
+    kinds = [type(block).__name__ for block in model.blocks["pixels"]]
+    assert kinds == ["ShortcutBlock", "PixelBlock"] and len(model.blocks["memory"]) == 1
+    shapes = {weight.path: tuple(weight.shape) for weight in model.weights}
+    values = [shape for path, shape in shapes.items() if path.endswith("reading/output/kernel")]
+    assert values == [(4, 32)]  # (the values of all heads, the width of the pixels)
+    for field, value, message in (
+        ("num_two_path_stages", 3, "must be at most 2, as there are `depths`; it is 3"),
+        ("reading_dim", 6, "must be a multiple of twice `num_heads`, 4; it is 6"),
+    ):
+        with pytest.raises(ValueError, match=f"`{field}` {message}"):
+            dataclasses.replace(SMALL, **{field: value})
+
+
 @pytest.mark.slow
 def test_sizes(no_allocation):
-    MaxDeepLab.from_size("small", image_size=64)
+    small = heads.MaskClassifier(MaxDeepLab.from_size("small"), 133)
+    assert sum(math.prod(weight.shape) for weight in small.trainable_weights) == 56_679_974
     with pytest.raises(ValueError, match="must be a multiple of twice `num_heads`"):
         MaxDeepLab.from_size("tiny", num_pixel_heads=48)
     with pytest.raises(ValueError, match="a map of even sides; stage 1 gets 3 x 3"):

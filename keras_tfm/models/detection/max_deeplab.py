@@ -1,8 +1,8 @@
 """MaX-DeepLab of Wang et al. 2021, "MaX-DeepLab: End-to-End Panoptic Segmentation with Mask Transformers".
 
 A network of two paths (section 3.3): pixels, a map that becomes smaller, and a memory of a fixed number of
-learnt vectors, of which each ends as one mask and its class. In every block of the last stages both paths
-read themselves and each other; P is for pixels, M for memory, and "P2M" says that M reads P:
+learnt vectors, of which each ends as one mask and its class. In every block of the last stage, or stages,
+both paths read themselves and each other; P is for pixels, M for memory, and "P2M" says that M reads P:
 
     pixels --+--> along columns, along rows (P2P) --> + --> ReLU --> pixels
              |--> what they read of the memory (M2P) >|
@@ -28,6 +28,7 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.projections import HeadProjection
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.patches import flatten_map
@@ -41,11 +42,14 @@ from keras_tfm.models.vision.images import Side
 
 @dataclasses.dataclass(frozen=True)
 class MaxDeepLabConfig(AroundBackbone):
-    """`AroundBackbone` has the fields of the backbone. Behind it come stages of two paths, whose numbers of
-    blocks are `depths`; each is twice as wide as the stage before and begins with half its size. The memory
-    has `num_queries` vectors of the width `dim`, with `num_heads` and feed-forward layers of
-    `intermediate_dim`; the pixels attend with `num_pixel_heads`. `pyramid_dim` is the width of the pyramid's
-    maps, `mask_dim` that of the features of pixels. `dropout` acts on what the memory's sub-layers add.
+    """`AroundBackbone` has the fields of the backbone. Behind it come stages whose numbers of blocks are
+    `depths`; each is twice as wide as the stage before and begins with half its size. Pixels and memory read
+    each other in the last `num_two_path_stages`, by default in all; before, pixels read pixels alone. The
+    memory has `num_queries` vectors of the width `dim`, with `num_heads` and feed-forward layers of
+    `intermediate_dim`; the pixels attend with `num_pixel_heads`. The values that are read between the paths
+    have the width `reading_dim`, queries and keys half of it; by default all have the reader's width.
+    `pyramid_dim` is the width of the pyramid's maps, `mask_dim` that of the features of pixels. `dropout`
+    acts on what the memory's sub-layers add.
     """
 
     image_size: Side | tuple[Side, Side] = 512
@@ -59,6 +63,26 @@ class MaxDeepLabConfig(AroundBackbone):
     mask_dim: Size = 128
     dropout: Rate = 0.0
     activation: str = "relu"
+    num_two_path_stages: Size | None = None
+    reading_dim: Size | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        count, width = self.num_two_path_stages, self.reading_dim
+        if count is not None and count > len(self.depths):
+            raise ValueError(
+                f"`num_two_path_stages` must be at most {len(self.depths)}, as there are `depths`; "
+                f"it is {count}."
+            )
+        if width is not None and width % (2 * self.num_heads):
+            raise ValueError(
+                f"`reading_dim` must be a multiple of twice `num_heads`, {2 * self.num_heads}; it is {width}."
+            )
+
+    @property
+    def first_two_path_stage(self):
+        """The number of the first stage in which pixels and memory read each other."""
+        return len(self.depths) - (self.num_two_path_stages or len(self.depths))
 
 
 class MaxDeepLab(ConfiguredModel):
@@ -95,10 +119,13 @@ class MaxDeepLab(ConfiguredModel):
             width *= 2
             for i in range(depth):
                 pixel_blocks.append(pixel_block(config, stage, i, width))
-                memory_blocks.append(memory_block(config, stage, i))
-                x, memory = pixel_blocks[-1](x, memory), memory_blocks[-1](memory, flatten_map(x))
+                if stage < config.first_two_path_stage:
+                    x = pixel_blocks[-1](x)
+                else:
+                    memory_blocks.append(memory_block(config, stage, i))
+                    x, memory = pixel_blocks[-1](x, memory), memory_blocks[-1](memory, flatten_map(x))
+                    memory_states.append(memory)
                 pixel_states.append(x)
-                memory_states.append(memory)
             maps.append(x)
         features = feature_pyramid(maps, config.pyramid_dim)
         outputs = {
@@ -201,21 +228,39 @@ def pixel_block(config, stage, index, width):
     stride = 1 if index else 2
     branch = axial_branch(width // 2, config.num_pixel_heads, "relative", stride)
     shortcut = None if index else Convolution(width, 1, stride, norm=BatchNormalization())
-    reading = MultiHeadAttention(config.num_heads)
-    return PixelBlock(branch, reading, shortcut, name=f"pixel_stage_{stage}_block_{index}")
+    name = f"pixel_stage_{stage}_block_{index}"
+    if stage < config.first_two_path_stage:
+        return ShortcutBlock(branch, shortcut, activation="relu", name=name)
+    return PixelBlock(branch, MultiHeadAttention(*heads(config)), shortcut, name=name)
 
 
 def memory_block(config, stage, index):
     """The block of the memory beside it."""
     part = residuals(dropout=config.dropout, epsilon=EPSILON)
     feedforward = FeedForward(config.intermediate_dim, config.activation)
-    parts = part(MemoryAttention(config.num_heads)), part(feedforward)
+    parts = part(MemoryAttention(*heads(config))), part(feedforward)
     return MemoryBlock(*parts, name=f"memory_stage_{stage}_block_{index}")
 
 
-# This package's own: small's stages are those of MaX-DeepLab-S, tiny is for images of some 96 x 96.
+def heads(config):
+    """The number of heads that read between the paths, and the widths of a head's keys and values."""
+    if config.reading_dim is None:
+        return config.num_heads, None, None
+    width = config.reading_dim // config.num_heads
+    return config.num_heads, width // 2, width
+
+
+# small has the stages, widths and heads of MaX-DeepLab-S, by its authors' configuration in deeplab2: axial
+# attention in the last two stages of a ResNet-50 and two paths in the last one, where the values that are
+# read have 256 entries. It has 56.7 M weights with a head, the paper's 61.9 M with its own stem, decoder and
+# heads, which differ as said above. tiny is this package's own, for images of some 96 x 96.
 MaxDeepLab.sizes = {
-    "small": MaxDeepLabConfig(backbone_config={"dims": (256, 512), "depths": (3, 4)}),
+    "small": MaxDeepLabConfig(
+        backbone_config={"dims": (256, 512), "depths": (3, 4)},
+        intermediate_dim=2048,
+        num_two_path_stages=1,
+        reading_dim=256,
+    ),
     "tiny": MaxDeepLabConfig(
         image_size=96,
         backbone_config={"stem_dim": 32, "dims": (32, 64), "depths": (1, 1), "block": "basic"},

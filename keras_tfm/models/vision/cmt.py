@@ -203,6 +203,8 @@ def _size(image_size, stem_dim, dim, depths, mlp_ratio=4.0):
 
 
 # The architectures of Guo et al. 2022, with their image sizes. XS's ratio, 3.8 there, is 3.77 in their code.
+# S has 26.26 M weights, by the depths and widths of the paper and in its authors' code; the paper's table 2
+# says 25.1 M, which these do not give.
 CMT.sizes = {
     "Ti": _size(160, 16, 46, (2, 2, 10, 2), 3.6),
     "XS": _size(192, 16, 52, (3, 3, 12, 3), 3.77),
