@@ -130,6 +130,8 @@ def run(arguments: argparse.Namespace) -> None:
     elif writer.comes_by_lines:
         if arguments.columns is not None:
             raise ValueError("--columns: lines of standard input have none")
+        if sys.stdin is None:
+            raise ValueError("--input: standard input is closed, expected lines; give a file")
         stream = StandardInput(sys.stdin.buffer)
         for number, (examples, places) in enumerate(arriving(stream)):
             writer.answer(examples, places, is_all=number == 0 and stream.has_ended())
