@@ -3,7 +3,9 @@
 Applications configure `logging.getLogger("keras_tfm")` as usual: its level, its handlers, `propagate`.
 """
 
+import contextlib
 import logging
+import os
 import sys
 import time
 
@@ -12,11 +14,43 @@ from tqdm import tqdm
 LOG = logging.getLogger(__name__)
 
 
+class Lossy:
+    """What standard error is at that moment. What cannot be written there is lost: it is closed, its disk is
+    full, or its reader has gone, which is no reason to end a training.
+    """
+
+    def __getattr__(self, name):
+        return getattr(sys.stderr, name)
+
+    def write(self, text):
+        try:
+            return sys.stderr.write(text)
+        except (OSError, ValueError, AttributeError):
+            self.drop()
+
+    def flush(self):
+        try:
+            sys.stderr.flush()
+        except (OSError, ValueError, AttributeError):
+            self.drop()
+
+    def isatty(self):
+        return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
+
+    def drop(self):
+        """Let the rest go nowhere: Python would try to write it at exit, and end with another code."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+STREAM = Lossy()
+
+
 class Console(logging.Handler):
     """Writes records to what standard error is at that moment, above a progress bar."""
 
     def emit(self, record):
-        tqdm.write(self.format(record), file=sys.stderr)
+        tqdm.write(self.format(record), file=STREAM)
 
 
 class Bar(tqdm):
@@ -29,9 +63,9 @@ class Bar(tqdm):
     SECONDS_A_LINE = 60
 
     def __init__(self, *arguments, **options):
-        self.is_terminal, self.said = sys.stderr.isatty(), time.monotonic()
+        self.is_terminal, self.said = STREAM.isatty(), time.monotonic()
         is_hidden = not LOG.isEnabledFor(logging.INFO)
-        ours = {"file": sys.stderr, "disable": is_hidden, "leave": False, "dynamic_ncols": True}
+        ours = {"file": STREAM, "disable": is_hidden, "leave": False, "dynamic_ncols": True}
         super().__init__(*arguments, delay=self.SECONDS_HIDDEN, mininterval=0.5, **ours, **options)
 
     def refresh(self, nolock=False, lock_args=None):

@@ -140,6 +140,7 @@ def test_training_from_the_encoder_of_others(data, trained, tmp_path, capsys):
         (("--size", "huge"), "no size 'huge'"),
         (("--layer-decay", "2"), "argument --layer-decay: must be at most 1; it is 2"),
         (("--freeze", "9"), "`num_blocks` must lie in [0, 1]; it is 9"),
+        (("--lora", "100000"), "--lora must be 1 to 32, the smaller side of the largest kernel in the bl"),
         (("--from", "{data}"), "a folder of Hugging Face's or a hub id; {data} has no config.json"),
         (("--max-length", "1000"), "`max_length` must be at most the model's, 512; it is 1000"),
     ],

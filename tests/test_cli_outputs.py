@@ -73,6 +73,8 @@ def refused(command, capsys):
         ("convert runs/x --out runs/x --overwrite", "runs/x: runs/x is read from there"),
         ("quantize runs/x --out runs/x --overwrite", "runs/x: runs/x is read from there"),
         ("quantize runs/x --out runs --overwrite", "runs: runs/x is read from there"),
+        ("demo --out runs/x --run runs/new", "runs/x is a RUN, which only another RUN replaces"),
+        ("demo --out runs/x --run runs/x", "runs/x: runs/x is read from there, and not replaced"),
         ("quantize runs/x --out exported", "exported exists already: choose another name, or pass"),
         ("vectors corpus/c.txt --out corpus/c.txt --overwrite", "corpus/c.txt is read by this command"),
         ("vectors corpus/c.txt --out hard.txt --overwrite", "hard.txt is read by this command"),
@@ -130,3 +132,24 @@ def test_pictures_never_take_the_place_of_their_images(place):
         new_pictures(ImageFiles(["corpus/photo.jpg", "photo.png"], (8, 8, 3)), ".")
     assert new_pictures(ImageFiles(["photo.png"], (8, 8, 3)), "new") == [pathlib.Path("new/photo.png")]
     assert os.path.isdir("new") and (place / "photo.png").read_text() == "a photo"
+
+
+NAMES = ["[1]", "a*", "b?", "c\\d", "\udcff"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_under_which_tensorflow_finds_nothing(place, capsys, name):
+    """Refused before data are read, or a RUN; other formats take them, and other tasks."""
+    for command in (["train", "classify", "--train", "missing"], ["export", "runs/x"]):
+        with pytest.raises(SystemExit):
+            main([*command, "--out", name])
+        assert "TensorFlow finds no files under a name with *, ?, [" in capsys.readouterr().err
+    for command in (["train", "recommend", "--train", "missing"], ["export", "runs/x", "--format", "onnx"]):
+        with pytest.raises(SystemExit):
+            main([*command, "--out", name])
+        assert "TensorFlow" not in capsys.readouterr().err
+    assert not os.path.exists(name)
+
+
+def test_a_name_that_the_disk_does_not_take(place, capsys):
+    assert "File name too long" in refused(f"train classify --train missing --out {'x' * 256}", capsys)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from keras_tfm.cli import attention, info, launch, match, plot, predict, vectors, verbs
-from keras_tfm.cli.console import LOG, ending_when_unread, hush, quiet_tensorflow, speaking
+from keras_tfm.cli.console import LOG, OutputError, answering, hush, quiet_tensorflow, speaking
 from keras_tfm.version import __version__
 
 
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     It exits with code 0, 2 for a mistake of the user's, 130 after an interrupt, 143 after SIGTERM, 141 if
     nobody reads the answers any more, and 1 if something else stops a training.
     """
-    with ending_when_unread(), speaking(), _ending_in_a_line():
+    with speaking(), answering(), _ending_in_a_line():
         parsed = parser().parse_args(arguments)
         if parsed.quiet:
             hush()
@@ -110,7 +110,7 @@ def _ending_in_a_line() -> Iterator[None]:
     """A scope in which errors end the process with one line and an exit code."""
     try:
         yield
-    except BrokenPipeError:
+    except (BrokenPipeError, OutputError):
         raise
     except (ValueError, OSError, ImportError) as error:  # a package that an option needs
         _end(error, 2)

@@ -60,18 +60,84 @@ def hush() -> None:
     logging.getLogger("keras_tfm").setLevel(logging.WARNING)
 
 
+class OutputError(OSError):
+    """Answers cannot be written to standard output."""
+
+
+class Output:
+    """Standard output, whose errors say so; `stream` is None where it is closed."""
+
+    def __init__(self, stream: Any):
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        if self.stream is None:
+            raise OutputError("standard output is closed: there is no place for the answers")
+        with _naming_output():
+            return self.stream.write(text)
+
+    def flush(self) -> None:
+        if self.stream is not None:
+            with _naming_output():
+                self.stream.flush()
+
+
 @contextlib.contextmanager
-def ending_when_unread() -> Iterator[None]:
-    """Exit silently with SIGPIPE's code if the reader of standard output is gone (`| head -1`)."""
+def _naming_output() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"standard output: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def answering() -> Iterator[None]:
+    """A scope in which any of the three standard streams may be closed, and standard output full or unread.
+
+    It exits silently with SIGPIPE's code if the reader of standard output is gone (`| head -1`), and with one
+    line if an answer cannot be written; what prints no answers needs no output.
+    """
+    _open_streams()
+    stream = sys.stdout
+    sys.stdout = Output(stream)
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Drop the rest of the output: otherwise Python would try to write it at exit, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop(stream)
         raise SystemExit(128 + signal.SIGPIPE) from None
+    except OutputError as error:
+        _drop(stream)
+        LOG.error("%s", error)
+        raise SystemExit(2) from None
+    finally:
+        sys.stdout = stream
+
+
+def _open_streams() -> None:
+    """Open the closed ones among the descriptors 0, 1 and 2: files would get these numbers, and what
+    libraries print would go into them.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
+def _drop(stream: Any) -> None:
+    """Let the rest of the output go nowhere: Python would try to write it at exit, and complain."""
+    with contextlib.suppress(AttributeError, OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def quiet_tensorflow() -> Any:

@@ -11,8 +11,6 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from keras_tfm.training.folder import Path, is_own_file, refuse_existing
-
 REMEDY = "pass --overwrite"
 
 
@@ -27,6 +25,8 @@ def refuse_folder(
 
     That is one of the `inputs`, paths or None, or a folder that holds one; see also `refuse_existing`.
     """
+    from keras_tfm.training.folder import refuse_existing
+
     for path in _existing(inputs):
         if _is_in(path, out):
             raise FileExistsError(f"{out}: {path} is read from there, and not replaced: choose another name.")
@@ -42,12 +42,14 @@ def refuse_inside(out: str, option: str, inputs: Iterable[str | None]) -> None:
             raise ValueError(f"--out: expected a folder outside of {option} {path}, got {out}")
 
 
-def refuse_file(out: Path, inputs: Iterable[str | None] = (), overwrite: bool = False) -> None:
+def refuse_file(out: str | os.PathLike, inputs: Iterable[str | None] = (), overwrite: bool = False) -> None:
     """Raise OSError unless a single file may be written to `out`.
 
     An existing one is replaced only by `overwrite`; never a link, a device, a folder, a file of a folder that
     this package wrote, or one of the `inputs`: files, folders of files, patterns, or "-" for standard input.
     """
+    from keras_tfm.training.folder import is_own_file
+
     path = pathlib.Path(out)
     if path.is_dir():
         raise IsADirectoryError(f"{out} is a folder, not a file: choose another name.")

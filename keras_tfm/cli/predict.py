@@ -133,6 +133,8 @@ def run(arguments: argparse.Namespace) -> None:
         if layout is not None:
             flag = layout.flag if arguments.columns is None else "--columns"
             raise ValueError(f"{flag}: lines of standard input have none")
+        if sys.stdin is None:
+            raise ValueError("--input: standard input is closed, expected lines; give a file")
         stream = StandardInput(sys.stdin.buffer)
         for number, (examples, places) in enumerate(arriving(stream)):
             writer.answer(examples, places, is_all=number == 0 and stream.has_ended())

@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras_tfm.cli.columns import add_table_options, layout_of
 from keras_tfm.cli.command import Command, Plan, plan_of
 from keras_tfm.cli.console import say, tell_untrained
-from keras_tfm.cli.generated import add_options
+from keras_tfm.cli.generated import add_options, in_flags
 from keras_tfm.cli.outputs import refuse_folder, refuse_inside
 from keras_tfm.tasks import TASKS, LearningTask
 from keras_tfm.training import strategy
@@ -86,7 +86,8 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     tell(f"{task.model.count_params():,} weights{tokens}")
     is_written = num_workers(devices) > 1 and not plan.run.resume  # see `_begin`
     kept = dataclasses.replace(plan.run, overwrite=True) if is_written else plan.run
-    history = task.fit(examples, validation, run=kept, **dataclasses.asdict(plan.training))
+    with in_flags(type(plan.training)):  # of bounds that the model sets
+        history = task.fit(examples, validation, run=kept, **dataclasses.asdict(plan.training))
     name, mode = task.judged_by
     values = history.get(name)
     best = ""

@@ -177,10 +177,13 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
 def run_export(arguments: argparse.Namespace) -> None:
     """export: a folder for servers."""
     from keras_tfm.export.formats import check_format
+    from keras_tfm.training.folder import refuse_pattern
 
     refuse_folder(arguments.out, [arguments.task_folder], arguments.overwrite)
     chosen = {"format": arguments.format, "quantization": arguments.quantization}
     check_format(**chosen)
+    if arguments.format == "saved_model":
+        refuse_pattern(arguments.out)
     task = loaded(arguments.task_folder)
     decoding = decoding_of(arguments, task.export_endpoints)
     task.export(arguments.out, overwrite=arguments.overwrite, **chosen, **decoding)
@@ -234,6 +237,8 @@ def run_demo(arguments: argparse.Namespace) -> None:
     """demo: written dates -> ISO 8601, from training to the answers of the exported SavedModel."""
     from keras_tfm.demo import run
 
+    refuse_folder(arguments.out, [arguments.run_folder], overwrite=True)
+    refuse_folder(arguments.run_folder, [arguments.out], overwrite=True, as_run=True)
     called = sys.argv[0] if not sys.argv[0].endswith("__main__.py") else "python -m keras_tfm"
     command = "keras-tfm" if shutil.which("keras-tfm") else called
     if not run(arguments.out, arguments.run_folder, command):

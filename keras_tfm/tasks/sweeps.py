@@ -3,7 +3,6 @@ resumed.
 """
 
 import contextlib
-import json
 import logging
 import math
 import pathlib
@@ -19,8 +18,8 @@ from keras_tfm.training.folder import Path
 from keras_tfm.training.logs import write_rows
 from keras_tfm.training.monitor import Monitor
 from keras_tfm.training.options import Kept, Learning
-from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
-from keras_tfm.training.store import CheckpointFolder
+from keras_tfm.training.safetensors import CheckpointError, read_tensors
+from keras_tfm.training.store import STATE, CheckpointFolder, as_state, read_state
 from keras_tfm.training.weights import write_tensors
 
 LOG = logging.getLogger(__name__)
@@ -123,7 +122,7 @@ def _keep(folder: CheckpointFolder, model: Any, state: State, settings: Any) -> 
     number = len(state.seconds)
     work = folder.partial(number)
     write_tensors(model.arrays(), work / "state.safetensors")
-    (work / "state.json").write_text(json.dumps({**state._asdict(), "settings": settings}), "utf-8")
+    (work / STATE).write_text(as_state({**state._asdict(), "settings": settings}), "utf-8")
     folder.publish(number)
     rows = [
         {"epoch": str(row + 1), "seconds": f"{state.seconds[row]:.2f}"}
@@ -139,15 +138,16 @@ def _restored(folder: CheckpointFolder | None, model: Any, settings: Any) -> Sta
     """
     newest = None if folder is None else folder.newest()
     if folder is None or newest is None:
+        if folder is not None:
+            folder.refuse_lost()
         LOG.warning("There is no checkpoint: learning starts from scratch.")
         return State({}, [])
-    path = folder.folder(newest) / "state.json"
-    content = read_json(path)
+    content = read_state(folder.folder(newest), {"history": dict, "seconds": list, "settings": dict})
+    refuse_changes(settings, content["settings"])
+    path = folder.folder(newest) / "state.safetensors"
     try:
-        refuse_changes(settings, content["settings"])
-        state = State(content["history"], content["seconds"])
-        model.set_arrays(read_tensors(path.with_suffix(".safetensors"))[0])
+        model.set_arrays(read_tensors(path)[0])
     except KeyError as error:
-        raise CheckpointError(path, str(error.args[0]), "an entry", "none") from None
+        raise CheckpointError(path, str(error.args[0]), "an array", "none") from None
     LOG.info("Resuming after sweep %d.", newest)
-    return state
+    return State(content["history"], content["seconds"])

@@ -14,7 +14,7 @@ from keras_tfm.training.changed_steps import Change
 from keras_tfm.training.depth import layer_rates
 from keras_tfm.training.fit import fit_best, in_precision, refuse_eight_bits, seed_draws
 from keras_tfm.training.freezing import freeze, trainable_kept
-from keras_tfm.training.low_rank import adapted
+from keras_tfm.training.low_rank import adapted, refuse_rank
 from keras_tfm.training.optimizers import AdamW
 from keras_tfm.training.options import Kept, PartlyTrained, Run, Training
 from keras_tfm.training.strategy import worker_index
@@ -140,6 +140,7 @@ class FineTunedTask(TrainableTask):
         with contextlib.ExitStack() as parts:
             with self.model.distribute_strategy.scope():
                 if training.lora_rank is not None:
+                    refuse_rank(self.model, training.lora_rank, "lora_rank")
                     parts.enter_context(adapted(self.model, training.lora_rank, training.seed))
                 if training.num_frozen is not None:
                     freeze(self.model, training.num_frozen)

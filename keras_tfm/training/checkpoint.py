@@ -3,7 +3,6 @@
 import concurrent.futures
 import contextlib
 import inspect
-import json
 import logging
 import math
 import pathlib
@@ -18,15 +17,27 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.private import keras as private
-from keras_tfm.training.folder import Path
+from keras_tfm.training.folder import Path, refuse_pattern
 from keras_tfm.training.monitor import Logs, Mode, Monitor
 from keras_tfm.training.position import Position
-from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
-from keras_tfm.training.store import CheckpointFolder
+from keras_tfm.training.safetensors import CheckpointError, read_tensors
+from keras_tfm.training.store import STATE, CheckpointFolder, as_state, read_state
 from keras_tfm.training.strategy import ASK_EVERY, num_workers, sum_over_workers, worker_index
 from keras_tfm.training.weights import assign_all, write_tensors
 
 LOG = logging.getLogger(__name__)
+# The entries of a checkpoint's state.json.
+KINDS = {
+    "step": int,
+    "epoch": int,
+    "batch": int,
+    "workers": int,
+    "knows_place": bool,
+    "history": dict,
+    "best": dict,
+    "tracked": dict,
+    "settings": dict,
+}
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -80,8 +91,7 @@ class Checkpoint(keras.callbacks.Callback):
         for name, value in (("every_steps", every_steps), ("every_minutes", every_minutes), ("keep", keep)):
             if value is not None and value <= 0:
                 raise ValueError(f"`{name}` must be positive; it is {value}.")
-        if set("*?[") & set(str(folder)):
-            raise ValueError(f"`folder` must not have *, ? or [ in its name, for TensorFlow; it is {folder}.")
+        refuse_pattern(folder)
         self.folder = CheckpointFolder(folder, keep)
         self.every_steps = every_steps
         self.every_minutes = every_minutes
@@ -119,6 +129,8 @@ class Checkpoint(keras.callbacks.Callback):
         )  # known to all workers
         if newest >= 0 and not self.resume:
             raise FileExistsError(f"{self.folder.path} has checkpoints: pass resume=True, or another folder.")
+        if newest < 0 and self.resume and self._is_chief:
+            self.folder.refuse_lost()
         self._writer = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
         if threading.current_thread() is threading.main_thread():
             self._handler = signal.signal(signal.SIGTERM, self._on_sigterm)
@@ -241,7 +253,7 @@ class Checkpoint(keras.callbacks.Callback):
             "settings": self.settings,
         }
         tensors = _arrays(self._variables("model", "optimizer"))
-        text = json.dumps(state)  # now: the history changes while it is written
+        text = as_state(state)  # now: the history changes while it is written
         self._writing = self._writer.submit(
             self._write, self.step, state["best"]["step"], work, text, tensors
         )
@@ -254,7 +266,7 @@ class Checkpoint(keras.callbacks.Callback):
             if name.startswith("model") and value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise FloatingPointError(f"The weights are not finite after step {step}; {self._newest()}.")
         write_tensors(tensors, work / "state.safetensors")
-        (work / "state.json").write_text(state, "utf-8")
+        (work / STATE).write_text(state, "utf-8")
         self.folder.publish(step, best)
 
     def _finish_writing(self) -> None:
@@ -278,7 +290,9 @@ class Checkpoint(keras.callbacks.Callback):
 
     def _restore(self, step: int) -> None:
         folder = self.folder.folder(step)
-        state = read_json(folder / "state.json")
+        state = read_state(folder, KINDS)
+        for name in self._best.keys() - state["best"].keys():
+            raise CheckpointError(folder / STATE, f"best.{name}", "an entry", "none")
         refuse_changes(self.settings, state["settings"])
         if self.tracked.keys() != state["tracked"].keys():
             raise ValueError(f"`tracked` was {', '.join(state['tracked'])}; it is {', '.join(self.tracked)}.")

@@ -90,11 +90,13 @@ def new_file(path: Path) -> Iterator[pathlib.Path]:
         work.unlink(missing_ok=True)
 
 
-def mark_saved_model(folder: Path) -> None:
-    """Mark the SavedModel in `folder` as written by this package, so that it may be overwritten."""
+def mark_saved_model(folder: Path, **entries: Any) -> None:
+    """Mark the SavedModel in `folder` as written by this package, so that it may be overwritten; `entries`
+    stand beside the mark.
+    """
     path = pathlib.Path(folder, SAVED_MODEL_MARK)
     path.parent.mkdir()
-    path.write_text(json.dumps({MARK: __version__}) + "\n", "utf-8")
+    path.write_text(json.dumps({MARK: __version__, **entries}, indent=2) + "\n", "utf-8")
 
 
 def refuse_existing(
@@ -125,6 +127,18 @@ def refuse_existing(
     if not as_run and is_run(path):
         raise FileExistsError(f"{path} is a RUN, which only another RUN replaces: choose another name.")
     refuse_running(path)
+
+
+def refuse_pattern(path: Path) -> None:
+    """Raise ValueError for a name at which TensorFlow would not find what it has written: it takes the names
+    of its files for patterns, and for UTF-8.
+    """
+    name = os.fspath(path)
+    if set("*?[\\") & set(name) or any("\ud800" <= character <= "\udfff" for character in name):
+        raise ValueError(
+            f"{name!a}: TensorFlow finds no files under a name with *, ?, [, \\ or bytes outside UTF-8: "
+            "choose another name."
+        )
 
 
 def refuse_running(run: Path) -> None:

@@ -7,6 +7,7 @@ with adapted(model, rank=8):
 """
 
 import contextlib
+import math
 from collections.abc import Iterator
 
 import keras
@@ -27,7 +28,7 @@ def adapted(model: keras.Model, rank: int, seed: int = 0) -> Iterator[None]:
 
     Raises:
         ValueError: for a model without blocks or without dense layers in them, or one that is adapted
-            already.
+            already; for a rank above the smaller side of every kernel, which an update cannot have.
 
     >>> backbone = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=50, num_layers=1)
     >>> model = keras_tfm.heads.Classifier(backbone, num_classes=2)
@@ -37,26 +38,44 @@ def adapted(model: keras.Model, rank: int, seed: int = 0) -> Iterator[None]:
     >>> few < model.count_params() / 10
     True
     """
-    if rank < 1:
-        raise ValueError(f"`rank` must be at least 1; it is {rank}.")
     if adapted_layers(model):
         raise ValueError(f"{model.name!r} is adapted already.")
-    blocks = places_of(model)
+    refuse_rank(model, rank)
     with trainable_kept(model):
         freeze(model)
-        for layer in layers_in(model):
-            is_product = isinstance(layer, keras.layers.Dense | keras.layers.EinsumDense)
-            if is_product and kernel_of(layer).path in blocks:
-                seed += 1
-                layer.enable_lora(rank, a_initializer=keras.initializers.HeUniform(seed))
-        if not adapted_layers(model):
-            raise ValueError(
-                f"{model.name!r} has no dense layers in its blocks, so there are no kernels to adapt."
-            )
+        for number, layer in enumerate(_adaptable(model), seed + 1):
+            layer.enable_lora(rank, a_initializer=keras.initializers.HeUniform(number))
         try:
             yield
         finally:
             _merge(model)
+
+
+def refuse_rank(model: keras.Model, rank: int, name: str = "rank") -> None:
+    """Raise ValueError, with the `name` of the option, if `model` cannot be adapted by updates of this
+    rank.
+    """
+    layers = _adaptable(model)
+    if not layers:
+        raise ValueError(
+            f"{model.name!r} has no dense layers in its blocks, so there are no kernels to adapt."
+        )
+    shapes = [tuple(kernel_of(layer).shape) for layer in layers]
+    most = max(min(math.prod(shape[:-1]), shape[-1]) for shape in shapes)
+    if not 1 <= rank <= most:
+        raise ValueError(
+            f"`{name}` must be 1 to {most}, the smaller side of the largest kernel in the blocks; it is "
+            f"{rank}."
+        )
+
+
+def _adaptable(model: keras.Model) -> list[keras.layers.Layer]:
+    """The dense layers in the blocks of `model`; ValueError for a model without blocks."""
+    blocks = places_of(model)
+    kinds = keras.layers.Dense | keras.layers.EinsumDense
+    return [
+        layer for layer in layers_in(model) if isinstance(layer, kinds) and kernel_of(layer).path in blocks
+    ]
 
 
 def _merge(model: keras.Model) -> None:

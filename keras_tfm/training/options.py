@@ -12,6 +12,7 @@ import os
 from typing import Annotated, Any, Literal
 
 from keras_tfm.configs import Between, Config, Count, Minutes, Natural, Option
+from keras_tfm.training.folder import refuse_pattern
 
 Positive = Annotated[float, Between(0, is_above=True)]
 
@@ -381,3 +382,7 @@ class Run(Kept):
     tensorboard: Annotated[
         bool, Option("also write the content of metrics.csv to RUN/logs for TensorBoard")
     ] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_pattern(self.folder)  # its checkpoints are TensorFlow's

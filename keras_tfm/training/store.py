@@ -10,13 +10,19 @@ import logging
 import os
 import pathlib
 import shutil
-from typing import TextIO
+from collections.abc import Mapping
+from typing import Any, TextIO
 
+from keras_tfm.configs import brief
 from keras_tfm.training.folder import Path, lock
-from keras_tfm.training.safetensors import read_json
+from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
+from keras_tfm.training.weights import UNTRAINED
 
 LOG = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
+STATE = "state.json"
+NAMES = {int: "an integer", bool: "true or false", dict: "an object", list: "a list"}
+LAYOUT = 1  # of state.json: raised when an older reader would misread a newer file
 
 
 class CheckpointFolder:
@@ -86,6 +92,20 @@ class CheckpointFolder:
             )
         return None
 
+    def refuse_lost(self) -> None:
+        """Raise CheckpointError if a training that is to resume has no whole checkpoint, but damaged ones, or
+        in the RUN around this folder weights that are trained already: it would not begin where it began.
+        """
+        damaged = sorted(path.name for path in self.path.glob("invalid-step-*"))
+        weights, got = self.path.parent / "model.safetensors", None
+        if damaged:
+            got = f"damaged ones alone ({', '.join(damaged[-3:])})"
+        elif weights.is_file() and not UNTRAINED.items() <= read_tensors(weights)[1].items():
+            got = "none beside weights that are trained already"
+        if got is not None:
+            remedy = "begin anew, or go on from the best weights as the start of another RUN"
+            raise CheckpointError(self.path, None, "a checkpoint to resume from", f"{got}: {remedy}")
+
     def clear(self) -> None:
         """Remove unfinished folders of interrupted processes."""
         for path in self.path.glob(".step-*"):
@@ -95,6 +115,28 @@ class CheckpointFolder:
         """Rename before removing, which takes a while, so that no reader takes it for a checkpoint."""
         if folder.exists():
             shutil.rmtree(folder.rename(folder.with_name(f".{folder.name}.old")))
+
+
+def as_state(content: Mapping[str, Any]) -> str:
+    """The text of a state.json, with its version."""
+    return json.dumps({"layout": LAYOUT, **content})
+
+
+def read_state(folder: pathlib.Path, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """The content of a checkpoint's state.json; CheckpointError, naming the entry, unless it has an entry of
+    each of the `kinds`, {name: class}, and a layout that this version knows.
+    """
+    path = folder / STATE
+    content = read_json(path)
+    layout = content.get("layout", LAYOUT)  # the first versions wrote none
+    if layout != LAYOUT:
+        raise CheckpointError(path, "layout", f"{LAYOUT}, that of this version", repr(layout)[:20])
+    for name, kind in kinds.items():
+        if name not in content:
+            raise CheckpointError(path, name, f"an entry, {NAMES[kind]}", "none")
+        if type(content[name]) is not kind:
+            raise CheckpointError(path, name, NAMES[kind], brief(content[name]))
+    return content
 
 
 def _fault(folder: pathlib.Path) -> str | None:

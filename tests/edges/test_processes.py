@@ -10,6 +10,7 @@ import pytest
 import tensorflow  # noqa: F401  (now: what it says while it is imported is not the command's)
 
 from keras_tfm.cli import main
+from keras_tfm.log import LOG, Bar
 from tests.fresh_process import run_fresh
 
 COMMAND = sys.executable, "-m", "keras_tfm"
@@ -50,6 +51,76 @@ def test_answers_that_nobody_reads(run_of, tmp_path, monkeypatch, capfd):
         with pytest.raises(SystemExit) as end:
             main(["predict", str(run_of("classify")), "--input", str(tmp_path / "asked")])
     assert end.value.code == 128 + signal.SIGPIPE and capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("kind", ["full", "closed"])
+def test_answers_that_cannot_be_written(kind, run_of, tmp_path, monkeypatch, capfd):
+    (tmp_path / "asked").write_text("a film\n" * 3)
+    ask = ["predict", str(run_of("classify")), "--input"]
+    with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full if kind == "full" else None)
+        with pytest.raises(SystemExit) as end:
+            main([*ask, str(tmp_path / "asked")])
+    reason = {"full": "standard output: No space left on device", "closed": "standard output is closed"}[kind]
+    (line,) = capfd.readouterr().err.splitlines()
+    assert end.value.code == 2 and line.startswith(f"keras-tfm: error: {reason}")
+
+
+def test_lines_of_a_closed_input(run_of, monkeypatch, capfd):
+    monkeypatch.setattr(sys, "stdin", None)
+    for arguments in (["predict", str(run_of("classify"))], ["vectors", "-", "--out", "x"]):
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        assert end.value.code == 2 and "standard input is closed" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["full", "closed", "none", "unread"])
+def test_a_lost_log_keeps_no_answer_back(kind, run_of, tmp_path, monkeypatch, capfd):
+    (tmp_path / "asked").write_text("a film\n\n a film\n")  # the second is reported
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(os.devnull, "w") as closed:
+        pass
+    full, unread = open("/dev/full", "w"), open(writer, "w")  # noqa: SIM115
+    stream = {"full": full, "closed": closed, "none": None, "unread": unread}[kind]
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stream)
+        main(["predict", str(run_of("classify")), "--input", str(tmp_path / "asked")])
+        for bar in (Bar(total=2, desc="epoch"), Bar(total=2, desc="epoch")):
+            bar.is_terminal, bar.delay = True, 0
+            bar.update()
+            bar.refresh()
+            LOG.warning("above the bar")
+            bar.close()
+    for lost in (full, unread):
+        lost.close()
+    first, blank, last = capfd.readouterr().out.splitlines()
+    assert first == last != "" == blank
+
+
+def test_no_file_gets_the_number_of_a_closed_stream(tmp_path):
+    """What a library prints there would be written into it."""
+    code = """if True:
+        import os, sys
+        from keras_tfm.cli import main
+        from keras_tfm.cli.console import answering
+        with answering():
+            with open(sys.argv[1], "w") as file:
+                file.write(str(file.fileno()))
+            os.write(2, b"a library's words")
+        try:
+            main(["--version"])
+        except SystemExit as end:
+            os._exit(end.code or 0)
+    """
+    for streams in ((0,), (1,), (2,), (0, 1, 2)):
+        path = tmp_path / str(len(streams))
+        end = subprocess.run(
+            [sys.executable, "-c", code, path],
+            preexec_fn=lambda streams=streams: [os.close(number) for number in streams],
+            check=False,
+        )
+        assert end.returncode == 0 and int(path.read_text()) > 2
 
 
 def test_what_needs_no_tensorflow_does_not_import_it():

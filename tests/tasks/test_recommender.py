@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -183,6 +184,9 @@ def test_a_run_goes_on_as_if_it_had_not_been_broken_off(dense_and_ratings, tmp_p
     done = tasks.load(run_folder)
     assert done.fit(ratings, run=run_folder, resume=True, epochs=6, patience=None, seed=4) == expected
     np.testing.assert_array_equal(done.model.item_factors, whole.model.item_factors)
+    shutil.rmtree(run_folder / "checkpoints")
+    with pytest.raises(ValueError, match="got none beside weights that are trained already: begin anew"):
+        done.fit(ratings, run=run_folder, resume=True, epochs=6, patience=None, seed=4)
 
 
 def test_learning_ends_by_patience_and_by_time(dense_and_ratings):

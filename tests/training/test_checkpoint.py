@@ -13,7 +13,10 @@ import tensorflow as tf
 
 import keras_tfm
 from keras_tfm.training import Checkpoint
-from keras_tfm.training.store import CheckpointFolder
+from keras_tfm.training.checkpoint import KINDS
+from keras_tfm.training.safetensors import CheckpointError
+from keras_tfm.training.store import CheckpointFolder, as_state, read_state
+from keras_tfm.training.weights import UNTRAINED, write_tensors
 from tests.training import cluster, resuming
 from tests.training.resuming import Plan
 
@@ -131,6 +134,51 @@ def test_training_goes_on_from_the_newest_whole_one(kept, caplog):
     *_, checkpoint = resuming.train(kept.path.parent, Plan(data="endless", resume=True))
     assert "step 18 is damaged" in caplog.text and checkpoint.step == 18
     assert json.loads((kept.folder(18) / "state.json").read_text())["history"] == whole["history"]
+
+
+def test_a_training_without_a_whole_checkpoint_is_not_resumed(kept, caplog):
+    """It would go on from the weights that are there, as if they were new ones."""
+    for step in kept.steps():
+        (kept.folder(step) / "state.json").write_text("")
+    message = r"checkpoints: expected a checkpoint to resume from, got damaged ones alone \(invalid-step-0"
+    for _ in range(2):  # the first one moves them aside
+        with pytest.raises(CheckpointError, match=message):
+            resuming.train(kept.path.parent, Plan(data="endless", resume=True))
+    assert "scratch" not in caplog.text and kept.steps() == []
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_weights_without_a_checkpoint_are_gone_on_from_only_if_they_are_new(tmp_path, trained):
+    write_tensors({"x": np.zeros(1)}, tmp_path / "model.safetensors", None if trained else UNTRAINED)
+    folder = CheckpointFolder(tmp_path / "checkpoints")
+    if not trained:
+        return folder.refuse_lost()
+    with pytest.raises(CheckpointError, match="got none beside weights that are trained already"):
+        folder.refuse_lost()
+
+
+WHOLE = dict.fromkeys(KINDS, 1) | {"knows_place": True}
+WHOLE |= {name: {} for name in ("history", "best", "tracked", "settings")}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({name: None}, f"state.json: {name}: expected an entry, .*, got none") for name in KINDS]
+    + [({name: "x"}, f"json: {name}: expected .*, got 'x'") for name in KINDS]
+    + [({"layout": layout}, "json: layout: expected 1, that of this version") for layout in (2, "1", [])]
+    + [({"step": True}, "state.json: step: expected an integer, got True")],
+)  # fmt: skip
+def test_what_is_wrong_with_a_state_is_named(change, message, tmp_path):
+    content = {name: x for name, x in {**json.loads(as_state(WHOLE)), **change}.items() if x is not None}
+    (tmp_path / "state.json").write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=message):
+        read_state(tmp_path, KINDS)
+
+
+def test_a_state_is_read_as_it_was_written_and_without_a_version(tmp_path):
+    for text in (as_state(WHOLE), json.dumps(WHOLE)):
+        (tmp_path / "state.json").write_text(text)
+        assert read_state(tmp_path, KINDS).items() >= WHOLE.items()
 
 
 def test_a_checkpoint_written_late_holds_what_was_then(tmp_path, monkeypatch):

@@ -98,8 +98,12 @@ def test_no_layer_has_all_garbage_collected(monkeypatch):
 
 def test_refusals():
     model = make()
-    with pytest.raises(ValueError, match="`rank` must be at least 1; it is 0"), adapted(model, 0):
-        pass
+    for rank in (0, DIM + 1, 100_000):
+        message = f"`rank` must be 1 to {DIM}, the smaller side of the largest kernel .*; it is {rank}"
+        with pytest.raises(ValueError, match=message), adapted(model, rank):
+            pass
+    with adapted(model, DIM):
+        assert adapted_layers(model)
     with adapted(model, 1), pytest.raises(ValueError, match="adapted already"), adapted(model, 1):
         pass
     dense = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])

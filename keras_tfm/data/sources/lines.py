@@ -69,6 +69,8 @@ def numbered_lines(
     most = most or MAX_LINE_BYTES
     number = 0
     try:
+        if path == "-" and standard_input is None and sys.stdin is None:
+            raise DataError(path, None, "expected lines, standard input is closed")
         with nullcontext(standard_input or sys.stdin.buffer) if path == "-" else _open(path) as file:
             while line := file.readline(most + 1):
                 number += 1
