@@ -69,7 +69,7 @@ def add(group: Any, add_verb: Any) -> None:
         "--out",
         required=True,
         metavar="FILE",
-        help="the file to write: .npz, or with any other name the text format of word2vec",
+        help="the file to write: .npz, or with any other name the text format of word2vec, also .gz or .xz",
     )
     vectors.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     add_options(vectors.add_argument_group("counting", Counting.__doc__), Counting)
@@ -77,7 +77,9 @@ def add(group: Any, add_verb: Any) -> None:
 
     neighbours = add_verb(group, "neighbours", run_neighbours, "print the most similar words, by cosine")
     neighbours.add_argument(
-        "vectors", metavar="VECTORS", help="a file of vectors: text of word2vec or GloVe, or .npz"
+        "vectors",
+        metavar="VECTORS",
+        help="a file of vectors: word2vec's text or .bin, GloVe's text, also .gz or .xz, or .npz",
     )
     neighbours.add_argument("word", nargs="+", metavar="WORD", help="a word in the file")
     add_options(neighbours, Asking)

@@ -1,16 +1,20 @@
-"""Files of word vectors: word2vec's text (a header), GloVe's (none), and .npz without pickled objects.
+"""Files of word vectors: word2vec's text (a header) and .bin, GloVe's text (none), and .npz without pickled
+objects.
 
 What is wrong with a file is a ValueError of one line: the file, its line, what was expected, what came.
 """
 
 import contextlib
+import gzip
 import json
+import lzma
 import os
 import pathlib
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Literal
+from typing import IO, Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -19,18 +23,32 @@ from keras_tfm.configs import number_in
 Path = str | os.PathLike[str]
 Format = Literal["word2vec", "glove", "npz"]
 
+COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+MARK = b"\xef\xbb\xbf"  # the byte order mark that Windows writes
+FASTTEXT = b"\xba\x16\x4f\x2f"  # a model of fastText's begins so
+LONGEST_WORD, MOST_NUMBERS, CHUNK = 1 << 16, 1 << 20, 1 << 20
 HEADER = re.compile(rb"\d+[ \t]\d+\s*")  # of word2vec: how many words, how many numbers
 
 
 def read(path: Path) -> tuple[list[str], np.ndarray]:
-    """(words, float32 array (V, D)) of a file: .npz by its name, else text, whose first line tells which.
+    """(words, float32 array (V, D)) of a file: .npz by its name, else text or word2vec's .bin, also packed.
 
-    A line is a word, a space, D numbers. One of two whole numbers at the top is word2vec's header.
+    A line of text is a word, a space, D numbers. One of two whole numbers at the top is word2vec's header. A
+    file named .bin whose second line is none of text has D numbers of 4 bytes behind each word.
     """
-    if pathlib.Path(path).suffix == ".npz":
+    suffix = pathlib.Path(path).suffix.lower()
+    if suffix == ".npz":
         return _read_npz(path)
-    with open(path, "rb") as file:
-        return _read_text(file, path)
+    is_bin = re.search(r"\.bin(\.gz|\.xz)?$", str(path).lower())
+    try:
+        with COMPRESSED.get(suffix, open)(path, "rb") as file:
+            if is_bin and not _is_text(file, path):
+                file.seek(0)
+                return _read_bin(file, path)
+            file.seek(0)
+            return _read_text(file, path)
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path}: expected a whole compressed file: {error}") from None
 
 
 def write(path: Path, words: list[str], matrix: np.ndarray, format: Format) -> None:
@@ -53,6 +71,8 @@ def _read_text(file: BinaryIO, path: Path) -> tuple[list[str], np.ndarray]:
     lines: dict[str, int] = {}
     rows: list[np.ndarray] = []
     for number, line in enumerate(file, 1):
+        if number == 1:
+            line = line.removeprefix(MARK)
         if number == 1 and HEADER.fullmatch(line):
             promised, dim = map(int, line.split())
             continue
@@ -69,6 +89,57 @@ def _read_text(file: BinaryIO, path: Path) -> tuple[list[str], np.ndarray]:
     if not rows:
         raise ValueError(f"{path}: expected lines of a word and its numbers, got none")
     return list(lines), np.stack(rows)
+
+
+def _is_text(file: IO[bytes], path: Path) -> bool:
+    """Whether the line behind word2vec's header is one of text; ValueError for a file without the header."""
+    header = file.readline(LONGEST_WORD).removeprefix(MARK)
+    if header.startswith(FASTTEXT):
+        raise ValueError(f"{path}: expected word2vec's .bin, got a model of fastText's; read its .vec")
+    if not HEADER.fullmatch(header):
+        return True  # GloVe's, or what `_read_text` refuses
+    dim = int(header.split()[1])
+    if dim > MOST_NUMBERS:
+        raise ValueError(f"{path}, line 1: expected {MOST_NUMBERS:,} numbers a word at most, got {dim:,}")
+    try:
+        _row(file.readline(LONGEST_WORD + 32 * dim), dim, "")
+    except ValueError:
+        return False
+    return True
+
+
+def _read_bin(file: IO[bytes], path: Path) -> tuple[list[str], np.ndarray]:
+    """What word2vec writes with -binary 1: a word, a space, D numbers of 4 bytes and often a newline."""
+    count, dim = map(int, file.readline().removeprefix(MARK).split())
+    words: dict[str, int] = {}
+    rows: list[np.ndarray] = []
+    data, begin = b"", 0
+    for number in range(1, count + 1):
+        place = f"{path}, word {number}"
+        while (space := data.find(b" ", begin)) < 0 or len(data) <= space + 4 * dim:
+            if space < 0 and len(data) - begin > LONGEST_WORD:
+                raise ValueError(f"{place}: expected a space behind a word of {LONGEST_WORD:,} bytes at most")
+            more = file.read(CHUNK)
+            if not more:
+                raise ValueError(f"{path}: expected {count:,} words, as line 1 says, got {number - 1:,}")
+            data, begin = data[begin:] + more, 0
+        try:
+            word = data[begin:space].lstrip(b"\n").decode("utf-8")
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            raise ValueError(f"{place}: expected UTF-8, got byte 0x{byte:02x}") from None
+        if not word or word in words:
+            raise ValueError(f"{place}: expected another word, got {word!r:.60}")
+        words[word] = number
+        rows.append(np.frombuffer(data, "<f4", dim, space + 1).astype(np.float32))
+        if not np.isfinite(rows[-1]).all():
+            raise ValueError(f"{place}: expected finite numbers behind {word!r:.60}")
+        begin = space + 1 + 4 * dim
+    if not rows:
+        raise ValueError(f"{path}: expected words, line 1 says that there are none")
+    if (data[begin:] + file.read(CHUNK)).strip(b"\n"):
+        raise ValueError(f"{path}: expected {count:,} words, as line 1 says, got more")
+    return list(words), np.stack(rows)
 
 
 def _row(line: bytes, dim: int | None, place: str) -> tuple[str, np.ndarray]:
@@ -135,7 +206,7 @@ def _new_file(path: Path) -> Iterator[BinaryIO]:
     path = pathlib.Path(path)
     work = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(work, "wb") as file:
+        with COMPRESSED.get(path.suffix.lower(), open)(work, "wb") as file:
             yield file
         os.replace(work, path)
     finally:

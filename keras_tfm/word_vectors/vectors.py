@@ -113,7 +113,8 @@ class WordVectors:
 
     @classmethod
     def read(cls, path: Path) -> "WordVectors":
-        """Read a file: word2vec's text format, whose first line has the sizes, GloVe's, without it, or .npz.
+        """Read a file: word2vec's text format, whose first line has the sizes, its .bin, GloVe's text format,
+        without sizes, all plain, .gz or .xz; or .npz.
 
         Raises ValueError, naming file and line, for rows of different lengths, a number of words that is not
         the header's, a word that occurs twice, numbers that are malformed or not finite, and bytes that are
@@ -124,9 +125,9 @@ class WordVectors:
     def write(self, path: Path, format: Format | None = None) -> None:
         """Write a file in the `format` "word2vec", "glove" or "npz"; reading it gives exactly these numbers.
 
-        The default is npz for a name that ends in .npz, and word2vec's text otherwise. The file is renamed
-        into place when it is complete. Raises ValueError for another format, and if a word of a text file
-        contains white space.
+        The default is npz for a name that ends in .npz, and word2vec's text otherwise, compressed for a name
+        that ends in .gz or .xz. The file is renamed into place when it is complete. Raises ValueError for
+        another format, and if a word of a text file contains white space.
         """
         format = format or ("npz" if str(path).endswith(".npz") else "word2vec")
         if format not in ("word2vec", "glove", "npz"):

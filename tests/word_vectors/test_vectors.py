@@ -1,6 +1,8 @@
 """`WordVectors`: neighbours against all cosines, files bit by bit and spoilt, the Keras layer."""
 
+import gzip
 import json
+import lzma
 import zipfile
 
 import numpy as np
@@ -49,6 +51,65 @@ def test_reads_what_others_write(tmp_path):
     np.testing.assert_array_equal(vectors["the"], np.float32([1, -2.5, 0.03]))
     path.write_text("the 1 2\nat home 3 4\n. . 5 6\r\n")  # GloVe's have words with spaces
     assert WordVectors.read(path).words == ["the", "at home", ". ."]
+
+
+ROWS = np.float32([1, -2.5]).tobytes(), np.float32([32, 10]).tobytes()
+BIN = b"2 2\nthe " + ROWS[0] + b"\nc\xc3\xa1t " + ROWS[1] + b"\n"
+PLAIN = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
+
+
+@pytest.mark.parametrize("end", PLAIN)
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("v.bin", BIN),
+        ("v.BIN", BIN.replace(b"\nc", b"c")[:-1]),  # as gensim writes it
+        ("v.bin", b"2 2\nthe 1 -2.5\nc\xc3\xa1t 32 10\n"),  # text, whatever its name
+        ("v.vec", b"\xef\xbb\xbf2 2\nthe 1 -2.5\nc\xc3\xa1t 32 10\n"),
+        ("v.txt", b"\xef\xbb\xbfthe 1 -2.5\r\nc\xc3\xa1t 32 10\r\n"),
+    ],
+)  # fmt: skip
+def test_reads_what_is_published(tmp_path, name, content, end):
+    path = tmp_path / (name + end)
+    path.write_bytes(PLAIN[end](content))
+    vectors = WordVectors.read(path)
+    assert vectors.words == ["the", "cát"]
+    np.testing.assert_array_equal(vectors.matrix, np.float32([[1, -2.5], [32, 10]]))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (BIN[:-3], ": expected 2 words, as line 1 says, got 1"),
+        (BIN + b"x", ": expected 2 words, as line 1 says, got more"),
+        (BIN.replace(b"c\xc3\xa1t", b"the"), ", word 2: expected another word, got 'the'"),
+        (BIN.replace(b"c\xc3\xa1t", b"\xff"), ", word 2: expected UTF-8, got byte 0xff"),
+        (b"1 2\na " + np.float32([1, np.nan]).tobytes(), ", word 1: expected finite numbers behind 'a'"),
+        (b"9 9\n" + b"x" * 99_999, ", word 1: expected a space behind a word of 65,536 bytes at most"),
+        (b"9 99999999\n", ", line 1: expected 1,048,576 numbers a word at most, got 99,999,999"),
+        (b"0 2\n", ": expected words, line 1 says that there are none"),
+        (b"\xba\x16\x4f\x2f\x0c\0\0\0",
+         ": expected word2vec's .bin, got a model of fastText's; read its .vec"),
+    ],
+)  # fmt: skip
+def test_spoilt_bin_files_are_refused(tmp_path, content, message):
+    path = tmp_path / "v.bin"
+    path.write_bytes(content)
+    with pytest.raises(ValueError) as caught:
+        WordVectors.read(path)
+    assert str(caught.value) == f"{path}{message}"
+
+
+@pytest.mark.parametrize("end", [".gz", ".xz"])
+def test_a_compressed_name_is_compressed(tmp_path, end):
+    path = tmp_path / f"v.txt{end}"
+    WordVectors(["a", "b"], np.eye(2)).write(path)
+    assert WordVectors.read(path).words == ["a", "b"]
+    whole = path.read_bytes()
+    assert whole[:2] in (b"\x1f\x8b", b"\xfd7")
+    path.write_bytes(whole[:-9])
+    with pytest.raises(ValueError, match="expected a whole compressed file"):
+        WordVectors.read(path)
 
 
 @pytest.mark.parametrize(
@@ -113,10 +174,18 @@ def test_spoilt_archives_are_refused(tmp_path, content, message):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 10_000), st.integers(0, 255), st.booleans(), st.sampled_from(["v.txt", "v.npz"]))
+@given(
+    st.integers(0, 10_000),
+    st.integers(0, 255),
+    st.booleans(),
+    st.sampled_from(["v.txt", "v.npz", "v.bin", "v.gz"]),
+)
 def test_a_changed_byte_or_a_cut_end_is_an_error_or_still_vectors(tmp_path, place, byte, is_cut, name):
     path = tmp_path / name
-    WordVectors(["the", "cat", "é"], np.arange(9).reshape(3, 3) / 7).write(path)
+    if name == "v.bin":
+        path.write_bytes(BIN)
+    else:
+        WordVectors(["the", "cat", "é"], np.arange(9).reshape(3, 3) / 7).write(path)
     content = bytearray(path.read_bytes())
     if is_cut:
         del content[place % len(content) :]
