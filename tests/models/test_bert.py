@@ -132,7 +132,7 @@ def test_without_a_pooler_the_next_sentence_is_told_by_one_dense_layer_over_the_
     assert MaskedLM(model.backbone, next_sentence=True)(token_ids)["nsp"].shape == (1, 2)
 
 
-@pytest.mark.parametrize("pooler", [True, False])
+@pytest.mark.parametrize("pooler", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_next_sentences_are_learnt_with_and_without_a_pooler(pooler):
     """What holds a 4 follows, what holds a 5 does not; the loss begins at chance, ln 2."""
     keras.utils.set_random_seed(0)
@@ -169,6 +169,7 @@ def test_pre_training_sums_its_two_losses_and_begins_at_chance():
     np.testing.assert_allclose(results["nsp_loss"], np.log(2), atol=0.3)
 
 
+@pytest.mark.slow
 def test_fit_learns_both():
     model = MaskedLM(BERT(TINY), next_sentence=True)
     model.compile(keras.optimizers.Adam(0.01), losses(), jit_compile=False)

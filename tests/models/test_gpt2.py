@@ -139,7 +139,7 @@ def recomputed(model, prompt, count):
     return rows[0]
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_cached_left_padded_batch_equals_recomputed_prompts_alone(jit_compile):
     model = randomised()
     decode = tf.function(Decoder(model, 8), autograph=False, jit_compile=jit_compile)
@@ -149,7 +149,7 @@ def test_cached_left_padded_batch_equals_recomputed_prompts_alone(jit_compile):
     assert len(np.unique(rows)) > 5
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("beam_size", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_beams_of_a_padded_batch_equal_those_alone(beam_size):
     model = randomised()
     search = BeamSearch(model, 6, beam_size, 0.6)
@@ -169,6 +169,7 @@ def test_speculative_equals_greedy():
     assert num_rounds < 20
 
 
+@pytest.mark.slow
 def test_a_saved_model_samples_alike(tmp_path):
     """A SavedModel with temperature, top_p and seed as inputs, compiled, answers as the model does."""
     model = randomised()

@@ -19,7 +19,7 @@ ONE_STAGE = dataclasses.replace(SMALL, dims=(8,), num_layers=(1,), num_heads=(2,
 IMAGES = {"images": floats(32, 48, 1)}
 
 test_contract = contract.check_family(
-    Case("LeViT", lambda: LeViT(SMALL), IMAGES, attends=True, convolves=True, kind="shrinking"),
+    Case("LeViT", lambda: LeViT(SMALL), IMAGES, attends=True, convolves=True),
     Case(
         "DistilledClassifier",
         lambda: DistilledClassifier(LeViT(ONE_STAGE), 3),

@@ -184,6 +184,7 @@ def test_one_to_one_has_no_memory():
     np.testing.assert_allclose(model(x)[1:], model(x[1:]), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_general_is_a_film_a_company_or_a_word():
     """What follows decides: reading from left to right alone gives "General" one tag in all three."""
     words = [["General", "Commander"], ["General", "Company"], ["General", "relativity"]]

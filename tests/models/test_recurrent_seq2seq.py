@@ -107,6 +107,7 @@ def test_beams_share_the_context():
         np.testing.assert_allclose(scores[:, beam], expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_two_tasks_of_unequal_lengths_are_memorised():
     pairs = [
         ("translate: What time is it ?", "Τι ώρα είναι ;"),

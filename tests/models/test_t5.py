@@ -102,6 +102,7 @@ def test_no_length_is_too_long():
     )
 
 
+@pytest.mark.slow
 def test_decoding():
     """Greedy equals one beam, and steps equal the whole; a sentence learnt by heart comes back."""
     keras.utils.set_random_seed(0)

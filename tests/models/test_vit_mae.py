@@ -89,6 +89,7 @@ def test_noise_that_is_left_out_is_drawn():
     assert np.abs(np.subtract(first["noise"], second["noise"])).min() > 0
 
 
+@pytest.mark.slow
 def test_it_learns():
     images, _ = draw()
     model = MaskedAutoencoder(ViTMAE(SMALL), **DECODER, normalize_pixels=False)

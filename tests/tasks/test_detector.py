@@ -107,6 +107,7 @@ def test_the_export_answers_as_the_task(task, tmp_path):
         assert list(served["labels"][row]) == answer["labels"]
 
 
+@pytest.mark.slow
 def test_queries_that_are_proposals_are_kept_and_exported(tmp_path):
     """The default family, whose queries have no weights of their own."""
     made = Detector(DeformableDETR.from_size("tiny", image_size=32, num_channels=1, dim=16), NAMES)

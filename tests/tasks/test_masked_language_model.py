@@ -152,7 +152,7 @@ def test_the_saved_model_answers_alone(learnt, tmp_path):
 @pytest.mark.parametrize(
     ("pairs", "masking", "model", "heads"),
     [
-        ("none", "span", SpanMaskedLM, {"mlm", "sbo"}),
+        pytest.param("none", "span", SpanMaskedLM, {"mlm", "sbo"}, marks=pytest.mark.slow),
         pytest.param("none", "token", MaskedLM, None, marks=pytest.mark.slow),
         pytest.param("order", "word", MaskedLM, {"mlm", "nsp"}, marks=pytest.mark.slow),
         pytest.param("next", "span", MaskedLM, {"mlm", "nsp"}, marks=pytest.mark.slow),

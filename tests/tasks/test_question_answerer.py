@@ -156,7 +156,7 @@ def random():
     return task
 
 
-@settings(max_examples=settings.default.max_examples // 2)  # each is a prediction
+@settings(max_examples=settings.default.max_examples // 5)  # each is a prediction
 @given(st.lists(TEXT, min_size=1, max_size=4))
 def test_an_answer_is_always_a_part_of_its_context(random, contexts):
     answers, scores = random.predict([("Who met Bob?", context) for context in contexts], scores=True)

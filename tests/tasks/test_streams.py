@@ -44,6 +44,7 @@ def test_a_language_model_learns_from_a_stream(path, tmp_path):
         generator.fit(TextStream([path]), epochs=3, resume=True, **options)
 
 
+@pytest.mark.slow
 def test_a_masked_language_model_learns_from_a_stream(path):
     tokenizer = BERTTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *WORDS])
     config = MaskedLanguageModelConfig(24, pairs="none")

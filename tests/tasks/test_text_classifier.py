@@ -142,6 +142,7 @@ def test_numbers(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_run_is_kept_and_resumed_exactly(tmp_path):
     whole = make(EXAMPLES)
     learn(whole, EXAMPLES, 4, run=tmp_path / "whole", layer_decay=0.8)

@@ -211,6 +211,7 @@ def test_the_config_is_plain():
     assert TranslatorConfig(**json.loads(json.dumps(dataclasses.asdict(config)))) == config
 
 
+@pytest.mark.slow
 def test_a_folder_of_t5(tmp_path):
     """Its model and its SentencePiece file; kept and loaded; other starts are refused."""
     keras.utils.set_random_seed(3)
