@@ -39,10 +39,10 @@ def source(name):
     return IMAGES.replace("--train {folder}", f"--train {{folder}}/{name}")
 
 
-DETECT = "train detect --train {folder}/boxes.jsonl --out {folder}/out"
+DETECT = "train detect --train {folder}/boxes.jsonl --out {out}"
 
 
-SEGMENT = "train segment --train {folder} --out {folder}/out"
+SEGMENT = "train segment --train {folder} --out {out}"
 
 
 def mask(values):
@@ -220,7 +220,7 @@ BAD = [
     ),
     Bad(
         "timm has no classifiers of texts",
-        "convert {run} --to-timm {folder}/out",
+        "convert {run} --to-timm {out}",
         "timm has no counterpart of the task 'classify'",
         {},
         "classify",

@@ -32,14 +32,14 @@ def zeros(compress):
 
 
 PAIRS = "1 May\t2\n3 June\t4\n"
-TRANSLATE = "train translate --train {folder}/pairs.tsv --out {folder}/out"
-GENERATE = "train generate --train {folder}/text.txt --out {folder}/out"
+TRANSLATE = "train translate --train {folder}/pairs.tsv --out {out}"
+GENERATE = "train generate --train {folder}/text.txt --out {out}"
 ASK = "predict RUN"
-CONVERT = "convert {run} --out {folder}/out"
-CLASSIFY = "train classify --train {folder}/text.tsv --out {folder}/out"
-FORECAST = "train forecast --train {folder}/series.csv --out {folder}/out"
-IMAGES = "train classify-images --train {folder} --out {folder}/out"
-ANSWER = "train answer --train {folder}/squad.json --out {folder}/out"
+CONVERT = "convert {run} --out {out}"
+CLASSIFY = "train classify --train {folder}/text.tsv --out {out}"
+FORECAST = "train forecast --train {folder}/series.csv --out {out}"
+IMAGES = "train classify-images --train {folder} --out {out}"
+ANSWER = "train answer --train {folder}/squad.json --out {out}"
 TEXTS = {"pairs.tsv": PAIRS, "text.txt": "A text.\n", "text.tsv": "good\ta\nbad\tb\n"}
 
 
@@ -196,14 +196,19 @@ RUNS = [
     Bad("evaluate: vectors", "evaluate {run} --data {folder}", "has no metrics", of="sentence-vectors"),
     Bad(
         "export: beams of labels",
-        "export {run} --out {folder}/out --beam 2",
+        "export {run} --out {out} --beam 2",
         "does not generate text",
         of="classify",
     ),
-    Bad("export: a folder that is", "export {run} --out {run}", "exists already", of="classify"),
+    Bad(
+        "export: a folder that is",
+        "export {run} --out {run}",
+        "is read from there, and not replaced",
+        of="classify",
+    ),
     Bad(
         "convert: no counterpart",
-        "convert {run} --to-huggingface {folder}/out",
+        "convert {run} --to-huggingface {out}",
         "transformers has no counterpart of the task 'recommend'",
         of="recommend",
     ),
@@ -357,7 +362,7 @@ OPTIONS = [
     option("--workers 1001", "must be at most 1,000", "launch"),
     Bad("a schedule", f"{TRANSLATE} --schedule nosuch", "invalid choice: 'nosuch'"),
     Bad("a precision", f"{TRANSLATE} --precision float16", "invalid choice: 'float16'"),
-    Bad("no files", "train translate --out {folder}/out", "--train: expected two parallel text files; or"),
+    Bad("no files", "train translate --out {out}", "--train: expected two parallel text files; or"),
     Bad("no folder", "train translate --train {folder}/a.tsv", "the following arguments are required: --out"),
     Bad("an option of others", f"{TRANSLATE} --freeze 2", "unrecognized arguments: --freeze 2"),
     Bad(

@@ -5,10 +5,10 @@ import json
 from tests.edges.bad_images import PNG, WHOLE
 from tests.edges.bad_inputs import Bad, option
 
-TRAIN = "train match-images --train {folder}/pairs.tsv --out {folder}/out"
+TRAIN = "train match-images --train {folder}/pairs.tsv --out {out}"
 CLASSIFY = "classify-zero-shot {run} --labels {folder}/labels.txt --images {folder}/a.png"
 INDEX = "search index {run} --images {folder}/a.png --out {folder}/index"
-CAPTION = "train caption --train {folder}/pairs.tsv --out {folder}/out"
+CAPTION = "train caption --train {folder}/pairs.tsv --out {out}"
 SAY = "predict {run} --input {folder}/a.png"
 QUERY = "search query {folder}/index --text red"
 LABELS = {"labels.txt": "red\nblue\n", "a.png": PNG}

@@ -2,7 +2,7 @@
 
 from tests.edges.bad_inputs import ASK, NUMBER, Bad, option, run_entry
 
-RECOMMEND = "train recommend --train {folder}/ratings.csv --out {folder}/out"
+RECOMMEND = "train recommend --train {folder}/ratings.csv --out {out}"
 OF_RUN = {"of": "recommend"}
 
 
@@ -46,7 +46,7 @@ BAD = [
     run_entry("recommend", "config.lowest", 9, "`highest` must be above `lowest`, 9; it is 5"),
     run_entry("recommend", "model.dim", 10**9, "`user_factors` must have the shape (2, 1000000000)"),
     run_entry("recommend", "model.wings", 2, "FactorOptions has no wings"),
-    Bad("quantize: factors", "quantize {run} --out {folder}/out", "kept in 8 bits", **OF_RUN),
+    Bad("quantize: factors", "quantize {run} --out {out}", "kept in 8 bits", **OF_RUN),
     Bad(
         "predict: beams of items",
         "predict {run} --input {folder} --beam 2",

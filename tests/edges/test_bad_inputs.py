@@ -15,7 +15,7 @@ BAD = [bad for file in FILES for bad in file.BAD]
 SECONDS = 10  # of CPU time; what makes no model takes some milliseconds
 
 
-def prepared(bad, run_of, folder):
+def prepared(bad, run_of, folder, out):
     """The arguments of a bad input, after its files are made in `folder`."""
     run = folder / "run"
     if bad.of:
@@ -32,12 +32,13 @@ def prepared(bad, run_of, folder):
             place = place[key]
         place[bad.entry[-1]] = bad.value
         (run / "config.json").write_text(json.dumps(config))
-    return [word.format(folder=folder, run=run) for word in bad.arguments.split()]
+    return [word.format(folder=folder, run=run, out=out) for word in bad.arguments.split()]
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name)
 def test_bad_input(bad, run_of, tmp_path, capsys):
-    arguments = prepared(bad, run_of, tmp_path)
+    out = tmp_path.with_name(f"{tmp_path.name}-out")  # beside what is read
+    arguments = prepared(bad, run_of, tmp_path, out)
     before = sorted(tmp_path.rglob("*"))
     capsys.readouterr()  # what making the task said
     start = time.process_time()
@@ -49,5 +50,5 @@ def test_bad_input(bad, run_of, tmp_path, capsys):
     *said, error = output.err.splitlines()
     assert bad.message in error and len(error) < 1_000 and not output.out
     assert not said, said
-    assert sorted(tmp_path.rglob("*")) == before
+    assert sorted(tmp_path.rglob("*")) == before and not out.exists()
     assert seconds < SECONDS
