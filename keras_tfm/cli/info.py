@@ -8,8 +8,8 @@ import pathlib
 from typing import Annotated, Any
 
 from keras_tfm.cli.console import say
-from keras_tfm.cli.generated import add_options, given
-from keras_tfm.configs import Config, Length, Option
+from keras_tfm.cli.generated import add_options, flag_of, given
+from keras_tfm.configs import Config, Length, Option, rules_of
 
 GIGA = 10**9
 
@@ -28,12 +28,14 @@ def add(group: Any, add_verb: Any) -> None:
         group,
         "info",
         run_info,
-        "print a model's parameters, multiply-adds and memory, without computing anything",
+        "print a model's parameters, multiply-adds and memory, without computing anything; of an export, "
+        "whether its files are as they were written",
     )
     info.add_argument(
         "model",
-        metavar="RUN|SIZE",
-        help="a folder that train wrote; or a family and one of its sizes, such as bert:base or ViT:B/16",
+        metavar="RUN|SIZE|EXPORT",
+        help="a folder that train wrote; a family and one of its sizes, such as bert:base or ViT:B/16; or a "
+        "folder that export wrote",
     )
     add_options(info, Counted)
     info.add_argument(
@@ -46,9 +48,12 @@ def add(group: Any, add_verb: Any) -> None:
 
 def run_info(arguments: argparse.Namespace) -> None:
     """info: a table of the parts."""
+    from keras_tfm import serving
     from keras_tfm.private.keras import shapes_alone
     from keras_tfm.visualize.size import size_of
 
+    if serving.is_export(arguments.model):
+        return _print_export(arguments)
     counted = Counted(**given(arguments, Counted))
     with shapes_alone():
         model = model_of(arguments.model)
@@ -87,6 +92,30 @@ def run_info(arguments: argparse.Namespace) -> None:
     say("In float32; training with AdamW. In bfloat16 inference takes half of it.")
     if measured:
         say("Measured: a process's peak above TensorFlow alone, tracing and compilation included.")
+
+
+def _print_export(arguments: argparse.Namespace) -> None:
+    """What an export says of itself; ValueError if one of its files has changed."""
+    from keras_tfm import serving
+
+    for name, _ in rules_of(Counted, Option):
+        if name in given(arguments, Counted):
+            raise ValueError(f"{flag_of(Counted, name)}: {arguments.model} is an export, nothing is counted")
+    if arguments.measure:
+        raise ValueError(f"--measure: {arguments.model} is an export, nothing is measured")
+    content = serving.describe(arguments.model)
+    said = {name: content.get(name) for name in ("task", "format", "quantization")}
+    said["files"] = len(content.get("files", {}))
+    if arguments.json:
+        print(json.dumps(said))
+        return
+    for name, value in said.items():
+        if value is not None:
+            print(f"{name:<16}{value:>18}")
+    if said["files"]:
+        say("The files are those that were exported: their digests agree.")
+    else:
+        say("The export has no digests to compare its files with: earlier versions wrote none.")
 
 
 def model_of(name: str) -> Any:

@@ -43,6 +43,7 @@ def described(task, format, quantization, **entries):
 
 def write_around(folder, description, packages, example, inner):
     """Write the files around a model; `inner` says what stands inside of `served`."""
+    description["files"] = serving.digests_of(folder)
     text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
     (folder / serving.NAME).write_text(text, "utf-8")
     sources = pathlib.Path(serving.__file__).parent

@@ -18,7 +18,7 @@ from keras_tfm.export import litert, onnx, openvino, writers
 from keras_tfm.export.description import described, write_around
 from keras_tfm.export.graph import FrozenFunction
 from keras_tfm.export.saved_model import write_saved_model
-from keras_tfm.training.folder import mark_saved_model, new_folder
+from keras_tfm.training.folder import mark_saved_model, new_folder, refuse_pattern
 
 LOG = logging.getLogger(__name__)
 
@@ -68,10 +68,11 @@ def export(task, folder, overwrite, format, quantization, options):
         with new_folder(folder, overwrite) as work:
             write_format(served, task.name, format, quantization, work)
         return
+    refuse_pattern(folder)
     endpoints = task.export_endpoints(**options)
     with new_folder(folder, overwrite) as work:
         write_saved_model(task.exported(), endpoints, task.export_resources(), work)
-        mark_saved_model(work)
+        mark_saved_model(work, task=task.name, files=serving.digests_of(work))
 
 
 def write_format(served, task, name, quantization, folder):

@@ -3,6 +3,7 @@
 """
 
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 
@@ -31,7 +32,7 @@ def write_writer(served, name, write, folder, quantization):
     are_fixed = [
         write(function, folder / "model", quantization, key)[0] for key, function in functions.items()
     ]
-    reads = "images" if "images" in served.inputs else "tokens" if served.has_source else "prompts"
+    reads: Any = "images" if "images" in served.inputs else "tokens" if served.has_source else "prompts"
     exported = Functions(
         reads=reads,
         longest=served.max_length if served.has_source else served.reads["max_length"],

@@ -9,7 +9,8 @@ format's runtime (onnxruntime, ai_edge_litert, openvino or ctranslate2; for a Sa
 it; neither Keras nor keras_tfm.
 """
 
-from .served import LAYOUT, NAME, SavedModel, Served, load
+from .files import LAYOUT, NAME, digests_of
+from .served import SavedModel, Served, describe, is_export, load
 from .writing import Writer
 
-__all__ = ["Served", "Writer", "SavedModel", "load"]
+__all__ = ["Served", "Writer", "SavedModel", "describe", "is_export", "load"]

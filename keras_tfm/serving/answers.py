@@ -4,11 +4,12 @@ Each answer is a function of the outputs of an example's rows, {name: array} eac
 made them, and of the example itself.
 """
 
-import json
 import unicodedata
 from typing import Any
 
 import numpy as np
+
+from .tokens import symbols_of
 
 ASCII_SPACES = "\t\n\f\r "
 
@@ -18,7 +19,7 @@ def as_arrays(folder):
     return lambda outputs, rows, example: outputs[0]
 
 
-def as_classes(folder, labels):
+def as_classes(folder, labels: list[str]):
     """The likeliest label, beside the "probabilities"."""
 
     def finish(outputs, rows, example):
@@ -28,7 +29,7 @@ def as_classes(folder, labels):
     return finish
 
 
-def as_tags(folder, labels, outside):
+def as_tags(folder, labels: list[str], outside: str):
     """The likeliest label at each word's first token, with spaces between; `outside` for words not read."""
 
     def finish(outputs, rows, example):
@@ -50,10 +51,9 @@ def as_choice(folder):
     return finish
 
 
-def as_filled(folder, blank):
+def as_filled(folder, blank: str):
     """The text with each `blank` replaced by the likeliest token; blanks that were not read stay."""
-    symbols = json.loads((folder / "symbols.json").read_text("utf-8"))
-    words = [symbol.encode("latin-1").decode("utf-8", "replace") for symbol in symbols]
+    words = [symbol.decode("utf-8", "replace") for symbol in symbols_of(folder)]
 
     def finish(outputs, rows, example):
         parts = example.split(blank)
@@ -64,7 +64,7 @@ def as_filled(folder, blank):
     return finish
 
 
-def as_span(folder, longest, threshold):
+def as_span(folder, longest: int, threshold: float | None):
     """The likeliest part of the context, of `longest` tokens at most, beside its probability, "score".
 
     It is "" where no answer is likelier by more than `threshold`; None for questions that all have one.

@@ -1,5 +1,7 @@
 """Beam search: the scores, the order and the ends of `keras_tfm.generation.BeamSearch`, in NumPy."""
 
+from typing import Literal
+
 import numpy as np
 
 LOW = np.float32(-1e9)  # below any score
@@ -10,7 +12,14 @@ class BeamSearch:
     and `rules` and `ends` those of this package.
     """
 
-    def __init__(self, rules, ends, beam_size, length_penalty, early_stopping):
+    def __init__(
+        self,
+        rules,
+        ends,
+        beam_size: int,
+        length_penalty: float,
+        early_stopping: bool | Literal["never"],
+    ):
         self._rules, self._ends, self._width = rules, ends, beam_size
         self._penalty, self._early = length_penalty, early_stopping
 

@@ -1,14 +1,25 @@
 """The decoding loop in NumPy, around the functions "encoder" and "step" of an exported folder."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from .beams import BeamSearch, log_softmax
+from .entries import check, checked
 from .readers import by_length
 from .rules import Ends, Rules
 
 ROOM = 32  # positions for which there is room at first
+
+
+class Sizes(NamedTuple):
+    """The fixed sizes of a format: the tokens of a source, None for prompts, the entries, and the tokens of a
+    step.
+    """
+
+    source: int | None
+    entries: int
+    tokens: list[int]
 
 
 class Functions(NamedTuple):
@@ -24,7 +35,7 @@ class Functions(NamedTuple):
             has them, otherwise None.
     """
 
-    reads: str
+    reads: Literal["tokens", "images", "prompts"]
     longest: int
     vocabulary_size: int
     start: list[int] | None
@@ -41,8 +52,16 @@ class StepDecoder:
         stop: strings that end a text.
     """
 
-    def __init__(self, runtime, folder, threads, functions, search, rules, stop):
-        self._functions = Functions(**functions)
+    def __init__(self, runtime, folder, threads, functions: dict, search: dict, rules: dict, stop: list[str]):
+        self._functions = said = Functions(**checked(folder, Functions, functions, "decoding.functions"))
+        checked(folder, BeamSearch, search, "decoding.search")
+        checked(folder, Rules, rules, "decoding.rules")
+        if said.start is None and said.reads != "prompts":
+            check(folder, "decoding.functions.start", said.start, list[int])
+        for name in ("step",) if said.reads == "prompts" else ("step", "encoder"):
+            check(folder, f"decoding.functions.outputs.{name}", said.outputs.get(name), list[str])
+        if said.sizes is not None:
+            checked(folder, Sizes, said.sizes, "decoding.functions.sizes")
 
         def function(name):
             run, names = runtime(folder / "model", threads, name), self._functions.outputs[name]

@@ -2,7 +2,7 @@
 
 import io
 import pathlib
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,7 +29,17 @@ class Texts(Reader):
     those of `between` between two texts. More than `max_length` tokens are cut, of two texts from the longer.
     """
 
-    def __init__(self, folder, inputs, max_length, start, end, pad, between, pairs=False):
+    def __init__(
+        self,
+        folder,
+        inputs: list[Literal["token_ids", "segment_ids", "padding_mask"]],
+        max_length: int,
+        start: int,
+        end: int,
+        pad: int,
+        between: list[int],
+        pairs: bool = False,
+    ):
         self.ids = by_tokenizers(folder)
         self._inputs, self._max_length, self._pairs = inputs, max_length, pairs
         self._start, self._end, self._pad, self._between = start, end, pad, between
@@ -75,7 +85,7 @@ class Words(Texts):
     `before` is what a word is spelled with in front, `unknown` the id of a word without tokens.
     """
 
-    def __init__(self, folder, unknown, before="", **options):
+    def __init__(self, folder, unknown: int, before: str = "", **options):
         super().__init__(folder, **options)
         self._unknown, self._before = unknown, before
 
@@ -117,7 +127,7 @@ class Blanks(Texts):
     The input "mask_positions" (B, most) says where they stand.
     """
 
-    def __init__(self, folder, blank, most, **options):
+    def __init__(self, folder, blank: int, most: int, **options):
         super().__init__(folder, **options)
         self._blank, self._most = blank, most
 
@@ -140,7 +150,7 @@ class Questions(Texts):
     character of each token in the context, and the one after its last).
     """
 
-    def __init__(self, folder, stride, **options):
+    def __init__(self, folder, stride: int, **options):
         super().__init__(folder, pairs=True, **options)
         self._stride, self._spans = stride, spans_by_tokenizers(folder)
 
@@ -175,7 +185,14 @@ class Images(Reader):
     of another size are resized by Pillow, as the task does within a grey level.
     """
 
-    def __init__(self, folder, shape, interpolation, crop_fraction, keep_aspect):
+    def __init__(
+        self,
+        folder,
+        shape: tuple[int, int, int],
+        interpolation: Literal["bilinear", "bicubic"],
+        crop_fraction: float,
+        keep_aspect: bool,
+    ):
         self._shape, self._crop_fraction, self._keep_aspect = tuple(shape), crop_fraction, keep_aspect
         self._interpolation = interpolation.upper()
 

@@ -1,10 +1,11 @@
 """What is allowed as the next token, and where a text ends: the rules of `keras_tfm.generation`, in NumPy."""
 
-import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from .tokens import symbols_of
 
 
 class Rules(NamedTuple):
@@ -66,8 +67,7 @@ class Ends:
         self._ids, self._stop = set(end_ids), [string.encode() for string in stop]
         self.count = len(self._ids) + bool(stop)
         if stop:
-            symbols = json.loads((folder / "symbols.json").read_text("utf-8"))
-            self._symbols = [symbol.encode("latin-1") for symbol in symbols]
+            self._symbols = symbols_of(folder)
 
     def __call__(self, new):
         """`new` are the ids after the prompt, one at least."""

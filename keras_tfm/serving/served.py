@@ -1,14 +1,14 @@
 """Exported folders as functions of raw inputs."""
 
 import contextlib
-import json
 import os
 import pathlib
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from .answers import ANSWERS
+from .entries import checked, chosen, parameters_of
 from .examples import (
     check_batch_size,
     listed,
@@ -19,31 +19,42 @@ from .examples import (
     reasons,
     refuse_rows,
 )
+from .files import LAYOUT, NAME, SAVED_MODEL_NAME, check_files, digests_in, read_object
 from .readers import READERS, as_choices, by_length, bytes_of, from_0_to_1
 from .runtimes import RUNTIMES
 from .writing import Writer
 
-NAME = "serving.json"  # what the folder holds, and how inputs become numbers and numbers answers
-LAYOUT = 1  # of serving.json: raised when an older reader would misread a newer file
 
-
-def load(folder, threads=None):
+def load(folder, threads=None, check=True):
     """The exported task in `folder`, a function of raw inputs: a `Served`, a `Writer` or a `SavedModel`.
 
     Args:
         folder: a folder that `Task.export` or `keras-tfm export` wrote.
         threads: how many threads compute; by default one per core. A SavedModel leaves that to TensorFlow.
+        check: whether to compare the files with the digests that were written with them, which reads them
+            whole: a second for each gigabyte or two. Exports of earlier versions have none.
 
     Raises:
         ValueError: if the folder is no export, is damaged, or was written for a newer version of this file.
         ImportError: if a package that the folder needs is not installed.
     """
     folder = pathlib.Path(folder)
-    if (folder / "saved_model.pb").is_file():
+    description = describe(folder, check)
+    if description.get("format") == "saved_model":
         return SavedModel(folder)
-    description = _description(folder / NAME)
     kind = Writer if "decoding" in description else Served
     return kind(folder, description, threads or os.cpu_count() or 1)
+
+
+class Function(NamedTuple):
+    """What serving.json says of the function of numbers: its format, the names of its outputs, the most rows
+    of a call and the lengths that it takes, None where any will do.
+    """
+
+    format: Literal[tuple(RUNTIMES)]  # type: ignore[valid-type]
+    outputs: list[str]
+    most_rows: int | None
+    widths: list[int] | None
 
 
 class Served:
@@ -57,15 +68,14 @@ class Served:
 
     def __init__(self, folder, description, threads=1):
         self.description = description
-        try:
-            reads, answers = dict(description["reads"]), dict(description["answers"])
-            self._reader = READERS[reads.pop("kind")](folder, **reads)
-            self._finish = ANSWERS[answers.pop("kind")](folder, **answers)
-            self._runtime = RUNTIMES[description["format"]](folder, threads)
-            self._outputs = description["outputs"]
-            self._most_rows, self._widths = description["most_rows"], description["widths"]
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{folder / NAME}: expected what this version writes, {error!r}") from None
+        read, reads = chosen(folder, READERS, description.get("reads"), "reads")
+        answer, answers = chosen(folder, ANSWERS, description.get("answers"), "answers")
+        own = {name: description[name] for name in parameters_of(Function) if name in description}
+        function = Function(**checked(folder, Function, own, "function"))
+        self._reader, self._finish = read(folder, **reads), answer(folder, **answers)
+        self._runtime = RUNTIMES[function.format](folder, threads)
+        self._outputs, self._most_rows, self._widths = function[1:]
+        self._path = folder / NAME
 
     def __call__(self, examples, batch_size=32):
         """The answers to all `examples`, {name: array with one row per example}."""
@@ -80,10 +90,13 @@ class Served:
             for number, place in enumerate(places):
                 found[place] = {name: x[number] for name, x in outputs.items()}
         left = iter(found)
-        answers = [
-            self._finish([next(left) for _ in group], group, example)
-            for group, example in zip(groups, examples, strict=True)
-        ]
+        answers = []
+        for group, example in zip(groups, examples, strict=True):
+            outputs = [next(left) for _ in group]
+            try:
+                answers.append(self._finish(outputs, group, example))
+            except (KeyError, IndexError) as error:  # an output's name, the number of a label or a token
+                raise ValueError(f"{self._path}: its answers do not fit its model: {error!r}") from None
         return {name: stacked([answer[name] for answer in answers]) for name in answers[0]} if answers else {}
 
     def read(self, examples):
@@ -93,10 +106,16 @@ class Served:
 
     def run(self, inputs):
         """The exported function: {name: array} to {name: array}; ValueError for sizes that it has not."""
-        rows = len(next(iter(inputs.values())))
+        rows = max((len(x) for x in inputs.values()), default=0)
         if self._most_rows is not None and rows > self._most_rows:
             raise ValueError(f"the function takes {self._most_rows} rows at most, it was given {rows}")
-        return dict(zip(self._outputs, self._runtime(inputs), strict=True))
+        try:
+            outputs = self._runtime(inputs)
+        except KeyError as error:
+            raise ValueError(f"{self._path}: its model reads {error}, which its inputs lack") from None
+        if len(outputs) != len(self._outputs):
+            raise ValueError(f"{self._path}: expected {len(outputs)} outputs, got {len(self._outputs)}")
+        return dict(zip(self._outputs, outputs, strict=True))
 
 
 class SavedModel:
@@ -158,15 +177,36 @@ def stacked(values):
     return np.array([np.pad(value, (0, longest - len(value))) for value in values])
 
 
+def is_export(folder):
+    """Whether `folder` is that of an export."""
+    return any(pathlib.Path(folder, name).is_file() for name in ("saved_model.pb", NAME))
+
+
+def describe(folder, check=True):
+    """What an exported folder says of itself: {"format": ..., "task": ..., ...}, once its files were compared
+    with their digests; ValueError if it is no export, is damaged, or was written for a newer version.
+    """
+    folder = pathlib.Path(folder)
+    if (folder / "saved_model.pb").is_file():
+        path = folder / SAVED_MODEL_NAME
+        content = {"format": "saved_model", **(read_object(path) if path.is_file() else {})}
+    else:
+        path = folder / NAME
+        content = _description(path)
+    digests = digests_in(content, path)
+    if check:
+        check_files(folder, digests)
+    return content
+
+
 def _description(path):
     if not path.is_file():
         raise ValueError(f"{path.parent}: expected an exported folder, with {NAME} or saved_model.pb in it")
-    try:
-        content = json.loads(path.read_text("utf-8"))
-        layout = content["layout"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise ValueError(f"{path}: expected an object with its layout, the file is damaged") from None
-    if layout != LAYOUT:
+    content = read_object(path)
+    if "layout" not in content:
+        raise ValueError(f"{path}: expected an object with its layout, the file is damaged")
+    layout = content["layout"]
+    if type(layout) is not int or layout != LAYOUT:
         raise ValueError(
             f"{path}: expected layout {LAYOUT}, got {layout!r:.20}, written by keras_tfm "
             f"{content.get('keras_tfm')!r:.20}: use the `serving` beside it"

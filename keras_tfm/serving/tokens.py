@@ -1,8 +1,9 @@
 """Texts as token ids, and token ids as texts, as the tokenizers of this project make them."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
+from .entries import chosen
 from .examples import check_row, not_text
 from .packages import imported
 
@@ -19,7 +20,19 @@ def tokenizer_of(folder):
     return tokenizer
 
 
-def by_tokenizers(folder, ordinary=False):
+def symbols_of(folder):
+    """The bytes of each id, from symbols.json, where they stand as characters up to 255; ValueError if the
+    file is missing or damaged.
+    """
+    path = folder / "symbols.json"
+    try:
+        return [symbol.encode("latin-1") for symbol in json.loads(path.read_text("utf-8"))]
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise ValueError(f"{path}: expected the texts of all ids: {reason}") from None
+
+
+def by_tokenizers(folder, ordinary: bool = False):
     """A function of a text that gives its ids, by the rules of tokenizer.json.
 
     `ordinary` reads the spelling of a special token like any other text.
@@ -47,11 +60,16 @@ def spans_by_tokenizers(folder):
 def by_sentencepiece(folder):
     """The same by tokenizer.model, which was trained by this project and keeps white space as it is."""
     library = imported("sentencepiece", "sentencepiece")
-    model = library.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    path = folder / "tokenizer.model"
+    try:
+        model = library.SentencePieceProcessor(model_file=str(path))
+    except (OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"{path}: expected a model of SentencePiece: {reason}") from None
     return lambda text: model.encode(" " + text.replace("▁", "\0")) if text else []
 
 
-def by_characters(folder, characters, first, unknown):
+def by_characters(folder, characters: str, first: int, unknown: int | None):
     """The same with an id for each of the `characters`, from `first` on."""
     ids = {character: first + place for place, character in enumerate(characters)}
     return lambda text: [ids.get(character, unknown) for character in text]
@@ -70,9 +88,11 @@ class Prompts:
     A text of more than `max_length` ids is cut, or refused where `cuts` is False; so is an empty one then.
     """
 
-    def __init__(self, folder, tokenizer, before, after, max_length, cuts):
-        options = {name: value for name, value in tokenizer.items() if name != "kind"}
-        self._encode = TOKENIZERS[tokenizer["kind"]](folder, **options)
+    def __init__(
+        self, folder, tokenizer: dict, before: list[int], after: list[int], max_length: int, cuts: bool
+    ):
+        make, options = chosen(folder, TOKENIZERS, tokenizer, "reads.tokenizer")
+        self._encode = make(folder, **options)
         self._before, self._after, self._max_length, self._cuts = before, after, max_length, cuts
 
     def row(self, text, place):
@@ -99,9 +119,15 @@ class Spelling:
     stands for the sign ▁.
     """
 
-    def __init__(self, folder, end, silent, unknown, rule):
-        symbols = json.loads((folder / "symbols.json").read_text("utf-8"))
-        self._symbols = [symbol.encode("latin-1") for symbol in symbols]  # bytes, as characters up to 255
+    def __init__(
+        self,
+        folder,
+        end: int | None,
+        silent: list[int],
+        unknown: str,
+        rule: Literal["plain", "words", "pieces", "lossless"],
+    ):
+        self._symbols = symbols_of(folder)
         self._end, self._silent, self._unknown, self._rule = end, set(silent), unknown.encode(), rule
 
     def __call__(self, ids):

@@ -1,12 +1,14 @@
 """Exported tasks that write texts: translations, summaries, captions, continuations of prompts."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from .decoding import StepDecoder
+from .entries import check, checked, chosen
 from .examples import check_batch_size, listed
+from .files import NAME
 from .packages import imported
 from .readers import Images
 from .runtimes import RUNTIMES
@@ -25,14 +27,15 @@ class Writer:
 
     def __init__(self, folder, description, threads=1):
         self.description = description
-        try:
-            reads = dict(description["reads"])
-            self._reader = READERS[reads.pop("kind")](folder, **reads)
-            self._spell = Spelling(folder, **description["spelling"])
-            self._decoder = DECODERS[description["format"]](folder, threads, **description["decoding"])
-            self._repeats = description["repeats"]
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{folder}/serving.json: expected what this version writes, {error!r}") from None
+        read, reads = chosen(folder, READERS, description.get("reads"), "reads")
+        spelling = checked(folder, Spelling, description.get("spelling"), "spelling")
+        check(folder, "format", description.get("format"), Literal[tuple(DECODERS)])
+        check(folder, "repeats", description.get("repeats"), bool)
+        decode, decoding = DECODERS[description["format"]], description.get("decoding")
+        checked(folder, getattr(decode, "entries", decode), decoding, "decoding")
+        self._reader, self._spell = read(folder, **reads), Spelling(folder, **spelling)
+        self._decoder = decode(folder, threads, **decoding)
+        self._repeats, self._path = description["repeats"], folder / NAME
 
     def __call__(self, examples, batch_size=32):
         """The answers to all `examples`: {"text": (B,)}."""
@@ -50,7 +53,11 @@ class Writer:
 
     def run(self, rows, batch_size=32):
         """The ids that are written for each of the `rows`."""
-        return self._decoder(rows, batch_size) if rows else []
+        try:
+            return self._decoder(rows, batch_size) if rows else []
+        except (KeyError, IndexError, RuntimeError) as error:  # an input's name, an id, a runtime's own
+            reason = " ".join(f"{error!r}".split())[:300]
+            raise ValueError(f"{self._path}: what it says does not fit its model: {reason}") from None
 
     def score(self, rows, targets):
         """log p of each id of the `targets`, lists of ids, one for each of the `rows`: a list of arrays."""
@@ -84,6 +91,8 @@ class Decoder:
     Each thread decodes rows of its own. Threads that share each product of a step take longer than one
     alone, for models up to the size of GPT-2 at least: five times as long for a small translator.
     """
+
+    entries = Decoding
 
     def __init__(self, folder, threads, **decoding):
         self._decoding = said = Decoding(**decoding)

@@ -294,16 +294,21 @@ def test_other_folders(exported, tmp_path, monkeypatch):
     content = json.loads(path.read_text())
     for changed, message in (
         ({**content, "layout": 2}, "expected layout 1, got 2"),
-        ({**content, "decoding": {}}, "expected what this version writes"),
+        ({**content, "decoding": {}}, r"decoding\.has_source: expected true or false, got none"),
     ):
         path.write_text(json.dumps(changed))
         with pytest.raises(ValueError, match=message):
             serving.load(tmp_path / "served")
     path.write_text(json.dumps(content))
     model = tmp_path / "served" / "model" / "model.bin"
-    model.write_bytes(model.read_bytes()[:200])
+    whole = model.read_bytes()
+    model.write_bytes(whole[:200])
     with pytest.raises(ValueError, match="ctranslate2 cannot read it"):
+        serving.load(tmp_path / "served", check=False)
+    model.write_bytes(whole[:-20] + bytes(10) + whole[-10:])  # which it would read
+    with pytest.raises(ValueError, match=r"model\.bin: expected the file as it was exported"):
         serving.load(tmp_path / "served")
+    model.write_bytes(whole)
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(ImportError, match="This folder needs ctranslate2: pip install ctranslate2"):
         serving.load(tmp_path / "served")

@@ -11,12 +11,14 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm import layers, serving
+from keras_tfm.cli import main
 from keras_tfm.data import BERTTokenizer
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.models import BERT, ViT
 from keras_tfm.serving.served import inputs_of
 from keras_tfm.tasks import ImageClassifier, SentenceEncoder, Task, TextClassifier, TokenClassifier
 from keras_tfm.tasks.signatures import Served
+from tests.export.edits import refusals
 from tests.fresh_process import run_fresh
 from tests.tasks.tiny import TINY
 
@@ -57,6 +59,13 @@ def exports(classifier, tmp_path_factory):
     return {name: folder / name for name in FORMATS}
 
 
+@pytest.fixture(scope="module")
+def saved_model(classifier, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    classifier.export(folder)
+    return folder
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_texts_are_answered_as_by_the_task(classifier, exports, name):
     served = serving.load(exports[name])
@@ -67,9 +76,8 @@ def test_texts_are_answered_as_by_the_task(classifier, exports, name):
     assert served.description["difference"] < 1e-5
 
 
-def test_a_saved_model_has_the_same_interface(classifier, exports, tmp_path):
-    classifier.export(tmp_path / "served")
-    served = serving.load(tmp_path / "served")
+def test_a_saved_model_has_the_same_interface(classifier, exports, saved_model):
+    served = serving.load(saved_model)
     answers, others = served(TEXTS), serving.load(exports["onnx"])(TEXTS)
     assert answers.keys() == others.keys() and answers["label"].tolist() == others["label"].tolist()
     np.testing.assert_allclose(answers["probabilities"], others["probabilities"], atol=1e-5)
@@ -338,11 +346,80 @@ def test_other_folders(exports, tmp_path):
     for changed, message in (
         ({**content, "layout": 2}, "expected layout 1, got 2"),
         ({}, "the file is damaged"),
-        ({"layout": 1}, "expected what this version writes"),
+        ({"layout": 1}, r"serving\.json: reads: expected an object, got None"),
     ):
         (tmp_path / "serving.json").write_text(json.dumps(changed))
         with pytest.raises(ValueError, match=message):
             serving.load(tmp_path)
+
+
+SPOILT = {
+    "litert": "model.tflite",
+    "onnx": "model.onnx",
+    "openvino": "model.bin",
+    "saved_model": "variables/variables.data-00000-of-00001",
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_files_that_have_changed_are_refused(exports, saved_model, name, tmp_path, capsys):
+    """Ten bytes of the weights are no longer those that were written; a tokenizer is gone."""
+    shutil.copytree((exports | {"saved_model": saved_model})[name], folder := tmp_path / "served")
+    (folder / "README.md").write_text("a card of one's own")
+    path = folder / SPOILT[name]
+    content = bytearray(path.read_bytes())
+    whole, place = bytes(content), len(content) // 2
+    content[place : place + 10] = bytes(byte ^ 255 for byte in content[place : place + 10])
+    path.write_bytes(content)
+    message = f"{SPOILT[name]}: expected the file as it was exported, it has changed since"
+    with pytest.raises(ValueError, match=message):
+        serving.load(folder)
+    with pytest.raises(SystemExit):
+        main(["info", str(folder)])
+    assert message in capsys.readouterr().err
+    path.write_bytes(whole)
+    main(["info", str(folder), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (told["task"], told["format"]) == ("classify", name) and told["files"] >= 2
+    gone = next(file for file in folder.rglob("*") if file.name in ("tokenizer.json", "fingerprint.pb"))
+    gone.unlink()
+    with pytest.raises(ValueError, match=f"expected the file '{gone.name}', as it was exported, got none"):
+        serving.load(folder)
+    assert serving.describe(folder, check=False)["format"] == name
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["texts", "questions", "images"]
+    + [pytest.param(kind, marks=pytest.mark.slow) for kind in ("words", "blanks", "choices")],
+)
+def test_whatever_a_description_says_is_obeyed_or_refused(kind, classifier, exports, images, tmp_path):
+    """No edit of an entry, wherever it stands, ends in another error than a ValueError."""
+    folder = tmp_path / "served"
+    shutil.copytree(exports["onnx"], folder)
+    (folder / "symbols.json").write_text(json.dumps(["a", "b"]))
+    content = json.loads((folder / "serving.json").read_text())
+    reads = {name: x for name, x in content["reads"].items() if name not in ("kind", "pairs")}
+    tags = {"kind": "tags", "labels": ["A", "B"], "outside": "O"}
+    filled, span = {"kind": "filled", "blank": "[MASK]"}, {"kind": "span", "longest": 3, "threshold": None}
+    sizes = {"shape": [8, 8, 3], "interpolation": "bilinear", "crop_fraction": 0.9, "keep_aspect": True}
+    own = {
+        "texts": ({**reads, "pairs": False}, content["answers"], ["a film"]),
+        "words": ({**reads, "unknown": 1, "before": ""}, tags, ["a film"]),
+        "blanks": ({**reads, "blank": 4, "most": 2}, filled, ["a [MASK] film"]),
+        "choices": ({**reads, "pairs": True}, {"kind": "choice"}, [("a", ["b", "c"])]),
+        "questions": ({**reads, "stride": 4}, span, [("a", "b c")]),
+        "images": (sizes, {"kind": "arrays"}, [np.zeros((9, 12, 3), "uint8")]),
+    }
+    reads, answers, examples = own[kind]
+    content |= {"reads": {"kind": kind, **reads}, "answers": answers, "files": {}}
+
+    def ask(served):
+        served.read(examples)
+        if kind == "texts":
+            served(examples)
+
+    assert refusals(folder, content, ask) > 100
 
 
 def test_folders_are_replaced_and_foreign_files_are_not(classifier, exports, tmp_path):

@@ -23,6 +23,7 @@ from keras_tfm.tasks.decoding import DecodingDefaults
 from keras_tfm.tasks.served_writing import served_generator, served_translator
 from keras_tfm.tasks.text_generator import TextGeneratorConfig
 from keras_tfm.tasks.translator import TranslatorConfig
+from tests.export.edits import refusals
 from tests.export.test_ctranslate2 import (
     ASK,
     BEAMS,
@@ -306,17 +307,35 @@ def test_rows_beyond_the_exported(exported):
             served.run(rows)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["onnx", "beams", "ctranslate2"])
+def test_whatever_a_description_says_is_obeyed_or_refused(kind, exported, tmp_path):
+    folder = tmp_path / "served"
+    if kind == "onnx":
+        shutil.copytree(exported[1], folder)
+    else:
+        options = {"beam_size": 2} if kind == "beams" else {}
+        exported[0].export(folder, format="onnx" if kind == "beams" else kind, **options)
+    content = json.loads((folder / "serving.json").read_text()) | {"files": {}}
+    assert refusals(folder, content, lambda served: served(words()[:2])) > 200
+
+
 def test_damaged_folders(exported, tmp_path, monkeypatch):
     shutil.copytree(exported[1], tmp_path / "served")
     path = tmp_path / "served" / "serving.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "decoding": {}}))
-    with pytest.raises(ValueError, match="expected what this version writes"):
+    with pytest.raises(ValueError, match=r"decoding\.functions: expected an object, got none"):
         serving.load(tmp_path / "served")
     path.write_text(json.dumps(content))
-    (tmp_path / "served" / "model" / "step.onnx").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"step\.onnx"):
+    step = tmp_path / "served" / "model" / "step.onnx"
+    whole = step.read_bytes()
+    step.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"step\.onnx: expected the file as it was exported"):
         serving.load(tmp_path / "served")
+    with pytest.raises(ValueError, match=r"step\.onnx: expected a whole file that the runtime can read"):
+        serving.load(tmp_path / "served", check=False)
+    step.write_bytes(whole)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ImportError, match="This folder needs onnxruntime: pip install onnxruntime"):
         serving.load(tmp_path / "served")
