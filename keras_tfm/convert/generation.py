@@ -26,13 +26,60 @@ OPTIONS = {
     "forced_bos_token_id": ("forced_first_id", "count"),
     "forced_eos_token_id": ("forced_last_ids", "ids"),
     "suppress_tokens": ("suppressed_ids", "ids"),
+    "sequence_bias": ("sequence_bias", "biases"),
+    "bad_words_ids": ("forbidden_sequences", "sequences"),
+    "encoder_repetition_penalty": ("prompt_repetition_penalty", "number"),
+    "encoder_no_repeat_ngram_size": ("prompt_no_repeat_ngram_size", "count"),
+    "exponential_decay_length_penalty": ("length_decay", "decay"),
+    "begin_suppress_tokens": ("first_suppressed_ids", "ids"),
+    "renormalize_logits": ("renormalize", "flag"),
 }
+STOP = "stop_strings"
+# Entries about the source: for a decoder alone it is the prompt; with an encoder only these values are taken.
+SOURCE = {"encoder_repetition_penalty": 1.0, "encoder_no_repeat_ngram_size": 0}
+# Entries that change the answer and are not computed, with the values that ask for nothing. transformers
+# itself refuses groups of beams, contrastive search, constraints and DoLa: they are code from its hub.
+REFUSED: dict[str, tuple] = {
+    "num_beam_groups": (1,),
+    "penalty_alpha": (0,),
+    "force_words_ids": ([],),
+    "constraints": ([],),
+    "dola_layers": (),
+    "guidance_scale": (1,),
+    "watermarking_config": (),
+    "num_return_sequences": (1,),
+    "token_healing": (False,),
+    "max_time": (),
+    "use_mtp": (False,),
+    "forced_decoder_ids": ([],),
+}
+# Entries that leave the likeliest text as it is: of sampling, which a call asks for, of guesses that are
+# checked, of caches and compilers, of what else is returned.
+NEUTRAL = {
+    "do_sample", "temperature", "top_k", "top_p", "top_h", "min_p", "typical_p", "epsilon_cutoff",
+    "eta_cutoff", "diversity_penalty", "is_assistant", "num_assistant_tokens",
+    "num_assistant_tokens_schedule", "assistant_confidence_threshold", "assistant_early_exit",
+    "assistant_lookbehind", "target_lookbehind", "assistant_ensemble_weight", "speculation_type",
+    "prompt_lookup_num_tokens", "max_matching_ngram_size", "use_cache", "cache_implementation",
+    "cache_config", "max_cache_len", "return_legacy_cache", "low_memory", "compile_config",
+    "disable_compile", "continuous_batching_config", "prefill_chunk_size", "remove_invalid_values",
+    "output_attentions", "output_hidden_states", "output_scores", "output_logits",
+    "return_dict_in_generate", "generation_kwargs", "bos_token_id", "eos_token_id", "pad_token_id",
+    "decoder_start_token_id", "transformers_version", "_from_model_config", "_commit_hash",
+}  # fmt: skip
 KINDS: dict[str, Callable] = {
     "count": lambda x: type(x) is int and 0 <= x < 2**31,
     "positive": lambda x: type(x) is int and 0 < x < 2**31,
     "number": lambda x: type(x) in (int, float) and abs(x) < 1e6,
     "stopping": lambda x: x in (True, False, "never") and type(x) is not int,
     "ids": lambda x: isinstance(x, list) and all(KINDS["count"](i) for i in x),
+    "flag": lambda x: type(x) is bool,
+    "sequences": lambda x: isinstance(x, list) and x and all(ids and KINDS["ids"](ids) for ids in x),
+    "biases": lambda x: isinstance(x, list) and x and all(map(is_bias, x)),
+    "decay": lambda x: (
+        isinstance(x, list) and len(x) == 2 and KINDS["count"](x[0]) and KINDS["number"](x[1]) and x[1] > 0
+    ),
+    "strings": lambda x: isinstance(x, list) and all(isinstance(text, str) and text for text in x),
 }
 WORDS = {
     "count": "a whole number of at least 0",
@@ -40,14 +87,26 @@ WORDS = {
     "number": "a number",
     "stopping": 'true, false or "never"',
     "ids": "tokens' ids",
+    "flag": "true or false",
+    "sequences": "one or more lists of tokens' ids",
+    "biases": "one or more pairs of a list of tokens' ids and a number with a point",
+    "decay": "a whole number and a number above 0",
+    "strings": "strings that end a text",
 }
+
+
+def is_bias(value):
+    """Whether this is a sequence of ids and its bias, which transformers refuses as an integer."""
+    is_pair = isinstance(value, list) and len(value) == 2 and type(value[1]) is float
+    return is_pair and bool(value[0]) and KINDS["ids"](value[0]) and abs(value[1]) < 1e6
 
 
 def read_decoding(folder: Path, is_encoder_decoder: bool) -> DecodingDefaults:
     """The `DecodingDefaults` of a folder, without the options for sampling.
 
     They are read from generation_config.json, or from config.json if that file is missing; ids of start, end
-    and padding may come from either. Raises CheckpointError for a malformed value.
+    and padding may come from either. Raises CheckpointError for a malformed value, for entries that change
+    the answer and are not computed here and, in generation_config.json, for unknown ones.
 
     >>> import pathlib
     >>> _ = pathlib.Path("config.json").write_text('{"eos_token_id": 2, "num_beams": 4}')
@@ -60,23 +119,32 @@ def read_decoding(folder: Path, is_encoder_decoder: bool) -> DecodingDefaults:
     if os.path.lexists(folder / FILE):
         own, path = read_json(inside(folder, FILE)), folder / FILE
     entries = {**_without_none(entries), **_without_none(own)}
+    _refuse(own, path, is_encoder_decoder)
     options = {ours: _value(own, theirs, kind, path) for theirs, (ours, kind) in OPTIONS.items()}
-    if not is_encoder_decoder:
+    stop = own.get(STOP)
+    stop = _value({STOP: [stop] if isinstance(stop, str) else stop}, STOP, "strings", path)
+    if is_encoder_decoder:
+        for name in SOURCE:
+            options[OPTIONS[name][0]] = None  # it asks for nothing
+    else:
         options["forced_first_id"] = None  # in transformers it applies only to prompts of one token
     start = "decoder_start_token_id" if "decoder_start_token_id" in entries else "bos_token_id"
-    return DecodingDefaults(
+    ids = (
         _value(entries, start, "count", path) if is_encoder_decoder else None,
         _value(entries, "eos_token_id", "ids", path),
         _value(entries, "pad_token_id", "count", path),
-        _without_none(options),
     )
+    try:
+        return DecodingDefaults(*ids, _without_none(options), tuple(stop or ()))
+    except ValueError as error:
+        raise CheckpointError(path, None, "options of decoding", str(error).rstrip(".")) from None
 
 
 def decoding_entries(defaults):
     """The entries of generation_config.json for `DecodingDefaults`."""
     entries = {theirs: defaults.options.get(ours) for theirs, (ours, _) in OPTIONS.items()}
     ids = {"decoder_start_token_id": defaults.start_id, "pad_token_id": defaults.pad_id}
-    entries |= {**ids, "eos_token_id": defaults.end_ids}
+    entries |= {**ids, "eos_token_id": defaults.end_ids, STOP: defaults.stop or None}
     for name in ("eos_token_id", "forced_eos_token_id"):
         if entries[name] is not None and len(entries[name]) == 1:
             (entries[name],) = entries[name]
@@ -94,6 +162,24 @@ def write_decoding(defaults: DecodingDefaults) -> Callable[[pathlib.Path], Any]:
     """
     text = json.dumps(decoding_entries(defaults), indent=2) + "\n"
     return lambda folder: (folder / FILE).write_text(text, "utf-8")
+
+
+def _refuse(entries, path, is_encoder_decoder):
+    """Raise CheckpointError for entries that are not obeyed."""
+    for name, value in entries.items():
+        if value is None:
+            continue
+        if name in REFUSED and value not in REFUSED[name]:
+            expected = f"{json.dumps(REFUSED[name][0])} or null" if REFUSED[name] else "null"
+            raise CheckpointError(path, name, f"{expected}, as it is not computed here", repr(value)[:80])
+        if is_encoder_decoder and name in SOURCE and value != SOURCE[name]:
+            expected = f"{SOURCE[name]} for a model with an encoder"
+            raise CheckpointError(path, name, expected, repr(value)[:80])
+        if is_encoder_decoder and name == STOP and value:
+            raise CheckpointError(path, name, "null for a model with an encoder", repr(value)[:80])
+        if path.name == FILE and not (name in OPTIONS or name in REFUSED or name in NEUTRAL or name == STOP):
+            expected = "an entry that is known here, or null"
+            raise CheckpointError(path, name, expected, repr(value)[:80])
 
 
 def _without_none(entries):

@@ -22,7 +22,19 @@ ACTIVATIONS = {
 
 # Fields of `DecodingOptions` that CTranslate2 lacks or means otherwise, and the values that ask for nothing.
 # Its penalty counts no prompt; its ban of repeated n-grams no start token.
-NEVER = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "forced_last_ids": (), "processors": ()}
+NEVER = {
+    "repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "forced_last_ids": (),
+    "sequence_bias": (),
+    "forbidden_sequences": (),
+    "prompt_repetition_penalty": 1.0,
+    "prompt_no_repeat_ngram_size": 0,
+    "length_decay": None,
+    "first_suppressed_ids": (),
+    "renormalize": False,
+    "processors": (),
+}
 # With beams it bans tokens before it takes the softmax, not after, and scores no forced token.
 NOT_WITH_BEAMS = {"min_new_tokens": 0, "forced_first_id": None, "suppressed_ids": ()}
 

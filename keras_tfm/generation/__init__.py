@@ -6,6 +6,7 @@ say where a sequence ends.
 """
 
 from keras_tfm.generation.beam import BeamSearch
+from keras_tfm.generation.biases import LengthDecay, Renormalize, SequenceBias, SuppressFirst
 from keras_tfm.generation.contrastive import ContrastiveSearch
 from keras_tfm.generation.loop import CompiledDecoding, Decoder
 from keras_tfm.generation.options import DecodingOptions

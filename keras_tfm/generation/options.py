@@ -7,9 +7,11 @@ from typing import Any
 from keras import ops
 
 from keras_tfm.generation.beam import BeamSearch
+from keras_tfm.generation.biases import LengthDecay, Renormalize, SequenceBias, SuppressFirst
 from keras_tfm.generation.contrastive import ContrastiveSearch
 from keras_tfm.generation.loop import Decoder, draw_seed
 from keras_tfm.generation.processors import (
+    MINUS_INFINITY,
     ForcedTokens,
     MinNewTokens,
     NoRepeatNGram,
@@ -32,8 +34,10 @@ class DecodingOptions:
     """How to decode: greedily by default, by beam search, by sampling or by contrastive search.
 
     Any of `temperature`, `top_k`, `top_p` and `seed`, which may be tensors, turns sampling on. The logits
-    pass, in this order, `repetition_penalty`, `no_repeat_ngram_size`, `min_new_tokens`, the forced and
-    suppressed tokens, the `processors`, and then temperature, top-k and top-p.
+    pass, in this order, `sequence_bias`, `prompt_repetition_penalty`, `repetition_penalty`,
+    `no_repeat_ngram_size`, `prompt_no_repeat_ngram_size`, `forbidden_sequences`, `min_new_tokens`, the forced
+    tokens, `length_decay`, the suppressed tokens, the `processors`, then temperature, top-k and top-p, and
+    `renormalize`.
 
     Args:
         max_new_tokens: how many tokens are generated at most.
@@ -49,6 +53,13 @@ class DecodingOptions:
         forced_first_id: the first generated token.
         forced_last_ids: the last token, where `max_new_tokens` are reached, is one of these.
         suppressed_ids: tokens that are never generated.
+        sequence_bias: (ids, number) for each sequence whose last token gets this number; see `SequenceBias`.
+        forbidden_sequences: sequences of ids that are never completed; an end token alone is not forbidden.
+        prompt_repetition_penalty: above 1, tokens of the prompt become likelier by it.
+        prompt_no_repeat_ngram_size: how many tokens in a row of the prompt are not repeated; 0 for none.
+        length_decay: (start, factor) of `LengthDecay`.
+        first_suppressed_ids: tokens that do not come first, after `forced_first_id`.
+        renormalize: whether scores are log-probabilities again after all processors.
         processors: further processors, `processor(logits, written) -> logits`.
 
     Raises:
@@ -74,20 +85,34 @@ class DecodingOptions:
     forced_first_id: int | None = None
     forced_last_ids: Sequence[int] = ()
     suppressed_ids: Sequence[int] = ()
+    sequence_bias: Sequence[tuple[tuple[int, ...], float]] = ()
+    forbidden_sequences: Sequence[tuple[int, ...]] = ()
+    prompt_repetition_penalty: float = 1.0
+    prompt_no_repeat_ngram_size: int = 0
+    length_decay: tuple[int, float] | None = None
+    first_suppressed_ids: Sequence[int] = ()
+    renormalize: bool = False
     processors: Sequence = ()
 
     def __post_init__(self):
         for name in ("max_new_tokens", "beam_size"):
             require(name, getattr(self, name), lambda n: n >= 1, "must be at least 1", whole=True)
-        for name in ("min_new_tokens", "no_repeat_ngram_size"):
+        for name in ("min_new_tokens", "no_repeat_ngram_size", "prompt_no_repeat_ngram_size"):
             require(name, getattr(self, name), lambda n: n >= 0, "must be at least 0", whole=True)
         require("length_penalty", self.length_penalty)
         if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
             raise ValueError(
                 f'`early_stopping` must be True, False or "never"; it is {self.early_stopping!r}.'
             )
-        for name in ("forced_last_ids", "suppressed_ids"):
+        for name in ("forced_last_ids", "suppressed_ids", "first_suppressed_ids"):
             object.__setattr__(self, name, as_ids(name, getattr(self, name)))
+        forbidden = tuple(as_ids("forbidden_sequences", ids) for ids in self.forbidden_sequences)
+        if not all(forbidden):
+            raise ValueError("`forbidden_sequences` must have one token or more each; one has none.")
+        object.__setattr__(self, "forbidden_sequences", forbidden)
+        object.__setattr__(self, "sequence_bias", SequenceBias(self.sequence_bias).biases)
+        if self.length_decay is not None:
+            object.__setattr__(self, "length_decay", tuple(self.length_decay))
         if self.forced_first_id is not None:
             as_ids("forced_first_id", self.forced_first_id)
         object.__setattr__(self, "processors", tuple(self.processors))
@@ -124,32 +149,50 @@ class DecodingOptions:
         """The `Decoder`, `BeamSearch` or `ContrastiveSearch` for `model` with these options."""
         stop = stop or EndTokens()
         processors = (*self._constraints(stop), *self.processors)
+        last = (Renormalize(),) if self.renormalize else ()
         common = {"stop": stop, "pad_id": pad_id}
         if self.beam_size > 1:
-            search = self.beam_size, self.length_penalty, self.early_stopping, processors
+            search = self.beam_size, self.length_penalty, self.early_stopping, (*processors, *last)
             return BeamSearch(model, self.max_new_tokens, *search, **common)
         if self.contrastive_alpha is not None:
             alpha, k = self.contrastive_alpha, self.top_k or CANDIDATES
-            return ContrastiveSearch(model, self.max_new_tokens, alpha, k, processors, **common)
+            return ContrastiveSearch(model, self.max_new_tokens, alpha, k, (*processors, *last), **common)
         sampler = Sample(draw_seed() if self.seed is None else self.seed) if self.samples else greedy
-        return Decoder(
-            model, self.max_new_tokens, sampler, (*processors, *self._distribution_processors()), **common
-        )
+        processors = (*processors, *self._distribution_processors(), *last)
+        return Decoder(model, self.max_new_tokens, sampler, processors, **common)
 
     def _constraints(self, stop):
         """The processors that the plain fields ask for, in transformers' order."""
+        if self.sequence_bias:
+            yield SequenceBias(self.sequence_bias)
+        if self.prompt_repetition_penalty != 1:
+            require(
+                "prompt_repetition_penalty",
+                self.prompt_repetition_penalty,
+                lambda x: x > 0,
+                "must be above 0",
+            )
+            yield RepetitionPenalty(1 / self.prompt_repetition_penalty, prompt_only=True)
         if self.repetition_penalty != 1:
             yield RepetitionPenalty(self.repetition_penalty)
         if self.no_repeat_ngram_size:
             yield NoRepeatNGram(self.no_repeat_ngram_size)
+        if self.prompt_no_repeat_ngram_size:
+            yield NoRepeatNGram(self.prompt_no_repeat_ngram_size, prompt_only=True)
+        if forbidden := allowed_to_end(self.forbidden_sequences, stop.end_ids):
+            yield SequenceBias((ids, MINUS_INFINITY) for ids in forbidden)
         if self.min_new_tokens:
             yield MinNewTokens(self.min_new_tokens, stop.end_ids)
         if self.forced_first_id is not None:
             yield ForcedTokens([self.forced_first_id])
         if self.forced_last_ids:
             yield ForcedTokens([self.forced_last_ids], first=self.max_new_tokens - 1)
+        if self.length_decay is not None:
+            yield LengthDecay(*self.length_decay, stop.end_ids)
         if self.suppressed_ids:
             yield Suppress(self.suppressed_ids)
+        if self.first_suppressed_ids:
+            yield SuppressFirst(self.first_suppressed_ids, number=int(self.forced_first_id is not None))
 
     def _check_contrastive(self):
         alpha, k = self.contrastive_alpha, self.top_k
@@ -165,3 +208,8 @@ class DecodingOptions:
         makers = {"temperature": Temperature, "top_k": TopK, "top_p": TopP}
         given = {name: getattr(self, name) for name in makers}
         return [makers[name](value) for name, value in given.items() if value is not None]
+
+
+def allowed_to_end(sequences, end_ids):
+    """`sequences` of ids without the end tokens that stand alone."""
+    return tuple(ids for ids in sequences if len(ids) > 1 or ids[0] not in end_ids)

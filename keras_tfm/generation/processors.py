@@ -55,6 +55,11 @@ class Written(NamedTuple):
         return self.length - self.prompt_length
 
     @property
+    def in_prompt(self):
+        """Which columns are the prompt's: (L,)."""
+        return ops.arange(ops.shape(self.token_ids)[1], dtype="int32") < self.prompt_length
+
+    @property
     def last(self):
         """The last token of each row: (R, 1)."""
         return ops.slice(self.token_ids, (0, self.length - 1), (ops.shape(self.token_ids)[0], 1))
@@ -158,7 +163,8 @@ class RepetitionPenalty(Value):
     """Divides positive logits of tokens that occurred before by `penalty`, and multiplies negative ones by
     it.
 
-    Keskar et al. 2019, section 4.1. Tokens of the prompt count, its padding does not.
+    Keskar et al. 2019, section 4.1. Tokens of the prompt count, its padding does not; with `prompt_only` no
+    others do.
 
     >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50))
     >>> penalties = [keras_tfm.generation.RepetitionPenalty(1.2)]
@@ -167,19 +173,22 @@ class RepetitionPenalty(Value):
     TensorShape([1, 5])
     """
 
-    def __init__(self, penalty: float | Tensor) -> None:
+    def __init__(self, penalty: float | Tensor, prompt_only: bool = False) -> None:
         require("repetition_penalty", penalty, lambda x: x >= SMALLEST, "must be above 0")
-        self.penalty = penalty
+        self.penalty, self.prompt_only = penalty, prompt_only
 
     def __call__(self, logits, written):
-        seen = mark(written.token_ids, written.mask, logits.shape[-1])
+        mask = ops.cast(written.mask, "bool")
+        if self.prompt_only:
+            mask = mask & written.in_prompt
+        seen = mark(written.token_ids, mask, logits.shape[-1])
         penalised = ops.where(logits < 0, logits * self.penalty, logits / self.penalty)
         return ops.where(seen, penalised, logits)
 
 
 class NoRepeatNGram(Value):
     """Forbids tokens that would repeat any `size` tokens in a row (Paulus et al. 2018), the prompt
-    included.
+    included; with `prompt_only`, those of the prompt alone.
 
     >>> written = keras_tfm.generation.processors.Written(np.array([[1, 2, 1]]), np.ones((1, 3), bool), 3, 1)
     >>> processor = keras_tfm.generation.NoRepeatNGram(2)  # 1 must not be followed by 2 again
@@ -187,9 +196,9 @@ class NoRepeatNGram(Value):
     [[0.0, 0.0, -inf]]
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, prompt_only: bool = False) -> None:
         require("size", size, lambda size: size >= 1, "must be at least 1", whole=True)
-        self.size = size
+        self.size, self.prompt_only = size, prompt_only
 
     def __call__(self, logits, written):
         token_ids, mask, length, _ = written
@@ -198,6 +207,8 @@ class NoRepeatNGram(Value):
         if isinstance(width, int) and width <= before:
             return logits
         agrees = mask[:, before:]  # (R, L - before), for windows that start at each column
+        if self.prompt_only:
+            agrees = agrees & written.in_prompt[before:]
         if before:
             start = ops.maximum(length - before, 0)
             last = ops.slice(token_ids, (0, start), (rows, before))

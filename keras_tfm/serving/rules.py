@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .beams import log_softmax
 from .tokens import symbols_of
 
 
@@ -22,34 +23,69 @@ class Rules(NamedTuple):
     forced_first_id: int | None = None
     forced_last_ids: Sequence[int] = ()
     suppressed_ids: Sequence[int] = ()
+    sequence_bias: Sequence = ()
+    forbidden_sequences: Sequence[Sequence[int]] = ()
+    prompt_repetition_penalty: float = 1.0
+    prompt_no_repeat_ngram_size: int = 0
+    length_decay: Sequence | None = None
+    first_suppressed_ids: Sequence[int] = ()
+    renormalize: bool = False
 
     def __call__(self, scores, texts, number):
         """The `scores`, changed in place: `texts` are the ids of each row so far, prompts included, of which
         `number` are new.
         """
+        forbidden = [
+            (ids, -np.inf) for ids in self.forbidden_sequences if len(ids) > 1 or ids[0] not in self.end_ids
+        ]
         for row, text in zip(scores, texts, strict=True):
-            if self.repetition_penalty != 1:
-                seen = np.unique(text)
-                x = row[seen]
-                row[seen] = np.where(x < 0, x * self.repetition_penalty, x / self.repetition_penalty)
-            if self.no_repeat_ngram_size:
-                row[repeating(text, self.no_repeat_ngram_size)] = -np.inf
+            prompt = text[: len(text) - number]
+            add_biases(row, text, self.sequence_bias)
+            penalise(row, prompt, 1 / self.prompt_repetition_penalty)
+            penalise(row, text, self.repetition_penalty)
+            row[repeating(text, text, self.no_repeat_ngram_size)] = -np.inf
+            row[repeating(text, prompt, self.prompt_no_repeat_ngram_size)] = -np.inf
+            add_biases(row, text, forbidden)
         if number < self.min_new_tokens:
             scores[:, list(self.end_ids)] = -np.inf
         if number == 0 and self.forced_first_id is not None:
             force(scores, [self.forced_first_id])
         if number == self.max_new_tokens - 1 and self.forced_last_ids:
             force(scores, self.forced_last_ids)
+        if self.length_decay is not None and number > self.length_decay[0]:
+            growth = np.float32(self.length_decay[1]) ** np.float32(number - self.length_decay[0]) - 1
+            ends = scores[:, list(self.end_ids)]
+            scores[:, list(self.end_ids)] += np.abs(np.where(np.isfinite(ends), ends, 0)) * growth
         scores[:, list(self.suppressed_ids)] = -np.inf
+        if number == (self.forced_first_id is not None):
+            scores[:, list(self.first_suppressed_ids)] = -np.inf
+        if self.renormalize:
+            scores[:] = log_softmax(scores)
         return scores
 
 
-def repeating(text, size):
-    """The ids that would repeat `size` ids in a row of the list `text`."""
+def add_biases(row, text, biases):
+    """Add to the scores of a `row` the numbers of the sequences that a token would complete."""
+    for *before, last, bias in [(*ids, bias) for ids, bias in biases]:
+        if len(text) >= len(before) and text[len(text) - len(before) :] == before:
+            row[last] += bias
+
+
+def penalise(row, ids, penalty):
+    """Make the `ids` less likely in a `row` of scores, by `penalty`."""
+    if penalty != 1 and len(ids):
+        seen = np.unique(ids)
+        row[seen] = np.where(row[seen] < 0, row[seen] * penalty, row[seen] / penalty)
+
+
+def repeating(text, other, size):
+    """The ids that would repeat, after the list `text`, `size` ids in a row of the list `other`."""
+    if not size or len(text) < size - 1:
+        return []
     before = size - 1
     last = text[len(text) - before :]
-    places = range(len(text) - before) if len(text) >= before else ()
-    return [text[place + before] for place in places if text[place : place + before] == last]
+    places = range(len(other) - before)
+    return [other[place + before] for place in places if other[place : place + before] == last]
 
 
 def force(scores, ids):

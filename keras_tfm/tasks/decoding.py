@@ -24,12 +24,14 @@ class DecodingDefaults(Config):
         start_id, end_ids, pad_id: token ids where they differ from the tokenizer's.
         options: fields of `DecodingOptions` except those of sampling, and `max_length` and `min_length`,
             which include the prompt.
+        stop: strings that end a text, for tasks that take them.
     """
 
     start_id: int | None = None
     end_ids: tuple[int, ...] | None = None
     pad_id: int | None = None
     options: dict = dataclasses.field(default_factory=dict)
+    stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,6 +66,9 @@ class DecodingDefaults(Config):
         """All (name, token id) pairs that these defaults contain."""
         named = {"start_id": self.start_id, "pad_id": self.pad_id, "end_ids": self.end_ids}
         named |= {name: x for name, x in self.options.items() if name.endswith(("_id", "_ids"))}
+        sequences = [*self.options.get("forbidden_sequences", ())]
+        sequences += [ids for ids, _ in self.options.get("sequence_bias", ())]
+        named["sequences"] = tuple(token_id for ids in sequences for token_id in ids)
         for name, value in named.items():
             for token_id in value if isinstance(value, tuple) else (value,):
                 if token_id is not None:

@@ -17,7 +17,6 @@ from keras_tfm.data.tokenizers.characters import CharacterTokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.generation import Stepwise
-from keras_tfm.tasks.decoding import as_stops
 from keras_tfm.tasks.served_texts import check_tokenizer, made_up_texts
 from keras_tfm.tasks.signatures import ServedWriter
 
@@ -49,14 +48,15 @@ def served_translator(task: Any, max_new_tokens: int | None = None, **options: A
 
 
 def served_generator(
-    task: Any, max_new_tokens: int | None = None, stop: str | Iterable[str] = (), **options: Any
+    task: Any, max_new_tokens: int | None = None, stop: str | Iterable[str] | None = None, **options: Any
 ) -> ServedWriter:
     """A `TextGenerator` that decodes with these `options`; a prompt may have as many tokens as leave room for
     the new ones.
     """
     if task.tokenizer is None:
         raise ValueError("A generator without a tokenizer is exported as a SavedModel alone.")
-    stop = as_stops(stop)
+    stop = task._stops(stop)
+    task.check_fixed(max_new_tokens, **options)
     add_start = task.config.add_start
     chosen = task._options(1 + add_start, max_new_tokens, **options)
     longest = task.max_length - chosen.max_new_tokens

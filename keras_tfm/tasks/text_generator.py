@@ -200,6 +200,8 @@ class TextGenerator(TrainableTask):
                 raise CheckpointError(folder, "post_processor", "at most a start token before a text", got)
         elif not decoding.end_ids:
             raise CheckpointError(folder / "config.json", "eos_token_id", "a token's id", "none")
+        elif decoding.stop:
+            raise CheckpointError(folder, "stop_strings", "a tokenizer that spells tokens", "none")
         config = TextGeneratorConfig(None, bool(around.prefix), tokenizer is not None, decoding)
         try:
             return cls(model, tokenizer, config)
@@ -278,33 +280,55 @@ class TextGenerator(TrainableTask):
         prompts: Iterable[str],
         max_new_tokens: int | None = None,
         batch_size: int = 64,
-        stop: str | Iterable[str] = (),
+        stop: str | Iterable[str] | None = None,
         **options: Any,
     ) -> list[str]:
         """The `prompts`, each with at most `max_new_tokens` more tokens (by default 128, or what fits the
         model).
 
-        A text ends once its continuation contains one of the strings `stop`. `options` are fields of
-        `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Bytes that are not UTF-8 become
-        U+FFFD. ValueError, naming its row, for a prompt that is empty or leaves no room.
+        A text ends once its continuation contains one of the strings `stop`, by default those of `decoding`.
+        `options` are fields of `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Bytes that
+        are not UTF-8 become U+FFFD. ValueError, naming its row, for a prompt that is empty or leaves no room.
         """
         prompts = self.answerable(prompts, batch_size, max_new_tokens=max_new_tokens, **options)
-        answers, decoding = [], self._decoding(as_stops(stop))
+        answers, decoding = [""] * len(prompts), self._decoding(self._stops(stop))
         with Bar(total=len(prompts), desc="answering", unit="text") as bar:
-            for first in range(0, len(prompts), batch_size):
-                some = prompts[first : first + batch_size]
-                inputs, chosen = self._prepare(some, max_new_tokens, **options)
-                token_ids = decoding(reseeded(chosen, first), **inputs)[:, inputs["token_ids"].shape[1] :]
+            for rows, chosen in self._alike(prompts, max_new_tokens, batch_size, **options):
+                inputs = self._inputs([prompts[row] for row in rows])
+                width = inputs["token_ids"].shape[1]
+                token_ids = decoding(reseeded(chosen, rows[0]), **inputs)[:, width:]
                 texts = self.tokenizer.detokenize(token_ids).numpy()
-                answers += [a + b.decode("utf-8", "replace") for a, b in zip(some, texts, strict=True)]
-                bar.update(len(some))
+                for row, text in zip(rows, texts, strict=True):
+                    answers[row] = prompts[row] + text.decode("utf-8", "replace")
+                bar.update(len(rows))
         return answers
+
+    def _alike(
+        self, prompts: Sequence[str], max_new_tokens: int | None, batch_size: int, **options: Any
+    ) -> Iterator[tuple[list[int], DecodingOptions]]:
+        """Rows of `prompts` that are decoded in one batch, and their options: what a prompt's own length
+        leaves of the published lengths and of the model's, no other prompt's.
+        """
+        pieces = self.tokenizer.tokenize(tf.constant(prompts, tf.string)).row_lengths().numpy()
+        lengths = (pieces + self.config.add_start).tolist()
+        chosen = {length: self._options(length, max_new_tokens, **options) for length in set(lengths)}
+        groups: dict[tuple[int, int], list[int]] = {}
+        for row, length in enumerate(lengths):
+            key = chosen[length].max_new_tokens, chosen[length].min_new_tokens
+            groups.setdefault(key, []).append(row)
+        for rows in groups.values():
+            for first in range(0, len(rows), batch_size):
+                yield rows[first : first + batch_size], chosen[lengths[rows[0]]]
 
     predict = generate
     writes_texts, served_writer = True, served_generator
 
     def stream(
-        self, prompt: str, max_new_tokens: int | None = None, stop: str | Iterable[str] = (), **options: Any
+        self,
+        prompt: str,
+        max_new_tokens: int | None = None,
+        stop: str | Iterable[str] | None = None,
+        **options: Any,
     ) -> Iterator[str]:
         """Yield the continuation of `prompt` in pieces, as they are generated; see `generate`. No beam
         search.
@@ -313,7 +337,7 @@ class TextGenerator(TrainableTask):
         inputs, chosen = self._prepare([prompt], max_new_tokens, **options)
         symbols = self.tokenizer.symbols
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        for (token_id,) in self._decoding(as_stops(stop)).stream(chosen, **inputs):
+        for (token_id,) in self._decoding(self._stops(stop)).stream(chosen, **inputs):
             if token_id == self.tokenizer.end_id:  # other end tokens are spelled out
                 break
             spelled = symbols[token_id] if token_id < len(symbols) else "\ufffd".encode()
@@ -337,7 +361,7 @@ class TextGenerator(TrainableTask):
             raise ValueError(f"`token_ids` must be (B, P), P at least 1; its shape is {token_ids.shape}.")
         check_token_ids(token_ids, self.model.backbone.config.vocabulary_size)
         chosen = self._options(token_ids.shape[1], max_new_tokens, **options)
-        return self._decoding(())(chosen, token_ids, padding_mask).numpy()
+        return self._decoding(self._stops(None))(chosen, token_ids, padding_mask).numpy()
 
     def refusals(
         self, examples: Iterable, max_new_tokens: int | None = None, **options: Any
@@ -351,9 +375,16 @@ class TextGenerator(TrainableTask):
 
     def _prepare(self, prompts: list[str], max_new_tokens: int | None = None, **options: Any) -> tuple:
         """The inputs and the options of decoding."""
-        texts = tf.constant([prompt.encode() for prompt in prompts])
-        inputs = encode_prompts(texts, self.tokenizer, self.config.add_start)
+        inputs = self._inputs(prompts)
         return inputs, self._options(inputs["token_ids"].shape[1], max_new_tokens, **options)
+
+    def _inputs(self, prompts: list[str]) -> dict[str, tf.Tensor]:
+        texts = tf.constant([prompt.encode() for prompt in prompts])
+        return encode_prompts(texts, self.tokenizer, self.config.add_start)
+
+    def _stops(self, stop: str | Iterable[str] | None) -> tuple[str, ...]:
+        """The strings that end a text: those of the call, or else the published ones."""
+        return self.config.decoding.stop if stop is None else as_stops(stop)
 
     def _options(self, length: int, max_new_tokens: int | None = None, **options: Any) -> DecodingOptions:
         room = self.max_length - length
@@ -367,6 +398,18 @@ class TextGenerator(TrainableTask):
         chosen = self.config.decoding.choose(length, max_new_tokens=max_new_tokens, **options)
         return DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
 
+    def check_fixed(self, max_new_tokens: int | None, **options: Any) -> None:
+        """Raise ValueError where an export would decode otherwise than the task: it writes as many tokens
+        after every prompt, while published lengths may include the prompt.
+        """
+        published, given = self.config.decoding.options, {"max_new_tokens": max_new_tokens, **options}
+        for whole, new in (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens")):
+            if published.get(whole) and new not in published and given.get(new) is None:
+                raise ValueError(
+                    f"The published `{whole}`, {published[whole]}, includes the prompt, and an export takes "
+                    f"prompts of any length: give `{new}`."
+                )
+
     def _compiled_decoding(self, stop: tuple[str, ...]) -> CompiledDecoding:
         return CompiledDecoding(self.model, self._stop(stop), self._pad_id, max_length=self.max_length)
 
@@ -379,11 +422,13 @@ class TextGenerator(TrainableTask):
         return StopSequences([string.encode() for string in strings], symbols, self._end_ids)
 
     def export_endpoints(
-        self, max_new_tokens: int = NEW_TOKENS, stop: str | Iterable[str] = (), **options: Any
+        self, max_new_tokens: int | None = None, stop: str | Iterable[str] | None = None, **options: Any
     ) -> Endpoints:
         """`serving_default(text)`, decoded with `options`, and `generate(text, temperature, top_p, seed)`."""
-        room = self._options(1, max_new_tokens).max_new_tokens
-        end = self._stop(as_stops(stop))
+        self.check_fixed(max_new_tokens, **options)
+        published = self.config.decoding.options.get("max_new_tokens", NEW_TOKENS)
+        room = self._options(1, max_new_tokens or published).max_new_tokens
+        end = self._stop(self._stops(stop))
         texts = Continuations(self.model, self.tokenizer, self.config, end, self._pad_id, room)
         text = tf.TensorSpec([None], tf.string, "text")
         numbers = [tf.TensorSpec([], tf.float32, name) for name in ("temperature", "top_p")]

@@ -20,6 +20,11 @@ ENTRIES = {
     "forced_bos_token_id": 0,
     "forced_eos_token_id": 2,
     "suppress_tokens": [7],
+    "begin_suppress_tokens": [4, 5],
+    "sequence_bias": [[[3], 1.5], [[4, 5], -2.0]],
+    "bad_words_ids": [[6], [6, 7]],
+    "exponential_decay_length_penalty": [3, 1.2],
+    "renormalize_logits": True,
 }
 OPTIONS = {
     "beam_size": 4,
@@ -31,6 +36,11 @@ OPTIONS = {
     "forced_first_id": 0,
     "forced_last_ids": (2,),
     "suppressed_ids": (7,),
+    "first_suppressed_ids": (4, 5),
+    "sequence_bias": (((3,), 1.5), ((4, 5), -2.0)),
+    "forbidden_sequences": ((6,), (6, 7)),
+    "length_decay": (3, 1.2),
+    "renormalize": True,
 }
 
 
@@ -75,13 +85,79 @@ def test_the_folder_may_be_a_string(tmp_path):
         ("suppress_tokens", {"7": 7}),
         ("min_length", -3),
         ("max_length", 10**12),
+        ("repetition_penalty", 0),
+        ("begin_suppress_tokens", ["a"]),
+        ("bad_words_ids", []),
+        ("bad_words_ids", [[]]),
+        ("bad_words_ids", [3]),
+        ("sequence_bias", []),
+        ("sequence_bias", [[[3], 1]]),  # transformers takes no whole number either
+        ("sequence_bias", [[[], 1.0]]),
+        ("sequence_bias", [[3, 1.0]]),
+        ("sequence_bias", {"3": 1.0}),
+        ("exponential_decay_length_penalty", [3]),
+        ("exponential_decay_length_penalty", [3, -1.0]),
+        ("exponential_decay_length_penalty", [1.5, 1.0]),
+        ("renormalize_logits", 1),
+        ("num_beam_groups", 2),
+        ("penalty_alpha", 0.6),
+        ("force_words_ids", [[3]]),
+        ("constraints", ["x"]),
+        ("dola_layers", "high"),
+        ("guidance_scale", 1.5),
+        ("watermarking_config", {"bias": 2.0}),
+        ("num_return_sequences", 2),
+        ("token_healing", True),
+        ("max_time", 3.0),
+        ("use_mtp", True),
+        ("forced_decoder_ids", [[1, 5]]),
+        ("encoder_repetition_penalty", 1.5),
+        ("encoder_no_repeat_ngram_size", 2),
+        ("stop_strings", ["."]),
+        ("an_unknown_entry", 1),
     ],
 )
 def test_a_value_of_another_kind_is_refused(entry, value, tmp_path):
     write(tmp_path, "config.json", {})
     write(tmp_path, "generation_config.json", {entry: value})
-    with pytest.raises(CheckpointError, match=f"generation_config.json: {entry}: expected"):
+    place = "" if entry == "repetition_penalty" else f"{entry}: "
+    with pytest.raises(CheckpointError, match=f"generation_config.json: {place}expected"):
         read_decoding(tmp_path, True)
+
+
+def test_entries_that_ask_for_nothing(tmp_path):
+    """Those of older files that hold every entry with its default; config.json holds a model's too."""
+    nothing = {"num_beam_groups": 1, "penalty_alpha": 0.0, "guidance_scale": 1.0, "num_return_sequences": 1}
+    nothing |= {"force_words_ids": None, "token_healing": False, "encoder_no_repeat_ngram_size": 0}
+    nothing |= {"diversity_penalty": 0.0, "do_sample": True, "top_k": 50, "use_cache": True}
+    nothing |= {"encoder_repetition_penalty": 1.0, "transformers_version": "4.20.0"}
+    write(tmp_path, "config.json", nothing | {"vocab_size": 9})
+    assert read_decoding(tmp_path, True) == DecodingDefaults()
+    write(tmp_path, "generation_config.json", nothing)
+    assert read_decoding(tmp_path, True) == DecodingDefaults()
+    write(tmp_path, "generation_config.json", {"watermarking_config": None, "an_unknown_entry": None})
+    assert read_decoding(tmp_path, True) == DecodingDefaults()
+    (tmp_path / "generation_config.json").unlink()
+    write(tmp_path, "config.json", {"num_beam_groups": 2})
+    with pytest.raises(CheckpointError, match=r"config\.json: num_beam_groups: expected 1 or null"):
+        read_decoding(tmp_path, True)
+
+
+def test_of_a_decoder_alone_the_prompt_is_the_source(tmp_path):
+    write(tmp_path, "config.json", {})
+    entries = {
+        "encoder_repetition_penalty": 1.5,
+        "encoder_no_repeat_ngram_size": 2,
+        "stop_strings": [".", "!"],
+    }
+    write(tmp_path, "generation_config.json", entries)
+    options = {"prompt_repetition_penalty": 1.5, "prompt_no_repeat_ngram_size": 2}
+    expected = DecodingDefaults(options=options, stop=(".", "!"))
+    assert read_decoding(tmp_path, False) == expected
+    write_decoding(expected)(tmp_path)
+    assert json.loads((tmp_path / "generation_config.json").read_text()) == entries
+    write(tmp_path, "generation_config.json", {"stop_strings": "."})
+    assert read_decoding(tmp_path, False).stop == (".",)
 
 
 def test_what_is_said_comes_before_what_is_published():
@@ -94,5 +170,7 @@ def test_what_is_said_comes_before_what_is_published():
     assert (chosen["max_new_tokens"], chosen["beam_size"], chosen["no_repeat_ngram_size"]) == (5, 1, 0)
     sampled = defaults.choose(1, temperature=0.7)
     assert not {"beam_size", "length_penalty", "early_stopping"} & sampled.keys()
+    ids = [token_id for _, token_id in defaults.ids()]
+    assert {6, 7, 3, 4, 5, 0, 2} == set(ids)  # those of sequences too
     with pytest.raises(ValueError, match="there is no temperature"):
         DecodingDefaults(options={"temperature": 1.0})

@@ -79,6 +79,13 @@ def drawn(random):
         "forced_first_id": int(random.integers(4, SIZE)),
         "forced_last_ids": (2, 7),
         "suppressed_ids": tuple(random.integers(3, SIZE, 2).tolist()),
+        "sequence_bias": [([*random.integers(3, SIZE, n).tolist()], 4.0) for n in (1, 1, 2, 2, 2, 3)],
+        "forbidden_sequences": [random.integers(2, SIZE, n).tolist() for n in (1, 1, 2, 2, 2)],
+        "prompt_repetition_penalty": float(random.uniform(0.5, 2)),
+        "prompt_no_repeat_ngram_size": int(random.integers(1, 4)),
+        "length_decay": (int(random.integers(0, 5)), float(random.uniform(0.5, 1.5))),
+        "first_suppressed_ids": tuple(random.integers(2, SIZE, 3).tolist()),
+        "renormalize": True,
     }
     return {name: value for name, value in some.items() if random.random() < 0.5}
 

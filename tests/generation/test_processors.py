@@ -6,12 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tfm.generation import (
+    DecodingOptions,
     ForcedTokens,
+    LengthDecay,
     MinNewTokens,
     MinP,
     NoRepeatNGram,
+    Renormalize,
     RepetitionPenalty,
+    SequenceBias,
     Suppress,
+    SuppressFirst,
     Temperature,
     TopK,
     TopP,
@@ -161,5 +166,65 @@ def test_lengths_and_forced_tokens():
     ],
 )
 def test_impossible_numbers_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+ONES, MINUS = [1.0, 1.0, 1.0, -1.0], -INFINITY
+
+
+@pytest.mark.parametrize(
+    ("processor", "of", "expected"),
+    [
+        (SequenceBias([([0], 2.0), ([3], -1.0), ([0], 3.0)]), written([[1]]), [4, 1, 1, -2]),
+        (SequenceBias([([1, 2], 5.0), ([1, 2], 4.0), ([0, 1, 2], 7.0)]), written([[0, 1]]), [1, 1, 12, -1]),
+        (SequenceBias([([1, 2], 5.0), ([2, 2], 3.0)]), written([[1, 2, 9]], 2), [1, 1, 4, -1]),
+        (SequenceBias([([0, 1, 2], 7.0)]), written([[1]]), ONES),  # longer than the row
+        (SequenceBias([([0, 1, 2], 7.0)]), written([[9, 9, 9, 9]], 1), ONES),
+        (SequenceBias([([0, 2], MINUS), ([1], MINUS)]), written([[0]]), [1, MINUS, MINUS, -1]),
+        (SequenceBias([([0, 2], 5.0)]), written([[0, 1]], mask=[[False, True]]), ONES),
+        (SequenceBias([([1, 1, 2], 5.0)]), written([[1, 1]], mask=[[False, True]]), ONES),  # padding
+        (SuppressFirst([1, 2]), written([[0, 0]], prompt_length=2), [1, MINUS, MINUS, -1]),
+        (SuppressFirst([1, 2]), written([[0, 0]], prompt_length=1), ONES),
+        (SuppressFirst([1, 2], 1), written([[0, 0]], prompt_length=1), [1, MINUS, MINUS, -1]),
+        (LengthDecay(1, 3.0, [0, 3]), written([[0, 0, 0]]), [9, 1, 1, 7]),
+        (LengthDecay(1, 3.0, [0, 3]), written([[0, 0, 0]], prompt_length=2), ONES),
+        (LengthDecay(1, 3.0, []), written([[0, 0, 0]]), ONES),
+        (RepetitionPenalty(0.5, True), written([[3, 0, 1]], prompt_length=2), [2, 1, 1, -0.5]),
+        (NoRepeatNGram(2, True), written([[0, 1, 0, 3, 0]], prompt_length=3), [1, MINUS, 1, -1]),
+        (NoRepeatNGram(1, True), written([[0, 1, 2]], prompt_length=2), [MINUS, MINUS, 1, -1]),
+    ],
+)
+def test_what_published_folders_ask_for(processor, of, expected):
+    np.testing.assert_allclose(processed(processor, ONES, of), expected)
+    assert processor == type(processor)(
+        **{name.removeprefix("_"): value for name, value in vars(processor).items()}
+    )
+
+
+def test_an_end_that_is_forbidden_stays_so():
+    logits = processed(LengthDecay(0, 2.0, [0]), [MINUS, 1.0], written([[0, 0]]))
+    assert logits[0] == MINUS and logits[1] == 1
+    np.testing.assert_allclose(np.exp(processed(Renormalize(), [MINUS, 3.0, 3.0])), [0, 0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SequenceBias([([], 1.0)]), "one token or more in each sequence"),
+        (lambda: SequenceBias([([-1], 1.0)]), "`sequence_bias` must be at least 0"),
+        (lambda: processed(SequenceBias([([1, 4], 1.0)]), ONES), "in the vocabulary of 4; one id is 4"),
+        (lambda: LengthDecay(-1, 2.0, [0]), "`start` must be at least 0"),
+        (lambda: LengthDecay(1, 0.0, [0]), "`factor` must be above 0"),
+        (lambda: SuppressFirst([1], -1), "`number` must be at least 0"),
+        (lambda: DecodingOptions(4, forbidden_sequences=[[]]), "`forbidden_sequences` must have one token"),
+        (
+            lambda: DecodingOptions(4, prompt_repetition_penalty=0),
+            "`prompt_repetition_penalty` must be above",
+        ),
+        (lambda: DecodingOptions(4, prompt_no_repeat_ngram_size=-1), "must be at least 0"),
+    ],
+)
+def test_what_they_refuse(make, message):
     with pytest.raises(ValueError, match=message):
         make()

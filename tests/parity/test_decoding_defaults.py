@@ -52,6 +52,15 @@ def draw_settings(rng, size, end_id, unspeakable):
         "eos_token_id": [end_id, [end_id, *rng.integers(5, size, 4).tolist()]][rng.integers(2)],
         "suppress_tokens": unspeakable,
     }
+    often = rng.integers(5, size, (40, 3)).tolist()
+    more = {
+        "bad_words_ids": [ids[: 1 + rng.integers(2)] for ids in often[:10]] + [[end_id]],
+        "sequence_bias": [[ids[: 1 + rng.integers(3)], float(rng.normal())] for ids in often],
+        "begin_suppress_tokens": often[0] + often[1],
+        "exponential_decay_length_penalty": [int(rng.integers(1, 6)), float(rng.uniform(1, 1.3))],
+        "renormalize_logits": True,
+    }
+    settings |= {name: value for name, value in more.items() if rng.integers(2)}
     if settings["num_beams"] == 1:  # neither is read
         settings |= {"length_penalty": 1.0, "early_stopping": False}
     return {name: value for name, value in settings.items() if value is not None}
@@ -166,6 +175,8 @@ def test_gpt2(seed, tmp_path):
     model = draw_gpt2(rng)
     size = model.config.vocab_size
     settings = draw_settings(rng, size, 3, [7, 8]) | {"pad_token_id": 4}
+    source = {"encoder_repetition_penalty": 1.5, "encoder_no_repeat_ngram_size": 2}
+    settings |= {name: value for name, value in source.items() if rng.integers(2)}
     write(model, settings, tmp_path / "gpt2", ["generation_config.json", "config.json"][rng.integers(2)])
     ours = TextGenerator.from_huggingface(tmp_path / "gpt2")
     ours.save_huggingface(tmp_path / "ours")
