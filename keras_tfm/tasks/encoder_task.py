@@ -218,7 +218,7 @@ class EncoderTask(FineTunedTask):
         from keras_tfm.convert.folder import read_config
 
         folder = find_folder(name)
-        tokenizer = read_huggingface_tokenizer(folder)
+        tokenizer = read_huggingface_tokenizer(folder, encloses=True)
         model, entries = from_huggingface(folder), read_config(folder)
         if isinstance(model, cls.head_class):
             kept = cls.config_of(model, entries, tokenizer, **options)

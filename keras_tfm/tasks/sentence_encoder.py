@@ -78,7 +78,7 @@ class SentenceEncoder(Task):
         folder = find_folder(name)
         backbone = from_huggingface(folder, with_head=False)
         length = max_length or min(128, backbone.config.max_length)
-        tokenizer = read_huggingface_tokenizer(folder)
+        tokenizer = read_huggingface_tokenizer(folder, encloses=True)
         return cls(backbone, tokenizer, SentenceEncoderConfig(length, normalize))
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
