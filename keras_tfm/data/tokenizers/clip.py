@@ -169,7 +169,7 @@ class CLIPTokenizer(Tokenizer):
                 path = published.folder
                 tokens, merges = read_files(path / "vocab.json", path / "merges.txt")
             for role, name in ROLES.items():
-                if (token := published.role(role, name)) != name and role != "pad_token":
+                if (token := published.role(role, name)) not in (name, None) and role != "pad_token":
                     raise ValueError(f"{role}: expected {name!r}, got {brief(token)}")
             pad = published.role("pad_token") or END
             return cls(tokens, merges, pad, published.added(ROLES, tokens))

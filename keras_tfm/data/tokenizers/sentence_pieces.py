@@ -163,11 +163,15 @@ class SentencePieceTokenizer(Tokenizer):
             added = published.added({}, [piece.piece for piece in proto.pieces])
             if proto.normalizer_spec.name == CANONICAL:  # strips white space by itself
                 added = [token for token in added if token.token_id >= len(proto.pieces)]
-            if (later := [x for x in added if x.normalized]) and not published.splits_at_spaces():
-                raise ValueError(
-                    f"added_tokens: {later[0].content!r}: expected normalized false, since this kind of "
-                    "tokenizer makes pieces of the white space beside it"
-                )
+            if not published.splits_at_spaces():
+                kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+                own = {x.piece for x in proto.pieces if x.type in (kinds.CONTROL, kinds.UNKNOWN)}
+                added = [x._replace(normalized=x.normalized and x.content not in own) for x in added]
+                if later := [token.content for token in added if token.normalized]:
+                    raise ValueError(
+                        f"added_tokens: {later[0]!r}: expected normalized false, since this kind of "
+                        "tokenizer makes pieces of the white space beside it"
+                    )
             for name, expected in (("add_prefix_space", True), ("split_by_punct", False)):
                 if not published.is_general and published.options.get(name, expected) != expected:
                     raise ValueError(f"{name}: expected {expected}, got {brief(published.options[name])}")

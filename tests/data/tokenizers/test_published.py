@@ -11,6 +11,7 @@ from keras_tfm.data import BERTTokenizer, ByteLevelTokenizer, DataError, read_hu
 from keras_tfm.data.tokenizers.added import AddedToken
 from keras_tfm.data.tokenizers.published import FAMILIES, Published
 from keras_tfm.training.safetensors import CheckpointError
+from tests.data.tokenizers.test_added import sentence_piece_model
 
 PIECES = [
     "[PAD]",
@@ -246,3 +247,42 @@ def test_other_byte_pairs_are_refused(part, change, message, gpt2):
     write(folder, tokenizer_config={"tokenizer_class": "PreTrainedTokenizerFast"})
     with pytest.raises(DataError, match=message):
         read_huggingface_tokenizer(folder)
+
+
+@pytest.mark.parametrize("name", ["spm.model", "spiece.model"])
+def test_added_tokens_beside_a_sentence_piece_model(name, tmp_path):
+    """DeBERTa-v2 makes pieces of white space beside a normalized token; T5 does not."""
+    (tmp_path / name).write_bytes(sentence_piece_model())
+    family = "DebertaV2Tokenizer" if name == "spm.model" else "T5Tokenizer"
+    raw = NEW | {"normalized": False}
+    size = len(read_huggingface_tokenizer(tmp_path).tokens)
+    unknown = {"content": "<unk>", "special": True, "normalized": True}
+    for token, is_refused in ((raw, False), (NEW, name == "spm.model")):
+        decoder = {"2": unknown, str(size): token}
+        write(tmp_path, tokenizer_config={"tokenizer_class": family, "added_tokens_decoder": decoder})
+        if is_refused:
+            with pytest.raises(DataError, match="'<new>': expected normalized false"):
+                read_huggingface_tokenizer(tmp_path)
+        else:
+            ids = read_huggingface_tokenizer(tmp_path).tokenize(["a <new> <unk>"]).to_list()[0]
+            assert ids[-2:] == [size, 2]
+
+
+def test_the_file_wins_where_a_sentence_piece_model_has_other_pieces(tmp_path):
+    (tmp_path / "spiece.model").write_bytes(sentence_piece_model())
+    ours = read_huggingface_tokenizer(tmp_path)
+    ours.save_huggingface(tmp_path)
+    assert read_huggingface_tokenizer(tmp_path).model == ours.model
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary[5], vocabulary[6] = vocabulary[6], vocabulary[5]
+    write(tmp_path, tokenizer=content)
+    assert read_huggingface_tokenizer(tmp_path).tokens[5:7] == ours.tokens[6:4:-1]
+
+
+@pytest.mark.parametrize("option", [{"add_prefix_space": False}, {"split_by_punct": True}])
+def test_options_of_sentence_pieces_are_refused(option, tmp_path):
+    (tmp_path / "spiece.model").write_bytes(sentence_piece_model())
+    write(tmp_path, tokenizer_config={"tokenizer_class": "T5Tokenizer"} | option)
+    with pytest.raises(DataError, match=f"{next(iter(option))}: expected "):
+        read_huggingface_tokenizer(tmp_path)
