@@ -70,6 +70,7 @@ from keras_tfm.data.sources.ratings import Ratings, read_ratings
 from keras_tfm.data.sources.rows import Layout
 from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
 from keras_tfm.data.sources.text_stream import TextStream
+from keras_tfm.data.tokenizers.added import AddedToken
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.tokenizers.characters import CharacterTokenizer
@@ -81,6 +82,7 @@ from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 
 __all__ = [
+    "AddedToken",
     "NOT_CHOSEN",
     "Answer",
     "Augmentation",

@@ -82,12 +82,13 @@ class Texts(Reader):
 class Words(Texts):
     """Lists of words, or strings split at white space: of each word's tokens the first is answered for.
 
-    `before` is what a word is spelled with in front, `unknown` the id of a word without tokens.
+    `before` is what a word is spelled with in front, `empty` what an empty word is read as, and `unknown` the
+    id of a word without tokens.
     """
 
-    def __init__(self, folder, unknown: int, before: str = "", **options):
+    def __init__(self, folder, unknown: int, before: str = "", empty: str = "", **options):
         super().__init__(folder, **options)
-        self._unknown, self._before = unknown, before
+        self._unknown, self._before, self._empty = unknown, before, empty
 
     def row(self, example, place):
         """(token ids, their number, where the first token of each word stands, how many words there are)."""
@@ -97,7 +98,7 @@ class Words(Texts):
         firsts: list[int] = []
         for word in words:
             firsts.append(1 + len(ids))
-            ids += self.ids(self._before + word) or [self._unknown]
+            ids += self.ids(self._before + word or self._empty) or [self._unknown]
         room = self._max_length - 2
         ids = [self._start, *ids[:room], self._end]
         return ids, len(ids), [first for first in firsts if first <= room], len(words)
@@ -146,13 +147,14 @@ class Blanks(Texts):
 class Questions(Texts):
     """(question, context), or one string with a tab between: a row for each window of the context.
 
-    A window begins every `stride` tokens. A row is (ids, how many of them belong to the question, the first
-    character of each token in the context, and the one after its last).
+    A window begins every `stride` tokens. Special tokens that are `ordinary` (`tokens.tokenizer_of`) are text
+    in a context. A row is (ids, how many of them belong to the question, the first character of each token in
+    the context, and the one after its last).
     """
 
-    def __init__(self, folder, stride: int, **options):
+    def __init__(self, folder, stride: int, ordinary: bool | list[str] = True, **options):
         super().__init__(folder, pairs=True, **options)
-        self._stride, self._spans = stride, spans_by_tokenizers(folder)
+        self._stride, self._spans = stride, spans_by_tokenizers(folder, ordinary)
 
     def rows(self, example, place):
         check_row(example, place, not_question)

@@ -8,15 +8,24 @@ from .examples import check_row, not_text
 from .packages import imported
 
 
-def tokenizer_of(folder):
-    """The tokenizer of tokenizer.json, which cuts and pads nothing; ValueError if the file is damaged."""
+def tokenizer_of(folder, ordinary=False):
+    """The tokenizer of tokenizer.json, which cuts and pads nothing; ValueError if the file is damaged.
+
+    `ordinary` are added tokens that it reads like any other text; True stands for all that are special.
+    """
     path, library = folder / "tokenizer.json", imported("tokenizers", "tokenizers")
     try:
-        tokenizer = library.Tokenizer.from_file(str(path))
+        content = path.read_text("utf-8")
+        if ordinary and ordinary is not True:
+            entries = json.loads(content)
+            kept = [token for token in entries["added_tokens"] if token["content"] not in ordinary]
+            content = json.dumps(entries | {"added_tokens": kept})
+        tokenizer = library.Tokenizer.from_str(content)
     except Exception as error:  # the library has no other
         raise ValueError(f"{path}: expected a tokenizer of Hugging Face: {error}") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    tokenizer.encode_special_tokens = ordinary is True
     return tokenizer
 
 
@@ -32,23 +41,15 @@ def symbols_of(folder):
         raise ValueError(f"{path}: expected the texts of all ids: {reason}") from None
 
 
-def by_tokenizers(folder, ordinary: bool = False):
-    """A function of a text that gives its ids, by the rules of tokenizer.json.
-
-    `ordinary` reads the spelling of a special token like any other text.
-    """
-    tokenizer = tokenizer_of(folder)
-    if ordinary:
-        tokenizer.encode_special_tokens = True
+def by_tokenizers(folder, ordinary: bool | list[str] = False):
+    """A function of a text that gives its ids; `ordinary` is that of `tokenizer_of`."""
+    tokenizer = tokenizer_of(folder, ordinary)
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def spans_by_tokenizers(folder):
-    """A function of a text that gives its ids and the (first, last + 1) characters of each, where the
-    spelling of a special token is ordinary text.
-    """
-    tokenizer = tokenizer_of(folder)
-    tokenizer.encode_special_tokens = True
+def spans_by_tokenizers(folder, ordinary=True):
+    """A function of a text that gives its ids and the (first, last + 1) characters of each."""
+    tokenizer = tokenizer_of(folder, ordinary)
 
     def spans(text):
         found = tokenizer.encode(text, add_special_tokens=False)

@@ -29,7 +29,7 @@ class Blanks:
         inputs = {name: x for name, x in model.input.items() if name != "span_boundaries"}
         self.model = FunctionalModel(inputs, logits)  # the same weights, without other heads
         if isinstance(tokenizer, BERTTokenizer):
-            self.pieces = list(tokenizer.vocabulary)
+            self.pieces = tokenizer.tokens
             self.words = [piece.removeprefix("##") for piece in self.pieces]
         else:
             self.pieces = [symbol.decode("utf-8", "replace") for symbol in tokenizer.symbols]

@@ -219,7 +219,7 @@ class EncoderTask(FineTunedTask):
 
         examples = None if examples is None else cls.as_examples(examples)
         folder = find_folder(name)
-        tokenizer = read_huggingface_tokenizer(folder)
+        tokenizer = read_huggingface_tokenizer(folder, encloses=True)
         model, entries = from_huggingface(folder), read_config(folder)
         if isinstance(model, cls.head_class):
             kept = cls.config_of(model, entries, tokenizer, **options)

@@ -198,7 +198,7 @@ class MaskedLanguageModel(TrainableTask):
         model = from_huggingface(name)
         if not cls.takes(model):
             raise CheckpointError(name, "architectures", "one for masked language modelling", model.name)
-        tokenizer = read_huggingface_tokenizer(find_folder(name))
+        tokenizer = read_huggingface_tokenizer(find_folder(name), encloses=True)
         length = max_length or min(128, model.backbone.config.max_length)
         fields = {"pairs": "next" if model.next_sentence else "none", **fields}
         config = MaskedLanguageModelConfig(length, **fields)

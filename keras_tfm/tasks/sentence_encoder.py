@@ -104,7 +104,7 @@ class SentenceEncoder(Task):
 
         folder, fields = read_sentence_folder(find_folder(name))
         backbone = from_huggingface(folder, with_head=False)
-        tokenizer = read_huggingface_tokenizer(folder)
+        tokenizer = read_huggingface_tokenizer(folder, encloses=True)
         if fields.pop("lowercase", False) and not getattr(tokenizer, "lowercase", False):
             problem = "do_lower_case is true, and its tokenizer distinguishes case"
             raise DataError(folder, None, f"{problem}: set it to false, and give texts in lower case")

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.batches.encoding import Ragged, model_inputs, pack_texts
+from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.tasks.served_texts import made_up_texts, served_texts
 from keras_tfm.tasks.signatures import Arrays, Served
 
@@ -88,7 +89,9 @@ def served_questions(task: Any) -> Served:
     texts = made_up_texts(tokenizer, config.max_length)
     questions = [text for row, text in enumerate(texts) if row not in task._too_long(texts)]
     reads = {name: x for name, x in served.reads.items() if name != "pairs"}
+    # Without some of its special tokens the library would number the added tokens of sentence pieces anew.
+    ordinary = isinstance(tokenizer, SentencePieceTokenizer) or list(tokenizer.ordinary)
     return served._replace(
-        reads={**reads, "kind": "questions", "stride": config.stride},
+        reads={**reads, "kind": "questions", "stride": config.stride, "ordinary": ordinary},
         examples=[(question, " ".join(texts[row:])) for row, question in enumerate(questions)],
     )

@@ -60,8 +60,10 @@ def served_texts(
         "pairs": pairs,
     }
     if kind == "words":
-        before = " " if isinstance(tokenizer, ByteLevelTokenizer) else ""
-        reads |= {"unknown": tokenizer.unknown_id, "before": before}
+        reads |= {"unknown": tokenizer.unknown_id}
+        if isinstance(tokenizer, ByteLevelTokenizer):
+            tokenizer = tokenizer.with_prefix_space()
+            reads |= {"empty": " "}
     texts = made_up_texts(tokenizer, max_length)
     examples: list = [text.split() for text in texts] if kind == "words" else texts
     return Served(

@@ -199,7 +199,9 @@ def tokenizer_reads(tokenizer: Tokenizer) -> dict[str, Any]:
     if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.is_lossless:
         return {"kind": "sentencepiece"}
     check_tokenizer(tokenizer)
-    ordinary = isinstance(tokenizer, ByteLevelTokenizer) and tokenizer.mask_id is None
+    is_silent = isinstance(tokenizer, ByteLevelTokenizer) and tokenizer.mask_id is None
+    found = {token.content for token in tokenizer.added}
+    ordinary = [name for name in tokenizer.special_tokens if name not in found] if is_silent else []
     return {"kind": "tokenizers", "ordinary": ordinary}
 
 

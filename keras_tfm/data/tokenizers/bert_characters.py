@@ -11,7 +11,6 @@ import unicodedata
 import numpy as np
 
 NUM_CHARACTERS = 0x323B0  # above it there are only tags, variation selectors and private planes
-SIGN = chr(0x10FFF0)  # a private character, put before the names of special tokens for WordPiece
 # The blocks of Chinese characters in the original code: where each begins and ends. One begins there at
 # 2B920, although Unicode's block begins at 2B820.
 HAN = (
@@ -21,24 +20,26 @@ HAN = (
 
 
 @functools.cache
-def characters(lowercase: bool, strip_accents: bool) -> tuple[np.ndarray, np.ndarray]:
+def characters(
+    lowercase: bool, strip_accents: bool, han: bool = True, marks: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
     """The replacements of all characters as (values, lengths) of rows.
 
-    There is a row for each code point below `NUM_CHARACTERS`, an empty one for all others, and one for the
-    private character, which stays.
+    There is a row for each code point below `NUM_CHARACTERS`, and an empty one for all others. Spaces are put
+    around Chinese characters if `han`, and around punctuation if `marks`.
     """
     rows = [
-        [] if 0xD800 <= i < 0xE000 else _normal(chr(i), lowercase, strip_accents)
+        [] if 0xD800 <= i < 0xE000 else _normal(chr(i), lowercase, strip_accents, han, marks)
         for i in range(NUM_CHARACTERS)
     ]
-    rows += [[], [ord(SIGN)]]
+    rows.append([])
     lengths = np.array([len(row) for row in rows], "int64")
     return np.array([value for row in rows for value in row], "int32"), lengths
 
 
-def _normal(character: str, lowercase: bool, strip_accents: bool) -> list[int]:
+def _normal(character: str, lowercase: bool, strip_accents: bool, han: bool, marks: bool) -> list[int]:
     category = unicodedata.category(character)
-    is_han = _is_han(character)
+    is_han = han and _is_han(character)
     if category in ("Lo", "Cn") and unicodedata.is_normalized("NFD", character):
         # Most characters have neither case nor accents, so that nothing else changes them.
         return [32, ord(character), 32] if is_han else [ord(character)]
@@ -51,7 +52,7 @@ def _normal(character: str, lowercase: bool, strip_accents: bool) -> list[int]:
         text = "".join(x for x in unicodedata.normalize("NFD", text) if unicodedata.category(x) != "Mn")
     if lowercase:
         text = "".join(x.lower() for x in text)
-    apart = [x for x in text if is_han or _is_mark(x)]
+    apart = [x for x in text if is_han or (marks and _is_mark(x))]
     return [ord(y) for x in text for y in (f" {x} " if x in apart else x)]
 
 

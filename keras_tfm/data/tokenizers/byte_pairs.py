@@ -7,38 +7,46 @@ merge first (Sennrich et al. 2016).
 
 import json
 import pathlib
-import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from keras_tfm.configs import brief
 from keras_tfm.data.sources.lines import DataError
-from keras_tfm.data.tokenizers.merges import (
-    NAMES,
+from keras_tfm.data.tokenizers.added import (
+    FLAGS,
+    MARK,
     NUL,
     SPACE,
+    AddedToken,
+    AddedTokens,
+    Spans,
+    appended,
     in_order,
+    special_tokens,
+)
+from keras_tfm.data.tokenizers.merges import (
+    NAMES,
+    by_id,
     joined,
     merging_model,
     ranks_of,
     read_content,
     read_files,
 )
-from keras_tfm.data.tokenizers.offsets import original_offsets
+from keras_tfm.data.tokenizers.offsets import encoded_size, original_offsets
+from keras_tfm.data.tokenizers.published import Published, write_options
 from keras_tfm.data.tokenizers.sentence_pieces import SharedModel
-from keras_tfm.data.tokenizers.special import tokenize_parts
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.private.tensorflow_text import use_model
 from keras_tfm.serving.examples import refuse_single
-from keras_tfm.training.safetensors import read_json
 
 END = "<|endoftext|>"
 # If several spaces stand before a word, only the last one belongs to it. RE2's expressions cannot look ahead,
-# so this mark is put before that space first. It is a code point that is not a character, so that no text
-# should contain it.
+# so this mark is put before that space first.
 _MARK = r"\x{10ffff}"
 _LAST_SPACE = rf"([{SPACE}])([{SPACE}][^{SPACE}])"
 _WORDS = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{SPACE}\p{{L}}\p{{N}}{_MARK}]+|[{SPACE}]+"
@@ -47,9 +55,9 @@ _WORDS = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{SPACE}\p{{L}}\p{{
 class Special(NamedTuple):
     """The special tokens of a model family.
 
-    If there is a `mask`, all of them are recognised where a text spells them, the mask together with the
-    spaces before it. Otherwise no text yields them. `ends_between` is the number of end tokens between the
-    two texts of a pair.
+    If there is a `mask`, all of them are recognised where a text spells them, by default the mask together
+    with the spaces before it. Otherwise no text yields them. `ends_between` is the number of end tokens
+    between the two texts of a pair.
     """
 
     pad: str
@@ -65,6 +73,13 @@ class Special(NamedTuple):
         return [name for name in dict.fromkeys(self[:5]) if name is not None]
 
 
+ROLES = {
+    "pad": "pad_token",
+    "start": "bos_token",
+    "end": "eos_token",
+    "unknown": "unk_token",
+    "mask": "mask_token",
+}
 KINDS = (
     Special("<pad>", "<s>", "</s>", "<unk>", "<mask>", ends_between=2),  # RoBERTa's
     Special("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"),  # DeBERTa's, version 1
@@ -81,9 +96,15 @@ class ByteLevelTokenizer(Tokenizer):
     Args:
         tokens: the vocabulary by id, bytes spelled by GPT-2's characters ("Ġ" is a space), as in vocab.json.
         merges: pairs "a b", the earliest first, as in merges.txt.
+        added: the added tokens (`AddedToken`, or entries of tokenizer.json); those that are not in `tokens`
+            follow it, in the order of their ids. By default RoBERTa's or DeBERTa's special tokens.
+        prefix_space: whether a space is put before a text, and before what follows an added token, if it does
+            not begin with one.
+        roles: other tokens for padding, start, end or unknown than GPT-2's, {"pad": "[PAD]"} for example.
 
     Raises:
-        ValueError: if a byte, a special token or the result of a merge is not in the vocabulary.
+        ValueError: if a byte, a special token or the result of a merge is not in the vocabulary, or an added
+            token has another id or cannot be found as the `tokenizers` library finds it.
 
     >>> tokenizer = keras_tfm.data.ByteLevelTokenizer.train(["low lower lowest"] * 9, vocabulary_size=270)
     >>> token_ids = tokenizer.tokenize(["slower 🙂"])
@@ -91,9 +112,18 @@ class ByteLevelTokenizer(Tokenizer):
     'slower 🙂'
     """
 
-    def __init__(self, tokens: Sequence[str], merges: Sequence[str]):
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        merges: Sequence[str],
+        added: Iterable[AddedToken | Mapping] | None = None,
+        prefix_space: bool = False,
+        roles: Mapping[str, str] | None = None,
+    ):
         super().__init__(name="byte_level_tokenizer")
+        added = None if added is None else in_order(added)
         tokens, pairs = list(tokens), [tuple(merge.split(" ")) for merge in merges]
+        tokens += appended(added or [], tokens)
         known, made = set(tokens), ranks_of(merges)
         special = next((kind for kind in KINDS if known.issuperset(kind.names)), None)
         if len({"", *tokens}) != 1 + len(tokens) or special is None:
@@ -104,20 +134,27 @@ class ByteLevelTokenizer(Tokenizer):
                 f"tokens: expected every byte and all merged tokens; {min(missing)!r} is missing"
             )
         surplus = known - {*NAMES, *made}
-        if special.mask is None and surplus != {END}:
-            raise ValueError(f"tokens: expected a merge that gives {min(surplus - {END})!r}, got none")
+        if special.mask is None and (other := surplus - {END} - {token.content for token in added or ()}):
+            raise ValueError(f"tokens: expected a merge that gives {min(other)!r}, got none")
+        usual = _usual(special, tokens)
+        self._special = special = special._replace(**_checked_roles(roles or {}, special, known))
+        added = usual if added is None else added
         self.vocabulary_size = self.unknown_id = len(tokens)
         self.pad_id, self.start_id, self.end_id = map(tokens.index, special[:3])
         self.blank = special.mask
         self.mask_id = None if special.mask is None else tokens.index(special.mask)
-        self.special_ids = tuple(i for i, token in enumerate(tokens) if token in surplus)
+        of_texts = {token.content for token in added if not token.special}
+        self.special_ids = tuple(i for i, token in enumerate(tokens) if token in surplus - of_texts)
         self.begins_word = tf.constant([token.startswith("Ġ") for token in tokens])
-        self._special = special
-        self._role_ids = tuple(tokens.index(name) for name in special.names)
-        mask = f"[{SPACE}]*{re.escape(str(special.mask))}"
-        self._pattern = "|".join([*map(re.escape, special[:4]), mask])
+        self._added = AddedTokens(added)
+        self._added_to_texts = AddedTokens(token for token in added if token.content not in special.names)
+        self._prefix_space = prefix_space
         # Kept as text, since tf.Module wraps the lists among its attributes.
-        self._content = json.dumps({"tokens": tokens, "merges": list(merges)}, ensure_ascii=False)
+        content: dict[str, Any] = {"tokens": tokens, "merges": list(merges)}
+        content |= {} if added == usual else {"added": [token.entry for token in added]}
+        content |= {"prefix_space": True} if prefix_space else {}
+        content |= {"roles": dict(roles)} if roles else {}
+        self._content = json.dumps(content, ensure_ascii=False)
         byte_of = {name: bytes([byte]) for byte, name in enumerate(NAMES)}
         silent = special[:3]
         spelled = [
@@ -148,7 +185,7 @@ class ByteLevelTokenizer(Tokenizer):
         refuse_single(lines, "lines")
         model.train_from_iterator(lines, trainer)
         learnt = json.loads(model.to_str())["model"]
-        return cls(in_order(learnt["vocab"]), [" ".join(pair) for pair in learnt["merges"]])
+        return cls(by_id(learnt["vocab"]), [" ".join(pair) for pair in learnt["merges"]])
 
     @classmethod
     def from_files(cls, vocabulary, merges) -> "ByteLevelTokenizer":
@@ -161,21 +198,22 @@ class ByteLevelTokenizer(Tokenizer):
 
         Raises DataError unless it is a byte-level tokenizer like GPT-2's.
         """
-        path = pathlib.Path(folder, "tokenizer.json")
-        if not path.exists():
-            paths = (pathlib.Path(folder, name) for name in ("vocab.json", "merges.txt"))
-            try:
-                return cls.from_files(*paths)
-            except (ValueError, OSError) as error:
-                raise DataError(folder, None, f"no tokenizer of GPT-2's kind ({error})") from None
+        published = Published(folder)
+        path = published.folder / "tokenizer.json"
         try:
-            content = read_json(path)
-            model, splitting = content["model"], content["pre_tokenizer"]
-            if model["type"] != "BPE" or splitting["type"] != "ByteLevel" or splitting["add_prefix_space"]:
-                raise ValueError(f"expected byte-level pairs, got {model['type']} of {splitting['type']}")
-            return cls(*read_content(content))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if path.exists():
+                _check_rules(published)
+                tokens, merges = read_content(published.content)
+            else:
+                path = published.folder
+                tokens, merges = read_files(path / "vocab.json", path / "merges.txt")
+            return cls(tokens, merges, **_options(published, tokens))
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise DataError(path, None, f"no tokenizer of GPT-2's kind ({error})") from None
+
+    def with_prefix_space(self) -> "ByteLevelTokenizer":
+        """The tokenizer that puts a space before texts that do not begin with one."""
+        return self if self._prefix_space else type(self)(**self.content | {"prefix_space": True})
 
     def save_huggingface(self, folder, add_start: bool = False):
         """Write tokenizer.json and tokenizer_config.json into `folder`, as `transformers` reads them.
@@ -190,15 +228,14 @@ class ByteLevelTokenizer(Tokenizer):
         ids = {token: number for number, token in enumerate(tokens)}
         pairs = [tuple(merge.split(" ")) for merge in content["merges"]]
         whole = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs))
-        whole.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        whole.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=self._prefix_space)
         whole.decoder = tokenizers.decoders.ByteLevel()
         special = self._special
-        whole.add_special_tokens(
-            [
-                tokenizers.AddedToken(name, special=True, normalized=False, lstrip=name == special.mask)
-                for name in special.names
-            ]
-        )
+        found = {token.content for token in self.added}
+        silent = [name for name in special.names if special.mask is None and name not in found]
+        for token in in_order([*self.added, *special_tokens(silent, tokens)]):
+            flags = {name: getattr(token, name) for name in FLAGS}
+            whole.add_tokens([tokenizers.AddedToken(token.content, **flags)])
         start, end = ((name, tokens.index(name)) for name in (special.start, special.end))
         if special.mask is not None:
             between = " ".join([special.end] * special.ends_between)
@@ -212,12 +249,21 @@ class ByteLevelTokenizer(Tokenizer):
                 single=f"{special.start} $A", pair=f"{special.start} $A $B", special_tokens=[start]
             )
         whole.save(str(pathlib.Path(folder, "tokenizer.json")))
-        path = pathlib.Path(folder, "tokenizer_config.json")
-        options = _transformers_names(special) | ({"add_bos_token": True} if add_start else {})
-        path.write_text(json.dumps(options, indent=2) + "\n", "utf-8")
+        options = _transformers_names(special) | {"add_prefix_space": self._prefix_space}
+        write_options(options | ({"add_bos_token": True} if add_start else {}), folder)
 
     def tokenize_words(self, words) -> tf.RaggedTensor:
-        return self.tokenize(tf.strings.join([" ", words]))
+        words = self._prepared(words)
+        return self._added.tokenize(tf.where(words == "", " ", words), self._tokenize_word)
+
+    @property
+    def added(self) -> tuple[AddedToken, ...]:
+        """The added tokens."""
+        return self._added.tokens
+
+    @property
+    def ordinary(self) -> tuple[str, ...]:
+        return tuple(self._special.names)
 
     @property
     def between_ids(self) -> tuple[int, ...]:
@@ -225,7 +271,7 @@ class ByteLevelTokenizer(Tokenizer):
         return (self.end_id,) * self._special.ends_between
 
     @property
-    def content(self) -> dict[str, list[str]]:
+    def content(self) -> dict[str, Any]:
         """The constructor's arguments as JSON values."""
         return json.loads(self._content)
 
@@ -249,30 +295,56 @@ class ByteLevelTokenizer(Tokenizer):
         return self._spelled[:-1].tolist()
 
     def tokenize(self, strings) -> tf.RaggedTensor:
-        strings = tf.convert_to_tensor(strings, tf.string)
-        strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
-        strings = tf.strings.regex_replace(strings, r"\x00", NUL)
-        if self.mask_id is None:
-            return self._tokenize(strings)
-        return tokenize_parts(strings, self._pattern, self._special.names, self._role_ids, self._tokenize)
+        return self._added.tokenize(self._prepared(strings), self._tokenize)
 
-    def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+    def tokenize_with_offsets(self, strings) -> Spans:
         strings = tf.convert_to_tensor(strings, tf.string)
         # The two marks are replaced by a character of the same number of bytes, so that offsets stay right.
-        texts = tf.strings.regex_replace(strings, f"{_MARK}|{NUL}", chr(0x10FFFD))
-        token_ids = self._tokenize(tf.strings.regex_replace(texts, r"\x00", NUL))
+        texts = tf.strings.regex_replace(strings, f"{MARK}|{NUL}", chr(0x10FFFD))
+        texts = tf.strings.regex_replace(texts, r"\x00", NUL)
+        token_ids, starts, ends = self._added_to_texts.tokenize_with_offsets(
+            texts, self._tokenize_part_with_offsets
+        )
+        points, characters = tf.strings.unicode_decode_with_offsets(strings, "UTF-8")  # (B, characters)
+        points = points.with_flat_values(tf.where(points.flat_values == 0, ord(NUL), points.flat_values))
+        sizes = points.with_flat_values(encoded_size(points.flat_values))
+        lengths = tf.cast(tf.strings.length(strings), tf.int64)
+        return token_ids, *original_offsets(starts, ends, characters, sizes, lengths)
+
+    def _tokenize_part_with_offsets(self, texts) -> Spans:
+        """The same of texts (B,) without added tokens, in which `NUL` stands for a byte 0."""
+        token_ids = self._tokenize(texts)
         sizes = tf.constant([len(x) for x in self._spelled], tf.int64)
         sizes = token_ids.with_flat_values(tf.gather(sizes, token_ids.flat_values))
         before = tf.cumsum(tf.reduce_sum(sizes, axis=1), exclusive=True)  # (B,)
         ends = sizes.with_flat_values(tf.cumsum(sizes.flat_values) - tf.gather(before, sizes.value_rowids()))
-        _, characters = tf.strings.unicode_decode_with_offsets(strings, "UTF-8")  # (B, characters)
-        lengths = tf.cast(tf.strings.length(strings), tf.int64)
-        widths = tf.concat([characters, lengths[:, None]], axis=1)[:, 1:] - characters
-        return token_ids, *original_offsets(ends - sizes, ends, characters, widths, lengths)
+        starts = ends - sizes
+        if self._prefix_space:  # a space that was put before the text belongs to its first byte
+            shift = tf.cast(_with_space(texts) != texts, tf.int64)[:, None]
+            starts, ends = tf.maximum(starts - shift, 0), tf.maximum(ends - shift, 1)
+        points, characters = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")  # (B, characters)
+        widths = tf.where(
+            points.flat_values == ord(NUL), tf.constant(1, tf.int64), encoded_size(points.flat_values)
+        )
+        lengths = tf.cast(tf.strings.length(texts), tf.int64)
+        widths = points.with_flat_values(widths)
+        return token_ids, *original_offsets(starts, ends, characters, widths, lengths)
+
+    def _prepared(self, strings) -> tf.Tensor:
+        """The strings as valid UTF-8, with `NUL` for the byte 0."""
+        strings = tf.convert_to_tensor(strings, tf.string)
+        strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
+        return tf.strings.regex_replace(strings, r"\x00", NUL)
 
     def _tokenize(self, strings) -> tf.RaggedTensor:
-        """Texts (B,) without special tokens and NUL, as ids (B, None)."""
-        strings = tf.strings.regex_replace(strings, _LAST_SPACE, r"\1" + chr(0x10FFFF) + r"\2")
+        """Texts (B,) without added tokens and the byte 0, as ids (B, None)."""
+        return self._tokenize_word(strings) if self._prefix_space else self._tokenize_as_is(strings)
+
+    def _tokenize_word(self, strings) -> tf.RaggedTensor:
+        return self._tokenize_as_is(_with_space(strings))
+
+    def _tokenize_as_is(self, strings) -> tf.RaggedTensor:
+        strings = tf.strings.regex_replace(strings, _LAST_SPACE, r"\1" + MARK + r"\2")
         words = tf_text.regex_split(strings, f"{_WORDS}|{_MARK}", keep_delim_regex_pattern=_WORDS)
         letters = tf.strings.bytes_split(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
         letters = letters.with_flat_values(self._spell(letters.flat_values))
@@ -295,12 +367,71 @@ class ByteLevelTokenizer(Tokenizer):
         return path
 
 
-def _transformers_names(special: Special) -> dict:
-    """The content of tokenizer_config.json."""
+def _with_space(texts: tf.Tensor) -> tf.Tensor:
+    """Texts with a space in front, but for those that begin with one and empty ones."""
+    return tf.strings.regex_replace(texts, "^[^ ]", r" \0", replace_global=False)
+
+
+def _usual(special: Special, tokens: list[str]) -> list[AddedToken]:
+    """The added tokens of a kind: its special ones, if a text may yield them."""
     if special.mask is None:
-        names = dict.fromkeys(("bos_token", "eos_token", "unk_token"), END)
-        return {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False, **names}
-    names = {"pad_token": special.pad, "unk_token": special.unknown, "mask_token": special.mask}
-    names |= dict.fromkeys(("bos_token", "cls_token"), special.start)
-    names |= dict.fromkeys(("eos_token", "sep_token"), special.end)
-    return {"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": False, **names}
+        return []
+    names = [name for name in special.names if name != special.mask]
+    return in_order(special_tokens(names, tokens) + special_tokens([special.mask], tokens, lstrip=True))
+
+
+def _checked_roles(roles: Mapping[str, str], special: Special, tokens: set[str]) -> Mapping[str, str]:
+    """The `roles`; ValueError unless they are GPT-2's, of known tokens."""
+    for role, token in roles.items():
+        if special.mask is not None or role not in ("pad", "start", "end", "unknown") or token not in tokens:
+            raise ValueError(f"{ROLES.get(role, role)}: expected {special.names}, got {token!r}")
+    return roles
+
+
+def _check_rules(published: Published) -> None:
+    """ValueError unless the tokenizer.json of a folder has GPT-2's rules."""
+    content = published.content
+    model, splitting = content["model"], content["pre_tokenizer"]
+    if model["type"] != "BPE" or splitting["type"] != "ByteLevel":
+        raise ValueError(f"expected byte-level pairs, got {model['type']} of {splitting['type']}")
+    rules = {name: model.get(name) for name in ("continuing_subword_prefix", "end_of_word_suffix", "dropout")}
+    rules |= {"ignore_merges": model.get("ignore_merges"), "byte_fallback": model.get("byte_fallback")}
+    if published.is_general:
+        rules |= {"normalizer": content.get("normalizer"), "use_regex": not splitting.get("use_regex", True)}
+    for name, value in rules.items():
+        if value:
+            raise ValueError(f"{name}: expected none, got {brief(value)}")
+
+
+def _options(published: Published, tokens: list[str]) -> dict[str, Any]:
+    """The constructor's options that the files of a folder state, beside its `tokens`."""
+    kind = next((kind for kind in KINDS if {*kind.names}.issubset(tokens)), KINDS[-1])
+    roles = {name: getattr(kind, role) for role, name in ROLES.items()}
+    roles |= {"cls_token": kind.start, "sep_token": kind.end}
+    roles = {name: token for name, token in roles.items() if token is not None}
+    if kind.mask is None:
+        roles = dict.fromkeys(("bos_token", "eos_token", "unk_token"), END)
+    added = published.added(roles, tokens)
+    if kind.mask is None:  # no text yields GPT-2's own
+        added = [token for token in added if token.content != END]
+    stated = {role: published.role(name) for role, name in ROLES.items()}
+    if kind.mask is not None:
+        for name, expected in (("cls_token", kind.start), ("sep_token", kind.end)):
+            if (token := published.role(name)) not in (None, expected):
+                raise ValueError(f"{name}: expected {expected!r}, got {token!r}")
+    return {
+        "added": added,
+        "prefix_space": published.adds_prefix_space(),
+        "roles": {role: token for role, token in stated.items() if token not in (None, getattr(kind, role))},
+    }
+
+
+def _transformers_names(special: Special) -> dict:
+    """The names in tokenizer_config.json."""
+    names = {"bos_token": special.start, "eos_token": special.end, "unk_token": special.unknown}
+    if special.mask is None:
+        pad = {} if special.pad == END else {"pad_token": special.pad}
+        return {"tokenizer_class": "GPT2Tokenizer", **names, **pad}
+    names |= {"pad_token": special.pad, "mask_token": special.mask}
+    names |= {"cls_token": special.start, "sep_token": special.end}
+    return {"tokenizer_class": "PreTrainedTokenizerFast", **names}

@@ -10,17 +10,29 @@ import functools
 import json
 import pathlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from keras_tfm.configs import brief
 from keras_tfm.data.sources.lines import DataError
-from keras_tfm.data.tokenizers.merges import (
-    NAMES,
+from keras_tfm.data.tokenizers.added import (
+    FLAGS,
     NUL,
     SPACE,
+    AddedToken,
+    AddedTokens,
+    Spans,
+    appended,
+    first_of_rows,
+    in_order,
+    special_tokens,
+)
+from keras_tfm.data.tokenizers.merges import (
+    NAMES,
     joined,
     merging_model,
     ranks_of,
@@ -28,13 +40,12 @@ from keras_tfm.data.tokenizers.merges import (
     read_files,
 )
 from keras_tfm.data.tokenizers.offsets import encoded_size, original_offsets
+from keras_tfm.data.tokenizers.published import Published, write_options
 from keras_tfm.data.tokenizers.sentence_pieces import SharedModel
-from keras_tfm.data.tokenizers.special import tokenize_parts
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.data.tokenizers.unigram import require_size
 from keras_tfm.private.tensorflow_text import use_model
 from keras_tfm.serving.examples import refuse_single
-from keras_tfm.training.safetensors import read_json
 
 START, END = "<|startoftext|>", "<|endoftext|>"
 SUFFIX = "</w>"  # follows a byte that ends a word
@@ -45,6 +56,9 @@ WORDS = rf"'s|'t|'re|'ve|'m|'ll|'d|\p{{L}}+|\p{{N}}|[^{SPACE}\p{{L}}\p{{N}}]+"
 THEIR_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 NUM_SYMBOLS = 2 * len(NAMES) + 2  # the tokens that no merge makes: bytes, last bytes, start and end
 SPLIT = f"{WORDS}|[{SPACE}]+"
+ROLES = {"bos_token": START, "eos_token": END, "unk_token": END, "pad_token": END}
+# Whether a code point is white space; the last one stands for all others.
+SPACES = np.array([chr(i).isspace() and not 0x1C <= i <= 0x1F for i in range(0x3002)])
 OTHER_LENGTH = "İ"  # the only letter that lower-casing turns into several characters
 OTHER_SIZE = len(OTHER_LENGTH.lower().encode())
 
@@ -59,18 +73,29 @@ class CLIPTokenizer(Tokenizer):
         tokens: the vocabulary by id, bytes spelled by GPT-2's characters, "</w>" at the end of a word.
         merges: pairs "a b", the earliest first, as in merges.txt.
         pad: the token that pads.
+        added: the added tokens (`AddedToken`, or entries of tokenizer.json), by default start and end; those
+            that are not in `tokens` follow it, in the order of their ids.
 
     Raises:
-        ValueError: if a special token, a byte or the result of a merge is not in the vocabulary.
+        ValueError: if a special token, a byte or the result of a merge is not in the vocabulary, or an added
+            token has another id or cannot be found as the `tokenizers` library finds it.
 
     >>> tokenizer = keras_tfm.data.CLIPTokenizer.train(["a photo of a cat"] * 9, vocabulary_size=540)
     >>> tokenizer.detokenize(tokenizer.tokenize(["A  photo of a CAT"])).numpy().tolist()
     [b'a photo of a cat']
     """
 
-    def __init__(self, tokens: Sequence[str], merges: Sequence[str], pad: str = END):
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        merges: Sequence[str],
+        pad: str = END,
+        added: Iterable[AddedToken | Mapping] | None = None,
+    ):
         super().__init__(name="clip_tokenizer")
+        added = None if added is None else in_order(added)
         tokens, made = list(tokens), ranks_of(merges)
+        tokens += appended(added or [], tokens)
         known = set(tokens)
         if len({"", *tokens}) != 1 + len(tokens) or not known.issuperset((START, END, pad)):
             needed = ", ".join(dict.fromkeys((START, END, pad)))
@@ -81,18 +106,30 @@ class CLIPTokenizer(Tokenizer):
                 f"tokens: expected every byte, alone and with {SUFFIX}, and all merged tokens; "
                 f"{min(missing)!r} is missing"
             )
-        if surplus := known - {*symbols, *made, START, END, pad}:
+        plain = {START, END} | {token.content for token in added or ()} - {*symbols, *made}
+        if surplus := known - {*symbols, *made, *plain, pad}:
             raise ValueError(f"tokens: expected a merge that gives {min(surplus)!r}, got none")
+        usual = in_order(special_tokens((START, END), tokens))
+        added = usual if added is None else added
         self.vocabulary_size = self.unknown_id = len(tokens)
         self.pad_id, self.start_id, self.end_id = map(tokens.index, (pad, START, END))
         self.special_ids = self.start_id, self.end_id
+        self._added = AddedTokens(added, self._normal_contents)
+        others = [token for token in added if token.content not in (START, END)]
+        self._added_to_texts = AddedTokens(others, self._normal_contents)
         # Kept as text, since tf.Module wraps the lists among its attributes.
-        content = {"tokens": tokens, "merges": list(merges), "pad": pad}
+        content: dict[str, Any] = {"tokens": tokens, "merges": list(merges), "pad": pad}
+        content |= {} if added == usual else {"added": [token.entry for token in added]}
         self._content = json.dumps(content, ensure_ascii=False)
-        self._spelled = np.array([*map(_spelling, tokens), "\ufffd".encode()], object)
-        self._sizes = np.array([len(_spelling(token).removesuffix(b" ")) for token in tokens], "int64")
+        spelled = [token.encode() + b" " if token in plain else _spelling(token) for token in tokens]
+        spelled = [
+            b"" if token in (START, END) else text for token, text in zip(tokens, spelled, strict=True)
+        ]
+        self._spelled = np.array([*spelled, "\ufffd".encode()], object)
+        self._sizes = np.array([len(text.removesuffix(b" ")) for text in spelled], "int64")
         self._names = np.array([name.encode() for name in (*NAMES, *LAST.values())], object)
-        model = merging_model([*map(_private, tokens)], {_private(name): rank for name, rank in made.items()})
+        pieces = [token if token in plain else _private(token) for token in tokens]
+        model = merging_model(pieces, {_private(name): rank for name, rank in made.items()})
         self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
         use_model(self._pieces, SharedModel(model))
 
@@ -124,16 +161,20 @@ class CLIPTokenizer(Tokenizer):
         tokenizer_config.json or special_tokens_map.json names the padding token, by default the end token.
         Raises DataError unless it is a tokenizer like CLIP's.
         """
-        path = pathlib.Path(folder, "tokenizer.json")
+        published = Published(folder)
+        path = published.folder / "tokenizer.json"
         try:
             if path.exists():
-                content = read_json(path)
-                _check_rules(content)
-                tokens, merges = read_content(content)
+                _check_rules(published.content)
+                tokens, merges = read_content(published.content)
             else:
-                path = pathlib.Path(folder)
+                path = published.folder
                 tokens, merges = read_files(path / "vocab.json", path / "merges.txt")
-            return cls(tokens, merges, _pad_token(folder))
+            for role, name in ROLES.items():
+                if (token := published.role(role, name)) not in (name, None) and role != "pad_token":
+                    raise ValueError(f"{role}: expected {name!r}, got {brief(token)}")
+            pad = published.role("pad_token") or END
+            return cls(tokens, merges, pad, published.added(ROLES, tokens))
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise DataError(path, None, f"no tokenizer of CLIP's kind ({error})") from None
 
@@ -153,8 +194,9 @@ class CLIPTokenizer(Tokenizer):
         whole.post_processor = tokenizers.processors.RobertaProcessing(
             (END, self.end_id), (START, self.start_id), trim_offsets=False, add_prefix_space=False
         )
-        added = (tokenizers.AddedToken(name, special=True, normalized=False) for name in (START, END))
-        whole.add_special_tokens([*added])
+        for token in self.added:
+            flags = {name: getattr(token, name) for name in FLAGS}
+            whole.add_tokens([tokenizers.AddedToken(token.content, **flags)])
         whole.save(str(pathlib.Path(folder, "tokenizer.json")))
         options = {
             "tokenizer_class": "CLIPTokenizer",
@@ -162,8 +204,16 @@ class CLIPTokenizer(Tokenizer):
             **dict.fromkeys(("eos_token", "unk_token"), END),
             "pad_token": content["pad"],
         } | ({} if max_length is None else {"model_max_length": max_length})
-        path = pathlib.Path(folder, "tokenizer_config.json")
-        path.write_text(json.dumps(options, indent=2) + "\n", "utf-8")
+        write_options(options, folder)
+
+    @property
+    def added(self) -> tuple[AddedToken, ...]:
+        """The added tokens."""
+        return self._added.tokens
+
+    @property
+    def ordinary(self) -> tuple[str, ...]:
+        return (START, END)
 
     @property
     def content(self) -> dict:
@@ -183,19 +233,40 @@ class CLIPTokenizer(Tokenizer):
         strings = tf.convert_to_tensor(strings, tf.string)
         strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
         strings = tf.strings.regex_replace(strings, r"\x00", NUL)
-        return tokenize_parts(strings, SPELLED, (START, END), self.special_ids, self._tokenize)
+        return self._added.tokenize(strings, self._tokenize, self._normal)
 
-    def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+    def tokenize_with_offsets(self, strings) -> Spans:
         # `tokenize` replaces NUL by a character of more bytes, which would shift the offsets. Here another
         # control character, of one byte, replaces it.
         strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), r"\x00", "\x01")
+        return self._added_to_texts.tokenize_with_offsets(
+            strings,
+            lambda texts: self._normalized(texts, self._tokenize_small_with_offsets, squeezes=False),
+            lambda texts, read: self._normalized(texts, read, squeezes=True),
+        )
+
+    def _normalized(self, strings, read: Callable[[tf.Tensor], Spans], squeezes: bool) -> Spans:
+        """What `read` gives for normalised strings, in which one space stands for several if `squeezes`."""
         # One empty string is added: for no strings at all tensorflow_text would read outside its memory.
         composed, sources = tf_text.normalize_utf8_with_offsets_map(tf.concat([strings, [""]], 0), "NFC")
         composed = composed[:-1]
         points, characters = tf.strings.unicode_decode_with_offsets(composed, "UTF-8")  # (B, characters)
-        sizes = encoded_size(small_letters(points.flat_values))
-        sizes = points.with_flat_values(tf.where(points.flat_values == ord(OTHER_LENGTH), OTHER_SIZE, sizes))
-        words, begins, _ = tf_text.regex_split_with_offsets(self._small(composed), SPLIT, WORDS)
+        codes, small = points.flat_values, self._small(composed)
+        sizes = encoded_size(small_letters(codes))
+        sizes = tf.where(codes == ord(OTHER_LENGTH), tf.constant(OTHER_SIZE, sizes.dtype), sizes)
+        if squeezes:
+            small = _squeezed(small)
+            is_space = tf.gather(SPACES, tf.minimum(codes, len(SPACES) - 1))
+            is_more = is_space & tf.roll(is_space, 1, 0) & ~first_of_rows(points)
+            sizes = tf.where(is_space, tf.cast(~is_more, sizes.dtype), sizes)
+        token_ids, starts, ends = read(small)
+        lengths = tf.cast(tf.strings.length(composed), tf.int64)
+        offsets = original_offsets(starts, ends, characters, points.with_flat_values(sizes), lengths)
+        return token_ids, *(_at_source(sources, x) for x in offsets)
+
+    def _tokenize_small_with_offsets(self, texts) -> Spans:
+        """The pieces of normalised texts."""
+        words, begins, _ = tf_text.regex_split_with_offsets(texts, SPLIT, WORDS)
         pieces = self._merge(words.flat_values)  # (words, pieces)
         widths = pieces.with_flat_values(tf.gather(tf.constant(self._sizes), pieces.flat_values))
         before = tf.cumsum(tf.reduce_sum(widths, axis=1), exclusive=True)  # (words,)
@@ -205,13 +276,18 @@ class CLIPTokenizer(Tokenizer):
             merged(words.with_flat_values(pieces.with_flat_values(x)))
             for x in (pieces.flat_values, ends - widths.flat_values, ends)
         )  # (B, pieces)
-        lengths = tf.cast(tf.strings.length(composed), tf.int64)
-        offsets = original_offsets(starts, ends, characters, sizes, lengths)
-        return token_ids, *(_at_source(sources, x) for x in offsets)
+        return token_ids, starts, ends
 
     def normalize(self, strings) -> tf.Tensor:
         """Valid UTF-8 strings (B,), composed (NFC) and lower-cased."""
         return self._small(tf_text.normalize_utf8(strings, "NFC"))
+
+    def _normal(self, strings) -> tf.Tensor:
+        """The same with single spaces, as the library normalises a text."""
+        return _squeezed(self.normalize(strings))
+
+    def _normal_contents(self, contents: list[str]) -> list[str]:
+        return [text.decode() for text in self._normal(contents).numpy()]
 
     def _small(self, strings) -> tf.Tensor:
         strings = tf.strings.regex_replace(strings, OTHER_LENGTH, OTHER_LENGTH.lower())
@@ -219,7 +295,7 @@ class CLIPTokenizer(Tokenizer):
         return tf.strings.unicode_encode(points.with_flat_values(small_letters(points.flat_values)), "UTF-8")
 
     def _tokenize(self, strings) -> tf.RaggedTensor:
-        """Texts (B,) without special tokens and NUL, as ids (B, None)."""
+        """Texts (B,) without added tokens and NUL, as ids (B, None)."""
         words = tf_text.regex_split(self.normalize(strings), SPLIT, WORDS)
         token_ids = self._merge(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
         return merged(words.with_flat_values(token_ids))
@@ -251,18 +327,20 @@ def _at_source(sources: tf.Tensor, offsets: tf.RaggedTensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_tensor(found[:-1], offsets.row_lengths())
 
 
+def _squeezed(texts: tf.Tensor) -> tf.Tensor:
+    return tf.strings.regex_replace(texts, f"[{SPACE}]+", " ")
+
+
 def _private(token: str) -> str:
     """A token as spelled for SentencePiece: a private character replaces the last byte of a word."""
-    if token in (START, END) or not token.endswith(SUFFIX):
+    if not token.endswith(SUFFIX):
         return token
     begin = token.removesuffix(SUFFIX)
     return begin[:-1] + LAST[begin[-1]]
 
 
 def _spelling(token: str) -> bytes:
-    """The text of a token."""
-    if token in (START, END):
-        return b""
+    """The text of a token that merges make."""
     return bytes(map(NAMES.index, token.removesuffix(SUFFIX))) + b" " * token.endswith(SUFFIX)
 
 
@@ -314,14 +392,3 @@ def _check_rules(content: Mapping) -> None:
     for name, (value, expected) in rules.items():
         if value != expected:
             raise ValueError(f"{name}: expected {expected!r}, got {value!r}")
-
-
-def _pad_token(folder) -> str:
-    """The padding token according to the folder's files."""
-    for name in ("tokenizer_config.json", "special_tokens_map.json"):
-        path = pathlib.Path(folder, name)
-        token = read_json(path).get("pad_token") if path.is_file() else None
-        token = token.get("content") if isinstance(token, dict) else token
-        if isinstance(token, str):
-            return token
-    return END

@@ -8,6 +8,7 @@ from keras_tfm.data.sources.lines import DataError, Path
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.tokenizers.clip import START, SUFFIX, CLIPTokenizer
+from keras_tfm.data.tokenizers.published import Published
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.training.safetensors import CheckpointError, read_json
@@ -26,17 +27,31 @@ FILES: dict[str, Any] = {
 }
 
 
-def read_huggingface_tokenizer(folder: Path) -> Tokenizer:
+def read_huggingface_tokenizer(folder: Path, encloses: bool = False) -> Tokenizer:
     """Read the tokenizer in a folder of `transformers`; its kind follows from tokenizer.json or the files.
 
-    Raises DataError if there is no tokenizer or one of another kind, and CheckpointError if a file is
-    damaged.
+    Added tokens and the options that change ids are read too; `encloses` expects a tokenizer that puts its
+    start and its end token around a text. Raises DataError if there is no tokenizer, or one of another class
+    or kind or with an option that is not supported, and CheckpointError if a file is damaged.
 
     >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat"]
     >>> keras_tfm.data.BERTTokenizer(pieces).save_huggingface(".")
     >>> type(keras_tfm.data.read_huggingface_tokenizer(".")).__name__
     'BERTTokenizer'
     """
+    tokenizer, published = _kind(folder).from_huggingface(folder), Published(folder)
+    if encloses and published.is_general and published.content:
+        special = read_huggingface_special_tokens(folder, tokenizer)
+        expected = SpecialTokens([tokenizer.start_id], [tokenizer.end_id])
+        if special != expected:
+            around = f"{expected.prefix} before a text and {expected.suffix} after it"
+            got = f"{special.prefix} and {special.suffix}"
+            raise CheckpointError(published.folder / "tokenizer.json", "post_processor", around, got)
+    return tokenizer
+
+
+def _kind(folder: Path) -> Any:
+    """The class of the tokenizer in a folder."""
     path = pathlib.Path(folder, "tokenizer.json")
     if path.is_file():
         model = read_json(path).get("model")
@@ -44,12 +59,12 @@ def read_huggingface_tokenizer(folder: Path) -> Tokenizer:
         if not isinstance(name, str) or name not in KINDS:
             raise DataError(path, None, f"model type: expected one of {', '.join(KINDS)}, got {brief(name)}")
         is_clip = isinstance(model, dict) and model.get("end_of_word_suffix") == SUFFIX
-        return (CLIPTokenizer if is_clip else KINDS[name]).from_huggingface(folder)
+        return CLIPTokenizer if is_clip else KINDS[name]
     for name, kind in FILES.items():
         path = pathlib.Path(folder, name)
         if path.is_file():
             is_clip = kind is ByteLevelTokenizer and START in read_json(path)
-            return (CLIPTokenizer if is_clip else kind).from_huggingface(folder)
+            return CLIPTokenizer if is_clip else kind
     raise DataError(folder, None, f"expected tokenizer.json or one of {', '.join(FILES)}, got none")
 
 

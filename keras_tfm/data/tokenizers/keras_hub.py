@@ -81,6 +81,9 @@ def to_keras_hub(tokenizer: Tokenizer) -> Any:
     """
     from keras_hub import tokenizers
 
+    added = tokenizer.added if isinstance(tokenizer, BERTTokenizer | ByteLevelTokenizer) else ()
+    if more := [token.content for token in added if token.content not in tokenizer.ordinary]:
+        raise TypeError(f"KerasHub finds no added tokens, got {more[0]!r}.")
     if isinstance(tokenizer, BERTTokenizer):
         strips = tokenizer.lowercase if tokenizer.strip_accents is None else tokenizer.strip_accents
         theirs = tokenizers.BertTokenizer(

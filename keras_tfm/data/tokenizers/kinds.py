@@ -67,8 +67,9 @@ def load_tokenizer(folder: Path, name: str = "tokenizer") -> Tokenizer:
     path = pathlib.Path(folder, f"{name}.model")
     if path.is_file():
         try:
-            return SentencePieceTokenizer(path.read_bytes())
-        except ValueError as error:
+            added = pathlib.Path(folder, f"{name}.added.json")
+            return SentencePieceTokenizer(path.read_bytes(), **(read_json(added) if added.is_file() else {}))
+        except (ValueError, TypeError) as error:
             raise DataError(path, None, str(error)) from error
     old = pathlib.Path(folder, f"{name}.vocab.txt")
     if old.is_file():

@@ -14,12 +14,6 @@ from sentencepiece import sentencepiece_model_pb2
 from keras_tfm.data.tokenizers.unigram import train_unigram
 from keras_tfm.training.safetensors import read_json
 
-# White space according to Unicode; in TensorFlow's expressions \s matches only that of ASCII.
-SPACE = r"\t\n\v\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
-# TensorFlow's splitting ends at a NUL, so this replaces it while a text is split. It is a code point that is
-# not a character, so that no text should contain it.
-NUL = chr(0x10FFFE)
-
 
 def _names_of_bytes() -> list[str]:
     """GPT-2's printable character for each byte: the byte's own, or one after Latin-1."""
@@ -31,7 +25,7 @@ def _names_of_bytes() -> list[str]:
 NAMES = _names_of_bytes()
 
 
-def in_order(ids: Mapping[str, int]) -> list[str]:
+def by_id(ids: Mapping[str, int]) -> list[str]:
     """The tokens of {token: id}, sorted by id."""
     return [token for token, _ in sorted(ids.items(), key=lambda item: item[1])]
 
@@ -40,7 +34,7 @@ def read_files(vocabulary, merges) -> tuple[list[str], list[str]]:
     """(Tokens, merges) of a vocab.json {token: id} and a merges.txt; ValueError for other content."""
     ids = _checked(read_json(vocabulary), vocabulary)
     lines = pathlib.Path(merges).read_text("utf-8").split("\n")
-    return in_order(ids), [x for x in lines if x and not x.startswith("#version")]
+    return by_id(ids), [x for x in lines if x and not x.startswith("#version")]
 
 
 def read_content(content: Mapping) -> tuple[list[str], list[str]]:
@@ -48,7 +42,7 @@ def read_content(content: Mapping) -> tuple[list[str], list[str]]:
     model = content["model"]
     added = {token["content"]: token["id"] for token in content.get("added_tokens", [])}
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
-    return in_order(_checked(model["vocab"] | added, "vocab")), merges
+    return by_id(_checked(model["vocab"] | added, "vocab")), merges
 
 
 def _checked(ids: Mapping[str, int], name) -> Mapping[str, int]:

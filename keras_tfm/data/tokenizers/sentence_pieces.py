@@ -1,9 +1,10 @@
 """SentencePiece's sub-words, trained on the user's own text or published, in a TensorFlow graph."""
 
 import hashlib
+import json
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import sentencepiece
@@ -11,16 +12,22 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
+from keras_tfm.configs import brief
 from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.tokenizers.added import AddedToken, AddedTokens, Spans, in_order
+from keras_tfm.data.tokenizers.merges import joined
+from keras_tfm.data.tokenizers.offsets import original_offsets
+from keras_tfm.data.tokenizers.published import Published
 from keras_tfm.data.tokenizers.sentencepiece_files import (
     CANONICAL,
     MASKS,
+    normalizing_model,
     read_model,
     train_canonical,
+    with_tokens,
     write_canonical,
     write_model,
 )
-from keras_tfm.data.tokenizers.special import tokenize_parts
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.data.tokenizers.unigram import common_characters, require_size, sample_of, train_unigram
 from keras_tfm.private.tensorflow_text import sentencepiece_model, use_model
@@ -35,15 +42,19 @@ class SentencePieceTokenizer(Tokenizer):
     """A SentencePiece tokenizer (Kudo and Richardson 2018).
 
     One made by `train` is lossless for valid UTF-8 without NUL: rare characters are spelled by their bytes.
-    A published one (`from_huggingface`) normalises by its own rules and recognises its control pieces where a
-    text spells them. If there is no start piece, `start_id` is `pad_id`. `mask_id` and `sentinel_ids` (T5's
-    <extra_id_0>, ...) exist if the model has these pieces; `begins_word` (V,) tells which pieces begin words.
+    A published one (`from_huggingface`) normalises by its own rules and recognises its control pieces and
+    other added tokens where a text spells them. If there is no start piece, `start_id` is `pad_id`. `mask_id`
+    and `sentinel_ids` (T5's <extra_id_0>, ...) exist if the model has these pieces; `begins_word` (V,) tells
+    which pieces begin words.
 
     Args:
         model: the serialised model.
+        added: added tokens (`AddedToken`, or entries of tokenizer.json) beside the control pieces, or instead
+            of those with the same id; all are pieces of the model.
 
     Raises:
-        ValueError: if `model` is not a SentencePiece model.
+        ValueError: if `model` is not a SentencePiece model, or an added token is none of its pieces or cannot
+            be found as the `tokenizers` library finds it.
 
     >>> lines = ["the cat sat on the mat", "a cat and a dog"] * 9
     >>> tokenizer = keras_tfm.data.SentencePieceTokenizer.train(lines, vocabulary_size=300)
@@ -53,7 +64,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     NUM_BYTES = 256  # pieces <0x00>..<0xFF>
 
-    def __init__(self, model: bytes):
+    def __init__(self, model: bytes, added: Iterable[AddedToken | Mapping] = ()):
         super().__init__(name="sentence_piece_tokenizer")
         try:
             proto = sentencepiece_model_pb2.ModelProto.FromString(model)
@@ -69,26 +80,50 @@ class SentencePieceTokenizer(Tokenizer):
                 f"got the ids {self.pad_id} and {self.end_id}"
             )
         self.vocabulary_size = processor.vocab_size()
+        self._model = model
         # Only models that `train` made keep white space as it is.
         normalizer = proto.normalizer_spec
         self._is_lossless = not (normalizer.add_dummy_prefix or normalizer.remove_extra_whitespaces)
         self._is_canonical = normalizer.name == CANONICAL
         kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
         special = {i: p.piece for i, p in enumerate(proto.pieces) if p.type in (kinds.CONTROL, kinds.UNKNOWN)}
-        self.special_ids = tuple(special)
-        ids = {piece: i for i, piece in special.items()}
+        usual = [AddedToken(piece, i, special=True) for i, piece in special.items()]
+        self._set_added(usual, in_order(added), [piece.piece for piece in proto.pieces])
+        of_texts = {token.token_id for token in self.added if not token.special}
+        self.special_ids = tuple(i for i in special if i not in of_texts)
+        ids = {special[i]: i for i in self.special_ids}
         self.blank = next((name for name in MASKS if name in ids), None)
         self.mask_id = None if self.blank is None else ids[self.blank]
         numbered = (ids.get(f"<extra_id_{i}>") for i in range(len(special)))
         self.sentinel_ids = tuple(i for i in numbered if i is not None)
         self._special = np.array([piece.encode() for piece in ids], object)
-        # The longest comes first, in case that one begins with another.
-        self._pattern = "|".join(re.escape(piece) for piece in sorted(ids, key=len, reverse=True))
         self._spelled = np.array([_spelling(proto, piece) for piece in proto.pieces], object)
         self.begins_word = tf.constant([piece.piece.startswith("▁") for piece in proto.pieces])
-        self._model = model
-        self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
-        use_model(self._pieces, SharedModel(model))
+        self._pieces = _kernel(model, tf.int32)
+
+    def _set_added(self, usual: list[AddedToken], added: list[AddedToken], pieces: list[str]) -> None:
+        """Find the `usual` added tokens, or instead of them `added` ones with the same id, and all others."""
+        for token in added:
+            if pieces[token.token_id : token.token_id + 1] != [token.content]:
+                raise ValueError(
+                    f"added_tokens: {token.content!r}: expected a piece of the model, "
+                    f"got the id {token.token_id}"
+                )
+            if token.normalized and token.content != " ".join(token.content.split()):
+                raise ValueError(
+                    f"added_tokens: {token.content!r}: expected single spaces inside a normalized one"
+                )
+        tokens = in_order(({x.token_id: x for x in usual} | {x.token_id: x for x in added}).values())
+        if self._is_canonical and tokens != usual:
+            new = next(token.content for token in tokens if token not in usual)
+            raise ValueError(f"added_tokens: expected none beside a tokenizer of SigLIP's, got {new!r}")
+        self._is_usual = tokens == usual
+        characters = {x for piece in pieces for x in piece} if any(t.normalized for t in tokens) else set()
+        self._characters = (
+            _kernel(normalizing_model(self._model, characters), tf.string) if characters else None
+        )
+        self._added = AddedTokens(tokens, self._normal_contents)
+        self._added_to_texts = AddedTokens((x for x in tokens if not x.special), self._normal_contents)
 
     @classmethod
     def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "SentencePieceTokenizer":
@@ -118,12 +153,29 @@ class SentencePieceTokenizer(Tokenizer):
     def from_huggingface(cls, folder) -> "SentencePieceTokenizer":
         """Read the SentencePiece model of a T5, ALBERT, DeBERTa-v2/v3, mBART or SigLIP folder.
 
-        A folder without such a file is read by its tokenizer.json. Raises DataError if both are missing, or a
-        rule in them is not supported.
+        A folder without such a file, or with other pieces in its tokenizer.json, is read by its
+        tokenizer.json.
+        Raises DataError if both are missing, or a rule in them is not supported.
         """
-        model = read_model(folder)
+        published, model = Published(folder), read_model(folder)
         try:
-            return cls(model)
+            proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+            added = published.added({}, [piece.piece for piece in proto.pieces])
+            if proto.normalizer_spec.name == CANONICAL:  # strips white space by itself
+                added = [token for token in added if token.token_id >= len(proto.pieces)]
+            if not published.splits_at_spaces():
+                kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+                own = {x.piece for x in proto.pieces if x.type in (kinds.CONTROL, kinds.UNKNOWN)}
+                added = [x._replace(normalized=x.normalized and x.content not in own) for x in added]
+                if later := [token.content for token in added if token.normalized]:
+                    raise ValueError(
+                        f"added_tokens: {later[0]!r}: expected normalized false, since this kind of "
+                        "tokenizer makes pieces of the white space beside it"
+                    )
+            for name, expected in (("add_prefix_space", True), ("split_by_punct", False)):
+                if not published.is_general and published.options.get(name, expected) != expected:
+                    raise ValueError(f"{name}: expected {expected}, got {brief(published.options[name])}")
+            return cls(with_tokens(model, added), added)
         except ValueError as error:
             raise DataError(folder, None, str(error)) from error
 
@@ -131,6 +183,15 @@ class SentencePieceTokenizer(Tokenizer):
     def model(self) -> bytes:
         """The serialised model: the constructor's argument."""
         return self._model
+
+    @property
+    def added(self) -> tuple[AddedToken, ...]:
+        """The added tokens, control pieces included."""
+        return self._added.tokens
+
+    @property
+    def ordinary(self) -> tuple[str, ...]:
+        return tuple(token.content for token in self.added if token.special)
 
     @property
     def is_lossless(self) -> bool:
@@ -161,19 +222,37 @@ class SentencePieceTokenizer(Tokenizer):
             return self._pieces.tokenize(tf.where(strings == "", strings, " " + strings))
         strings = tf.strings.regex_replace(strings, r"\x00", "\U0010ffff")  # splitting would end at a NUL
         strings = with_final_sigmas(strings) if self._is_canonical else strings
-        return tokenize_parts(strings, self._pattern, self._special, self.special_ids, self._pieces.tokenize)
+        return self._added.tokenize(strings, self._pieces.tokenize, self._normal)
 
-    def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+    def tokenize_with_offsets(self, strings) -> Spans:
         # The characters that `tokenize` replaces are replaced here by others of the same number of bytes.
         strings = tf.strings.regex_replace(tf.convert_to_tensor(strings, tf.string), r"\x00", " ")
         if not self._is_lossless:
             texts = with_final_sigmas(strings) if self._is_canonical else strings
-            return self._pieces.tokenize_with_offsets(texts)
+            return self._added_to_texts.tokenize_with_offsets(
+                texts, self._pieces.tokenize_with_offsets, self._normalized
+            )
         texts = tf.strings.regex_replace(strings, "▁", "\ufffd")
         texts = tf.where(texts == "", texts, " " + texts)
         token_ids, *offsets = self._pieces.tokenize_with_offsets(texts)
         starts, ends = (tf.maximum(x - 1, 0) for x in offsets)  # without the space before the text
         return token_ids, starts, ends
+
+    def _normal(self, strings) -> tf.Tensor:
+        """Strings (B,) as the model normalises them."""
+        return joined(self._characters.tokenize(strings))
+
+    def _normal_contents(self, contents: list[str]) -> list[str]:
+        return [text.decode() for text in self._normal(contents).numpy()]
+
+    def _normalized(self, strings, read: Callable[[tf.Tensor], Spans]) -> Spans:
+        """What `read` gives for normalised strings, with offsets in the `strings` (B,)."""
+        characters, begins, _ = self._characters.tokenize_with_offsets(strings)  # (B, characters)
+        sizes = characters.with_flat_values(tf.cast(tf.strings.length(characters.flat_values), tf.int64))
+        token_ids, starts, ends = read(joined(characters))
+        ends = tf.maximum(ends, starts + 1)  # the sign of a word's begin may have no character of its own
+        lengths = tf.cast(tf.strings.length(strings), tf.int64)
+        return token_ids, *original_offsets(starts, ends, begins, sizes, lengths)
 
     def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         spelled = tf.gather(tf.constant(self._spelled), token_ids.flat_values)
@@ -196,11 +275,16 @@ class SentencePieceTokenizer(Tokenizer):
             write_canonical(self._model, folder, max_length)
             return
         starts = [] if self.start_id == self.pad_id or self.language_ids else [self.start_id]
-        write_model(self._model, special or SpecialTokens(starts, [self.end_id]), folder)
+        write_model(self._model, self.added, special or SpecialTokens(starts, [self.end_id]), folder)
 
     def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
+        """Write `name`.model and, for added tokens that are not all control pieces, `name`.added.json."""
         path = pathlib.Path(folder, f"{name}.model")
         path.write_bytes(self._model)
+        if not self._is_usual:
+            added = [token.entry for token in self.added]
+            text = json.dumps({"added": added}, ensure_ascii=False) + "\n"
+            pathlib.Path(folder, f"{name}.added.json").write_text(text, "utf-8")
         return path
 
 
@@ -229,6 +313,12 @@ def _spelling(proto, piece) -> bytes:
     return piece.piece.replace("▁", " ").encode()
 
 
+def _kernel(model: bytes, out_type) -> tf_text.SentencepieceTokenizer:
+    kernel = tf_text.SentencepieceTokenizer(model=model, out_type=out_type)
+    use_model(kernel, SharedModel(model))
+    return kernel
+
+
 class SharedModel(tf.saved_model.experimental.TrackableResource):
     """A SentencePiece model that lives as long as the process.
 
@@ -236,7 +326,7 @@ class SharedModel(tf.saved_model.experimental.TrackableResource):
     kernels, for example in `tf.random.set_seed`.
     """
 
-    def __init__(self, model: bytes):
+    def __init__(self, model: bytes, added: Iterable[AddedToken | Mapping] = ()):
         super().__init__()
         self._model = model
         # Made now: if a function's first trace made it, it would belong to that trace.

@@ -11,18 +11,19 @@ import base64
 import binascii
 import functools
 import io
-import json
 import pathlib
 import re
 import string
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.tokenizers.added import FLAGS, AddedToken, appended
+from keras_tfm.data.tokenizers.published import Published, write_options
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
 from keras_tfm.data.tokenizers.unigram import chunks
 from keras_tfm.training.safetensors import read_json
@@ -46,11 +47,14 @@ SEPARATOR = "\U0010ffff"  # not a character, so that no rule applies to it
 
 
 def read_model(folder) -> bytes:
-    """The model in a folder's spiece.model, spm.model or sentencepiece.bpe.model, or else tokenizer.json."""
+    """The model in a folder's spiece.model, spm.model or sentencepiece.bpe.model, or else tokenizer.json;
+    also where tokenizer.json has other pieces.
+    """
     folder = pathlib.Path(folder)
     options: dict = {}
     for name in ("config.json", "tokenizer_config.json"):
         options |= read_json(folder / name) if (folder / name).is_file() else {}
+    stated = read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else {}
     for name, arrange in (
         ("spiece.model", _arrange_spiece),
         ("spm.model", _arrange_spm),
@@ -61,7 +65,8 @@ def read_model(folder) -> bytes:
             try:
                 proto = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
                 arrange(proto, options)
-                return _finish(proto, options)
+                if _agree(proto, stated):
+                    return _finish(proto, options)
             except Exception as error:  # protobuf's DecodeError is private
                 raise DataError(path, None, f"expected a SentencePiece model ({error})") from error
     path = folder / "tokenizer.json"
@@ -72,13 +77,48 @@ def read_model(folder) -> bytes:
             "expected spiece.model, spm.model, sentencepiece.bpe.model or tokenizer.json, got none",
         )
     try:
-        return _finish(_from_json(read_json(path), path), options)
+        return _finish(_from_json(stated, path, Published(folder).is_general), options)
     except (ValueError, TypeError, KeyError) as error:
         raise (
             error
             if isinstance(error, DataError)
             else DataError(path, None, f"expected a unigram tokenizer ({error})")
         ) from error
+
+
+def _agree(proto, stated) -> bool:
+    """Whether the content of a tokenizer.json, if any, begins with the pieces of a model or the other way."""
+    model = stated.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if not isinstance(vocabulary, list):
+        return True
+    return all(
+        isinstance(entry, list) and entry[:1] == [piece.piece]
+        for piece, entry in zip(proto.pieces, vocabulary, strict=False)
+    )
+
+
+def with_tokens(model: bytes, added: Sequence[AddedToken]) -> bytes:
+    """The model, and after its pieces the `added` tokens that it does not have, in the order of their ids."""
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    names = appended(added, [piece.piece for piece in proto.pieces])
+    _append(proto, names)
+    return proto.SerializeToString(deterministic=True) if names else model
+
+
+def normalizing_model(model: bytes, characters: Iterable[str]) -> bytes:
+    """A model whose pieces are single `characters` and runs of others, of texts normalised as by `model`."""
+    proto, own = sentencepiece_model_pb2.ModelProto(), sentencepiece_model_pb2.ModelProto.FromString(model)
+    proto.trainer_spec.model_type = proto.trainer_spec.CHAR
+    proto.trainer_spec.unk_piece = "no character"
+    proto.normalizer_spec.CopyFrom(own.normalizer_spec)
+    proto.normalizer_spec.add_dummy_prefix = False
+    proto.normalizer_spec.remove_extra_whitespaces = False
+    proto.normalizer_spec.escape_whitespaces = False
+    proto.pieces.add(piece=proto.trainer_spec.unk_piece, score=0.0, type=Kinds.UNKNOWN)
+    for character in sorted({" ", *characters}):
+        proto.pieces.add(piece=character, score=0.0, type=Kinds.NORMAL)
+    return proto.SerializeToString(deterministic=True)
 
 
 def train_canonical(lines: list[str], vocabulary_size: int) -> bytes:
@@ -106,19 +146,24 @@ def train_canonical(lines: list[str], vocabulary_size: int) -> bytes:
     return _finish(proto, {})
 
 
-def write_model(model: bytes, special: SpecialTokens, folder):
-    """Write `model` into `folder` as tokenizer.json and tokenizer_config.json; `special` are the ids before
-    and after a text.
+def write_model(model: bytes, added: Sequence[AddedToken], special: SpecialTokens, folder):
+    """Write `model` into `folder` as tokenizer.json and tokenizer_config.json, with all its `added` tokens;
+    `special` are the ids before and after a text.
     """
     import tokenizers
     from tokenizers import decoders, normalizers, pre_tokenizers, processors
 
     proto = sentencepiece_model_pb2.ModelProto.FromString(model)
-    pieces = [(piece.piece, piece.score) for piece in proto.pieces]
+    found, pieces = {token.content for token in added}, list(proto.pieces)
+    while pieces[-1].type == Kinds.CONTROL and pieces[-1].piece in found:
+        pieces.pop()  # the library would take a token of its model out of any text
+    pieces = [(piece.piece, piece.score) for piece in pieces]
     spec = proto.trainer_spec
     whole = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, spec.unk_id, spec.byte_fallback))
-    control = [piece.piece for piece in proto.pieces if piece.type in (Kinds.CONTROL, Kinds.UNKNOWN)]
-    whole.add_special_tokens([tokenizers.AddedToken(name, normalized=False) for name in control])
+    for token in added:
+        flags = {name: getattr(token, name) for name in FLAGS}
+        whole.add_tokens([tokenizers.AddedToken(token.content, **flags)])
+    control = [token.content for token in added if token.special]
     table = sentencepiece.SentencePieceNormalizer(normalizer_spec=proto.normalizer_spec)
     whole.normalizer = normalizers.Sequence(
         [
@@ -131,6 +176,8 @@ def write_model(model: bytes, special: SpecialTokens, folder):
         ]
     )
     whole.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    if any(token.normalized for token in added):  # white space beside such a token is no piece
+        whole.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), whole.pre_tokenizer])
     whole.decoder = decoders.Metaspace(prepend_scheme="always")
     is_pair = "[CLS]" in control  # models of this kind number the second text of a pair as segment 1
     prefix, suffix = ([proto.pieces[i].piece for i in ids] for ids in special)
@@ -147,7 +194,7 @@ def write_model(model: bytes, special: SpecialTokens, folder):
     options["tokenizer_class"] = "PreTrainedTokenizerFast"
     options["extra_special_tokens"] = [name for name in control if name not in names.values()]
     whole.save(str(pathlib.Path(folder, "tokenizer.json")))
-    pathlib.Path(folder, "tokenizer_config.json").write_text(json.dumps(options, indent=2) + "\n", "utf-8")
+    write_options(options, folder)
 
 
 def write_canonical(model: bytes, folder, max_length: int | None = None):
@@ -164,7 +211,7 @@ def write_canonical(model: bytes, folder, max_length: int | None = None):
         "pad_token": spec.pad_piece,
         "unk_token": spec.unk_piece,
     } | ({} if max_length is None else {"model_max_length": max_length})
-    pathlib.Path(folder, "tokenizer_config.json").write_text(json.dumps(options, indent=2) + "\n", "utf-8")
+    write_options(options, folder)
 
 
 def _arrange_spiece(proto, options):
@@ -217,8 +264,10 @@ def _arrange_fairseq(proto, options):
     _append(proto, [*languages.split(), "<mask>"])
 
 
-def _from_json(content, path):
-    """The model for the content of a tokenizer.json; DataError for another kind of tokenizer."""
+def _from_json(content, path, is_general):
+    """The model for the content of a tokenizer.json; DataError for another kind of tokenizer. `is_general`
+    says that its pre-tokenizer counts, and not that of a class.
+    """
     model, vocabulary = content.get("model") or {}, (content.get("model") or {}).get("vocab")
     if model.get("type") != "Unigram" or not isinstance(vocabulary, list):
         raise DataError(path, None, f"model type: expected 'Unigram', got {model.get('type')!r}")
@@ -234,16 +283,16 @@ def _from_json(content, path):
             _append(proto, [token["content"]])
         elif token["id"] > len(proto.pieces) or proto.pieces[token["id"]].piece != token["content"]:
             raise DataError(path, None, f"added_tokens: {token['content']!r} has no place at {token['id']}")
-        elif proto.pieces[token["id"]].type != Kinds.UNKNOWN:
+        elif proto.pieces[token["id"]].type != Kinds.UNKNOWN and proto.pieces[token["id"]].score == 0:
             proto.pieces[token["id"]].type = Kinds.CONTROL
-    steps, charsmap = _normalization(content, path)
+    steps, charsmap = _normalization(content, path, is_general)
     proto.normalizer_spec.precompiled_charsmap = charsmap
     if steps:
         _normalize_first(proto, steps)
     return proto
 
 
-def _normalization(content, path):
+def _normalization(content, path, is_general):
     """(The steps of normalisation in tokenizer.json before its table of characters; that table)."""
     steps: list = []
     charsmap = b""
@@ -268,7 +317,7 @@ def _normalization(content, path):
         prefix = rule.get("prepend_scheme", "always" if rule.get("add_prefix_space", True) else "never")
         if rule.get("type") == "WhitespaceSplit":
             steps.append(functools.partial(re.sub, r"\s", " "))
-        elif rule.get("type") != "Metaspace" or prefix == "never":
+        elif rule.get("type") != "Metaspace" or prefix == "never" or (is_general and prefix == "first"):
             raise DataError(path, None, f"pre-tokenizer: expected Metaspace with a prefix, got {rule}")
     if "Metaspace" not in kinds:
         raise DataError(path, None, f"pre-tokenizer: expected Metaspace, got {kinds}")

@@ -51,6 +51,11 @@ class Tokenizer(tf.Module):
         return self.pad_id, self.start_id
 
     @property
+    def ordinary(self) -> tuple[str, ...]:
+        """The special tokens that `tokenize_with_offsets` reads as ordinary text."""
+        return ()
+
+    @property
     def between_ids(self) -> tuple[int, ...]:
         """The ids between the two texts of a pair."""
         return (self.end_id,)
@@ -67,7 +72,7 @@ class Tokenizer(tf.Module):
         """Ids as `tokenize` returns them, and the (start, end) offsets of each token in its string.
 
         Offsets count bytes, (B, None) int64, and fall on whole characters. The strings must be valid UTF-8.
-        The spelling of a special token is ordinary text here.
+        The spelling of the tokenizer's own special tokens, `ordinary`, is ordinary text here.
         """
         raise NotImplementedError
 

@@ -147,7 +147,7 @@ def test_other_rules_and_files_are_refused(ours, tmp_path):
         ({"pre_tokenizer": {"type": "ByteLevel"}}, "no tokenizer of CLIP's kind"),
         (
             {"model": content["model"] | {"vocab": {"a": 0}}, "added_tokens": []},
-            "expected different ones, among",
+            "expected every byte, alone and with",
         ),
         ({"added_tokens": [{"content": "<|startoftext|>", "id": 9_000}]}, "with the ids 0, 1"),
     ):
