@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from keras_tfm.inputs import refuse_complex
 from keras_tfm.layers.rematerialization import recomputed
 from keras_tfm.precision import has_own_policy, parts_follow
 from keras_tfm.private.keras import to_snake_case
@@ -52,6 +53,12 @@ class Layer(keras.layers.Layer):
         if isinstance(value, keras.layers.Layer) and not value.built and has_automatic_name(value):
             value.name = name
         super().__setattr__(name, value)
+
+    def __call__(self, *args, **kwargs):
+        """`call`; ValueError for complex numbers."""
+        for x in args:
+            refuse_complex(x, f"The input of {self.name!r}")
+        return super().__call__(*args, **kwargs)
 
     def get_config(self):
         config = super().get_config()
