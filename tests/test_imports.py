@@ -45,6 +45,7 @@ FOR_EVERYBODY = {
     "training.weights",
     "added_losses",
     "configs",
+    "inputs",
     "jit",
     "log",
     "precision",

@@ -274,10 +274,6 @@ class ForcedTokens(Value):
     def __call__(self, logits, written):
         number, size = written.num_new - self.first, logits.shape[-1]
         for i, token in enumerate(self.token_ids):
-            if not ops.is_tensor(token) and max(token, default=0) >= size:
-                raise ValueError(
-                    f"`token_ids` must be in the vocabulary of {size:,}; one of them is {max(token)}."
-                )
             forced = ops.where(is_one_of(token, size), 0.0, MINUS_INFINITY)
             logits = ops.where(number == i, forced, logits)
         return logits
@@ -325,7 +321,11 @@ def mark(token_ids, mask, size):
 
 
 def is_one_of(token_ids, size):
-    """True at `token_ids`: (V,)."""
+    """True at `token_ids`: (V,). ValueError for ids outside the vocabulary."""
+    if not ops.is_tensor(token_ids) and max(token_ids, default=0) >= size:
+        raise ValueError(
+            f"`token_ids` must be in the vocabulary of {size:,}; one of them is {max(token_ids)}."
+        )
     token_ids = ops.reshape(ops.convert_to_tensor(token_ids, "int32"), (-1, 1))
     return ops.any(token_ids == ops.arange(size, dtype="int32"), axis=0)
 

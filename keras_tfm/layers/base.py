@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from keras_tfm.inputs import refuse_complex
 from keras_tfm.layers.rematerialization import recomputed
 from keras_tfm.precision import has_own_policy, parts_follow, quantized_parts_of
 from keras_tfm.private.keras import to_snake_case
@@ -57,6 +58,12 @@ class Layer(keras.layers.Layer):
         if isinstance(value, keras.layers.Layer) and not value.built and has_automatic_name(value):
             value.name = name
         super().__setattr__(name, value)
+
+    def __call__(self, *args, **kwargs):
+        """`call`; ValueError for complex numbers."""
+        for x in args:
+            refuse_complex(x, f"The input of {self.name!r}")
+        return super().__call__(*args, **kwargs)
 
     def get_config(self):
         config = super().get_config()

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_tfm.inputs import as_integers
 from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.compiler.products import multiply_transposed
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
@@ -130,23 +131,3 @@ class TokenAndPositionEmbedding(TokenEmbedding):
 
     def compute_output_shape(self, token_ids_shape, segment_ids_shape=None, positions_shape=None):
         return (*token_ids_shape, self.dim)
-
-
-def as_integers(ids, name):
-    """Ids as integers: integers are returned as they are, whole numbers in float32 or float64 become int32.
-
-    A fraction raises ValueError, naming the argument; while a graph is traced it becomes -1, which lies
-    outside every table. Half precision raises too, because it cannot represent every id above 256 or 2,048.
-    """
-    dtype = keras.backend.standardize_dtype(ids.dtype)
-    if "int" in dtype:
-        return ids
-    whole = ops.cast(ids, "int32")
-    is_whole = ops.equal(ops.cast(whole, ids.dtype), ids)
-    has_values = hasattr(is_whole, "numpy")  # not while a graph is traced
-    if dtype not in ("float32", "float64") or (has_values and not ops.convert_to_numpy(is_whole).all()):
-        raise ValueError(
-            f"`{name}` must be integers; they are {dtype}. In a `keras.Sequential`, put "
-            'keras.Input((None,), dtype="int32") first.'
-        )
-    return ops.where(is_whole, whole, -1)

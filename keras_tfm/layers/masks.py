@@ -14,6 +14,7 @@ B is the batch size, T the number of queries, S that of keys and H that of heads
 import keras
 from keras import ops
 
+from keras_tfm.inputs import fits
 from keras_tfm.layers.compiler.fused import fused
 from keras_tfm.layers.signatures import Tensor
 from keras_tfm.private.keras import get_keras_mask
@@ -79,10 +80,30 @@ def combine_masks(*masks: Tensor | None, rank: int = 4, name: str = "mask") -> T
     return combined
 
 
+def fitting(mask, query, key, name="mask"):
+    """The combined `mask`, of rank 3 or 4, or None. ValueError unless it fits queries (B, ..., T, K) and keys
+    (B, ..., S, K): the axes of the batch, of heads and of queries may have the size 1.
+    """
+    if mask is None:
+        return None
+    shape = mask.shape[0], mask.shape[-2], mask.shape[-1]
+    wanted = query.shape[0], query.shape[-2], key.shape[-2]
+    if not fits(shape, wanted, broadcasts=(0, 1)):
+        sizes = "B = {}, T = {} and S = {}".format(*("?" if size is None else size for size in wanted))
+        raise ValueError(
+            f"`{name}` must have the shape (B, S), (B or 1, T, S) or (B or 1, H or 1, T, S) for {sizes}; "
+            f"as one of rank {len(mask.shape)} it has {tuple(mask.shape)}."
+        )
+    return mask
+
+
 def padding_mask_of(x, mask, name="mask"):
     """`mask` (B, T) for `x` (B, T, D), combined by AND with the mask that Keras carries on `x`; or None."""
-    if mask is not None and len(mask.shape) != 2:
-        raise ValueError(f"`{name}` must have the shape (B, T) of the sequence; it is {tuple(mask.shape)}.")
+    if mask is not None and not fits(mask.shape, x.shape[:2], broadcasts=(0,)):
+        raise ValueError(
+            f"`{name}` must have the shape (B, T) of the sequence, {tuple(x.shape[:2])}; it is "
+            f"{tuple(mask.shape)}."
+        )
     mask = combine_masks(mask, key_mask_of(x), rank=3, name=name)
     return None if mask is None else mask[:, 0]  # (B, T)
 

@@ -25,7 +25,7 @@ from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, to
 from keras_tfm.models import VisionEncoderDecoder
 from keras_tfm.tasks.captioning import CaptionerConfig, CaptionerOptions
 from keras_tfm.tasks.continuations import sampling_checks
-from keras_tfm.tasks.decoding import check_ids, reseeded
+from keras_tfm.tasks.decoding import check_ids, reseeded, within
 from keras_tfm.tasks.image_task import with_image_size
 from keras_tfm.tasks.image_text_task import ImageTextTask
 from keras_tfm.tasks.retrieval import distinct
@@ -241,7 +241,8 @@ class Captioner(ImageTextTask):
             rule = f"must lie in [1, {room}]"
             require("max_new_tokens", max_new_tokens, lambda n: 1 <= n <= room, rule, whole=True)
         chosen = self.config.decoding.choose(1, max_new_tokens=max_new_tokens, **options)
-        return DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
+        found = DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
+        return within(found, self.model.backbone.config.vocabulary_size)
 
     def refusals(self, examples: Any, max_new_tokens: int | None = None, **options: Any) -> dict[int, str]:
         self._options(max_new_tokens, **options)

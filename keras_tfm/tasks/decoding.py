@@ -82,8 +82,24 @@ def check_ids(defaults: DecodingDefaults, size: int) -> None:
             raise ValueError(f"`{name}` of decoding must lie in [0, {size}); it is {token_id}.")
 
 
+def within(options: DecodingOptions, size: int) -> DecodingOptions:
+    """The `options`; ValueError if they name ids outside a vocabulary of `size` tokens."""
+    for name in ("forced_first_id", "forced_last_ids", "suppressed_ids"):
+        value = getattr(options, name)
+        for token_id in (value,) if isinstance(value, int) else value or ():
+            if token_id >= size:
+                raise ValueError(f"`{name}` must lie in [0, {size}); it has {token_id}.")
+    return options
+
+
 def check_token_ids(token_ids: np.ndarray, size: int) -> None:
-    """Raise ValueError if one of the caller's `token_ids` lies outside a vocabulary of `size` tokens."""
+    """Raise ValueError unless the caller's `token_ids` are integers (B, P) within a vocabulary of `size`
+    tokens, P at least 1.
+    """
+    if token_ids.ndim != 2 or not token_ids.shape[1]:
+        raise ValueError(f"`token_ids` must be (B, P), P at least 1; its shape is {token_ids.shape}.")
+    if token_ids.dtype.kind not in "iu":
+        raise ValueError(f"`token_ids` must be integers; they are {token_ids.dtype}.")
     if token_ids.size and (token_ids.min() < 0 or token_ids.max() >= size):
         raise ValueError(
             f"`token_ids` must lie in [0, {size}); they span {token_ids.min()} to {token_ids.max()}."

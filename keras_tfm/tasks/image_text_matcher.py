@@ -221,11 +221,11 @@ class ImageTextMatcher(ImageTextTask):
         Only the first `max_length` tokens of a text are read.
         """
         check_batch_size(batch_size)
-        texts = listed(texts, "texts")
-        refuse_rows(reasons(texts, not_text))
-        vectors = np.zeros((len(texts), self.width), "float32")
-        for rows in rows_by_length(map(len, texts), batch_size, "text"):
-            vectors[rows] = self._encode_texts(tf.constant([texts[row] for row in rows]))
+        strings: list[str] = listed(texts, "texts")
+        refuse_rows(reasons(strings, not_text))
+        vectors = np.zeros((len(strings), self.width), "float32")
+        for rows in rows_by_length(map(len, strings), batch_size, "text"):
+            vectors[rows] = self._encode_texts(tf.constant([strings[row] for row in rows]))
         return vectors
 
     def encode_labels(self, labels: Sequence[str], templates: Sequence[str] = ("{}",)) -> np.ndarray:

@@ -227,10 +227,12 @@ class Recommender(LearningTask):
 
         An unknown id contributes neither a bias nor factors.
         """
-        users, items = listed(users, "users"), listed(items, "items")
-        if len(users) != len(items):
-            raise ValueError(f"`items` must be one for each of {len(users)} users; there are {len(items)}.")
-        return self._rated(*self._places(users, items))
+        pairs = as_ids(listed(users, "users")), as_ids(listed(items, "items"))
+        if len(pairs[0]) != len(pairs[1]):
+            raise ValueError(
+                f"`items` must be one for each of {len(pairs[0])} users; there are {len(pairs[1])}."
+            )
+        return self._rated(*self._places(*pairs))
 
     def predict(self, users: Iterable[str], num_items: int = ANSWERS) -> list[list[Recommendation]]:
         """For each of `users`, the `num_items` items with the highest predicted ratings among those not yet

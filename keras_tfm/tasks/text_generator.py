@@ -36,6 +36,7 @@ from keras_tfm.tasks.decoding import (
     check_token_ids,
     refused_prompts,
     reseeded,
+    within,
 )
 from keras_tfm.tasks.learning import ROWS, ModelOptions
 from keras_tfm.tasks.measures import sums_over
@@ -357,8 +358,6 @@ class TextGenerator(TrainableTask):
         left, where `padding_mask` is False. See `generate`; ValueError for ids outside the vocabulary.
         """
         token_ids = np.asarray(token_ids)
-        if token_ids.ndim != 2 or not token_ids.shape[1]:
-            raise ValueError(f"`token_ids` must be (B, P), P at least 1; its shape is {token_ids.shape}.")
         check_token_ids(token_ids, self.model.backbone.config.vocabulary_size)
         chosen = self._options(token_ids.shape[1], max_new_tokens, **options)
         return self._decoding(self._stops(None))(chosen, token_ids, padding_mask).numpy()
@@ -396,7 +395,8 @@ class TextGenerator(TrainableTask):
             rule = f"must be at most {room}, what a prompt of {length} tokens leaves of {self.max_length}"
             require("max_new_tokens", max_new_tokens, lambda n: n <= room, rule, whole=True)
         chosen = self.config.decoding.choose(length, max_new_tokens=max_new_tokens, **options)
-        return DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
+        found = DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
+        return within(found, self.model.backbone.config.vocabulary_size)
 
     def check_fixed(self, max_new_tokens: int | None, **options: Any) -> None:
         """Raise ValueError where an export would decode otherwise than the task: it writes as many tokens

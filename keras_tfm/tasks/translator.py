@@ -28,7 +28,14 @@ from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens, S
 from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.serving.examples import not_text
-from keras_tfm.tasks.decoding import DecodingDefaults, check_ids, check_token_ids, reseeded, with_languages
+from keras_tfm.tasks.decoding import (
+    DecodingDefaults,
+    check_ids,
+    check_token_ids,
+    reseeded,
+    with_languages,
+    within,
+)
 from keras_tfm.tasks.learning import TABLES, ModelOptions
 from keras_tfm.tasks.served_writing import served_translator
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
@@ -370,7 +377,8 @@ class Translator(TrainableTask):
             rule = f"must lie in [1, {limit}]"
             require("max_new_tokens", max_new_tokens, lambda n: 1 <= n <= limit, rule, whole=True)
         chosen = self.config.decoding.choose(1, max_new_tokens=max_new_tokens, **options)
-        return DecodingOptions(**chosen | {"max_new_tokens": min(limit, chosen.get("max_new_tokens", limit))})
+        found = chosen | {"max_new_tokens": min(limit, chosen.get("max_new_tokens", limit))}
+        return within(DecodingOptions(**found), self.model.head.vocabulary_size)
 
     def export_endpoints(self, max_new_tokens: int | None = None, **options: Any) -> Endpoints:
         decoding = self._options(max_new_tokens, **options)

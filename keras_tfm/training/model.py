@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_tfm.inputs import checked_inputs
 from keras_tfm.private.keras import Functional, functional_init_arguments, layers_in
 from keras_tfm.registry import register
 from keras_tfm.training.exact import ExactTrainer
@@ -54,7 +55,7 @@ class FunctionalModel(Model, Functional):
     `...padding_mask` with ones, `...segment_ids` with zeros, `mask_positions` with all positions.
 
     Raises:
-        ValueError: when called with an unknown input name.
+        ValueError: when called with an unknown input name, and as from `inputs.checked_inputs`.
     """
 
     @property
@@ -76,12 +77,13 @@ class FunctionalModel(Model, Functional):
         if not isinstance(expected, dict):
             return inputs
         if len(expected) == 1 and not isinstance(inputs, dict | list | tuple):
-            return dict.fromkeys(expected, inputs)
+            inputs = dict.fromkeys(expected, inputs)
         if not isinstance(inputs, dict):
             return inputs
         unknown = sorted(set(inputs) - set(expected))
         if unknown:
             raise ValueError(f"{self.name!r} takes {', '.join(expected)}; it was given {', '.join(unknown)}.")
+        inputs = checked_inputs(inputs, expected)
         # Token ids first, so that an error names them and not a mask that is made from them.
         missing = sorted(expected.keys() - inputs.keys(), key=lambda name: ("token_ids" not in name, name))
         if not missing:

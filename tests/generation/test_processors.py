@@ -149,6 +149,8 @@ def test_lengths_and_forced_tokens():
     np.testing.assert_array_equal(either, [0, -INFINITY, 0])
     with pytest.raises(ValueError, match="`token_ids` must be in the vocabulary of 3; one of them is 3"):
         processed(ForcedTokens([1, (0, 3)]), [1, 1, 1], early)
+    with pytest.raises(ValueError, match="`token_ids` must be in the vocabulary of 3; one of them is 9"):
+        processed(Suppress([0, 9]), [1, 1, 1])
 
 
 @pytest.mark.parametrize(

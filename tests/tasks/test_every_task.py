@@ -188,6 +188,25 @@ def test_every_row_is_answered_or_refused_by_its_number(name, said):
             task.predict([wrong, last, wrong])
 
 
+@pytest.mark.parametrize("name", ["translate", "summarize", "generate", "caption"])
+def test_decoding_refuses_ids_outside_the_vocabulary(name):
+    task = made(name)
+    asked = [np.zeros((16, 16, 3), "uint8")] if name == "caption" else ["the"]
+    for option in ({"suppressed_ids": [3, 10**6]}, {"forced_first_id": 10**6}, {"forced_last_ids": [10**6]}):
+        (field,) = option
+        with pytest.raises(ValueError, match=rf"`{field}` must lie in \[0, \d+\); it has 1000000"):
+            task.predict(asked, max_new_tokens=1, **option)
+    if name != "caption":
+        for wrong, message in (
+            (np.array([[1.0, 2.5]]), "must be integers; they are float64"),
+            (np.array([1, 2]), r"must be \(B, P\), P at least 1; its shape is \(2,\)"),
+            (np.array([[1, 10**6]]), r"must lie in \[0, \d+\); they span 1 to 1000000"),
+            (None, r"must be \(B, P\)"),
+        ):
+            with pytest.raises(ValueError, match=f"`token_ids` {message}"):
+                task.generate_ids(wrong)
+
+
 def run_predict(task, path, capsys, monkeypatch, *options):
     """The lines of `keras-tfm predict` and what it says on standard error."""
     monkeypatch.setattr(tasks, "load", lambda *_, **__: task)

@@ -19,7 +19,7 @@ from keras import ops
 from keras_tfm.layers.attention.tap import tap
 from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.cache import ContextCache
-from keras_tfm.layers.masks import combine_masks, key_mask_of, masked_softmax
+from keras_tfm.layers.masks import combine_masks, fitting, key_mask_of, masked_softmax
 from keras_tfm.layers.positions import outside_is_nan
 from keras_tfm.layers.signatures import Tensor
 
@@ -37,7 +37,8 @@ def additive_attention_weights(
     >>> keras_tfm.layers.additive_attention_weights(query, key, np.ones(4)).shape
     TensorShape([1, 2, 3])
     """
-    return masked_softmax(additive_scores(query, key, scale), combine_masks(mask, rank=3))
+    mask = fitting(combine_masks(mask, rank=3), query, key)
+    return masked_softmax(additive_scores(query, key, scale), mask)
 
 
 def additive_scores(query, key, scale):
@@ -88,7 +89,8 @@ class Alignment(Layer):
         `mask` (B, S) or (B or 1, T, S) is described in `keras_tfm.layers.masks`; a mask that Keras carries
         on `value` is combined with it by AND.
         """
-        return self.step_context(query, self._cache(value, combine_masks(mask, key_mask_of(value), rank=3)))
+        mask = fitting(combine_masks(mask, key_mask_of(value), rank=3), query, value)
+        return self.step_context(query, self._cache(value, mask))
 
     def start_context(self, context, mask=None):
         """The cache of a context (B, S, D): its projected keys, the context itself and its mask (B, S)."""

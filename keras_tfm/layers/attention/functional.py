@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.compiler.products import product
-from keras_tfm.layers.masks import LOWEST, combine_masks, in_float32, masked_softmax
+from keras_tfm.layers.masks import LOWEST, combine_masks, fitting, in_float32, masked_softmax
 from keras_tfm.layers.signatures import Tensor
 
 
@@ -54,7 +54,7 @@ def attention_weights(
     array([[[0.5, 0.5, 0. ]]])
     """
     scores = add_bias(attention_scores(query, key, scale), bias)
-    return masked_softmax(scores, combine_masks(mask, rank=len(query.shape)))
+    return masked_softmax(scores, fitting(combine_masks(mask, rank=len(query.shape)), query, key))
 
 
 def multiply_heads(x, y, transpose=False):

@@ -24,7 +24,7 @@ from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.cache import ContextCache, KeyValueCache
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.masks import causal_mask, combine_masks, key_mask_of, masked_softmax
+from keras_tfm.layers.masks import causal_mask, combine_masks, fitting, key_mask_of, masked_softmax
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.signatures import Initializer
 
@@ -69,6 +69,7 @@ class Attention(Layer):
         self.on_weights = on_weights
         self.output_layer = output_layer
         self.weight_dropout = Dropout(dropout, name="dropout")
+        self.input_spec = keras.InputSpec(ndim=3)  # queries of another rank are refused by the layer's name
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         heads = self.projections
@@ -94,7 +95,7 @@ class Attention(Layer):
         hides later keys from each query. Returns (B, T, D).
         """
         keys = next(x for x in (key, value, query) if x is not None)
-        mask = combine_masks(mask, key_mask_of(keys))
+        mask = fitting(combine_masks(mask, key_mask_of(keys)), query, keys)
         query, key, value = self.projections.project(query, value, key)
         if self.position is not None:
             query, key = self.position.rotate(query, key)

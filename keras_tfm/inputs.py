@@ -1,0 +1,88 @@
+"""What is refused of the tensors that models and layers are called with, by a line that names the argument.
+
+Shapes are compared as far as they are known: a size may be None while a graph is traced.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+# An input whose name ends so has the shape of the input that stands beside it, up to the rank of its own.
+BESIDE = {"padding_mask": "token_ids", "segment_ids": "token_ids", "pixel_mask": "images"}
+
+
+def as_integers(ids, name):
+    """Ids as integers: integers are returned as they are, whole numbers in float32 or float64 become int32.
+
+    A fraction raises ValueError, naming the argument; while a graph is traced it becomes -1, which lies
+    outside every table. Half precision raises too, because it cannot represent every id above 256 or 2,048.
+    """
+    dtype = keras.backend.standardize_dtype(ids.dtype)
+    if "int" in dtype:
+        return ids
+    whole = ops.cast(ids, "int32")
+    is_whole = ops.equal(ops.cast(whole, ids.dtype), ids)
+    has_values = hasattr(is_whole, "numpy")  # not while a graph is traced
+    if dtype not in ("float32", "float64") or (has_values and not ops.convert_to_numpy(is_whole).all()):
+        raise ValueError(
+            f"`{name}` must be integers; they are {dtype}. In a `keras.Sequential`, put "
+            'keras.Input((None,), dtype="int32") first.'
+        )
+    return ops.where(is_whole, whole, -1)
+
+
+def refuse_complex(x, name):
+    """Raise ValueError for an array or tensor of complex numbers, of which TensorFlow would drop a part."""
+    if "complex" in str(getattr(x, "dtype", "")):
+        raise ValueError(f"{name} must be real numbers; they are {keras.backend.standardize_dtype(x.dtype)}.")
+
+
+def checked_inputs(inputs, expected):
+    """The `inputs` of a model, {name: array}, of which `expected` has symbols: ids as integers.
+
+    ValueError for None, complex numbers, ids that are no whole numbers, another rank, and a mask or segments
+    of another shape than what they are of.
+    """
+    inputs = {name: _checked(x, name, expected[name]) for name, x in inputs.items()}
+    for name, x in inputs.items():
+        for suffix, beside in BESIDE.items():
+            other = inputs.get(name.removesuffix(suffix) + beside)
+            if name.endswith(suffix) and other is not None and None not in (rank_of(x), rank_of(other)):
+                shape = tuple(other.shape)[: len(x.shape)]
+                if not fits(x.shape, shape):
+                    raise ValueError(
+                        f"`{name}` must have the shape {shape}, like `{name.removesuffix(suffix)}{beside}`; "
+                        f"it has {tuple(x.shape)}."
+                    )
+    return inputs
+
+
+def _checked(x, name, symbol):
+    if x is None:
+        raise ValueError(f"`{name}` must be an array; it is None. Leave out an input that has a default.")
+    x = x if hasattr(x, "shape") and hasattr(x, "dtype") else np.asarray(x)
+    refuse_complex(x, f"`{name}`")
+    rank, expected = rank_of(x), len(symbol.shape)
+    # Keras adds and drops a last axis of size 1.
+    is_near = (rank == expected - 1 and symbol.shape[-1] == 1) or (rank == expected + 1 and x.shape[-1] == 1)
+    if rank not in (None, expected) and not is_near:
+        axes = ", ".join("?" if size is None else str(size) for size in symbol.shape)
+        raise ValueError(f"`{name}` must have {expected} axes, ({axes}); its shape is {tuple(x.shape)}.")
+    if "int" in symbol.dtype and "float" in str(x.dtype) and not isinstance(x, keras.KerasTensor):
+        return as_integers(ops.convert_to_tensor(x), name)
+    return x
+
+
+def rank_of(x):
+    """The number of axes, None where a graph does not know it."""
+    return x.shape.rank if hasattr(x.shape, "rank") else len(x.shape)
+
+
+def fits(shape, wanted, broadcasts=()):
+    """Whether each size in `shape` is that in `wanted`, as far as both are known; those of the axes
+    `broadcasts` may be 1.
+    """
+    return len(shape) == len(wanted) and all(
+        None in (size, other) or size == other or (size == 1 and axis in broadcasts)
+        for axis, (size, other) in enumerate(zip(shape, wanted, strict=True))
+    )
