@@ -10,7 +10,13 @@ import inspect
 
 import keras
 
-from keras_tfm.private.keras import deleting_without_collections, layers_in, making, parts_of
+from keras_tfm.private.keras import (
+    built_parts_kept,
+    deleting_without_collections,
+    layers_in,
+    making,
+    parts_of,
+)
 
 
 @contextlib.contextmanager
@@ -135,7 +141,7 @@ def _then_hand_on(init):
 def _under_own_policy(build):
     @functools.wraps(build)
     def build_under_own_policy(self, *args, **kwargs):
-        with default_policy(self.dtype_policy):
+        with default_policy(self.dtype_policy), built_parts_kept(self):
             build(self, *args, **kwargs)
         quantize_parts(self, self.quantized_parts)
 

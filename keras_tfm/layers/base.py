@@ -32,7 +32,8 @@ class Layer(keras.layers.Layer):
 
     A layer that becomes an attribute of this one takes over two things: the dtype policy, unless it was made
     with a `dtype`, and the attribute's name, unless it was made with a `name`. Weights are saved under these
-    names, so they are the same in every process. Subclasses are registered with Keras by themselves.
+    names, so they are the same in every process. A part that is built already is not built again: it keeps
+    what it has learnt, and several layers may share it. Subclasses are registered with Keras by themselves.
 
     >>> class Scale(keras_tfm.layers.Layer):
     ...     def __init__(self, factor, **kwargs):

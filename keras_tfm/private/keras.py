@@ -178,6 +178,21 @@ def parts_of(layer):
     return layer._layers
 
 
+@contextlib.contextmanager
+def built_parts_kept(layer):
+    """Within this context, `build` of those parts of `layer` that are built does nothing: they belong to
+    others too, or were trained before. Keras would add their weights a second time, and refuse.
+    """
+    kept = [(part, vars(part)["build"]) for part in parts_of(layer) if part.built and "build" in vars(part)]
+    try:
+        for part, _ in kept:
+            vars(part)["build"] = lambda *_, **__: None
+        yield
+    finally:
+        for part, build in kept:
+            vars(part)["build"] = build
+
+
 def set_trainable_alone(layer, trainable):
     """Set `trainable` of a layer, but not of the layers inside it."""
     layer._trainable = trainable

@@ -20,6 +20,8 @@ class BeamSearch:
         length_penalty: float,
         early_stopping: bool | Literal["never"],
     ):
+        if not -100 <= length_penalty <= 100:  # beyond, powers of lengths overflow
+            raise ValueError(f"length_penalty: expected a number from -100 to 100, got {length_penalty:g}")
         self._rules, self._ends, self._width = rules, ends, beam_size
         self._penalty, self._early = length_penalty, early_stopping
 

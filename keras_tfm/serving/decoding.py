@@ -56,8 +56,8 @@ class StepDecoder:
         self._functions = said = Functions(**checked(folder, Functions, functions, "decoding.functions"))
         checked(folder, BeamSearch, search, "decoding.search")
         checked(folder, Rules, rules, "decoding.rules")
-        if said.start is None and said.reads != "prompts":
-            check(folder, "decoding.functions.start", said.start, list[int])
+        if not said.start and said.reads != "prompts":
+            check(folder, "decoding.functions.start", said.start or None, list[int])
         for name in ("step",) if said.reads == "prompts" else ("step", "encoder"):
             check(folder, f"decoding.functions.outputs.{name}", said.outputs.get(name), list[str])
         if said.sizes is not None:

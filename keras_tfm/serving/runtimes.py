@@ -26,8 +26,9 @@ def onnx(folder, threads, name="model"):
     read = [node.name for node in session.get_inputs()]
 
     def run(inputs):
-        with _without_denormals():
-            return session.run(None, {name: inputs[name] for name in read})
+        given = {name: inputs[name] for name in read}
+        with _without_denormals(), _computing(path):
+            return session.run(None, given)
 
     return run
 
@@ -40,6 +41,16 @@ def _reading(path):
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise ValueError(f"{path}: expected a whole file that the runtime can read: {reason}") from None
+
+
+@contextlib.contextmanager
+def _computing(path):
+    """A scope in which whatever a runtime raises for the numbers that it gets is a ValueError of one line."""
+    try:
+        yield
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"{path}: its function does not take these inputs: {reason}") from None
 
 
 @contextlib.contextmanager
@@ -89,7 +100,8 @@ def litert(folder, threads, name="model"):
         shapes = tuple((key, inputs[key].shape) for key in read)
         if shapes not in runners:
             raise ValueError(f"the function takes inputs of {_differing(runners, shapes)}")
-        outputs = runners[shapes](**{key: inputs[key] for key in read})
+        with _computing(path):
+            outputs = runners[shapes](**{key: inputs[key] for key in read})
         return [outputs[key] for key in sorted(outputs)]
 
     return run
@@ -115,7 +127,9 @@ def openvino(folder, threads, name="model"):
     written = sorted(compiled.outputs, key=lambda port: port.any_name)  # their own order is any
 
     def run(inputs):
-        found = request.infer({name: inputs[name] for name in read}, share_inputs=True)
+        given = {name: inputs[name] for name in read}
+        with _computing(path):
+            found = request.infer(given, share_inputs=True)
         return [np.array(found[port]) for port in written]
 
     return run

@@ -45,6 +45,7 @@ from keras_tfm.training.changed_steps import Change
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import Seq2SeqTraining
 
+TABLE = {"max_source_length", "max_target_length"}  # fields of a model with static attention
 Family = Literal["transformer", "recurrent", "gpt2"]
 FAMILIES: dict[str, Any] = {
     "transformer": keras_tfm.models.Transformer,
@@ -175,7 +176,13 @@ class Translator(TrainableTask):
             changes["max_length"] = 2 * config.max_length
         elif separate_tokenizers:
             changes["target_vocabulary_size"] = tokenizers[1].vocabulary_size
-        model = LanguageModel(FAMILIES[family].from_size(size or default_size(family), **changes))
+        model_config = FAMILIES[family].config_of_size(size or default_size(family), **changes)
+        if is_static(model_config):
+            model_config = dataclasses.replace(
+                model_config, **dict.fromkeys(TABLE - changes.keys(), config.max_length)
+            )
+        check_table(config.max_length, model_config)
+        model = LanguageModel(FAMILIES[family](model_config))
         return cls(model, tokenizers[0], tokenizers[-1], config)
 
     @classmethod
@@ -192,6 +199,7 @@ class Translator(TrainableTask):
         if not isinstance(task, Translator):
             return super().adopt(task, examples, **fields)
         config = dataclasses.replace(task.config, **fields)
+        check_table(config.max_length, task.model.backbone.config)
         return cls(task.model, task.tokenizer, task.target_tokenizer, config)
 
     @classmethod
@@ -413,3 +421,20 @@ class Translator(TrainableTask):
 def default_size(family: str) -> str:
     """The size that is taken for a `family` where none is named."""
     return "small" if "small" in FAMILIES[family].sizes else "tiny"
+
+
+def is_static(config: Any) -> bool:
+    """Whether a model's configuration is one with "static" attention, a table of positions."""
+    return getattr(config, "attention", None) == "static"
+
+
+def check_table(max_length: int, config: Any) -> None:
+    """Raise ValueError if a model's table of static attention has no rows or columns for `max_length`
+    tokens.
+    """
+    for name in sorted(TABLE) if is_static(config) else ():
+        if getattr(config, name) < max_length:
+            raise ValueError(
+                f"`max_length` must be at most the model's `{name}`, {getattr(config, name)}, as its "
+                f"attention is static; it is {max_length}."
+            )

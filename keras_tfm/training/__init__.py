@@ -2,7 +2,7 @@
 checkpoints.
 """
 
-from keras_tfm.training.callbacks import BestWeights, Progress
+from keras_tfm.training.callbacks import BestWeights, FiniteLoss, Progress
 from keras_tfm.training.checkpoint import Checkpoint
 from keras_tfm.training.depth import layer_rates
 from keras_tfm.training.evolution import Population, evolve

@@ -1,6 +1,7 @@
 """Callbacks for progress, and for the best (averaged) weights."""
 
 import logging
+import math
 import time
 import zlib
 from collections.abc import Callable, Iterable
@@ -46,6 +47,47 @@ class Progress(keras.callbacks.Callback):
             if name != "learning_rate"
         )
         LOG.info("%s  %.0f s  %s", self.name, time.perf_counter() - self.began, measures)
+
+
+class FiniteLoss(keras.callbacks.Callback):
+    """Stops a training whose loss is no finite number, by a FloatingPointError, within `every` batches.
+
+    `Checkpoint` does the same, and names the newest checkpoint.
+
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    >>> model.compile(keras.optimizers.SGD(1e30), "mse")  # a rate at which training diverges
+    >>> finite = keras_tfm.training.FiniteLoss(every=1)
+    >>> model.fit(np.ones((4, 2)), np.ones((4, 3)), epochs=9, verbose=0, callbacks=[finite])
+    Traceback (most recent call last):
+    ...
+    FloatingPointError: The loss is inf at batch 1 of epoch 2: lower the learning rate, or clip the gradients.
+    """
+
+    def __init__(self, every: int = 10):
+        super().__init__()
+        self.every = every
+        self.losses: list[tuple[int, Any]] = []  # reading one waits for the device
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self.epoch, self.losses = epoch, []
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if logs and "loss" in logs:
+            self.losses.append((batch, logs["loss"]))
+        if len(self.losses) >= self.every:
+            self._check()
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        self._check()
+
+    def _check(self) -> None:
+        losses, self.losses = self.losses, []
+        for batch, loss in losses:
+            if not math.isfinite(float(loss)):
+                raise FloatingPointError(
+                    f"The loss is {float(loss)} at batch {batch + 1} of epoch {self.epoch + 1}: lower the "
+                    "learning rate, or clip the gradients."
+                )
 
 
 class BestWeights(keras.callbacks.Callback):

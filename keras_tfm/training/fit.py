@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_tfm.jit import computes_in_bfloat16, fuses, jit_compile, slow_bfloat16
 from keras_tfm.private.keras import layers_in, seed_generators_of
-from keras_tfm.training.callbacks import BestWeights, Progress
+from keras_tfm.training.callbacks import BestWeights, FiniteLoss, Progress
 from keras_tfm.training.changed_steps import Change, ChangedInputs
 from keras_tfm.training.checkpoint import Checkpoint
 from keras_tfm.training.logs import GradientNorm, MetricsFile, TensorBoard, Throughput
@@ -126,7 +126,9 @@ def fit_best(
         ours.append(ChangedInputs(change, training.epochs * batches.num_batches, schedule))
     if is_chief:
         ours.append(Progress())
-    if run is not None:
+    if run is None:
+        ours.insert(0, FiniteLoss())  # before an epoch is judged
+    else:
         ours += _keeping(model, run, save, best, limit, settings or {}, is_chief)
     history = model.fit(
         batches.epochs(),

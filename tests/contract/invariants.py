@@ -18,6 +18,7 @@ from keras_tfm.training import load_weights, save_weights
 from keras_tfm.visualize import record_attention
 from tests.contract.case import BATCH, LENGTHS
 from tests.contract.tools import (
+    arguments_of,
     assert_attends,
     assert_close,
     assert_equal,
@@ -25,6 +26,7 @@ from tests.contract.tools import (
     corner,
     decoded_outputs,
     gradients_of,
+    layers_among,
     masks_of,
     needs,
     padded_by,
@@ -39,6 +41,23 @@ def config_round_trip(case):
     other = case.other(seed=2)
     other.set_weights(case.model.get_weights())
     assert_equal(run(other, case.draw()), case.expected)
+
+
+def built_parts_are_taken_as_they_are(case):
+    """A layer around the built parts of another shares their weights, and computes the same."""
+    arguments = arguments_of(case.layer)
+    parts = layers_among(arguments.values())
+    needs(parts, "no layers among its arguments")
+    assert case.model.built
+    other = type(case.layer)(**arguments, dtype=case.layer.dtype_policy)
+    assert other.name != case.layer.name  # and not the same layer
+    other(**case.draw(), **case.call)
+    shared = {id(weight) for part in parts for weight in part.weights}
+    assert shared <= {id(weight) for weight in other.weights}
+    for weight, theirs in zip(other.weights, case.layer.weights, strict=True):
+        assert id(weight) not in shared or weight is theirs
+        weight.assign(theirs)
+    assert_equal(run(lambda inputs: other(**inputs, **case.call), case.draw()), case.expected)
 
 
 def eager_and_graph_agree(case):
@@ -361,6 +380,7 @@ def dict_equals_positional_and_unknown_arguments_raise(case):
 
 INVARIANTS = (
     config_round_trip,
+    built_parts_are_taken_as_they_are,
     eager_and_graph_agree,
     eager_and_xla_agree,
     symbolic_shape_and_dtype_are_the_actual,

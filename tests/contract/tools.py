@@ -1,10 +1,14 @@
 """What the invariants stand on: outputs compared, padding, gradients, training steps."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops, tree
+
+from keras_tfm.layers.base import Pattern
 
 EPSILON = 1e-5
 
@@ -61,6 +65,22 @@ def broadcast_products(graph):
 def corner(arrays, like):
     """The leading part of each array, of the shape of its counterpart in `like`."""
     return [a[tuple(slice(n) for n in b.shape)] for a, b in zip(arrays, like, strict=True)]
+
+
+def arguments_of(layer):
+    """{name: value} of what a layer was made with; {} of a model, and of a layer whose parts are copies of
+    its arguments.
+    """
+    parameters = inspect.signature(type(layer).__init__).parameters.values()
+    names = [p.name for p in parameters if p.name != "self" and p.kind is not p.VAR_KEYWORD]
+    if isinstance(layer, keras.Model) or any(isinstance(getattr(layer, name), Pattern) for name in names):
+        return {}
+    return {name: getattr(layer, name) for name in names}
+
+
+def layers_among(values):
+    """The layers in nested lists and dicts."""
+    return [x for x in keras.tree.flatten(list(values)) if isinstance(x, keras.layers.Layer)]
 
 
 def needs(capability, reason):

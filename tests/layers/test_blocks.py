@@ -302,3 +302,16 @@ def test_impossible_arguments_are_refused():
         Encoder(0, 2, 9)
     with pytest.raises(ValueError, match="has cross-attention: call it with a `context`"):
         Block(2, 9, cross_attention=True)(normal(2, 5, 6))
+
+
+def test_layers_may_share_a_part():
+    """Its weights are one set; a part that was trained elsewhere keeps what it has learnt."""
+    branch, norm = layers.FeedForward(5), layers.LayerNormalization()
+    trained = branch(np.ones((1, 3, 4)), training=False), branch.get_weights()
+    x = keras.Input((3, 4))
+    first, second = (layers.Residual(branch, norm, name=name) for name in ("first", "second"))
+    model = keras_tfm.Model(x, second(first(x)))
+    assert len(model.weights) == len(branch.weights) + len(norm.weights)
+    for theirs, weight in zip(trained[1], branch.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, theirs)
+    np.testing.assert_array_equal(branch(np.ones((1, 3, 4))), trained[0])

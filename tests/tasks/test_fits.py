@@ -191,6 +191,14 @@ def test_what_may_be_trained_is_left_as_it_was(made, asked):
     first.trainable = True
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_loss_that_is_no_number_ends_a_training(keeps, tmp_path):
+    task, data, options = image_classifier()
+    options |= {"run": tmp_path / "run"} if keeps else {}
+    with pytest.raises(FloatingPointError, match=r"The loss is (nan|inf) at (batch|step) \d+"):
+        task.fit(*data, epochs=3, learning_rate=1e30, warmup_steps=1, **options)
+
+
 def test_weights_in_eight_bits_are_not_trained(tmp_path):
     task, data, options = text_classifier()
     task.save(tmp_path / "whole")

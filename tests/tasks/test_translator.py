@@ -178,6 +178,26 @@ def test_unknown_names_are_refused():
         small(PAIRS).fit((["a"], ["b"]))
 
 
+@pytest.mark.parametrize("max_length", [12, 200])
+def test_static_attention_has_a_place_for_every_token(max_length):
+    sizes = {"size": "tiny", "dim": 8, "hidden_dim": 8, "max_length": max_length, "vocabulary_size": 300}
+    lengths = ("max_source_length", "max_target_length")
+
+    def made(**options):
+        return Translator.from_pairs(PAIRS, "recurrent", **sizes, **options)
+
+    static = made(attention="static")
+    assert [getattr(static.model.backbone.config, name) for name in lengths] == [max_length] * 2
+    assert static.model.backbone.decoder.context_attention.table.shape == (max_length, max_length)
+    other = made()  # its configuration has no use for them
+    assert [getattr(other.model.backbone.config, name) for name in lengths] == [128, 128]
+    message = f"`max_length` must be at most the model's `max_source_length`, 8, .* it is {max_length}"
+    with pytest.raises(ValueError, match=message):
+        made(attention="static", max_source_length=8)
+    with pytest.raises(ValueError, match=f"`max_source_length`, {max_length}, .* it is {max_length + 1}"):
+        Translator.adopt(static, PAIRS, max_length=max_length + 1)
+
+
 def test_a_folder_cut_short_is_refused(tmp_path):
     translator = small(PAIRS)
     translator.save(tmp_path / "task")
