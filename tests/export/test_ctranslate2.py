@@ -253,6 +253,18 @@ def test_a_folder_answers_alone(exported, tmp_path):
         ({"beam_size": 2}, "`early_stopping` must be True, it is False"),
         ({"temperature": 0.5}, "it neither samples nor contrasts"),
         ({"no_repeat_ngram_size": 2}, "decodes `no_repeat_ngram_size` otherwise than the task: it must be 0"),
+        *(
+            ({name: value}, f"decodes `{name}` otherwise than the task")
+            for name, value in {
+                "sequence_bias": [([5], 1.0)],
+                "forbidden_sequences": [[5, 6]],
+                "prompt_repetition_penalty": 1.5,
+                "prompt_no_repeat_ngram_size": 2,
+                "length_decay": (2, 1.1),
+                "first_suppressed_ids": [5],
+                "renormalize": True,
+            }.items()
+        ),
         ({**BEAMS, "min_new_tokens": 2}, "decodes `min_new_tokens` with beams otherwise than the task"),
         ({"quantization": "int4"}, "`quantization` must be None or one of int8"),
         ({"max_new_tokens": 17}, r"`max_new_tokens` must lie in \[1, 16\]"),

@@ -199,9 +199,7 @@ ONES, MINUS = [1.0, 1.0, 1.0, -1.0], -INFINITY
 )
 def test_what_published_folders_ask_for(processor, of, expected):
     np.testing.assert_allclose(processed(processor, ONES, of), expected)
-    assert processor == type(processor)(
-        **{name.removeprefix("_"): value for name, value in vars(processor).items()}
-    )
+    assert processor == type(processor)(**vars(processor))
 
 
 def test_an_end_that_is_forbidden_stays_so():

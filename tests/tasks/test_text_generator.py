@@ -13,6 +13,7 @@ from keras_tfm.convert import CheckpointError
 from keras_tfm.data import CharacterTokenizer
 from keras_tfm.generation import NoRepeatNGram
 from keras_tfm.tasks import TaskError, TextGenerator
+from keras_tfm.tasks.decoding import DecodingDefaults
 from keras_tfm.tasks.text_generator import hold_out_texts
 from tests.fresh_process import ask
 
@@ -85,6 +86,41 @@ def test_an_epoch_may_be_fewer_batches_than_a_pass(monkeypatch):
     assert batches.num_batches == 2 < whole.num_batches
     for one, other in zip(batches.epochs().take(whole.num_batches), whole.dataset(), strict=True):
         np.testing.assert_array_equal(one[1], other[1])
+
+
+def published(generator, *stop, **options):
+    """The same task, which decodes as a folder of transformers says."""
+    decoding = DecodingDefaults(options=options, stop=stop)
+    config = dataclasses.replace(generator.config, decoding=decoding)
+    return TextGenerator(generator.model, generator.tokenizer, config)
+
+
+def test_a_length_that_includes_the_prompt_is_each_prompt_s_own():
+    """What a prompt becomes does not depend on its neighbours, nor does the model's own length."""
+    generator = make("characters")
+    task = published(generator, max_length=20, min_length=18)
+    prompts = ["So", "So long and than"]
+    texts = task.generate(prompts)
+    assert texts == [task.generate([prompt])[0] for prompt in prompts]
+    assert max(map(len, texts)) <= 20
+    full = [beginning * 12 for beginning in ("So so", "S")]
+    assert generator.generate(full) == [generator.generate([prompt])[0] for prompt in full]
+    for ask_for in (task.export_endpoints, task.served_writer):
+        with pytest.raises(ValueError, match=r"`max_length`, 20, includes the prompt.*give `max_new_tokens`"):
+            ask_for()
+        with pytest.raises(ValueError, match=r"`min_length`, 18, includes the prompt.*give `min_new_tokens`"):
+            ask_for(max_new_tokens=4)
+        ask_for(max_new_tokens=4, min_new_tokens=2)
+
+
+def test_published_strings_end_a_text(generator, tmp_path):
+    task = published(generator, "ank", "never there")
+    ended = task.generate(BEGINNINGS)
+    assert ended[0].startswith("So long and thank") and len(ended[0]) < len(TEXTS[0]) and ended[1] == TEXTS[1]
+    assert task.generate(BEGINNINGS, stop=()) == TEXTS
+    assert task.served_writer(max_new_tokens=8).stop == ("ank", "never there")
+    task.save(tmp_path / "task")
+    assert tasks.load(tmp_path / "task").config == task.config
 
 
 def test_pieces_come_one_by_one_and_make_the_whole(generator):
