@@ -127,7 +127,7 @@ class Published:
 
     def _entries(self, roles: Mapping[str, str]) -> Iterable[dict[str, Any]]:
         """The added tokens as in tokenizer.json, in the order in which `transformers` adds them."""
-        options, file = self._legacy_options(), [_entry(x) for x in self.content.get("added_tokens") or []]
+        options, file = self._legacy_options(), [*map(_entry, _listed(self.content, "added_tokens"))]
         more = [name for name in options if name.endswith("_token") and name not in ROLES]
         more = [options[name] for name in more if isinstance(options[name], str | Mapping)]
         stated_roles = [options[role] for role in ROLES if options.get(role) is not None]

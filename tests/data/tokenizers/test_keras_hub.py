@@ -20,6 +20,7 @@ from keras_tfm.data import (
 )
 from keras_tfm.models import BERT
 from keras_tfm.tasks import SentenceEncoder, SentenceEncoderConfig, TextClassifier
+from tests.data.tokenizers.test_added import KINDS, bert
 from tests.tasks.tiny import TINY
 
 LINES = [
@@ -179,3 +180,9 @@ def test_our_encoder_task_takes_ids_of_their_preprocessing():
     hidden = bert(batch)["sequence_output"].numpy()
     mask = batch["padding_mask"].numpy()[..., None]
     np.testing.assert_allclose((hidden * mask).sum(1) / mask.sum(1), encoder.predict(LINES), atol=1e-5)
+
+
+def test_keras_hub_finds_no_added_tokens():
+    for make in (bert, KINDS["gpt2"]):
+        with pytest.raises(TypeError, match="KerasHub finds no added tokens, got '<user>'"):
+            to_keras_hub(make([("<user>", ())]))

@@ -158,6 +158,7 @@ def test_berts_options(options, expected, folder):
         ({"tokenizer_config": {"added_tokens_decoder": [NEW]}}, "added_tokens_decoder: expected an object"),
         ({"tokenizer_config": {"added_tokens_decoder": {"x": NEW}}}, "expected the id of a token, got 'x'"),
         ({"tokenizer_config": {"additional_special_tokens": "<a>"}}, "expected a list of tokens, got '<a>'"),
+        ({"tokenizer_config": {"additional_special_tokens": 3}}, "expected a list of tokens, got 3"),
         ({"tokenizer_config": {"additional_special_tokens": [3]}}, "expected a token or an object.*got 3"),
     ],
 )
