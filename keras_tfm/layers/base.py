@@ -12,7 +12,7 @@ import keras
 from keras_tfm.inputs import refuse_complex
 from keras_tfm.layers.rematerialization import recomputed
 from keras_tfm.precision import has_own_policy, parts_follow, quantized_parts_of
-from keras_tfm.private.keras import to_snake_case
+from keras_tfm.private.keras import shared_number, to_snake_case
 from keras_tfm.registry import register
 
 if keras.backend.backend() != "tensorflow":
@@ -154,6 +154,7 @@ def _serialized(value, default):
     config = keras.saving.serialize_keras_object(value)
     if isinstance(value, keras.layers.Layer):
         config.pop("build_config", None)  # an argument is built where it is used
+        config |= shared_number(value)  # Keras's own entry is lost in a copy of this dictionary
         if not has_own_policy(value, default):
             config["config"].pop("dtype", None)
     return config

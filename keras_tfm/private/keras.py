@@ -173,6 +173,14 @@ def making():
             set_global_attribute(name, value)
 
 
+def shared_number(layer):
+    """{"shared_object_id": a number} by which Keras finds a layer again that several layers of a file share;
+    {} where no file is written.
+    """
+    is_written = get_global_attribute("shared_objects/id_to_config_map") is not None
+    return {"shared_object_id": id(layer)} if is_written else {}
+
+
 def parts_of(layer):
     """The layers that `layer` holds directly, without those inside them."""
     return layer._layers

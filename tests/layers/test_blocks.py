@@ -304,8 +304,8 @@ def test_impossible_arguments_are_refused():
         Block(2, 9, cross_attention=True)(normal(2, 5, 6))
 
 
-def test_layers_may_share_a_part():
-    """Its weights are one set; a part that was trained elsewhere keeps what it has learnt."""
+def test_layers_may_share_a_part(tmp_path):
+    """Its weights are one set, in files too; a part that was trained elsewhere keeps what it has learnt."""
     branch, norm = layers.FeedForward(5), layers.LayerNormalization()
     trained = branch(np.ones((1, 3, 4)), training=False), branch.get_weights()
     x = keras.Input((3, 4))
@@ -314,4 +314,10 @@ def test_layers_may_share_a_part():
     assert len(model.weights) == len(branch.weights) + len(norm.weights)
     for theirs, weight in zip(trained[1], branch.get_weights(), strict=True):
         np.testing.assert_array_equal(weight, theirs)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    ours, theirs = (loaded.get_layer(name).branch for name in ("first", "second"))
+    assert ours is theirs
+    inputs = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    np.testing.assert_array_equal(loaded(inputs), model(inputs))
     np.testing.assert_array_equal(branch(np.ones((1, 3, 4))), trained[0])
