@@ -14,6 +14,7 @@ from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_texts
 from keras_tfm.data.sources.labelled import PROBLEMS, LabelledTexts, read_labelled_texts
 from keras_tfm.heads.classification import Classifier, classification_loss
+from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.encoder_task import (
     EncoderTask,
     TextLength,
@@ -30,7 +31,7 @@ from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
 from keras_tfm.tasks.task import refuse_rows
 from keras_tfm.training.folder import Path
 from keras_tfm.training.monitor import Mode
-from keras_tfm.training.options import FineTuning
+from keras_tfm.training.options import ClassTraining, FineTuning
 
 Problem = Literal["classes", "multi-label", "regression"]
 PUBLISHED = dict(
@@ -91,6 +92,7 @@ class TextClassifier(EncoderTask):
     files = f"a text (or two texts) and its label in {TABLES}"
     columns = (2, 3)
     config_class = TextClassifierConfig
+    training = ClassTraining(**dataclasses.asdict(EncoderTask.training))
     examples_class = LabelledTexts
     head_class = Classifier
 
@@ -169,6 +171,11 @@ class TextClassifier(EncoderTask):
         improve.
         """
         return ("val_accuracy", "max") if self.config.problem == "classes" else super().judged_by
+
+    def _class_weights(self, labels: np.ndarray, training: Any) -> np.ndarray | None:
+        if training.class_weight is not None and self.config.problem != "classes":
+            raise ValueError(f"`class_weight` is for one class a text; the problem is {self.config.problem}.")
+        return class_weights(training, labels, self.config.labels)
 
     def objective(self, training: FineTuning) -> dict[str, Any]:
         if self.config.problem == "classes":

@@ -14,6 +14,7 @@ from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_words
 from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words
 from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
+from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.encoder_task import (
     EncoderTask,
     TextLength,
@@ -25,7 +26,7 @@ from keras_tfm.tasks.encoder_task import (
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import FineTuning
+from keras_tfm.training.options import ClassTraining, FineTuning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +72,7 @@ class TokenClassifier(EncoderTask):
     )
     columns = (2,)
     unit = "sentences"
-    training = dataclasses.replace(EncoderTask.training, epochs=10)
+    training = ClassTraining(**{**dataclasses.asdict(EncoderTask.training), "epochs": 10})
     config_class = TokenClassifierConfig
     examples_class = TaggedWords
     head_class = TokenTagger
@@ -124,6 +125,10 @@ class TokenClassifier(EncoderTask):
         labels = np.full(is_first.flat_values.shape, -1, "int32")
         labels[is_first.flat_values.numpy() == 1] = label_ids(tags, self.config.labels)
         return is_first.with_flat_values(tf.constant(labels))
+
+    def _class_weights(self, labels: tf.RaggedTensor, training: Any) -> np.ndarray | None:
+        found = labels.flat_values.numpy()
+        return class_weights(training, found[found >= 0], self.config.labels)
 
     def objective(self, training: FineTuning) -> dict[str, Any]:
         return {"loss": TokenCrossEntropy(), "weighted_metrics": [token_accuracy]}
