@@ -6,9 +6,11 @@ Packages load at their first use, so that `import keras_tfm` and the command's `
 import importlib
 
 from keras_tfm import log
+from keras_tfm.private import lookup
 from keras_tfm.version import __version__
 
 log.begin()
+lookup.begin()
 
 _PACKAGES = (
     "convert",

@@ -4,9 +4,10 @@ import keras
 import pytest
 
 from keras_tfm import layers, training
-from keras_tfm.models import ALBERT
+from keras_tfm.models import ALBERT, BERT
 from keras_tfm.models.text.deberta import ConvolutionBranch
 from keras_tfm.registry import register
+from tests.fresh_process import run_fresh
 
 
 @pytest.mark.parametrize(("definition", "name"), [
@@ -50,6 +51,42 @@ def test_a_cell_of_a_notebook_may_be_run_again():
         latest = make(module, 2)
         package = module.partition(".")[0]
         assert keras.saving.get_registered_object(f"{package}>Own") is latest
+
+
+LOAD = """
+import sys
+for name in sys.argv[2:]:
+    __import__(name)
+assert ("keras" in sys.modules) == ("keras" in sys.argv)  # the package alone does not import it
+import keras
+packages = "keras_tfm.layers", "keras_tfm.models"
+assert not any(name in sys.modules for name in packages)
+assert keras.saving.get_registered_object("keras_tfm>NoSuchClass") is None
+assert keras.saving.get_registered_object("other>Dense") is None
+model = keras.models.load_model(sys.argv[1])
+print(keras.saving.get_registered_name(type(model)))
+import pkgutil, keras_tfm
+before = set(keras.saving.get_custom_objects())
+for module in pkgutil.walk_packages(keras_tfm.__path__, "keras_tfm."):
+    if module.name.split(".")[1] in ("layers", "heads", "models", "training", "generation", "tasks"):
+        __import__(module.name)
+print([name for name in set(keras.saving.get_custom_objects()) - before if name.startswith("keras_tfm")])
+"""
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The .keras file of a model of this package."""
+    path = tmp_path_factory.mktemp("saved") / "model.keras"
+    BERT(BERT.config_of_size("tiny")).save(path)
+    return path
+
+
+@pytest.mark.parametrize("imports", [["keras_tfm"], ["keras", "keras_tfm"]])
+def test_a_model_loads_after_the_package_alone(saved, imports):
+    """Also where Keras was there first; all names are found that any module registers."""
+    result = run_fresh(LOAD, saved, *imports, blocked=())
+    assert result.stdout.splitlines() == ["keras_tfm.bert>BERT", "[]"], result.stderr
 
 
 def test_functions_too():

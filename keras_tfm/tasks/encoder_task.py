@@ -273,7 +273,14 @@ class EncoderTask(FineTunedTask):
         encoded = in_chunks(self._encode, *examples[:-1], size=self.chunk)
         inputs, labels = self._inputs(encoded), self._encode_labels(examples, encoded)
         options = {"pad_id": self.tokenizer.pad_id, "rows": self._rows_per_example(examples)}
-        return EncodedBatches(inputs, labels, **options, **training.batching_by_length(is_validation))
+        batches = EncodedBatches(inputs, labels, **options, **training.batching_by_length(is_validation))
+        if not is_validation:
+            batches.class_weights = self._class_weights(labels, training)
+        return batches
+
+    def _class_weights(self, labels: Any, training: Any) -> np.ndarray | None:
+        """The weights of the labels 0, 1, … in the loss; None for equal ones."""
+        return None
 
     def _rows_per_example(self, examples: Any) -> int:
         """How many encoded rows make one example: the number of choices, for instance."""

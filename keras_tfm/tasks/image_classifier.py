@@ -19,6 +19,7 @@ from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.heads.classification import Classifier, classification_loss, soft_classification_loss
 from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.serving.examples import as_columns
+from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.distillation import Taught, distillation_objective, distilled_model, teacher_of
 from keras_tfm.tasks.image_encoder import ImageEncoder
 from keras_tfm.tasks.image_task import (
@@ -281,13 +282,17 @@ class ImageClassifier(ImageTask, FineTunedTask):
             "max_shift": training.max_shift,
             "augmentation": augmentation,
         }
-        return ImageBatches(
+        batches = ImageBatches(
             *examples,
             self.prepare,
             training.batch_size,
             num_classes=len(self.class_names) if is_soft else None,
             **({} if is_validation else learning),
         )
+        if not is_validation:
+            names = list(map(str, self.class_names))
+            batches.class_weights = class_weights(training, np.asarray(examples[1]), names)
+        return batches
 
     def objective(self, training: ImageTraining) -> dict[str, Any]:
         if training.teacher is not None:

@@ -24,6 +24,7 @@ from keras_tfm.serving.examples import (
     not_texts,
     shown,
 )
+from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.encoder_task import (
     EncoderTask,
     TextLength,
@@ -38,7 +39,7 @@ from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
 from keras_tfm.training.folder import Path
 from keras_tfm.training.monitor import Mode
-from keras_tfm.training.options import FineTuning
+from keras_tfm.training.options import ClassTraining, FineTuning
 
 Problem = Literal["classes", "multi-label", "regression"]
 PUBLISHED = dict(
@@ -101,6 +102,7 @@ class TextClassifier(EncoderTask):
     files = f"a text (or two texts) and its label in {TABLES}"
     columns = (2, 3)
     config_class = TextClassifierConfig
+    training = ClassTraining(**dataclasses.asdict(EncoderTask.training))
     examples_class = LabelledTexts
     column_kinds = types.MappingProxyType({"texts": not_text_or_pair})
     head_class = Classifier
@@ -186,6 +188,11 @@ class TextClassifier(EncoderTask):
         improve.
         """
         return ("val_accuracy", "max") if self.config.problem == "classes" else super().judged_by
+
+    def _class_weights(self, labels: np.ndarray, training: Any) -> np.ndarray | None:
+        if training.class_weight is not None and self.config.problem != "classes":
+            raise ValueError(f"`class_weight` is for one class a text; the problem is {self.config.problem}.")
+        return class_weights(training, labels, self.config.labels)
 
     def objective(self, training: FineTuning) -> dict[str, Any]:
         if self.config.problem == "classes":

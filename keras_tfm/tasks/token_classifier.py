@@ -16,6 +16,7 @@ from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_words
 from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words
 from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
 from keras_tfm.serving.examples import not_texts, not_words
+from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.encoder_task import (
     EncoderTask,
     TextLength,
@@ -27,7 +28,7 @@ from keras_tfm.tasks.encoder_task import (
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import FineTuning
+from keras_tfm.training.options import ClassTraining, FineTuning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +74,7 @@ class TokenClassifier(EncoderTask):
     )
     columns = (2,)
     unit = "sentences"
-    training = dataclasses.replace(EncoderTask.training, epochs=10)
+    training = ClassTraining(**{**dataclasses.asdict(EncoderTask.training), "epochs": 10})
     config_class = TokenClassifierConfig
     examples_class = TaggedWords
     column_kinds = types.MappingProxyType({"words": not_texts, "tags": not_texts})
@@ -127,6 +128,10 @@ class TokenClassifier(EncoderTask):
         labels = np.full(is_first.flat_values.shape, -1, "int32")
         labels[is_first.flat_values.numpy() == 1] = label_ids(tags, self.config.labels)
         return is_first.with_flat_values(tf.constant(labels))
+
+    def _class_weights(self, labels: tf.RaggedTensor, training: Any) -> np.ndarray | None:
+        found = labels.flat_values.numpy()
+        return class_weights(training, found[found >= 0], self.config.labels)
 
     def objective(self, training: FineTuning) -> dict[str, Any]:
         return {"loss": TokenCrossEntropy(), "weighted_metrics": [token_accuracy]}

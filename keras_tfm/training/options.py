@@ -8,10 +8,11 @@ does not import TensorFlow.
 """
 
 import dataclasses
+import math
 import os
 from typing import Annotated, Any, Literal
 
-from keras_tfm.configs import Between, Config, Count, Minutes, Natural, Option
+from keras_tfm.configs import Between, Config, Count, Minutes, Natural, Option, parse_json
 from keras_tfm.training.folder import refuse_pattern
 
 Positive = Annotated[float, Between(0, is_above=True)]
@@ -202,7 +203,43 @@ class FineTuning(PartlyTrained, TextTraining):
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageTraining(PartlyTrained):
+class WeightedClasses(Config):
+    """The weights of classes in the loss of a training; validation weighs all examples alike."""
+
+    class_weight: Annotated[
+        str | None,
+        Option(
+            "weights of the classes in the loss: balanced, which gives each the same share, or JSON such as "
+            '{"spam": 5}, 1 for all others',
+            default="1 for all",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.class_weight not in (None, "balanced"):
+            self.class_weights()
+
+    def class_weights(self) -> dict[str, float]:
+        """The weights in JSON by class; ValueError for anything else."""
+        try:
+            weights = parse_json(str(self.class_weight))
+            numbers = weights.values()
+            if all(type(x) in (int, float) and 0 <= x < math.inf for x in numbers) and any(numbers):
+                return weights
+        except (ValueError, AttributeError):
+            pass
+        expected = '`class_weight` must be balanced, or a JSON object of numbers such as {"spam": 5}'
+        raise ValueError(f"{expected}; it is {self.class_weight}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassTraining(WeightedClasses, FineTuning):
+    """By default the warm-up takes a tenth of the steps."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageTraining(WeightedClasses, PartlyTrained):
     """By default the warm-up takes a tenth of the steps."""
 
     learning_rate: Annotated[
@@ -253,6 +290,10 @@ class ImageTraining(PartlyTrained):
             if not os.path.exists(os.path.join(self.teacher, "config.json")):
                 raise ValueError(f"`teacher` must be the folder of a task; {self.teacher} is none.")
             object.__setattr__(self, "teacher", os.path.abspath(self.teacher))
+        if self.class_weight is not None:
+            for name in ("teacher", "mixup", "cutmix", "label_smoothing"):
+                if getattr(self, name):
+                    raise ValueError(f"`class_weight` needs labels of one class each: leave out `{name}`.")
 
 
 @dataclasses.dataclass(frozen=True)

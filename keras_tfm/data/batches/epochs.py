@@ -35,6 +35,7 @@ class Batches(abc.ABC):
 
     num_batches: int
     num_dropped: int = 0
+    class_weights: np.ndarray | None = None  # (C,), by which the weights of labels 0 to C - 1 are multiplied
 
     @abc.abstractmethod
     def _epoch(self, number: tf.Tensor) -> tf.data.Dataset:
@@ -43,16 +44,27 @@ class Batches(abc.ABC):
     @_without_autograph
     def dataset(self, epoch: int = 0) -> tf.data.Dataset:
         """The batches of one epoch, which depend only on its number and the seed."""
-        return _finished(self._epoch(tf.constant(epoch, tf.int64)), self.num_batches)
+        return _finished(self._weighted(self._epoch(tf.constant(epoch, tf.int64))), self.num_batches)
 
     @_without_autograph
     def epochs(self) -> tf.data.Dataset:
         """The batches of epoch 0, 1, … without end, for `fit(..., steps_per_epoch=num_batches)`."""
-        return _finished(self._endless(), tf.data.INFINITE_CARDINALITY)
+        return _finished(self._weighted(self._endless()), tf.data.INFINITE_CARDINALITY)
 
     def _endless(self) -> tf.data.Dataset:
         """All epochs one after another; a subclass may have a shorter way."""
         return tf.data.Dataset.counter().flat_map(self._epoch)
+
+    def _weighted(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """The batches with the weights of their labels' classes."""
+        if self.class_weights is None:
+            return dataset
+        table = tf.constant(self.class_weights, tf.float32)
+
+        def weigh(inputs, labels, weights=1.0):
+            return inputs, labels, weights * tf.gather(table, labels)
+
+        return dataset.map(weigh)
 
     def in_epochs_of(self, most: int | None = None) -> Epochs:
         """Epochs of a whole pass over these batches, or of `most` batches if a pass has more; the next epoch

@@ -1,0 +1,25 @@
+"""The weights of classes in the loss."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from keras_tfm.training.options import WeightedClasses
+
+
+def class_weights(training: WeightedClasses, labels: np.ndarray, names: Sequence[str]) -> np.ndarray | None:
+    """A weight for each of the classes `names`, (C,), as the training asks for; None if all are 1.
+
+    "balanced" weighs the N `labels`, indices of the names, by N / (classes that occur * examples of the
+    class), as King and Zeng (2001) and scikit-learn do. ValueError for a weight of an unknown class.
+    """
+    if training.class_weight is None:
+        return None
+    if training.class_weight == "balanced":
+        counts = np.bincount(labels, minlength=len(names))
+        return np.where(counts, len(labels) / (np.count_nonzero(counts) * np.maximum(counts, 1)), 1.0)
+    weights = training.class_weights()
+    if unknown := sorted(set(weights) - set(names)):
+        known = ", ".join(names)[:200]
+        raise ValueError(f"`class_weight` must name classes of the task, {known}; it names {unknown[0]!r}.")
+    return np.array([weights.get(name, 1.0) for name in names])
