@@ -10,6 +10,7 @@ import json
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -91,7 +92,7 @@ class BERTTokenizer(Tokenizer):
         self.special_ids = tuple(sorted(special.union(map(vocabulary.index, SPECIAL))))
         rules = lowercase, lowercase if strip_accents is None else strip_accents, han
         self._words_of = _Characters(*characters(*rules))
-        self._normalizer = None
+        self._normalizer: Any = None
         if any(token.normalized for token in added):
             self._normalizer = _Characters(*characters(*rules, marks=False))
         self._added, self._added_to_texts = (

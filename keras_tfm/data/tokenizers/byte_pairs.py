@@ -380,7 +380,7 @@ def _usual(special: Special, tokens: list[str]) -> list[AddedToken]:
     return in_order(special_tokens(names, tokens) + special_tokens([special.mask], tokens, lstrip=True))
 
 
-def _checked_roles(roles: Mapping[str, str], special: Special, tokens: set[str]) -> Mapping[str, str]:
+def _checked_roles(roles: Mapping[str, str], special: Special, tokens: set[str]) -> Mapping[str, Any]:
     """The `roles`; ValueError unless they are GPT-2's, of known tokens."""
     for role, token in roles.items():
         if special.mask is not None or role not in ("pad", "start", "end", "unknown") or token not in tokens:

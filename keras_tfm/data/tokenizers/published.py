@@ -149,8 +149,8 @@ class Published:
         names = {entry["content"] for entry in named}
         for number, entry in sorted(stated.items()):
             normalized = entry.get("normalized", not entry.get("special", False))
-            special = entry.get("special", False) or entry["content"] in names
-            entries.append(entry | {"id": number, "normalized": normalized, "special": special})
+            is_special = entry.get("special", False) or entry["content"] in names
+            entries.append(entry | {"id": number, "normalized": normalized, "special": is_special})
         present = {entry["content"] for entry in entries}
         return [*entries, *(x | {"special": True} for x in [*named, *extra] if x["content"] not in present)]
 

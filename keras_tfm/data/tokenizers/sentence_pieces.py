@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -119,7 +120,7 @@ class SentencePieceTokenizer(Tokenizer):
             raise ValueError(f"added_tokens: expected none beside a tokenizer of SigLIP's, got {new!r}")
         self._is_usual = tokens == usual
         characters = {x for piece in pieces for x in piece} if any(t.normalized for t in tokens) else set()
-        self._characters = (
+        self._characters: Any = (
             _kernel(normalizing_model(self._model, characters), tf.string) if characters else None
         )
         self._added = AddedTokens(tokens, self._normal_contents)
