@@ -20,6 +20,8 @@ def data(tmp_path_factory):
         (folder / "text" / f"{name}.txt").write_text("\n\n".join(documents), "utf-8")
     changes = '{"dim": 32, "num_heads": 2, "intermediate_dim": 64, "num_layers": 1}'
     (folder / "changes.json").write_text(changes)
+    (folder / "single").mkdir()
+    (folder / "single" / "one.txt").write_text("The only document.")
     return folder
 
 
@@ -74,7 +76,8 @@ def test_from_a_folder_of_hugging_faces(data, trained, tmp_path, capsys):
         (("--train", "{data}/text/a.txt", "{data}/missing"), "missing: cannot be read"),
         (("--train", "{data}"), "expected text files, .txt, .txt.gz, .txt.xz; the folder has none"),
         (("--from", "{data}"), "a folder of Hugging Face's or a hub id; {data} has no config.json"),
-        (("--train", "{data}/changes.json"), "At least 2 examples are needed"),
+        (("--train", "{data}/changes.json"), "changes.json: expected a JSON array of objects"),
+        (("--train", "{data}/single/one.txt"), "At least 2 examples are needed"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_no_run(options, message, data, tmp_path, capsys):
