@@ -111,7 +111,7 @@ def read_decoding(folder: Path, is_encoder_decoder: bool) -> DecodingDefaults:
     >>> import pathlib
     >>> _ = pathlib.Path("config.json").write_text('{"eos_token_id": 2, "num_beams": 4}')
     >>> keras_tfm.convert.read_decoding(".", is_encoder_decoder=True)
-    DecodingDefaults(start_id=None, end_ids=(2,), pad_id=None, options={'beam_size': 4})
+    DecodingDefaults(start_id=None, end_ids=(2,), pad_id=None, options={'beam_size': 4}, stop=())
     """
     folder = pathlib.Path(folder)
     entries, path = read_config(folder), folder / "config.json"

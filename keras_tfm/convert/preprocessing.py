@@ -80,7 +80,7 @@ def _read_entries(folder):
     model_type = str(read_config(folder).get("model_type")) if path.exists() else ""
     if name is None:
         kind = MODELS[model_type] if model_type in WITHOUT_FILE else None
-        return CLASSES.get(kind, {}), kind, path
+        return CLASSES[kind] if kind else {}, kind, path
     path = inside(folder, name)
     content = read_json(path)
     entries = content.get("image_processor") if name == IN_PROCESSOR else content

@@ -110,8 +110,9 @@ class LengthDecay(Value):
 class Renormalize(Value):
     """Makes log-probabilities of the logits again, after other processors.
 
-    >>> keras_tfm.generation.Renormalize()(np.zeros((1, 2), "float32"), None).numpy().round(3).tolist()
-    [[-0.693, -0.693]]
+    >>> scores = keras_tfm.generation.Renormalize()(np.zeros((1, 2), "float32"), None)
+    >>> np.exp(scores).tolist()
+    [[0.5, 0.5]]
     """
 
     def __call__(self, logits, written):

@@ -1,7 +1,7 @@
 """How a task decodes unless a call says otherwise: the defaults that published checkpoints bring along."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,17 @@ class DecodingDefaults(Config):
                 options.pop(name, None)
         return {**options, **given}
 
+    def refuse_whole_lengths(self, **given: Any) -> None:
+        """Raise ValueError where an export with the options `given` would decode otherwise than the task: it
+        writes as many tokens after every prompt, while published lengths may include the prompt.
+        """
+        for whole, new in (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens")):
+            if self.options.get(whole) and new not in self.options and given.get(new) is None:
+                raise ValueError(
+                    f"The published `{whole}`, {self.options[whole]}, includes the prompt; an export takes "
+                    f"prompts of any length: give `{new}`."
+                )
+
     def ids(self) -> Iterator[tuple[str, int]]:
         """All (name, token id) pairs that these defaults contain."""
         named = {"start_id": self.start_id, "pad_id": self.pad_id, "end_ids": self.end_ids}
@@ -113,6 +124,20 @@ def reseeded(options: DecodingOptions, first: int) -> DecodingOptions:
     if options.seed is None or not first:
         return options
     return dataclasses.replace(options, seed=(options.seed + first) % 2**31)
+
+
+def rows_alike(
+    chosen: Sequence[DecodingOptions], batch_size: int
+) -> Iterator[tuple[list[int], DecodingOptions]]:
+    """The rows that are decoded in one batch, and their options: those of equal lengths of answers, so that
+    what a prompt's own length leaves does not depend on other prompts.
+    """
+    groups: dict[tuple[int, int], list[int]] = {}
+    for row, options in enumerate(chosen):
+        groups.setdefault((options.max_new_tokens, options.min_new_tokens), []).append(row)
+    for rows in groups.values():
+        for first in range(0, len(rows), batch_size):
+            yield rows[first : first + batch_size], chosen[rows[0]]
 
 
 def refused_prompts(

@@ -45,7 +45,7 @@ class SentenceEncoderConfig(Config):
     normalize: bool = True
     pooling: tuple[Pooling, ...] = ("mean",)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if not self.pooling or len(set(self.pooling)) < len(self.pooling):
             raise ValueError(f"`pooling` must be one or more different poolings; it is {self.pooling}.")

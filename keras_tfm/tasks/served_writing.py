@@ -56,7 +56,7 @@ def served_generator(
     if task.tokenizer is None:
         raise ValueError("A generator without a tokenizer is exported as a SavedModel alone.")
     stop = task._stops(stop)
-    task.check_fixed(max_new_tokens, **options)
+    task.config.decoding.refuse_whole_lengths(max_new_tokens=max_new_tokens, **options)
     add_start = task.config.add_start
     chosen = task._options(1 + add_start, max_new_tokens, **options)
     longest = task.max_length - chosen.max_new_tokens

@@ -36,6 +36,7 @@ from keras_tfm.tasks.decoding import (
     check_token_ids,
     refused_prompts,
     reseeded,
+    rows_alike,
     within,
 )
 from keras_tfm.tasks.learning import ROWS, ModelOptions
@@ -307,19 +308,11 @@ class TextGenerator(TrainableTask):
     def _alike(
         self, prompts: Sequence[str], max_new_tokens: int | None, batch_size: int, **options: Any
     ) -> Iterator[tuple[list[int], DecodingOptions]]:
-        """Rows of `prompts` that are decoded in one batch, and their options: what a prompt's own length
-        leaves of the published lengths and of the model's, no other prompt's.
-        """
+        """See `rows_alike`."""
         pieces = self.tokenizer.tokenize(tf.constant(prompts, tf.string)).row_lengths().numpy()
         lengths = (pieces + self.config.add_start).tolist()
         chosen = {length: self._options(length, max_new_tokens, **options) for length in set(lengths)}
-        groups: dict[tuple[int, int], list[int]] = {}
-        for row, length in enumerate(lengths):
-            key = chosen[length].max_new_tokens, chosen[length].min_new_tokens
-            groups.setdefault(key, []).append(row)
-        for rows in groups.values():
-            for first in range(0, len(rows), batch_size):
-                yield rows[first : first + batch_size], chosen[lengths[rows[0]]]
+        return rows_alike([chosen[length] for length in lengths], batch_size)
 
     predict = generate
     writes_texts, served_writer = True, served_generator
@@ -398,18 +391,6 @@ class TextGenerator(TrainableTask):
         found = DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
         return within(found, self.model.backbone.config.vocabulary_size)
 
-    def check_fixed(self, max_new_tokens: int | None, **options: Any) -> None:
-        """Raise ValueError where an export would decode otherwise than the task: it writes as many tokens
-        after every prompt, while published lengths may include the prompt.
-        """
-        published, given = self.config.decoding.options, {"max_new_tokens": max_new_tokens, **options}
-        for whole, new in (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens")):
-            if published.get(whole) and new not in published and given.get(new) is None:
-                raise ValueError(
-                    f"The published `{whole}`, {published[whole]}, includes the prompt, and an export takes "
-                    f"prompts of any length: give `{new}`."
-                )
-
     def _compiled_decoding(self, stop: tuple[str, ...]) -> CompiledDecoding:
         return CompiledDecoding(self.model, self._stop(stop), self._pad_id, max_length=self.max_length)
 
@@ -425,7 +406,7 @@ class TextGenerator(TrainableTask):
         self, max_new_tokens: int | None = None, stop: str | Iterable[str] | None = None, **options: Any
     ) -> Endpoints:
         """`serving_default(text)`, decoded with `options`, and `generate(text, temperature, top_p, seed)`."""
-        self.check_fixed(max_new_tokens, **options)
+        self.config.decoding.refuse_whole_lengths(max_new_tokens=max_new_tokens, **options)
         published = self.config.decoding.options.get("max_new_tokens", NEW_TOKENS)
         room = self._options(1, max_new_tokens or published).max_new_tokens
         end = self._stop(self._stops(stop))
