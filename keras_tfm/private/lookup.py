@@ -7,6 +7,7 @@ application does, a finder in `sys.meta_path` waits for it.
 
 import importlib.util
 import sys
+from typing import Any
 
 PACKAGES = ("layers", "heads", "models", "training")  # whose modules register classes
 TOP = __name__.partition(".")[0]
@@ -33,14 +34,15 @@ class Finder:
             return None
         sys.meta_path.remove(cls)
         spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
+        loader: Any = spec and spec.loader
+        if loader is not None:
+            execute = loader.exec_module
 
             def exec_module(module):
                 execute(module)
                 replace()
 
-            spec.loader.exec_module = exec_module
+            loader.exec_module = exec_module
         return spec
 
 

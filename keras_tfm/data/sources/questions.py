@@ -78,7 +78,8 @@ def read_questions(paths: Paths, columns: ColumnNames = None) -> Questions:
     for path in files_of(paths):
         is_table = has_names(path) and (kind_of(path) != ".json" or columns is not None)
         asked = _of_table(path, chosen) if is_table else _of_squad(path, numbered_lines(path, MAX_BYTES))
-        count, problems, first = 0, {}, None
+        count, problems = 0, dict[str, str]()
+        first: DataError | None = None
         for place, read in asked:
             count += 1
             try:
@@ -87,8 +88,10 @@ def read_questions(paths: Paths, columns: ColumnNames = None) -> Questions:
                 first = first or error
                 problems[f"{path}, {place}"] = error.problem.removeprefix(place).lstrip(":. ")
                 continue
-            for column, value in zip(examples, found, strict=True):
-                column.append(value)
+            question, context, answers = found
+            examples.questions.append(question)
+            examples.contexts.append(context)
+            examples.answers.append(answers)
         if count == len(problems):
             raise first or DataError(path, None, "expected questions, the file has none")
         tell_left_out(problems, count, "questions")

@@ -237,17 +237,16 @@ def parse_layout(columns: ColumnNames, counts: Sequence[int] = (2,)) -> Layout:
     layout = columns if isinstance(columns, Layout) else Layout(columns)
     if layout.columns is None:
         return layout
-    columns = layout.columns
-    columns = [int(column) if str(column).isdecimal() else column for column in columns]
-    kinds, several = {type(column) for column in columns}, len(set(columns)) == len(columns)
-    if len(columns) not in counts or len(kinds) != 1 or not several:
+    chosen = [int(column) if str(column).isdecimal() else column for column in layout.columns]
+    kinds, several = {type(column) for column in chosen}, len(set(chosen)) == len(chosen)
+    if len(chosen) not in counts or len(kinds) != 1 or not several:
         raise ValueError(
             f"columns: expected {' or '.join(map(COUNTS.__getitem__, counts))} different names, "
-            f"or {' or '.join(map(COUNTS.__getitem__, counts))} positions from 0, got {columns}"
+            f"or {' or '.join(map(COUNTS.__getitem__, counts))} positions from 0, got {chosen}"
         )
     if layout.header is False and kinds == {str}:
-        raise ValueError(f"header: a table without a header has no names of columns, got {columns}")
-    return dataclasses.replace(layout, columns=columns)
+        raise ValueError(f"header: a table without a header has no names of columns, got {chosen}")
+    return dataclasses.replace(layout, columns=chosen)
 
 
 def _table_rows(path: str, records: Iterator, columns: Columns, separator: str) -> Iterator[Row]:
