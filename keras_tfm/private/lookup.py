@@ -57,7 +57,7 @@ def replace():
 
 def begin():
     """Replace the dictionary now, or when Keras loads."""
-    if "keras" in sys.modules:
-        replace()
-    else:
+    if "keras" not in sys.modules:
         sys.meta_path.insert(0, Finder)
+    elif hasattr(sys.modules["keras"], "__path__"):  # not where it is blocked, as in some tests
+        replace()
