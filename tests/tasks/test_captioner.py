@@ -193,7 +193,7 @@ def test_wrong_inputs_are_refused(tmp_path):
     task = fresh()
     images, texts = drawn(SENTENCES[:3])
     for wrong, message in (
-        (images, r"examples: expected \(images, texts\), got a ndarray"),
+        (images, r"examples: expected \(images, texts\), got ndarray of the shape"),
         ((images, ["a", " ", "b"]), "row 1: expected a text, got ' '"),
         ((images[..., :1], texts), r"`images` must have the shape \(B, H, W, 3\)"),
     ):

@@ -19,7 +19,9 @@ SIZE = {"vocabulary_size": len(PIECES), "max_length": 16}
 
 def classifier(family=BERT, size="tiny", texts=("the cat", "the dog"), **changes):
     model = family.from_size(size, **TINY | SIZE | changes)
-    return tasks.TextClassifier.from_backbone(model, BERTTokenizer(PIECES), (texts, "ab"), max_length=12)
+    return tasks.TextClassifier.from_backbone(
+        model, BERTTokenizer(PIECES), (texts, ["a", "b"]), max_length=12
+    )
 
 
 def translator(family="transformer", **changes):
@@ -158,7 +160,7 @@ def test_a_text_that_both_sides_read():
     sizes = {"num_layers": 1, "dim": 8, "num_heads": 2, "intermediate_dim": 8}
     model = BART.from_size("base", **sizes | {"num_decoder_layers": 1} | SIZE)
     task = tasks.TextClassifier.from_backbone(
-        model, BERTTokenizer(PIECES), (["the", "cat"], "ab"), max_length=12
+        model, BERTTokenizer(PIECES), (["the", "cat"], ["a", "b"]), max_length=12
     )
     view = look(task, "the cat")
     assert view.kinds == ["encoder", "decoder", "cross"]
