@@ -30,9 +30,11 @@ def refuse_single(examples, name="examples"):
 
 
 def as_columns(examples, *names):
-    """The columns of `examples` as a list; ValueError unless they are as many as their `names`."""
+    """The columns of `examples` as a list; ValueError unless they are as many as their `names`, and for an
+    array, which is a single column.
+    """
     try:
-        columns = listed(examples)
+        columns = [] if isinstance(examples, np.ndarray) else listed(examples)
     except ValueError:
         columns = []
     if len(columns) != len(names):

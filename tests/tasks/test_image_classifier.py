@@ -338,7 +338,7 @@ def test_impossible_configurations_are_refused(class_names, options, message):
         ((np.zeros((2, 8, 8), "uint8"), ["top", "right"]), {}, "'right' is not"),
         ((np.zeros((2, 8, 8), "uint8"), [0, 1]), {"validation": 1.5}, "the share is 1.5"),
         ((np.zeros((1, 8, 8), "uint8"), [0]), {}, "At least 2 examples"),
-        (np.zeros((2, 8, 8), "uint8"), {}, r"expected \(images, labels\), got a ndarray"),
+        (np.zeros((2, 8, 8), "uint8"), {}, r"expected \(images, labels\), got ndarray of the shape"),
     ],
 )
 def test_training_refuses_what_it_cannot_use(examples, options, message):

@@ -233,7 +233,7 @@ def png(mask):
          "the value 1 and 1 more in the mask is of no class"),
         (lambda images, masks: (images, MaskFiles([png(mask[:8]) for mask in masks], {})),
          r"mask 0: expected whole numbers of shape \(16, 24\), got uint8 \(8, 24\)"),
-        (lambda images, masks: images, "`images` must have the shape"),
+        (lambda images, masks: images, r"expected \(images, masks\), got ndarray of the shape \(2, 16, 24\)"),
         (lambda images, masks: (images[:0], masks[:0]), "`images` must not be empty"),
     ],
 )  # fmt: skip
