@@ -23,11 +23,11 @@ class Rules(NamedTuple):
     forced_first_id: int | None = None
     forced_last_ids: Sequence[int] = ()
     suppressed_ids: Sequence[int] = ()
-    sequence_bias: Sequence = ()
+    sequence_bias: Sequence[tuple[Sequence[int], float]] = ()
     forbidden_sequences: Sequence[Sequence[int]] = ()
     prompt_repetition_penalty: float = 1.0
     prompt_no_repeat_ngram_size: int = 0
-    length_decay: Sequence | None = None
+    length_decay: tuple[int, float] | None = None
     first_suppressed_ids: Sequence[int] = ()
     renormalize: bool = False
 
