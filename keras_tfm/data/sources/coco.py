@@ -1,21 +1,27 @@
-"""COCO's JSON (Lin et al. 2014): images, categories and annotations by ids, and paths within a folder."""
+"""COCO's JSON (Lin et al. 2014): images, categories and annotations by ids, and paths within a folder.
+
+Tools write ids also as texts or as whole floats: 7, 7.0 and "7" are one id, unless a file has both 7 and "7".
+Paths of Windows, with backslashes, are read as well.
+"""
 
 import json
 import logging
 import os
 import pathlib
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from keras_tfm.configs import brief, parse_json
-from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.lines import DataError, refuse_utf_16
 
 LOG = logging.getLogger(__name__)
 MAX_JSON_BYTES = 1 << 29  # COCO's own training set has 450 MB
 BOXES_OF_CROWDS = "boxes around crowds"
 KINDS_OF_FILES = ("instances_", "panoptic_")  # how the names of COCO's files begin, before the folder's name
 Id = int | str
+WHOLE = re.compile("0|-?[1-9][0-9]{0,18}")  # how an integer is written
 
 
 class Coco(NamedTuple):
@@ -37,7 +43,7 @@ class Coco(NamedTuple):
             if problem := self.unknown(annotation, keys):
                 unknown.append(f"annotation {number} has {problem}")
             else:
-                found[annotation["image_id"]].append(annotation)
+                found[known_id(annotation["image_id"], self.images)].append(annotation)
         refuse_unknown(self.path, unknown)
         return found
 
@@ -45,9 +51,13 @@ class Coco(NamedTuple):
         """Which of the `keys` has no id of an image, or of a category; None if all have."""
         for key in keys:
             value, known = annotation.get(key), self.images if key == "image_id" else self.names
-            if not is_id(value) or value not in known:
+            if known_id(value, known) is None:
                 return f'{brief(value)} as "{key}"'
         return None
+
+    def name_of(self, annotation: dict[str, Any]) -> str:
+        """The name of an annotation's category, which is not `unknown`."""
+        return self.names[known_id(annotation["category_id"], self.names)]
 
     def paths(self) -> Iterator[tuple[Id, str, str]]:
         """(Id, path, place) of each image; DataError for a path that leads out of its folder."""
@@ -65,9 +75,10 @@ def read_coco(path: str) -> Coco:
         parts[name] = content.get(name) if isinstance(content, dict) else None
         if not isinstance(parts[name], list) or not all(isinstance(item, dict) for item in parts[name]):
             raise DataError(path, None, f'expected a list of objects as "{name}", got {brief(parts[name])}')
-    names = _by_id(path, "categories", parts["categories"], "name")
+    categories = [item | {"name": _name(item.get("name"))} for item in parts["categories"]]
+    names = _by_id(path, "categories", categories, "name")
     images = _by_id(path, "images", parts["images"], "file_name")
-    return Coco(path, images, names, parts["annotations"], parts["categories"])
+    return Coco(path, images, names, parts["annotations"], categories)
 
 
 def refuse_unknown(path: str, unknown: list[str]) -> None:
@@ -77,14 +88,35 @@ def refuse_unknown(path: str, unknown: list[str]) -> None:
         raise DataError(path, None, f"expected the id of an image and of a category: {unknown[0]}{more}")
 
 
-def is_id(value: Any) -> bool:
-    """Whether a value of JSON can be an id."""
-    return isinstance(value, int | str) and not isinstance(value, bool)
+def as_id(value: Any) -> Id | None:
+    """A value of JSON as an id, an integer or a text; None for one that cannot be an id."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
+
+
+def as_number(value: Any) -> int | None:
+    """A value of JSON as an integer, also from the text of one; None for others."""
+    id = as_id(value)
+    if isinstance(id, str):
+        return int(id) if WHOLE.fullmatch(id) else None
+    return id
+
+
+def known_id(value: Any, known: Mapping[Id, Any]) -> Any:
+    """The id among those `known` that a value of JSON stands for, as it is or as 7 does for "7"; None for
+    none.
+    """
+    id = as_id(value)
+    if id is None or id in known:
+        return id
+    other = as_number(id) if isinstance(id, str) else str(id)
+    return other if other in known else None
 
 
 def is_crowd(annotation: dict[str, Any]) -> bool:
     """Whether an annotation stands for a crowd, whose objects are not told apart."""
-    return annotation.get("iscrowd") not in (None, 0, False)
+    return annotation.get("iscrowd") not in (None, 0, False, "0", "")
 
 
 def tell_crowds(path: str, count: int, skipped: str = "crowds") -> None:
@@ -93,13 +125,19 @@ def tell_crowds(path: str, count: int, skipped: str = "crowds") -> None:
         LOG.warning("%s: %s %s are skipped", path, f"{count:,}", skipped)
 
 
+def _name(value: Any) -> Any:
+    """A name of a category as a text, also where a file has a number; other values unchanged."""
+    number = as_id(value)
+    return str(number) if isinstance(number, int) else value
+
+
 def _by_id(path: str, name: str, items: list[dict], entry: str) -> dict[Id, str]:
     """{id: text of an entry} from COCO's lists; DataError for missing and repeated ids."""
     found: dict[Id, str] = {}
     for number, item in enumerate(items, 1):
-        id: Any = item.get("id")
+        id: Any = as_id(item.get("id"))
         text = item.get(entry)
-        if not is_id(id) or not isinstance(text, str) or not text.strip():
+        if id is None or not isinstance(text, str) or not text.strip():
             raise DataError(
                 path, None, f'"{name}", item {number}: expected "id" and "{entry}", got {brief(item)}'
             )
@@ -114,7 +152,9 @@ def read_json(path: str) -> Any:
     try:
         if (size := os.path.getsize(path)) > MAX_JSON_BYTES:
             raise DataError(path, None, f"expected {MAX_JSON_BYTES:,} bytes at most, got {size:,}")
-        text = pathlib.Path(path).read_bytes().decode("utf-8")
+        data = pathlib.Path(path).read_bytes()
+        refuse_utf_16(path, data[:64])
+        text = data.decode("utf-8-sig")  # "-sig": Windows writes a byte order mark
     except OSError as error:
         raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
@@ -134,20 +174,34 @@ def paths_of(path: str, first: str) -> Callable[[str, str], str]:
     for start in KINDS_OF_FILES:
         named = named.removeprefix(start)
     homes = [home, home / "images", home.parent / "images", home / named, home.parent / named]
+    first = with_slashes(first)
     inside = [folder for folder in homes if _is_plain(first) and (folder / first).is_file()]
     folder = (inside or homes)[0]
     return lambda name, place: path_within(folder, name, place)
 
 
+def with_slashes(name: str) -> str:
+    """A path of Windows as one of this system."""
+    return name.replace("\\", "/")
+
+
+def is_absolute(name: str) -> bool:
+    """Whether a path, of this system or of Windows, begins at a root or a drive."""
+    return os.path.isabs(name) or pathlib.PureWindowsPath(name).is_absolute()
+
+
 def _is_plain(name: str) -> bool:
     """Whether a path, as it is written, stays inside its folder."""
     parts = pathlib.PurePath(name).parts
-    return bool(parts) and not os.path.isabs(name) and not {"..", "\0"} & {*parts, *name} and "\\" not in name
+    return bool(parts) and not is_absolute(name) and not {"..", "\0"} & {*parts, *name}
 
 
 def path_within(folder: pathlib.Path, name: str, place: str) -> str:
-    """The path of a file in a `folder`; DataError if it, or a link on its way, leads out of the folder."""
+    """The path of a file in a `folder`, with slashes or backslashes; DataError if it, or a link on its way,
+    leads out of the folder.
+    """
     problem = f"expected a path within {folder}, got {brief(name)}"
+    name = with_slashes(name)
     if not _is_plain(name):
         raise DataError(place, None, problem)
     path = folder / name

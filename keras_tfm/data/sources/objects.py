@@ -208,9 +208,7 @@ def _coco(path: str) -> list[Found]:
     for id, image, place in content.paths():
         objects = [annotation for annotation in annotations[id] if not is_crowd(annotation)]
         boxes = [_corners(annotation.get("bbox")) for annotation in objects]
-        found.append(
-            Found(image, place, boxes, [content.names[annotation["category_id"]] for annotation in objects])
-        )
+        found.append(Found(image, place, boxes, list(map(content.name_of, objects))))
     return found
 
 

@@ -17,7 +17,16 @@ import numpy as np
 
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.coco import Coco, is_crowd, path_within, read_coco, refuse_unknown, tell_crowds
+from keras_tfm.data.sources.coco import (
+    Coco,
+    as_number,
+    is_crowd,
+    path_within,
+    read_coco,
+    refuse_unknown,
+    tell_crowds,
+    with_slashes,
+)
 from keras_tfm.data.sources.image_files import (
     ImageFiles,
     in_threads,
@@ -222,7 +231,7 @@ def _instances(content: Coco) -> list[Picture]:
             path,
             place,
             [
-                (content.names[item["category_id"]], item.get("segmentation"))
+                (content.name_of(item), item.get("segmentation"))
                 for item in by_image[id]
                 if not is_crowd(item)
             ],
@@ -253,15 +262,15 @@ def _panoptic(content: Coco, folder: str | None) -> list[Picture]:
             )
         names: dict[int, str | None] = {}
         for item in segments:
-            number = item.get("id")
-            if type(number) is not int or not 0 < number < 1 << 24 or number in names:
+            number = as_number(item.get("id"))
+            if number is None or not 0 < number < 1 << 24 or number in names:
                 raise DataError(
-                    place, None, f'expected an "id" of its own for a segment, got {brief(number)}'
+                    place, None, f'expected an "id" of its own for a segment, got {brief(item.get("id"))}'
                 )
             if problem := content.unknown(item, ("category_id",)):
                 unknown.append(f"a segment of the image {id!r} has {problem}")
                 continue
-            names[number] = None if is_crowd(item) else content.names[item["category_id"]]
+            names[number] = None if is_crowd(item) else content.name_of(item)
         num_crowds += sum(name is None for name in names.values())
         found.append(Picture(image, place, names, path_within(masks, file, place)))
     refuse_unknown(path, unknown)
@@ -275,7 +284,9 @@ def _folder_of_masks(path: str, first: Any) -> pathlib.Path:
     """
     home = pathlib.Path(path).absolute().parent
     homes = [home / pathlib.Path(path).stem, home]
-    return next((x for x in homes if isinstance(first, str) and (x / first).is_file()), homes[0])
+    return next(
+        (x for x in homes if isinstance(first, str) and (x / with_slashes(first)).is_file()), homes[0]
+    )
 
 
 def _checked(picture: Picture) -> tuple[list[tuple[str, bytes]], dict[str, str]] | str:

@@ -190,9 +190,75 @@ def test_lines_that_are_refused(row, message, tmp_path):
     assert "\n" not in str(refusal.value)
 
 
+def typed(image_id, category_id, image=1, category=3, name="cat", file="a.png"):
+    """COCO's content with ids, a name and a path of these values; the first image has a cat."""
+    return {
+        "images": [{"id": image, "file_name": file}],
+        "categories": [{"id": category, "name": name}],
+        "annotations": [{"image_id": image_id, "category_id": category_id, "bbox": [2, 1, 10, 5]}],
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        typed("1", 3),
+        typed(1, "3"),
+        typed(1.0, 3.0),
+        typed(1, 3, image="1", category="3"),
+        typed("1", "3", image=1.0, category=3.0),
+        typed("007", "x3", image="007", category="x3"),
+        typed("a", 3, image="a", category=3.0),
+        typed(-1, "-1", image="-1", category=-1),
+        typed(1, 3, file=".\\a.png"),
+        typed(1, 3, file="val\\a.png"),
+        typed(1, 3, file="./val/a.png"),
+        {**typed(1, 3), "categories": [{"id": 3, "name": "cat"}, {"id": "3", "name": "dog"}]},
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_coco_as_tools_write_it(changes, encoding, tmp_path):
+    """Ids as texts or whole floats, backslashes, a byte order mark."""
+    path = coco(tmp_path, **changes)
+    path.write_text(path.read_text(), encoding)
+    is_nested = "val" in changes["images"][0]["file_name"]
+    image((path.parent if is_nested else tmp_path) / "val" / "a.png")
+    ((source, _, boxes, labels),) = objects.found_in(str(path))
+    assert source.endswith("a.png") and "\\" not in source and (tmp_path / source).is_file()
+    assert boxes == [[2, 1, 12, 6]] and labels == ["cat"]
+
+
+@pytest.mark.parametrize(("name", "text"), [(7, "7"), (7.0, "7"), (0, "0"), ("7", "7"), ("07", "07")])
+def test_numbers_are_names_of_categories(name, text, tmp_path):
+    (found,) = objects.found_in(str(coco(tmp_path, **typed(1, 3, name=name))))
+    assert found.labels == [text]
+
+
+@pytest.mark.parametrize(
+    ("iscrowd", "count"), [(0, 1), (0.0, 1), (False, 1), (None, 1), ("0", 1), (1, 0), (True, 0), ("1", 0)]
+)
+def test_crowds_of_coco(iscrowd, count, tmp_path):
+    changes = typed(1, 3)
+    changes["annotations"][0]["iscrowd"] = iscrowd
+    (found,) = objects.found_in(str(coco(tmp_path, **changes)))
+    assert len(found.boxes) == count
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (typed("01", 3), "annotation 1 has '01' as \"image_id\""),
+        (typed(1.5, 3), 'annotation 1 has 1.5 as "image_id"'),
+        (typed(1, "³"), 'annotation 1 has \'³\' as "category_id"'),
+        (typed(1, 3, image=1.5), '"images", item 1: expected "id" and "file_name"'),
+        (typed(1, 3, name=True), '"categories", item 1: expected "id" and "name"'),
+        (typed(1, 3, name=7.5), '"categories", item 1: expected "id" and "name"'),
+        (typed(1, 3, file="..\\a.png"), "expected a path within"),
+        (typed(1, 3, file="val\\..\\..\\a.png"), "expected a path within"),
+        (typed(1, 3, file="C:\\data\\a.png"), "expected a path within"),
+        (typed(1, 3, file="\\\\host\\a.png"), "expected a path within"),
+        (typed(1, 3) | {"images": [{"id": 1, "file_name": "a"}, {"id": 1.0, "file_name": "b"}]},
+         "item 2: the id 1 occurs before"),
         ({"images": 3}, 'expected a list of objects as "images", got 3'),
         ({"annotations": ["x"]}, 'expected a list of objects as "annotations"'),
         ({"images": [{"file_name": "a.png"}]}, '"images", item 1: expected "id" and "file_name"'),
@@ -234,12 +300,14 @@ def test_voc_that_is_refused(content, message, tmp_path):
 
 
 def test_other_files_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "wide.json").write_text("[]", "utf-16")
     for name, content in (("a.json", "[1"), ("b.json", "[]"), ("a.csv", "x"), ("c.json", "\xff")):
         (tmp_path / name).write_bytes(content.encode("latin-1"))
     for name, message in (
         ("a.json", "expected JSON"),
         ("b.json", 'expected a list of objects as "images", got None'),
         ("c.json", "expected UTF-8"),
+        ("wide.json", "got UTF-16; to convert: iconv"),
         ("a.csv", "expected COCO's .json, a folder"),
         ("none", "cannot be read: No such file"),
         ("none.json", "cannot be read: No such file"),
